@@ -1,0 +1,1 @@
+"""iotoll: gates Linux storage-driver patches on software overhead per I/O."""

@@ -1,0 +1,61 @@
+"""The exceptions of iotoll, one branch per outcome of a run (docs/method.md, "Verdicts").
+
+::
+
+    IotollError                 one line: what is wrong, where, and the mend
+    ├── UsageError              exit 2: the command's words or files are wrong
+    ├── InfrastructureError     exit 4: a tool, the board, the disk or the network failed
+    │   └── ResultError         a result file is missing, corrupt or not of its schema
+    └── BrokenError             exit 5: the candidate does not apply, build, boot or run
+
+Nothing else is raised on purpose; any other exception that escapes is a bug in iotoll.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+BrokenStep = Literal["apply", "config", "build", "boot", "workload"]
+
+
+class IotollError(Exception):
+    """Base of everything iotoll raises on purpose; ``str()`` is one line for the terminal."""
+
+    exit_code = 4
+
+
+class UsageError(IotollError):
+    """The command line, or a file that the user wrote, is wrong."""
+
+    exit_code = 2
+
+
+class InfrastructureError(IotollError):
+    """Lab, board, network, disk or a tool failed; says nothing about the candidate.
+
+    ``log_tail`` holds the failing tool's own last lines, newest last (may be empty).
+    """
+
+    exit_code = 4
+
+    def __init__(self, message: str, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
+
+
+class ResultError(InfrastructureError):
+    """A result file is missing, corrupt, or does not match its schema in results-schema/."""
+
+
+class BrokenError(IotollError):
+    """The candidate does not apply, configure, build, boot, or run the workload.
+
+    ``step`` says where; ``log_tail`` holds the compiler's or kernel's own last lines.
+    """
+
+    exit_code = 5
+
+    def __init__(self, step: BrokenStep, message: str, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.step: BrokenStep = step
+        self.log_tail = log_tail

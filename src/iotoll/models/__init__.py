@@ -1,0 +1,36 @@
+"""Typed models of every file in a run directory; results-schema/ is generated from them."""
+
+from iotoll.models.analysis import CellRecord, SectionRecord, Stats
+from iotoll.models.base import Clock, Model, Outcome, Section, Unit
+from iotoll.models.run import (
+    BootRecord,
+    BuildRecord,
+    CellChoice,
+    FailureRecord,
+    RunManifest,
+    SelectionRecord,
+    SourceRecord,
+)
+from iotoll.models.verdict import CellVerdict, SectionComparison, SideResult, VerdictRecord
+
+__all__ = [
+    "BootRecord",
+    "BuildRecord",
+    "CellChoice",
+    "CellRecord",
+    "CellVerdict",
+    "Clock",
+    "FailureRecord",
+    "Model",
+    "Outcome",
+    "RunManifest",
+    "Section",
+    "SectionComparison",
+    "SectionRecord",
+    "SelectionRecord",
+    "SideResult",
+    "SourceRecord",
+    "Stats",
+    "Unit",
+    "VerdictRecord",
+]

@@ -1,0 +1,101 @@
+"""What the Rust analyser says about one trace of one cell (one boot)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from iotoll.models.base import Clock, Model, Section, Unit
+
+
+class Stats(Model):
+    """Summary of integer durations in the record's unit; only ``count`` when there are none.
+
+    Quantiles are nearest-rank, so always an observed value; ``trimmed_mean`` drops 10 % at each
+    end; ``histogram`` rows are ``[lower, upper (exclusive), count]``.
+    """
+
+    count: int
+    min: int | None = None
+    median: int | None = None
+    trimmed_mean: float | None = None
+    mean: float | None = None
+    p90: int | None = None
+    p99: int | None = None
+    p99_9: int | None = None
+    max: int | None = None
+    mode: int | None = None
+    mode_count: int | None = None
+    histogram: list[tuple[int, int, int]] | None = None
+
+
+class SectionRecord(Model):
+    """One latency section over all measured I/Os of a cell.
+
+    ``elapsed`` is wall-to-wall; ``own`` counts only what ran for this I/O; ``own_clean`` is
+    ``own`` over the I/Os that nothing foreign interrupted. ``probe_events`` gives the mean number
+    of trace events, by name, that were recorded inside the section of one I/O.
+    ``corrected_median`` is the median of ``own_clean`` (``own`` if none is clean) less the
+    calibrated cost of those events; absent where no calibration exists (clock ``time``).
+    """
+
+    elapsed: Stats
+    own: Stats
+    own_clean: Stats
+    probe_events: dict[str, float] = Field(default_factory=dict)
+    corrected_median: float | None = None
+
+
+class SumRecord(Model):
+    """A sum of sections per I/O: the software overhead (1+2+4) or the whole duration."""
+
+    elapsed: Stats
+    own: Stats
+    own_clean: Stats
+
+
+class PathRecord(Model):
+    """The I/Os that took the same path (same sequence of requests) through the stack."""
+
+    path: str
+    ios: int
+    clean: int
+    sections: dict[Section, SumRecord]
+
+
+class CellRecord(Model):
+    """All figures of one cell from one boot, in ``unit``, with the counts that qualify them."""
+
+    schema_version: str = "iotoll.cell/1"
+    cell: str
+    clock: Clock
+    unit: Unit
+    trace_sha256: str
+    trace: dict[str, Any]
+    device: dict[str, str]
+    ios: dict[str, int]
+    requests: dict[str, int]
+    marks: dict[str, dict[str, int]]
+    sections: dict[Section, SectionRecord]
+    overhead: SumRecord
+    total: SumRecord
+    paths: list[PathRecord]
+    fio: dict[str, Any] = Field(default_factory=dict, description="fio's own totals, as read")
+    gate: dict[Section, GateFigure] = Field(default_factory=dict)
+    invalid: str | None = Field(None, description="why this cell's figures cannot be used")
+
+
+class GateFigure(Model):
+    """The statistic that the deterministic gate compares, for one section of one cell.
+
+    ``value`` is in the record's unit. ``spread`` is the within-boot spread of the statistic in the
+    same unit; ``ios`` the number of I/Os it rests on.
+    """
+
+    value: float
+    spread: float
+    ios: int
+
+
+CellRecord.model_rebuild()

@@ -1,0 +1,106 @@
+"""Models of a run directory's inputs, builds and boots."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from iotoll.models.base import Clock, Model, Outcome
+
+Side = Literal["base", "candidate"]
+
+
+class FailureRecord(Model):
+    """Why a run has no figures: the step, one sentence, and the tool's own last lines."""
+
+    outcome: Outcome
+    step: str
+    message: str
+    log_tail: str = ""
+
+
+class RunManifest(Model):
+    """``run.json``: everything that was asked for, fixed when the run directory is made."""
+
+    schema_version: str = "iotoll.run/1"
+    command: list[str]
+    created: str = Field(description="UTC, ISO 8601")
+    kind: Literal["gate", "measure"]
+    board: str
+    clock: Clock
+    accelerator: str = Field("tcg", description="tcg or kvm; the instructions clock needs tcg")
+    matrix: str
+    policy: str
+    tree: str | None = Field(description="kernel git tree, archive, or 'debian'; None for images")
+    base: str | None
+    candidate: str | None
+    candidate_kind: Literal["patch", "mbox", "revision", "range", "images", "none"]
+    cells: list[str] | None = Field(None, description="cells asked for by hand, else selection")
+    boots: int = 1
+
+
+class CellChoice(Model):
+    """One selected cell with the rule that selected it."""
+
+    cell: str
+    why: str
+
+
+class SelectionRecord(Model):
+    """``selection.json``: changed paths and the cells they select, each with its reason."""
+
+    schema_version: str = "iotoll.selection/1"
+    changed_paths: list[str]
+    rules: list[str] = Field(description="one line per rule that matched, with the paths")
+    cells: list[CellChoice]
+    full_matrix: bool
+    why: str = Field(description="one sentence for the whole choice")
+
+
+class SourceRecord(Model):
+    """``sides/SIDE/source.json``: which kernel source this side is."""
+
+    schema_version: str = "iotoll.source/1"
+    side: Side
+    tree: str
+    version: str = Field(description="kernel version from the tree's Makefile, e.g. 6.12.117")
+    commit: str | None = Field(None, description="git commit, when the tree is a git tree")
+    tree_sha256: str = Field(description="identity of the source before the patch")
+    patch_sha256: str | None = None
+    patch_subjects: list[str] = Field(default_factory=list)
+    changed_paths: list[str] = Field(default_factory=list)
+
+
+class BuildRecord(Model):
+    """``sides/SIDE/build/build.json``: one kernel build."""
+
+    schema_version: str = "iotoll.build/1"
+    side: Side
+    arch: Literal["arm64", "x86_64"]
+    image: str = Field(description="path of the kernel image, relative to the run directory")
+    image_sha256: str
+    config_sha256: str
+    fragments: list[str]
+    toolchain: str
+    seconds: float
+    ready_made: bool = Field(False, description="the user's image: nothing was built")
+
+
+class BootRecord(Model):
+    """``sides/SIDE/boots/N/boot.json``: one boot of a (virtual) board that ran the workload."""
+
+    schema_version: str = "iotoll.boot/1"
+    side: Side
+    boot: int
+    board: str
+    clock: Clock
+    accelerator: str
+    tools: dict[str, str] = Field(description="versions: qemu, fio, trace-cmd, kernel, image")
+    board_sha256: str = Field(description="board data, DUT image and scripts")
+    command: list[str]
+    seconds: float
+    cells: list[str]
+    event_cost: dict[str, float] = Field(
+        default_factory=dict, description="calibrated cost of one trace event, clock units, by name"
+    )

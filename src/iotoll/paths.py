@@ -1,0 +1,35 @@
+"""Where iotoll's data folders and caches are: the only module that knows.
+
+The data folders (``pipelines/``, ``lava-jobs/``, ``kernel-configs/``, ``results-schema/``) lie at
+the top of a checkout; a wheel carries the same folders as ``iotoll/_data/``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from iotoll.errors import UsageError
+
+DATA_FOLDERS = ("pipelines", "lava-jobs", "kernel-configs", "results-schema")
+
+
+def data_dir(folder: str) -> Path:
+    """Return the absolute path of one of `DATA_FOLDERS`; raises UsageError when it is absent."""
+    package = Path(__file__).resolve().parent
+    for root in (package / "_data", package.parent.parent):
+        if (root / folder).is_dir():
+            return root / folder
+    raise UsageError(f"data folder {folder}/ is missing beside {package}: reinstall iotoll")
+
+
+def cache_dir() -> Path:
+    """Return (and make) the folder for kernel sources, board images and compiler caches.
+
+    ``IOTOLL_CACHE`` names it; the default is ``$XDG_CACHE_HOME/iotoll`` or ``~/.cache/iotoll``.
+    """
+    named = os.environ.get("IOTOLL_CACHE")
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    base = Path(named) if named else (Path(xdg) if xdg else Path.home() / ".cache") / "iotoll"
+    base.mkdir(parents=True, exist_ok=True)
+    return base
