@@ -32,9 +32,11 @@ class RunManifest(Model):
     accelerator: str = Field("tcg", description="tcg or kvm; the instructions clock needs tcg")
     matrix: str
     policy: str
-    tree: str | None = Field(description="kernel git tree, archive, or 'debian'; None for images")
-    base: str | None
-    candidate: str | None
+    tree: str | None = Field(
+        None, description="kernel git tree, archive, or 'debian'; None for images"
+    )
+    base: str | None = None
+    candidate: str | None = None
     candidate_kind: Literal["patch", "mbox", "revision", "range", "images", "none"]
     cells: list[str] | None = Field(None, description="cells asked for by hand, else selection")
     boots: int = 1

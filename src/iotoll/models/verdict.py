@@ -18,7 +18,7 @@ class SideResult(Model):
     side: Side
     clock: Clock
     unit: Unit
-    source: SourceRecord | None
+    source: SourceRecord | None = None
     build: BuildRecord
     boots: list[BootRecord]
     cells: dict[str, list[CellRecord]] = Field(description="per cell, one record per boot")
