@@ -144,7 +144,7 @@ def _moved_figure(page: Page) -> FigureView:
         for i, (title, views) in enumerate(groups.items())
     ]
     return FigureView(
-        "moved",
+        "delta",
         "Base against candidate",
         unit_label(unit_of(page.evidence), page.evidence.clock),
         "Candidate minus base. The grey band is the threshold on either side of no change; a strip "

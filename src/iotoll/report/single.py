@@ -32,7 +32,7 @@ def _grid(console: Console, title: str, *heads: str, words: int = 1) -> Table:
         title_justify="left",
         box=None,
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, 1 if len(heads) > 7 else 2, 0, 0),
         header_style="dim",
     )
     for index, head in enumerate(heads):
@@ -139,9 +139,9 @@ def side_table(result: SideResult, console: Console) -> None:
         for full in names:
             _side_row(table, full, records[full], corrected)
         console.print(table)
-    for name, boots_of in records.items():
+    for full, boots_of in records.items():
         for why in dict.fromkeys(r.invalid for r in boots_of if r.invalid is not None):
-            console.print(Text(f"! {name}: invalid: {clean(why)}", "yellow"))
+            console.print(Text(f"! {full}: invalid: {clean(why)}", "yellow"))
 
 
 def _side_row(table: Table, full: str, records: list[CellRecord], corrected: bool) -> None:

@@ -1,0 +1,85 @@
+"""The report of every kind of run, as text: what the page says, and what the terminal shows."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report_builder import FOLDER
+from report_cases import CASES
+from rich.console import Console
+
+from iotoll.report import render_report, terminal_report
+from iotoll.rundir import RunDir
+
+NAMES = sorted(path.name for path in FOLDER.iterdir())
+
+
+class _Reader(HTMLParser):
+    """What a reader meets, in order: block elements on lines of their own, style left out."""
+
+    BLOCKS = frozenset(("p", "h1", "h2", "h3", "tr", "div", "li", "summary", "pre", "figcaption"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self.silent = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "style":
+            self.silent += 1
+        if tag in ("h1", "h2", "h3"):
+            self.parts.append("\n" + "#" * int(tag[1]) + " ")
+        elif tag == "svg":
+            self.parts.append("\n[figure] ")
+        elif tag in self.BLOCKS:
+            self.parts.append("\n")
+        elif tag in ("td", "th", "dd", "text", "desc"):
+            self.parts.append(" | ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "style":
+            self.silent -= 1
+
+    def handle_data(self, data: str) -> None:
+        if not self.silent:
+            self.parts.append(data)
+
+    def text(self) -> str:
+        lines = "".join(self.parts).replace("\xa0", " ").splitlines()
+        shown = (re.sub(r"\s+", " ", line).strip(" |") for line in lines)
+        return "\n".join(line for line in shown if line) + "\n"
+
+
+def copy(case: str, folder: Path) -> RunDir:
+    shutil.copytree(FOLDER / case, folder / "run")
+    return RunDir.open(folder / "run")
+
+
+def test_every_case_has_its_files() -> None:
+    assert len(NAMES) == len(CASES)
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_page(case: str, tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    reader = _Reader()
+    reader.feed(render_report(copy(case, tmp_path)).read_text())
+    golden(f"report-expected/{case}.page.txt", reader.text())
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_terminal(case: str, tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    stream = io.StringIO()
+    run = copy(case, tmp_path)
+    terminal_report(run, Console(file=stream, width=80, color_system=None, force_terminal=False))
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines) + "\n"
+    golden(f"report-expected/{case}.terminal.txt", text)
+    render_report(run)
+    assert (run.report / "report.txt").read_text() == text
