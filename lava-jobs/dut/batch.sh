@@ -1,0 +1,45 @@
+#!/bin/sh
+# batch.sh JOB BATCH OUT: runs JOB/BATCH.fio under trace-cmd; leaves trace.dat and fio.json in OUT.
+# Only the events that the latency sections need are recorded (JOB/BATCH.events): each one costs as
+# much as a hundred lines of driver code.
+set -u
+here=$(dirname "$0")
+. "$here/lib.sh"
+job=$1 batch=$2 out=$3
+. "$job/job.env"
+
+mkdir -p "$out"
+if [ -s "$job/$batch.kprobes" ]; then
+    : >"$TRACEFS/kprobe_events" 2>/dev/null
+    while read -r probe; do
+        # A function may be absent on this kernel (nvme_queue_rqs came with 5.16): the analyser
+        # then uses the last event before the doorbell, and says so.
+        echo "$probe" >>"$TRACEFS/kprobe_events" 2>/dev/null || say "note: no kprobe $probe"
+    done <"$job/$batch.kprobes"
+fi
+set --
+while read -r event; do
+    if [ -d "$TRACEFS/events/$(echo "$event" | tr : /)" ]; then
+        set -- "$@" -e "$event"
+    else
+        say "note: no event $event"
+    fi
+done <"$job/$batch.events"
+[ $# -gt 0 ] || fail workload "$batch: none of its trace events exists: CONFIG_FTRACE"
+head -c 4096 /dev/zero >/tmp/iotoll-mark
+# The recorder must sleep until the end: woken while fio runs, it would be part of the measure.
+echo 100 >"$TRACEFS/buffer_percent" 2>/dev/null
+# fio saves its prerun commands' output in the working directory.
+cd "$out" || fail workload "cannot enter $out"
+trace-cmd record -q --compression none -C "$TRACE_CLOCK" -b "$BUFFER_KB" "$@" -o trace.dat \
+    fio --output-format=json+ --output=fio.json --eta=never "$job/$batch.fio" >record.log 2>&1
+status=$?
+rm -f ./*.prerun.txt
+# trace-cmd does not pass on the exit status of the command that it ran: ask fio's own result too.
+if [ $status -ne 0 ] || grep -q '"error" : [1-9-]' fio.json 2>/dev/null || [ ! -s fio.json ]; then
+    tail -n 5 record.log
+    grep -h '^fio:' fio.json | head -n 3
+    fail workload "$batch: fio or trace-cmd failed (trace-cmd status $status)"
+fi
+grep -q "missed events" record.log && say "note: $batch: trace-cmd saw missed events"
+exit 0

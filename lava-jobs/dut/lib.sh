@@ -1,0 +1,40 @@
+# shellcheck shell=sh
+# Functions that the DUT's scripts share. POSIX sh, so that dash, busybox and toybox all run it.
+
+TRACEFS=/sys/kernel/tracing
+
+# The host reads these lines on the console: keep their form (src/iotoll/console.py).
+say() { echo "iotoll: $*"; }
+
+# fail STEP MESSAGE: the workload cannot go on. The host turns this into an outcome.
+fail() {
+    step=$1
+    shift
+    say "FAIL $step: $*"
+    exit 1
+}
+
+# block_device DRIVER: prints the first whole disk whose PCI or platform parent uses DRIVER.
+# Sysfs links are followed upwards because a SCSI disk lies several levels below its UFS host.
+block_device() {
+    for disk in /sys/block/*; do
+        node=$(readlink -f "$disk/device" 2>/dev/null) || continue
+        while [ -n "$node" ] && [ "$node" != /sys/devices ]; do
+            if [ -e "$node/driver" ]; then
+                driver=$(basename "$(readlink -f "$node/driver")")
+                case " $1 " in *" $driver "*) echo "/dev/${disk##*/}"; return 0 ;; esac
+            fi
+            node=${node%/*}
+        done
+    done
+    return 1
+}
+
+# drivers_of DEVICE: kernel driver names under which a device of the matrix may appear.
+drivers_of() {
+    case $1 in
+    ufs) echo "ufshcd ufshcd-hisi tc-dwc-g210-pci" ;;
+    nvme) echo "nvme" ;;
+    *) return 1 ;;
+    esac
+}

@@ -1,0 +1,27 @@
+#!/bin/sh
+# run.sh JOB: the whole workload of one boot: prepare, every batch, hand over. JOB is the folder
+# that the host rendered (job.env, and NAME.fio, NAME.events, NAME.kprobes for each batch).
+set -u
+here=$(dirname "$0")
+. "$here/lib.sh"
+job=$1
+. "$job/job.env"
+out=/tmp/iotoll-out
+
+say "step prepare"
+mkdir -p "$out/boot"
+sh "$here/prepare.sh" "$job" "$out/boot/devices" || exit 1
+{
+    echo "kernel $(uname -r)"
+    echo "fio $(fio --version)"
+    echo "trace-cmd $(trace-cmd --version 2>&1 | sed -n 's/^trace-cmd version \([^ ]*\).*/\1/p')"
+    echo "cpus $(grep -c ^processor /proc/cpuinfo)"
+} >"$out/boot/tools"
+sh "$here/handover.sh" "$out/boot" || exit 1
+for batch in $BATCHES; do
+    say "step batch $batch"
+    sh "$here/batch.sh" "$job" "$batch" "$out/$batch" || exit 1
+    sh "$here/handover.sh" "$out/$batch" || exit 1
+    rm -rf "${out:?}/$batch"
+done
+say "done"

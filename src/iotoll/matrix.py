@@ -1,0 +1,149 @@
+"""The workload matrix: cells, and how many I/Os each runs. Data: ``lava-jobs/matrices/*.toml``."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from iotoll.errors import UsageError
+from iotoll.models.base import Model
+from iotoll.paths import data_dir
+
+CELL = re.compile(
+    r"(?P<device>ufs|nvme|emmc)-(?P<kb>\d+)k-(?P<rw>rand|seq)(?P<op>read|write)"
+    r"-t(?P<threads>\d+)-(?P<mode>direct|sync)"
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the matrix; ``block_kb`` is the I/O size in KiB."""
+
+    name: str
+    device: str
+    block_kb: int
+    random: bool
+    op: str
+    threads: int
+    io_mode: str
+
+    @property
+    def fio_rw(self) -> str:
+        """fio's ``rw=`` for this cell."""
+        return ("rand" if self.random else "") + self.op
+
+    @property
+    def workload(self) -> str:
+        """The cell's name without its device, to compare devices with each other."""
+        return self.name.partition("-")[2]
+
+
+def parse_cell(name: str) -> Cell:
+    """Parse a cell name such as ``ufs-4k-randread-t1-direct``; raises UsageError."""
+    match = CELL.fullmatch(name)
+    if match is None:
+        raise UsageError(f"cell {name!r} is not DEVICE-SIZEk-PATTERN-tTHREADS-MODE")
+    return Cell(
+        name,
+        match["device"],
+        int(match["kb"]),
+        match["rw"] == "rand",
+        match["op"],
+        int(match["threads"]),
+        match["mode"],
+    )
+
+
+class Pattern(Model):
+    """Block size, order and direction of a cell, as in its name."""
+
+    name: str
+
+
+class FioSettings(Model):
+    """What all cells of a matrix share; ``ios_*`` count over all threads of a cell."""
+
+    ioengine: str
+    randseed: int
+    file_mb: int = Field(gt=0)
+    ios_4k: int = Field(gt=0)
+    ios_128k: int = Field(gt=0)
+
+
+class Filesystem(Model):
+    """How the DUT prepares each device."""
+
+    uuid: str
+    mkfs_options: str
+    mount_options: str
+    scheduler: str
+
+
+class Matrix(Model):
+    """A matrix file."""
+
+    name: str
+    devices: list[str]
+    threads: list[int]
+    io_modes: list[str]
+    patterns: list[Pattern]
+    fio: FioSettings
+    filesystem: Filesystem
+    events: dict[str, list[str]]
+    kprobes: dict[str, list[str]]
+
+    @property
+    def cells(self) -> list[str]:
+        """All cell names, device by device, reads before writes (writes leave pages dirty)."""
+        return [
+            f"{device}-{pattern.name}-t{threads}-{mode}"
+            for device in self.devices
+            for pattern in self.patterns
+            for threads in self.threads
+            for mode in self.io_modes
+        ]
+
+    def ios(self, cell: Cell) -> int:
+        """How many I/Os the cell runs, over all its threads."""
+        return self.fio.ios_4k if cell.block_kb <= 4 else self.fio.ios_128k
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML data file; raises UsageError with the line that is wrong."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        names = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml"))) or "none"
+        raise UsageError(f"{path} does not exist; there are: {names}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def named_file(folder: Path, name: str) -> Path:
+    """A data file by its bare name in ``folder``, or a path of the user's own."""
+    return Path(name) if "/" in name or name.endswith(".toml") else folder / f"{name}.toml"
+
+
+def first_error(path: Path, error: ValidationError) -> UsageError:
+    """The first validation error as one line naming file and field."""
+    detail = error.errors()[0]
+    field = ".".join(str(p) for p in detail["loc"])
+    return UsageError(f"{path}: {field}: {detail['msg']}")
+
+
+def load_matrix(name: str) -> Matrix:
+    """Load a matrix by name or path; raises UsageError when it is not valid."""
+    path = named_file(data_dir("lava-jobs") / "matrices", name)
+    data = load_toml(path)
+    try:
+        matrix = Matrix.model_validate({"name": path.stem, **data})
+    except ValidationError as error:
+        raise first_error(path, error) from error
+    for cell in matrix.cells:
+        parse_cell(cell)
+    return matrix

@@ -1,0 +1,77 @@
+"""Starts other programs: one place for missing tools, log files, time-outs and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from iotoll.errors import InfrastructureError
+
+TAIL_LINES = 20
+
+
+def require_tool(name: str, package: str) -> str:
+    """Return the tool's path, or raise InfrastructureError naming the Debian package."""
+    path = shutil.which(name)
+    if path is None:
+        raise InfrastructureError(f"{name} is not installed: apt-get install {package}")
+    return path
+
+
+def tail(text: str, lines: int = TAIL_LINES) -> str:
+    """The last lines of a log."""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def tail_file(path: Path, lines: int = TAIL_LINES) -> str:
+    """The last lines of a log file; empty when there is none."""
+    try:
+        return tail(path.read_text(errors="replace"), lines)
+    except OSError:
+        return ""
+
+
+def run_logged(
+    command: list[str], log: Path, timeout: float, env: dict[str, str] | None = None
+) -> None:
+    """Run a command with its output appended to ``log``; raises InfrastructureError on failure."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **(env or {})},
+        )
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise InfrastructureError(
+                f"{command[0]} did not end within {timeout:.0f} s (log: {log})", tail_file(log)
+            ) from error
+        finally:
+            stop(process)
+    if status != 0:
+        raise InfrastructureError(
+            f"{command[0]} failed with status {status} (log: {log})", tail_file(log)
+        )
+
+
+def stop(process: subprocess.Popen[bytes], grace: float = 3) -> None:
+    """End a process and its group (it must have been started with a session of its own)."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            continue
