@@ -72,6 +72,12 @@ class SourceRecord(Model):
     patch_sha256: str | None = None
     patch_subjects: list[str] = Field(default_factory=list)
     changed_paths: list[str] = Field(default_factory=list)
+    git_tree: str | None = Field(
+        None, description="git tree object of the exact source, patch included, that is built"
+    )
+    notes: list[str] = Field(
+        default_factory=list, description="what a reader must know, e.g. hunks that needed fuzz"
+    )
 
 
 class BuildRecord(Model):
