@@ -1,0 +1,79 @@
+"""Config fragments (``kernel-configs/*.config``): what they ask for, and whether they got it.
+
+kconfig drops a symbol in silence when a dependency is missing or its name is wrong. A kernel
+without UFS or kprobes would then be found out only by a failing boot, so every request is checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotoll.errors import UsageError
+from iotoll.paths import data_dir
+
+_SET = re.compile(r"^CONFIG_(\w+)=(.+)$")
+_UNSET = re.compile(r"^# CONFIG_(\w+) is not set$")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One line of a fragment: ``value`` is what follows ``=``, ``n`` for "is not set"."""
+
+    symbol: str
+    value: str
+    fragment: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A request that the final ``.config`` does not fulfil; ``got`` is its value there or ``n``."""
+
+    request: Request
+    got: str
+
+    def __str__(self) -> str:
+        request = self.request
+        return (
+            f"CONFIG_{request.symbol}={request.value} of fragment {request.fragment} became"
+            f" {self.got}"
+        )
+
+
+def fragment_path(name: str) -> Path:
+    """Return the file of fragment ``name``: of kernel-configs/, or a path to the user's own."""
+    for path in (data_dir("kernel-configs") / f"{name}.config", Path(name)):
+        if path.is_file():
+            return path.resolve()
+    known = ", ".join(sorted(p.stem for p in data_dir("kernel-configs").glob("*.config")))
+    raise UsageError(f"kernel config fragment {name}: no such fragment: choose from {known}")
+
+
+def read_fragment(path: Path) -> list[Request]:
+    """Read a fragment; raises UsageError with file and line of a bad line."""
+    requests = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.strip()
+        if match := _SET.match(line):
+            requests.append(Request(match[1], match[2], path.name))
+        elif match := _UNSET.match(line):
+            requests.append(Request(match[1], "n", path.name))
+        elif line and not line.startswith("#"):
+            raise UsageError(f"{path}:{number}: {line!r} is not CONFIG_X=… : mend the line")
+    return requests
+
+
+def read_config(path: Path) -> dict[str, str]:
+    """Read a final ``.config``: symbol (without ``CONFIG_``) → value; unset symbols are absent."""
+    matches = (_SET.match(line) for line in path.read_text().splitlines())
+    return {match[1]: match[2] for match in matches if match}
+
+
+def lost(fragments: Iterable[Path], config: Path) -> list[Lost]:
+    """Return the requests that ``config`` does not fulfil; the last one for a symbol counts."""
+    wanted = {r.symbol: r for path in fragments for r in read_fragment(path)}
+    final = read_config(config)
+    found = (Lost(r, final.get(r.symbol, "n")) for r in wanted.values())
+    return [item for item in found if item.got != item.request.value]
