@@ -1,0 +1,22 @@
+//! What can go wrong, in one line each.
+
+/// Why there is no record.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The trace could not be read.
+    #[error("{0}")]
+    Trace(#[from] tracedat::Error),
+    /// An option's value is not one of the known ones.
+    #[error("has no {name} {value:?}; use {known}")]
+    Option {
+        /// The option.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would do.
+        known: &'static str,
+    },
+    /// The record could not be written as JSON.
+    #[error("gives no JSON ({0}); report this")]
+    Json(#[from] serde_json::Error),
+}

@@ -1,0 +1,16 @@
+//! Turns a trace.dat into the record of its cell.
+//!
+//! It binds [`tracedat`], which knows no block layer, to [`iosections`], which knows no file
+//! format: events are found by name and fields, never by kernel version. [`Analysis`] does the
+//! work; [`Analysis::record`] is what is stored and judged.
+
+mod analysis;
+mod bind;
+mod error;
+mod record;
+mod scan;
+
+pub use analysis::{Analysis, DeviceMark, Request};
+pub use error::Error;
+pub use iosections::{IoResult, Outcome, Section};
+pub use record::Unit;

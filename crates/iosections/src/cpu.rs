@@ -1,0 +1,330 @@
+//! What each CPU executes, and for which I/O.
+//!
+//! Between two events of a CPU lies a *piece* of executed code. It is given to an I/O
+//! - when the I/O's task is current (unless an interrupt is being handled);
+//! - when a helper task is current, from its switch-in to its switch-out, if it submitted or
+//!   issued something for the I/O in that run, or submitted in an earlier run and the I/O is open;
+//! - inside an interrupt or softirq, by the last request that the handler marked (completed, or
+//!   reported complete); what comes before the first mark goes to the first request;
+//! - in the idle task, between an interrupt that completed something for the I/O and the switch
+//!   to its task or helper.
+//!
+//! Anything else is foreign and given to nobody.
+
+use crate::io::{Io, Mode, Piece};
+use crate::slab::{Ref, Slab};
+
+/// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
+const PENDING_LIMIT: usize = 4096;
+
+/// Whose code runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Current {
+    /// Not known yet; the pieces wait.
+    Unknown,
+    /// Nobody's.
+    Foreign,
+    /// An I/O's.
+    Io(Ref, Mode),
+    /// The completion with this number, whose request shows later.
+    Slot(u64),
+}
+
+/// A hard interrupt or softirq being handled.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    hard: bool,
+    /// Start of the hard interrupt: this one, or the one that a softirq directly followed.
+    irq: Option<u64>,
+    serial: u64,
+    current: Current,
+    pending: Vec<Piece>,
+    ios: Vec<Ref>,
+    foreign: bool,
+}
+
+/// A completion read from an `NVMe` queue (`nvme_sq`), waiting for its request to show.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) serial: u64,
+    pub(crate) ts: u64,
+    pub(crate) irq: Option<u64>,
+    pieces: Vec<Piece>,
+}
+
+/// The time that a task without an I/O of its own is current.
+#[derive(Debug, Default)]
+struct Run {
+    pid: i32,
+    io: Option<Ref>,
+    pending: Vec<Piece>,
+    /// Idle time before the switch, and the I/Os whose completion ended it.
+    idle: Vec<Piece>,
+    wake: Vec<Ref>,
+}
+
+/// One CPU.
+#[derive(Debug, Default)]
+pub(crate) struct Cpu {
+    last: Option<u64>,
+    pub(crate) frames: Vec<Frame>,
+    run: Run,
+    /// I/Os that got a completion since the CPU was last switched, and the idle pieces since.
+    wake: Vec<Ref>,
+    idle: Vec<Piece>,
+    pub(crate) slots: std::collections::VecDeque<Slot>,
+    /// The frame that the last event ended: whose code ran last in it, and its interrupt's start.
+    left: Option<(Current, Option<u64>)>,
+    /// The interrupt before a softirq that the last event began.
+    before: Option<u64>,
+    serial: u64,
+}
+
+/// What `Cpu::account` must know of the event that ends the piece.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) ts: u64,
+    pub(crate) name: u16,
+    pub(crate) pid: i32,
+    /// The current task's own open I/O.
+    pub(crate) own: Option<Ref>,
+    /// The I/O that the current task last submitted for.
+    pub(crate) serves: Option<Ref>,
+    /// The event is `softirq_entry`.
+    pub(crate) softirq: bool,
+}
+
+fn give(ios: &mut Slab<Io>, to: Ref, mode: Mode, piece: Piece) {
+    if let Some(io) = ios.get_mut(to) {
+        io.pieces.push(Piece { mode, ..piece });
+    }
+}
+
+fn give_all(ios: &mut Slab<Io>, to: Ref, mode: Mode, pieces: &mut Vec<Piece>) {
+    for piece in pieces.drain(..) {
+        give(ios, to, mode, piece);
+    }
+}
+
+fn hold(pending: &mut Vec<Piece>, piece: Piece) {
+    if pending.len() < PENDING_LIMIT {
+        pending.push(piece);
+    }
+}
+
+impl Cpu {
+    /// Gives away the piece that ends with an event.
+    pub(crate) fn account(&mut self, ios: &mut Slab<Io>, ends: Ends) {
+        let left = self.left.take();
+        self.before = left.filter(|_| ends.softirq).and_then(|(_, irq)| irq);
+        let Some(start) = self.last.replace(ends.ts) else {
+            return;
+        };
+        let piece = Piece {
+            start,
+            end: ends.ts,
+            event: ends.name,
+            mode: Mode::Timeline,
+        };
+        if let Some(frame) = self.frames.last_mut() {
+            match frame.current {
+                Current::Unknown => hold(&mut frame.pending, piece),
+                Current::Foreign => {}
+                Current::Io(io, mode) => give(ios, io, mode, piece),
+                Current::Slot(serial) => self.hold_for_slot(serial, piece),
+            }
+        } else if let (true, Some((Current::Io(io, mode), _))) = (ends.softirq, left) {
+            give(ios, io, mode, piece);
+        } else if ends.pid == 0 {
+            if !self.wake.is_empty() {
+                hold(&mut self.idle, piece);
+            }
+        } else if let Some(io) = ends.own {
+            give(ios, io, Mode::Timeline, piece);
+        } else {
+            self.account_run(ios, ends, piece);
+        }
+    }
+
+    fn hold_for_slot(&mut self, serial: u64, piece: Piece) {
+        if let Some(slot) = self.slots.iter_mut().find(|s| s.serial == serial) {
+            hold(&mut slot.pieces, piece);
+        }
+    }
+
+    fn account_run(&mut self, ios: &mut Slab<Io>, ends: Ends, piece: Piece) {
+        if self.run.pid != ends.pid {
+            self.run = Run {
+                pid: ends.pid,
+                ..Run::default()
+            };
+        }
+        if self.run.io.is_none_or(|io| ios.get(io).is_none()) {
+            self.run.io = None;
+            if let Some(io) = ends.serves {
+                self.resolve_run(ios, ends.pid, io);
+            }
+        }
+        match self.run.io {
+            Some(io) => give(ios, io, Mode::Timeline, piece),
+            None => hold(&mut self.run.pending, piece),
+        }
+    }
+
+    /// The current task, which has no I/O of its own, turns out to work for this one.
+    pub(crate) fn resolve_run(&mut self, ios: &mut Slab<Io>, pid: i32, io: Ref) {
+        if !self.frames.is_empty() || pid == 0 {
+            return;
+        }
+        if self.run.pid != pid {
+            self.run = Run {
+                pid,
+                ..Run::default()
+            };
+        }
+        if self.run.wake.contains(&io) {
+            give_all(ios, io, Mode::Timeline, &mut self.run.idle);
+        }
+        self.run.idle.clear();
+        give_all(ios, io, Mode::Timeline, &mut self.run.pending);
+        self.run.io = Some(io);
+    }
+
+    /// The CPU switches to another task; `io` is the I/O of that task, if it has one.
+    pub(crate) fn switch(&mut self, ios: &mut Slab<Io>, next: i32, io: Option<Ref>) {
+        let mut idle = std::mem::take(&mut self.idle);
+        let wake = std::mem::take(&mut self.wake);
+        self.slots.clear();
+        match io {
+            Some(io) if wake.contains(&io) => give_all(ios, io, Mode::Timeline, &mut idle),
+            Some(_) => {}
+            None => {
+                self.run = Run {
+                    pid: next,
+                    idle,
+                    wake,
+                    ..Run::default()
+                }
+            }
+        }
+        if io.is_some() {
+            self.run = Run::default();
+        }
+    }
+
+    /// An interrupt or softirq begins.
+    pub(crate) fn enter(&mut self, hard: bool, ts: u64) {
+        if self.frames.is_empty() && hard {
+            self.slots.clear();
+        }
+        self.serial += 1;
+        self.frames.push(Frame {
+            hard,
+            irq: if hard { Some(ts) } else { self.before },
+            serial: self.serial,
+            current: Current::Unknown,
+            pending: Vec::new(),
+            ios: Vec::new(),
+            foreign: false,
+        });
+        if self.frames.len() > 64 {
+            self.frames.clear();
+        }
+    }
+
+    /// It ends.
+    pub(crate) fn leave(&mut self, ios: &mut Slab<Io>, hard: bool) {
+        match self.frames.pop() {
+            Some(frame) if frame.hard == hard => {
+                if frame.ios.len() + usize::from(frame.foreign) > 1 {
+                    for &io in &frame.ios {
+                        if let Some(io) = ios.get_mut(io) {
+                            io.shared = true;
+                        }
+                    }
+                }
+                self.left = Some((frame.current, frame.irq));
+            }
+            _ => self.frames.clear(),
+        }
+    }
+
+    /// A handler reports something of a request: the code from here on runs for it.
+    pub(crate) fn mark(&mut self, ios: &mut Slab<Io>, io: Option<Ref>, mode: Mode) {
+        let current = io.map_or(Current::Foreign, |io| Current::Io(io, mode));
+        if let Some(io) = io.filter(|io| !self.wake.contains(io)) {
+            self.wake.push(io);
+        }
+        let Some(frame) = self.frames.last_mut() else {
+            return;
+        };
+        if frame.current == Current::Unknown {
+            // Idle time before this interrupt was waiting, not waking up.
+            self.idle.clear();
+        }
+        match (io, frame.current) {
+            (Some(io), Current::Unknown) => {
+                give_all(ios, io, Mode::Completion, &mut frame.pending);
+            }
+            (None, Current::Unknown) => frame.pending.clear(),
+            _ => {}
+        }
+        match io {
+            Some(io) if !frame.ios.contains(&io) => frame.ios.push(io),
+            None => frame.foreign = true,
+            _ => {}
+        }
+        frame.current = current;
+    }
+
+    /// A completion was read whose request is not known yet.
+    pub(crate) fn open_slot(&mut self, ts: u64) {
+        let irq = self.hard_irq();
+        let Some(frame) = self.frames.last_mut() else {
+            return;
+        };
+        self.serial += 1;
+        let serial = self.serial;
+        self.idle.clear();
+        let pieces = std::mem::take(&mut frame.pending);
+        frame.current = Current::Slot(serial);
+        self.slots.push_back(Slot {
+            serial,
+            ts,
+            irq,
+            pieces,
+        });
+        if self.slots.len() > PENDING_LIMIT {
+            self.slots.pop_front();
+        }
+    }
+
+    /// The oldest such completion belongs to this I/O.
+    pub(crate) fn close_slot(&mut self, ios: &mut Slab<Io>, io: Option<Ref>) -> Option<Slot> {
+        let mut slot = self.slots.pop_front()?;
+        if let Some(io) = io {
+            give_all(ios, io, Mode::Completion, &mut slot.pieces);
+        }
+        Some(slot)
+    }
+
+    /// Start of the hard interrupt being handled; or, in a softirq that directly followed one, of
+    /// that interrupt (clock units).
+    pub(crate) fn hard_irq(&self) -> Option<u64> {
+        self.frames.iter().rev().find_map(|f| f.irq)
+    }
+
+    /// Number of the interrupt or softirq being handled.
+    pub(crate) fn frame(&self) -> Option<u64> {
+        self.frames.last().map(|f| f.serial)
+    }
+
+    /// Events of this CPU are missing: nothing is known any more.
+    pub(crate) fn reset(&mut self) {
+        let serial = self.serial;
+        *self = Self {
+            serial,
+            ..Self::default()
+        };
+    }
+}

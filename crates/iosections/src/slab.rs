@@ -1,0 +1,121 @@
+//! Storage with stable, checked references, and a fast hash map for small integer keys.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A reference that notices when its element is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ref {
+    index: u32,
+    generation: u32,
+}
+
+/// Elements that come and go.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn insert(&mut self, value: T) -> Ref {
+        if let Some(index) = self.free.pop() {
+            if let Some(slot) = self.slots.get_mut(index as usize) {
+                slot.0 = slot.0.wrapping_add(1);
+                slot.1 = Some(value);
+                return Ref {
+                    index,
+                    generation: slot.0,
+                };
+            }
+        }
+        self.slots.push((0, Some(value)));
+        Ref {
+            index: self.slots.len() as u32 - 1,
+            generation: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, at: Ref) -> Option<&T> {
+        let slot = self.slots.get(at.index as usize)?;
+        if slot.0 == at.generation {
+            slot.1.as_ref()
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, at: Ref) -> Option<&mut T> {
+        let slot = self.slots.get_mut(at.index as usize)?;
+        if slot.0 == at.generation {
+            slot.1.as_mut()
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn remove(&mut self, at: Ref) -> Option<T> {
+        let slot = self.slots.get_mut(at.index as usize)?;
+        if slot.0 != at.generation {
+            return None;
+        }
+        let value = slot.1.take()?;
+        self.free.push(at.index);
+        Some(value)
+    }
+
+    /// All elements, oldest slot first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Ref, &T)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(index, (generation, value))| {
+                let at = Ref {
+                    index: index as u32,
+                    generation: *generation,
+                };
+                Some((at, value.as_ref()?))
+            })
+    }
+}
+
+/// Multiplicative hashing of integers: the keys are task numbers, tags and sectors.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct IntHasher(u64);
+
+impl Hasher for IntHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_i32(&mut self, value: i32) {
+        self.write_u64(u64::from(value as u32));
+    }
+}
+
+pub(crate) type IntMap<K, V> = HashMap<K, V, BuildHasherDefault<IntHasher>>;

@@ -1,0 +1,117 @@
+//! The private Python module `iotoll._native`: conversion only.
+
+use iorecord::{Analysis, DeviceMark, Error, IoResult, Request, Section, Unit};
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+create_exception!(
+    _native,
+    TraceError,
+    PyValueError,
+    "A trace that cannot be analysed: one line that names the file, what is wrong and the mend."
+);
+
+fn trace_error(path: &str, error: &Error) -> PyErr {
+    TraceError::new_err(format!("{path}: {error}"))
+}
+
+fn request(comm: Option<String>, device: Option<String>, mark: &str) -> Result<Request, Error> {
+    let device_mark = match mark {
+        "auto" => DeviceMark::Auto,
+        "last_before" => DeviceMark::LastBefore,
+        _ => {
+            return Err(Error::Option {
+                name: "device_mark",
+                value: mark.to_owned(),
+                known: "auto or last_before",
+            });
+        }
+    };
+    Ok(Request {
+        comm,
+        device,
+        device_mark,
+    })
+}
+
+/// The record of a trace as JSON text.
+#[pyfunction]
+#[pyo3(signature = (path, *, comm=None, device=None, device_mark="auto", unit="ns"))]
+fn analyze(
+    py: Python<'_>,
+    path: &str,
+    comm: Option<String>,
+    device: Option<String>,
+    device_mark: &str,
+    unit: &str,
+) -> PyResult<String> {
+    py.detach(|| {
+        let unit = Unit::parse(unit)?;
+        Analysis::run(path, &request(comm, device, device_mark)?)?.record(unit)
+    })
+    .map_err(|e| trace_error(path, &e))
+}
+
+/// One entry per measured I/O in every column.
+#[pyfunction]
+#[pyo3(signature = (path, *, comm=None, device=None, device_mark="auto", unit="ns"))]
+fn io_table<'py>(
+    py: Python<'py>,
+    path: &str,
+    comm: Option<String>,
+    device: Option<String>,
+    device_mark: &str,
+    unit: &str,
+) -> PyResult<Bound<'py, PyDict>> {
+    let analysis = py
+        .detach(|| {
+            Unit::parse(unit)?;
+            Analysis::run(path, &request(comm, device, device_mark)?)
+        })
+        .map_err(|e| trace_error(path, &e))?;
+    columns(py, &analysis.outcome.results)
+}
+
+fn columns<'py>(py: Python<'py>, ios: &[IoResult]) -> PyResult<Bound<'py, PyDict>> {
+    let table = PyDict::new(py);
+    table.set_item("start", ios.iter().map(|io| io.start).collect::<Vec<_>>())?;
+    table.set_item("pid", ios.iter().map(|io| io.pid).collect::<Vec<_>>())?;
+    table.set_item("op", ios.iter().map(|io| io.op.name()).collect::<Vec<_>>())?;
+    table.set_item("bytes", ios.iter().map(|io| io.ret).collect::<Vec<_>>())?;
+    table.set_item(
+        "path",
+        ios.iter().map(|io| io.path.as_str()).collect::<Vec<_>>(),
+    )?;
+    table.set_item("clean", ios.iter().map(|io| io.clean).collect::<Vec<_>>())?;
+    for section in Section::ALL {
+        let pick = |values: &[u64; 5]| values.get(section.index()).copied().unwrap_or(0);
+        let elapsed: Vec<u64> = ios.iter().map(|io| pick(&io.elapsed)).collect();
+        let own: Vec<u64> = ios.iter().map(|io| pick(&io.own)).collect();
+        table.set_item(format!("elapsed_{}", section.name()), elapsed)?;
+        table.set_item(format!("own_{}", section.name()), own)?;
+    }
+    table.set_item(
+        "requests",
+        ios.iter().map(|io| io.requests).collect::<Vec<_>>(),
+    )?;
+    table.set_item("bios", ios.iter().map(|io| io.bios).collect::<Vec<_>>())?;
+    Ok(table)
+}
+
+/// What a trace is, as JSON text.
+#[pyfunction]
+fn trace_info(py: Python<'_>, path: &str) -> PyResult<String> {
+    py.detach(|| Analysis::run(path, &Request::default())?.info())
+        .map_err(|e| trace_error(path, &e))
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("TraceError", module.py().get_type::<TraceError>())?;
+    module.add_function(wrap_pyfunction!(analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(io_table, module)?)?;
+    module.add_function(wrap_pyfunction!(trace_info, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! The `format` text that a trace carries for each event: where its fields are.
+
+use crate::bytes::{Endian, lossy};
+
+/// How the bytes of a field are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Location {
+    /// In place, at the field's offset.
+    Fixed,
+    /// `__data_loc`: a 32-bit word holds length << 16 | offset from the start of the record.
+    Data,
+    /// `__rel_loc`: as `__data_loc`, but counted from the end of that word.
+    Relative,
+}
+
+/// One field of an event's record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Name without any array brackets.
+    pub name: String,
+    /// C type as printed, for example `unsigned int` or `char[]`.
+    pub kind: String,
+    /// Offset in the record (bytes).
+    pub offset: usize,
+    /// Size in the record (bytes); of the locator word for dynamic fields.
+    pub size: usize,
+    /// Whether an integer is sign-extended.
+    pub signed: bool,
+    /// In place, or behind a locator word.
+    pub location: Location,
+}
+
+/// Reads one field out of records; made once, used for every event.
+#[derive(Debug, Clone, Copy)]
+pub struct Accessor {
+    offset: usize,
+    size: usize,
+    signed: bool,
+    location: Location,
+    endian: Endian,
+}
+
+impl Accessor {
+    /// The field as an unsigned integer; `None` when the record is too short.
+    #[inline]
+    pub fn uint(&self, record: &[u8]) -> Option<u64> {
+        let bytes = record.get(self.offset..self.offset + self.size)?;
+        Some(self.endian.uint(bytes))
+    }
+
+    /// The field as a signed integer (sign-extended only if the format says signed).
+    #[inline]
+    pub fn int(&self, record: &[u8]) -> Option<i64> {
+        let value = self.uint(record)?;
+        let unused = 64_u32.saturating_sub(self.size as u32 * 8);
+        if self.signed && unused < 64 {
+            Some(((value << unused) as i64) >> unused)
+        } else {
+            Some(value as i64)
+        }
+    }
+
+    /// The bytes of an array or string field, following its locator word if it has one.
+    #[inline]
+    pub fn bytes<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
+        let (start, len) = match self.location {
+            Location::Fixed => (self.offset, self.size),
+            Location::Data | Location::Relative => {
+                let word = self.endian.u32_at(record, self.offset)?;
+                let base = match self.location {
+                    Location::Relative => self.offset + 4,
+                    _ => 0,
+                };
+                (base + (word & 0xffff) as usize, (word >> 16) as usize)
+            }
+        };
+        record.get(start..start + len)
+    }
+
+    /// The bytes of a string field up to its first null.
+    #[inline]
+    pub fn text<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
+        let bytes = self.bytes(record)?;
+        bytes.split(|&b| b == 0).next()
+    }
+}
+
+/// An event's description.
+#[derive(Debug, Clone)]
+pub struct EventFormat {
+    /// The group, for example `block`.
+    pub system: String,
+    /// The event, for example `block_rq_issue`.
+    pub name: String,
+    /// The number in `common_type`.
+    pub id: u16,
+    text: String,
+    endian: Endian,
+}
+
+impl EventFormat {
+    /// Parses a format file; `None` without a name or an ID that fits in 16 bits.
+    pub(crate) fn parse(system: &str, text: &[u8], endian: Endian) -> Option<Self> {
+        let text = lossy(text);
+        let line = |key: &str| {
+            text.lines()
+                .find_map(|l| l.strip_prefix(key))
+                .map(str::trim)
+        };
+        let name = line("name:")?.to_owned();
+        let id = line("ID:")?.parse().ok()?;
+        Some(Self {
+            system: system.to_owned(),
+            name,
+            id,
+            text,
+            endian,
+        })
+    }
+
+    /// All fields in the order of the format, the common ones first.
+    pub fn fields(&self) -> Vec<Field> {
+        self.text.lines().filter_map(parse_field).collect()
+    }
+
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<Field> {
+        self.fields().into_iter().find(|f| f.name == name)
+    }
+
+    /// An accessor for the field of this name; `None` when this kernel's event lacks it.
+    pub fn accessor(&self, name: &str) -> Option<Accessor> {
+        let f = self.field(name)?;
+        Some(Accessor {
+            offset: f.offset,
+            size: f.size,
+            signed: f.signed,
+            location: f.location,
+            endian: self.endian,
+        })
+    }
+
+    /// The `print fmt` line.
+    pub fn print_fmt(&self) -> &str {
+        self.text
+            .find("print fmt:")
+            .and_then(|at| self.text.get(at..))
+            .unwrap_or_default()
+    }
+
+    /// Number → string pairs of `__print_symbolic(REC->field, {0, "a"}, …)` in the print format.
+    /// A name that is not a number (an enum that the kernel left unresolved) takes its position.
+    pub fn symbols(&self, field: &str) -> Vec<(u64, String)> {
+        let fmt = self.print_fmt();
+        let Some(args) = fmt.split("__print_symbolic(").skip(1).find(|args| {
+            args.trim_start()
+                .strip_prefix("REC->")
+                .is_some_and(|r| is_word(r, field))
+        }) else {
+            return Vec::new();
+        };
+        let mut pairs = Vec::new();
+        for (position, pair) in args.split('{').skip(1).enumerate() {
+            let Some((number, rest)) = pair.split_once(',') else {
+                break;
+            };
+            let Some(text) = rest.split('"').nth(1) else {
+                break;
+            };
+            pairs.push((
+                parse_number(number.trim()).unwrap_or(position as u64),
+                text.to_owned(),
+            ));
+            let after = rest
+                .split_once('}')
+                .map_or("", |(_, after)| after)
+                .trim_start();
+            if !after.starts_with(',') || !after.contains('{') {
+                break;
+            }
+        }
+        pairs
+    }
+}
+
+/// Whether `text` starts with `word` followed by a character that cannot continue a name.
+fn is_word(text: &str, word: &str) -> bool {
+    text.strip_prefix(word)
+        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+fn parse_number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Parses `\tfield:TYPE NAME;\toffset:N;\tsize:N;\tsigned:N;`.
+pub(crate) fn parse_field(line: &str) -> Option<Field> {
+    let mut parts = line.trim().split(';').map(str::trim);
+    let declaration = parts.next()?.strip_prefix("field:")?;
+    let (mut offset, mut size, mut signed) = (None, None, false);
+    for part in parts {
+        match part.split_once(':') {
+            Some(("offset", n)) => offset = n.parse::<u16>().ok(),
+            Some(("size", n)) => size = n.parse::<u16>().ok(),
+            Some(("signed", n)) => signed = n == "1",
+            _ => {}
+        }
+    }
+    let (kind, name) = split_declaration(declaration)?;
+    let location = if kind.starts_with("__data_loc") {
+        Location::Data
+    } else if kind.starts_with("__rel_loc") {
+        Location::Relative
+    } else {
+        Location::Fixed
+    };
+    Some(Field {
+        name,
+        kind,
+        offset: usize::from(offset?),
+        size: usize::from(size?),
+        signed,
+        location,
+    })
+}
+
+/// Splits `char rwbs[10]` into `char[10]` and `rwbs`.
+fn split_declaration(declaration: &str) -> Option<(String, String)> {
+    let (kind, name) = declaration.rsplit_once(' ')?;
+    let (name, brackets) = name.find('[').map_or((name, ""), |at| name.split_at(at));
+    let name = name.trim_start_matches('*');
+    Some((format!("{}{brackets}", kind.trim()), name.to_owned()))
+}

@@ -1,0 +1,39 @@
+//! Reads `trace.dat`, the file that trace-cmd records ftrace's ring buffers into, in its versions
+//! 6 and 7, packed or not, of either byte order and either size of `long`.
+//!
+//! It knows nothing of the block layer. Every event is read by the format that the file carries:
+//!
+//! ```no_run
+//! # fn main() -> tracedat::Result<()> {
+//! let trace = tracedat::Trace::open("trace.dat")?;
+//! let sector = trace.format("block", "block_rq_issue").and_then(|f| f.accessor("sector"));
+//! let mut events = trace.events()?;
+//! while let Some((record, lost)) = events.next()? {
+//!     println!("{} {:?} {:?}", record.ts, sector.and_then(|s| s.uint(record.data)), lost);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every length that the file states is checked before it is used; damage is an [`Error`], never
+//! a panic.
+
+mod bytes;
+mod compress;
+mod cursor;
+mod error;
+mod file;
+mod format;
+mod layout;
+mod merge;
+mod meta;
+mod pages;
+mod trace;
+
+pub use bytes::Endian;
+pub use compress::Compression;
+pub use cursor::{Cursor, LostRange, Record};
+pub use error::{Error, Result};
+pub use format::{Accessor, EventFormat, Field, Location};
+pub use merge::Merged;
+pub use trace::Trace;
