@@ -131,7 +131,7 @@ def test_cell_table_shows_sections_marks_and_loss() -> None:
     stream, console = shown()
     lost = side("inconclusive").cells["nvme-4k-randwrite-t1-direct"][0]
     cell_table(lost, console)
-    assert "40,210 trace events lost, 377 I/Os left out" in stream.getvalue().replace("\xa0", " ")
+    assert "40,210 trace events lost, 1,024 I/Os left out" in stream.getvalue().replace("\xa0", " ")
 
 
 def test_markup_in_a_record_is_not_obeyed() -> None:

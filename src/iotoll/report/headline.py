@@ -79,6 +79,9 @@ def headline(evidence: Evidence) -> Headline:
     notes = [standing] if evidence.sides else []
     if verdict.identical_images:
         notes.append("Base and candidate are the same image, byte for byte: nothing was booted.")
+    if not verdict.cells:
+        # Cells carry what moved with all its figures; without them these sentences are all.
+        notes += [clean(text) for text in (*verdict.regressions, *verdict.improvements)]
     if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN) or verdict.can_gate:
         return _judged(verdict.outcome, clean(verdict.sentence), verdict.exit_code, notes)
     notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these figures.")
@@ -125,8 +128,10 @@ def summary(evidence: Evidence) -> Facts:
     board = verdict.board if verdict else manifest.board
     kind = f"virtual, QEMU {manifest.accelerator.upper()}" if evidence.virtual else "real"
     facts.append(("Board", f"{board} ({kind})"))
-    note = clock_note(evidence.clock, evidence.virtual)
-    facts.append(("Clock", f"{evidence.clock.value}: {note[0].lower()}{note[1:].rstrip('.')}"))
+    note = clock_note(evidence.clock, evidence.virtual).rstrip(".")
+    note = note[0].lower() + note[1:]
+    known = note.startswith(evidence.clock.value)
+    facts.append(("Clock", note if known else f"{evidence.clock.value}: {note}"))
     cells = len(evidence.selection.cells) if evidence.selection else None
     selected = f": {plural(cells, 'cell')} selected" if cells is not None else ""
     boots = f", {plural(manifest.boots, 'boot')} a side"

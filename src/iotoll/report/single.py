@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -93,19 +91,8 @@ def _counts(record: CellRecord, console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    groups: dict[str, Mapping[str, int | str]] = {
-        "device": record.device,
-        "I/Os": record.ios,
-        "requests": record.requests,
-        **{f"mark, {boundary}": counts for boundary, counts in record.marks.items()},
-    }
-    for label, values in groups.items():
-        listed = ", ".join(
-            f"{key.replace('_', ' ')} {number(v) if isinstance(v, int) else clean(v)}"
-            for key, v in values.items()
-        )
-        if listed:
-            table.add_row(Text(label), Text(listed))
+    for label, text in view.counts(record):
+        table.add_row(Text(label), Text(text))
     for path in sorted(record.paths, key=lambda p: -p.ios)[:5]:
         table.add_row("path", Text(f"{clean(path.path)}: {plural(path.ios, 'I/O')}"))
     console.print()

@@ -6,6 +6,7 @@ Numbers follow the project's style: ``5,704``; ``+300 (+5.3 %)``; a true minus s
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from iotoll.models import Clock, Section, Unit
@@ -62,6 +63,14 @@ def change(delta: float, relative: float) -> str:
 def plural(count: int, noun: str) -> str:
     """Return ``1 cell`` or ``32 cells``."""
     return f"{count:,}{NBSP}{noun}{'' if count == 1 else 's'}"
+
+
+def listed(values: Mapping[str, int | str]) -> str:
+    """Return ``seen 1,030, measured 1,024``."""
+    return ", ".join(
+        f"{clean(key).replace('_', ' ')} {number(v) if isinstance(v, int) else clean(v)}"
+        for key, v in values.items()
+    )
 
 
 def clean(text: str) -> str:

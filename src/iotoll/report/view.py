@@ -20,7 +20,7 @@ from iotoll.models import (
 from iotoll.models.base import SOFTWARE_SECTIONS
 from iotoll.models.run import Side
 from iotoll.report.evidence import Evidence
-from iotoll.report.text import CellName, cell_name, plural
+from iotoll.report.text import CellName, cell_name, listed, plural
 from iotoll.rundir import SIDES
 
 
@@ -63,6 +63,7 @@ class CellView:
     why: str
     rows: tuple[SectionRow, ...]
     troubles: tuple[str, ...]
+    counts: tuple[tuple[str, str], ...] = ()
 
     def total(
         self, side: Side, sections: Iterable[Section], corrected: bool = True
@@ -133,13 +134,24 @@ def shown_sections(clock: Clock) -> tuple[Section, ...]:
 
 def lost_events(record: CellRecord) -> int:
     """Return how many trace events were lost, as far as the trace can tell."""
-    counts = [v for k, v in record.trace.items() if "lost" in k and isinstance(v, int)]
-    return sum(counts)
+    count = record.trace.get("lost_events", 0)
+    return count if isinstance(count, int) else 0
 
 
 def dropped_ios(record: CellRecord) -> int:
     """Return how many I/Os were left out because they touch a lost range."""
-    return sum(v for k, v in record.ios.items() if "lost" in k or "dropped" in k)
+    return record.ios.get("dropped_lost", 0)
+
+
+def counts(record: CellRecord) -> list[tuple[str, str]]:
+    """Return, in words, the counts that qualify a cell's figures: I/Os, requests and marks."""
+    groups: dict[str, Mapping[str, int | str]] = {
+        "device": record.device,
+        "I/Os": record.ios,
+        "requests": record.requests,
+        **{f"mark, {boundary}": found for boundary, found in record.marks.items()},
+    }
+    return [(label, listed(values)) for label, values in groups.items() if values]
 
 
 def raw_median(record: SectionRecord, clock: Clock) -> float | None:
@@ -193,6 +205,20 @@ def _troubles(sides: Mapping[Side, SideResult], cell: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _counts(sides: Mapping[Side, SideResult], cell: str) -> tuple[tuple[str, str], ...]:
+    """The counts of each side's first boot; once where both sides have the same."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for side, result in sides.items():
+        for record in result.cells.get(cell, [])[:1]:
+            for line in counts(record):
+                found.setdefault(line, []).append(side)
+    both = len(sides) > 1
+    return tuple(
+        (f"{label} ({', '.join(who)})" if both and len(who) == 1 else label, text)
+        for (label, text), who in found.items()
+    )
+
+
 def cells(evidence: Evidence) -> list[CellView]:
     """Return every cell that was judged, measured or tried, in reading order."""
     verdicts: dict[str, CellVerdict] = {}
@@ -222,6 +248,7 @@ def _cell(evidence: Evidence, name: CellName, verdict: CellVerdict | None) -> Ce
         why=verdict.why if verdict else "",
         rows=rows,
         troubles=_troubles(evidence.sides, name.full),
+        counts=_counts(evidence.sides, name.full),
     )
 
 
