@@ -53,7 +53,7 @@ def run(
     InfrastructureError on time-out, and when the command cannot be started.
     """
     deadline = time.monotonic() + timeout
-    with log.open("a", encoding="utf-8", errors="replace") as stream:
+    with log.open("a", buffering=1, encoding="utf-8", errors="replace") as stream:
         running.touch()
         process = _start(command, env, keep_open)
         try:

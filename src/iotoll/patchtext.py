@@ -16,7 +16,7 @@ from email.message import EmailMessage
 from iotoll.errors import UsageError
 
 _HUNK = re.compile(rb"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-_MBOX_FROM = re.compile(rb"^From \S+.*\b\d{4}\r?$")
+_MBOX_FROM = re.compile(rb"^From \S+ +\w{3} \w{3} +\d+ \d\d:\d\d(:\d\d)?\b.*\b\d{4}\b")
 _MAIL_HEADER = re.compile(rb"^(From|Subject|Date|Message-I[dD]|Received|Return-Path):? ", re.M)
 _PREFIX = re.compile(r"^\s*\[(?P<inside>[^\]]*PATCH[^\]]*)\]\s*", re.I)
 _NUMBER = re.compile(r"(?<![\w.])(\d+)/(\d+)(?![\w.])")
