@@ -48,7 +48,7 @@ class Image:
 def get_image(arch: str, progress: Progress) -> Image:
     """Return the ramdisk for ``arch`` (arm64, x86_64), built once and then from the cache."""
     key = json_sha256([arch, SUITE, PACKAGES, PROGRAMS, APPLETS, LAYOUT])[:16]
-    folder = cache_dir() / "images" / f"{arch}-{key}"
+    folder = cache_dir() / "rootfs" / f"{arch}-{key}"
     if not (folder / "rootfs.cpio.sha256").is_file():
         with progress.step(f"board image for {arch}"):
             _build(arch, folder)

@@ -1,0 +1,65 @@
+"""Reads a board's console log: how far the workload is, and whether the kernel or it failed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from iotoll.proc import tail
+
+# The kernel's own words for "this went wrong for good"; oops=panic makes an oops end in a panic.
+CRASH = re.compile(
+    r"Kernel panic - not syncing: .*|Internal error: .*|Unable to handle kernel .*"
+    r"|BUG: .*|Oops: .*|kernel BUG at .*|watchdog: BUG: .*"
+)
+# Failures of the storage stack itself that the workload may survive: its figures mean nothing.
+IO_ERROR = re.compile(
+    r"I/O error, dev .*|EXT4-fs error .*|Buffer I/O error .*|ufshcd.*: .*(abort|reset).*failed.*"
+    r"|nvme nvme\d+: (I/O tag .* timeout|Device not ready|controller is down).*"
+    r"|VFS: Unable to mount root fs.*"
+)
+FAIL = re.compile(r"iotoll: FAIL (\w+): (.*)")
+STEP = re.compile(r"iotoll: step (.*)")
+CELL = re.compile(r"iotoll: cell (\S+)")
+
+
+@dataclass(frozen=True)
+class ConsoleState:
+    """What a console log says so far.
+
+    ``failed_at`` is ``boot`` before the workload's first line, ``workload`` after it.
+    """
+
+    started: bool
+    done: bool
+    cells: int
+    failed_at: Literal["boot", "workload"] | None
+    reason: str
+    log_tail: str
+
+
+def read_console(text: str) -> ConsoleState:
+    """Judge a console log (may be partial; may hold any bytes a candidate kernel printed)."""
+    text = text.replace("\r", "")
+    first = STEP.search(text)
+    done = re.search(r"^iotoll: done$", text, re.M) is not None
+    crash = CRASH.search(text) or (None if done else IO_ERROR.search(text))
+    failed = FAIL.search(text)
+    reason, at = "", None
+    if crash:
+        reason = crash[0].strip()
+        at = "workload" if first and crash.start() > first.start() else "boot"
+        log_tail = _around(text, crash.start())
+    elif failed:
+        reason, at = f"{failed[1]}: {failed[2].strip()}", "workload"
+        log_tail = tail(text[: failed.end()])
+    else:
+        log_tail = tail(text)
+    cells = len(CELL.findall(text))
+    return ConsoleState(first is not None, done, cells, at, reason, log_tail)  # type: ignore[arg-type]
+
+
+def _around(text: str, start: int, before: int = 5, after: int = 35) -> str:
+    head = text[:start].splitlines()[-before:]
+    return "\n".join(head + text[start:].splitlines()[:after])

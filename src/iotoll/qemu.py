@@ -1,0 +1,158 @@
+"""Starts a virtual board: QEMU, and one nbdkit per storage device.
+
+The devices are served by nbdkit with a delay and one thread. With no delay a command would
+complete before its submitter has gone to sleep, or inside the doorbell write itself, depending on
+the host's scheduling; with it, each I/O takes the same path on every boot, and completions do not
+share an interrupt (docs/method.md, "What is pinned").
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from iotoll.boards import Board
+from iotoll.errors import InfrastructureError
+from iotoll.models import Clock
+from iotoll.proc import require_tool, stop, tail_file
+
+DELAY_MS = 1  # the finest that nbdkit 1.32 (Debian 12) knows
+
+
+@dataclass(frozen=True)
+class BootFiles:
+    """What one boot needs and leaves; sockets go to ``work``, whose path must be short."""
+
+    kernel: Path
+    ramdisk: Path
+    console: Path
+    handover: Path
+    log: Path
+    work: Path
+
+
+def kvm_works(board: Board) -> bool:
+    """Tell whether KVM can really start this board's guests: /dev/kvm may exist and not work."""
+    if platform.machine() != board.qemu.kvm_host or not Path("/dev/kvm").exists():
+        return False
+    return _kvm_starts(board.qemu.binary, tuple(board.qemu.kvm_machine))
+
+
+@cache
+def _kvm_starts(binary: str, machine: tuple[str, ...]) -> bool:
+    command = [binary, *machine, "-accel", "kvm", "-display", "none", "-nodefaults", "-S",
+               "-monitor", "stdio"]
+    try:
+        done = subprocess.run(command, input=b"cont\nquit\n", capture_output=True, timeout=20,
+                              check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and b"failed" not in done.stderr
+
+
+def tool_versions(board: Board) -> dict[str, str]:
+    """Versions of the programs that make up the virtual board."""
+    versions = {}
+    for name, package in ((board.qemu.binary, board.qemu.package), ("nbdkit", "nbdkit")):
+        path = require_tool(name, package)
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        versions[name] = (done.stdout or done.stderr).splitlines()[0] if done.returncode == 0 else ""
+    return versions
+
+
+def qemu_command(board: Board, clock: Clock, accelerator: str, files: BootFiles) -> list[str]:
+    """The QEMU command line; no shell is involved."""
+    q = board.qemu
+    command = [q.binary]
+    if clock is Clock.INSTRUCTIONS:
+        # icount needs one TCG thread. sleep=off: an idling board's clock jumps to its next timer.
+        command += [*q.machine, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
+        command += ["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1"]
+    elif accelerator == "kvm":
+        command += [*q.kvm_machine, "-accel", "kvm"]
+    else:
+        command += [*q.time_machine, "-accel", "tcg"]
+    command += ["-smp", "1", "-m", str(board.memory_mb), "-nodefaults", "-display", "none",
+                "-monitor", "none", "-no-reboot", "-kernel", str(files.kernel),
+                "-initrd", str(files.ramdisk),
+                "-append", f"console={board.console} {board.cmdline}",
+                "-serial", f"file:{files.console}",
+                "-device", "virtio-serial-pci",
+                "-chardev", f"file,id=handover,path={files.handover}",
+                "-device", "virtserialport,chardev=handover,name=org.iotoll.handover"]
+    for name, device in board.devices.items():
+        command += ["-drive", f"file=nbd+unix:///?socket={files.work}/{name}.sock,if=none,"
+                              f"id={name}-drive,format=raw,cache=unsafe"]
+        command += [word.replace("{drive}", f"{name}-drive") for word in device.qemu]
+    return command
+
+
+class RunningBoard:
+    """A started virtual board; use as a context manager, so that nothing outlives it."""
+
+    def __init__(self, board: Board, command: list[str], files: BootFiles) -> None:
+        self._board = board
+        self._command = command
+        self._files = files
+        self._servers: list[subprocess.Popen[bytes]] = []
+        self._qemu: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> RunningBoard:
+        require_tool(self._board.qemu.binary, self._board.qemu.package)
+        require_tool("nbdkit", "nbdkit")
+        try:
+            with self._files.log.open("wb") as log:
+                for name, device in self._board.devices.items():
+                    self._servers.append(self._serve(name, device.size_mb, log))
+                self._await_sockets()
+                self._qemu = _start(self._command, log)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in [self._qemu, *self._servers]:
+            if process is not None:
+                stop(process)
+
+    def poll(self) -> int | None:
+        """QEMU's exit status, or None while it runs."""
+        assert self._qemu is not None
+        return self._qemu.poll()
+
+    def log_tail(self) -> str:
+        """The last lines that QEMU and nbdkit wrote."""
+        return tail_file(self._files.log)
+
+    def _serve(self, name: str, size_mb: int, log: object) -> subprocess.Popen[bytes]:
+        socket = self._files.work / f"{name}.sock"
+        delay = f"{DELAY_MS}ms"
+        command = ["nbdkit", "--foreground", "--exit-with-parent", "--threads", "1", "--unix",
+                   str(socket), "--filter=delay", "memory", f"{size_mb}M",
+                   f"rdelay={delay}", f"wdelay={delay}"]
+        return _start(command, log)
+
+    def _await_sockets(self, seconds: float = 20) -> None:
+        end = time.monotonic() + seconds
+        for name, server in zip(self._board.devices, self._servers, strict=True):
+            while not (self._files.work / f"{name}.sock").exists():
+                if server.poll() is not None or time.monotonic() > end:
+                    raise InfrastructureError(
+                        f"nbdkit did not serve the {name} device", self.log_tail()
+                    )
+                time.sleep(0.02)
+
+
+def _start(command: list[str], log: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,  # type: ignore[call-overload]
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )

@@ -1,0 +1,182 @@
+"""The step *run* on a local virtual board: boots a kernel with a job, waits, judges, unpacks."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotoll import results
+from iotoll.boards import Board
+from iotoll.console import ConsoleState, read_console
+from iotoll.digest import json_sha256
+from iotoll.errors import BrokenError, InfrastructureError
+from iotoll.image import Image, job_cpio
+from iotoll.models import BootRecord, Clock
+from iotoll.models.run import Side
+from iotoll.qemu import DELAY_MS, BootFiles, RunningBoard, qemu_command, tool_versions
+
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class BootPlan:
+    """Everything that decides what one boot does; ``folder`` receives what it leaves."""
+
+    side: Side
+    number: int
+    board: Board
+    clock: Clock
+    accelerator: str
+    kernel: Path
+    image: Image
+    job: Path
+    job_sha256: str
+    cells: list[str]
+    runs: int
+    folder: Path
+
+    def identity(self) -> str:
+        """Digest of the board as the workload sees it, without the kernel under test."""
+        return json_sha256(
+            [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256, DELAY_MS]
+        )
+
+
+def boot(plan: BootPlan, on_cell: Callable[[int], None] = lambda _: None) -> BootRecord:
+    """Boot the board once; leaves console.log, batch folders and boot.json in ``plan.folder``.
+
+    ``on_cell`` is told how many fio runs have begun. Raises BrokenError when the kernel or the
+    workload failed, InfrastructureError when QEMU, nbdkit or the disk did.
+    """
+    shutil.rmtree(plan.folder, ignore_errors=True)
+    plan.folder.mkdir(parents=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
+        files = _files(plan, Path(name))
+        _make_ramdisk(plan, files)
+        command = qemu_command(plan.board, plan.clock, plan.accelerator, files)
+        with RunningBoard(plan.board, command, files) as running:
+            state = _watch(plan, files, running, on_cell)
+        _judge(state, files)
+        unpack(files.handover, plan.folder)
+        files.handover.unlink()
+    record = _record(plan, command, time.monotonic() - started)
+    results.write(plan.folder / "boot.json", record)
+    return record
+
+
+def _files(plan: BootPlan, work: Path) -> BootFiles:
+    folder = plan.folder
+    return BootFiles(plan.kernel, work / "ramdisk", folder / "console.log",
+                     folder / "handover.tar", folder / "qemu.log", work)
+
+
+def _make_ramdisk(plan: BootPlan, files: BootFiles) -> None:
+    try:
+        shutil.copy(plan.image.path, files.ramdisk)
+        job_cpio(plan.job, files.work / "job.cpio")
+        with files.ramdisk.open("ab") as out, (files.work / "job.cpio").open("rb") as job:
+            shutil.copyfileobj(job, out)
+    except OSError as error:
+        raise InfrastructureError(f"cannot write the ramdisk: {error}: is the disk full?") from error
+
+
+def _watch(
+    plan: BootPlan, files: BootFiles, running: RunningBoard, on_cell: Callable[[int], None]
+) -> ConsoleState:
+    limits = plan.board.limits
+    started = last_sign = time.monotonic()
+    seen = -1
+    while True:
+        status = running.poll()
+        sign = _size(files.console) + _size(files.handover)
+        now = time.monotonic()
+        if sign != seen:
+            seen, last_sign = sign, now
+            state = read_console(_text(files.console))
+            on_cell(state.cells)
+            if state.failed_at:
+                return state
+        if status is not None:
+            state = read_console(_text(files.console))
+            if state.done or state.failed_at:
+                return state
+            raise InfrastructureError(
+                f"QEMU ended with status {status} before the workload did", running.log_tail()
+            )
+        _check_limits(state, now - started, now - last_sign, limits.boot, limits.silence,
+                      limits.total)
+        time.sleep(POLL_SECONDS)
+
+
+def _check_limits(
+    state: ConsoleState, age: float, quiet: float, boot_s: float, silence: float, total: float
+) -> None:
+    if not state.started and age > boot_s:
+        raise BrokenError("boot", f"the kernel did not reach user space in {boot_s:.0f} s",
+                          state.log_tail)
+    if quiet > silence:
+        raise BrokenError("workload", f"the board hangs: no sign of life for {silence:.0f} s",
+                          state.log_tail)
+    if age > total:
+        raise BrokenError("workload", f"the workload did not end within {total:.0f} s",
+                          state.log_tail)
+
+
+def _judge(state: ConsoleState, files: BootFiles) -> None:
+    if state.failed_at:
+        if "No space left" in state.log_tail and "handover" in state.reason:
+            raise InfrastructureError(f"the host's disk is full: {state.reason}", state.log_tail)
+        raise BrokenError(state.failed_at, state.reason, state.log_tail)
+    if _size(files.handover) == 0:
+        raise InfrastructureError("the board handed over nothing", state.log_tail)
+
+
+def unpack(handover: Path, target: Path) -> None:
+    """Unpack concatenated tar streams; a board's bytes are not trusted (tarfile's data filter)."""
+    try:
+        with tarfile.open(handover, ignore_zeros=True) as archive:
+            archive.extractall(target, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise InfrastructureError(f"{handover}: what the board handed over is corrupt: {error}"
+                                  ) from error
+    except OSError as error:
+        raise InfrastructureError(f"cannot unpack {handover}: {error}: is the disk full?") from error
+
+
+def _record(plan: BootPlan, command: list[str], seconds: float) -> BootRecord:
+    tools = {**tool_versions(plan.board), **{f"image {k}": v for k, v in plan.image.packages.items()}}
+    for line in _text(plan.folder / "boot/tools").splitlines():
+        name, _, version = line.partition(" ")
+        tools[f"board {name}"] = version
+    return BootRecord(
+        side=plan.side,
+        boot=plan.number,
+        board=plan.board.name,
+        clock=plan.clock,
+        accelerator=plan.accelerator,
+        tools=tools,
+        board_sha256=plan.identity(),
+        command=[Path(word).name if word.startswith("/") else word for word in command],
+        seconds=round(seconds, 1),
+        cells=plan.cells,
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
