@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Rwbs, Span};
+use crate::event::Span;
 use crate::slab::{IntMap, Ref, Slab};
 
 /// Key of the requests without sectors.
@@ -389,14 +389,5 @@ fn key(span: &Span) -> u64 {
         NO_SECTOR
     } else {
         span.sector
-    }
-}
-
-/// Name of a request in a path: letters, then KiB (with a half for an odd sector).
-pub(crate) fn label(rwbs: Rwbs, sectors: u32) -> String {
-    let half = if sectors % 2 == 1 { ".5" } else { "" };
-    match sectors {
-        0 => rwbs.letters(),
-        _ => format!("{}{}{half}", rwbs.letters(), sectors / 2),
     }
 }

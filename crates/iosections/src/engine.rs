@@ -1,6 +1,6 @@
 //! From events to measured I/Os.
 
-use crate::block::Block;
+use crate::block::{Block, Category};
 use crate::cpu::{Cpu, Ends};
 use crate::event::{Dev, Event, Kind, Lost, Op};
 use crate::io::{Io, IoRequest, Measure};
@@ -303,11 +303,22 @@ impl<T: Tasks> Engine<T> {
         self.out.results.push(result);
     }
 
-    /// A request that is not complete when its I/O ends.
-    fn detach(&self, at: Ref, io: Ref, end: u64) -> Option<IoRequest> {
+    /// A request that is not complete when its I/O ends. A helper's counts for nobody: the task
+    /// did not wait for it.
+    fn detach(&mut self, at: Ref, io: Ref, end: u64) -> Option<IoRequest> {
         let request = self.block.requests.get(at)?;
-        let (start, _) = self.device_start(request, end, None);
         let parts = request.parts.iter().filter_map(|&bio| self.block.bio(bio));
+        if parts
+            .filter(|b| b.io.is_some_and(|i| i.io == io))
+            .all(|b| b.helper)
+        {
+            let request = self.block.requests.get_mut(at)?;
+            if request.owner == Some(io) {
+                (request.owner, request.category) = (None, Category::Unattributed);
+            }
+            return None;
+        }
+        let (start, _) = self.device_start(request, end, None);
         Some(IoRequest {
             seq: request.seq,
             device: DeviceSpan {
@@ -317,9 +328,7 @@ impl<T: Tasks> Engine<T> {
             },
             rwbs: request.span.rwbs,
             sectors: request.span.sectors,
-            helper: parts
-                .filter(|b| b.io.is_some_and(|i| i.io == io))
-                .any(|b| b.helper),
+            helper: false,
             detached: true,
             frame: None,
         })

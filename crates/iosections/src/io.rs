@@ -1,9 +1,7 @@
 //! One I/O from its entry to its exit, and what is measured of it.
 
-use std::fmt::Write;
-
-use crate::block::label;
 use crate::event::{Op, Rwbs};
+use crate::path::path;
 use crate::section::{DeviceSpan, Section, Timeline};
 use crate::slab::Ref;
 
@@ -49,6 +47,8 @@ pub(crate) struct BioTime {
     pub(crate) ended: Option<u64>,
     /// Some request carries it.
     pub(crate) issued: bool,
+    /// Another task submitted it.
+    pub(crate) helper: bool,
 }
 
 /// An open I/O.
@@ -123,6 +123,8 @@ impl Measure {
     pub(crate) fn finish(&mut self, mut io: Io, end: u64, ret: i64) -> IoResult {
         let start = io.start;
         io.requests.sort_unstable_by_key(|r| r.seq);
+        // What a helper had not finished by now, the task did not wait for.
+        io.bios.retain(|b| !b.helper || b.ended.is_some());
         // A bio that no request carried (a driver that ends bios itself) takes no time.
         let bios = io.bios.iter().map(|b| {
             let open = if b.issued { end } else { b.queued };
@@ -199,30 +201,4 @@ fn add(sums: &mut [u64; 5], section: Section, amount: u64) {
 
 fn at(sums: &[u64; 5], section: Section) -> u64 {
     sums.get(section.index()).copied().unwrap_or(0)
-}
-
-/// The signature of the requests, in the order given.
-fn path(requests: &[IoRequest]) -> String {
-    let same = |a: &IoRequest, b: &IoRequest| {
-        (a.rwbs, a.sectors, a.helper, a.detached) == (b.rwbs, b.sectors, b.helper, b.detached)
-    };
-    let mut path = String::new();
-    for run in requests.chunk_by(same) {
-        let Some(first) = run.first() else { continue };
-        if !path.is_empty() {
-            path.push('+');
-        }
-        if run.len() > 1 {
-            // Writing to a String cannot fail.
-            let _ = write!(path, "{}x", run.len());
-        }
-        if first.helper {
-            path.push('h');
-        }
-        path.push_str(&label(first.rwbs, first.sectors));
-        if first.detached {
-            path.push('d');
-        }
-    }
-    path
 }

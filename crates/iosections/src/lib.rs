@@ -11,6 +11,7 @@ mod event;
 mod finish;
 mod io;
 mod outcome;
+mod path;
 mod section;
 mod slab;
 mod stats;

@@ -23,6 +23,7 @@ impl<T: Tasks> Engine<T> {
                 queued: event.ts,
                 ended: None,
                 issued: false,
+                helper: helped.is_some(),
             });
             Some(IoBio {
                 io: at,
