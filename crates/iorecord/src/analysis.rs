@@ -43,6 +43,16 @@ pub struct Request {
     pub device: Option<String>,
     /// Hand-over to the device.
     pub device_mark: DeviceMark,
+    /// Only events from the first time stamp to before the second: one cell of a batch.
+    pub window: Option<(u64, u64)>,
+}
+
+impl Request {
+    /// Whether an event at this time is looked at.
+    pub(crate) fn covers(&self, time: u64) -> bool {
+        self.window
+            .is_none_or(|(from, to)| (from..to).contains(&time))
+    }
 }
 
 /// A trace and what was measured in it.
@@ -109,7 +119,7 @@ impl Analysis {
                 outcome,
             });
         };
-        let scan = Scan::run(&trace, &binding)?;
+        let scan = Scan::run(&trace, &binding, request)?;
         binding.aliases.clone_from(&scan.aliases);
         let device = wanted.map(|dev| scan.aliases.get(&dev).copied().unwrap_or(dev));
         let outcome = match device.or_else(|| scan.busiest()) {
@@ -151,10 +161,15 @@ fn measure(
     let mut engine = Engine::new(options, names);
     let mut events = trace.events()?;
     while let Some((record, lost)) = events.next()? {
+        if request.window.is_some_and(|(_, to)| record.ts >= to) {
+            break;
+        }
         if lost.is_some() {
             engine.gap(record.cpu);
         }
-        engine.push(&binding.event(&record));
+        if request.covers(record.ts) {
+            engine.push(&binding.event(&record));
+        }
     }
     Ok(engine.finish())
 }

@@ -7,10 +7,12 @@
 mod analysis;
 mod bind;
 mod error;
+mod markers;
 mod record;
 mod scan;
 
 pub use analysis::{Analysis, DeviceMark, Request};
 pub use error::Error;
+pub use markers::markers;
 pub use iosections::{IoResult, Outcome, Section};
 pub use record::Unit;

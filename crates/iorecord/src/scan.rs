@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use iosections::{Dev, Kind, Lost};
 use tracedat::{Accessor, Trace};
 
+use crate::analysis::Request;
 use crate::bind::{Binding, dev, is_queue_return};
 use crate::error::Error;
 
@@ -43,9 +44,15 @@ fn fields(
     Some((format.id, format.accessor(a)?, format.accessor(b)?))
 }
 
+fn touches(lost: &tracedat::LostRange, request: &Request) -> bool {
+    request
+        .window
+        .is_none_or(|(from, to)| lost.from.unwrap_or(0) < to && lost.to > from)
+}
+
 impl Scan {
     /// Reads the whole trace once, CPU by CPU.
-    pub(crate) fn run(trace: &Trace, binding: &Binding) -> Result<Self, Error> {
+    pub(crate) fn run(trace: &Trace, binding: &Binding, request: &Request) -> Result<Self, Error> {
         let mut pass = Pass {
             scan: Self::default(),
             remap: fields(trace, ("block", "block_bio_remap"), "old_dev", "dev"),
@@ -56,13 +63,16 @@ impl Scan {
         for mut cursor in trace.cursors()? {
             let mut bio = None;
             while cursor.advance()? {
-                if let Some(lost) = cursor.take_lost() {
+                if let Some(lost) = cursor.take_lost().filter(|l| touches(l, request)) {
                     let from = lost.from.unwrap_or(0);
                     pass.scan.lost.push(Lost { from, to: lost.to });
                     let count = lost.count.unwrap_or(1);
                     pass.scan.lost_events = pass.scan.lost_events.saturating_add(count);
                 }
                 let record = cursor.record();
+                if !request.covers(record.ts) {
+                    continue;
+                }
                 let id = binding.id(record.data);
                 pass.count(id);
                 pass.extra(id, record.data, trace);

@@ -16,6 +16,8 @@ use crate::slab::{Ref, Slab};
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
 const PENDING_LIMIT: usize = 4096;
+/// Most I/Os that the idle task may be on the way to.
+const WAKE_LIMIT: usize = 256;
 
 /// Whose code runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,10 +141,14 @@ impl Cpu {
             if !self.wake.is_empty() {
                 hold(&mut self.idle, piece);
             }
-        } else if let Some(io) = ends.own {
-            give(ios, io, Mode::Timeline, piece);
         } else {
-            self.account_run(ios, ends, piece);
+            // A task runs: whatever the interrupts woke, the idle task did not switch to it.
+            self.wake.clear();
+            self.idle.clear();
+            match ends.own {
+                Some(io) => give(ios, io, Mode::Timeline, piece),
+                None => self.account_run(ios, ends, piece),
+            }
         }
     }
 
@@ -253,7 +259,9 @@ impl Cpu {
     pub(crate) fn mark(&mut self, ios: &mut Slab<Io>, io: Option<Ref>, mode: Mode) {
         let current = io.map_or(Current::Foreign, |io| Current::Io(io, mode));
         if let Some(io) = io.filter(|io| !self.wake.contains(io)) {
-            self.wake.push(io);
+            if self.wake.len() < WAKE_LIMIT {
+                self.wake.push(io);
+            }
         }
         let Some(frame) = self.frames.last_mut() else {
             return;

@@ -79,9 +79,23 @@ pub(crate) fn task_key(pid: i32, cpu: u32) -> i32 {
     }
 }
 
+/// The gaps in order, overlapping ones made one.
+fn joined(mut gaps: Vec<Lost>) -> Vec<Lost> {
+    gaps.sort_unstable_by_key(|l| l.from);
+    let mut joined: Vec<Lost> = Vec::new();
+    for gap in gaps {
+        match joined.last_mut() {
+            Some(last) if gap.from <= last.to => last.to = last.to.max(gap.to),
+            _ => joined.push(gap),
+        }
+    }
+    joined
+}
+
 impl<T: Tasks> Engine<T> {
     /// Starts a measurement.
-    pub fn new(options: Options, names: T) -> Self {
+    pub fn new(mut options: Options, names: T) -> Self {
+        options.lost = joined(options.lost);
         let out = Outcome {
             device: Some(options.device),
             ..Outcome::default()

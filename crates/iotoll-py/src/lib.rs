@@ -17,7 +17,12 @@ fn trace_error(path: &str, error: &Error) -> PyErr {
     TraceError::new_err(format!("{path}: {error}"))
 }
 
-fn request(comm: Option<String>, device: Option<String>, mark: &str) -> Result<Request, Error> {
+fn request(
+    comm: Option<String>,
+    device: Option<String>,
+    mark: &str,
+    window: Option<(u64, u64)>,
+) -> Result<Request, Error> {
     let device_mark = match mark {
         "auto" => DeviceMark::Auto,
         "last_before" => DeviceMark::LastBefore,
@@ -33,12 +38,13 @@ fn request(comm: Option<String>, device: Option<String>, mark: &str) -> Result<R
         comm,
         device,
         device_mark,
+        window,
     })
 }
 
 /// The record of a trace as JSON text.
 #[pyfunction]
-#[pyo3(signature = (path, *, comm=None, device=None, device_mark="auto", unit="ns"))]
+#[pyo3(signature = (path, *, comm=None, device=None, device_mark="auto", unit="ns", window=None))]
 fn analyze(
     py: Python<'_>,
     path: &str,
@@ -46,17 +52,18 @@ fn analyze(
     device: Option<String>,
     device_mark: &str,
     unit: &str,
+    window: Option<(u64, u64)>,
 ) -> PyResult<String> {
     py.detach(|| {
         let unit = Unit::parse(unit)?;
-        Analysis::run(path, &request(comm, device, device_mark)?)?.record(unit)
+        Analysis::run(path, &request(comm, device, device_mark, window)?)?.record(unit)
     })
     .map_err(|e| trace_error(path, &e))
 }
 
 /// One entry per measured I/O in every column.
 #[pyfunction]
-#[pyo3(signature = (path, *, comm=None, device=None, device_mark="auto", unit="ns"))]
+#[pyo3(signature = (path, *, comm=None, device=None, device_mark="auto", unit="ns", window=None))]
 fn io_table<'py>(
     py: Python<'py>,
     path: &str,
@@ -64,11 +71,12 @@ fn io_table<'py>(
     device: Option<String>,
     device_mark: &str,
     unit: &str,
+    window: Option<(u64, u64)>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let analysis = py
         .detach(|| {
             Unit::parse(unit)?;
-            Analysis::run(path, &request(comm, device, device_mark)?)
+            Analysis::run(path, &request(comm, device, device_mark, window)?)
         })
         .map_err(|e| trace_error(path, &e))?;
     columns(py, &analysis.outcome.results)
@@ -107,11 +115,19 @@ fn trace_info(py: Python<'_>, path: &str) -> PyResult<String> {
         .map_err(|e| trace_error(path, &e))
 }
 
+/// Texts that user space wrote into the trace, with their times.
+#[pyfunction]
+fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
+    py.detach(|| iorecord::markers(path))
+        .map_err(|e| trace_error(path, &e))
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
     module.add_function(wrap_pyfunction!(io_table, module)?)?;
+    module.add_function(wrap_pyfunction!(markers, module)?)?;
     module.add_function(wrap_pyfunction!(trace_info, module)?)?;
     Ok(())
 }

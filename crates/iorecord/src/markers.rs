@@ -1,0 +1,36 @@
+//! Texts that user space wrote into a trace (`trace_marker`).
+
+use std::path::Path;
+
+use tracedat::Trace;
+
+use crate::error::Error;
+
+/// The markers of a trace in the order of their time: clock units of the trace, and the text
+/// without the line end.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn markers(path: impl AsRef<Path>) -> Result<Vec<(u64, String)>, Error> {
+    let trace = Trace::open(path)?;
+    let mut found = Vec::new();
+    let Some(print) = trace.format("ftrace", "print") else {
+        return Ok(found);
+    };
+    let Some(text) = print.field("buf").map(|f| f.offset) else {
+        return Ok(found);
+    };
+    let id = trace.common_type();
+    let mut events = trace.events()?;
+    while let Some((record, _)) = events.next()? {
+        if id.and_then(|a| a.uint(record.data)) != Some(u64::from(print.id)) {
+            continue;
+        }
+        // `buf` has no length of its own: it ends with the record, or earlier at a NUL.
+        let bytes = record.data.get(text..).unwrap_or_default();
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        let text = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default());
+        found.push((record.ts, text.trim_end().to_owned()));
+    }
+    Ok(found)
+}
