@@ -47,6 +47,7 @@ def analyze(
     device: str | None = None,
     device_mark: Literal["auto", "last_before"] = "auto",
     unit: Literal["ns", "instructions"] = "ns",
+    window: tuple[int, int] | None = None,
 ) -> str:
     """Measure the I/Os of a trace.
 
@@ -54,7 +55,8 @@ def analyze(
     ``major:minor``, the device with most bios if ``None``; a partition stands for its disk.
     ``device_mark`` is the event that counts as the hand-over to the device: ``auto`` takes the
     return of the driver's queue function where it was probed, ``last_before`` never.
-    ``unit`` is only written into the record.
+    ``unit`` is only written into the record. ``window`` limits the trace to the events from its
+    first time (clock units of the trace) to before its second.
 
     Returns the record as JSON text. Raises `TraceError`.
     """
@@ -66,6 +68,7 @@ def io_table(
     device: str | None = None,
     device_mark: Literal["auto", "last_before"] = "auto",
     unit: Literal["ns", "instructions"] = "ns",
+    window: tuple[int, int] | None = None,
 ) -> IoTable:
     """Measure the I/Os of a trace, with the options of `analyze`.
 
@@ -77,4 +80,10 @@ def trace_info(path: str) -> str:
 
     Returns JSON text: version, compression, endian, long_size and page_size (bytes), cpus, clock,
     events (name to count), lost_events, lost_ranges. Raises `TraceError`.
+    """
+
+def markers(path: str) -> list[tuple[int, str]]:
+    """Texts that user space wrote into the trace, in order: clock units of the trace, and text.
+
+    Raises `TraceError`.
     """

@@ -20,10 +20,10 @@ pub fn markers(path: impl AsRef<Path>) -> Result<Vec<(u64, String)>, Error> {
     let Some(text) = print.field("buf").map(|f| f.offset) else {
         return Ok(found);
     };
-    let id = trace.common_type();
+    let kind = print.accessor("common_type");
     let mut events = trace.events()?;
     while let Some((record, _)) = events.next()? {
-        if id.and_then(|a| a.uint(record.data)) != Some(u64::from(print.id)) {
+        if kind.and_then(|a| a.uint(record.data)) != Some(u64::from(print.id)) {
             continue;
         }
         // `buf` has no length of its own: it ends with the record, or earlier at a NUL.
