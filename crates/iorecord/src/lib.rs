@@ -13,6 +13,6 @@ mod scan;
 
 pub use analysis::{Analysis, DeviceMark, Request};
 pub use error::Error;
-pub use iosections::{IoResult, Outcome, Section};
+pub use iosections::{FirstRequest, IoResult, Outcome, Section};
 pub use markers::markers;
 pub use record::Unit;

@@ -185,6 +185,8 @@ impl Analysis {
                 "probe_events".into(),
                 self.probe_events(section, results.len()),
             );
+            let firsts = results.iter().filter_map(|io| first(io, section)).collect();
+            part.insert("first".into(), stats_json(&Stats::of(firsts)));
         }
         Value::Object(sections)
     }
@@ -215,6 +217,16 @@ fn value(io: &IoResult, of: Which, section: Section) -> u64 {
         Which::Own => &io.own,
     };
     values.get(section.index()).copied().unwrap_or(0)
+}
+
+fn first(io: &IoResult, section: Section) -> Option<u64> {
+    let first = io.first?;
+    match section {
+        Section::VfsFs => Some(first.vfs_fs),
+        Section::Submission => Some(first.submission),
+        Section::Completion => first.completion,
+        Section::Hardware | Section::Return => None,
+    }
 }
 
 fn section_summaries(ios: &[&IoResult]) -> Map<String, Value> {

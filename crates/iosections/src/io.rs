@@ -102,12 +102,27 @@ pub struct IoResult {
     pub elapsed: [u64; 5],
     /// Time in which code ran for this I/O.
     pub own: [u64; 5],
+    /// Own time on the way of its first request alone, in `vfs_fs` (up to its bio), `submission`
+    /// and `completion`: free of what journal and flush requests of the same I/O add. `None` when
+    /// the task submitted no request itself; no completion when that request outlived the call.
+    pub first: Option<FirstRequest>,
     /// Requests with a part in it.
     pub requests: u32,
     /// Of these, the ones that outlived the system call.
     pub detached: u32,
     /// Bios submitted for it on the device.
     pub bios: u32,
+}
+
+/// Own time of an I/O's first request, in clock units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstRequest {
+    /// From the system call's entry to the request's bio.
+    pub vfs_fs: u64,
+    /// From the bio to the hand-over.
+    pub submission: u64,
+    /// From the interrupt to the request's end.
+    pub completion: Option<u64>,
 }
 
 /// Work space and counts of the measurement.
@@ -138,7 +153,9 @@ impl Measure {
         });
         let (own, covered) = self.own(&mut io.pieces, start, end);
         let software: u64 = elapsed.iter().sum::<u64>() - at(&elapsed, Section::Hardware);
+        let first = first_request(&io);
         IoResult {
+            first,
             start,
             pid: io.pid,
             op: io.op,
@@ -191,6 +208,25 @@ impl Measure {
             add(counts, section, 1);
         }
     }
+}
+
+/// Cuts the way of the first request that the task itself submitted; the pieces are in order.
+fn first_request(io: &Io) -> Option<FirstRequest> {
+    let bio = io.bios.iter().find(|b| !b.helper)?.queued;
+    let request = io.requests.iter().find(|r| !r.helper)?;
+    let device = request.device;
+    let ran = |from: u64, to: u64| {
+        let lengths = io.pieces.iter().map(|p| {
+            let (start, end) = (p.start.max(from), p.end.min(to));
+            end.saturating_sub(start)
+        });
+        lengths.sum()
+    };
+    Some(FirstRequest {
+        vfs_fs: ran(io.start, bio),
+        submission: ran(bio, device.start),
+        completion: (!request.detached).then(|| ran(device.interrupt, device.done)),
+    })
 }
 
 fn add(sums: &mut [u64; 5], section: Section, amount: u64) {

@@ -1,6 +1,6 @@
 //! The private Python module `iotoll._native`: conversion only.
 
-use iorecord::{Analysis, DeviceMark, Error, IoResult, Request, Section, Unit};
+use iorecord::{Analysis, DeviceMark, Error, FirstRequest, IoResult, Request, Section, Unit};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -100,6 +100,13 @@ fn columns<'py>(py: Python<'py>, ios: &[IoResult]) -> PyResult<Bound<'py, PyDict
         table.set_item(format!("elapsed_{}", section.name()), elapsed)?;
         table.set_item(format!("own_{}", section.name()), own)?;
     }
+    let first = |pick: fn(&FirstRequest) -> Option<u64>| {
+        let values = ios.iter().map(|io| io.first.as_ref().and_then(pick));
+        values.collect::<Vec<_>>()
+    };
+    table.set_item("first_vfs_fs", first(|f| Some(f.vfs_fs)))?;
+    table.set_item("first_submission", first(|f| Some(f.submission)))?;
+    table.set_item("first_completion", first(|f| f.completion))?;
     table.set_item(
         "requests",
         ios.iter().map(|io| io.requests).collect::<Vec<_>>(),

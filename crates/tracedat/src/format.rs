@@ -175,7 +175,7 @@ impl EventFormat {
                 .split_once('}')
                 .map_or("", |(_, after)| after)
                 .trim_start();
-            if !after.starts_with(',') || !after.contains('{') {
+            if !after.starts_with(',') {
                 break;
             }
         }
