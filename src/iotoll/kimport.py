@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import lzma
 import shutil
 import subprocess
 import tarfile
 import zlib
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.ktree import KernelTree, clean_env, run_tool
@@ -35,8 +37,11 @@ def from_archive(tree: KernelTree, archive: Path, progress: Progress) -> None:
     size = archive.stat().st_size
     with progress.step(f"unpack {archive.name}", total=size) as step, archive.open("rb") as raw:
         try:
-            with tarfile.open(fileobj=raw, mode="r|*") as tar:
+            with _decompress(raw) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
                 _fast_import(unfinished, tar, raw, step)
+                # tarfile ends in silence where a stream is cut; its decompressor does not.
+                while stream.read(1 << 20):
+                    pass
         except _BAD_ARCHIVE as error:
             raise UsageError(
                 f"{archive}: cannot be unpacked ({error}): fetch or install it again"
@@ -53,6 +58,16 @@ def from_git(tree: KernelTree, objects: Path) -> None:
         _init(unfinished)
         (unfinished.git_dir / "objects" / "info" / "alternates").write_text(f"{objects}\n")
         unfinished.git_dir.rename(tree.git_dir)
+
+
+def _decompress(raw: IO[bytes]) -> IO[bytes]:
+    magic = raw.read(6)
+    raw.seek(0)
+    if magic.startswith(b"\xfd7zXZ"):
+        return lzma.open(raw)
+    if magic.startswith(b"\x1f\x8b"):
+        return cast(IO[bytes], gzip.open(raw))
+    return bz2.open(raw) if magic.startswith(b"BZh") else raw
 
 
 def _init(tree: KernelTree) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 from iotoll.errors import InfrastructureError
 from iotoll.progress import Step
 
+GRACE = 10.0
+"""Seconds that make has to remove half-written objects when it is asked to end."""
+
 _OBJECT = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC|VDSO\w*|GEN|UPD)\s+(?:\[M\]\s+)?(\S+)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[mK]")
 _NOT_THE_SOURCE = (
@@ -76,18 +79,18 @@ def run(
     return code
 
 
-def end_group(process: subprocess.Popen[bytes], grace: float = 10) -> bool:
+def end_group(process: subprocess.Popen[bytes]) -> bool:
     """End a process and all of its group; return whether they ended by themselves.
 
-    make removes half-written objects when it is asked to end (``grace`` seconds), not when killed.
+    make removes half-written objects when it is asked to end (`GRACE`), not when killed.
     """
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(grace)
+            process.wait(GRACE)
     # The leader is gone, but members that it did not wait for may not be.
-    limit = time.monotonic() + grace
+    limit = time.monotonic() + GRACE
     while _group_lives(process.pid) and time.monotonic() < limit:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
