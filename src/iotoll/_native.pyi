@@ -35,6 +35,11 @@ class IoTable(TypedDict):
     own_hardware: list[int]
     own_completion: list[int]
     own_return: list[int]
+    first_vfs_fs: list[int | None]
+    """Own time of the I/O's first request alone, up to its bio; ``None`` without such a request."""
+    first_submission: list[int | None]
+    first_completion: list[int | None]
+    """``None`` also when the request outlived the system call."""
     requests: list[int]
     """Requests that carried part of the I/O."""
     bios: list[int]

@@ -19,7 +19,7 @@ mod submit;
 
 pub use engine::{Engine, Options, Tasks};
 pub use event::{Dev, Event, Kind, Lost, Op, Rwbs, Span};
-pub use io::FirstRequest, IoResult;
+pub use io::{FirstRequest, IoResult};
 pub use outcome::{IoCounts, Outcome, RequestCounts};
 pub use section::Section;
 pub use stats::Stats;

@@ -1,0 +1,431 @@
+//! I/Os beside each other, helpers, losses, and random streams.
+#![allow(missing_docs, clippy::unwrap_used, clippy::pedantic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::*;
+use iosections::{Dev, Kind, Op, Options};
+use proptest::prelude::*;
+
+/// Two reads that one interrupt completes, on one CPU.
+fn batch(first: Kind, second: Kind) -> Vec<Line> {
+    vec![
+        (0, 0, 1, enter(Op::Pread64)),
+        (10, 0, 1, queue("R", 100, 8)),
+        (20, 0, 1, issue("R", 100, 8)),
+        (22, 0, 1, SEND(1)),
+        (30, 0, 1, sleep(2)),
+        (31, 0, 2, enter(Op::Pread64)),
+        (40, 0, 2, queue("R", 200, 8)),
+        (50, 0, 2, issue("R", 200, 8)),
+        (52, 0, 2, SEND(2)),
+        (60, 0, 2, sleep(0)),
+        (100, 0, 0, Kind::IrqEntry),
+        (110, 0, 0, first),
+        (115, 0, 0, complete("R", 100, 8)),
+        (125, 0, 0, second),
+        (132, 0, 0, complete("R", 200, 8)),
+        (140, 0, 0, Kind::IrqExit),
+        (150, 0, 0, preempt(1)),
+        (160, 0, 1, leave(Op::Pread64)),
+        (170, 0, 1, sleep(2)),
+        (180, 0, 2, leave(Op::Pread64)),
+    ]
+}
+
+#[test]
+fn one_interrupt_for_two_is_shared_out() {
+    let outcome = run(&batch(DONE(1), DONE(2)));
+    let [one, two] = &outcome.results[..] else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(one.elapsed, [10, 12, 78, 15, 45]);
+    assert_eq!(one.own, [10, 12, 8, 15, 10 + 10 + 10]);
+    assert_eq!(two.elapsed, [9, 12, 48, 32, 48]);
+    // Entry to first mark is the first one's; the way back through task 1 is not the second's.
+    assert_eq!(two.own, [9, 12, 8, 7, 8 + 10]);
+    assert!(!one.clean && !two.clean);
+}
+
+#[test]
+fn nvme_batches_are_shared_out_by_the_order_of_the_queue() {
+    let mut lines = batch(Kind::NvmeSq { disk: 1 }, Kind::Other);
+    lines.retain(|l| !matches!(l.3, Kind::UfsSend { .. }));
+    lines.insert(2, (15, 0, 1, SETUP(1)));
+    lines.insert(7, (45, 0, 2, SETUP(2)));
+    let at = lines
+        .iter()
+        .position(|l| l.3 == complete("R", 100, 8))
+        .unwrap();
+    lines.insert(at, (113, 0, 0, Kind::NvmeSq { disk: 1 }));
+    let outcome = run(&lines);
+    let [one, two] = &outcome.results[..] else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(one.elapsed, [10, 10, 80, 15, 45]);
+    assert_eq!(one.own[3], 13);
+    assert_eq!(two.own[3], 2);
+    assert_eq!(two.elapsed[3], 32);
+}
+
+#[test]
+fn two_tasks_may_read_the_same_sectors_at_once() {
+    let outcome = run(&[
+        (0, 0, 1, enter(Op::Pread64)),
+        (1, 1, 2, enter(Op::Pread64)),
+        (10, 0, 1, queue("R", 100, 8)),
+        (11, 1, 2, queue("R", 100, 8)),
+        (20, 1, 2, issue("R", 100, 8)),
+        (30, 0, 1, issue("R", 100, 8)),
+        (50, 0, 1, complete("R", 100, 8)),
+        (60, 0, 1, complete("R", 100, 8)),
+        (70, 0, 1, leave(Op::Pread64)),
+        (70, 1, 2, leave(Op::Pread64)),
+    ]);
+    // Requests of the same sectors complete in the order of issue: task 2's first.
+    assert_eq!(outcome.results[0].elapsed, [10, 20, 30, 0, 10]);
+    assert_eq!(outcome.results[1].elapsed, [10, 9, 30, 0, 20]);
+}
+
+/// A synchronous write whose journal thread and worker do the rest; after the FUA write comes
+/// another flush if the device has no FUA.
+fn journalled(flush_after: bool, zero_complete: bool) -> Vec<Line> {
+    let mut lines = vec![
+        (0, 0, 1, enter(Op::Pwrite64)),
+        (10, 0, 1, queue("WS", 800, 8)),
+        (20, 0, 1, issue("WS", 800, 8)),
+        (25, 0, 1, sleep(0)),
+        (50, 0, 0, Kind::IrqEntry),
+        (55, 0, 0, complete("WS", 800, 8)),
+        (58, 0, 0, Kind::IrqExit),
+        (60, 0, 0, preempt(1)),
+        (65, 0, 1, sleep(JOURNAL)),
+        (70, 0, JOURNAL, queue("FWFSM", 100, 2)),
+        (75, 0, JOURNAL, sleep(WORKER)),
+        (80, 0, WORKER, issue("FF", 0, 0)),
+        (85, 0, WORKER, sleep(0)),
+        (100, 0, 0, Kind::IrqEntry),
+        (105, 0, 0, complete("FF", u64::MAX, 0)),
+        (110, 0, 0, Kind::IrqExit),
+        (115, 0, 0, preempt(WORKER)),
+        (120, 0, WORKER, issue("WFSM", 100, 2)),
+        (125, 0, WORKER, sleep(0)),
+        (150, 0, 0, Kind::IrqEntry),
+        (155, 0, 0, complete("WFSM", 100, 2)),
+    ];
+    if flush_after {
+        lines.extend([
+            (158, 0, 0, Kind::IrqExit),
+            (160, 0, 0, preempt(WORKER)),
+            (165, 0, WORKER, issue("FF", 0, 0)),
+            (170, 0, WORKER, sleep(0)),
+            (175, 0, 0, Kind::IrqEntry),
+            (177, 0, 0, complete("FF", u64::MAX, 0)),
+        ]);
+    }
+    if zero_complete {
+        lines.push((178, 0, 0, complete("WFSM", 100, 0)));
+    }
+    lines.extend([
+        (180, 0, 0, Kind::IrqExit),
+        (185, 0, 0, preempt(JOURNAL)),
+        (190, 0, JOURNAL, sleep(1)),
+        (195, 0, 1, leave(Op::Pwrite64)),
+    ]);
+    lines
+}
+
+#[test]
+fn helpers_requests_belong_to_the_write_that_waits_for_them() {
+    for (flush_after, zero_complete, path, elapsed) in [
+        (
+            false,
+            false,
+            "WS4+hFF+hWFSM1",
+            [10 + 15, 10 + 10 + 15, 30 + 20 + 30, 5 + 5 + 5, 40],
+        ),
+        (false, true, "WS4+hFF+hWFSM1", [25, 35, 80, 5 + 5 + 28, 17]),
+        (
+            true,
+            false,
+            "WS4+hFF+hWFSM1+hFF",
+            [25, 35 + 10, 80 + 10, 15 + 2, 18],
+        ),
+        (true, true, "WS4+hFF+hWFSM1+hFF", [25, 45, 90, 15 + 3, 17]),
+    ] {
+        let outcome = run(&journalled(flush_after, zero_complete));
+        let io = only(&outcome);
+        assert_eq!((io.path.as_str(), io.elapsed), (path, elapsed));
+        assert!(io.clean, "{io:?}");
+        let software: u64 = io.elapsed.iter().sum::<u64>() - io.elapsed[2];
+        assert_eq!(software, io.own.iter().sum::<u64>() - io.own[2]);
+        let requests = 3 + u64::from(flush_after);
+        assert_eq!(outcome.requests.seen, requests);
+        assert_eq!(
+            (outcome.requests.attributed, outcome.requests.helper),
+            (1, requests - 1)
+        );
+    }
+}
+
+#[test]
+fn nobody_waited_for_what_a_helper_has_not_finished() {
+    let mut lines = journalled(false, false);
+    let at = lines.iter().position(|l| l.0 == 100).unwrap();
+    lines.insert(at, (99, 1, 1, leave(Op::Pwrite64)));
+    lines.pop();
+    let outcome = run(&lines);
+    assert_eq!(only(&outcome).path, "WS4");
+    assert_eq!(
+        (outcome.requests.helper, outcome.requests.unattributed),
+        (0, 2)
+    );
+}
+
+#[test]
+fn helpers_read_for_nobody_and_strangers_help_nobody() {
+    for (pid, rwbs) in [(JOURNAL, "R"), (200, "WS")] {
+        let outcome = run(&[
+            (0, 0, 1, enter(Op::Fsync)),
+            (5, 0, 1, sleep(pid)),
+            (10, 0, pid, queue(rwbs, 800, 8)),
+            (20, 0, pid, issue(rwbs, 800, 8)),
+            (30, 0, pid, complete(rwbs, 800, 8)),
+            (40, 0, pid, sleep(1)),
+            (50, 0, 1, leave(Op::Fsync)),
+        ]);
+        assert_eq!(
+            (outcome.ios.no_request, outcome.requests.unattributed),
+            (1, 1)
+        );
+    }
+}
+
+#[test]
+fn of_several_waiting_writes_the_oldest_with_nothing_at_the_device_is_served() {
+    let outcome = run(&[
+        (0, 0, 1, enter(Op::Pwrite64)),
+        (2, 0, 1, queue("WS", 8, 8)),
+        (3, 0, 1, issue("WS", 8, 8)),
+        (5, 0, 1, sleep(2)),
+        (6, 0, 2, enter(Op::Fsync)),
+        (7, 0, 2, sleep(3)),
+        (8, 0, 3, enter(Op::Fsync)),
+        (9, 0, 3, sleep(JOURNAL)),
+        (10, 0, JOURNAL, queue("WS", 800, 8)),
+        (20, 0, JOURNAL, issue("WS", 800, 8)),
+        (30, 0, JOURNAL, complete("WS", 800, 8)),
+        (31, 0, JOURNAL, complete("WS", 8, 8)),
+        (40, 0, JOURNAL, sleep(1)),
+        (41, 0, 1, leave(Op::Pwrite64)),
+        (42, 0, 1, sleep(2)),
+        (43, 0, 2, leave(Op::Fsync)),
+        (44, 0, 2, sleep(3)),
+        (45, 0, 3, leave(Op::Fsync)),
+    ]);
+    let paths: Vec<(i32, &str)> = outcome
+        .results
+        .iter()
+        .map(|io| (io.pid, io.path.as_str()))
+        .collect();
+    assert_eq!(paths, [(1, "WS4"), (2, "hWS4")]);
+    assert_eq!(outcome.ios.no_request, 1);
+}
+
+#[test]
+fn what_touches_a_gap_is_dropped() {
+    let io = |at: u64, sector: u64| {
+        [
+            (at, 0, 1, enter(Op::Pread64)),
+            (at + 10, 0, 1, queue("R", sector, 8)),
+            (at + 20, 0, 1, issue("R", sector, 8)),
+            (at + 30, 0, 1, complete("R", sector, 8)),
+            (at + 40, 0, 1, leave(Op::Pread64)),
+        ]
+    };
+    let lines: Vec<Line> = (0..5).flat_map(|n| io(n * 100, n * 8)).collect();
+    // A later gap overlaps; one reaches back before the trace.
+    let gaps = vec![lost(240, 300), lost(0, 20), lost(230, 250)];
+    let outcome = run_with(
+        Options {
+            lost: gaps,
+            ..options()
+        },
+        &lines,
+    );
+    let starts: Vec<u64> = outcome.results.iter().map(|r| r.start).collect();
+    assert_eq!(starts, [100, 400]);
+    assert_eq!((outcome.ios.seen, outcome.ios.dropped_lost), (5, 3));
+}
+
+#[test]
+fn what_the_trace_cuts_off_is_incomplete() {
+    let outcome = run(&[
+        (0, 0, 1, leave(Op::Pread64)),
+        (5, 0, 1, complete("R", 8, 8)),
+        (10, 0, 1, enter(Op::Pread64)),
+        (15, 0, 1, leave(Op::Pread64)),
+        (20, 0, 1, enter(Op::Pread64)),
+        (30, 0, 1, queue("R", 100, 8)),
+        (40, 0, 1, issue("R", 100, 8)),
+        (50, 0, 100, enter(Op::Pread64)),
+    ]);
+    assert_eq!(
+        (
+            outcome.ios.seen,
+            outcome.ios.incomplete,
+            outcome.ios.no_request
+        ),
+        (3, 2, 1)
+    );
+    assert_eq!((outcome.requests.seen, outcome.requests.in_flight), (2, 2));
+}
+
+#[test]
+fn other_devices_and_unselected_tasks_do_not_count() {
+    let mut other = span("R", 100, 8);
+    other.dev = Dev {
+        major: 259,
+        minor: 0,
+    };
+    let outcome = run(&[
+        (0, 0, 1, enter(Op::Pread64)),
+        (10, 0, 1, Kind::BioQueue(other)),
+        (20, 0, 1, Kind::Issue(other)),
+        (30, 0, 1, Kind::Complete(other)),
+        (40, 0, 1, leave(Op::Pread64)),
+        (50, 0, 100, enter(Op::Pread64)),
+        (60, 0, 100, queue("R", 100, 8)),
+        (70, 0, 100, issue("R", 100, 8)),
+        (80, 0, 100, complete("R", 100, 8)),
+        (90, 0, 100, leave(Op::Pread64)),
+    ]);
+    assert_eq!((outcome.ios.seen, outcome.ios.no_request), (1, 1));
+    assert_eq!(
+        (outcome.requests.seen, outcome.requests.unattributed),
+        (1, 1)
+    );
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    let rwbs = prop::sample::select(vec!["R", "WS", "FWFS", "WFS"]);
+    let spans = (rwbs, 0..6_u64, 1..3_u32).prop_map(|(r, s, n)| span(r, s * 8, n * 8));
+    let flush = prop::sample::select(vec![span("FF", 0, 0), span("FWS", 0, 0)]);
+    let spans = prop_oneof![9 => spans, 1 => flush];
+    let ops = prop::sample::select(vec![Op::Pread64, Op::Pwrite64]);
+    prop_oneof![
+        3 => ops.clone().prop_map(enter),
+        3 => ops.prop_map(leave),
+        4 => spans.clone().prop_map(Kind::BioQueue),
+        4 => spans.clone().prop_map(Kind::Issue),
+        4 => spans.clone().prop_map(Kind::Complete),
+        1 => spans.prop_map(Kind::Requeue),
+        1 => (0..3_u32).prop_map(SETUP),
+        1 => Just(Kind::NvmeSq { disk: 1 }),
+        1 => (0..3_u32).prop_map(SEND),
+        1 => (0..3_u32).prop_map(DONE),
+        1 => (0..3_u32).prop_map(|cid| Kind::NvmeComplete { disk: 1, qid: 1, cid }),
+        1 => Just(Kind::QueueReturn),
+        2 => Just(Kind::IrqEntry),
+        2 => Just(Kind::IrqExit),
+        1 => Just(Kind::SoftirqEntry(4)),
+        1 => Just(Kind::SoftirqExit),
+        3 => (any::<bool>(), 0..4_i32).prop_map(|(blocked, next)| Kind::Switch { blocked, next }),
+    ]
+}
+
+/// Any nonsense that a ring buffer might hold; the current task follows the switches.
+fn streams(cpus: u32) -> impl Strategy<Value = Vec<Line>> {
+    prop::collection::vec((0..8_u64, 0..cpus, kinds()), 0..300).prop_map(|steps| {
+        let (mut ts, mut current) = (1000, [0, 1, 2, 3]);
+        let mut lines = Vec::new();
+        for (delta, cpu, kind) in steps {
+            ts += delta;
+            let pid: i32 = [0, 1, 2, JOURNAL][current[cpu as usize]];
+            lines.push((ts, cpu, pid, kind));
+            if let Kind::Switch { next, .. } = kind {
+                current[cpu as usize] = next as usize;
+                if let Some((_, _, _, Kind::Switch { next: to, .. })) = lines.last_mut() {
+                    *to = [0, 1, 2, JOURNAL][next as usize];
+                }
+            }
+        }
+        lines
+    })
+}
+
+/// Exit time of every I/O by (task, entry), as plain bookkeeping.
+fn exits(lines: &[Line]) -> BTreeMap<(i32, u64), u64> {
+    let (mut open, mut exits) = (BTreeMap::new(), BTreeMap::new());
+    for &(ts, cpu, pid, kind) in lines {
+        let task = if pid == 0 { -1 - cpu as i32 } else { pid };
+        match kind {
+            Kind::SyscallEnter(_) => drop(open.insert(task, ts)),
+            Kind::SyscallExit(..) => {
+                if let Some(start) = open.remove(&task) {
+                    exits.insert((pid, start), ts);
+                }
+            }
+            _ => {}
+        }
+    }
+    exits
+}
+
+fn any_options() -> impl Strategy<Value = Options> {
+    let gaps = prop::collection::vec((0..3000_u64, 0..200_u64), 0..3);
+    (any::<bool>(), any::<bool>(), gaps).prop_map(|(use_queue_return, has_nvme_complete, gaps)| {
+        let lost = gaps
+            .into_iter()
+            .map(|(from, len)| lost(from, from + len))
+            .collect();
+        Options {
+            use_queue_return,
+            has_nvme_complete,
+            lost,
+            ..options()
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sections_add_up(lines in streams(3), options in any_options()) {
+        let exits = exits(&lines);
+        for io in run_with(options, &lines).results {
+            let end = exits[&(io.pid, io.start)];
+            prop_assert_eq!(io.elapsed.iter().sum::<u64>(), end - io.start);
+        }
+    }
+
+    #[test]
+    fn one_cpu_does_one_thing_at_a_time(lines in streams(1), options in any_options()) {
+        let span = lines.last().map_or(0, |l| l.0) - lines.first().map_or(0, |l| l.0);
+        let outcome = run_with(options, &lines);
+        let own: u64 = outcome.results.iter().map(|io| io.own.iter().sum::<u64>()).sum();
+        prop_assert!(own <= span);
+        for io in &outcome.results {
+            let (own, elapsed) = (io.own.iter().sum::<u64>(), io.elapsed.iter().sum::<u64>());
+            prop_assert!(own <= elapsed);
+            prop_assert!(!io.clean || own - io.own[2] >= elapsed - io.elapsed[2]);
+        }
+    }
+
+    #[test]
+    fn gaps_in_the_stream_break_nothing(lines in streams(2), every in 5..50_usize) {
+        let gaps: Vec<_> = lines.iter().step_by(every).map(|l| (l.1, lost(l.0 - 1, l.0))).collect();
+        let lost = gaps.iter().map(|g| g.1).collect();
+        let mut engine = iosections::Engine::new(Options { lost, ..options() }, Names);
+        for (n, line) in lines.iter().enumerate() {
+            if n % every == 0 {
+                engine.gap(line.1);
+            }
+            engine.push(&event(line));
+        }
+        check(&engine.finish());
+    }
+}
