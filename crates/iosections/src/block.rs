@@ -73,7 +73,8 @@ pub(crate) struct Request {
 /// What an issue was.
 pub(crate) enum Issued {
     New(Ref),
-    Again(Ref),
+    /// The same request again; whether a requeue event told so.
+    Again(Ref, bool),
 }
 
 /// What a completion was.
@@ -173,11 +174,13 @@ impl Block {
     }
 
     fn reissue(&mut self, again: Ref, task: i32, ts: u64) -> Issued {
+        let mut told = false;
         if let Some(request) = self.requests.get_mut(again) {
+            told = request.requeued;
             (request.issued, request.issue_task, request.requeued) = (ts, task, false);
             (request.setup, request.sent, request.returned) = (None, None, None);
         }
-        Issued::Again(again)
+        Issued::Again(again, told)
     }
 
     pub(crate) fn requeue(&mut self, span: &Span) {

@@ -75,7 +75,10 @@ impl<T: Tasks> Engine<T> {
                 self.link(at);
                 at
             }
-            Issued::Again(at) => at,
+            Issued::Again(at, told) => {
+                self.out.requests.requeues += u64::from(!told);
+                at
+            }
         };
         let setup = {
             let task = self.task(event);

@@ -1,5 +1,5 @@
 //! I/Os beside each other, helpers, losses, and random streams.
-#![allow(missing_docs, clippy::unwrap_used, clippy::pedantic)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::pedantic)]
 
 mod common;
 
@@ -391,7 +391,7 @@ fn any_options() -> impl Strategy<Value = Options> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn sections_add_up(lines in streams(3), options in any_options()) {
