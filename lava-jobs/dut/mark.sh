@@ -11,12 +11,19 @@ if [ -d "$twin" ]; then
     echo 0 >"$twin/events/enable"
     rmdir "$twin"
 fi
+if [ -s /tmp/iotoll-off ]; then
+    echo 1 >"$TRACEFS/events/$(cat /tmp/iotoll-off)/enable"
+    rm /tmp/iotoll-off
+fi
 case ${2:-} in
 double)
     mkdir "$twin"
     echo 1 >"$twin/events/$3/enable"
     ;;
-off) echo 0 >"$TRACEFS/events/$3/enable" ;;
+off)
+    echo 0 >"$TRACEFS/events/$3/enable"
+    echo "$3" >/tmp/iotoll-off
+    ;;
 esac
 sync
 echo 3 >/proc/sys/vm/drop_caches

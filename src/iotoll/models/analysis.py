@@ -36,13 +36,15 @@ class SectionRecord(Model):
     ``elapsed`` is wall-to-wall; ``own`` counts only what ran for this I/O; ``own_clean`` is
     ``own`` over the I/Os that nothing foreign interrupted. ``probe_events`` gives the mean number
     of trace events, by name, that were recorded inside the section of one I/O.
-    ``corrected_median`` is the median of ``own_clean`` (``own`` if none is clean) less the
-    calibrated cost of those events; absent where no calibration exists (clock ``time``).
+    ``first`` is ``own`` on the way of the I/O's first request alone, without what journal and
+    flush requests add (sections 1, 2 and 4). ``corrected_median`` is the median of ``own`` less
+    the calibrated cost of the probe events; absent where no calibration exists (clock ``time``).
     """
 
     elapsed: Stats
     own: Stats
     own_clean: Stats
+    first: Stats = Stats(count=0)
     probe_events: dict[str, float] = Field(default_factory=dict)
     corrected_median: float | None = None
 
@@ -82,20 +84,8 @@ class CellRecord(Model):
     total: SumRecord
     paths: list[PathRecord]
     fio: dict[str, Any] = Field(default_factory=dict, description="fio's own totals, as read")
-    gate: dict[Section, GateFigure] = Field(default_factory=dict)
+    gate: dict[Section, list[int]] = Field(
+        default_factory=dict,
+        description="per section what the gate compares: one count per I/O, in order (gate.py)",
+    )
     invalid: str | None = Field(None, description="why this cell's figures cannot be used")
-
-
-class GateFigure(Model):
-    """The statistic that the deterministic gate compares, for one section of one cell.
-
-    ``value`` is in the record's unit. ``spread`` is the within-boot spread of the statistic in the
-    same unit; ``ios`` the number of I/Os it rests on.
-    """
-
-    value: float
-    spread: float
-    ios: int
-
-
-CellRecord.model_rebuild()

@@ -1,0 +1,200 @@
+"""The deterministic gate: candidate against base on the `instructions` clock.
+
+A pure function of two result files and a policy. Per cell and section it asks two questions of the
+counts per I/O (own instructions on the way of the I/O's first request, and of the return):
+
+- did the comb move (`iotoll.shift`)? Exact to a few instructions wherever counts form a comb;
+- did the whole distribution grow, that is, even the quartile that grew least? It needs no comb,
+  and sees a cost too large or too uneven for the comb.
+
+Either is enough for "grew". The thresholds are data (pipelines/policies/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from iotoll.errors import InfrastructureError
+from iotoll.models import (
+    CellRecord,
+    CellVerdict,
+    Clock,
+    Outcome,
+    Section,
+    SectionComparison,
+    SideResult,
+)
+from iotoll.policy import Policy, SectionRule
+from iotoll.shift import Shift, measure_shift
+
+QUANTILES = (0.10, 0.25, 0.50, 0.75)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a run's figures say: the outcome, and every cell's comparisons."""
+
+    outcome: Outcome
+    cells: list[CellVerdict]
+    regressions: list[str]
+    improvements: list[str]
+    sentence: str
+
+
+def judge(base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]) -> Judgement:
+    """Judge every cell of a run; ``cells`` are those that were selected.
+
+    Raises InfrastructureError when the two sides cannot be compared: another clock or board.
+    """
+    _check_comparable(base, candidate, policy)
+    verdicts = [_cell(name, base, candidate, policy) for name in cells]
+    outcomes = {v.outcome for v in verdicts}
+    order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
+    outcome = next((o for o in order if o in outcomes), Outcome.PASS)
+    grew = _moved(verdicts, "grew")
+    shrank = _moved(verdicts, "shrank")
+    return Judgement(outcome, verdicts, grew, shrank, _sentence(outcome, verdicts))
+
+
+def confirmed(first: Judgement, second: Judgement) -> Judgement:
+    """The second pair's judgement, with only those regressions that the first pair shows too.
+
+    What grew in one pair alone is the boots' wandering: it is shown, and not called a regression.
+    """
+    seen = {(v.cell, s.section) for v in first.cells for s in v.sections if s.moved == "grew"}
+    verdicts = []
+    for verdict in second.cells:
+        sections = [
+            s if s.moved != "grew" or (verdict.cell, s.section) in seen
+            else s.model_copy(update={"moved": "same", "why": "grew in one of two pairs of boots"})
+            for s in verdict.sections
+        ]
+        worse = any(s.moved == "grew" and s.gated for s in sections)
+        outcome = verdict.outcome
+        if outcome is Outcome.REGRESSION and not worse:
+            outcome = Outcome.PASS
+        verdicts.append(verdict.model_copy(update={"sections": sections, "outcome": outcome}))
+    outcomes = {v.outcome for v in verdicts}
+    order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
+    outcome = next((o for o in order if o in outcomes), Outcome.PASS)
+    return Judgement(outcome, verdicts, _moved(verdicts, "grew"), _moved(verdicts, "shrank"),
+                     _sentence(outcome, verdicts))
+
+
+def _check_comparable(base: SideResult, candidate: SideResult, policy: Policy) -> None:
+    clocks = {base.clock, candidate.clock, policy.clock}
+    if clocks != {Clock.INSTRUCTIONS}:
+        raise InfrastructureError("the deterministic gate judges the clock 'instructions' only")
+    boards = {boot.board_sha256 for side in (base, candidate) for boot in side.boots}
+    if len(boards) > 1:
+        raise InfrastructureError("base and candidate ran on different boards or jobs: run again")
+
+
+def _cell(name: str, base: SideResult, candidate: SideResult, policy: Policy) -> CellVerdict:
+    sides = (base.cells.get(name, []), candidate.cells.get(name, []))
+    if not all(sides):
+        return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[],
+                           why="no figures of one side")
+    invalid = next((r.invalid for side in sides for r in side if r.invalid), None)
+    if invalid:
+        return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=invalid)
+    sections = [
+        compare(_pooled(sides[0], s), _pooled(sides[1], s), s, policy.rule(name, s), policy)
+        for s in policy.sections
+        if _pooled(sides[0], s) and _pooled(sides[1], s)
+    ]
+    if not any(s.gated for s in sections):
+        return CellVerdict(cell=name, outcome=Outcome.INCONCLUSIVE, sections=sections,
+                           why="no section of this cell can be judged")
+    worse = any(s.moved == "grew" and s.gated for s in sections)
+    return CellVerdict(
+        cell=name, outcome=Outcome.REGRESSION if worse else Outcome.PASS, sections=sections
+    )
+
+
+def _pooled(records: list[CellRecord], section: Section) -> list[int]:
+    return [value for record in records for value in record.gate.get(section, [])]
+
+
+def compare(
+    base: Sequence[int], candidate: Sequence[int], section: Section, rule: SectionRule,
+    policy: Policy,
+) -> SectionComparison:
+    """Compare one section of one cell; counts per I/O in instructions, none empty."""
+    shift = measure_shift(base, candidate, rule.threshold)
+    back = measure_shift(candidate, base, rule.threshold)
+    middle = float(np.median(base))
+    least, most = _quantile_growth(base, candidate)
+    allowed = rule.quartile_floor + rule.quartile_share * middle
+    is_comb = rule.comb and min(shift.comb, back.comb) >= policy.comb.least
+    moved, delta, confidence = "same", float(np.median(candidate)) - middle, ""
+    fits = is_comb and shift.overlap >= policy.comb.overlap
+    if fits and abs(shift.delta) > rule.threshold and _clearly(shift, policy):
+        moved, delta = ("grew" if shift.delta > 0 else "shrank"), float(shift.delta)
+        confidence = f"exact: the counts of {len(candidate)} I/Os moved as one comb"
+    elif least > allowed or most < -allowed:
+        moved, delta = ("grew", least) if least > allowed else ("shrank", most)
+        confidence = f"every quartile moved by more than {allowed:.0f}"
+    elif fits:
+        delta = float(shift.delta) if abs(shift.delta) <= rule.threshold else 0.0
+        confidence = f"comb in place: overlap {shift.overlap_still:.0%}"
+    else:
+        confidence = f"quartiles within {allowed:.0f}"
+    few = min(len(base), len(candidate)) < policy.min_ios
+    why = rule.why or (f"fewer than {policy.min_ios} I/Os" if few else "")
+    return SectionComparison(
+        section=section,
+        base=middle,
+        candidate=middle + delta,
+        delta=delta,
+        relative=delta / middle if middle else 0.0,
+        threshold=float(rule.threshold) if is_comb else round(allowed, 1),
+        gated=rule.gated and not few,
+        moved=moved,
+        confidence=confidence,
+        why=why,
+    )
+
+
+def _clearly(shift: Shift, policy: Policy) -> bool:
+    return shift.overlap >= policy.comb.ratio * shift.overlap_still
+
+
+def _quantile_growth(base: Sequence[int], candidate: Sequence[int]) -> tuple[float, float]:
+    """Smallest and largest growth among the quantiles."""
+    growth = np.quantile(candidate, QUANTILES, method="lower") - np.quantile(
+        base, QUANTILES, method="lower"
+    )
+    return float(growth.min()), float(growth.max())
+
+
+def _moved(verdicts: Sequence[CellVerdict], how: str) -> list[str]:
+    return [
+        f"{v.cell}: {s.section.value} {s.delta:+.0f} instructions ({s.relative:+.1%})"
+        for v in verdicts for s in v.sections if s.moved == how and s.gated
+    ]
+
+
+def _sentence(outcome: Outcome, verdicts: Sequence[CellVerdict]) -> str:
+    total = len(verdicts)
+    if outcome is Outcome.REGRESSION:
+        worst = max(
+            ((s, v) for v in verdicts for s in v.sections if s.moved == "grew" and s.gated),
+            key=lambda pair: pair[0].relative,
+        )
+        cells = sum(v.outcome is Outcome.REGRESSION for v in verdicts)
+        s, v = worst
+        return (f"The candidate makes {cells} of {total} cells more expensive; most in "
+                f"{v.cell}: {s.section.value} {s.delta:+.0f} instructions ({s.relative:+.1%}).")
+    if outcome is Outcome.INFRASTRUCTURE:
+        bad = next(v for v in verdicts if v.outcome is outcome)
+        return f"{bad.cell} has no usable figures: {bad.why}."
+    if outcome is Outcome.INCONCLUSIVE:
+        bad = next(v for v in verdicts if v.outcome is outcome)
+        return f"{bad.cell} cannot be judged: {bad.why}."
+    better = sum(any(s.moved == "shrank" and s.gated for s in v.sections) for v in verdicts)
+    note = f"; {better} became cheaper" if better else ""
+    return f"No section of {total} cells grew past its threshold{note}."
