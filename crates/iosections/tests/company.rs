@@ -1,13 +1,10 @@
-//! I/Os beside each other, helpers, losses, and random streams.
+//! I/Os beside each other, helpers and losses.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::pedantic)]
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use common::*;
 use iosections::{Dev, Kind, Op, Options};
-use proptest::prelude::*;
 
 /// Two reads that one interrupt completes, on one CPU.
 fn batch(first: Kind, second: Kind) -> Vec<Line> {
@@ -307,125 +304,4 @@ fn other_devices_and_unselected_tasks_do_not_count() {
         (outcome.requests.seen, outcome.requests.unattributed),
         (1, 1)
     );
-}
-
-fn kinds() -> impl Strategy<Value = Kind> {
-    let rwbs = prop::sample::select(vec!["R", "WS", "FWFS", "WFS"]);
-    let spans = (rwbs, 0..6_u64, 1..3_u32).prop_map(|(r, s, n)| span(r, s * 8, n * 8));
-    let flush = prop::sample::select(vec![span("FF", 0, 0), span("FWS", 0, 0)]);
-    let spans = prop_oneof![9 => spans, 1 => flush];
-    let ops = prop::sample::select(vec![Op::Pread64, Op::Pwrite64]);
-    prop_oneof![
-        3 => ops.clone().prop_map(enter),
-        3 => ops.prop_map(leave),
-        4 => spans.clone().prop_map(Kind::BioQueue),
-        4 => spans.clone().prop_map(Kind::Issue),
-        4 => spans.clone().prop_map(Kind::Complete),
-        1 => spans.prop_map(Kind::Requeue),
-        1 => (0..3_u32).prop_map(SETUP),
-        1 => Just(Kind::NvmeSq { disk: 1 }),
-        1 => (0..3_u32).prop_map(SEND),
-        1 => (0..3_u32).prop_map(DONE),
-        1 => (0..3_u32).prop_map(|cid| Kind::NvmeComplete { disk: 1, qid: 1, cid }),
-        1 => Just(Kind::QueueReturn),
-        2 => Just(Kind::IrqEntry),
-        2 => Just(Kind::IrqExit),
-        1 => Just(Kind::SoftirqEntry(4)),
-        1 => Just(Kind::SoftirqExit),
-        3 => (any::<bool>(), 0..4_i32).prop_map(|(blocked, next)| Kind::Switch { blocked, next }),
-    ]
-}
-
-/// Any nonsense that a ring buffer might hold; the current task follows the switches.
-fn streams(cpus: u32) -> impl Strategy<Value = Vec<Line>> {
-    prop::collection::vec((0..8_u64, 0..cpus, kinds()), 0..300).prop_map(|steps| {
-        let (mut ts, mut current) = (1000, [0, 1, 2, 3]);
-        let mut lines = Vec::new();
-        for (delta, cpu, kind) in steps {
-            ts += delta;
-            let pid: i32 = [0, 1, 2, JOURNAL][current[cpu as usize]];
-            lines.push((ts, cpu, pid, kind));
-            if let Kind::Switch { next, .. } = kind {
-                current[cpu as usize] = next as usize;
-                if let Some((_, _, _, Kind::Switch { next: to, .. })) = lines.last_mut() {
-                    *to = [0, 1, 2, JOURNAL][next as usize];
-                }
-            }
-        }
-        lines
-    })
-}
-
-/// Exit time of every I/O by (task, entry), as plain bookkeeping.
-fn exits(lines: &[Line]) -> BTreeMap<(i32, u64), u64> {
-    let (mut open, mut exits) = (BTreeMap::new(), BTreeMap::new());
-    for &(ts, cpu, pid, kind) in lines {
-        let task = if pid == 0 { -1 - cpu as i32 } else { pid };
-        match kind {
-            Kind::SyscallEnter(_) => drop(open.insert(task, ts)),
-            Kind::SyscallExit(..) => {
-                if let Some(start) = open.remove(&task) {
-                    exits.insert((pid, start), ts);
-                }
-            }
-            _ => {}
-        }
-    }
-    exits
-}
-
-fn any_options() -> impl Strategy<Value = Options> {
-    let gaps = prop::collection::vec((0..3000_u64, 0..200_u64), 0..3);
-    (any::<bool>(), any::<bool>(), gaps).prop_map(|(use_queue_return, has_nvme_complete, gaps)| {
-        let lost = gaps
-            .into_iter()
-            .map(|(from, len)| lost(from, from + len))
-            .collect();
-        Options {
-            use_queue_return,
-            has_nvme_complete,
-            lost,
-            ..options()
-        }
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn sections_add_up(lines in streams(3), options in any_options()) {
-        let exits = exits(&lines);
-        for io in run_with(options, &lines).results {
-            let end = exits[&(io.pid, io.start)];
-            prop_assert_eq!(io.elapsed.iter().sum::<u64>(), end - io.start);
-        }
-    }
-
-    #[test]
-    fn one_cpu_does_one_thing_at_a_time(lines in streams(1), options in any_options()) {
-        let span = lines.last().map_or(0, |l| l.0) - lines.first().map_or(0, |l| l.0);
-        let outcome = run_with(options, &lines);
-        let own: u64 = outcome.results.iter().map(|io| io.own.iter().sum::<u64>()).sum();
-        prop_assert!(own <= span);
-        for io in &outcome.results {
-            let (own, elapsed) = (io.own.iter().sum::<u64>(), io.elapsed.iter().sum::<u64>());
-            prop_assert!(own <= elapsed);
-            prop_assert!(!io.clean || own - io.own[2] >= elapsed - io.elapsed[2]);
-        }
-    }
-
-    #[test]
-    fn gaps_in_the_stream_break_nothing(lines in streams(2), every in 5..50_usize) {
-        let gaps: Vec<_> = lines.iter().step_by(every).map(|l| (l.1, lost(l.0 - 1, l.0))).collect();
-        let lost = gaps.iter().map(|g| g.1).collect();
-        let mut engine = iosections::Engine::new(Options { lost, ..options() }, Names);
-        for (n, line) in lines.iter().enumerate() {
-            if n % every == 0 {
-                engine.gap(line.1);
-            }
-            engine.push(&event(line));
-        }
-        check(&engine.finish());
-    }
 }
