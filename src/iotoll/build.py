@@ -287,7 +287,7 @@ class _Workshop:
 
     def _failure(self) -> IotollError:
         """Say whose fault a failed build is: the machine's, the tree's or the candidate's."""
-        summary, lines = makerun.cause(self.log)
+        summary, lines = makerun.cause(self.log, hide=self._source_prefixes())
         mend = makerun.not_the_source(self.log)
         if mend:
             return InfrastructureError(f"the kernel build failed: {mend}", lines)
@@ -299,6 +299,10 @@ class _Workshop:
             f" compared: {summary}: name another --base, or see {self.log}",
             lines,
         )
+
+    def _source_prefixes(self) -> tuple[str, str]:
+        """How the compiler spells the source folder; a developer knows files without it."""
+        return f"{self.tree.src}/", os.path.relpath(self.tree.src, self.out) + "/"
 
 
 def _ready_made(run: RunDir, side: Side, arch: Arch, manifest: RunManifest) -> BuildRecord:

@@ -27,6 +27,7 @@ _NOT_THE_SOURCE = (
     ("Cannot allocate memory", "no memory is left: free some"),
     ("unable to execute", "a tool of the compiler is missing: run iotoll doctor"),
 )
+_CHATTER = re.compile(r"^make(\[\d+\])?: (Entering|Leaving) directory|^  CALL ")
 _CAUSE = (
     re.compile(r"^\S+:\d+(?::\d+)?: (?:fatal )?error: "),
     re.compile(r"\berror: "),
@@ -109,9 +110,15 @@ def not_the_source(log: Path) -> str | None:
     return next((mend for words, mend in _NOT_THE_SOURCE if words in text), None)
 
 
-def cause(log: Path) -> tuple[str, str]:
-    """Return the first error line of a failed build, and the lines around it and at the end."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+def cause(log: Path, hide: Sequence[str] = ()) -> tuple[str, str]:
+    """Return the first error line of a failed build, and the lines around it.
+
+    Texts in ``hide`` (folder names) are left out.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace")
+    for prefix in hide:
+        text = text.replace(prefix, "")
+    lines = [line for line in text.splitlines() if not _CHATTER.match(line)]
     for pattern in _CAUSE:
         index = next((i for i, line in enumerate(lines) if pattern.search(line)), None)
         if index is not None:
