@@ -84,12 +84,18 @@ def confirmed(first: Judgement, second: Judgement) -> Judgement:
                      _sentence(outcome, verdicts))
 
 
+def only_boot(result: SideResult, index: int) -> SideResult:
+    """The side as if only one of its boots (0 is the first) had run."""
+    cells = {name: records[index : index + 1] for name, records in result.cells.items()}
+    return result.model_copy(update={"boots": result.boots[index : index + 1], "cells": cells})
+
+
 def _check_comparable(base: SideResult, candidate: SideResult, policy: Policy) -> None:
     clocks = {base.clock, candidate.clock, policy.clock}
     if clocks != {Clock.INSTRUCTIONS}:
         raise InfrastructureError("the deterministic gate judges the clock 'instructions' only")
-    boards = {boot.board_sha256 for side in (base, candidate) for boot in side.boots}
-    if len(boards) > 1:
+    boards = [[boot.board_sha256 for boot in side.boots] for side in (base, candidate)]
+    if boards[0] != boards[1]:
         raise InfrastructureError("base and candidate ran on different boards or jobs: run again")
 
 

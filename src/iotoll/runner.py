@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,10 +48,14 @@ class BootPlan:
         )
 
 
-def boot(plan: BootPlan, on_cell: Callable[[int], None] = lambda _: None) -> BootRecord:
+def boot(
+    plan: BootPlan,
+    on_cell: Callable[[int], None] = lambda _: None,
+    cancelled: threading.Event | None = None,
+) -> BootRecord:
     """Boot the board once; leaves console.log, batch folders and boot.json in ``plan.folder``.
 
-    ``on_cell`` is told how many fio runs have begun. Raises BrokenError when the kernel or the
+    ``on_cell`` is told how many fio runs have begun; ``cancelled`` ends the boot early. Raises BrokenError when the kernel or the
     workload failed, InfrastructureError when QEMU, nbdkit or the disk did.
     """
     shutil.rmtree(plan.folder, ignore_errors=True)
@@ -61,7 +66,7 @@ def boot(plan: BootPlan, on_cell: Callable[[int], None] = lambda _: None) -> Boo
         _make_ramdisk(plan, files)
         command = qemu_command(plan.board, plan.clock, plan.accelerator, files)
         with RunningBoard(plan.board, command, files) as running:
-            state = _watch(plan, files, running, on_cell)
+            state = _watch(plan, files, running, on_cell, cancelled)
         _judge(state, files)
         unpack(files.handover, plan.folder)
         files.handover.unlink()
@@ -87,12 +92,18 @@ def _make_ramdisk(plan: BootPlan, files: BootFiles) -> None:
 
 
 def _watch(
-    plan: BootPlan, files: BootFiles, running: RunningBoard, on_cell: Callable[[int], None]
+    plan: BootPlan,
+    files: BootFiles,
+    running: RunningBoard,
+    on_cell: Callable[[int], None],
+    cancelled: threading.Event | None,
 ) -> ConsoleState:
     limits = plan.board.limits
     started = last_sign = time.monotonic()
     seen = -1
     while True:
+        if cancelled is not None and cancelled.is_set():
+            raise InfrastructureError("interrupted before the workload ended: run again to resume")
         status = running.poll()
         sign = _size(files.console) + _size(files.handover)
         now = time.monotonic()

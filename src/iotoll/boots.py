@@ -1,0 +1,172 @@
+"""The steps *run*, *collect* and *analyze* for the sides of a run: boots become `SideResult`.
+
+Boots of both sides run side by side, one per host CPU at most: on the instructions clock a busy
+host slows a board down and changes no count.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from iotoll import results
+from iotoll.analyze import analyze_boot, corrected
+from iotoll.boards import Board
+from iotoll.errors import BrokenError, InfrastructureError
+from iotoll.image import Image
+from iotoll.matrix import Matrix
+from iotoll.models import BootRecord, BuildRecord, CellRecord, Clock, SideResult, SourceRecord
+from iotoll.models.run import Side
+from iotoll.progress import Progress, Step
+from iotoll.render import make_batches, render_job
+from iotoll.rundir import RunDir
+from iotoll.runner import BootPlan, boot
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all boots of a run share: board, matrix, cells and how they are measured."""
+
+    board: Board
+    matrix: Matrix
+    image: Image
+    cells: Sequence[str]
+    clock: Clock
+    accelerator: str
+    calibrate: bool = True
+
+    def parallel(self) -> int:
+        """How many boots run at a time."""
+        return max(1, min(2, os.cpu_count() or 1))
+
+
+def run_boots(
+    run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]], progress: Progress
+) -> None:
+    """Boot each (side, number) that is not done yet; raises what the first failing boot raises."""
+    plans = [_plan(run, bench, side, number) for side, number in wanted]
+    todo = [p for p in plans if not _is_done(run, p)]
+    if not todo:
+        return
+    titles = ", ".join(f"{p.side} {p.number}" for p in todo[:4]) + (" …" if len(todo) > 4 else "")
+    with progress.step(f"boot {bench.board.name} ({titles})", sum(p.runs for p in todo)) as step:
+        _run_all(run, todo, bench.parallel(), step)
+
+
+def _run_all(run: RunDir, todo: list[BootPlan], parallel: int, step: Step) -> None:
+    begun = dict.fromkeys(range(len(todo)), 0)
+    cancelled = threading.Event()
+    total = sum(p.runs for p in todo)
+
+    def one(index: int, plan: BootPlan) -> None:
+        def on_cell(count: int) -> None:
+            begun[index] = count
+            done = sum(begun.values())
+            step.update(done, total, f"cell {done} of {total}")
+
+        boot(plan, on_cell, cancelled)
+        run.mark_done(_step(plan), _inputs(plan))
+
+    pool = ThreadPoolExecutor(parallel)
+    futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]
+    try:
+        for plan, future in zip(todo, futures, strict=True):
+            try:
+                future.result()
+            except BrokenError as error:
+                if plan.side == "base":
+                    raise InfrastructureError(
+                        f"the base kernel fails too, so nothing is said about the candidate: {error}",
+                        error.log_tail,
+                    ) from error
+                raise
+    except BaseException:
+        # Ctrl-C, or a boot that failed: the other boards need not go on.
+        cancelled.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def collect(run: RunDir, bench: Bench, side: Side, numbers: Sequence[int]) -> SideResult:
+    """Analyse the side's boots and write ``result.json``; traces are read, never the board."""
+    source = run.side(side) / "source.json"
+    boots: list[BootRecord] = []
+    cells: dict[str, list[CellRecord]] = {name: [] for name in bench.cells}
+    costs = calibrated_costs(run)
+    for number in numbers:
+        folder = run.boot(side, number)
+        record = results.read(folder / "boot.json", BootRecord)
+        figures, _ = analyze_boot(folder, record)
+        boots.append(record.model_copy(update={"event_cost": costs}))
+        for name, cell in figures.items():
+            cells[name].append(corrected(cell, costs))
+    result = SideResult(
+        side=side,
+        clock=bench.clock,
+        unit=bench.clock.unit,
+        source=results.read(source, SourceRecord) if source.is_file() else None,
+        build=results.read(run.build(side) / "build.json", BuildRecord),
+        boots=boots,
+        cells=cells,
+    )
+    results.write(run.side(side) / "result.json", result)
+    return result
+
+
+def calibrated_costs(run: RunDir) -> dict[str, float]:
+    """Instructions per trace event, from the base's first boot: the same for both sides.
+
+    Empty on the time clock, where a boot has no calibration runs.
+    """
+    folder = run.boot("base", 1)
+    record = results.read(folder / "boot.json", BootRecord)
+    if record.clock is Clock.TIME:
+        return {}
+    return analyze_boot(folder, record)[1]
+
+
+def _plan(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
+    # Base and candidate run the same job, so that the workload before each cell is the same.
+    calibrate = bench.calibrate and bench.clock is Clock.INSTRUCTIONS and number == 1
+    batches = make_batches(bench.matrix, list(bench.cells), calibrate)
+    job = run.root / "jobs" / ("calibrated" if calibrate else "plain")
+    digest = render_job(bench.board, bench.matrix, batches, job)
+    return BootPlan(
+        side=side,
+        number=number,
+        board=bench.board,
+        clock=bench.clock,
+        accelerator=bench.accelerator,
+        kernel=run.build(side) / "Image",
+        image=bench.image,
+        job=job,
+        job_sha256=digest,
+        cells=list(bench.cells),
+        runs=sum(len(batch.runs) for batch in batches),
+        folder=run.boot(side, number),
+    )
+
+
+def _step(plan: BootPlan) -> str:
+    return f"boot/{plan.side}/{plan.number}"
+
+
+def _inputs(plan: BootPlan) -> dict[str, str]:
+    build = results.read(plan.kernel.with_name("build.json"), BuildRecord)
+    return {"board": plan.identity(), "kernel": build.image_sha256}
+
+
+def _is_done(run: RunDir, plan: BootPlan) -> bool:
+    return run.is_done(_step(plan), _inputs(plan)) and (plan.folder / "boot.json").is_file()
+
+
+def with_cmdline(bench: Bench, words: str) -> Bench:
+    """The same bench with words appended to the kernel's command line (experiments)."""
+    board = bench.board.model_copy(update={"cmdline": f"{bench.board.cmdline} {words}".strip()})
+    return replace(bench, board=board)
+
+

@@ -1,0 +1,254 @@
+"""The flow of one run: source → selection → build → run → collect → judge → report.
+
+Every step reads and writes the run directory alone, so it can be repeated, resumed and tested by
+itself; `STEPS` lists them in order. Failures become a verdict here, by the type of the exception:
+whether a step failed never depends on a measured value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from iotoll import gate, results
+from iotoll.boards import Board, load_board
+from iotoll.boots import Bench, collect, run_boots
+from iotoll.build import build_side
+from iotoll.errors import BrokenError, InfrastructureError
+from iotoll.image import get_image
+from iotoll.matrix import Matrix, load_matrix
+from iotoll.models import (
+    BuildRecord,
+    Clock,
+    FailureRecord,
+    Outcome,
+    SelectionRecord,
+    SideResult,
+    VerdictRecord,
+)
+from iotoll.models.run import Side
+from iotoll.policy import Policy, load_policy
+from iotoll.progress import Progress
+from iotoll.report import render_report
+from iotoll.rundir import RunDir
+from iotoll.source import prepare
+
+
+@dataclass
+class Flow:
+    """One run directory and what its manifest names, loaded once."""
+
+    run: RunDir
+    progress: Progress
+
+    @cached_property
+    def board(self) -> Board:
+        """The board the run is on."""
+        return load_board(self.run.manifest.board)
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The workload matrix."""
+        return load_matrix(self.run.manifest.matrix)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The gate policy."""
+        return load_policy(self.run.manifest.policy)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The kernels of this run."""
+        return ("base", "candidate") if self.run.manifest.kind == "gate" else ("base",)
+
+    @property
+    def cells(self) -> list[str]:
+        """The selected cells."""
+        return [c.cell for c in results.read(self.run.selection, SelectionRecord).cells]
+
+    @cached_property
+    def bench(self) -> Bench:
+        """What the boots of this run share."""
+        manifest = self.run.manifest
+        image = get_image(self.board.arch, self.progress)
+        return Bench(
+            self.board, self.matrix, image, self.cells, manifest.clock, manifest.accelerator
+        )
+
+    # The steps.
+
+    def source(self) -> None:
+        """Sources of both sides, and the selection of cells."""
+        prepare(self.run, self.progress, self.matrix.cells)
+
+    def build(self) -> None:
+        """Kernel images of both sides; the base first, since its failure is not the patch's."""
+        if not self.cells:
+            return
+        for side in self.sides:
+            build_side(self.run, side, self.board.arch, self.board.fragments, self.progress)
+
+    def boot(self) -> None:
+        """One boot of each side (or as many as asked for), side by side."""
+        if self.needs_boots():
+            numbers = range(1, self.run.manifest.boots + 1)
+            wanted = [(side, n) for n in numbers for side in self.sides]
+            run_boots(self.run, self.bench, wanted, self.progress)
+
+    def collect(self) -> None:
+        """Figures of every boot that ran."""
+        if not self.needs_boots():
+            return
+        with self.progress.step("analyse traces"):
+            for side in self.sides:
+                numbers = [
+                    int(p.parent.name)
+                    for p in (self.run.side(side) / "boots").glob("*/boot.json")
+                ]
+                collect(self.run, self.bench, side, sorted(numbers))
+
+    def judge(self) -> None:
+        """The verdict; a regression asks for a second pair of boots to confirm it."""
+        if self.run.manifest.kind == "measure":
+            return
+        results.write(self.run.verdict, self._verdict())
+
+    def report(self) -> None:
+        """The report, from the result files alone."""
+        with self.progress.step("write the report"):
+            render_report(self.run)
+
+    # What they share.
+
+    def needs_boots(self) -> bool:
+        """Whether anything is to be measured: cells are selected and the images differ."""
+        return bool(self.cells) and not self.identical_images()
+
+    def identical_images(self) -> bool:
+        """Whether both sides' kernels are the same bytes."""
+        if self.run.manifest.kind == "measure":
+            return False
+        images = {
+            results.read(self.run.build(side) / "build.json", BuildRecord).image_sha256
+            for side in self.sides
+        }
+        return len(images) == 1
+
+    def _verdict(self) -> VerdictRecord:
+        if not self.cells:
+            why = results.read(self.run.selection, SelectionRecord).why
+            return self.verdict(Outcome.PASS, f"Nothing to measure: {why}.")
+        if self.identical_images():
+            sentence = "Base and candidate build the same kernel image, byte for byte."
+            return self.verdict(Outcome.PASS, sentence, identical_images=True)
+        if self.run.manifest.clock is Clock.TIME:
+            sentence = (
+                "A smoke test: both kernels ran the workload, but time on a virtual board "
+                "cannot gate."
+            )
+            return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
+        judged = self._judged(0)
+        if judged.outcome is Outcome.REGRESSION and self.policy.confirm:
+            self.progress.say("a regression shows: confirming it with a second pair of boots")
+            run_boots(
+                self.run, self.bench, [(side, 2) for side in self.sides], self.progress
+            )
+            self.collect()
+            judged = gate.confirmed(judged, self._judged(1))
+        return self.verdict(
+            judged.outcome,
+            judged.sentence,
+            cells=judged.cells,
+            regressions=judged.regressions,
+            improvements=judged.improvements,
+        )
+
+    def _judged(self, boot: int) -> gate.Judgement:
+        base, candidate = (
+            gate.only_boot(results.read(self.run.side(s) / "result.json", SideResult), boot)
+            for s in ("base", "candidate")
+        )
+        return gate.judge(base, candidate, self.policy, self.cells)
+
+    def verdict(self, outcome: Outcome, sentence: str, **more: object) -> VerdictRecord:
+        """A verdict of this run with what every verdict names."""
+        manifest = self.run.manifest
+        values = {
+            "outcome": outcome,
+            "exit_code": outcome.exit_code,
+            "sentence": sentence,
+            "clock": manifest.clock,
+            "unit": manifest.clock.unit,
+            "board": manifest.board,
+            "matrix": manifest.matrix,
+            "policy": manifest.policy,
+            "policy_sha256": self.policy.sha256,
+            "can_gate": manifest.clock is Clock.INSTRUCTIONS,
+            **more,
+        }
+        return VerdictRecord.model_validate(values)
+
+
+STEPS: dict[str, Callable[[Flow], None]] = {
+    "source": Flow.source,
+    "build": Flow.build,
+    "boot": Flow.boot,
+    "collect": Flow.collect,
+    "judge": Flow.judge,
+    "report": Flow.report,
+}
+"""The steps in order. ``report`` runs after every verdict, also that of a failure."""
+
+
+def execute(flow: Flow, until: str = "report") -> VerdictRecord | None:
+    """Run the steps up to ``until``; returns the verdict if there is one.
+
+    A BrokenError or InfrastructureError becomes the verdict of a gate run; for a measure run it is
+    raised. UsageError is always raised: there is nothing to judge.
+    """
+    names = list(STEPS)
+    wanted = names[: names.index(until) + 1]
+    is_gate = flow.run.manifest.kind == "gate"
+    flow.run.verdict.unlink(missing_ok=True)
+    for name in wanted:
+        try:
+            STEPS[name](flow)
+        except (BrokenError, InfrastructureError) as error:
+            if not is_gate:
+                raise
+            return record_failure(flow, name, error)
+    return results.read(flow.run.verdict, VerdictRecord) if flow.run.verdict.is_file() else None
+
+
+def record_failure(
+    flow: Flow, step: str, error: BrokenError | InfrastructureError
+) -> VerdictRecord:
+    """Write the verdict ``broken`` or ``infrastructure``, and its report."""
+    broken = isinstance(error, BrokenError)
+    outcome = Outcome.BROKEN if broken else Outcome.INFRASTRUCTURE
+    failure = FailureRecord(
+        outcome=outcome,
+        step=error.step if isinstance(error, BrokenError) else step,
+        message=str(error),
+        log_tail=error.log_tail,
+    )
+    sentence = _broken_sentence(error) if isinstance(error, BrokenError) else (
+        f"Nothing is said about the candidate: {error}."
+    )
+    verdict = flow.verdict(outcome, sentence, failure=failure)
+    results.write(flow.run.verdict, verdict)
+    if step != "report":
+        flow.report()
+    return verdict
+
+
+def _broken_sentence(error: BrokenError) -> str:
+    what = {
+        "apply": "does not apply",
+        "config": "loses a kernel option that the board needs",
+        "build": "does not build",
+        "boot": "does not boot",
+        "workload": "does not survive the workload",
+    }[error.step]
+    return f"The candidate {what}: {error}."
