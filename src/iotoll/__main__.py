@@ -1,0 +1,5 @@
+"""``python -m iotoll``."""
+
+from iotoll.cli import main
+
+main()

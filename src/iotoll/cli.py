@@ -1,0 +1,320 @@
+"""The command line: words in, a flow or a table out, the outcome as exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from iotoll import __version__, candidate, results
+from iotoll.analyze import analyze_trace
+from iotoll.boards import load_board
+from iotoll.digest import file_sha256, json_sha256
+from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageError
+from iotoll.flow import STEPS, Flow, execute
+from iotoll.matrix import load_matrix
+from iotoll.models import Clock, RunManifest, SideResult
+from iotoll.policy import load_policy
+from iotoll.progress import Progress
+from iotoll.qemu import kvm_works
+from iotoll.report import cell_table, render_report, side_table, terminal_report
+from iotoll.rundir import RunDir
+
+F = TypeVar("F", bound=Callable[..., Any])
+INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
+
+
+@dataclass(frozen=True)
+class Output:
+    """How the user wants to be told."""
+
+    quiet: bool
+    as_json: bool
+
+    @property
+    def progress(self) -> Progress:
+        """Steps on standard error; silent when asked to be."""
+        return Progress(self.quiet or self.as_json)
+
+    @property
+    def console(self) -> Console:
+        """Standard output."""
+        return Console()
+
+
+def output_options(command: F) -> F:
+    """--quiet and --json, on every command that has something to say."""
+    command = click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")(
+        command
+    )
+    return click.option("--quiet", is_flag=True, help="Nothing but the verdict.")(command)
+
+
+def run_options(command: F) -> F:
+    """Options that gate and measure share."""
+    for option in reversed(
+        [
+            click.option("--tree", help="Kernel git tree or source archive. Default: Debian's."),
+            click.option("--base", help="Git revision of the base in --tree."),
+            click.option("--board", default="virt-arm64", show_default=True, help="Board, or file."),
+            click.option("--matrix", default="default", show_default=True, help="Matrix, or file."),
+            click.option(
+                "--policy", default="instructions", show_default=True, help="Policy, or file."
+            ),
+            click.option(
+                "--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST"
+            ),
+            click.option(
+                "--clock",
+                type=click.Choice([c.value for c in Clock]),
+                default="instructions",
+                show_default=True,
+                help="time is a smoke test on a virtual board: it cannot gate.",
+            ),
+            click.option("--boots", type=click.IntRange(1, 99), default=1, show_default=True,
+                         help="Boots of each kernel."),
+            click.option("--out", type=click.Path(path_type=Path), help="Run directory. Default: "
+                         "runs/NAME; the same command resumes there."),
+            click.option("--until", type=click.Choice(list(STEPS)), default="report",
+                         show_default=True, help="Stop after this step."),
+        ]
+    ):
+        command = option(command)
+    return output_options(command)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def cli() -> None:
+    """Gate Linux storage patches on software overhead per I/O.
+
+    Exit codes: 0 pass, 1 regression, 2 usage error, 3 inconclusive, 4 infrastructure, 5 broken.
+    """
+
+
+@cli.command("gate")
+@click.option("--candidate", "named", metavar="WHAT",
+              help="A .patch, an mbox with a series, or a revision or range in --tree.")
+@click.option("--base-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
+@click.option("--candidate-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
+@run_options
+def gate_command(
+    named: str | None, base_image: Path | None, candidate_image: Path | None,
+    quiet: bool, as_json: bool, **options: Any,
+) -> None:
+    """Compare a candidate kernel with its base: patch in, verdict out."""
+    choice = candidate.classify(
+        named, tree=options["tree"], base=options["base"], base_image=base_image,
+        candidate_image=candidate_image,
+    )
+    if choice.kind == "none":
+        raise UsageError("nothing to gate: give --candidate, or --base-image and --candidate-image")
+    _run("gate", choice, Output(quiet, as_json), options)
+
+
+@cli.command("measure")
+@click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
+@run_options
+def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Measure one kernel: its figures per cell, and no verdict."""
+    if image is not None:
+        choice = candidate.classify(None, base_image=image)
+    else:
+        choice = candidate.classify(None, tree=options["tree"], base=options["base"])
+    _run("measure", choice, Output(quiet, as_json), options)
+
+
+@cli.command("analyze")
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option("--clock", type=click.Choice([c.value for c in Clock]), default="time",
+              show_default=True, help="instructions: one tick is one guest instruction.")
+@click.option("--comm", help="Only I/Os of tasks with this name.")
+@output_options
+def analyze_command(trace: Path, clock: str, comm: str | None, quiet: bool, as_json: bool) -> None:
+    """Cut the I/Os of one trace.dat into latency sections."""
+    del quiet
+    records = analyze_trace(trace, Clock(clock), comm)
+    if as_json:
+        _print_json([r.model_dump(mode="json", exclude_none=True) for r in records])
+        return
+    console = Console()
+    for record in records:
+        cell_table(record, console)
+
+
+@cli.command("report")
+@click.argument("run", type=click.Path(path_type=Path))
+@output_options
+def report_command(run: Path, quiet: bool, as_json: bool) -> None:
+    """Write a run directory's report again and print it."""
+    directory = RunDir.open(run)
+    page = render_report(directory)
+    _show(directory, page, Output(quiet, as_json))
+
+
+@cli.command("step")
+@click.argument("name", type=click.Choice(list(STEPS)))
+@click.argument("run", type=click.Path(path_type=Path))
+@output_options
+def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
+    """Run one step of a run directory alone (gate --until source makes one)."""
+    output = Output(quiet, as_json)
+    flow = Flow(RunDir.open(run), output.progress)
+    STEPS[name](flow)
+    if as_json:
+        _print_json({"run": str(flow.run.root), "step": name})
+
+
+@cli.command("doctor")
+@click.option("--board", default="virt-arm64", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON on stdout.")
+def doctor_command(board: str, as_json: bool) -> None:
+    """Say what is present, what is missing, and how to get it."""
+    from iotoll import doctor
+
+    findings = doctor.check(board)
+    if as_json:
+        _print_json([vars(f) if hasattr(f, "__dict__") else f for f in findings])
+    else:
+        doctor.print_findings(findings, Console())
+    raise SystemExit(doctor.exit_code(findings))
+
+
+def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str, Any]) -> None:
+    manifest = _manifest(kind, choice, options)
+    run = _open_run(manifest, options["out"])
+    flow = Flow(run, output.progress)
+    # Everything named on the command line is read before anything long begins.
+    _ = flow.board, flow.matrix, flow.policy
+    verdict = execute(flow, options["until"])
+    if options["until"] != "report":
+        flow.progress.say(f"stopped after {options['until']}: {run.root}")
+        return
+    _show(run, run.report / "index.html", output)
+    raise SystemExit(verdict.exit_code if verdict else 0)
+
+
+def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> RunManifest:
+    clock = Clock(options["clock"])
+    board = load_board(options["board"])
+    matrix = load_matrix(options["matrix"])
+    load_policy(options["policy"])
+    kvm = clock is Clock.TIME and kvm_works(board)
+    return RunManifest.model_validate(
+        {
+            "command": ["iotoll", *sys.argv[1:]],
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "kind": kind,
+            "board": options["board"],
+            "clock": clock,
+            "accelerator": "kvm" if kvm else "tcg",
+            "matrix": options["matrix"],
+            "policy": options["policy"],
+            "tree": choice.tree,
+            "base": choice.base,
+            "candidate": choice.candidate,
+            "candidate_kind": choice.kind,
+            "cells": _cells(options["cells"], matrix.cells),
+            "boots": options["boots"],
+        }
+    )
+
+
+def _cells(text: str | None, known: list[str]) -> list[str] | None:
+    if text is None:
+        return None
+    from fnmatch import fnmatchcase
+
+    chosen: list[str] = []
+    for pattern in text.split(","):
+        hits = [c for c in known if fnmatchcase(c, pattern.strip())]
+        if not hits:
+            raise UsageError(f"--cells {pattern}: no such cell; there is for example {known[0]}")
+        chosen += [c for c in hits if c not in chosen]
+    return chosen
+
+
+def _identity(manifest: RunManifest) -> dict[str, Any]:
+    data = manifest.model_dump(mode="json", exclude={"command", "created"})
+    for key in ("base", "candidate"):
+        if manifest.candidate_kind in ("patch", "mbox", "images") and data[key]:
+            path = Path(data[key])
+            data[f"{key}_sha256"] = file_sha256(path) if path.is_file() else None
+    return data
+
+
+def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
+    identity = json_sha256(_identity(manifest))
+    named = Path(manifest.candidate or manifest.base or manifest.tree or "kernel").stem
+    label = "".join(c if c.isalnum() or c in "-." else "-" for c in named)[:40]
+    root = out or Path("runs") / f"{manifest.kind}-{label}-{identity[:8]}"
+    path = root / "run.json"
+    if path.is_file():
+        known = results.read(path, RunManifest)
+        if known.model_dump(exclude={"command", "created"}) != manifest.model_dump(
+            exclude={"command", "created"}
+        ):
+            raise UsageError(f"{root} holds another run: choose another --out, or remove it")
+    elif root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UsageError(f"{root} exists and is no run directory: choose another --out")
+    else:
+        results.write(path, manifest)
+    return RunDir.open(root)
+
+
+def _show(run: RunDir, page: Path, output: Output) -> None:
+    if output.as_json:
+        _print_json(_json_result(run))
+        return
+    if run.manifest.kind == "measure":
+        side_table(results.read(run.side("base") / "result.json", SideResult), output.console)
+    elif output.quiet:
+        verdict = json.loads(run.verdict.read_text())
+        click.echo(f"{verdict['outcome']}: {verdict['sentence']}")
+    else:
+        terminal_report(run, output.console)
+    if not output.quiet:
+        click.echo(f"report: {page}")
+
+
+def _json_result(run: RunDir) -> Any:
+    path = run.verdict if run.verdict.is_file() else run.side("base") / "result.json"
+    return {"run": str(run.root), **json.loads(path.read_text())}
+
+
+def _print_json(data: Any) -> None:
+    click.echo(json.dumps(data, indent=1, sort_keys=True))
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Entry point of the ``iotoll`` command; never shows a traceback for an expected failure."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        raise SystemExit(done.exit_code) from done
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(2) from error
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("iotoll: interrupted; the same command resumes", err=True)
+        raise SystemExit(INTERRUPTED) from None
+    except IotollError as error:
+        click.echo(f"iotoll: {error}", err=True)
+        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
+            click.echo(error.log_tail, err=True)
+        raise SystemExit(error.exit_code) from error
+    except BrokenPipeError:
+        raise SystemExit(0) from None
