@@ -299,10 +299,15 @@ def _interrupt(*_: object) -> None:
 
 
 def main() -> None:
-    """Entry point of the ``iotoll`` command; never shows a traceback for an expected failure."""
+    """Entry point of the ``iotoll`` command."""
+    guarded(cli)
+
+
+def guarded(command: click.Group) -> None:
+    """Run a command group; never shows a traceback for an expected failure."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        cli(standalone_mode=False)
+        command(standalone_mode=False)
     except click.exceptions.Exit as done:
         raise SystemExit(done.exit_code) from done
     except click.ClickException as error:

@@ -50,6 +50,13 @@ def judge(base: SideResult, candidate: SideResult, policy: Policy, cells: Sequen
     Raises InfrastructureError when the two sides cannot be compared: another clock or board.
     """
     _check_comparable(base, candidate, policy)
+    return judge_cells(base, candidate, policy, cells)
+
+
+def judge_cells(
+    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
+) -> Judgement:
+    """As `judge`, for sides that are known to be comparable (experiments)."""
     verdicts = [_cell(name, base, candidate, policy) for name in cells]
     outcomes = {v.outcome for v in verdicts}
     order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
@@ -131,17 +138,18 @@ def compare(
 ) -> SectionComparison:
     """Compare one section of one cell; counts per I/O in instructions, none empty."""
     shift = measure_shift(base, candidate, rule.threshold)
-    back = measure_shift(candidate, base, rule.threshold)
     middle = float(np.median(base))
     least, most = _quantile_growth(base, candidate)
     allowed = rule.quartile_floor + rule.quartile_share * middle
-    is_comb = rule.comb and min(shift.comb, back.comb) >= policy.comb.least
+    is_comb = rule.comb and shift.comb >= policy.comb.least
     moved, delta, confidence = "same", float(np.median(candidate)) - middle, ""
     fits = is_comb and shift.overlap >= policy.comb.overlap
+    # The teeth are where they were: quartiles then only tell how often each was hit.
+    in_place = is_comb and shift.overlap_still >= policy.comb.in_place
     if fits and abs(shift.delta) > rule.threshold and _clearly(shift, policy):
         moved, delta = ("grew" if shift.delta > 0 else "shrank"), float(shift.delta)
         confidence = f"exact: the counts of {len(candidate)} I/Os moved as one comb"
-    elif least > allowed or most < -allowed:
+    elif not in_place and (least > allowed or most < -allowed):
         moved, delta = ("grew", least) if least > allowed else ("shrank", most)
         confidence = f"every quartile moved by more than {allowed:.0f}"
     elif fits:
@@ -150,7 +158,7 @@ def compare(
     else:
         confidence = f"quartiles within {allowed:.0f}"
     few = min(len(base), len(candidate)) < policy.min_ios
-    why = rule.why or (f"fewer than {policy.min_ios} I/Os" if few else "")
+    why = f"fewer than {policy.min_ios} I/Os" if few else rule.why
     return SectionComparison(
         section=section,
         base=middle,

@@ -20,6 +20,7 @@ class CombRule(Model):
     least: float = Field(ge=0, le=1)
     overlap: float = Field(ge=0, le=1)
     ratio: float = Field(ge=1)
+    in_place: float = Field(ge=0, le=1)
 
 
 class SectionRule(Model):

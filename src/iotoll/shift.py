@@ -34,7 +34,7 @@ class Shift:
 
     ``delta`` is the shift with the best overlap and ``overlap`` that overlap (0 to 1);
     ``overlap_still`` is the best overlap with any shift within the tolerance asked for. ``comb``
-    says whether the base's counts are a comb at all (see `comb`). ``middle`` is the difference
+    says whether both sides' counts are a comb at all (see `comb`). ``middle`` is the difference
     of the trimmed means.
     """
 
@@ -52,7 +52,7 @@ def measure_shift(base: Sequence[int], candidate: Sequence[int], tolerance: int)
     it explains the candidate as well as the best one elsewhere.
     """
     before, after = np.asarray(base, np.int64), np.asarray(candidate, np.int64)
-    scores = _overlaps(before, after)
+    scores = np.clip(_overlaps(before, after), 0.0, 1.0)  # the FFT rounds to either side
     shifts = np.arange(-REACH, REACH + 1)
     still = np.abs(shifts) <= tolerance
     best = int(np.argmax(scores))
@@ -60,7 +60,7 @@ def measure_shift(base: Sequence[int], candidate: Sequence[int], tolerance: int)
         delta=int(shifts[best]),
         overlap=float(scores[best]),
         overlap_still=float(scores[still].max()),
-        comb=comb(before),
+        comb=min(comb(before), comb(after)),
         middle=trimmed_mean(after) - trimmed_mean(before),
     )
 
@@ -69,7 +69,9 @@ def comb(counts: Counts) -> float:
     """How far the counts are a comb: overlap of their even with their odd half, 0 to 1."""
     if len(counts) < 4:
         return 0.0
-    return float(_overlaps(counts[::2], counts[1::2], reach=0)[0])
+    even, odd = counts[::2], counts[1::2]
+    start, size = _span(even, odd, len(SMOOTHING))
+    return float(np.dot(_root(even, start, size), _root(odd, start, size)))
 
 
 def trimmed_mean(counts: Counts) -> float:
@@ -79,18 +81,23 @@ def trimmed_mean(counts: Counts) -> float:
     return float(ordered[cut : len(ordered) - cut].mean())
 
 
-def _overlaps(before: Counts, after: Counts, reach: int = REACH) -> NDArray[np.float64]:
-    """Overlap for every shift from -reach to +reach."""
-    # Outliers beyond the bulk cannot be part of a comb; without them the histograms stay small.
-    low = min(_floor(before), _floor(after))
-    high = max(_ceiling(before), _ceiling(after))
-    pad = reach + len(SMOOTHING)
-    size = int(high - low) + 1 + 2 * pad
-    p, q = (_root(counts, low - pad, size) for counts in (before, after))
+def _overlaps(before: Counts, after: Counts) -> NDArray[np.float64]:
+    """Overlap for every shift from -REACH to +REACH."""
+    start, size = _span(before, after, REACH + len(SMOOTHING))
+    p, q = (_root(counts, start, size) for counts in (before, after))
     length = 1 << (2 * size - 1).bit_length()
     product = np.fft.rfft(q, length) * np.conj(np.fft.rfft(p, length))
     correlation = np.fft.irfft(product, length)
-    return np.concatenate([correlation[length - reach :], correlation[: reach + 1]])
+    return np.concatenate([correlation[length - REACH :], correlation[: REACH + 1]])
+
+
+def _span(a: Counts, b: Counts, pad: int) -> tuple[int, int]:
+    """Start and size of histograms that hold both, with ``pad`` free places at either end.
+
+    Outliers beyond the bulk cannot be part of a comb; without them the histograms stay small.
+    """
+    low, high = min(_floor(a), _floor(b)), max(_ceiling(a), _ceiling(b))
+    return low - pad, high - low + 1 + 2 * pad
 
 
 def _floor(counts: Counts) -> int:

@@ -1,0 +1,204 @@
+"""How far the deterministic gate can be trusted: its false alarms and what it detects.
+
+``python -m iotoll.experiment aa`` boots one kernel again and again, in pairs, and lets the gate
+judge every pair: whatever it finds is a false alarm. ``detection`` boots a kernel that executes a
+known number of extra instructions in one latency section, and counts in which cells the gate finds
+them, and what it finds besides. Both resume, and write their figures beside the boots.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iotoll import candidate, gate, results
+from iotoll.boots import Bench, collect, run_boots, with_cmdline
+from iotoll.build import build_side
+from iotoll.cli import guarded
+from iotoll.image import get_image
+from iotoll.models import Clock, Outcome, RunManifest, SideResult
+from iotoll.boards import load_board
+from iotoll.images import copy_tree
+from iotoll.matrix import load_matrix
+from iotoll.models.base import SOFTWARE_SECTIONS, Section
+from iotoll.policy import load_policy
+from iotoll.progress import Progress
+from iotoll.rundir import RunDir
+from iotoll.source import prepare
+
+COSTS = (20, 50, 100, 300)
+"""Planted instructions per I/O."""
+
+PLANTS = {
+    Section.VFS_FS: ("ext4.planted_vfs_fs",),
+    Section.SUBMISSION: ("ufshcd_core.planted_submission", "nvme.planted_submission"),
+    Section.COMPLETION: ("ufshcd_core.planted_completion", "nvme.planted_completion"),
+}
+"""Kernel parameters of examples/patches/planted-costs.patch that plant a cost in a section."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Experiments on the gate itself."""
+
+
+@cli.command("aa")
+@click.option("--pairs", default=50, show_default=True, type=click.IntRange(2))
+@click.option("--board", default="virt-arm64", show_default=True)
+@click.option("--policy", default="instructions", show_default=True)
+@click.option("--out", default="runs/aa", show_default=True, type=click.Path(path_type=Path))
+def aa_command(pairs: int, board: str, policy: str, out: Path) -> None:
+    """Boot one kernel in PAIRS pairs and count what the gate finds."""
+    progress = Progress()
+    run = _open(out, board, None)
+    bench = _bench(run, progress)
+    build_side(run, "base", bench.board.arch, bench.board.fragments, progress)
+    copy_tree(run.build("base"), run.build("candidate"))
+    for number in range(1, pairs + 1):
+        progress.say(f"pair {number} of {pairs}")
+        run_boots(run, bench, [("base", number), ("candidate", number)], progress)
+    numbers = range(1, pairs + 1)
+    with progress.step("analyse traces"):
+        base, other = (collect(run, bench, side, numbers) for side in ("base", "candidate"))
+    data = _false_alarms(base, other, policy, bench.cells)
+    _store(out / "aa.json", data)
+
+
+@cli.command("detection")
+@click.option("--board", default="virt-arm64", show_default=True)
+@click.option("--policy", default="instructions", show_default=True)
+@click.option("--patch", default="examples/patches/planted-costs.patch", show_default=True)
+@click.option("--out", default="runs/detection", show_default=True,
+              type=click.Path(path_type=Path))
+def detection_command(board: str, policy: str, patch: str, out: Path) -> None:
+    """Plant costs of known size in sections 1, 2 and 4 and count the cells that show them."""
+    progress = Progress()
+    run = _open(out, board, patch)
+    bench = _bench(run, progress)
+    for side in ("base", "candidate"):
+        build_side(run, side, bench.board.arch, bench.board.fragments, progress)
+    # Both sides run the patched kernel: only the planted cost differs.
+    copy_tree(run.build("candidate"), run.build("base"))
+    rows = list(_planted(run, bench, policy, progress))
+    _store(out / "detection.json", {"board": board, "rows": rows})
+
+
+def _open(out: Path, board: str, patch: str | None) -> RunDir:
+    choice = candidate.classify(patch)
+    if not (out / "run.json").is_file():
+        manifest = RunManifest(
+            command=["python", "-m", "iotoll.experiment"], created="", kind="measure",
+            board=board, clock=Clock.INSTRUCTIONS, matrix="default", policy="instructions",
+            tree=choice.tree, candidate=choice.candidate, candidate_kind=choice.kind,
+        )
+        results.write(out / "run.json", manifest)
+    return RunDir.open(out)
+
+
+def _bench(run: RunDir, progress: Progress) -> Bench:
+    board, matrix = load_board(run.manifest.board), load_matrix(run.manifest.matrix)
+    prepare(run, progress, matrix.cells)
+    image = get_image(board.arch, progress)
+    return Bench(board, matrix, image, matrix.cells, Clock.INSTRUCTIONS, "tcg", calibrate=False)
+
+
+def _false_alarms(
+    base: SideResult, other: SideResult, policy_name: str, cells: Sequence[str]
+) -> dict[str, Any]:
+    policy = load_policy(policy_name)
+    judged = [
+        gate.judge_cells(gate.only_boot(base, i), gate.only_boot(other, i), policy, cells)
+        for i in range(len(base.boots))
+    ]
+    alarms = [[*j.regressions] for j in judged]
+    following = [*judged[1:], judged[0]]
+    blocked = [
+        gate.confirmed(first, second).outcome is Outcome.REGRESSION
+        for first, second in zip(judged, following, strict=True)
+    ]
+    gated = {(v.cell, s.section) for j in judged for v in j.cells for s in v.sections if s.gated}
+    return {
+        "board": base.boots[0].board,
+        "pairs": len(judged),
+        "cells": len(cells),
+        "gated_sections": len(gated),
+        "comparisons": sum(len(v.sections) for j in judged for v in j.cells),
+        "unconfirmed_alarms": sum(map(bool, alarms)),
+        "blocked": sum(blocked),
+        "outcomes": {o.value: sum(j.outcome is o for j in judged) for o in Outcome},
+        "alarms": alarms,
+        "spread": _spread(judged),
+    }
+
+
+def _spread(judged: Sequence[gate.Judgement]) -> dict[str, dict[str, float]]:
+    """Per cell and section: the largest difference that was seen between two boots."""
+    largest: dict[str, dict[str, float]] = {}
+    for judgement in judged:
+        for verdict in judgement.cells:
+            row = largest.setdefault(verdict.cell, {})
+            for s in verdict.sections:
+                key = s.section.value
+                row[key] = max(row.get(key, 0.0), abs(s.delta))
+    return largest
+
+
+def _planted(
+    run: RunDir, bench: Bench, policy_name: str, progress: Progress
+) -> Iterator[dict[str, Any]]:
+    policy = load_policy(policy_name)
+    cases = [(section, cost) for section in SOFTWARE_SECTIONS for cost in COSTS]
+    for number, (section, cost) in enumerate(cases, 1):
+        words = " ".join(f"{name}={cost}" for name in PLANTS[section])
+        progress.say(f"case {number} of {len(cases)}: {words}")
+        sides = []
+        run_boots(run, bench, [("base", number)], progress)
+        run_boots(run, with_cmdline(bench, words), [("candidate", number)], progress)
+        sides = [collect(run, bench, side, [number]) for side in ("base", "candidate")]
+        judged = gate.judge_cells(sides[0], sides[1], policy, bench.cells)
+        for device in bench.matrix.devices:
+            yield _detected(judged, device, section, cost)
+
+
+def _detected(
+    judged: gate.Judgement, device: str, section: Section, cost: int
+) -> dict[str, Any]:
+    verdicts = [v for v in judged.cells if v.cell.startswith(f"{device}-")]
+    hits = [
+        s for v in verdicts for s in v.sections
+        if s.section is section and s.moved == "grew" and s.gated
+    ]
+    wrong = [
+        f"{v.cell}: {s.section.value}" for v in verdicts for s in v.sections
+        if s.section is not section and s.moved == "grew" and s.gated
+    ]
+    deltas = sorted(s.delta for s in hits)
+    return {
+        "device": device,
+        "section": section.value,
+        "planted": cost,
+        "cells": len(verdicts),
+        "detected": len(hits),
+        "missed": [
+            v.cell for v in verdicts
+            if not any(s.section is section and s.moved == "grew" and s.gated for s in v.sections)
+        ],
+        "size_min": deltas[0] if deltas else None,
+        "size_median": deltas[len(deltas) // 2] if deltas else None,
+        "size_max": deltas[-1] if deltas else None,
+        "elsewhere": wrong,
+    }
+
+
+def _store(path: Path, data: dict[str, Any]) -> None:
+    results.write_text(path, json.dumps(data, indent=1) + "\n")
+    click.echo(json.dumps({k: v for k, v in data.items() if k != "spread"}, indent=1))
+    click.echo(f"written: {path}")
+
+
+if __name__ == "__main__":
+    guarded(cli)
