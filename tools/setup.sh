@@ -1,0 +1,165 @@
+#!/bin/bash
+# Sets up what `make run` or `make test` needs on Debian 12 or 13; does nothing when all is there.
+#
+#   tools/setup.sh run|test
+#
+# 1. Debian packages (tools/packages.txt), as root or with sudo; QEMU for Debian 12 from backports
+# 2. Rust: the one on PATH if it is new enough, else Debian's
+# 3. Python: .venv by uv.lock, with the Rust part built in release mode
+# What it makes lies in .venv, .cache and target; kernels and board images are made by iotoll.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly UV=0.13.9
+readonly QEMU=8.2 RUST=1.85
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 4; }
+
+# ---------------------------------------------------------------- Debian packages
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "needs root (or sudo) for: $*"
+    fi
+}
+
+apt_get() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq \
+        -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@" </dev/null
+}
+
+# "PACKAGE VERSION" of each of the packages that is installed
+installed() {
+    dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\n' "$@" 2>/dev/null |
+        sed -n 's/^installed //p' || true
+}
+
+apt_update() {
+    [ -n "${apt_updated:-}" ] || { say "apt-get update"; apt_get update; }
+    apt_updated=1
+}
+
+# Debian 12's own QEMU has no UFS host; its backports have. The new source is the machine's own
+# mirror under another suite, signed as that one is.
+add_backports() {
+    local targets entry uri signed_by
+    apt_update
+    targets=$(apt-get indextargets --format \
+        '$(CODENAME) $(REPO_URI) $(SOURCESENTRY)' 'Created-By: Packages')
+    if grep -q "^$codename-backports " <<<"$targets"; then return; fi
+    read -r _ uri entry < <(grep "^$codename " <<<"$targets") ||
+        die "apt knows no source of $codename: add one, or install QEMU >= $QEMU yourself"
+    # Its n-th stanza's "Signed-By: FILE", or its n-th line's [signed-by=FILE]; else apt's own keys
+    signed_by=$(awk -v n="${entry##*:}" -v RS="$([[ $entry = *.sources:* ]] || echo '\n')" 'NR == n' \
+        "${entry%:*}" | sed -nE 's/^Signed-By: *(\/\S+)$/\1/p; s/^deb .*signed-by=(\/[^] ]+).*/\1/p')
+    say "adding $codename-backports (for QEMU) as /etc/apt/sources.list.d/iotoll-backports.sources"
+    {
+        printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' "$uri" "$codename-backports"
+        [ -z "$signed_by" ] || printf 'Signed-By: %s\n' "$signed_by"
+    } | as_root tee /etc/apt/sources.list.d/iotoll-backports.sources >/dev/null
+    apt_updated=
+    apt_update
+}
+
+packages() {
+    local wanted have missing=() qemu=() name version
+    [ "$goal" = test ] && wanted='run|test' || wanted=run
+    mapfile -t names < <(sed -nE "s/^($wanted) +([^ ]+) .*/\2/p" tools/packages.txt)
+    have=$(installed "${names[@]}")
+    for name in "${names[@]}"; do
+        version=$(sed -n "s/^$name //p" <<<"$have")
+        if [[ $name = qemu-* ]]; then
+            dpkg --compare-versions "${version#*:}" ge "$QEMU" || qemu+=("$name")
+        elif [ -z "$version" ]; then
+            missing+=("$name")
+        fi
+    done
+    [ ${#missing[@]} = 0 ] && [ ${#qemu[@]} = 0 ] && return
+    say "missing Debian packages:"
+    for name in "${missing[@]}" "${qemu[@]}"; do
+        sed -nE "s/^(run|test) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
+    done
+    supported
+    apt_update
+    [ ${#missing[@]} = 0 ] || apt_get install --no-install-recommends "${missing[@]}"
+    [ ${#qemu[@]} = 0 ] && return
+    [ "$codename" = trixie ] || add_backports
+    case $codename in
+        bookworm) apt_get install --no-install-recommends -t bookworm-backports "${qemu[@]}" ;;
+        *) apt_get install --no-install-recommends "${qemu[@]}" ;;
+    esac
+}
+
+supported() {
+    case $codename in
+        bookworm | trixie) ;;
+        *) die "this is not Debian 12 or 13: install by hand what 'iotoll doctor' names" ;;
+    esac
+}
+
+# ---------------------------------------------------------------- Rust
+
+# Tells whether the Rust found through PATH will do; tests also format and lint.
+rust_will_do() {
+    local version
+    version=$(rustc --version 2>/dev/null | cut -d ' ' -f 2) && cargo --version >/dev/null 2>&1 &&
+        dpkg --compare-versions "$version" ge "$RUST" || return 1
+    [ "$goal" = run ] || { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1
+}
+
+rust() {
+    local list=()
+    rust_will_do && return
+    supported
+    case $codename in
+        bookworm) list=(rustc-web cargo-web) tools=(rustfmt-web rust-web-clippy) ;;
+        *) list=(rustc cargo) tools=(rustfmt rust-clippy) ;;
+    esac
+    [ "$goal" = run ] || list+=("${tools[@]}")
+    say "Rust >= $RUST is not on PATH: installing Debian's ${list[*]}"
+    apt_update
+    apt_get install --no-install-recommends "${list[@]}"
+    # An older Rust earlier on PATH stays the user's; the Makefile puts this folder first.
+    mkdir -p .cache/bin
+    for name in cargo rustc rustdoc rustfmt cargo-fmt cargo-clippy clippy-driver; do
+        if [ -x "/usr/bin/$name" ]; then ln -sf "/usr/bin/$name" .cache/bin/; fi
+    done
+    hash -r
+    rust_will_do || die "Debian's Rust does not work: cargo --version, rustc --version"
+}
+
+# ---------------------------------------------------------------- Python
+
+python() {
+    local uv=.cache/uv-$UV/bin/uv
+    if ! [ -x "$uv" ]; then
+        say "uv $UV"
+        python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+            die "Python >= 3.11 is needed, python3 is $(python3 --version 2>&1)"
+        python3 -m venv --clear ".cache/uv-$UV"
+        ".cache/uv-$UV/bin/pip" --quiet --disable-pip-version-check install "uv==$UV"
+    fi
+    export UV_PYTHON_DOWNLOADS=never UV_PYTHON_PREFERENCE=only-system
+    if ! [ -e src/iotoll/_native.abi3.so ]; then
+        say "Python environment and Rust part (first time: some minutes)"
+        "$uv" sync --frozen --reinstall-package iotoll
+    elif ! "$uv" sync --frozen --check --quiet 2>/dev/null; then
+        say "Python environment and Rust part"
+        "$uv" sync --frozen
+    fi
+}
+
+goal=${1:-}
+case $goal in run | test) ;; *) die "usage: tools/setup.sh run|test" ;; esac
+codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
+mkdir -p .cache
+PATH=$PWD/.cache/bin:$PATH
+command -v dpkg-query >/dev/null || supported
+packages
+rust
+python
