@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jsonschema
+import jsonschema_rs
 from pydantic import ValidationError
 
 from iotoll import models
@@ -43,9 +43,9 @@ def schema_text(name: str) -> str:
 
 
 @cache
-def _validator(name: str) -> jsonschema.Draft202012Validator:
+def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
     path = data_dir("results-schema") / f"{name}.schema.json"
-    return jsonschema.Draft202012Validator(json.loads(path.read_text()))
+    return jsonschema_rs.Draft202012Validator(json.loads(path.read_text()))
 
 
 def _schema_name(model: type[Model]) -> str:
@@ -55,7 +55,7 @@ def _schema_name(model: type[Model]) -> str:
 def _check(name: str, data: Any, where: Path) -> None:
     error = next(iter(_validator(name).iter_errors(data)), None)
     if error is not None:
-        field = "/".join(str(p) for p in error.absolute_path) or "(top)"
+        field = "/".join(str(p) for p in error.instance_path) or "(top)"
         raise ResultError(f"{where}: field {field}: {error.message[:200]} (schema {name})")
 
 
