@@ -20,13 +20,21 @@ GRACE = 10.0
 
 _OBJECT = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC|VDSO\w*|GEN|UPD)\s+(?:\[M\]\s+)?(\S+)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[mK]")
-_NOT_THE_SOURCE = (
-    ("No space left on device", "the disk is full: free some space"),
-    ("Disk quota exceeded", "the disk quota is used up: free some space"),
-    ("Killed signal terminated program", "the compiler was killed: free some memory"),
-    ("Cannot allocate memory", "no memory is left: free some"),
-    ("unable to execute", "a tool of the compiler is missing: run iotoll doctor"),
+_NOT_THE_SOURCE = tuple(
+    (re.compile(words), mend)
+    for words, mend in (
+        ("No space left on device", "the disk is full: free some space"),
+        ("Disk quota exceeded", "the disk quota is used up: free some space"),
+        ("Killed signal terminated program", "the compiler was killed: free some memory"),
+        (r"Cannot allocate memory|out of memory|memory exhausted", "no memory is left: free some"),
+        (
+            r"\*\*\* .*\b(Terminated|Killed|Interrupt|Hangup)$",
+            "make was ended from outside: repeat",
+        ),
+        ("unable to execute", "a tool of the compiler is missing: run iotoll doctor"),
+    )
 )
+_QUOTED_SOURCE = re.compile(r"^\s*\d* \|")  # what the compiler shows of the candidate's own text
 _CHATTER = re.compile(r"^make(\[\d+\])?: (Entering|Leaving) directory|^  CALL ")
 _CAUSE = (
     re.compile(r"^\S+:\d+(?::\d+)?: (?:fatal )?error: "),
@@ -106,8 +114,10 @@ def end_group(process: subprocess.Popen[bytes]) -> bool:
 
 def not_the_source(log: Path) -> str | None:
     """Return why a failed build is the machine's fault, or None when nothing says so."""
-    text = log.read_text(encoding="utf-8", errors="replace")
-    return next((mend for words, mend in _NOT_THE_SOURCE if words in text), None)
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    own = [line for line in lines if not _QUOTED_SOURCE.match(line)]
+    found = (mend for words, mend in _NOT_THE_SOURCE if any(words.search(line) for line in own))
+    return next(found, None)
 
 
 def cause(log: Path, hide: Sequence[str] = ()) -> tuple[str, str]:

@@ -344,3 +344,20 @@ def test_first_cause_of_a_failure(tmp_path: Path, log: str, first: str) -> None:
     summary, lines = makerun.cause(path)
     assert summary.startswith(first)
     assert lines
+
+
+@pytest.mark.parametrize(
+    ("log", "mend"),
+    [
+        ('a.c:1:2: error: e\n    3 |   pr_err("No space left on device");\n      |   ^\n', None),
+        ("{standard input}: fatal error: x.s: No space left on device\n", "the disk is full"),
+        ("make[3]: *** [scripts/Makefile.build:229: a.o] Terminated\n", "ended from outside"),
+        ("make[3]: *** [scripts/Makefile.build:229: a.o] Error 1\n", None),
+        ("cc1: out of memory allocating 65536 bytes\n", "no memory"),
+    ],
+)
+def test_whose_fault_a_failure_is(tmp_path: Path, log: str, mend: str | None) -> None:
+    path = tmp_path / "log"
+    path.write_text(log)
+    found = makerun.not_the_source(path)
+    assert found is None if mend is None else found is not None and mend in found
