@@ -40,8 +40,11 @@ class Window:
 def windows(trace: Path) -> list[Window]:
     """The runs of a batch, in order; the trace's markers say where each begins."""
     try:
-        marks = [(t, m.removeprefix(MARKER)) for t, m in _native.markers(str(trace))
-                 if m.startswith(MARKER)]
+        marks = [
+            (t, m.removeprefix(MARKER))
+            for t, m in _native.markers(str(trace))
+            if m.startswith(MARKER)
+        ]
     except _native.TraceError as error:
         raise InfrastructureError(f"corrupt trace: {error}") from error
     ends = [t for t, _ in marks[1:]] + [2**63]
@@ -74,7 +77,11 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
             calibration[name] = (json.loads(text), _table(window, devices.get(device)))
         elif name in boot.cells:
             records[name] = _record(
-                window, json.loads(text), boot.clock, fio[name], devices.get(device),
+                window,
+                json.loads(text),
+                boot.clock,
+                fio[name],
+                devices.get(device),
                 digests[window.trace],
             )
     return records, event_costs(calibration)
@@ -89,7 +96,8 @@ def analyze_trace(trace: Path, clock: Clock, comm: str | None = None) -> list[Ce
         digest = file_sha256(trace)
         return [
             _record(w, json.loads(_analyze(w, None, clock, comm)), clock, {}, None, digest, comm)
-            for w in parts if not is_calibration(w.name)
+            for w in parts
+            if not is_calibration(w.name)
         ]
     except (InfrastructureError, _native.TraceError) as error:
         raise UsageError(str(error)) from error
@@ -151,7 +159,10 @@ def _devices(path: Path) -> dict[str, str]:
 def _analyze(window: Window, device: str | None, clock: Clock, comm: str | None = COMM) -> str:
     try:
         return _native.analyze(
-            str(window.trace), comm=comm, device=device, unit=clock.unit.value,
+            str(window.trace),
+            comm=comm,
+            device=device,
+            unit=clock.unit.value,
             window=(window.start, window.end),
         )
     except _native.TraceError as error:
@@ -165,16 +176,20 @@ def _table(window: Window, device: str | None, comm: str | None = COMM) -> Mappi
 
 
 def _record(
-    window: Window, data: dict[str, Any], clock: Clock, fio: dict[str, Any], device: str | None,
-    digest: str, comm: str | None = COMM,
+    window: Window,
+    data: dict[str, Any],
+    clock: Clock,
+    fio: dict[str, Any],
+    device: str | None,
+    digest: str,
+    comm: str | None = COMM,
 ) -> CellRecord:
     table = _table(window, device, comm)
     gate = {}
     if clock is Clock.INSTRUCTIONS:
         # The first I/O meets cold caches of the file system; it is in the statistics, not here.
         gate = {
-            section: [v for v in table[column][1:] if v]
-            for section, column in GATE_COLUMNS.items()
+            section: [v for v in table[column][1:] if v] for section, column in GATE_COLUMNS.items()
         }
     record = CellRecord(
         cell=window.name, clock=clock, trace_sha256=digest, fio=fio, gate=gate, **data

@@ -25,6 +25,8 @@ from iotoll.render import make_batches, render_job
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan, boot
 
+PARALLEL = 2  # boots at a time: the two sides of a pair
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -38,25 +40,26 @@ class Bench:
     accelerator: str
     calibrate: bool = True
 
-    def parallel(self) -> int:
-        """How many boots run at a time."""
-        return max(1, min(2, os.cpu_count() or 1))
-
 
 def run_boots(
     run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]], progress: Progress
 ) -> None:
     """Boot each (side, number) that is not done yet; raises what the first failing boot raises."""
-    plans = [_plan(run, bench, side, number) for side, number in wanted]
+    run_plans(run, [plan_boot(run, bench, side, number) for side, number in wanted], progress)
+
+
+def run_plans(run: RunDir, plans: Sequence[BootPlan], progress: Progress) -> None:
+    """As `run_boots`, for boots that need not be of one bench."""
     todo = [p for p in plans if not _is_done(run, p)]
     if not todo:
         return
     titles = ", ".join(f"{p.side} {p.number}" for p in todo[:4]) + (" …" if len(todo) > 4 else "")
-    with progress.step(f"boot {bench.board.name} ({titles})", sum(p.runs for p in todo)) as step:
-        _run_all(run, todo, bench.parallel(), step)
+    board = todo[0].board.name
+    with progress.step(f"boot {board} ({titles})", sum(p.runs for p in todo)) as step:
+        _run_all(run, todo, step)
 
 
-def _run_all(run: RunDir, todo: list[BootPlan], parallel: int, step: Step) -> None:
+def _run_all(run: RunDir, todo: list[BootPlan], step: Step) -> None:
     begun = dict.fromkeys(range(len(todo)), 0)
     cancelled = threading.Event()
     total = sum(p.runs for p in todo)
@@ -70,16 +73,17 @@ def _run_all(run: RunDir, todo: list[BootPlan], parallel: int, step: Step) -> No
         boot(plan, on_cell, cancelled)
         run.mark_done(_step(plan), _inputs(plan))
 
-    pool = ThreadPoolExecutor(parallel)
+    pool = ThreadPoolExecutor(max(1, min(PARALLEL, os.cpu_count() or 1)))
     futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]
     try:
         for plan, future in zip(todo, futures, strict=True):
+            # The base is waited for first: what fails there is not the candidate's fault.
             try:
                 future.result()
             except BrokenError as error:
                 if plan.side == "base":
                     raise InfrastructureError(
-                        f"the base kernel fails too, so nothing is said about the candidate: {error}",
+                        f"the base kernel fails: {error}",
                         error.log_tail,
                     ) from error
                 raise
@@ -129,7 +133,8 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
     return analyze_boot(folder, record)[1]
 
 
-def _plan(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
+def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
+    """Render the job of one boot and say how it is run."""
     # Base and candidate run the same job, so that the workload before each cell is the same.
     calibrate = bench.calibrate and bench.clock is Clock.INSTRUCTIONS and number == 1
     batches = make_batches(bench.matrix, list(bench.cells), calibrate)
@@ -168,5 +173,3 @@ def with_cmdline(bench: Bench, words: str) -> Bench:
     """The same bench with words appended to the kernel's command line (experiments)."""
     board = bench.board.model_copy(update={"cmdline": f"{bench.board.cmdline} {words}".strip()})
     return replace(bench, board=board)
-
-

@@ -49,9 +49,7 @@ def _cost(
 ) -> float | None:
     record, before = reference
     order = list(Section)
-    counts = [
-        float(record["sections"][s.value]["probe_events"].get(event, 0.0)) for s in order
-    ]
+    counts = [float(record["sections"][s.value]["probe_events"].get(event, 0.0)) for s in order]
     passed = [i for i, n in enumerate(counts) if n >= OFTEN]
     # A doubled record is written after the first one's time stamp: into the next section, if the
     # event is a section's last.
@@ -62,7 +60,7 @@ def _cost(
         delta = measure_shift(before[column], table[column], tolerance=LEAST).delta
         shifts.append((abs(delta) / max(1, round(counts[i])), delta))
     if event in LEFT_OUT:  # its section's end moves too, so the neighbours' shifts belong to it
-        total = abs(sum(delta for _, delta in shifts))
+        total = float(abs(sum(delta for _, delta in shifts)))
     else:
         total = max((size for size, _ in shifts), default=0.0)
     return total if LEAST <= total <= MOST else None

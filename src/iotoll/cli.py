@@ -64,7 +64,9 @@ def run_options(command: F) -> F:
         [
             click.option("--tree", help="Kernel git tree or source archive. Default: Debian's."),
             click.option("--base", help="Git revision of the base in --tree."),
-            click.option("--board", default="virt-arm64", show_default=True, help="Board, or file."),
+            click.option(
+                "--board", default="virt-arm64", show_default=True, help="Board, or file."
+            ),
             click.option("--matrix", default="default", show_default=True, help="Matrix, or file."),
             click.option(
                 "--policy", default="instructions", show_default=True, help="Policy, or file."
@@ -79,12 +81,25 @@ def run_options(command: F) -> F:
                 show_default=True,
                 help="time is a smoke test on a virtual board: it cannot gate.",
             ),
-            click.option("--boots", type=click.IntRange(1, 99), default=1, show_default=True,
-                         help="Boots of each kernel."),
-            click.option("--out", type=click.Path(path_type=Path), help="Run directory. Default: "
-                         "runs/NAME; the same command resumes there."),
-            click.option("--until", type=click.Choice(list(STEPS)), default="report",
-                         show_default=True, help="Stop after this step."),
+            click.option(
+                "--boots",
+                type=click.IntRange(1, 99),
+                default=1,
+                show_default=True,
+                help="Boots of each kernel.",
+            ),
+            click.option(
+                "--out",
+                type=click.Path(path_type=Path),
+                help="Run directory. Default: runs/NAME; the same command resumes there.",
+            ),
+            click.option(
+                "--until",
+                type=click.Choice(list(STEPS)),
+                default="report",
+                show_default=True,
+                help="Stop after this step.",
+            ),
         ]
     ):
         command = option(command)
@@ -101,18 +116,29 @@ def cli() -> None:
 
 
 @cli.command("gate")
-@click.option("--candidate", "named", metavar="WHAT",
-              help="A .patch, an mbox with a series, or a revision or range in --tree.")
+@click.option(
+    "--candidate",
+    "named",
+    metavar="WHAT",
+    help="A .patch, an mbox with a series, or a revision or range in --tree.",
+)
 @click.option("--base-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @click.option("--candidate-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @run_options
 def gate_command(
-    named: str | None, base_image: Path | None, candidate_image: Path | None,
-    quiet: bool, as_json: bool, **options: Any,
+    named: str | None,
+    base_image: Path | None,
+    candidate_image: Path | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Compare a candidate kernel with its base: patch in, verdict out."""
     choice = candidate.classify(
-        named, tree=options["tree"], base=options["base"], base_image=base_image,
+        named,
+        tree=options["tree"],
+        base=options["base"],
+        base_image=base_image,
         candidate_image=candidate_image,
     )
     if choice.kind == "none":
@@ -134,8 +160,13 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 @cli.command("analyze")
 @click.argument("trace", type=click.Path(path_type=Path))
-@click.option("--clock", type=click.Choice([c.value for c in Clock]), default="time",
-              show_default=True, help="instructions: one tick is one guest instruction.")
+@click.option(
+    "--clock",
+    type=click.Choice([c.value for c in Clock]),
+    default="time",
+    show_default=True,
+    help="instructions: one tick is one guest instruction.",
+)
 @click.option("--comm", help="Only I/Os of tasks with this name.")
 @output_options
 def analyze_command(trace: Path, clock: str, comm: str | None, quiet: bool, as_json: bool) -> None:

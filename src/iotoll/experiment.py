@@ -16,14 +16,14 @@ from typing import Any
 import click
 
 from iotoll import candidate, gate, results
-from iotoll.boots import Bench, collect, run_boots, with_cmdline
+from iotoll.boards import load_board
+from iotoll.boots import Bench, collect, plan_boot, run_boots, run_plans, with_cmdline
 from iotoll.build import build_side
 from iotoll.cli import guarded
 from iotoll.image import get_image
-from iotoll.models import Clock, Outcome, RunManifest, SideResult
-from iotoll.boards import load_board
 from iotoll.images import copy_tree
 from iotoll.matrix import load_matrix
+from iotoll.models import Clock, Outcome, RunManifest, SideResult
 from iotoll.models.base import SOFTWARE_SECTIONS, Section
 from iotoll.policy import load_policy
 from iotoll.progress import Progress
@@ -72,8 +72,7 @@ def aa_command(pairs: int, board: str, policy: str, out: Path) -> None:
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--policy", default="instructions", show_default=True)
 @click.option("--patch", default="examples/patches/planted-costs.patch", show_default=True)
-@click.option("--out", default="runs/detection", show_default=True,
-              type=click.Path(path_type=Path))
+@click.option("--out", default="runs/detection", show_default=True, type=click.Path(path_type=Path))
 def detection_command(board: str, policy: str, patch: str, out: Path) -> None:
     """Plant costs of known size in sections 1, 2 and 4 and count the cells that show them."""
     progress = Progress()
@@ -91,9 +90,16 @@ def _open(out: Path, board: str, patch: str | None) -> RunDir:
     choice = candidate.classify(patch)
     if not (out / "run.json").is_file():
         manifest = RunManifest(
-            command=["python", "-m", "iotoll.experiment"], created="", kind="measure",
-            board=board, clock=Clock.INSTRUCTIONS, matrix="default", policy="instructions",
-            tree=choice.tree, candidate=choice.candidate, candidate_kind=choice.kind,
+            command=["python", "-m", "iotoll.experiment"],
+            created="",
+            kind="measure",
+            board=board,
+            clock=Clock.INSTRUCTIONS,
+            matrix="default",
+            policy="instructions",
+            tree=choice.tree,
+            candidate=choice.candidate,
+            candidate_kind=choice.kind,
         )
         results.write(out / "run.json", manifest)
     return RunDir.open(out)
@@ -155,25 +161,29 @@ def _planted(
     for number, (section, cost) in enumerate(cases, 1):
         words = " ".join(f"{name}={cost}" for name in PLANTS[section])
         progress.say(f"case {number} of {len(cases)}: {words}")
-        sides = []
-        run_boots(run, bench, [("base", number)], progress)
-        run_boots(run, with_cmdline(bench, words), [("candidate", number)], progress)
+        plans = [
+            plan_boot(run, bench, "base", number),
+            plan_boot(run, with_cmdline(bench, words), "candidate", number),
+        ]
+        run_plans(run, plans, progress)
         sides = [collect(run, bench, side, [number]) for side in ("base", "candidate")]
         judged = gate.judge_cells(sides[0], sides[1], policy, bench.cells)
         for device in bench.matrix.devices:
             yield _detected(judged, device, section, cost)
 
 
-def _detected(
-    judged: gate.Judgement, device: str, section: Section, cost: int
-) -> dict[str, Any]:
+def _detected(judged: gate.Judgement, device: str, section: Section, cost: int) -> dict[str, Any]:
     verdicts = [v for v in judged.cells if v.cell.startswith(f"{device}-")]
     hits = [
-        s for v in verdicts for s in v.sections
+        s
+        for v in verdicts
+        for s in v.sections
         if s.section is section and s.moved == "grew" and s.gated
     ]
     wrong = [
-        f"{v.cell}: {s.section.value}" for v in verdicts for s in v.sections
+        f"{v.cell}: {s.section.value}"
+        for v in verdicts
+        for s in v.sections
         if s.section is not section and s.moved == "grew" and s.gated
     ]
     deltas = sorted(s.delta for s in hits)
@@ -184,7 +194,8 @@ def _detected(
         "cells": len(verdicts),
         "detected": len(hits),
         "missed": [
-            v.cell for v in verdicts
+            v.cell
+            for v in verdicts
             if not any(s.section is section and s.moved == "grew" and s.gated for s in v.sections)
         ],
         "size_min": deltas[0] if deltas else None,

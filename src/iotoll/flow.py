@@ -103,8 +103,7 @@ class Flow:
         with self.progress.step("analyse traces"):
             for side in self.sides:
                 numbers = [
-                    int(p.parent.name)
-                    for p in (self.run.side(side) / "boots").glob("*/boot.json")
+                    int(p.parent.name) for p in (self.run.side(side) / "boots").glob("*/boot.json")
                 ]
                 collect(self.run, self.bench, side, sorted(numbers))
 
@@ -151,9 +150,7 @@ class Flow:
         judged = self._judged(0)
         if judged.outcome is Outcome.REGRESSION and self.policy.confirm:
             self.progress.say("a regression shows: confirming it with a second pair of boots")
-            run_boots(
-                self.run, self.bench, [(side, 2) for side in self.sides], self.progress
-            )
+            run_boots(self.run, self.bench, [(side, 2) for side in self.sides], self.progress)
             self.collect()
             judged = gate.confirmed(judged, self._judged(1))
         return self.verdict(
@@ -233,8 +230,10 @@ def record_failure(
         message=str(error),
         log_tail=error.log_tail,
     )
-    sentence = _broken_sentence(error) if isinstance(error, BrokenError) else (
-        f"Nothing is said about the candidate: {error}."
+    sentence = (
+        _broken_sentence(error)
+        if isinstance(error, BrokenError)
+        else (f"Nothing is said about the candidate: {error}.")
     )
     verdict = flow.verdict(outcome, sentence, failure=failure)
     results.write(flow.run.verdict, verdict)

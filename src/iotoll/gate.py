@@ -44,7 +44,9 @@ class Judgement:
     sentence: str
 
 
-def judge(base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]) -> Judgement:
+def judge(
+    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
+) -> Judgement:
     """Judge every cell of a run; ``cells`` are those that were selected.
 
     Raises InfrastructureError when the two sides cannot be compared: another clock or board.
@@ -75,7 +77,8 @@ def confirmed(first: Judgement, second: Judgement) -> Judgement:
     verdicts = []
     for verdict in second.cells:
         sections = [
-            s if s.moved != "grew" or (verdict.cell, s.section) in seen
+            s
+            if s.moved != "grew" or (verdict.cell, s.section) in seen
             else s.model_copy(update={"moved": "same", "why": "grew in one of two pairs of boots"})
             for s in verdict.sections
         ]
@@ -87,8 +90,13 @@ def confirmed(first: Judgement, second: Judgement) -> Judgement:
     outcomes = {v.outcome for v in verdicts}
     order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
     outcome = next((o for o in order if o in outcomes), Outcome.PASS)
-    return Judgement(outcome, verdicts, _moved(verdicts, "grew"), _moved(verdicts, "shrank"),
-                     _sentence(outcome, verdicts))
+    return Judgement(
+        outcome,
+        verdicts,
+        _moved(verdicts, "grew"),
+        _moved(verdicts, "shrank"),
+        _sentence(outcome, verdicts),
+    )
 
 
 def only_boot(result: SideResult, index: int) -> SideResult:
@@ -109,8 +117,9 @@ def _check_comparable(base: SideResult, candidate: SideResult, policy: Policy) -
 def _cell(name: str, base: SideResult, candidate: SideResult, policy: Policy) -> CellVerdict:
     sides = (base.cells.get(name, []), candidate.cells.get(name, []))
     if not all(sides):
-        return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[],
-                           why="no figures of one side")
+        return CellVerdict(
+            cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why="no figures of one side"
+        )
     invalid = next((r.invalid for side in sides for r in side if r.invalid), None)
     if invalid:
         return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=invalid)
@@ -120,8 +129,12 @@ def _cell(name: str, base: SideResult, candidate: SideResult, policy: Policy) ->
         if _pooled(sides[0], s) and _pooled(sides[1], s)
     ]
     if not any(s.gated for s in sections):
-        return CellVerdict(cell=name, outcome=Outcome.INCONCLUSIVE, sections=sections,
-                           why="no section of this cell can be judged")
+        return CellVerdict(
+            cell=name,
+            outcome=Outcome.INCONCLUSIVE,
+            sections=sections,
+            why="no section of this cell can be judged",
+        )
     worse = any(s.moved == "grew" and s.gated for s in sections)
     return CellVerdict(
         cell=name, outcome=Outcome.REGRESSION if worse else Outcome.PASS, sections=sections
@@ -133,7 +146,10 @@ def _pooled(records: list[CellRecord], section: Section) -> list[int]:
 
 
 def compare(
-    base: Sequence[int], candidate: Sequence[int], section: Section, rule: SectionRule,
+    base: Sequence[int],
+    candidate: Sequence[int],
+    section: Section,
+    rule: SectionRule,
     policy: Policy,
 ) -> SectionComparison:
     """Compare one section of one cell; counts per I/O in instructions, none empty."""
@@ -188,7 +204,9 @@ def _quantile_growth(base: Sequence[int], candidate: Sequence[int]) -> tuple[flo
 def _moved(verdicts: Sequence[CellVerdict], how: str) -> list[str]:
     return [
         f"{v.cell}: {s.section.value} {s.delta:+.0f} instructions ({s.relative:+.1%})"
-        for v in verdicts for s in v.sections if s.moved == how and s.gated
+        for v in verdicts
+        for s in v.sections
+        if s.moved == how and s.gated
     ]
 
 
@@ -201,8 +219,10 @@ def _sentence(outcome: Outcome, verdicts: Sequence[CellVerdict]) -> str:
         )
         cells = sum(v.outcome is Outcome.REGRESSION for v in verdicts)
         s, v = worst
-        return (f"The candidate makes {cells} of {total} cells more expensive; most in "
-                f"{v.cell}: {s.section.value} {s.delta:+.0f} instructions ({s.relative:+.1%}).")
+        return (
+            f"The candidate makes {cells} of {total} cells more expensive; most in "
+            f"{v.cell}: {s.section.value} {s.delta:+.0f} instructions ({s.relative:+.1%})."
+        )
     if outcome is Outcome.INFRASTRUCTURE:
         bad = next(v for v in verdicts if v.outcome is outcome)
         return f"{bad.cell} has no usable figures: {bad.why}."

@@ -25,12 +25,53 @@ from iotoll.results import write_text
 
 SUITE = "trixie"
 PACKAGES = ("fio", "trace-cmd", "e2fsprogs", "busybox-static", "dash")
-PROGRAMS = ("usr/bin/fio", "usr/bin/trace-cmd", "usr/sbin/mke2fs", "usr/bin/dash", "usr/bin/busybox")
-APPLETS = (
-    "awk basename cat cp cut date dd dirname dmesg echo env find grep head ln ls mkdir mknod mount "
-    "mv od poweroff readlink reboot rm rmdir sed sha256sum sleep sort stat sync tail tar tr umount "
-    "uname wc"
-).split()
+PROGRAMS = (
+    "usr/bin/fio",
+    "usr/bin/trace-cmd",
+    "usr/sbin/mke2fs",
+    "usr/bin/dash",
+    "usr/bin/busybox",
+)
+APPLETS = [
+    "awk",
+    "basename",
+    "cat",
+    "cp",
+    "cut",
+    "date",
+    "dd",
+    "dirname",
+    "dmesg",
+    "echo",
+    "env",
+    "find",
+    "grep",
+    "head",
+    "ln",
+    "ls",
+    "mkdir",
+    "mknod",
+    "mount",
+    "mv",
+    "od",
+    "poweroff",
+    "readlink",
+    "reboot",
+    "rm",
+    "rmdir",
+    "sed",
+    "sha256sum",
+    "sleep",
+    "sort",
+    "stat",
+    "sync",
+    "tail",
+    "tar",
+    "tr",
+    "umount",
+    "uname",
+    "wc",
+]
 LAYOUT = 2  # change it when the tree below is made differently, so that cached images are redone
 EPOCH = 1_767_225_600  # 2026-01-01, the board's clock at boot too
 DEBIAN_ARCH = {"arm64": "arm64", "x86_64": "amd64"}
@@ -127,8 +168,20 @@ def _closure(tree: Path) -> set[Path]:
 
 def _assemble(tree: Path, root: Path) -> None:
     library = root / "usr/lib"
-    for folder in ("usr/bin", "usr/sbin", "usr/lib", "proc", "sys", "dev", "tmp", "etc", "mnt",
-                   "root", "run", "iotoll"):
+    for folder in (
+        "usr/bin",
+        "usr/sbin",
+        "usr/lib",
+        "proc",
+        "sys",
+        "dev",
+        "tmp",
+        "etc",
+        "mnt",
+        "root",
+        "run",
+        "iotoll",
+    ):
         (root / folder).mkdir(parents=True)
     for path in _closure(tree):
         relative = path.relative_to(tree)
@@ -139,9 +192,8 @@ def _assemble(tree: Path, root: Path) -> None:
         (root / loader.parent.relative_to(tree)).mkdir(exist_ok=True)
         shutil.copy(_inside(tree, loader), root / loader.relative_to(tree))
     for name in ("bin", "sbin", "lib", "lib64"):
-        target = f"usr/{name}" if (root / "usr" / name).is_dir() else None
-        if target:
-            (root / name).symlink_to(target)
+        if (root / "usr" / name).is_dir():
+            (root / name).symlink_to(f"usr/{name}")
     for applet in APPLETS:
         (root / "usr/bin" / applet).symlink_to("busybox")
     (root / "usr/bin/sh").symlink_to("dash")
@@ -154,8 +206,8 @@ def _assemble(tree: Path, root: Path) -> None:
 def _inside(tree: Path, link: Path) -> Path:
     """Follow a link as the board would: an absolute target lies inside the tree."""
     while link.is_symlink():
-        target = os.readlink(link)
-        link = tree / target.lstrip("/") if target.startswith("/") else link.parent / target
+        target = link.readlink()
+        link = tree / target.relative_to("/") if target.is_absolute() else link.parent / target
     return link
 
 

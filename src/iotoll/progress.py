@@ -23,7 +23,9 @@ class Step:
         self._task = task
         self.note = ""
 
-    def update(self, completed: float | None = None, total: float | None = None, note: str = "") -> None:
+    def update(
+        self, completed: float | None = None, total: float | None = None, note: str = ""
+    ) -> None:
         """Set absolute progress (any unit) and a short note of what is being done."""
         self.note = note or self.note
         if self._bars is not None and self._task is not None:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from iotoll.boards import Board
 from iotoll.errors import InfrastructureError
@@ -44,11 +45,22 @@ def kvm_works(board: Board) -> bool:
 
 @cache
 def _kvm_starts(binary: str, machine: tuple[str, ...]) -> bool:
-    command = [binary, *machine, "-accel", "kvm", "-display", "none", "-nodefaults", "-S",
-               "-monitor", "stdio"]
+    command = [
+        binary,
+        *machine,
+        "-accel",
+        "kvm",
+        "-display",
+        "none",
+        "-nodefaults",
+        "-S",
+        "-monitor",
+        "stdio",
+    ]
     try:
-        done = subprocess.run(command, input=b"cont\nquit\n", capture_output=True, timeout=20,
-                              check=False)
+        done = subprocess.run(
+            command, input=b"cont\nquit\n", capture_output=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and b"failed" not in done.stderr
@@ -60,7 +72,9 @@ def tool_versions(board: Board) -> dict[str, str]:
     for name, package in ((board.qemu.binary, board.qemu.package), ("nbdkit", "nbdkit")):
         path = require_tool(name, package)
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-        versions[name] = (done.stdout or done.stderr).splitlines()[0] if done.returncode == 0 else ""
+        versions[name] = (
+            (done.stdout or done.stderr).splitlines()[0] if done.returncode == 0 else ""
+        )
     return versions
 
 
@@ -76,17 +90,38 @@ def qemu_command(board: Board, clock: Clock, accelerator: str, files: BootFiles)
         command += [*q.kvm_machine, "-accel", "kvm"]
     else:
         command += [*q.time_machine, "-accel", "tcg"]
-    command += ["-smp", "1", "-m", str(board.memory_mb), "-nodefaults", "-display", "none",
-                "-monitor", "none", "-no-reboot", "-kernel", str(files.kernel),
-                "-initrd", str(files.ramdisk),
-                "-append", f"console={board.console} {board.cmdline}",
-                "-serial", f"file:{files.console}",
-                "-device", "virtio-serial-pci",
-                "-chardev", f"file,id=handover,path={files.handover}",
-                "-device", "virtserialport,chardev=handover,name=org.iotoll.handover"]
+    command += [
+        "-smp",
+        "1",
+        "-m",
+        str(board.memory_mb),
+        "-nodefaults",
+        "-display",
+        "none",
+        "-monitor",
+        "none",
+        "-no-reboot",
+        "-kernel",
+        str(files.kernel),
+        "-initrd",
+        str(files.ramdisk),
+        "-append",
+        f"console={board.console} {board.cmdline}",
+        "-serial",
+        f"file:{files.console}",
+        "-device",
+        "virtio-serial-pci",
+        "-chardev",
+        f"file,id=handover,path={files.handover}",
+        "-device",
+        "virtserialport,chardev=handover,name=org.iotoll.handover",
+    ]
     for name, device in board.devices.items():
-        command += ["-drive", f"file=nbd+unix:///?socket={files.work}/{name}.sock,if=none,"
-                              f"id={name}-drive,format=raw,cache=unsafe"]
+        command += [
+            "-drive",
+            f"file=nbd+unix:///?socket={files.work}/{name}.sock,if=none,"
+            f"id={name}-drive,format=raw,cache=unsafe",
+        ]
         command += [word.replace("{drive}", f"{name}-drive") for word in device.qemu]
     return command
 
@@ -129,12 +164,23 @@ class RunningBoard:
         """The last lines that QEMU and nbdkit wrote."""
         return tail_file(self._files.log)
 
-    def _serve(self, name: str, size_mb: int, log: object) -> subprocess.Popen[bytes]:
+    def _serve(self, name: str, size_mb: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
         socket = self._files.work / f"{name}.sock"
         delay = f"{DELAY_MS}ms"
-        command = ["nbdkit", "--foreground", "--exit-with-parent", "--threads", "1", "--unix",
-                   str(socket), "--filter=delay", "memory", f"{size_mb}M",
-                   f"rdelay={delay}", f"wdelay={delay}"]
+        command = [
+            "nbdkit",
+            "--foreground",
+            "--exit-with-parent",
+            "--threads",
+            "1",
+            "--unix",
+            str(socket),
+            "--filter=delay",
+            "memory",
+            f"{size_mb}M",
+            f"rdelay={delay}",
+            f"wdelay={delay}",
+        ]
         return _start(command, log)
 
     def _await_sockets(self, seconds: float = 20) -> None:
@@ -148,11 +194,11 @@ class RunningBoard:
                 time.sleep(0.02)
 
 
-def _start(command: list[str], log: object) -> subprocess.Popen[bytes]:
+def _start(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=log,  # type: ignore[call-overload]
+        stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )

@@ -75,11 +75,13 @@ def write_text(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise InfrastructureError(f"cannot write {path}: {error.strerror}: free or mend it") from error
+        raise InfrastructureError(
+            f"cannot write {path}: {error.strerror}: free or mend it"
+        ) from error
 
 
 def read(path: Path, model: type[M]) -> M:
-    """Read a document; raises ResultError naming file and field when it is not what it should be."""
+    """Read a document; raises ResultError naming file and field when it is not of its schema."""
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError as error:

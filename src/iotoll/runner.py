@@ -55,8 +55,9 @@ def boot(
 ) -> BootRecord:
     """Boot the board once; leaves console.log, batch folders and boot.json in ``plan.folder``.
 
-    ``on_cell`` is told how many fio runs have begun; ``cancelled`` ends the boot early. Raises BrokenError when the kernel or the
-    workload failed, InfrastructureError when QEMU, nbdkit or the disk did.
+    ``on_cell`` is told how many fio runs have begun; ``cancelled`` ends the boot early. Raises
+    BrokenError when the kernel or the workload failed, InfrastructureError when QEMU, nbdkit or
+    the disk did.
     """
     shutil.rmtree(plan.folder, ignore_errors=True)
     plan.folder.mkdir(parents=True)
@@ -77,8 +78,14 @@ def boot(
 
 def _files(plan: BootPlan, work: Path) -> BootFiles:
     folder = plan.folder
-    return BootFiles(plan.kernel, work / "ramdisk", folder / "console.log",
-                     folder / "handover.tar", folder / "qemu.log", work)
+    return BootFiles(
+        plan.kernel,
+        work / "ramdisk",
+        folder / "console.log",
+        folder / "handover.tar",
+        folder / "qemu.log",
+        work,
+    )
 
 
 def _make_ramdisk(plan: BootPlan, files: BootFiles) -> None:
@@ -88,7 +95,9 @@ def _make_ramdisk(plan: BootPlan, files: BootFiles) -> None:
         with files.ramdisk.open("ab") as out, (files.work / "job.cpio").open("rb") as job:
             shutil.copyfileobj(job, out)
     except OSError as error:
-        raise InfrastructureError(f"cannot write the ramdisk: {error}: is the disk full?") from error
+        raise InfrastructureError(
+            f"cannot write the ramdisk: {error}: is the disk full?"
+        ) from error
 
 
 def _watch(
@@ -120,8 +129,9 @@ def _watch(
             raise InfrastructureError(
                 f"QEMU ended with status {status} before the workload did", running.log_tail()
             )
-        _check_limits(state, now - started, now - last_sign, limits.boot, limits.silence,
-                      limits.total)
+        _check_limits(
+            state, now - started, now - last_sign, limits.boot, limits.silence, limits.total
+        )
         time.sleep(POLL_SECONDS)
 
 
@@ -129,14 +139,17 @@ def _check_limits(
     state: ConsoleState, age: float, quiet: float, boot_s: float, silence: float, total: float
 ) -> None:
     if not state.started and age > boot_s:
-        raise BrokenError("boot", f"the kernel did not reach user space in {boot_s:.0f} s",
-                          state.log_tail)
+        raise BrokenError(
+            "boot", f"the kernel did not reach user space in {boot_s:.0f} s", state.log_tail
+        )
     if quiet > silence:
-        raise BrokenError("workload", f"the board hangs: no sign of life for {silence:.0f} s",
-                          state.log_tail)
+        raise BrokenError(
+            "workload", f"the board hangs: no sign of life for {silence:.0f} s", state.log_tail
+        )
     if age > total:
-        raise BrokenError("workload", f"the workload did not end within {total:.0f} s",
-                          state.log_tail)
+        raise BrokenError(
+            "workload", f"the workload did not end within {total:.0f} s", state.log_tail
+        )
 
 
 def _judge(state: ConsoleState, files: BootFiles) -> None:
@@ -154,14 +167,20 @@ def unpack(handover: Path, target: Path) -> None:
         with tarfile.open(handover, ignore_zeros=True) as archive:
             archive.extractall(target, filter="data")
     except (tarfile.TarError, EOFError) as error:
-        raise InfrastructureError(f"{handover}: what the board handed over is corrupt: {error}"
-                                  ) from error
+        raise InfrastructureError(
+            f"{handover}: what the board handed over is corrupt: {error}"
+        ) from error
     except OSError as error:
-        raise InfrastructureError(f"cannot unpack {handover}: {error}: is the disk full?") from error
+        raise InfrastructureError(
+            f"cannot unpack {handover}: {error}: is the disk full?"
+        ) from error
 
 
 def _record(plan: BootPlan, command: list[str], seconds: float) -> BootRecord:
-    tools = {**tool_versions(plan.board), **{f"image {k}": v for k, v in plan.image.packages.items()}}
+    tools = {
+        **tool_versions(plan.board),
+        **{f"image {k}": v for k, v in plan.image.packages.items()},
+    }
     for line in _text(plan.folder / "boot/tools").splitlines():
         name, _, version = line.partition(" ")
         tools[f"board {name}"] = version

@@ -69,20 +69,19 @@ def cell_table(record: CellRecord, console: Console) -> None:
 
 
 def _own_table(record: CellRecord, console: Console, unit: str) -> None:
-    heads = ("section", "own median", "clean median", "clean I/Os", "corrected", "gate figure")
+    heads = ("section", "own median", "clean median", "clean I/Os", "corrected", "first request")
     table = _grid(console, f"Executed for the I/O itself, {unit}", *heads)
     for section in view.shown_sections(record.clock):
         if section not in record.sections:
             continue
         part = record.sections[section]
-        gate = record.gate.get(section)
         table.add_row(
             section_title(section),
             number(part.own.median),
             number(part.own_clean.median),
             percent(part.own_clean.count / part.own.count if part.own.count else None),
             number(part.corrected_median),
-            number(gate.value if gate else None),
+            number(part.first.median),
         )
     console.print(table)
 

@@ -156,9 +156,9 @@ def counts(record: CellRecord) -> list[tuple[str, str]]:
 
 def raw_median(record: SectionRecord, clock: Clock) -> float | None:
     """Return the section's median as recorded: own instructions, or elapsed time."""
-    order = (record.own_clean, record.own, record.elapsed)
+    order = (record.own, record.elapsed)
     if clock is Clock.TIME:
-        order = (record.elapsed, record.own, record.own_clean)
+        order = (record.elapsed, record.own)
     return next((s.median for s in order if s.count and s.median is not None), None)
 
 

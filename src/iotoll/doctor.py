@@ -1,0 +1,307 @@
+"""What iotoll needs of a machine: what is present, what is missing, and how to get it.
+
+The checks use things rather than look for them where that is cheap: nbdkit serves a delayed disk,
+QEMU lists its devices, KVM starts a guest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from iotoll import source
+from iotoll.boards import Board, load_board
+from iotoll.build import TARGETS
+from iotoll.errors import InfrastructureError, IotollError
+from iotoll.paths import cache_dir
+from iotoll.qemu import kvm_works
+
+State = Literal["present", "missing", "note"]
+
+MIN_PYTHON = (3, 11)
+MIN_QEMU = (8, 2)
+"""The first QEMU with a UFS host."""
+
+CACHE_GB = 6.0
+"""Disk space in GB that a first run fills: kernel tree and objects, compiler cache, images."""
+WARM_GB = 1.0
+"""Disk space in GB for a further run."""
+BUILD_GB = 2.0
+"""Memory in GB that a kernel build takes."""
+QEMU_GB = 0.25
+"""Memory in GB of one QEMU beside its guest's."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One need: ``missing`` fails the check, ``note`` is for the reader only.
+
+    ``mend`` is the command that gets what is missing, ``package`` its Debian package if it is one.
+    """
+
+    need: str
+    state: State
+    found: str
+    mend: str = ""
+    package: str = ""
+
+
+def check(board_name: str) -> list[Finding]:
+    """Check everything that a run on this board needs; raises UsageError for an unknown board."""
+    board = load_board(board_name)
+    return [
+        _python(),
+        _native(),
+        *_qemu(board),
+        _nbdkit(),
+        *_image_tools(),
+        *_build_tools(board),
+        _kernel_source(),
+        _disk(),
+        _memory(board),
+        _accelerator(board),
+        _cached(),
+    ]
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """0, or InfrastructureError's code when something that a run needs is missing."""
+    missing = any(f.state == "missing" for f in findings)
+    return InfrastructureError.exit_code if missing else 0
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    """Print findings as a table, then one line that says what to do."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("", "need", "found", "how to get it"):
+        table.add_column(title, overflow="fold")
+    marks = {
+        "present": "[green]ok[/]",
+        "missing": "[bold red]MISSING[/]",
+        "note": "[yellow]note[/]",
+    }
+    for finding in findings:
+        texts = (finding.need, finding.found, finding.mend)
+        table.add_row(marks[finding.state], *(_plain(text) for text in texts))
+    console.print(table)
+    missing = [f for f in findings if f.state == "missing"]
+    if not missing:
+        console.print("Everything that a run needs is present.")
+        return
+    console.print(f"{len(missing)} of {len(findings)} missing.", highlight=False)
+    packages = sorted({f.package for f in missing if f.package})
+    if packages:
+        console.print(_plain(f"All packages at once: {_apt(*packages)}"), soft_wrap=True)
+    console.print("In a checkout of iotoll, 'make setup' installs everything.")
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] >= MIN_PYTHON:
+        return Finding("Python", "present", f"{version} ({sys.executable})")
+    return Finding("Python", "missing", version, _apt("python3"), "python3")  # pragma: no cover
+
+
+def _native() -> Finding:
+    try:
+        from iotoll import _native
+    except ImportError as error:
+        return Finding("trace analyser", "missing", str(error), "make setup, or reinstall iotoll")
+    return Finding("trace analyser", "present", Path(str(_native.__file__)).name)
+
+
+def _qemu(board: Board) -> list[Finding]:
+    need = f"QEMU >= {_dotted(MIN_QEMU)} for {board.arch}"
+    package, mend = board.qemu.package, _qemu_mend(board.qemu.package)
+    line = _first_line([board.qemu.binary, "--version"])
+    if line is None:
+        return [Finding(need, "missing", "not installed", mend, package)]
+    match = re.search(r"version (\d+)\.(\d+)", line)
+    if match is None or (int(match[1]), int(match[2])) < MIN_QEMU:
+        return [Finding(need, "missing", line, mend, package)]
+    known = set(
+        re.findall(
+            r'^name "([^"]+)"', _output([board.qemu.binary, "-M", "none", "-device", "help"]), re.M
+        )
+    )
+    wanted = {w.split(",")[0] for d in board.devices.values() for w in d.qemu if w != "-device"}
+    lost = ", ".join(sorted(wanted - known))
+    devices = f"devices of {board.name}"
+    return [
+        Finding(need, "present", line),
+        Finding(devices, "missing", f"this QEMU was built without {lost}", mend, package)
+        if lost
+        else Finding(devices, "present", ", ".join(sorted(wanted))),
+    ]
+
+
+def _qemu_mend(package: str) -> str:
+    if _debian_release() == "bookworm":
+        return (
+            _apt("-t", "bookworm-backports", package)
+            + " (with bookworm-backports in apt's sources)"
+        )
+    return _apt(package)
+
+
+def _nbdkit() -> Finding:
+    need, mend = "nbdkit with delays", _apt("nbdkit")
+    line = _first_line(["nbdkit", "--version"])
+    if line is None:
+        return Finding(need, "missing", "not installed", mend, "nbdkit")
+    command = ["nbdkit", "--filter=delay", "memory", "1M", "rdelay=1ms", "wdelay=1ms"]
+    done = _try([*command, "--run", "true"])
+    if done is None or done.returncode != 0:
+        words = done.stderr.strip().splitlines() if done else []
+        return Finding(need, "missing", words[0] if words else f"{line} fails", mend, "nbdkit")
+    return Finding(need, "present", line)
+
+
+def _image_tools() -> list[Finding]:
+    tools = {"mmdebstrap": "mmdebstrap", "cpio": "cpio", "readelf": "binutils", "git": "git"}
+    if os.geteuid() != 0:
+        tools["newuidmap"] = "uidmap"  # mmdebstrap without root
+    return [_tool(name, package) for name, package in tools.items()]
+
+
+def _build_tools(board: Board) -> list[Finding]:
+    packages = TARGETS[board.arch].packages
+    findings = [_tool(name, package) for name, package in packages.items()]
+    if board.arch == "x86_64":
+        header, need = Path("/usr/include/gelf.h"), "libelf headers"
+        findings.append(
+            Finding(need, "present", str(header))
+            if header.is_file()
+            else Finding(need, "missing", "not installed", _apt("libelf-dev"), "libelf-dev")
+        )
+    return findings
+
+
+def _tool(name: str, package: str) -> Finding:
+    if shutil.which(name) is None:
+        return Finding(name, "missing", "not installed", _apt(package), package)
+    if name == "newuidmap":  # knows no --version
+        return Finding(name, "present", str(shutil.which(name)))
+    line = _first_line([name, "--version"])
+    if line is None:
+        return Finding(name, "missing", f"{name} --version fails", _apt(package), package)
+    return Finding(name, "present", line)
+
+
+def _kernel_source() -> Finding:
+    try:
+        archive = source.locate("debian").archive
+    except IotollError as error:
+        package = "linux-source-6.12"
+        return Finding("kernel source", "missing", str(error), _apt(package), package)
+    return Finding("kernel source", "present", str(archive))
+
+
+def _disk() -> Finding:
+    folder = cache_dir()
+    warm = any((folder / "trees").glob("*/git"))
+    need = WARM_GB if warm else CACHE_GB
+    free = shutil.disk_usage(folder).free / 1e9
+    found = f"{free:.1f} GB free in {folder}"
+    if free >= need:
+        return Finding(f"disk: {need:.0f} GB", "present", found)
+    mend = "free some, or name another folder: export IOTOLL_CACHE=FOLDER"
+    return Finding(f"disk: {need:.0f} GB", "missing", found, mend)
+
+
+def _memory(board: Board) -> Finding:
+    # Base and candidate boot side by side; the disks' contents lie in memory too.
+    disks = sum(device.size_mb for device in board.devices.values())
+    boards = 2 * ((board.memory_mb + disks) * 2**20 / 1e9 + QEMU_GB)
+    need = max(boards, BUILD_GB)
+    match = re.search(r"^MemAvailable:\s*(\d+) kB", _read("/proc/meminfo"), re.M)
+    free = int(match[1]) * 1024 / 1e9 if match else 0.0
+    found = f"{free:.1f} GB available"
+    if free >= need:
+        return Finding(f"memory: {need:.1f} GB", "present", found)
+    return Finding(f"memory: {need:.1f} GB", "missing", found, "end other programs, or add memory")
+
+
+def _accelerator(board: Board) -> Finding:
+    if kvm_works(board):
+        return Finding("KVM (time clock)", "present", "/dev/kvm starts a guest")
+    reason = "does not start a guest" if Path("/dev/kvm").exists() else "does not exist"
+    found = f"/dev/kvm {reason}: TCG is used; the instructions clock needs no KVM"
+    return Finding("KVM (time clock)", "note", found)
+
+
+def _cached() -> Finding:
+    folder = cache_dir()
+    roots = len([*folder.glob("rootfs/*/rootfs.cpio")])
+    kernels = len([*folder.glob("images/*/Image")])
+    found = f"{_count(roots, 'board image')}, {_count(kernels, 'kernel')} in {folder}"
+    first = "" if roots and kernels else "made by the first run"
+    return Finding("cache", "present" if roots and kernels else "note", found, first)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _apt(*words: str) -> str:
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    return f"{sudo}apt-get install {' '.join(words)}"
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _debian_release() -> str:
+    match = re.search(r"^VERSION_CODENAME=(\w+)", _read("/etc/os-release"), re.M)
+    return match[1] if match else ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _try(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _output(command: list[str]) -> str:
+    done = _try(command)
+    return done.stdout if done and done.returncode == 0 else ""
+
+
+def _first_line(command: list[str]) -> str | None:
+    """The first line that a program prints; None when it cannot be run."""
+    done = _try(command)
+    if done is None or done.returncode != 0:
+        return None
+    lines = [line.strip() for line in (done.stdout or done.stderr).splitlines()]
+    return next(filter(None, lines), "present")
