@@ -29,7 +29,7 @@ from iotoll.models import (
     Stats,
     VerdictRecord,
 )
-from iotoll.models.analysis import GateFigure, SumRecord
+from iotoll.models.analysis import SumRecord
 from iotoll.models.base import SOFTWARE_SECTIONS
 from iotoll.models.run import Side
 
@@ -223,7 +223,7 @@ class Case:
         clean = count - (31 if "-t8-" in cell else 2)
         device = cell.split("-")[0]
         sections: dict[Section, SectionRecord] = {}
-        gate: dict[Section, GateFigure] = {}
+        gate: dict[Section, list[int]] = {}
         for section in Section:
             median = self.cost(cell, section) + planted.get((device, section), 0)
             if invalid or (section is Section.HARDWARE and self.clock is Clock.INSTRUCTIONS):
@@ -238,7 +238,7 @@ class Case:
                 probe_events={"event": events},
                 corrected_median=median - events * _EVENT_COST if self.calibrated else None,
             )
-            gate[section] = GateFigure(value=median, spread=4, ios=clean)
+            gate[section] = [median - 4, median, median, median + 4]
         lost = 40_210 if invalid else 0
         return CellRecord(
             cell=cell,

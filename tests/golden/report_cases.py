@@ -1,14 +1,13 @@
 """The run directories that the report's golden tests read, one function a case.
 
 The committed files in ``data/report/`` are what the tests use. After a change of the models, run
-``PYTHONPATH=src python tests/golden/report_cases.py`` to make them again.
+``PYTHONPATH=src python -m tests.golden.report_cases`` to make them again.
 """
 
 from __future__ import annotations
 
-from report_builder import FULL, SMALL, Case, nanoseconds
-
 from iotoll.models import Clock, FailureRecord, Outcome, Section
+from tests.golden.report_builder import FULL, SMALL, Case, nanoseconds
 
 COMPILER = """\
   CC      drivers/ufs/core/ufshcd.o

@@ -10,12 +10,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_builder import FOLDER
-from report_cases import CASES
 from rich.console import Console
 
 from iotoll.report import render_report, terminal_report
 from iotoll.rundir import RunDir
+from tests.golden.report_builder import FOLDER
+from tests.golden.report_cases import CASES
 
 NAMES = sorted(path.name for path in FOLDER.iterdir())
 
