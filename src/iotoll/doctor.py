@@ -82,8 +82,9 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """Print findings as a table, then one line that says what to do."""
+    mends = any(finding.mend for finding in findings)  # else that column is only in the way
     table = Table(box=None, pad_edge=False)
-    for title in ("", "need", "found", "how to get it"):
+    for title in ("", "need", "found", "how to get it")[: 4 if mends else 3]:
         table.add_column(title, overflow="fold")
     marks = {
         "present": "[green]ok[/]",
@@ -91,7 +92,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
         "note": "[yellow]note[/]",
     }
     for finding in findings:
-        texts = (finding.need, finding.found, finding.mend)
+        texts = (finding.need, finding.found, finding.mend)[: 3 if mends else 2]
         table.add_row(marks[finding.state], *(_plain(text) for text in texts))
     console.print(table)
     missing = [f for f in findings if f.state == "missing"]

@@ -1,0 +1,189 @@
+"""doctor on machines of scripts: each need present, missing, too old or not working."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from iotoll import doctor
+from iotoll.boards import load_board
+from iotoll.build import TARGETS
+from iotoll.doctor import Finding
+from iotoll.errors import UsageError
+
+DEVICES = (
+    'Storage devices:\nname "nvme", bus PCI\nname "ufs", bus PCI\nname "ufs-lu", bus ufs-bus\n'
+)
+
+
+class Machine:
+    """A PATH that holds only scripts, and a cache of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.bin = root / "bin"
+        self.bin.mkdir()
+        self.devices = root / "devices"
+        self.devices.write_text(DEVICES)
+
+    def tool(self, name: str, body: str | None = None) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{body or f'echo {name} 1.0'}\n")
+        path.chmod(0o755)
+
+    def qemu(self, name: str, version: str) -> None:
+        # no other program is on PATH, so the shell itself reads the file
+        show = f'while read -r line; do echo "$line"; done < {self.devices}'
+        words = f"echo QEMU emulator version {version}"
+        self.tool(name, f'case "$*" in *help*) {show};; *) {words};; esac')
+
+    def complete(self, board_name: str) -> None:
+        board = load_board(board_name)
+        self.qemu(board.qemu.binary, "10.0.2")
+        for name in ("nbdkit", "mmdebstrap", "cpio", "readelf", "git", "newuidmap"):
+            self.tool(name)
+        for name in TARGETS[board.arch].packages:
+            self.tool(name)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path)
+    monkeypatch.setenv("PATH", str(made.bin))
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(doctor, "_kernel_source", lambda: Finding("kernel source", "present", "-"))
+    monkeypatch.setattr(doctor, "CACHE_GB", 0.0)
+    monkeypatch.setattr(doctor, "QEMU_GB", -2.0)
+    monkeypatch.setattr(doctor, "BUILD_GB", 0.0)
+    return made
+
+
+def by_need(findings: list[Finding]) -> dict[str, Finding]:
+    return {f.need: f for f in findings}
+
+
+def text_of(findings: list[Finding]) -> str:
+    stream = io.StringIO()
+    doctor.print_findings(findings, Console(file=stream, width=160))
+    return stream.getvalue()
+
+
+def test_a_complete_machine_passes(machine: Machine) -> None:
+    machine.complete("virt-arm64")
+    findings = doctor.check("virt-arm64")
+    assert [f for f in findings if f.state == "missing"] == []
+    assert doctor.exit_code(findings) == 0
+    assert "Everything that a run needs is present." in text_of(findings)
+
+
+def test_an_empty_machine_names_a_package_for_every_tool(machine: Machine) -> None:
+    findings = doctor.check("virt-arm64")
+    missing = [f for f in findings if f.state == "missing"]
+    assert {"qemu-system-arm", "nbdkit", "mmdebstrap", "gcc-aarch64-linux-gnu", "ccache"} <= {
+        f.package for f in missing
+    }
+    assert all(
+        f.package and f"apt-get install {f.package}" in f.mend
+        for f in missing
+        if "QEMU" not in f.need
+    )
+    assert doctor.exit_code(findings) == 4
+
+
+def test_one_command_for_all_missing_packages(machine: Machine) -> None:
+    machine.complete("virt-arm64")
+    (machine.bin / "flex").unlink()
+    (machine.bin / "ccache").unlink()
+    findings = doctor.check("virt-arm64")
+    assert "apt-get install ccache flex\n" in text_of(findings)
+
+
+@pytest.mark.parametrize("version", ["7.2.19", "8.1.5", "nonsense"])
+def test_a_qemu_without_ufs_host_is_too_old(machine: Machine, version: str) -> None:
+    machine.complete("virt-arm64")
+    machine.qemu("qemu-system-aarch64", version)
+    finding = by_need(doctor.check("virt-arm64"))["QEMU >= 8.2 for arm64"]
+    assert finding.state == "missing"
+    assert version in finding.found
+
+
+def test_debian_12_gets_qemu_from_backports(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.complete("virt-arm64")
+    (machine.bin / "qemu-system-aarch64").unlink()
+    monkeypatch.setattr(doctor, "_debian_release", lambda: "bookworm")
+    old = by_need(doctor.check("virt-arm64"))["QEMU >= 8.2 for arm64"]
+    assert "-t bookworm-backports qemu-system-arm" in old.mend
+    monkeypatch.setattr(doctor, "_debian_release", lambda: "trixie")
+    new = by_need(doctor.check("virt-arm64"))["QEMU >= 8.2 for arm64"]
+    assert new.mend.endswith("apt-get install qemu-system-arm")
+
+
+def test_a_qemu_built_without_a_device_is_named(machine: Machine) -> None:
+    machine.complete("virt-arm64")
+    machine.devices.write_text('name "nvme", bus PCI\n')
+    finding = by_need(doctor.check("virt-arm64"))["devices of virt-arm64"]
+    assert finding.state == "missing"
+    assert "ufs, ufs-lu" in finding.found
+
+
+def test_nbdkit_without_its_filter_fails_with_its_own_words(machine: Machine) -> None:
+    machine.complete("virt-arm64")
+    machine.tool(
+        "nbdkit", 'case "$1" in --version) echo nbdkit 1.0;; *) echo no delay >&2; exit 1;; esac'
+    )
+    finding = by_need(doctor.check("virt-arm64"))["nbdkit with delays"]
+    assert (finding.state, finding.found) == ("missing", "no delay")
+
+
+def test_a_tool_that_does_not_start_is_missing(machine: Machine) -> None:
+    machine.complete("virt-arm64")
+    machine.tool("bison", "exit 127")
+    finding = by_need(doctor.check("virt-arm64"))["bison"]
+    assert (finding.state, finding.package) == ("missing", "bison")
+
+
+def test_a_full_disk_names_the_cache_variable(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.complete("virt-arm64")
+    monkeypatch.setattr(doctor, "CACHE_GB", 1e9)
+    (finding,) = [f for f in doctor.check("virt-arm64") if f.need.startswith("disk")]
+    assert finding.state == "missing"
+    assert "IOTOLL_CACHE" in finding.mend
+
+
+def test_too_little_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.complete("virt-arm64")
+    monkeypatch.setattr(doctor, "BUILD_GB", 1e9)
+    findings = doctor.check("virt-arm64")
+    assert [f.state for f in findings if f.need.startswith("memory")] == ["missing"]
+
+
+def test_no_kvm_is_only_a_note(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.complete("virt-x86_64")
+    monkeypatch.setattr(doctor, "kvm_works", lambda board: False)
+    finding = by_need(doctor.check("virt-x86_64"))["KVM (time clock)"]
+    assert finding.state == "note"
+    assert "TCG" in finding.found
+
+
+def test_the_cache_counts_images_and_kernels(machine: Machine, tmp_path: Path) -> None:
+    for path in ("rootfs/arm64-1/rootfs.cpio", "images/1/Image", "images/2/Image"):
+        (tmp_path / "cache" / path).parent.mkdir(parents=True)
+        (tmp_path / "cache" / path).touch()
+    finding = by_need(doctor.check("virt-arm64"))["cache"]
+    assert finding.state == "present"
+    assert finding.found.startswith("1 board image, 2 kernels in ")
+
+
+def test_an_unknown_board_is_a_usage_error(machine: Machine) -> None:
+    with pytest.raises(UsageError, match="virt-arm64"):
+        doctor.check("no-such-board")
+
+
+def test_brackets_in_a_path_are_shown_as_they_are() -> None:
+    assert "/a[b]/c" in text_of([Finding("x", "missing", "/a[b]/c")])
