@@ -28,9 +28,14 @@ as_root() {
     fi
 }
 
+# Root is asked for before the output goes to the log: sudo may want a password.
 apt_get() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq \
-        -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@" </dev/null
+    as_root true
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
+        -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 "$@" </dev/null >>.cache/apt.log 2>&1 || {
+        tail -n 20 .cache/apt.log >&2
+        die "apt-get $* failed (whole log: .cache/apt.log)"
+    }
 }
 
 # "PACKAGE VERSION" of each of the packages that is installed
@@ -86,12 +91,13 @@ packages() {
     done
     supported
     apt_update
-    [ ${#missing[@]} = 0 ] || apt_get install --no-install-recommends "${missing[@]}"
+    say "installing them (first time: some minutes; log: .cache/apt.log)"
+    [ ${#missing[@]} = 0 ] || apt_get install "${missing[@]}"
     [ ${#qemu[@]} = 0 ] && return
     [ "$codename" = trixie ] || add_backports
     case $codename in
-        bookworm) apt_get install --no-install-recommends -t bookworm-backports "${qemu[@]}" ;;
-        *) apt_get install --no-install-recommends "${qemu[@]}" ;;
+        bookworm) apt_get install -t bookworm-backports "${qemu[@]}" ;;
+        *) apt_get install "${qemu[@]}" ;;
     esac
 }
 
@@ -123,7 +129,7 @@ rust() {
     [ "$goal" = run ] || list+=("${tools[@]}")
     say "Rust >= $RUST is not on PATH: installing Debian's ${list[*]}"
     apt_update
-    apt_get install --no-install-recommends "${list[@]}"
+    apt_get install "${list[@]}"
     # An older Rust earlier on PATH stays the user's; the Makefile puts this folder first.
     mkdir -p .cache/bin
     for name in cargo rustc rustdoc rustfmt cargo-fmt cargo-clippy clippy-driver; do
