@@ -28,14 +28,21 @@ as_root() {
     fi
 }
 
-# Root is asked for before the output goes to the log: sudo may want a password.
+# Waits while another apt works, as a new machine's own upgrades do. Root is asked for before the
+# output goes to the log: sudo may want a password.
 apt_get() {
+    local tries=0
     as_root true
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
-        -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 "$@" </dev/null >>.cache/apt.log 2>&1 || {
+    until as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
+        -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 "$@" </dev/null >.cache/apt.log 2>&1 9>&-; do
+        if grep -q 'Could not get lock' .cache/apt.log && [ $((tries += 1)) -lt 60 ]; then
+            [ $tries != 1 ] || say "another apt is at work: waiting for it"
+            sleep 5
+            continue
+        fi
         tail -n 20 .cache/apt.log >&2
         die "apt-get $* failed (whole log: .cache/apt.log)"
-    }
+    done
 }
 
 # "PACKAGE VERSION" of each of the packages that is installed
@@ -164,6 +171,8 @@ goal=${1:-}
 case $goal in run | test) ;; *) die "usage: tools/setup.sh run|test" ;; esac
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
 mkdir -p .cache
+exec 9>.cache/setup.lock
+flock --nonblock 9 || { say "another set-up is at work here: waiting for it"; flock 9; }
 PATH=$PWD/.cache/bin:$PATH
 command -v dpkg-query >/dev/null || supported
 packages
