@@ -1,0 +1,102 @@
+"""Run directories for unit tests, from real boots (data/README.md) and small figures."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from iotoll import results
+from iotoll.models import (
+    BuildRecord,
+    CellChoice,
+    CellRecord,
+    Clock,
+    RunManifest,
+    Section,
+    SelectionRecord,
+    SideResult,
+    SourceRecord,
+)
+from iotoll.models.run import Side
+from iotoll.paths import data_dir
+from iotoll.rundir import SIDES, RunDir
+
+BOOTS = Path(__file__).with_name("data")
+CELLS = ["ufs-4k-randread-t1-direct", "ufs-4k-randread-t1-sync"]
+EXAMPLES = data_dir("results-schema") / "valid"
+IMAGES = {"base": "1" * 64, "candidate": "2" * 64}
+
+
+def manifest(**changes: Any) -> RunManifest:
+    """A gate run of a patch on the default board."""
+    values = {
+        "command": ["iotoll", "gate"],
+        "created": "2026-01-05T10:00:00+00:00",
+        "kind": "gate",
+        "board": "virt-arm64",
+        "clock": "instructions",
+        "matrix": "default",
+        "policy": "instructions",
+        "tree": "debian",
+        "candidate": "x.patch",
+        "candidate_kind": "patch",
+    }
+    return RunManifest.model_validate({**values, **changes})
+
+
+def make_run(
+    root: Path, cells: Sequence[str] = CELLS, images: Mapping[str, str] = IMAGES, **changes: Any
+) -> RunDir:
+    """A run directory whose sources are selected and whose kernels are built."""
+    run = RunDir(root)
+    results.write(run.root / "run.json", manifest(**changes))
+    choices = [CellChoice(cell=cell, why="asked for by hand") for cell in cells]
+    selection = SelectionRecord(
+        changed_paths=[], rules=[], cells=choices, full_matrix=False, why="asked for by hand"
+    )
+    results.write(run.selection, selection)
+    for side in SIDES:
+        source = results.read(EXAMPLES / "source.json", SourceRecord)
+        results.write(run.side(side) / "source.json", source.model_copy(update={"side": side}))
+        build = results.read(EXAMPLES / "build.json", BuildRecord)
+        changed = {"side": side, "image_sha256": images[side]}
+        results.write(run.build(side) / "build.json", build.model_copy(update=changed))
+    return run
+
+
+def add_boots(run: RunDir) -> None:
+    """Put the two real boots into a run directory, as if they had just ended."""
+    for side in SIDES:
+        shutil.copytree(BOOTS / side, run.boot(side, 1))
+
+
+def side_result(
+    side: Side,
+    counts: Mapping[str, Mapping[Section, Sequence[int]]],
+    invalid: Mapping[str, str] | None = None,
+    board: str | None = None,
+    clock: Clock = Clock.INSTRUCTIONS,
+) -> SideResult:
+    """A side with one boot, whose cells have these counts per I/O and nothing else of interest."""
+    example = results.read(EXAMPLES / "result.json", SideResult)
+    record = results.read(EXAMPLES / "cell.json", CellRecord)
+    cells = {
+        name: [
+            record.model_copy(
+                update={
+                    "cell": name,
+                    "gate": {s: list(c) for s, c in sections.items()},
+                    "invalid": (invalid or {}).get(name),
+                }
+            )
+        ]
+        for name, sections in counts.items()
+    }
+    boot = example.boots[0].model_copy(update={"side": side})
+    if board is not None:
+        boot = boot.model_copy(update={"board_sha256": board})
+    return example.model_copy(
+        update={"side": side, "clock": clock, "unit": clock.unit, "boots": [boot], "cells": cells}
+    )

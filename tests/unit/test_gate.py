@@ -1,0 +1,208 @@
+"""The gate on invented counts: what moved is found, in its section; what did not is a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from iotoll import gate
+from iotoll.errors import InfrastructureError
+from iotoll.models import Clock, Outcome, Section
+from iotoll.policy import Policy, load_policy
+from tests.unit.runs import side_result
+
+V, S, C, R = Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION, Section.RETURN
+UFS, NVME = "ufs-4k-randread-t1-direct", "nvme-4k-randread-t1-direct"
+TEETH = {V: [3150, 3190, 3420], S: [5229, 5301, 5777], C: [2208, 2260, 2500], R: [5766, 5990]}
+
+Counts = Mapping[Section, Sequence[int]]
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return load_policy("instructions")
+
+
+def counts(seed: int = 0, moved: Mapping[Section, int] | None = None, n: int = 256) -> Counts:
+    """Counts of a cell; the sections of ``moved`` cost so much more."""
+    random = np.random.default_rng(seed)
+    return {
+        section: [int(v) + (moved or {}).get(section, 0) for v in random.choice(teeth, size=n)]
+        for section, teeth in TEETH.items()
+    }
+
+
+def diffuse(seed: int, add: float = 0, n: int = 256) -> list[int]:
+    """Counts that are no comb."""
+    return [int(v + add) for v in np.random.default_rng(seed).normal(40_000, 9_000, n)]
+
+
+def judge(
+    policy: Policy, base: Mapping[str, Counts], other: Mapping[str, Counts], **more: object
+) -> gate.Judgement:
+    cells = list(base)
+    return gate.judge(side_result("base", base), side_result("candidate", other), policy, cells)
+
+
+@pytest.mark.parametrize("section", [V, S, C, R])
+@pytest.mark.parametrize("cost", [20, 50, 100, 300])
+def test_planted_cost_is_found_in_its_section_alone(
+    policy: Policy, section: Section, cost: int
+) -> None:
+    judged = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {section: cost})})
+    assert judged.outcome is Outcome.REGRESSION
+    (verdict,) = judged.cells
+    grew = {s.section: s.delta for s in verdict.sections if s.moved == "grew"}
+    assert list(grew) == [section]
+    assert abs(grew[section] - cost) <= 1
+    assert len(judged.regressions) == 1
+    assert judged.regressions[0].startswith(f"{UFS}: {section.value} +")
+    assert "1 of 1 cells more expensive" in judged.sentence
+
+
+def test_cheaper_is_a_pass_and_is_named(policy: Policy) -> None:
+    judged = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: -60})})
+    assert judged.outcome is Outcome.PASS
+    assert judged.regressions == []
+    assert judged.improvements[0].startswith(f"{UFS}: submission -")
+    assert judged.sentence.endswith("; 1 became cheaper.")
+
+
+@pytest.mark.parametrize("cost", [-12, -5, 0, 4, 12])
+def test_within_the_threshold_nothing_moved(policy: Policy, cost: int) -> None:
+    judged = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: cost})})
+    assert judged.outcome is Outcome.PASS
+    assert {s.moved for s in judged.cells[0].sections} == {"same"}
+
+
+def test_comb_with_other_weights_is_a_pass(policy: Policy) -> None:
+    random = np.random.default_rng(5)
+    base, other = dict(counts(1)), dict(counts(2))
+    base[S] = [int(v) for v in random.choice([5229, 5600], size=256, p=[0.9, 0.1])]
+    other[S] = [int(v) for v in random.choice([5229, 5600], size=256, p=[0.1, 0.9])]
+    judged = judge(policy, {UFS: base}, {UFS: other})
+    assert judged.outcome is Outcome.PASS, judged.regressions
+
+
+def test_without_a_comb_the_quartile_that_grew_least_decides(policy: Policy) -> None:
+    rule = policy.rule(UFS, S)
+    base = diffuse(1)
+    allowed = rule.quartile_floor + rule.quartile_share * float(np.median(base))
+    over = gate.compare(base, [v + int(allowed) + 2 for v in base], S, rule, policy)
+    assert over.moved == "grew"
+    assert over.delta == int(allowed) + 2
+    assert over.confidence.startswith("every quartile moved")
+    under = gate.compare(base, [v + int(allowed) - 2 for v in base], S, rule, policy)
+    assert under.moved == "same"
+    half = [v + (5000 if i % 2 else 0) for i, v in enumerate(sorted(base))]
+    partly = [*half[:64], *base[:64]]
+    assert gate.compare(base, sorted(base)[:200] + partly, S, rule, policy).moved != "grew"
+
+
+def test_cost_beyond_the_combs_reach_is_found_by_the_quartiles(policy: Policy) -> None:
+    judged = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {C: 20_000})})
+    (found,) = [s for s in judged.cells[0].sections if s.moved == "grew"]
+    assert found.section is C
+    assert found.delta > 19_000
+
+
+def test_ungated_section_is_shown_and_does_not_block(policy: Policy) -> None:
+    cell = "ufs-4k-randwrite-t8-sync"
+    judged = judge(policy, {cell: counts(1)}, {cell: counts(2, {V: 500})})
+    assert judged.outcome is Outcome.PASS
+    (found,) = [s for s in judged.cells[0].sections if s.moved == "grew"]
+    assert not found.gated
+    assert "lock" in found.why
+    assert judged.regressions == []
+
+
+def test_few_ios_are_not_judged(policy: Policy) -> None:
+    few = policy.min_ios - 1
+    judged = judge(policy, {UFS: counts(1, n=few)}, {UFS: counts(2, {S: 300}, n=few)})
+    assert judged.outcome is Outcome.INCONCLUSIVE
+    assert all(s.why == f"fewer than {policy.min_ios} I/Os" for s in judged.cells[0].sections)
+    assert judged.sentence == f"{UFS} cannot be judged: no section of this cell can be judged."
+
+
+def test_cell_without_any_count_is_inconclusive(policy: Policy) -> None:
+    assert judge(policy, {UFS: {}}, {UFS: {}}).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("side", ["base", "candidate"])
+def test_missing_cell_never_passes(policy: Policy, side: str) -> None:
+    full = {UFS: counts(1), NVME: counts(2)}
+    part = {UFS: counts(1)}
+    base, other = (part, full) if side == "base" else (full, part)
+    judged = gate.judge(
+        side_result("base", base), side_result("candidate", other), policy, [UFS, NVME]
+    )
+    assert judged.outcome is Outcome.INFRASTRUCTURE
+    assert judged.sentence == f"{NVME} has no usable figures: no figures of one side."
+
+
+def test_invalid_cell_is_infrastructure_whatever_its_figures_say(policy: Policy) -> None:
+    base = side_result("base", {UFS: counts(1)}, invalid={UFS: "fio reported error 5"})
+    other = side_result("candidate", {UFS: counts(1)})
+    judged = gate.judge(base, other, policy, [UFS])
+    assert judged.outcome is Outcome.INFRASTRUCTURE
+    assert judged.cells[0].why == "fio reported error 5"
+    assert judged.cells[0].sections == []
+
+
+def test_regression_outranks_a_bad_cell(policy: Policy) -> None:
+    base = side_result("base", {UFS: counts(1), NVME: counts(2)}, invalid={NVME: "x"})
+    other = side_result("candidate", {UFS: counts(3, {S: 100}), NVME: counts(4)})
+    assert gate.judge(base, other, policy, [UFS, NVME]).outcome is Outcome.REGRESSION
+
+
+def test_different_boards_or_jobs_are_not_compared(policy: Policy) -> None:
+    base = side_result("base", {UFS: counts(1)}, board="a" * 64)
+    other = side_result("candidate", {UFS: counts(1)}, board="b" * 64)
+    with pytest.raises(InfrastructureError, match="different boards or jobs"):
+        gate.judge(base, other, policy, [UFS])
+
+
+def test_time_is_not_judged(policy: Policy) -> None:
+    sides = [side_result(s, {UFS: counts(1)}, clock=Clock.TIME) for s in ("base", "candidate")]
+    with pytest.raises(InfrastructureError, match="'instructions' only"):
+        gate.judge(*sides, policy, [UFS])
+
+
+def test_confirmed_keeps_what_both_pairs_show(policy: Policy) -> None:
+    first = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: 100, C: 50})})
+    second = judge(policy, {UFS: counts(3)}, {UFS: counts(4, {S: 100})})
+    both = gate.confirmed(first, second)
+    assert both.outcome is Outcome.REGRESSION
+    assert [line.split()[1] for line in both.regressions] == ["submission"]
+
+
+def test_what_grew_in_one_pair_alone_is_shown_as_such(policy: Policy) -> None:
+    first = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: 100})})
+    second = judge(policy, {UFS: counts(3)}, {UFS: counts(4, {C: 100})})
+    both = gate.confirmed(first, second)
+    assert both.outcome is Outcome.PASS
+    assert both.regressions == []
+    whys = {s.section: s.why for s in both.cells[0].sections}
+    assert whys[C] == "grew in one of two pairs of boots"
+
+
+def test_confirming_never_hides_a_bad_cell(policy: Policy) -> None:
+    first = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: 100})})
+    bad = side_result("base", {UFS: counts(3)}, invalid={UFS: "lost"})
+    second = gate.judge(bad, side_result("candidate", {UFS: counts(4)}), policy, [UFS])
+    assert gate.confirmed(first, second).outcome is Outcome.INFRASTRUCTURE
+
+
+def test_only_boot_takes_one_boot_of_several() -> None:
+    one, two = (side_result("base", {UFS: counts(i)}) for i in (1, 2))
+    both = one.model_copy(
+        update={
+            "boots": one.boots + two.boots,
+            "cells": {UFS: one.cells[UFS] + two.cells[UFS]},
+        }
+    )
+    assert gate.only_boot(both, 1).cells[UFS] == two.cells[UFS]
+    assert len(gate.only_boot(both, 0).boots) == 1
+    assert gate.only_boot(both, 7).cells[UFS] == [], "a boot that is missing is no figure"
