@@ -95,11 +95,13 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def collect(run: RunDir, bench: Bench, side: Side, numbers: Sequence[int]) -> SideResult:
+def collect(
+    run: RunDir, cells: Sequence[str], clock: Clock, side: Side, numbers: Sequence[int]
+) -> SideResult:
     """Analyse the side's boots and write ``result.json``; traces are read, never the board."""
     source = run.side(side) / "source.json"
     boots: list[BootRecord] = []
-    cells: dict[str, list[CellRecord]] = {name: [] for name in bench.cells}
+    records: dict[str, list[CellRecord]] = {name: [] for name in cells}
     costs = calibrated_costs(run)
     for number in numbers:
         folder = run.boot(side, number)
@@ -107,15 +109,15 @@ def collect(run: RunDir, bench: Bench, side: Side, numbers: Sequence[int]) -> Si
         figures, _ = analyze_boot(folder, record)
         boots.append(record.model_copy(update={"event_cost": costs}))
         for name, cell in figures.items():
-            cells[name].append(corrected(cell, costs))
+            records[name].append(corrected(cell, costs))
     result = SideResult(
         side=side,
-        clock=bench.clock,
-        unit=bench.clock.unit,
+        clock=clock,
+        unit=clock.unit,
         source=results.read(source, SourceRecord) if source.is_file() else None,
         build=results.read(run.build(side) / "build.json", BuildRecord),
         boots=boots,
-        cells=cells,
+        cells=records,
     )
     results.write(run.side(side) / "result.json", result)
     return result

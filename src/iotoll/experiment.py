@@ -63,7 +63,9 @@ def aa_command(pairs: int, board: str, policy: str, out: Path) -> None:
         run_boots(run, bench, [("base", number), ("candidate", number)], progress)
     numbers = range(1, pairs + 1)
     with progress.step("analyse traces"):
-        base, other = (collect(run, bench, side, numbers) for side in ("base", "candidate"))
+        base, other = (
+            collect(run, bench.cells, bench.clock, side, numbers) for side in ("base", "candidate")
+        )
     data = _false_alarms(base, other, policy, bench.cells)
     _store(out / "aa.json", data)
 
@@ -166,7 +168,9 @@ def _planted(
             plan_boot(run, with_cmdline(bench, words), "candidate", number),
         ]
         run_plans(run, plans, progress)
-        sides = [collect(run, bench, side, [number]) for side in ("base", "candidate")]
+        sides = [
+            collect(run, bench.cells, bench.clock, side, [number]) for side in ("base", "candidate")
+        ]
         judged = gate.judge_cells(sides[0], sides[1], policy, bench.cells)
         for device in bench.matrix.devices:
             yield _detected(judged, device, section, cost)

@@ -100,12 +100,13 @@ class Flow:
         """Figures of every boot that ran."""
         if not self.needs_boots():
             return
+        clock = self.run.manifest.clock
         with self.progress.step("analyse traces"):
             for side in self.sides:
                 numbers = [
                     int(p.parent.name) for p in (self.run.side(side) / "boots").glob("*/boot.json")
                 ]
-                collect(self.run, self.bench, side, sorted(numbers))
+                collect(self.run, self.cells, clock, side, sorted(numbers))
 
     def judge(self) -> None:
         """The verdict; a regression asks for a second pair of boots to confirm it."""

@@ -71,7 +71,7 @@ def boot(
         _judge(state, files)
         unpack(files.handover, plan.folder)
         files.handover.unlink()
-    record = _record(plan, command, time.monotonic() - started)
+    record = _record(plan, command, files, time.monotonic() - started)
     results.write(plan.folder / "boot.json", record)
     return record
 
@@ -176,7 +176,7 @@ def unpack(handover: Path, target: Path) -> None:
         ) from error
 
 
-def _record(plan: BootPlan, command: list[str], seconds: float) -> BootRecord:
+def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float) -> BootRecord:
     tools = {
         **tool_versions(plan.board),
         **{f"image {k}": v for k, v in plan.image.packages.items()},
@@ -192,10 +192,17 @@ def _record(plan: BootPlan, command: list[str], seconds: float) -> BootRecord:
         accelerator=plan.accelerator,
         tools=tools,
         board_sha256=plan.identity(),
-        command=[Path(word).name if word.startswith("/") else word for word in command],
+        command=[_portable(word, files) for word in command],
         seconds=round(seconds, 1),
         cells=plan.cells,
     )
+
+
+def _portable(word: str, files: BootFiles) -> str:
+    """A word of QEMU's command line without this machine's folders."""
+    for folder in (files.work, files.console.parent, files.kernel.parent):
+        word = word.replace(f"{folder}/", "")
+    return Path(word).name if word.startswith("/") else word
 
 
 def _size(path: Path) -> int:
