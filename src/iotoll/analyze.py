@@ -47,8 +47,8 @@ def windows(trace: Path) -> list[Window]:
         ]
     except _native.TraceError as error:
         raise InfrastructureError(f"corrupt trace: {error}") from error
-    ends = [t for t, _ in marks[1:]] + [2**63]
-    return [Window(name, trace, t, end) for (t, name), end in zip(marks, ends, strict=True)]
+    ends = [t for t, _ in marks[1:]] + [2**63]  # one too many where there are no marks
+    return [Window(name, trace, t, end) for (t, name), end in zip(marks, ends, strict=False)]
 
 
 def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
@@ -71,17 +71,19 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     records = {}
     calibration = {}
     for name, window in found.items():
-        device = name.removeprefix("calibration-").partition("-")[0]
-        text = _analyze(window, devices.get(device), boot.clock)
+        device = devices.get(name.removeprefix("calibration-").partition("-")[0])
+        if device is None:
+            raise InfrastructureError(f"{folder}: the board did not say which disk {name} is on")
+        text = _analyze(window, device, boot.clock)
         if is_calibration(name):
-            calibration[name] = (json.loads(text), _table(window, devices.get(device)))
+            calibration[name] = (json.loads(text), _table(window, device))
         elif name in boot.cells:
             records[name] = _record(
                 window,
                 json.loads(text),
                 boot.clock,
                 fio[name],
-                devices.get(device),
+                device,
                 digests[window.trace],
             )
     return records, event_costs(calibration)
@@ -132,20 +134,20 @@ def fio_jobs(path: Path) -> dict[str, dict[str, Any]]:
     try:
         text = path.read_text()
         data = json.loads(text[text.index("{\n") :])  # fio writes notes before its JSON
-    except (OSError, ValueError) as error:
-        raise InfrastructureError(f"{path}: not fio's JSON: {error}") from error
-    jobs = {}
-    for job in data["jobs"]:
-        sides = [job["read"], job["write"]]
-        ios = sum(side["total_ios"] for side in sides)
-        busy = next((side for side in sides if side["total_ios"]), sides[0])
-        jobs[job["jobname"]] = {
-            "ios": ios,
-            "error": job["error"],
-            "lat_mean_ns": busy["lat_ns"]["mean"],
-            "clat_mean_ns": busy["clat_ns"]["mean"],
-        }
-    return jobs
+        return {job["jobname"]: _fio_totals(job) for job in data["jobs"]}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InfrastructureError(f"{path}: not fio's JSON: {error!r}") from error
+
+
+def _fio_totals(job: Mapping[str, Any]) -> dict[str, Any]:
+    sides = [job["read"], job["write"]]
+    busy = next((side for side in sides if side["total_ios"]), sides[0])
+    return {
+        "ios": sum(side["total_ios"] for side in sides),
+        "error": job["error"],
+        "lat_mean_ns": busy["lat_ns"]["mean"],
+        "clat_mean_ns": busy["clat_ns"]["mean"],
+    }
 
 
 def _devices(path: Path) -> dict[str, str]:

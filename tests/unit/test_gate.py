@@ -40,7 +40,7 @@ def diffuse(seed: int, add: float = 0, n: int = 256) -> list[int]:
 
 
 def judge(
-    policy: Policy, base: Mapping[str, Counts], other: Mapping[str, Counts], **more: object
+    policy: Policy, base: Mapping[str, Counts], other: Mapping[str, Counts]
 ) -> gate.Judgement:
     cells = list(base)
     return gate.judge(side_result("base", base), side_result("candidate", other), policy, cells)
@@ -165,9 +165,9 @@ def test_different_boards_or_jobs_are_not_compared(policy: Policy) -> None:
 
 
 def test_time_is_not_judged(policy: Policy) -> None:
-    sides = [side_result(s, {UFS: counts(1)}, clock=Clock.TIME) for s in ("base", "candidate")]
+    base = side_result("base", {UFS: counts(1)}, clock=Clock.TIME)
     with pytest.raises(InfrastructureError, match="'instructions' only"):
-        gate.judge(*sides, policy, [UFS])
+        gate.judge(base, base, policy, [UFS])
 
 
 def test_confirmed_keeps_what_both_pairs_show(policy: Policy) -> None:
