@@ -1,10 +1,15 @@
 #!/bin/sh
 # prepare.sh: file system and data file on every device of the job, always with the same layout.
-# Reads job.env: DEVICES, FILE_MB, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES.
+# Reads job.env: DEVICES, FILE_MB, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
 . "$1/job.env"
+
+write_file() { # FILE KIB
+    dd if=/dev/zero of="$1" bs=128k count=$(($2 / 128)) conv=fsync 2>/dev/null ||
+        fail prepare "writing $1 failed"
+}
 
 echo "$HUGE_PAGES" >/proc/sys/vm/nr_hugepages || fail prepare "no huge pages: CONFIG_HUGETLBFS"
 got=$(cat /proc/sys/vm/nr_hugepages)
@@ -17,11 +22,20 @@ for device in $DEVICES; do
     # While a virtual board idles its clock jumps from timer to timer, far ahead of the device: a
     # command that took a millisecond would seem lost after 30 s and be aborted.
     [ -z "${IO_TIMEOUT_MS:-}" ] || echo "$IO_TIMEOUT_MS" >"$queue/io_timeout"
+    # For the same reason plain writes instead of WRITE SAME and UNMAP, whose 30 s are fixed.
+    for mode in "/sys/block/${dev##*/}"/device/scsi_disk/*/zeroing_mode; do
+        [ -z "${IO_TIMEOUT_MS:-}" ] || [ ! -f "$mode" ] || echo write >"$mode"
+    done
     # shellcheck disable=SC2086 # options are words
     mkfs.ext4 -q -F -U "$FS_UUID" $MKFS_OPTIONS "$dev" || fail prepare "$device: mkfs.ext4 failed"
     mkdir -p "/mnt/$device"
     mount -t ext4 -o "$MOUNT_OPTIONS" "$dev" "/mnt/$device" || fail prepare "$device: mount failed"
-    dd if=/dev/zero of="/mnt/$device/data" bs=1M count="$FILE_MB" conv=fsync 2>/dev/null ||
-        fail prepare "$device: writing the data file failed"
+    # One file for a single thread, and one for each of several, so that they share no lock.
+    write_file "/mnt/$device/data" $((FILE_MB * 1024))
+    thread=0
+    while [ "$thread" -lt "$THREADS" ]; do
+        write_file "/mnt/$device/data.$thread" $((FILE_MB * 1024 / THREADS))
+        thread=$((thread + 1))
+    done
     echo "$device $dev $(cat "/sys/block/${dev##*/}/dev")" >>"$2"
 done

@@ -79,7 +79,7 @@ def render_job(board: Board, matrix: Matrix, batches: list[Batch], target: Path)
     )
     template = environment.get_template("batch.fio.j2")
     for batch in batches:
-        text = template.render(batch=batch, matrix=matrix.fio)
+        text = template.render(batch=batch, matrix=matrix.fio, threads=max(matrix.threads))
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
@@ -87,6 +87,7 @@ def render_job(board: Board, matrix: Matrix, batches: list[Batch], target: Path)
         "DEVICES": " ".join(dict.fromkeys(b.device for b in batches)),
         "BATCHES": " ".join(b.name for b in batches),
         "FILE_MB": matrix.fio.file_mb,
+        "THREADS": max(matrix.threads),
         "FS_UUID": matrix.filesystem.uuid,
         "MKFS_OPTIONS": matrix.filesystem.mkfs_options,
         "MOUNT_OPTIONS": matrix.filesystem.mount_options,
