@@ -167,14 +167,18 @@ python() {
     fi
 }
 
-goal=${1:-}
-case $goal in run | test) ;; *) die "usage: tools/setup.sh run|test" ;; esac
-codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
-mkdir -p .cache
-exec 9>.cache/setup.lock
-flock --nonblock 9 || { say "another set-up is at work here: waiting for it"; flock 9; }
-PATH=$PWD/.cache/bin:$PATH
-command -v dpkg-query >/dev/null || supported
-packages
-rust
-python
+main() {
+    goal=${1:-}
+    case $goal in run | test) ;; *) die "usage: tools/setup.sh run|test" ;; esac
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
+    mkdir -p .cache
+    exec 9>.cache/setup.lock
+    flock --nonblock 9 || { say "another set-up is at work here: waiting for it"; flock 9; }
+    PATH=$PWD/.cache/bin:$PATH
+    command -v dpkg-query >/dev/null || supported
+    packages
+    rust
+    python
+}
+
+main "$@"
