@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 # setup.sh puts Debian's Rust there where the one on PATH is too old.
 export PATH := $(CURDIR)/.cache/bin:$(PATH)
-# pyo3 is built for this interpreter by cargo too, so that nothing is built twice.
+# cargo builds pyo3 for the same interpreter as maturin does.
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 
 BIN := .venv/bin
@@ -31,36 +31,6 @@ ifeq ($(PATCH),$(EXAMPLE))
 else
 	@$(BIN)/iotoll gate --candidate $(PATCH)
 endif
-
-test: lint and every test.  Both set everything up first.
-SHELL := /bin/bash
-.SHELLFLAGS := -eu -o pipefail -c
-# setup.sh puts Debian's Rust there where the one on PATH is too old.
-export PATH := $(CURDIR)/.cache/bin:$(PATH)
-# pyo3 is built for this interpreter by cargo too, so that nothing is built twice.
-export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
-
-BIN := .venv/bin
-EXAMPLE := examples/patches/ufs-submission-cost.patch
-PATCH ?= $(EXAMPLE)
-
-.PHONY: help run test lint setup clean
-
-help:
-	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
-	@echo 'make test              lint and every test'
-	@echo 'make lint              lint only'
-	@echo 'make setup             set up what make test needs'
-	@echo 'make clean             remove what was built here; kernels stay in the cache'
-
-# The example makes UFS submission dearer on purpose: its expected verdict is `regression`, exit
-# code 1, and anything else is a failure. A patch of your own ends with its own verdict's code.
-run:
-	@tools/setup.sh run
-	@status=0; $(BIN)/iotoll gate --candidate $(PATCH) || status=$$?; \
-	if [ $(PATCH) != $(EXAMPLE) ]; then exit $$status; fi; \
-	if [ $$status != 1 ]; then echo "make run: expected a regression (1), got $$status"; exit 1; fi; \
-	echo 'This patch adds work on purpose, so `regression` is the right verdict.'
 
 test: lint
 	cargo test --workspace --locked
