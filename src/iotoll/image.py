@@ -231,14 +231,17 @@ def write_cpio(root: Path, target: Path) -> None:
             path.chmod(mode)
         os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
     names = sorted(str(p.relative_to(root)) for p in root.rglob("*"))
-    with target.open("wb") as out:
-        done = subprocess.run(
-            ["cpio", "--reproducible", "--quiet", "-o", "-H", "newc", "-R", "0:0"],
-            input="\n".join(names).encode(),
-            stdout=out,
-            stderr=subprocess.PIPE,
-            cwd=root,
-            check=False,
-        )
+    # Not straight to the file: on a full disk cpio would ask the terminal for the next volume.
+    done = subprocess.run(
+        ["cpio", "--reproducible", "--quiet", "-o", "-H", "newc", "-R", "0:0"],
+        input="\n".join(names).encode(),
+        capture_output=True,
+        cwd=root,
+        check=False,
+    )
     if done.returncode != 0:
         raise InfrastructureError(f"cpio failed: {done.stderr.decode(errors='replace').strip()}")
+    try:
+        target.write_bytes(done.stdout)
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {target}: {error.strerror}") from error

@@ -145,5 +145,8 @@ def load_matrix(name: str) -> Matrix:
     except ValidationError as error:
         raise first_error(path, error) from error
     for cell in matrix.cells:
-        parse_cell(cell)
+        try:
+            parse_cell(cell)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from error
     return matrix

@@ -72,9 +72,8 @@ def tool_versions(board: Board) -> dict[str, str]:
     for name, package in ((board.qemu.binary, board.qemu.package), ("nbdkit", "nbdkit")):
         path = require_tool(name, package)
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-        versions[name] = (
-            (done.stdout or done.stderr).splitlines()[0] if done.returncode == 0 else ""
-        )
+        lines = (done.stdout or done.stderr).splitlines() if done.returncode == 0 else []
+        versions[name] = lines[0] if lines else ""
     return versions
 
 

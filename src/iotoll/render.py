@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def _batch(matrix: Matrix, name: str, device: str) -> Batch:
 
 
 def render_job(board: Board, matrix: Matrix, batches: list[Batch], target: Path) -> str:
-    """Write the job folder and return the SHA-256 over its files."""
+    """Write the job folder, in place of what it held, and return the SHA-256 over its files."""
+    shutil.rmtree(target, ignore_errors=True)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_dir("lava-jobs") / "jobs"),
         undefined=jinja2.StrictUndefined,

@@ -15,7 +15,7 @@ from iotoll import results
 from iotoll.boards import Board
 from iotoll.console import ConsoleState, read_console
 from iotoll.digest import json_sha256
-from iotoll.errors import BrokenError, InfrastructureError
+from iotoll.errors import BrokenError, BrokenStep, InfrastructureError
 from iotoll.image import Image, job_cpio
 from iotoll.models import BootRecord, Clock
 from iotoll.models.run import Side
@@ -142,9 +142,10 @@ def _check_limits(
         raise BrokenError(
             "boot", f"the kernel did not reach user space in {boot_s:.0f} s", state.log_tail
         )
+    step: BrokenStep = "workload" if state.started else "boot"
     if quiet > silence:
         raise BrokenError(
-            "workload", f"the board hangs: no sign of life for {silence:.0f} s", state.log_tail
+            step, f"the board hangs: no sign of life for {silence:.0f} s", state.log_tail
         )
     if age > total:
         raise BrokenError(
@@ -165,6 +166,8 @@ def unpack(handover: Path, target: Path) -> None:
     """Unpack concatenated tar streams; a board's bytes are not trusted (tarfile's data filter)."""
     try:
         with tarfile.open(handover, ignore_zeros=True) as archive:
+            if not archive.getmembers():
+                raise tarfile.ReadError("it holds no file")
             archive.extractall(target, filter="data")
     except (tarfile.TarError, EOFError) as error:
         raise InfrastructureError(

@@ -14,10 +14,13 @@ TEETH = [5000, 5000, 5000, 5130, 5130, 5420, 5420, 5420] * 8
 Run = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
-def run(moved: Mapping[Section, int] | None = None, **events: tuple[Section, float]) -> Run:
+def run(
+    moved: Mapping[Section, int] | None = None,
+    events: Mapping[str, tuple[Section, float]] | None = None,
+) -> Run:
     """Record and table of one run; ``events`` says in which section each one is recorded."""
     sections: dict[str, dict[str, Any]] = {s.value: {"probe_events": {}} for s in Section}
-    for event, (section, count) in events.items():
+    for event, (section, count) in (events or {}).items():
         sections[section.value]["probe_events"][event] = count
     table = {f"own_{s.value}": [v + (moved or {}).get(s, 0) for v in TEETH] for s in Section}
     return {"sections": sections}, table
@@ -25,7 +28,7 @@ def run(moved: Mapping[Section, int] | None = None, **events: tuple[Section, flo
 
 def costs(event: str, moved: Mapping[Section, int], where: Section, count: float = 1) -> object:
     runs = {
-        "calibration-ufs-reference": run(**{event: (where, count)}),
+        "calibration-ufs-reference": run(events={event: (where, count)}),
         f"calibration-ufs-{event}": run(moved),
     }
     return event_costs(runs).get(event)
@@ -60,9 +63,9 @@ def test_event_that_few_ios_pass_cannot_be_calibrated() -> None:
 def test_two_devices_give_the_mean_and_no_reference_gives_nothing() -> None:
     place = {"block_rq_issue": (Section.SUBMISSION, 1.0)}
     runs = {
-        "calibration-ufs-reference": run(**place),
+        "calibration-ufs-reference": run(events=place),
         "calibration-ufs-block_rq_issue": run({Section.SUBMISSION: 600}),
-        "calibration-nvme-reference": run(**place),
+        "calibration-nvme-reference": run(events=place),
         "calibration-nvme-block_rq_issue": run({Section.SUBMISSION: 650}),
     }
     assert event_costs(runs) == {"block_rq_issue": 625.0}

@@ -1,4 +1,4 @@
-"""Golden files: compared by default, written anew with ``pytest tests/golden --update-goldens``."""
+"""Golden files: compared by default, written anew with ``pytest --update-goldens``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def golden(request: pytest.FixtureRequest) -> Check:
     update = bool(request.config.getoption("--update-goldens", default=False))
 
     def check(name: str, text: str) -> None:
-        path = Path(__file__).parent / "data" / name
+        path = Path(__file__).parent / "golden" / "data" / name
         if update:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        assert path.is_file(), f"{path} is missing: pytest tests/golden --update-goldens"
+        assert path.is_file(), f"{path} is missing: pytest --update-goldens"
         assert text == path.read_text(), f"differs from {path}; see --update-goldens"
 
     return check

@@ -1,0 +1,67 @@
+"""Board files: both boards load, and every mistake is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iotoll.boards import load_board
+from iotoll.errors import UsageError
+from iotoll.matrix import load_matrix
+from iotoll.paths import data_dir
+
+FOLDER = data_dir("lava-jobs") / "boards"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def test_both_boards_are_there() -> None:
+    assert NAMES == ["virt-arm64", "virt-x86_64"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_board_has_what_the_default_matrix_needs(name: str) -> None:
+    board = load_board(name)
+    assert set(load_matrix("default").devices) <= set(board.devices)
+    assert f"arch-{board.arch}" in board.fragments
+    assert board.limits.silence < board.limits.total
+    for device in board.devices.values():
+        assert sum("{drive}" in word for word in device.qemu) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fragments_exist(name: str) -> None:
+    for fragment in load_board(name).fragments:
+        assert (data_dir("kernel-configs") / f"{fragment}.config").is_file()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('arch = "arm64"', 'arch = "mips"', "arch: "),
+        ('binary = "qemu-system-aarch64"', "", "qemu.binary: Field required"),
+        ("boot = 120", "boot = 0", "limits.boot: "),
+        ("memory_mb = 1024", 'memory_mb = "much"', "memory_mb: "),
+        ("[devices.nvme]\nsize_mb = 256", "[devices.nvme]\nsize_mb = -1", "devices.nvme.size_mb: "),
+        ('arch = "arm64"', 'arch = "arm64"\ncolour = "red"', "colour: "),
+        ('arch = "arm64"', "arch = arm64", "line 2"),
+    ],
+)
+def test_mistakes_are_one_line_with_file_and_field(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    text = (FOLDER / "virt-arm64.toml").read_text()
+    assert old in text
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(UsageError) as caught:
+        load_board(str(path))
+    message = str(caught.value)
+    assert words in message
+    assert "mine.toml" in message
+    assert "\n" not in message
+
+
+def test_unknown_board_names_those_that_exist() -> None:
+    with pytest.raises(UsageError, match="there are: virt-arm64, virt-x86_64"):
+        load_board("hikey")
