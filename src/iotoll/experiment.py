@@ -25,6 +25,7 @@ from iotoll.images import copy_tree
 from iotoll.matrix import load_matrix
 from iotoll.models import Clock, Outcome, RunManifest, SideResult
 from iotoll.models.base import SOFTWARE_SECTIONS, Section
+from iotoll.models.run import Side
 from iotoll.policy import load_policy
 from iotoll.progress import Progress
 from iotoll.rundir import RunDir
@@ -32,6 +33,9 @@ from iotoll.source import prepare
 
 COSTS = (20, 50, 100, 300)
 """Planted instructions per I/O."""
+
+BASES = 4
+"""Boots of the unplanted kernel, which the cases share in turn."""
 
 PLANTS = {
     Section.VFS_FS: ("ext4.planted_vfs_fs",),
@@ -160,20 +164,25 @@ def _planted(
 ) -> Iterator[dict[str, Any]]:
     policy = load_policy(policy_name)
     cases = [(section, cost) for section in SOFTWARE_SECTIONS for cost in COSTS]
+    run_boots(run, bench, [("base", n) for n in range(1, BASES + 1)], progress)
+    plans = [
+        plan_boot(run, with_cmdline(bench, _words(section, cost)), "candidate", n)
+        for n, (section, cost) in enumerate(cases, 1)
+    ]
+    run_plans(run, plans, progress)
     for number, (section, cost) in enumerate(cases, 1):
-        words = " ".join(f"{name}={cost}" for name in PLANTS[section])
-        progress.say(f"case {number} of {len(cases)}: {words}")
-        plans = [
-            plan_boot(run, bench, "base", number),
-            plan_boot(run, with_cmdline(bench, words), "candidate", number),
-        ]
-        run_plans(run, plans, progress)
-        sides = [
-            collect(run, bench.cells, bench.clock, side, [number]) for side in ("base", "candidate")
-        ]
+        pair: tuple[tuple[Side, int], ...] = (
+            ("base", (number - 1) % BASES + 1),
+            ("candidate", number),
+        )
+        sides = [collect(run, bench.cells, bench.clock, side, [n]) for side, n in pair]
         judged = gate.judge_cells(sides[0], sides[1], policy, bench.cells)
         for device in bench.matrix.devices:
             yield _detected(judged, device, section, cost)
+
+
+def _words(section: Section, cost: int) -> str:
+    return " ".join(f"{name}={cost}" for name in PLANTS[section])
 
 
 def _detected(judged: gate.Judgement, device: str, section: Section, cost: int) -> dict[str, Any]:
