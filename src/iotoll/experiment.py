@@ -205,6 +205,7 @@ def _detected(judged: gate.Judgement, device: str, section: Section, cost: int) 
         "section": section.value,
         "planted": cost,
         "cells": len(verdicts),
+        "gated": sum(s.section is section and s.gated for v in verdicts for s in v.sections),
         "detected": len(hits),
         "missed": [
             v.cell
