@@ -76,9 +76,9 @@ class Progress:
         if self._bars is None:
             self._bars = RichProgress(
                 SpinnerColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[note]}"),
+                TextColumn("{task.fields[note]}", markup=False),
                 TimeElapsedColumn(),
                 console=self.console,
                 transient=True,

@@ -76,7 +76,7 @@ class RunDir:
             stamp = json.loads(self._stamp(step).read_text())
         except (OSError, ValueError):
             return False
-        return bool(stamp.get("inputs") == json_sha256(inputs))
+        return isinstance(stamp, dict) and stamp.get("inputs") == json_sha256(inputs)
 
     def mark_done(self, step: str, inputs: Any) -> None:
         """Stamp ``step`` as finished with ``inputs``."""
