@@ -165,8 +165,8 @@ def test_rename_delete_create_and_mode_change_name_their_paths() -> None:
 
 
 def test_plain_diff_with_time_stamps() -> None:
-    text = b"--- linux.orig/block/bio.c\t2026-01-01\n+++ linux/block/bio.c\t2026-01-02\n@@ -1 +1 @@\n"
-    assert patchtext.changed_paths(text + b"-a\n+b\n", "t") == ["block/bio.c"]
+    names = b"--- linux.orig/block/bio.c\t2026-01-01\n+++ linux/block/bio.c\t2026-01-02\n"
+    assert patchtext.changed_paths(names + b"@@ -1 +1 @@\n-a\n+b\n", "t") == ["block/bio.c"]
 
 
 @given(st.binary(max_size=400))
