@@ -23,7 +23,7 @@ from iotoll.cli import guarded
 from iotoll.image import get_image
 from iotoll.images import copy_tree
 from iotoll.matrix import load_matrix
-from iotoll.models import Clock, Outcome, RunManifest, SideResult
+from iotoll.models import CellVerdict, Clock, Outcome, RunManifest
 from iotoll.models.base import SOFTWARE_SECTIONS, Section
 from iotoll.models.run import Side
 from iotoll.policy import load_policy
@@ -62,16 +62,12 @@ def aa_command(pairs: int, board: str, policy: str, out: Path) -> None:
     bench = _bench(run, progress)
     build_side(run, "base", bench.board.arch, bench.board.fragments, progress)
     copy_tree(run.build("base"), run.build("candidate"))
+    judged = []
     for number in range(1, pairs + 1):
         progress.say(f"pair {number} of {pairs}")
         run_boots(run, bench, [("base", number), ("candidate", number)], progress)
-    numbers = range(1, pairs + 1)
-    with progress.step("analyse traces"):
-        base, other = (
-            collect(run, bench.cells, bench.clock, side, numbers) for side in ("base", "candidate")
-        )
-    data = _false_alarms(base, other, policy, bench.cells)
-    _store(out / "aa.json", data)
+        judged.append(_judged_pair(run, bench, policy, number))
+    _store(out / "aa.json", {"board": board, **_false_alarms(judged)})
 
 
 @cli.command("detection")
@@ -118,15 +114,25 @@ def _bench(run: RunDir, progress: Progress) -> Bench:
     return Bench(board, matrix, image, matrix.cells, Clock.INSTRUCTIONS, "tcg", calibrate=False)
 
 
-def _false_alarms(
-    base: SideResult, other: SideResult, policy_name: str, cells: Sequence[str]
-) -> dict[str, Any]:
+def _judged_pair(run: RunDir, bench: Bench, policy_name: str, number: int) -> gate.Judgement:
+    """Judge one pair, or read what was judged before by the same policy."""
     policy = load_policy(policy_name)
-    judged = [
-        gate.judge_cells(gate.only_boot(base, i), gate.only_boot(other, i), policy, cells)
-        for i in range(len(base.boots))
+    path = run.root / "pairs" / f"{number}.json"
+    step, inputs = f"pair/{number}", {"policy": policy.sha256}
+    if run.is_done(step, inputs):
+        data = json.loads(path.read_text())
+        cells = [CellVerdict.model_validate(cell) for cell in data]
+        return gate.conclude(cells)
+    sides = [
+        collect(run, bench.cells, bench.clock, side, [number]) for side in ("base", "candidate")
     ]
-    alarms = [[*j.regressions] for j in judged]
+    judged = gate.judge_cells(sides[0], sides[1], policy, bench.cells)
+    results.write_text(path, json.dumps([c.model_dump(mode="json") for c in judged.cells]) + "\n")
+    run.mark_done(step, inputs)
+    return judged
+
+
+def _false_alarms(judged: Sequence[gate.Judgement]) -> dict[str, Any]:
     following = [*judged[1:], judged[0]]
     blocked = [
         gate.confirmed(first, second).outcome is Outcome.REGRESSION
@@ -134,15 +140,14 @@ def _false_alarms(
     ]
     gated = {(v.cell, s.section) for j in judged for v in j.cells for s in v.sections if s.gated}
     return {
-        "board": base.boots[0].board,
         "pairs": len(judged),
-        "cells": len(cells),
+        "cells": len(judged[0].cells),
         "gated_sections": len(gated),
-        "comparisons": sum(len(v.sections) for j in judged for v in j.cells),
-        "unconfirmed_alarms": sum(map(bool, alarms)),
+        "comparisons": sum(s.gated for j in judged for v in j.cells for s in v.sections),
+        "unconfirmed_alarms": sum(bool(j.regressions) for j in judged),
         "blocked": sum(blocked),
         "outcomes": {o.value: sum(j.outcome is o for j in judged) for o in Outcome},
-        "alarms": alarms,
+        "alarms": [j.regressions for j in judged if j.regressions],
         "spread": _spread(judged),
     }
 

@@ -59,13 +59,21 @@ def judge_cells(
     base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
 ) -> Judgement:
     """As `judge`, for sides that are known to be comparable (experiments)."""
-    verdicts = [_cell(name, base, candidate, policy) for name in cells]
+    return conclude([_cell(name, base, candidate, policy) for name in cells])
+
+
+def conclude(verdicts: list[CellVerdict]) -> Judgement:
+    """The outcome of a run from its cells': the worst of them, and partial results never pass."""
     outcomes = {v.outcome for v in verdicts}
     order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
     outcome = next((o for o in order if o in outcomes), Outcome.PASS)
-    grew = _moved(verdicts, "grew")
-    shrank = _moved(verdicts, "shrank")
-    return Judgement(outcome, verdicts, grew, shrank, _sentence(outcome, verdicts))
+    return Judgement(
+        outcome,
+        verdicts,
+        _moved(verdicts, "grew"),
+        _moved(verdicts, "shrank"),
+        _sentence(outcome, verdicts),
+    )
 
 
 def confirmed(first: Judgement, second: Judgement) -> Judgement:
@@ -87,16 +95,7 @@ def confirmed(first: Judgement, second: Judgement) -> Judgement:
         if outcome is Outcome.REGRESSION and not worse:
             outcome = Outcome.PASS
         verdicts.append(verdict.model_copy(update={"sections": sections, "outcome": outcome}))
-    outcomes = {v.outcome for v in verdicts}
-    order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
-    outcome = next((o for o in order if o in outcomes), Outcome.PASS)
-    return Judgement(
-        outcome,
-        verdicts,
-        _moved(verdicts, "grew"),
-        _moved(verdicts, "shrank"),
-        _sentence(outcome, verdicts),
-    )
+    return conclude(verdicts)
 
 
 def only_boot(result: SideResult, index: int) -> SideResult:
