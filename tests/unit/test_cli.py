@@ -1,0 +1,234 @@
+"""The command line as a user meets it: exit codes, one line for a mistake, clean JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from iotoll.cli import main
+from tests.unit.runs import BOOTS, CELLS, add_boots, make_run
+
+ROOT = Path(__file__).parents[2]
+PATCH = ROOT / "examples/patches/documentation.patch"
+
+
+@dataclass
+class Done:
+    """What a command left: exit code and both streams."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Iotoll:
+    """Runs the command in this process: it starts much faster than a new interpreter."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.monkeypatch = monkeypatch
+        self.capsys = capsys
+
+    def __call__(self, *words: str | Path) -> Done:
+        self.monkeypatch.setattr("sys.argv", ["iotoll", *map(str, words)])
+        known = signal.getsignal(signal.SIGTERM)
+        try:
+            main()
+            code = 0
+        except SystemExit as error:
+            assert error.code is None or isinstance(error.code, int)
+            code = error.code or 0
+        finally:
+            signal.signal(signal.SIGTERM, known)
+        out, err = self.capsys.readouterr()
+        return Done(code, out, err)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory with an empty cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+@pytest.fixture
+def iotoll(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iotoll:
+    """The command, run in `place`."""
+    return Iotoll(monkeypatch, capsys)
+
+
+def mistake(done: Done, code: int = 2) -> str:
+    """The one line that the user is told; checks that it is one, and no traceback."""
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("Usage:", "Try "))]
+    lines = [line for line in lines if line]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_version_and_help(place: Path, iotoll: Iotoll) -> None:
+    assert iotoll("--version").returncode == 0
+    text = iotoll("-h").stdout
+    assert "0 pass, 1 regression, 2 usage error, 3 inconclusive, 4 infrastructure, 5 broken" in text
+    for command in ("gate", "measure", "analyze", "report", "step", "doctor"):
+        assert command in text
+        assert iotoll(command, "-h").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["gaet"], "No such command"),
+        (["gate", "--fast"], "No such option"),
+        (["gate"], "nothing to gate: give --candidate"),
+        (["gate", "--candidate", "absent.patch"], "absent.patch: no such file"),
+        (["gate", "--candidate", PATCH, "--board", "hikey"], "there are: virt-arm64"),
+        (["gate", "--candidate", PATCH, "--matrix", "huge"], "there are: default"),
+        (["gate", "--candidate", PATCH, "--policy", "x"], "there are: instructions"),
+        (["gate", "--candidate", PATCH, "--cells", "ufs-5k*"], "--cells ufs-5k*: no such cell"),
+        (["gate", "--candidate", PATCH, "--clock", "sun"], "'sun' is not one of"),
+        (["gate", "--candidate", PATCH, "--boots", "0"], "0 is not in the range"),
+        (["gate", "--candidate", PATCH, "--until", "x"], "'x' is not one of"),
+        (["gate", "--base-image", "a"], "image"),
+        (["gate", "--base-image", "a", "--candidate-image", "b"], "a"),
+        (["measure", "--image", "absent"], "absent"),
+        (["measure", "--tree", "/nowhere"], "/nowhere"),
+        (["analyze", "absent.dat"], "absent.dat: no such file"),
+        (["analyze", PATCH], "documentation.patch"),
+        (["analyze"], "Missing argument"),
+        (["report", "."], "is not a run directory"),
+        (["step", "judge", "."], "is not a run directory"),
+        (["step", "guess", "."], "'guess' is not one of"),
+    ],
+)
+def test_usage_errors_are_one_line(
+    place: Path, iotoll: Iotoll, words: list[str | Path], part: str
+) -> None:
+    assert part in mistake(iotoll(*words))
+    assert not (place / "runs").exists()
+
+
+def test_another_run_in_the_same_place_is_refused(place: Path, iotoll: Iotoll) -> None:
+    make_run(place / "run")
+    line = mistake(iotoll("gate", "--candidate", PATCH, "--out", "run"))
+    assert line.endswith("run holds another run: choose another --out, or remove it")
+    (place / "full").mkdir()
+    (place / "full/x").touch()
+    line = mistake(iotoll("gate", "--candidate", PATCH, "--out", "full"))
+    assert "exists and is no run directory" in line
+    (place / "file").touch()
+    assert "no run directory" in mistake(iotoll("gate", "--candidate", PATCH, "--out", "file"))
+
+
+def test_steps_derive_a_verdict_from_stored_traces(place: Path, iotoll: Iotoll) -> None:
+    run = make_run(place / "run")
+    add_boots(run)
+    for step in ("collect", "judge", "report"):
+        done = iotoll("step", step, "run", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == {"run": str(run.root), "step": step}
+        assert done.stderr == ""
+    shown = iotoll("report", "run", "--quiet")
+    assert shown.stdout == "pass: No section of 2 cells grew past its threshold.\n"
+    data = json.loads(iotoll("report", "run", "--json").stdout)
+    assert data["outcome"] == "pass"
+    assert data["run"] == str(run.root)
+    page = iotoll("report", "run").stdout
+    assert "PASS" in page.upper()
+    assert page.rstrip().endswith(f"report: {run.report / 'index.html'}")
+
+
+def test_a_step_too_early_names_what_is_missing(place: Path, iotoll: Iotoll) -> None:
+    make_run(place / "run")
+    line = mistake(iotoll("step", "collect", "run", "--quiet"), 4)
+    assert "boot.json is missing: run the step that writes it" in line
+
+
+def test_corrupt_trace_is_infrastructure_and_is_named(place: Path, iotoll: Iotoll) -> None:
+    run = make_run(place / "run")
+    add_boots(run)
+    trace = run.boot("candidate", 1) / "ufs/trace.dat"
+    trace.write_bytes(trace.read_bytes()[:9000])
+    line = mistake(iotoll("step", "collect", "run", "--quiet"), 4)
+    assert "corrupt trace: " in line
+    assert "candidate/boots/1/ufs/trace.dat" in line
+
+
+def test_corrupt_result_file_is_named(place: Path, iotoll: Iotoll) -> None:
+    run = make_run(place / "run")
+    add_boots(run)
+    (run.side("base") / "build/build.json").write_text("{")
+    assert "build.json is not readable JSON" in mistake(
+        iotoll("step", "collect", "run", "--quiet"), 4
+    )
+
+
+def test_analyze_shows_a_table_and_clean_json(place: Path, iotoll: Iotoll) -> None:
+    trace = BOOTS / "base/ufs/trace.dat"
+    done = iotoll("analyze", trace, "--clock", "instructions", "--comm", "fio", "--json")
+    assert done.returncode == 0
+    assert [r["cell"] for r in json.loads(done.stdout)][:2] == CELLS
+    table = iotoll("analyze", trace, "--clock", "instructions", "--comm", "fio")
+    assert CELLS[0] in table.stdout
+    assert "submission" in table.stdout
+
+
+def process(place: Path, *words: str | Path, shell: str = "") -> subprocess.Popen[str]:
+    """The command in an interpreter of its own."""
+    command = [sys.executable, "-m", "iotoll", *map(str, words)]
+    return subprocess.Popen(
+        ["bash", "-o", "pipefail", "-c", f"{shlex.join(command)} {shell}"] if shell else command,
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_closed_pipe_is_no_error(place: Path, iotoll: Iotoll) -> None:
+    make_run(place / "run", cells=[])
+    assert iotoll("step", "judge", "run").returncode == 0
+    out, err = process(place, "report", "run", "--json", shell="| head -c 1").communicate()
+    assert out == "{"
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_says_how_to_go_on(place: Path, number: signal.Signals) -> None:
+    # A board file that never ends keeps the command where it can be interrupted.
+    board = place / "slow.toml"
+    os.mkfifo(board)
+    running = process(place, "gate", "--candidate", PATCH, "--board", board)
+    end = await_reader(board)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=60)
+    os.close(end)
+    assert running.returncode == 130, err
+    assert err.strip() == "iotoll: interrupted; the same command resumes"
+    assert out == ""
+
+
+def await_reader(fifo: Path, seconds: float = 100) -> int:
+    """The writing end of a FIFO, once somebody reads it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert time.monotonic() < deadline, "nobody reads it"
+            time.sleep(0.05)
