@@ -10,12 +10,13 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run test lint setup clean
+.PHONY: help run test bench lint setup clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
 	@echo 'make test              lint and every test'
 	@echo 'make lint              lint only'
+	@echo 'make bench             how long a verdict takes here'
 	@echo 'make setup             set up what make test needs'
 	@echo 'make clean             remove what was built here; kernels stay in the cache'
 
@@ -35,6 +36,10 @@ endif
 test: lint
 	cargo test --workspace --locked
 	$(BIN)/pytest
+
+# Wall-clock times of a verdict, warm; see docs/speed.md.
+bench: setup
+	$(BIN)/python tools/bench.py
 
 lint: setup
 	$(BIN)/ruff check
