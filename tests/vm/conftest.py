@@ -1,0 +1,98 @@
+"""What the tests on a virtual board share. Kernels come from the user's cache: quick once warm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iotoll import build, source
+from iotoll.boards import load_board
+from iotoll.errors import IotollError
+from iotoll.proc import require_tool
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples/patches"
+FAULTS = Path(__file__).parent / "patches"
+CELLS = "ufs-4k-randread-t1-direct,nvme-4k-randread-t1-direct"
+LIMIT = 900  # seconds for one command; far above what it takes on two idle cores
+
+
+def command(*words: str | Path) -> list[str]:
+    """The command line of iotoll with this interpreter."""
+    return [sys.executable, "-m", "iotoll", *map(str, words)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment, with the package that is tested."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), **more}
+
+
+@dataclass
+class Done:
+    """How a gate ended: its exit code, its verdict as JSON, and where the run is."""
+
+    code: int
+    verdict: dict[str, Any]
+    stderr: str
+    run: Path
+
+    def grew(self) -> set[tuple[str, str]]:
+        """Device and section of everything gated that grew."""
+        return {
+            (cell["cell"].partition("-")[0], section["section"])
+            for cell in self.verdict["cells"]
+            for section in cell["sections"]
+            if section["moved"] == "grew" and section["gated"]
+        }
+
+
+def needs_board(name: str) -> None:
+    """Skip, saying why, where kernels of a board cannot be built or booted."""
+    board = load_board(name)
+    try:
+        require_tool(board.qemu.binary, board.qemu.package)
+        require_tool("nbdkit", "nbdkit")
+        require_tool("mmdebstrap", "mmdebstrap")
+        build._toolchain(board.arch)
+        source.locate("debian")
+    except IotollError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Callable[..., Done]:
+    """Run ``iotoll gate`` in ``tmp_path/run`` (again: resume it)."""
+    return lambda *words, **env: run_gate(tmp_path / "run", *words, **env)
+
+
+def run_gate(run: Path, *words: str | Path, **env: str) -> Done:
+    """Run ``iotoll gate --json`` with the run directory ``run``."""
+    done = subprocess.run(
+        command("gate", *words, "--out", run, "--json"),
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    verdict = json.loads(done.stdout) if done.stdout else {}
+    return Done(done.returncode, verdict, done.stderr, run)
+
+
+def impatient_board(folder: Path, **limits: float) -> Path:
+    """A copy of the default board with shorter limits (seconds)."""
+    text = (ROOT / "lava-jobs/boards/virt-arm64.toml").read_text()
+    head, _, _ = text.partition("[limits]")
+    known = {"boot": 120.0, "silence": 90.0, "total": 1200.0, **limits}
+    path = folder / "impatient.toml"
+    path.write_text(head + "[limits]\n" + "".join(f"{k} = {v}\n" for k, v in known.items()))
+    return path

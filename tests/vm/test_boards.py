@@ -1,0 +1,72 @@
+"""The x86-64 board: it boots, gives every cell, and repeats to the instruction."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iotoll import gate, results
+from iotoll.matrix import load_matrix
+from iotoll.models import Section, SideResult, Unit
+from iotoll.policy import load_policy
+from tests.vm.conftest import LIMIT, command, environment, needs_board
+
+pytestmark = pytest.mark.vm
+BOARD = "virt-x86_64"
+SOFTWARE = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION)
+
+
+@pytest.fixture(scope="module")
+def side(tmp_path_factory: pytest.TempPathFactory) -> SideResult:
+    """All cells of two boots of one kernel."""
+    needs_board(BOARD)
+    run = tmp_path_factory.mktemp("x86") / "run"
+    words = ("measure", "--board", BOARD, "--boots", "2", "--out", run, "--json")
+    done = subprocess.run(
+        command(*words),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return results.read(Path(run) / "sides/base/result.json", SideResult)
+
+
+def test_every_cell_has_figures_of_both_boots(side: SideResult) -> None:
+    assert sorted(side.cells) == sorted(load_matrix("default").cells)
+    for name, records in side.cells.items():
+        assert len(records) == 2, name
+        assert [r.invalid for r in records] == [None, None], name
+        assert {r.trace["clock"] for r in records} == {"x86-tsc"}
+        assert {r.unit for r in records} == {Unit.INSTRUCTIONS}
+
+
+def test_sections_are_of_a_sane_size(side: SideResult) -> None:
+    for name, (record, _) in side.cells.items():
+        if not name.endswith("4k-randread-t1-direct"):
+            continue
+        for section in SOFTWARE:
+            median = record.sections[section].first.median
+            assert median is not None
+            assert 500 < median < 15_000, f"{name} {section}: not an instruction count"
+
+
+def test_boots_repeat(side: SideResult) -> None:
+    policy = load_policy("instructions")
+    for name, records in side.cells.items():
+        if not name.endswith("-t1-direct"):
+            continue
+        for section in SOFTWARE:
+            one, two = (r.gate[section] for r in records)
+            found = gate.compare(one, two, section, policy.rule(name, section), policy)
+            assert found.moved == "same", f"{name} {section}: {found}"
+
+
+def test_probes_are_calibrated(side: SideResult) -> None:
+    costs = side.boots[0].event_cost
+    assert {"block_bio_queue", "block_rq_issue", "ufshcd_command", "nvme_sq"} <= set(costs)
+    assert all(300 < cost < 1500 for cost in costs.values())

@@ -1,0 +1,249 @@
+"""The main job on a virtual board: real kernels, real drivers, every outcome.
+
+Few cells, so that a pair of boots takes seconds; each test is a whole ``iotoll gate``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.vm.conftest import (
+    CELLS,
+    EXAMPLES,
+    FAULTS,
+    LIMIT,
+    Done,
+    command,
+    environment,
+    impatient_board,
+    needs_board,
+    run_gate,
+)
+
+pytestmark = pytest.mark.vm
+Gate = Callable[..., Done]
+UFS = "ufs-4k-randread-t1-direct"
+FEW = ("--cells", CELLS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs() -> None:
+    needs_board("virt-arm64")
+
+
+def children(pid: int) -> list[int]:
+    """All processes below ``pid``, by /proc: those that a test must not leave behind."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            found += [int(child), *children(int(child))]
+    return found
+
+
+def name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def boards(pid: int) -> list[int]:
+    """The QEMU processes that iotoll process ``pid`` started."""
+    return [child for child in children(pid) if name(child).startswith("qemu-system")]
+
+
+def await_workload(process: subprocess.Popen[str], console: Path) -> None:
+    """Wait until the board behind ``console`` runs its first cell."""
+    deadline = time.monotonic() + LIMIT
+    while not (console.is_file() and "iotoll: cell" in console.read_text(errors="replace")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A gate of the neutral patch that has been left to itself."""
+    words = ("gate", "--candidate", EXAMPLES / "neutral.patch", *FEW, "--out", tmp_path / "run")
+    process = subprocess.Popen(
+        command(*words, "--json"),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def neutral(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """A finished run that several tests look at."""
+    run = tmp_path_factory.mktemp("neutral") / "run"
+    return run_gate(run, "--candidate", EXAMPLES / "neutral.patch", *FEW)
+
+
+def test_neutral_patch_passes(neutral: Done) -> None:
+    assert neutral.code == 0, neutral.verdict
+    assert neutral.verdict["outcome"] == "pass"
+    assert neutral.grew() == set()
+    assert {c["outcome"] for c in neutral.verdict["cells"]} == {"pass"}
+    page = (neutral.run / "report/index.html").read_text()
+    assert "<html" in page
+
+
+def test_verdict_is_derived_again_from_the_stored_traces(neutral: Done, tmp_path: Path) -> None:
+    sides = [neutral.run / f"sides/{side}/result.json" for side in ("base", "candidate")]
+    paths = [neutral.run / "verdict.json", *sides]
+    before = [path.read_bytes() for path in paths]
+    for path in paths:
+        path.unlink()
+    # Without QEMU, compilers and caches: only the traces are needed.
+    alone = environment(PATH="", IOTOLL_CACHE=str(tmp_path / "cache"))
+    for step in ("collect", "judge"):
+        subprocess.run(command("step", step, neutral.run), env=alone, check=True, timeout=LIMIT)
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_same_command_again_does_nothing_twice(neutral: Done) -> None:
+    stamps = {p: p.stat().st_mtime_ns for p in neutral.run.glob("sides/*/boots/*/boot.json")}
+    assert len(stamps) == 2
+    again = run_gate(neutral.run, "--candidate", EXAMPLES / "neutral.patch", *FEW)
+    assert again.code == 0
+    assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
+
+
+def test_ready_made_images(neutral: Done, gate: Gate) -> None:
+    base, other = (neutral.run / f"sides/{s}/build/Image" for s in ("base", "candidate"))
+    done = gate("--base-image", base, "--candidate-image", other, "--cells", UFS)
+    assert done.code == 0, done.verdict
+    assert [c["cell"] for c in done.verdict["cells"]] == [UFS]
+    same = run_gate(done.run.with_name("same"), "--base-image", base, "--candidate-image", base)
+    assert same.code == 0
+    assert same.verdict["identical_images"]
+    assert not list(same.run.glob("sides/*/boots"))
+
+
+def test_dearer_ufs_submission_is_found_there_alone(gate: Gate) -> None:
+    done = gate("--candidate", EXAMPLES / "ufs-submission-cost.patch", *FEW)
+    assert done.code == 1, done.verdict
+    assert done.verdict["outcome"] == "regression"
+    assert done.grew() == {("ufs", "submission")}
+    assert len(list(done.run.glob("sides/*/boots/*/boot.json"))) == 4, "a second pair confirms"
+
+
+def test_documentation_passes_without_a_build(gate: Gate) -> None:
+    done = gate("--candidate", EXAMPLES / "documentation.patch")
+    assert done.code == 0
+    assert done.verdict["sentence"].startswith("Nothing to measure")
+    assert not list(done.run.glob("sides/*/build"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "step", "words", "tail"),
+    [
+        ("does-not-build", "build", "nr_queued_commands", "nr_queued_commands"),
+        ("panics-at-boot", "boot", "NULL pointer dereference", "ufshcd_pci_probe"),
+        ("fio-fails", "workload", "", ""),
+    ],
+)
+def test_broken_candidates(gate: Gate, fault: str, step: str, words: str, tail: str) -> None:
+    cells = "ufs-4k-randread-*"  # more than 600 reads
+    done = gate("--candidate", FAULTS / f"{fault}.patch", "--cells", cells)
+    assert done.code == 5, done.verdict
+    assert done.verdict["outcome"] == "broken"
+    failure = done.verdict["failure"]
+    assert failure["step"] == step
+    assert words in failure["message"]
+    assert tail in failure["log_tail"]
+    assert failure["log_tail"]
+    assert failure["log_tail"].splitlines()[-1].strip() in (
+        (done.run / "report/report.txt").read_text() + failure["log_tail"]
+    )
+
+
+@pytest.mark.parametrize("fault", ["hangs", "spins"])
+def test_candidates_that_hang_are_broken_within_the_time_limit(
+    gate: Gate, tmp_path: Path, fault: str
+) -> None:
+    board = impatient_board(tmp_path, silence=25)
+    patch = FAULTS / f"{fault}.patch"
+    done = gate("--candidate", patch, "--cells", "ufs-4k-randread-*-direct", "--board", board)
+    if done.code == 0 and fault == "hangs":
+        pytest.fail("the base ran fewer than 600 direct reads: choose more cells")
+    assert done.code == 5, done.verdict
+    assert done.verdict["failure"]["step"] == "workload"
+    assert "no sign of life for 25 s" in done.verdict["failure"]["message"]
+
+
+def test_patch_that_does_not_apply(gate: Gate, tmp_path: Path) -> None:
+    text = (EXAMPLES / "neutral.patch").read_text().replace("ufs_trigger_eh(hba)", "no_such(hba)")
+    (tmp_path / "stale.patch").write_text(text)
+    done = gate("--candidate", tmp_path / "stale.patch", *FEW)
+    assert done.code == 5, done.verdict
+    assert done.verdict["failure"]["step"] == "apply"
+
+
+def test_killed_qemu_is_infrastructure_and_the_same_command_resumes(
+    started: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    await_workload(started, tmp_path / "run/sides/candidate/boots/1/console.log")
+    os.kill(boards(started.pid)[0], signal.SIGKILL)
+    started.communicate(timeout=LIMIT)
+    assert started.returncode == 4
+    again = run_gate(tmp_path / "run", "--candidate", EXAMPLES / "neutral.patch", *FEW)
+    assert again.code == 0, again.verdict
+
+
+def test_interrupted_boot_leaves_nothing_behind_and_resumes(
+    started: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    await_workload(started, run / "sides/candidate/boots/1/console.log")
+    below = [pid for pid in children(started.pid) if name(pid).startswith(("qemu", "nbdkit"))]
+    assert len(below) >= 3
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert "the same command resumes" in err
+    assert not [pid for pid in below if name(pid).startswith(("qemu", "nbdkit"))]
+    built = (run / "sides/candidate/build/build.json").stat().st_mtime_ns
+    again = run_gate(run, "--candidate", EXAMPLES / "neutral.patch", *FEW)
+    assert again.code == 0, again.verdict
+    assert (run / "sides/candidate/build/build.json").stat().st_mtime_ns == built
+
+
+def test_missing_qemu_names_its_package(neutral: Done, gate: Gate, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for folder in reversed(os.environ["PATH"].split(":")):
+        for tool in Path(folder).glob("*"):
+            link = tools / tool.name
+            if not tool.name.startswith("qemu-system"):
+                link.unlink(missing_ok=True)
+                link.symlink_to(tool)
+    base, other = (neutral.run / f"sides/{s}/build/Image" for s in ("base", "candidate"))
+    words = ("--base-image", base, "--candidate-image", other, "--cells", UFS)
+    done = gate(*words, PATH=str(tools))
+    assert done.code == 4, done.verdict
+    assert "apt-get install qemu-system-arm" in done.verdict["failure"]["message"]
+    assert gate(*words).code == 0, "installed meanwhile: the same command resumes"
+
+
+def test_time_is_a_smoke_test_that_cannot_gate(neutral: Done, gate: Gate) -> None:
+    base, other = (neutral.run / f"sides/{s}/build/Image" for s in ("base", "candidate"))
+    words = ("--base-image", base, "--candidate-image", other, "--cells", UFS)
+    done = gate(*words, "--clock", "time")
+    assert done.code == 3, done.verdict
+    assert done.verdict["outcome"] == "inconclusive"
+    assert not done.verdict["can_gate"]
+    assert done.verdict["unit"] == "ns"
