@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -354,3 +355,7 @@ def guarded(command: click.Group) -> None:
         raise SystemExit(error.exit_code) from error
     except BrokenPipeError:
         raise SystemExit(0) from None
+    except Exception:
+        # A bug of ours. Python's own exit code for it, 1, would read as a regression.
+        traceback.print_exc()
+        raise SystemExit(InfrastructureError.exit_code) from None

@@ -114,7 +114,7 @@ def test_ungated_section_is_shown_and_does_not_block(policy: Policy) -> None:
     assert judged.outcome is Outcome.PASS
     (found,) = [s for s in judged.cells[0].sections if s.moved == "grew"]
     assert not found.gated
-    assert "lock" in found.why
+    assert "journal" in found.why
     assert judged.regressions == []
 
 

@@ -194,7 +194,7 @@ impl<'a> Cursor<'a> {
         if next > self.end {
             return Err(self.damage(&format!("an event of {len} bytes leaves its page")));
         }
-        let wide = u64::from(first.unwrap_or(0)) << layout.delta_bits | u64::from(delta);
+        let wide = (u64::from(first.unwrap_or(0)) << layout.delta_bits) | u64::from(delta);
         let from = if kind == 0 { body + 4 } else { body };
         self.at = next;
         if kind == layout.absolute {
