@@ -163,7 +163,7 @@ def _judge(state: ConsoleState, files: BootFiles) -> None:
 
 
 def unpack(handover: Path, target: Path) -> None:
-    """Unpack concatenated tar streams; a board's bytes are not trusted (plain names and files only)."""
+    """Unpack concatenated tar streams; a board's bytes are not trusted: plain files only."""
     try:
         with tarfile.open(handover, ignore_zeros=True) as archive:
             members = archive.getmembers()
@@ -171,8 +171,9 @@ def unpack(handover: Path, target: Path) -> None:
                 raise tarfile.ReadError("it holds no file")
             # Debian 12's Python 3.11.2 has no extraction filters (3.11.4 has).
             for member in members:
-                parts = Path(member.name).parts
-                if not (member.isreg() or member.isdir()) or ".." in parts or "/" in parts[:1]:
+                member.name = member.name.lstrip("/")
+                plain = member.isreg() or member.isdir()
+                if not plain or ".." in Path(member.name).parts:
                     raise tarfile.ReadError(f"{member.name!r} may not be unpacked")
                 member.mode = 0o755 if member.isdir() else 0o644
             archive.extractall(target, members)
