@@ -9,6 +9,7 @@ reproducible (fixed time, user, host, version and path names): same source, same
 from __future__ import annotations
 
 import json
+import importlib.util
 import os
 import shutil
 import sys
@@ -326,7 +327,9 @@ def _ready_made(run: RunDir, side: Side, arch: Arch, manifest: RunManifest) -> B
 
 
 def _toolchain(arch: Arch) -> str:
-    """Return the compiler's and linker's version lines; a missing tool names its apt package."""
+    """Return the compiler's and linker's version lines; a missing tool names its package."""
+    if importlib.util.find_spec("tuxmake") is None:
+        raise InfrastructureError("tuxmake is not installed: make setup, or pip install tuxmake")
     target = TARGETS[arch]
     for tool, package in target.packages.items():
         if shutil.which(tool) is None:

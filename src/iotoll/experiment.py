@@ -2,14 +2,16 @@
 
 ``python -m iotoll.experiment aa`` boots one kernel again and again, in pairs, and lets the gate
 judge every pair: whatever it finds is a false alarm. ``detection`` boots a kernel that executes a
-known number of extra instructions in one latency section, and counts in which cells the gate finds
-them, and what it finds besides. Both resume, and write their figures beside the boots.
+known number of extra instructions in one latency section, twice as the gate does, and counts in
+which cells the gate finds them, and what it finds besides. Both resume, and write their figures
+beside the boots.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from iotoll.matrix import load_matrix
 from iotoll.models import CellVerdict, Clock, Outcome, RunManifest
 from iotoll.models.base import SOFTWARE_SECTIONS, Section
 from iotoll.models.run import Side
-from iotoll.policy import load_policy
+from iotoll.policy import Policy, load_policy
 from iotoll.progress import Progress
 from iotoll.rundir import RunDir
 from iotoll.source import prepare
@@ -34,7 +36,7 @@ from iotoll.source import prepare
 COSTS = (20, 50, 100, 300)
 """Planted instructions per I/O."""
 
-BASES = 4
+BASES = 6
 """Boots of the unplanted kernel, which the cases share in turn."""
 
 PLANTS = {
@@ -43,6 +45,14 @@ PLANTS = {
     Section.COMPLETION: ("ufshcd_core.planted_completion", "nvme.planted_completion"),
 }
 """Kernel parameters of examples/patches/planted-costs.patch that plant a cost in a section."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A pair of boots, judged as for an alarm and as for confirming one."""
+
+    alarm: gate.Judgement
+    confirm: gate.Judgement
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,7 +77,7 @@ def aa_command(pairs: int, board: str, policy: str, out: Path) -> None:
         progress.say(f"pair {number} of {pairs}")
         run_boots(run, bench, [("base", number), ("candidate", number)], progress)
         judged.append(_judged_pair(run, bench, policy, number))
-    _store(out / "aa.json", {"board": board, **_false_alarms(judged)})
+    _store(out / "aa.json", {"board": board, **_false_alarms(judged, load_policy(policy))})
 
 
 @cli.command("detection")
@@ -114,41 +124,57 @@ def _bench(run: RunDir, progress: Progress) -> Bench:
     return Bench(board, matrix, image, matrix.cells, Clock.INSTRUCTIONS, "tcg", calibrate=False)
 
 
-def _judged_pair(run: RunDir, bench: Bench, policy_name: str, number: int) -> gate.Judgement:
+def _judged_pair(run: RunDir, bench: Bench, policy_name: str, number: int) -> Judged:
     """Judge one pair, or read what was judged before by the same policy."""
     policy = load_policy(policy_name)
     path = run.root / "pairs" / f"{number}.json"
     step, inputs = f"pair/{number}", {"policy": policy.sha256}
     if run.is_done(step, inputs):
         data = json.loads(path.read_text())
-        cells = [CellVerdict.model_validate(cell) for cell in data]
-        return gate.conclude(cells)
-    sides = [
-        collect(run, bench.cells, bench.clock, side, [number]) for side in ("base", "candidate")
-    ]
-    judged = gate.judge_cells(sides[0], sides[1], policy, bench.cells)
-    results.write_text(path, json.dumps([c.model_dump(mode="json") for c in judged.cells]) + "\n")
+        return Judged(*(_concluded(data[name]) for name in ("alarm", "confirm")))
+    judged = _judged(run, bench, policy, number, number)
+    data = {
+        name: [cell.model_dump(mode="json") for cell in judgement.cells]
+        for name, judgement in (("alarm", judged.alarm), ("confirm", judged.confirm))
+    }
+    results.write_text(path, json.dumps(data) + "\n")
     run.mark_done(step, inputs)
     return judged
 
 
-def _false_alarms(judged: Sequence[gate.Judgement]) -> dict[str, Any]:
-    following = [*judged[1:], judged[0]]
+def _concluded(cells: list[dict[str, Any]]) -> gate.Judgement:
+    return gate.conclude([CellVerdict.model_validate(cell) for cell in cells])
+
+
+def _judged(run: RunDir, bench: Bench, policy: Policy, base: int, candidate: int) -> Judged:
+    pair: tuple[tuple[Side, int], ...] = (("base", base), ("candidate", candidate))
+    before, after = (collect(run, bench.cells, bench.clock, side, [n]) for side, n in pair)
+    fits = (policy.comb.alarm, policy.comb.confirm)
+    return Judged(*(gate.judge_cells(before, after, policy, bench.cells, fit) for fit in fits))
+
+
+def _false_alarms(judged: Sequence[Judged], policy: Policy) -> dict[str, Any]:
+    """Every alarm is confirmed with each of the other pairs as the second one."""
+    alarms = [j for j in judged if j.alarm.outcome is Outcome.REGRESSION]
+    seconds = [(first, second) for first in alarms for second in judged if second is not first]
     blocked = [
-        gate.confirmed(first, second).outcome is Outcome.REGRESSION
-        for first, second in zip(judged, following, strict=True)
+        gate.confirmed(first.confirm, second.confirm, policy).outcome is Outcome.REGRESSION
+        for first, second in seconds
     ]
-    gated = {(v.cell, s.section) for j in judged for v in j.cells for s in v.sections if s.gated}
+    first = [j.alarm for j in judged]
+    gated = {(v.cell, s.section) for j in first for v in j.cells for s in v.sections if s.gated}
     return {
         "pairs": len(judged),
-        "cells": len(judged[0].cells),
+        "cells": len(first[0].cells),
         "gated_sections": len(gated),
-        "comparisons": sum(s.gated for j in judged for v in j.cells for s in v.sections),
-        "unconfirmed_alarms": sum(bool(j.regressions) for j in judged),
+        "comparisons": sum(s.gated for j in first for v in j.cells for s in v.sections),
+        "alarms": len(alarms),
+        "confirmations_tried": len(seconds),
         "blocked": sum(blocked),
-        "outcomes": {o.value: sum(j.outcome is o for j in judged) for o in Outcome},
-        "alarms": [j.regressions for j in judged if j.regressions],
-        "spread": _spread(judged),
+        "outcomes": {o.value: sum(j.outcome is o for j in first) for o in Outcome},
+        "regressions": [j.regressions for j in first if j.regressions],
+        "improvements": [j.improvements for j in first if j.improvements],
+        "spread": _spread(first),
     }
 
 
@@ -171,19 +197,21 @@ def _planted(
     cases = [(section, cost) for section in SOFTWARE_SECTIONS for cost in COSTS]
     run_boots(run, bench, [("base", n) for n in range(1, BASES + 1)], progress)
     plans = [
-        plan_boot(run, with_cmdline(bench, _words(section, cost)), "candidate", n)
-        for n, (section, cost) in enumerate(cases, 1)
+        plan_boot(run, with_cmdline(bench, _words(section, cost)), "candidate", boot)
+        for n, (section, cost) in enumerate(cases)
+        for boot in (2 * n + 1, 2 * n + 2)
     ]
     run_plans(run, plans, progress)
-    for number, (section, cost) in enumerate(cases, 1):
-        pair: tuple[tuple[Side, int], ...] = (
-            ("base", (number - 1) % BASES + 1),
-            ("candidate", number),
+    for n, (section, cost) in enumerate(cases):
+        boots = [(boot - 1) % BASES + 1 for boot in (2 * n + 1, 2 * n + 2)]
+        first, second = (
+            _judged(run, bench, policy, base, candidate)
+            for base, candidate in zip(boots, (2 * n + 1, 2 * n + 2), strict=True)
         )
-        sides = [collect(run, bench.cells, bench.clock, side, [n]) for side, n in pair]
-        judged = gate.judge_cells(sides[0], sides[1], policy, bench.cells)
+        both = gate.confirmed(first.confirm, second.confirm, policy)
+        alarm = first.alarm.outcome is Outcome.REGRESSION
         for device in bench.matrix.devices:
-            yield _detected(judged, device, section, cost)
+            yield {"alarm": alarm, **_detected(both, device, section, cost)}
 
 
 def _words(section: Section, cost: int) -> str:

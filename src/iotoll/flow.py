@@ -28,7 +28,7 @@ from iotoll.models import (
     VerdictRecord,
 )
 from iotoll.models.run import Side
-from iotoll.policy import Policy, load_policy
+from iotoll.policy import Fit, Policy, load_policy
 from iotoll.progress import Progress
 from iotoll.report import render_report
 from iotoll.rundir import RunDir
@@ -153,7 +153,8 @@ class Flow:
             self.progress.say("a regression shows: confirming it with a second pair of boots")
             run_boots(self.run, self.bench, [(side, 2) for side in self.sides], self.progress)
             self.collect()
-            judged = gate.confirmed(judged, self._judged(1))
+            first, second = (self._judged(boot, self.policy.comb.confirm) for boot in (0, 1))
+            judged = gate.confirmed(first, second, self.policy)
         return self.verdict(
             judged.outcome,
             judged.sentence,
@@ -162,12 +163,12 @@ class Flow:
             improvements=judged.improvements,
         )
 
-    def _judged(self, boot: int) -> gate.Judgement:
+    def _judged(self, boot: int, fit: Fit | None = None) -> gate.Judgement:
         base, candidate = (
             gate.only_boot(results.read(self.run.side(s) / "result.json", SideResult), boot)
             for s in ("base", "candidate")
         )
-        return gate.judge(base, candidate, self.policy, self.cells)
+        return gate.judge(base, candidate, self.policy, self.cells, fit)
 
     def verdict(self, outcome: Outcome, sentence: str, **more: object) -> VerdictRecord:
         """A verdict of this run with what every verdict names."""

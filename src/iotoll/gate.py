@@ -7,7 +7,9 @@ counts per I/O (own instructions on the way of the I/O's first request, and of t
 - did the whole distribution grow, that is, even the quartile that grew least? It needs no comb,
   and sees a cost too large or too uneven for the comb.
 
-Either is enough for "grew". The thresholds are data (pipelines/policies/).
+Either is enough for "grew". One pair of boots that shows it clearly raises an alarm; then a second
+pair runs, and a regression is what both pairs show at the same size. The thresholds are data
+(pipelines/policies/).
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ from iotoll.models import (
     SectionComparison,
     SideResult,
 )
-from iotoll.policy import Policy, SectionRule
+from iotoll.policy import Fit, Policy, SectionRule
 from iotoll.shift import Shift, measure_shift
 
 QUANTILES = (0.10, 0.25, 0.50, 0.75)
+ONE_OF_TWO = "in one of two pairs of boots"
 
 
 @dataclass(frozen=True)
@@ -45,21 +48,32 @@ class Judgement:
 
 
 def judge(
-    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
+    base: SideResult,
+    candidate: SideResult,
+    policy: Policy,
+    cells: Sequence[str],
+    fit: Fit | None = None,
 ) -> Judgement:
-    """Judge every cell of a run; ``cells`` are those that were selected.
+    """Judge every cell of one pair of boots; ``cells`` are those that were selected.
+
+    ``fit`` says how well a moved comb must fit; without it, as well as for an alarm.
 
     Raises InfrastructureError when the two sides cannot be compared: another clock or board.
     """
     _check_comparable(base, candidate, policy)
-    return judge_cells(base, candidate, policy, cells)
+    return judge_cells(base, candidate, policy, cells, fit)
 
 
 def judge_cells(
-    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
+    base: SideResult,
+    candidate: SideResult,
+    policy: Policy,
+    cells: Sequence[str],
+    fit: Fit | None = None,
 ) -> Judgement:
     """As `judge`, for sides that are known to be comparable (experiments)."""
-    return conclude([_cell(name, base, candidate, policy) for name in cells])
+    asked = fit or policy.comb.alarm
+    return conclude([_cell(name, base, candidate, policy, asked) for name in cells])
 
 
 def conclude(verdicts: list[CellVerdict]) -> Judgement:
@@ -76,18 +90,19 @@ def conclude(verdicts: list[CellVerdict]) -> Judgement:
     )
 
 
-def confirmed(first: Judgement, second: Judgement) -> Judgement:
-    """The second pair's judgement, with only those regressions that the first pair shows too.
+def confirmed(first: Judgement, second: Judgement, policy: Policy) -> Judgement:
+    """The second pair's judgement, with only that as moved which the first pair shows too.
 
-    What grew in one pair alone is the boots' wandering: it is shown, and not called a regression.
+    Both are judged with the policy's fit for confirming. What moved in one pair alone, or by
+    another size, is the boots' wandering: it is shown, and called neither worse nor better.
     """
-    seen = {(v.cell, s.section) for v in first.cells for s in v.sections if s.moved == "grew"}
+    seen = {(v.cell, s.section): s for v in first.cells for s in v.sections}
     verdicts = []
     for verdict in second.cells:
         sections = [
             s
-            if s.moved != "grew" or (verdict.cell, s.section) in seen
-            else s.model_copy(update={"moved": "same", "why": "grew in one of two pairs of boots"})
+            if s.moved == "same" or _agree(seen.get((verdict.cell, s.section)), s, policy)
+            else s.model_copy(update={"moved": "same", "why": f"{s.moved} {ONE_OF_TWO}"})
             for s in verdict.sections
         ]
         worse = any(s.moved == "grew" and s.gated for s in sections)
@@ -96,6 +111,14 @@ def confirmed(first: Judgement, second: Judgement) -> Judgement:
             outcome = Outcome.PASS
         verdicts.append(verdict.model_copy(update={"sections": sections, "outcome": outcome}))
     return conclude(verdicts)
+
+
+def _agree(one: SectionComparison | None, other: SectionComparison, policy: Policy) -> bool:
+    if one is None or one.moved != other.moved:
+        return False
+    larger = max(abs(one.delta), abs(other.delta))
+    allowed = max(policy.agree.instructions, policy.agree.share * larger)
+    return abs(one.delta - other.delta) <= allowed
 
 
 def only_boot(result: SideResult, index: int) -> SideResult:
@@ -113,7 +136,9 @@ def _check_comparable(base: SideResult, candidate: SideResult, policy: Policy) -
         raise InfrastructureError("base and candidate ran on different boards or jobs: run again")
 
 
-def _cell(name: str, base: SideResult, candidate: SideResult, policy: Policy) -> CellVerdict:
+def _cell(
+    name: str, base: SideResult, candidate: SideResult, policy: Policy, fit: Fit
+) -> CellVerdict:
     sides = (base.cells.get(name, []), candidate.cells.get(name, []))
     if not all(sides):
         return CellVerdict(
@@ -123,7 +148,7 @@ def _cell(name: str, base: SideResult, candidate: SideResult, policy: Policy) ->
     if invalid:
         return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=invalid)
     sections = [
-        compare(_pooled(sides[0], s), _pooled(sides[1], s), s, policy.rule(name, s), policy)
+        compare(_pooled(sides[0], s), _pooled(sides[1], s), s, policy.rule(name, s), policy, fit)
         for s in policy.sections
         if _pooled(sides[0], s) and _pooled(sides[1], s)
     ]
@@ -150,28 +175,27 @@ def compare(
     section: Section,
     rule: SectionRule,
     policy: Policy,
+    fit: Fit,
 ) -> SectionComparison:
     """Compare one section of one cell; counts per I/O in instructions, none empty."""
     shift = measure_shift(base, candidate, rule.threshold)
     middle = float(np.median(base))
     least, most = _quantile_growth(base, candidate)
     allowed = rule.quartile_floor + rule.quartile_share * middle
-    is_comb = rule.comb and shift.comb >= policy.comb.least
-    moved, delta, confidence = "same", float(np.median(candidate)) - middle, ""
-    fits = is_comb and shift.overlap >= policy.comb.overlap
+    moved, delta, threshold = "same", float(np.median(candidate)) - middle, float(rule.threshold)
     # The teeth are where they were: quartiles then only tell how often each was hit.
-    in_place = is_comb and shift.overlap_still >= policy.comb.in_place
-    if fits and abs(shift.delta) > rule.threshold and _clearly(shift, policy):
+    in_place = shift.overlap_still >= policy.comb.in_place
+    if abs(shift.delta) > rule.threshold and _fits(shift, fit):
         moved, delta = ("grew" if shift.delta > 0 else "shrank"), float(shift.delta)
         confidence = f"exact: the counts of {len(candidate)} I/Os moved as one comb"
     elif not in_place and (least > allowed or most < -allowed):
         moved, delta = ("grew", least) if least > allowed else ("shrank", most)
-        confidence = f"every quartile moved by more than {allowed:.0f}"
-    elif fits:
+        confidence, threshold = f"every quartile moved by more than {allowed:.0f}", allowed
+    elif in_place:
         delta = float(shift.delta) if abs(shift.delta) <= rule.threshold else 0.0
         confidence = f"comb in place: overlap {shift.overlap_still:.0%}"
     else:
-        confidence = f"quartiles within {allowed:.0f}"
+        confidence, threshold = f"quartiles within {allowed:.0f}", allowed
     few = min(len(base), len(candidate)) < policy.min_ios
     why = f"fewer than {policy.min_ios} I/Os" if few else rule.why
     return SectionComparison(
@@ -180,7 +204,7 @@ def compare(
         candidate=middle + delta,
         delta=delta,
         relative=delta / middle if middle else 0.0,
-        threshold=float(rule.threshold) if is_comb else round(allowed, 1),
+        threshold=round(threshold, 1),
         gated=rule.gated and not few,
         moved=moved,
         confidence=confidence,
@@ -188,8 +212,8 @@ def compare(
     )
 
 
-def _clearly(shift: Shift, policy: Policy) -> bool:
-    return shift.overlap >= policy.comb.ratio * shift.overlap_still
+def _fits(shift: Shift, fit: Fit) -> bool:
+    return shift.overlap >= max(fit.overlap, fit.ratio * shift.overlap_still)
 
 
 def _quantile_growth(base: Sequence[int], candidate: Sequence[int]) -> tuple[float, float]:

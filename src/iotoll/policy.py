@@ -14,13 +14,29 @@ from iotoll.models.base import Clock, Model, Section
 from iotoll.paths import data_dir
 
 
-class CombRule(Model):
-    """When a moved comb counts as moved (see `iotoll.shift`); all are overlaps or their ratio."""
+class Fit(Model):
+    """How well a moved comb must fit: its overlap, and how many times any unmoved one's."""
 
-    least: float = Field(ge=0, le=1)
     overlap: float = Field(ge=0, le=1)
     ratio: float = Field(ge=1)
+
+
+class CombRule(Model):
+    """When a moved comb counts as moved (see `iotoll.shift`).
+
+    ``alarm`` holds for one pair of boots alone, ``confirm`` for each of two that agree.
+    """
+
+    alarm: Fit
+    confirm: Fit
     in_place: float = Field(ge=0, le=1)
+
+
+class AgreeRule(Model):
+    """How far the sizes of two pairs may differ: instructions, or a share of the larger one."""
+
+    instructions: int = Field(ge=0)
+    share: float = Field(ge=0)
 
 
 class SectionRule(Model):
@@ -29,7 +45,6 @@ class SectionRule(Model):
     threshold: int = Field(gt=0)
     quartile_floor: int = Field(gt=0)
     quartile_share: float = Field(ge=0)
-    comb: bool = True
     gated: bool = True
     why: str = ""
 
@@ -41,7 +56,6 @@ class CellException(Model):
     sections: list[Section]
     quartile_floor: int | None = None
     quartile_share: float | None = None
-    comb: bool | None = None
     gated: bool | None = None
     why: str
 
@@ -55,6 +69,7 @@ class Policy(Model):
     min_ios: int
     confirm: bool
     comb: CombRule
+    agree: AgreeRule
     sections: dict[Section, SectionRule]
     exceptions: list[CellException] = Field(default_factory=list)
 

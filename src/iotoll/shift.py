@@ -19,8 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-SMOOTHING = np.array([1, 2, 3, 4, 5, 4, 3, 2, 1], dtype=np.float64) / 25
-"""Kernel (instructions): teeth wander by up to about four instructions between boots."""
+SMOOTHING = np.array([1, 2, 1], dtype=np.float64) / 4
+"""Kernel (instructions): the comb wanders between boots as a whole, its teeth hardly at all.
+
+A wider one blurs teeth that are ten instructions apart, and a shift of 20 with them.
+"""
 
 REACH = 4096
 """Largest shift that is looked for, either way, in instructions; the median bounds larger ones."""
@@ -33,16 +36,12 @@ class Shift:
     """Candidate against base, in instructions.
 
     ``delta`` is the shift with the best overlap and ``overlap`` that overlap (0 to 1);
-    ``overlap_still`` is the best overlap with any shift within the tolerance asked for. ``comb``
-    says whether both sides' counts are a comb at all (see `comb`). ``middle`` is the difference
-    of the trimmed means.
+    ``overlap_still`` is the best overlap with any shift within the tolerance asked for.
     """
 
     delta: int
     overlap: float
     overlap_still: float
-    comb: float
-    middle: float
 
 
 def measure_shift(base: Sequence[int], candidate: Sequence[int], tolerance: int) -> Shift:
@@ -60,25 +59,7 @@ def measure_shift(base: Sequence[int], candidate: Sequence[int], tolerance: int)
         delta=int(shifts[best]),
         overlap=float(scores[best]),
         overlap_still=float(scores[still].max()),
-        comb=min(comb(before), comb(after)),
-        middle=trimmed_mean(after) - trimmed_mean(before),
     )
-
-
-def comb(counts: Counts) -> float:
-    """How far the counts are a comb: overlap of their even with their odd half, 0 to 1."""
-    if len(counts) < 4:
-        return 0.0
-    even, odd = counts[::2], counts[1::2]
-    start, size = _span(even, odd, len(SMOOTHING))
-    return float(np.dot(_root(even, start, size), _root(odd, start, size)))
-
-
-def trimmed_mean(counts: Counts) -> float:
-    """Mean without the lowest and highest tenth."""
-    ordered = np.sort(counts)
-    cut = len(ordered) // 10
-    return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def _overlaps(before: Counts, after: Counts) -> NDArray[np.float64]:

@@ -361,3 +361,9 @@ def test_whose_fault_a_failure_is(tmp_path: Path, log: str, mend: str | None) ->
     path.write_text(log)
     found = makerun.not_the_source(path)
     assert found is None if mend is None else found is not None and mend in found
+
+
+def test_missing_tuxmake_is_not_the_candidates_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InfrastructureError, match="tuxmake is not installed: make setup"):
+        build._toolchain("arm64")

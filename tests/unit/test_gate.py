@@ -89,16 +89,20 @@ def test_comb_with_other_weights_is_a_pass(policy: Policy) -> None:
 def test_without_a_comb_the_quartile_that_grew_least_decides(policy: Policy) -> None:
     rule = policy.rule(UFS, S)
     base = diffuse(1)
-    allowed = rule.quartile_floor + rule.quartile_share * float(np.median(base))
-    over = gate.compare(base, [v + int(allowed) + 2 for v in base], S, rule, policy)
+    allowed = int(rule.quartile_floor + rule.quartile_share * float(np.median(base)))
+    random = np.random.default_rng(3)
+    far = [v + int(x) for v, x in zip(base, random.integers(allowed + 2, 4000, 256), strict=True)]
+    near = [v + int(x) for v, x in zip(base, random.integers(0, allowed - 2, 256), strict=True)]
+    over = gate.compare(base, far, S, rule, policy, policy.comb.alarm)
     assert over.moved == "grew"
-    assert over.delta == int(allowed) + 2
+    assert allowed < over.delta < 4000
     assert over.confidence.startswith("every quartile moved")
-    under = gate.compare(base, [v + int(allowed) - 2 for v in base], S, rule, policy)
+    under = gate.compare(base, near, S, rule, policy, policy.comb.alarm)
     assert under.moved == "same"
     half = [v + (5000 if i % 2 else 0) for i, v in enumerate(sorted(base))]
     partly = [*half[:64], *base[:64]]
-    assert gate.compare(base, sorted(base)[:200] + partly, S, rule, policy).moved != "grew"
+    mixed = sorted(base)[:200] + partly
+    assert gate.compare(base, mixed, S, rule, policy, policy.comb.alarm).moved != "grew"
 
 
 def test_cost_beyond_the_combs_reach_is_found_by_the_quartiles(policy: Policy) -> None:
@@ -109,7 +113,7 @@ def test_cost_beyond_the_combs_reach_is_found_by_the_quartiles(policy: Policy) -
 
 
 def test_ungated_section_is_shown_and_does_not_block(policy: Policy) -> None:
-    cell = "ufs-4k-randwrite-t8-sync"
+    cell = "ufs-128k-seqwrite-t8-sync"
     judged = judge(policy, {cell: counts(1)}, {cell: counts(2, {V: 500})})
     assert judged.outcome is Outcome.PASS
     (found,) = [s for s in judged.cells[0].sections if s.moved == "grew"]
@@ -173,7 +177,7 @@ def test_time_is_not_judged(policy: Policy) -> None:
 def test_confirmed_keeps_what_both_pairs_show(policy: Policy) -> None:
     first = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: 100, C: 50})})
     second = judge(policy, {UFS: counts(3)}, {UFS: counts(4, {S: 100})})
-    both = gate.confirmed(first, second)
+    both = gate.confirmed(first, second, policy)
     assert both.outcome is Outcome.REGRESSION
     assert [line.split()[1] for line in both.regressions] == ["submission"]
 
@@ -181,18 +185,43 @@ def test_confirmed_keeps_what_both_pairs_show(policy: Policy) -> None:
 def test_what_grew_in_one_pair_alone_is_shown_as_such(policy: Policy) -> None:
     first = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: 100})})
     second = judge(policy, {UFS: counts(3)}, {UFS: counts(4, {C: 100})})
-    both = gate.confirmed(first, second)
+    both = gate.confirmed(first, second, policy)
     assert both.outcome is Outcome.PASS
     assert both.regressions == []
     whys = {s.section: s.why for s in both.cells[0].sections}
     assert whys[C] == "grew in one of two pairs of boots"
 
 
+def test_pairs_that_disagree_on_the_size_confirm_nothing(policy: Policy) -> None:
+    first = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: 60})})
+    second = judge(policy, {UFS: counts(3)}, {UFS: counts(4, {S: 300})})
+    both = gate.confirmed(first, second, policy)
+    assert both.outcome is Outcome.PASS
+    shrank = judge(policy, {UFS: counts(5)}, {UFS: counts(6, {S: -60})})
+    assert gate.confirmed(first, shrank, policy).improvements == []
+    assert gate.confirmed(shrank, shrank, policy).improvements != []
+
+
+def test_confirming_takes_a_weaker_fit_than_an_alarm(policy: Policy) -> None:
+    random = np.random.default_rng(7)
+    # Half of the counts sit on teeth that only one side has.
+    common = [int(v) for v in random.choice(TEETH[S], size=80)]
+    base = [*common, *(int(v) for v in random.integers(9000, 13000, 176))]
+    other = [*(v + 40 for v in common), *(int(v) for v in random.integers(9000, 13000, 176))]
+    rule = policy.rule(UFS, S)
+    loud, weak = (
+        gate.compare(base, other, S, rule, policy, fit)
+        for fit in (policy.comb.alarm, policy.comb.confirm)
+    )
+    assert loud.moved == "same"
+    assert (weak.moved, weak.delta) == ("grew", 40)
+
+
 def test_confirming_never_hides_a_bad_cell(policy: Policy) -> None:
     first = judge(policy, {UFS: counts(1)}, {UFS: counts(2, {S: 100})})
     bad = side_result("base", {UFS: counts(3)}, invalid={UFS: "lost"})
     second = gate.judge(bad, side_result("candidate", {UFS: counts(4)}), policy, [UFS])
-    assert gate.confirmed(first, second).outcome is Outcome.INFRASTRUCTURE
+    assert gate.confirmed(first, second, policy).outcome is Outcome.INFRASTRUCTURE
 
 
 def test_only_boot_takes_one_boot_of_several() -> None:

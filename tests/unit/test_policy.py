@@ -64,7 +64,7 @@ def test_exceptions_hold_for_their_cells_and_sections_and_the_last_one_wins(
     [
         ('clock = "instructions"', 'clock = "sundial"', "clock: "),
         ("min_ios = 24", "", "min_ios: Field required"),
-        ("ratio = 2.0", "ratio = 0.5", "comb.ratio: "),
+        ("ratio = 2.0", "ratio = 0.5", "comb.alarm.ratio: "),
         ("threshold = 12", "threshold = 0", "sections.vfs_fs.threshold: "),
         ("[sections.vfs_fs]", "[sections.queue]", "sections.queue"),
         ("[sections.vfs_fs]", "[sections.hardware]", "sections.hardware: it has no meaning"),

@@ -62,7 +62,8 @@ def test_boots_repeat(side: SideResult) -> None:
             continue
         for section in SOFTWARE:
             one, two = (r.gate[section] for r in records)
-            found = gate.compare(one, two, section, policy.rule(name, section), policy)
+            rule = policy.rule(name, section)
+            found = gate.compare(one, two, section, rule, policy, policy.comb.alarm)
             assert found.moved == "same", f"{name} {section}: {found}"
 
 

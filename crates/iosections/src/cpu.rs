@@ -11,6 +11,7 @@
 //!
 //! Anything else is foreign and given to nobody.
 
+use crate::batch::Batches;
 use crate::io::{Io, Mode, Piece};
 use crate::slab::{Ref, Slab};
 
@@ -79,6 +80,7 @@ pub(crate) struct Cpu {
     left: Option<(Current, Option<u64>)>,
     /// The interrupt before a softirq that the last event began.
     before: Option<u64>,
+    pub(crate) batches: Batches,
     serial: u64,
 }
 
@@ -128,6 +130,11 @@ impl Cpu {
             event: ends.name,
             mode: Mode::Timeline,
         };
+        // From an interrupt's end to its softirq's beginning is part of both.
+        let irq = self.frames.last().map_or(self.before, |frame| frame.irq);
+        if let Some(irq) = irq {
+            self.batches.ran(irq, ends.ts.saturating_sub(start));
+        }
         if let Some(frame) = self.frames.last_mut() {
             match frame.current {
                 Current::Unknown => hold(&mut frame.pending, piece),
@@ -224,6 +231,9 @@ impl Cpu {
             self.slots.clear();
         }
         self.serial += 1;
+        if hard {
+            self.batches.begin(ts);
+        }
         self.frames.push(Frame {
             hard,
             irq: if hard { Some(ts) } else { self.before },

@@ -345,6 +345,7 @@ impl<T: Tasks> Engine<T> {
             helper: false,
             detached: true,
             frame: None,
+            share: None,
         })
     }
 }

@@ -8,6 +8,9 @@ use crate::io::{IoRequest, Mode};
 use crate::section::DeviceSpan;
 use crate::slab::Ref;
 
+/// The mark of a completion that an interrupt encloses.
+const IRQ: &str = "irq_handler_entry";
+
 impl<T: Tasks> Engine<T> {
     pub(crate) fn nvme_sq(&mut self, event: &Event, cpu: usize, disk: u64) {
         if self.disk == Some(disk) {
@@ -134,6 +137,12 @@ impl<T: Tasks> Engine<T> {
             done: event.ts,
         };
         self.hand_back(event, cpu, request, bios, device);
+        if interrupt_mark == IRQ {
+            let owners = bios.iter().map(|place| place.io);
+            self.on_cpu(cpu, |c, ios| {
+                c.batches.completed(ios, interrupt, request.seq, owners);
+            });
+        }
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Return));
         if let (Some(io), None, false) = (owner, self.task(event).io, event.pid == 0) {
             self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
@@ -155,7 +164,7 @@ impl<T: Tasks> Engine<T> {
             .or(slot_irq)
             .or_else(|| self.hard_irq(cpu));
         match (irq, driver, slot) {
-            (Some(ts), ..) => (ts, "irq_handler_entry"),
+            (Some(ts), ..) => (ts, IRQ),
             (None, Some(done), _) => (done.ts, done.event),
             (None, None, Some(slot)) => (slot.ts, "nvme_sq"),
             (None, None, None) => (event.ts, "none"),
@@ -191,6 +200,7 @@ impl<T: Tasks> Engine<T> {
                 helper: request.category == Category::Helper,
                 detached: false,
                 frame,
+                share: None,
             });
         }
     }

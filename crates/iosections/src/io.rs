@@ -37,6 +37,8 @@ pub(crate) struct IoRequest {
     pub(crate) detached: bool,
     /// The interrupt or softirq in which it completed.
     pub(crate) frame: Option<(usize, u64)>,
+    /// Its share of the completion interrupt (`batch`), in clock units.
+    pub(crate) share: Option<u64>,
 }
 
 /// A bio's time in the block layer.
@@ -121,7 +123,8 @@ pub struct FirstRequest {
     pub vfs_fs: u64,
     /// From the bio to the hand-over.
     pub submission: u64,
-    /// From the interrupt to the request's end.
+    /// Share of the interrupt up to its last completion; from the interrupt to the request's end
+    /// where the completion ran in no interrupt.
     pub completion: Option<u64>,
 }
 
@@ -225,7 +228,10 @@ fn first_request(io: &Io) -> Option<FirstRequest> {
     Some(FirstRequest {
         vfs_fs: ran(io.start, bio),
         submission: ran(bio, device.start),
-        completion: (!request.detached).then(|| ran(device.interrupt, device.done)),
+        completion: (!request.detached).then(|| {
+            let alone = || ran(device.interrupt, device.done);
+            request.share.unwrap_or_else(alone)
+        }),
     })
 }
 

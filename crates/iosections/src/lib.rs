@@ -4,6 +4,7 @@
 //! [`Engine`] in order of time. One I/O is one system call of one task; see [`Section`] for its
 //! parts, which always add up to its whole duration.
 
+mod batch;
 mod block;
 mod cpu;
 mod engine;

@@ -44,6 +44,34 @@ fn one_interrupt_for_two_is_shared_out() {
     // Entry to first mark is the first one's; the way back through task 1 is not the second's.
     assert_eq!(two.own, [9, 12, 8, 7, 8 + 10]);
     assert!(!one.clean && !two.clean);
+    // What the first requests' completions cost: 32 up to the last one, for two of them.
+    let share = |io: &iosections::IoResult| io.first.and_then(|f| f.completion);
+    assert_eq!((share(one), share(two)), (Some(16), Some(16)));
+}
+
+#[test]
+fn the_share_counts_the_softirq_and_not_what_interrupts_it() {
+    let mut lines = batch(DONE(1), Kind::Other);
+    lines.retain(|l| l.0 <= 110 || l.0 >= 150);
+    lines.extend([
+        (112, 0, 0, DONE(2)),
+        (114, 0, 0, Kind::IrqExit),
+        (117, 0, 0, Kind::SoftirqEntry(4)),
+        (120, 0, 0, complete("R", 100, 8)),
+        (121, 0, 0, Kind::IrqEntry),
+        (129, 0, 0, Kind::IrqExit),
+        (131, 0, 0, complete("R", 200, 8)),
+        (133, 0, 0, Kind::SoftirqExit),
+    ]);
+    lines.sort_by_key(|l| l.0);
+    let outcome = run(&lines);
+    let shares: Vec<_> = outcome
+        .results
+        .iter()
+        .map(|io| io.first.unwrap().completion.unwrap())
+        .collect();
+    // 100 to 131 without the timer's 121 to 129.
+    assert_eq!(shares, [23 / 2, 23 / 2]);
 }
 
 #[test]
