@@ -8,8 +8,8 @@ reproducible (fixed time, user, host, version and path names): same source, same
 
 from __future__ import annotations
 
-import json
 import importlib.util
+import json
 import os
 import shutil
 import sys

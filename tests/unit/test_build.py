@@ -364,6 +364,7 @@ def test_whose_fault_a_failure_is(tmp_path: Path, log: str, mend: str | None) ->
 
 
 def test_missing_tuxmake_is_not_the_candidates_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.undo()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InfrastructureError, match="tuxmake is not installed: make setup"):
         build._toolchain("arm64")
