@@ -198,6 +198,8 @@ def compare(
         confidence, threshold = f"quartiles within {allowed:.0f}", allowed
     few = min(len(base), len(candidate)) < policy.min_ios
     why = f"fewer than {policy.min_ios} I/Os" if few else rule.why
+    if rule.gated and not few and threshold == rule.threshold:
+        why = ""  # it qualifies the quartiles, and the comb decided
     return SectionComparison(
         section=section,
         base=middle,
