@@ -7,12 +7,19 @@
 mod analysis;
 mod bind;
 mod error;
+mod fields;
 mod markers;
+mod names;
 mod record;
-mod scan;
+mod stats;
+mod summary;
 
 pub use analysis::{Analysis, DeviceMark, Request};
 pub use error::Error;
-pub use iosections::{FirstRequest, IoResult, Outcome, Section};
+pub use iosections::{
+    Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome, Section,
+};
 pub use markers::markers;
 pub use record::Unit;
+pub use stats::{Stats, Values};
+pub use summary::Filter;

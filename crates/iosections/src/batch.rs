@@ -72,11 +72,7 @@ impl Batches {
     }
 
     /// A request was completed in it, of these I/Os. Gives the batch's number.
-    pub(crate) fn completed(
-        &mut self,
-        irq: u64,
-        owners: impl Iterator<Item = Ref>,
-    ) -> Option<u64> {
+    pub(crate) fn completed(&mut self, irq: u64, owners: impl Iterator<Item = Ref>) -> Option<u64> {
         let batch = self.find(irq)?;
         batch.count += 1;
         batch.ran_at_last = batch.ran;
@@ -95,14 +91,20 @@ impl Batches {
     #[inline]
     fn find(&mut self, irq: u64) -> Option<&mut Batch> {
         let youngest = self.youngest;
-        if self.all.get(youngest).is_some_and(|b| b.irq == irq && b.serial != 0) {
+        if self
+            .all
+            .get(youngest)
+            .is_some_and(|b| b.irq == irq && b.serial != 0)
+        {
             return self.all.get_mut(youngest);
         }
         // The youngest of that time: the places run downwards from it.
         let older = (1..REMEMBERED).map(|back| (youngest + REMEMBERED - back) % REMEMBERED);
-        let found = older
-            .into_iter()
-            .find(|&at| self.all.get(at).is_some_and(|b| b.irq == irq && b.serial != 0))?;
+        let found = older.into_iter().find(|&at| {
+            self.all
+                .get(at)
+                .is_some_and(|b| b.irq == irq && b.serial != 0)
+        })?;
         self.all.get_mut(found)
     }
 }

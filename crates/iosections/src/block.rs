@@ -137,7 +137,11 @@ impl Block {
     /// The number of a device, partitions resolved; `None` when there are too many.
     #[inline]
     pub(crate) fn device(&mut self, dev: Dev) -> Option<usize> {
-        if self.devices.get(self.last).is_some_and(|d| d.out.dev == dev) {
+        if self
+            .devices
+            .get(self.last)
+            .is_some_and(|d| d.out.dev == dev)
+        {
             return Some(self.last);
         }
         let dev = self.aliases.get(&dev).copied().unwrap_or(dev);
@@ -212,7 +216,11 @@ impl Block {
     /// The I/O of a bio that waits with this first sector.
     pub(crate) fn waiting_at(&mut self, dev: Dev, sector: u64) -> Option<(usize, Ref)> {
         let device = self.device(dev)?;
-        let mut here = self.devices.get(device)?.waiting.range((sector, 0)..=(sector, u64::MAX));
+        let mut here = self
+            .devices
+            .get(device)?
+            .waiting
+            .range((sector, 0)..=(sector, u64::MAX));
         here.next().map(|(_, &at)| (device, at))
     }
 
@@ -296,7 +304,10 @@ impl Block {
     }
 
     fn unhang(&mut self, device: usize, key: u64, request: Ref) {
-        let younger = self.requests.get_mut(request).and_then(|r| r.younger.take());
+        let younger = self
+            .requests
+            .get_mut(request)
+            .and_then(|r| r.younger.take());
         let Some(on) = self.devices.get_mut(device) else {
             return;
         };
@@ -374,7 +385,12 @@ impl Block {
                 && d.by_sector.is_empty()
                 && here.any(|(_, &at)| bios.get(at).is_some_and(|b| b.span.rwbs.op() == op))
         };
-        let Some(from) = self.devices.iter().position(fits).filter(|&from| from != device) else {
+        let Some(from) = self
+            .devices
+            .iter()
+            .position(fits)
+            .filter(|&from| from != device)
+        else {
             return false;
         };
         let Some(part) = self.devices.get_mut(from) else {
@@ -404,12 +420,16 @@ impl Block {
         let reach = span.sector.saturating_sub(on.longest);
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
-        candidates.extend(on.waiting.range((reach, 0)..(end, 0)).filter_map(|(_, &at)| {
-            let bio = self.bios.get(at)?;
-            let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
-            let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();
-            fits.then_some((bio.span.sector, bio_end, bio.pid != pid, bio.serial, at))
-        }));
+        candidates.extend(
+            on.waiting
+                .range((reach, 0)..(end, 0))
+                .filter_map(|(_, &at)| {
+                    let bio = self.bios.get(at)?;
+                    let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
+                    let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();
+                    fits.then_some((bio.span.sector, bio_end, bio.pid != pid, bio.serial, at))
+                }),
+        );
         if candidates.len() > 1 {
             candidates.sort_unstable_by_key(|&(_, _, foreign, serial, _)| (foreign, serial));
         }

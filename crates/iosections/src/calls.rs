@@ -68,10 +68,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         };
         task.io = None;
-        let told_apart =
-            submission.marked || ret <= 0 || submission.asked <= 1 || {
-                submission.ios.len() as u64 == ret as u64
-            };
+        let told_apart = submission.marked || ret <= 0 || submission.asked <= 1 || {
+            submission.ios.len() as u64 == ret as u64
+        };
         for &at in &submission.ios {
             if let Some(io) = self.ios.get_mut(at) {
                 io.submitting = false;
@@ -103,7 +102,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         if let Some(old) = self.uring.insert(request, io) {
             // Its end was not seen, and its request is used again.
-            if self.ios.get(old).is_some_and(|io| io.open_bios == 0 && io.last_done > 0) {
+            if self
+                .ios
+                .get(old)
+                .is_some_and(|io| io.open_bios == 0 && io.last_done > 0)
+            {
                 let ts = self.ios.get(old).map_or(0, |io| io.last_done);
                 self.close_async(old, ts, Mark::Complete);
             } else {
@@ -132,9 +135,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(at) = self.current_io(cpu) else {
             return;
         };
-        let begun = |io: &crate::io::Io| {
-            io.moments.get(Moment::FsBegin).is_some() || !io.bios.is_empty()
-        };
+        let begun =
+            |io: &crate::io::Io| io.moments.get(Moment::FsBegin).is_some() || !io.bios.is_empty();
         let next = self.ios.get(at).filter(|io| begun(io)).map(|io| io.op);
         let at = match next.filter(|_| self.takes_next(cpu)) {
             Some(op) => self.start(event, cpu, op, Mark::FsBegin),

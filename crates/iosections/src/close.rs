@@ -198,7 +198,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn close_async(&mut self, at: Ref, ts: u64, mark: Mark) {
         let start = self.ios.get(at).map_or(ts, |io| io.start);
         let ts = ts.max(start);
-        self.close(at, End { ts, mark, ret: None });
+        self.close(
+            at,
+            End {
+                ts,
+                mark,
+                ret: None,
+            },
+        );
     }
 
     /// The next event of a CPU: an I/O that ended with its last completion has no later end.

@@ -130,9 +130,8 @@ fn give(ios: &mut Slab<Io>, to: Ref, mode: Mode, piece: Piece) {
     let Some(io) = ios.get_mut(to) else {
         return;
     };
-    let joins = |last: &&mut Piece| {
-        piece.event == 0 && last.end == piece.start && last.mode == mode
-    };
+    let joins =
+        |last: &&mut Piece| piece.event == 0 && last.end == piece.start && last.mode == mode;
     if let Some(last) = io.pieces.last_mut().filter(joins) {
         last.end = piece.end;
     } else if io.pieces.len() < limits::PARTS {

@@ -158,8 +158,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.gaps.add(gap, cpu);
     }
 
-    /// Ends the measurement. Gives what was counted, and the sink.
-    pub fn finish(mut self) -> (Outcome, S) {
+    /// Ends the measurement. Gives what was counted, the sink, and what is known of tasks.
+    pub fn finish(mut self) -> (Outcome, S, T) {
         for cpu in 0..self.cpus.len() {
             self.settle(cpu, None);
         }
@@ -174,10 +174,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             .collect();
         unreaped.into_iter().for_each(|io| self.sink.take(io));
         self.block.clear();
+        self.out.partitions = self.block.aliases.drain().collect();
+        self.out.partitions.sort_unstable();
         self.out.devices = self.block.devices.into_iter().map(|d| d.out).collect();
         self.out.probe_events = self.measure.events;
         self.out.paths = self.measure.paths.names();
-        (self.out, self.sink)
+        (self.out, self.sink, self.names)
     }
 
     fn cpu(&mut self, number: u32) -> usize {
@@ -229,7 +231,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         };
         let ends = Ends {
             ts: event.ts,
-            name: if self.options.count_events { event.name } else { 0 },
+            name: if self.options.count_events {
+                event.name
+            } else {
+                0
+            },
             pid: event.pid,
             own,
             serves: serves.filter(|&io| self.ios.get(io).is_some()),

@@ -55,7 +55,9 @@ impl Measure {
             end: end.ts,
             pid: io.pid,
             op: io.op,
-            bytes: end.ret.unwrap_or_else(|| io.sectors.saturating_mul(512) as i64),
+            bytes: end
+                .ret
+                .unwrap_or_else(|| io.sectors.saturating_mul(512) as i64),
             dev: first.map(|r| r.dev).unwrap_or_default(),
             devices: 0,
             sector: first.filter(|r| r.sectors > 0).map(|r| r.sector),
@@ -151,9 +153,7 @@ fn direction(io: &Io) -> u8 {
         return b'F';
     }
     let first = io.requests.iter().find(|r| !r.helper);
-    first
-        .or(io.requests.first())
-        .map_or(0, |r| r.rwbs.op())
+    first.or(io.requests.first()).map_or(0, |r| r.rwbs.op())
 }
 
 /// Cuts the way of the first request that the task itself submitted; the pieces are in order.

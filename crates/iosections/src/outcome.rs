@@ -105,6 +105,8 @@ pub struct Outcome {
     pub ios: IoCounts,
     /// The devices, in the order of their first event.
     pub devices: Vec<DeviceOutcome>,
+    /// Partitions and their disks, as far as they showed.
+    pub partitions: Vec<(Dev, Dev)>,
     /// The ways that I/Os took, by number.
     pub paths: Vec<String>,
     /// Name number of an event → its count in own time, by section, over the measured I/Os.
@@ -112,6 +114,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The disk of a device that is a partition, else the device itself.
+    pub fn disk(&self, dev: Dev) -> Dev {
+        let part = self.partitions.iter().find(|(part, _)| *part == dev);
+        part.map_or(dev, |&(_, disk)| disk)
+    }
+
     /// One device.
     pub fn device(&self, dev: Dev) -> Option<&DeviceOutcome> {
         self.devices.iter().find(|d| d.dev == dev)
@@ -128,6 +136,8 @@ impl Outcome {
 
     /// The name of a way.
     pub fn path(&self, number: u32) -> &str {
-        self.paths.get(number as usize).map_or("other", String::as_str)
+        self.paths
+            .get(number as usize)
+            .map_or("other", String::as_str)
     }
 }

@@ -37,9 +37,7 @@ impl Rwbs {
 
     fn bytes(self) -> impl Iterator<Item = u8> {
         let bytes = self.low.to_le_bytes().into_iter();
-        bytes
-            .chain(self.high.to_le_bytes())
-            .take_while(|&b| b != 0)
+        bytes.chain(self.high.to_le_bytes()).take_while(|&b| b != 0)
     }
 
     /// The letters; other bytes than letters become `?`.

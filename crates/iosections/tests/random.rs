@@ -75,11 +75,14 @@ fn exits(lines: &[Line]) -> BTreeMap<(i32, u64), u64> {
 }
 
 fn any_options() -> impl Strategy<Value = Options> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(returns, nvme, count_events)| Options {
-        use_queue_return: returns,
-        has_nvme_complete: nvme,
-        count_events,
-        ..options()
+    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(returns, nvme, count_events)| {
+        Options {
+            use_queue_return: returns,
+            ignore_queue_return: !returns,
+            has_nvme_complete: nvme,
+            count_events,
+            ..options()
+        }
     })
 }
 

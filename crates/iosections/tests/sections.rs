@@ -68,6 +68,7 @@ fn a_direct_read_on_ufs() {
 fn the_return_of_the_queue_function_is_the_hand_over() {
     let options = Options {
         use_queue_return: true,
+        ignore_queue_return: false,
         ..options()
     };
     let outcome = run_with(options, &direct_read());
@@ -93,6 +94,7 @@ fn an_interrupt_inside_the_queue_function_ends_the_hand_over() {
     let outcome = run_with(
         Options {
             use_queue_return: true,
+            ignore_queue_return: false,
             ..options()
         },
         &lines,
@@ -111,6 +113,7 @@ fn a_missed_return_probe_falls_back_to_the_last_event_before() {
     let outcome = run_with(
         Options {
             use_queue_return: true,
+            ignore_queue_return: false,
             ..options()
         },
         &lines,
@@ -176,12 +179,7 @@ fn completion_in_a_softirq_begins_with_the_interrupt_before_it() {
 #[test]
 fn polled_completions_have_no_interrupt() {
     let mut lines = direct_read();
-    lines.retain(|l| {
-        !matches!(
-            l.3,
-            Kind::IrqEntry | Kind::IrqExit | Kind::Done(..)
-        )
-    });
+    lines.retain(|l| !matches!(l.3, Kind::IrqEntry | Kind::IrqExit | Kind::Done(..)));
     let outcome = run(&lines);
     assert_eq!(only(&outcome).elapsed, [30, 40, 855, 0, 50]);
     assert_eq!(outcome.interrupt_marks, BTreeMap::from([("none", 1)]));

@@ -26,6 +26,7 @@ impl Tasks for Names {
 
 pub fn options() -> Options {
     Options {
+        ignore_queue_return: true,
         count_events: true,
         ..Options::default()
     }
@@ -106,7 +107,7 @@ pub fn feed(options: Options, gaps: &[(u32, Lost)], lines: &[Line]) -> Run {
         }
         engine.push(&event(line));
     }
-    let (outcome, mut results) = engine.finish();
+    let (outcome, mut results, _) = engine.finish();
     results.sort_by_key(|io| (io.start, io.pid));
     check(&outcome, &results);
     let disk = outcome.device(DISK).cloned().unwrap_or_default();
