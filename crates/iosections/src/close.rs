@@ -189,7 +189,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             None if posts => {}
             None if io.bios.is_empty() => self.close_async(at, io.start, Mark::None),
             None => match cpu.and_then(|cpu| self.cpus.get_mut(cpu)) {
-                Some(cpu) => cpu.ended = Some(at),
+                Some(cpu) => cpu.ended.push_back(at),
                 None => self.close_async(at, io.last_done, Mark::Complete),
             },
         }
@@ -210,13 +210,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// The next event of a CPU: an I/O that ended with its last completion has no later end.
     pub(crate) fn settle(&mut self, cpu: usize, next: Option<&Kind>) {
-        let Some(c) = self.cpus.get_mut(cpu) else {
-            return;
-        };
         if matches!(next, Some(Kind::IoDone | Kind::DioComplete | Kind::Other)) {
             return;
         }
-        if let Some(at) = c.ended.take() {
+        while let Some(at) = self.cpus.get_mut(cpu).and_then(|c| c.ended.pop_front()) {
             self.try_close(at, None);
         }
     }

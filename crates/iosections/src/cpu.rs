@@ -11,6 +11,8 @@
 //!
 //! Anything else is foreign and given to nobody.
 
+use std::collections::VecDeque;
+
 use crate::batch::Batches;
 use crate::io::{Io, Mode, Piece};
 use crate::limits;
@@ -90,8 +92,9 @@ pub(crate) struct Cpu {
     /// The current task as of the last event: its number, and its place among the tasks.
     pub(crate) pid: i32,
     pub(crate) task: Option<usize>,
-    /// An asynchronous I/O that ended with its last completion, until the next event.
-    pub(crate) ended: Option<Ref>,
+    /// Asynchronous I/Os that ended with the last completion, until the next event; those of a
+    /// merged request in the order of its bios.
+    pub(crate) ended: VecDeque<Ref>,
     /// The I/O that was completed or reported last.
     pub(crate) last_done: Option<Ref>,
     pub(crate) frames: Vec<Frame>,
@@ -101,7 +104,7 @@ pub(crate) struct Cpu {
     /// I/Os that got a completion since the CPU was last switched, and the idle pieces since.
     wake: Vec<Ref>,
     idle: Vec<Piece>,
-    pub(crate) slots: std::collections::VecDeque<Slot>,
+    pub(crate) slots: VecDeque<Slot>,
     /// The frame that the last event ended: whose code ran last in it, and its interrupt's start.
     left: Option<(Current, Option<u64>)>,
     /// The interrupt before a softirq that the last event began.

@@ -287,7 +287,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             }
             return;
         }
-        let Some(at) = self.cpus.get_mut(cpu).and_then(|c| c.ended.take()) else {
+        let Some(at) = self.cpus.get_mut(cpu).and_then(|c| c.ended.pop_front()) else {
             return;
         };
         if let Some(io) = self.ios.get_mut(at) {
