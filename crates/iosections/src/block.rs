@@ -215,6 +215,9 @@ impl Block {
 
     /// The I/O of a bio that waits with this first sector.
     pub(crate) fn waiting_at(&mut self, dev: Dev, sector: u64) -> Option<(usize, Ref)> {
+        if !self.knows(dev) && !self.aliases.contains_key(&dev) {
+            return None;
+        }
         let device = self.device(dev)?;
         let mut here = self
             .devices

@@ -1,0 +1,364 @@
+//! I/Os that outlive the call that submits them, stacked devices, other drivers.
+#![allow(missing_docs, clippy::unwrap_used, clippy::pedantic)]
+
+mod common;
+
+use common::*;
+use iosections::{Call, Dev, Driver, Kind, Mark, Moment, Op, Options, Tag};
+
+fn submit(n: u32) -> Kind {
+    Kind::CallEnter(Call::Submit, n)
+}
+
+fn submitted(n: i64) -> Kind {
+    Kind::CallExit(Call::Submit, n)
+}
+
+fn uring(n: u32) -> Kind {
+    Kind::CallEnter(Call::Uring, n)
+}
+
+fn uring_done(n: i64) -> Kind {
+    Kind::CallExit(Call::Uring, n)
+}
+
+/// (start, end, path, elapsed) of all I/Os.
+fn brief(run: &Run) -> Vec<(u64, u64, &str, [u64; 5])> {
+    let ios = run.results.iter();
+    ios.map(|io| (io.start, io.end, io.path.as_str(), io.elapsed))
+        .collect()
+}
+
+#[test]
+fn an_iocb_ends_with_its_last_completion_and_is_reaped_later() {
+    let outcome = run(&[
+        (100, 0, 1, submit(1)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (130, 0, 1, issue("R", 8, 8)),
+        (140, 0, 1, submitted(1)),
+        (200, 0, 0, Kind::IrqEntry),
+        (215, 0, 0, complete("R", 8, 8)),
+        (217, 0, 0, Kind::IoDone),
+        (220, 0, 0, Kind::IrqExit),
+        (300, 0, 1, Kind::Reaped),
+    ]);
+    assert_eq!(brief(&outcome), [(100, 215, "R4", [10, 20, 70, 15, 0])]);
+    let io = only(&outcome);
+    assert_eq!(
+        (io.op, io.bytes, io.reaped),
+        (Op::IoSubmit, 4096, Some(300))
+    );
+    assert_eq!(
+        io.marks,
+        [Mark::SyscallEnter, Mark::Issue, Mark::Irq, Mark::Complete]
+    );
+    assert_eq!(io.moments.get(Moment::IoDone), Some(217));
+    assert_eq!((io.direction, io.sector), (b'R', Some(8)));
+}
+
+#[test]
+fn the_completion_of_the_direct_io_ends_it_where_it_shows() {
+    let outcome = run(&[
+        (100, 0, 1, submit(1)),
+        (105, 0, 1, Kind::FsBegin),
+        (110, 0, 1, queue("R", 8, 8)),
+        (130, 0, 1, issue("R", 8, 8)),
+        (140, 0, 1, submitted(1)),
+        (200, 0, 0, Kind::IrqEntry),
+        (215, 0, 0, complete("R", 8, 8)),
+        (219, 0, 0, Kind::DioComplete),
+        (220, 0, 0, Kind::IrqExit),
+    ]);
+    assert_eq!(brief(&outcome), [(100, 219, "R4", [10, 20, 70, 15, 4])]);
+    assert_eq!(only(&outcome).marks[3], Mark::DioComplete);
+    assert_eq!(only(&outcome).moments.get(Moment::FsBegin), Some(105));
+}
+
+/// Three iocbs of one call, the last two merged into one request.
+fn batch(asked: u32, returned: i64) -> Vec<Line> {
+    vec![
+        (100, 0, 1, submit(asked)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (120, 0, 1, queue("R", 800, 8)),
+        (130, 0, 1, queue("R", 808, 8)),
+        (131, 0, 1, Kind::Merge(DISK)),
+        (140, 0, 1, issue("R", 8, 8)),
+        (150, 0, 1, issue("R", 800, 16)),
+        (160, 0, 1, submitted(returned)),
+        (200, 0, 0, Kind::IrqEntry),
+        (210, 0, 0, complete("R", 800, 16)),
+        (220, 0, 0, complete("R", 8, 8)),
+        (230, 0, 0, Kind::IrqExit),
+    ]
+}
+
+#[test]
+fn iocbs_of_one_call_are_told_apart_by_their_bios() {
+    let outcome = run(&batch(3, 3));
+    assert_eq!(
+        brief(&outcome),
+        [
+            (100, 220, "R4", [10, 30, 60, 20, 0]),
+            (120, 210, "R8", [0, 30, 50, 10, 0]),
+            (130, 210, "R8", [0, 20, 50, 10, 0]),
+        ]
+    );
+    assert_eq!(outcome.results[2].merges, 1);
+    assert_eq!(outcome.results[1].marks[0], Mark::BioQueue);
+}
+
+#[test]
+fn what_does_not_add_up_is_ambiguous() {
+    let outcome = run(&batch(2, 2));
+    assert!(outcome.results.is_empty());
+    assert_eq!((outcome.ios.seen, outcome.ios.ambiguous), (3, 3));
+    // One iocb is one I/O, however many bios it has.
+    let outcome = run(&batch(1, 1));
+    assert_eq!((outcome.ios.seen, only(&outcome).bios), (1, 3));
+}
+
+#[test]
+fn entries_of_io_uring_show_and_end_by_their_own_events() {
+    let options = Options {
+        has_uring_complete: true,
+        ..options()
+    };
+    let outcome = run_with(
+        options,
+        &[
+            (100, 0, 1, uring(2)),
+            (105, 0, 1, Kind::UringSubmit(7)),
+            (110, 0, 1, queue("R", 8, 8)),
+            (120, 0, 1, issue("R", 8, 8)),
+            (125, 0, 1, Kind::UringSubmit(9)),
+            (130, 0, 1, queue("W", 80, 8)),
+            (140, 0, 1, issue("W", 80, 8)),
+            (150, 0, 1, uring_done(2)),
+            (200, 0, 0, Kind::IrqEntry),
+            (210, 0, 0, complete("W", 80, 8)),
+            (215, 0, 0, complete("R", 8, 8)),
+            (216, 0, 0, Kind::IrqExit),
+            (230, 0, 1, Kind::UringComplete(9)),
+            (240, 0, 1, Kind::UringComplete(7)),
+            (250, 0, 1, uring(0)),
+            (260, 0, 1, uring_done(0)),
+        ],
+    );
+    assert_eq!(
+        brief(&outcome),
+        [
+            (100, 240, "R4", [10, 10, 80, 15, 25]),
+            (125, 230, "W4", [5, 10, 60, 10, 20]),
+        ]
+    );
+    let marks = outcome.results.iter().map(|io| (io.marks[0], io.marks[3]));
+    let expected = [Mark::SyscallEnter, Mark::UringSubmit].map(|m| (m, Mark::UringComplete));
+    assert!(marks.eq(expected));
+    assert!(outcome.results[0].reaped == Some(260));
+}
+
+#[test]
+fn a_submission_thread_has_no_call() {
+    let outcome = run(&[
+        (100, 0, 1, Kind::UringSubmit(7)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (120, 0, 1, issue("R", 8, 8)),
+        (125, 0, 1, Kind::UringSubmit(9)),
+        (140, 0, 1, Kind::Other),
+        (200, 1, 0, complete("R", 8, 8)),
+        (210, 0, 1, Kind::UringComplete(7)),
+        (220, 0, 1, Kind::UringComplete(9)),
+    ]);
+    assert_eq!(brief(&outcome), [(100, 210, "R4", [10, 10, 80, 0, 10])]);
+    assert_eq!(outcome.ios.no_request + outcome.ios.incomplete, 1);
+}
+
+#[test]
+fn every_bio_is_an_io_where_there_are_no_calls() {
+    let options = Options {
+        bios_are_ios: true,
+        ..options()
+    };
+    let outcome = run_with(
+        options,
+        &[
+            (110, 0, 1, queue("R", 8, 8)),
+            (112, 0, 1, queue("R", 16, 8)),
+            (120, 0, 1, issue("R", 8, 16)),
+            (200, 0, 0, complete("R", 8, 16)),
+        ],
+    );
+    assert_eq!(
+        brief(&outcome),
+        [
+            (110, 200, "R8", [0, 10, 80, 0, 0]),
+            (112, 200, "R8", [0, 8, 80, 0, 0]),
+        ]
+    );
+    assert_eq!(outcome.results[0].op.kind(), "bio");
+}
+
+#[test]
+fn a_stacked_device_is_part_of_submission() {
+    let dm = Dev {
+        major: 253,
+        minor: 0,
+    };
+    let mut upper = span("R", 8, 8);
+    upper.dev = dm;
+    let outcome = run(&[
+        (100, 0, 1, enter(Op::Pread64)),
+        (110, 0, 1, Kind::BioQueue(upper)),
+        (
+            115,
+            0,
+            1,
+            Kind::Remap {
+                from: (dm, 8),
+                to: (DISK, 2056),
+            },
+        ),
+        (120, 0, 1, queue("R", 2056, 8)),
+        (140, 0, 1, issue("R", 2056, 8)),
+        (200, 0, 0, complete("R", 2056, 8)),
+        (260, 0, 1, leave(Op::Pread64)),
+        // A partition on the same disk: its remap comes before the bio.
+        (300, 0, 1, enter(Op::Pread64)),
+        (
+            305,
+            0,
+            1,
+            Kind::Remap {
+                from: (Dev { major: 8, minor: 1 }, 8),
+                to: (DISK, 72),
+            },
+        ),
+        (310, 0, 1, queue("R", 72, 8)),
+        (340, 0, 1, issue("R", 72, 8)),
+        (400, 0, 0, complete("R", 72, 8)),
+        (460, 0, 1, leave(Op::Pread64)),
+    ]);
+    assert_eq!(
+        brief(&outcome),
+        [
+            (100, 260, "R4", [10, 30, 60, 0, 60]),
+            (300, 460, "R4", [10, 30, 60, 0, 60]),
+        ]
+    );
+    assert_eq!(outcome.outcome.disk(Dev { major: 8, minor: 1 }), DISK);
+    assert_eq!(outcome.outcome.disk(dm), dm);
+}
+
+#[test]
+fn the_lowest_driver_tells_the_hand_over_and_the_completion() {
+    let tag = |host, id| Tag {
+        host,
+        queue: u32::MAX,
+        id,
+    };
+    let outcome = run(&[
+        (100, 0, 1, enter(Op::Pread64)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (120, 0, 1, issue("R", 8, 8)),
+        (130, 0, 1, Kind::Send(Driver::Scsi, tag(5, 1))),
+        (
+            140,
+            0,
+            1,
+            Kind::Send(Driver::Mmc, tag(6, 0xffff_8000_0000_1000)),
+        ),
+        (
+            200,
+            0,
+            2,
+            Kind::Done(Driver::Mmc, tag(6, 0xffff_8000_0000_1000)),
+        ),
+        (205, 0, 2, Kind::Done(Driver::Scsi, tag(5, 1))),
+        (220, 0, 2, complete("R", 8, 8)),
+        (260, 0, 1, leave(Op::Pread64)),
+    ]);
+    assert_eq!(brief(&outcome), [(100, 260, "R4", [10, 30, 60, 20, 40])]);
+    assert_eq!(only(&outcome).marks[1..3], [Mark::MmcStart, Mark::MmcDone]);
+}
+
+#[test]
+fn a_threaded_interrupt_is_the_one_that_woke_the_thread() {
+    let lines = |irq: u64| {
+        [
+            (90, 0, 9, sleep(1)),
+            (100, 0, 1, enter(Op::Pread64)),
+            (110, 0, 1, queue("R", 8, 8)),
+            (120, 0, 1, issue("R", 8, 8)),
+            (130, 0, 1, sleep(0)),
+            (irq, 0, 0, Kind::IrqEntry),
+            (irq + 1, 0, 0, Kind::Waking(9)),
+            (irq + 2, 0, 0, Kind::IrqExit),
+            (190, 0, 0, preempt(9)),
+            (210, 0, 9, complete("R", 8, 8)),
+            (215, 0, 9, Kind::Waking(1)),
+            (220, 0, 9, sleep(1)),
+            (260, 0, 1, leave(Op::Pread64)),
+        ]
+    };
+    let outcome = run(&lines(180));
+    assert_eq!(brief(&outcome), [(100, 260, "R4", [10, 10, 60, 30, 50])]);
+    let io = only(&outcome);
+    assert_eq!(io.marks[2], Mark::ThreadedIrq);
+    assert_eq!(io.moments.get(Moment::Waking), Some(215));
+    assert_eq!(io.moments.get(Moment::SchedIn), Some(220));
+}
+
+#[test]
+fn an_interrupt_from_before_the_issue_woke_nobody_for_it() {
+    let outcome = run(&[
+        (50, 0, 9, sleep(0)),
+        (80, 0, 0, Kind::IrqEntry),
+        (81, 0, 0, Kind::Waking(9)),
+        (82, 0, 0, Kind::IrqExit),
+        (90, 0, 0, preempt(1)),
+        (100, 0, 1, enter(Op::Pread64)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (120, 0, 1, issue("R", 8, 8)),
+        (130, 0, 1, sleep(9)),
+        (210, 0, 9, complete("R", 8, 8)),
+        (260, 0, 1, leave(Op::Pread64)),
+    ]);
+    assert_eq!(only(&outcome).marks[2], Mark::None);
+}
+
+#[test]
+fn a_requeued_request_counts_from_its_last_issue() {
+    let outcome = run(&[
+        (100, 0, 1, enter(Op::Pread64)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (112, 0, 1, Kind::Getrq(DISK, 8)),
+        (115, 0, 1, Kind::Insert(DISK, 8)),
+        (120, 0, 1, issue("R", 8, 8)),
+        (125, 0, 1, Kind::Requeue(span("R", 8, 8))),
+        (150, 0, 1, issue("R", 8, 8)),
+        (200, 0, 0, complete("R", 8, 8)),
+        (260, 0, 1, leave(Op::Pread64)),
+    ]);
+    let io = only(&outcome);
+    assert_eq!((io.elapsed, io.requeues), ([10, 40, 50, 0, 60], 1));
+    let moments = [Moment::Getrq, Moment::Insert, Moment::Issue].map(|m| io.moments.get(m));
+    assert_eq!(moments, [Some(112), Some(115), Some(150)]);
+}
+
+#[test]
+fn what_was_in_flight_in_a_gap_is_dropped() {
+    let lines = [
+        (100, 0, 1, submit(1)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (130, 0, 1, issue("R", 8, 8)),
+        (140, 0, 1, submitted(1)),
+        (500, 0, 1, submit(1)),
+        (510, 0, 1, queue("R", 8, 8)),
+        (530, 0, 1, issue("R", 8, 8)),
+        (540, 0, 1, submitted(1)),
+        (600, 0, 0, complete("R", 8, 8)),
+    ];
+    let outcome = feed(options(), &[(1, lost(150, 400))], &lines);
+    assert_eq!(brief(&outcome), [(500, 600, "R4", [10, 20, 70, 0, 0])]);
+    assert_eq!((outcome.ios.seen, outcome.ios.dropped_lost), (2, 1));
+}
