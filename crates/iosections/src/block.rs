@@ -227,15 +227,28 @@ impl Block {
         here.next().map(|(_, &at)| (device, at))
     }
 
-    /// A bio leaves for another device (`block_bio_remap` of a stacked one): its place in an I/O.
-    pub(crate) fn remapped(&mut self, dev: Dev, sector: u64) -> Option<Option<IoBio>> {
-        let (device, at) = self.waiting_at(dev, sector)?;
-        let bio = self.bios.get(at)?;
-        let (key, place) = ((bio.span.sector, bio.serial), bio.io);
+    /// A bio of a stacked device becomes one of the device below. `None` without such a bio.
+    pub(crate) fn remapped(&mut self, from: (Dev, u64), to: (Dev, u64)) -> Option<Ref> {
+        let (device, at) = self.waiting_at(from.0, from.1)?;
+        let below = self.device(to.0)?;
+        let bio = self.bios.get_mut(at)?;
+        let on = self.devices.get_mut(device)?;
+        on.waiting.remove(&(bio.span.sector, bio.serial));
+        (bio.span.dev, bio.span.sector) = to;
+        let (key, sectors) = ((bio.span.sector, bio.serial), bio.span.sectors);
+        let on = self.devices.get_mut(below)?;
+        on.waiting.insert(key, at);
+        on.longest = on.longest.max(u64::from(sectors));
+        Some(at)
+    }
+
+    /// A bio goes on as another one: its place in an I/O.
+    pub(crate) fn replaced(&mut self, at: Ref) -> Option<IoBio> {
+        let bio = self.bios.remove(at)?;
+        let device = self.device(bio.span.dev)?;
         let waiting = &mut self.devices.get_mut(device)?.waiting;
-        waiting.remove(&key);
-        self.bios.remove(at);
-        Some(place)
+        waiting.remove(&(bio.span.sector, bio.serial));
+        bio.io
     }
 
     /// A request goes to the driver.

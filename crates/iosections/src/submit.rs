@@ -7,7 +7,7 @@ use crate::io::{BioTime, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
 use crate::slab::Ref;
-use crate::task::{Setup, task_key};
+use crate::task::{Remap, Setup, task_key};
 
 /// Requests handed to a queue function that has not returned, or is not recorded.
 const AWAITING: usize = 256;
@@ -58,31 +58,29 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// When the block layer received a bio: now, or when it received the one of the stacked
     /// device that this one comes from.
     fn queued_since(&mut self, event: &Event, cpu: usize, span: Span) -> u64 {
-        let Some((dev, sector, place)) = self.task(cpu).and_then(|task| task.remap) else {
+        let stacked = self.task(cpu).and_then(|task| {
+            let same = |&(dev, sector, _): &Remap| (dev, sector) == (span.dev, span.sector);
+            task.remap.take_if(|remap| same(remap))
+        });
+        let parent = stacked.and_then(|(.., bio)| self.block.replaced(bio));
+        let Some(place) = parent else {
             return event.ts;
         };
-        if (dev, sector) != (span.dev, span.sector) {
-            return event.ts;
-        }
-        if let Some(task) = self.task(cpu) {
-            task.remap = None;
-        }
-        let parent = place.and_then(|place| self.ios.get(place.io)?.bios.get(place.index));
-        parent.map_or(event.ts, |bio| bio.queued)
+        self.end_bio(place, None);
+        let bio = self.ios.get(place.io).and_then(|io| io.bios.get(place.index));
+        bio.map_or(event.ts, |bio| bio.queued)
     }
 
     /// Sectors of one device become sectors of another: of a partition, those of its disk, before
-    /// the bio is queued; of a stacked device (device mapper, md), those of the bio below.
+    /// the bio is queued; of a stacked device, those of the device below. There the same bio goes
+    /// on (`NVMe` multipath), or another one that is queued next (device mapper, md).
     pub(crate) fn remap(&mut self, cpu: usize, from: (Dev, u64), to: (Dev, u64)) {
         if from.0 == to.0 {
             return;
         }
-        if let Some(place) = self.block.remapped(from.0, from.1) {
-            if let Some(place) = place {
-                self.end_bio(place, None);
-            }
+        if let Some(bio) = self.block.remapped(from, to) {
             if let Some(task) = self.task(cpu) {
-                task.remap = Some((to.0, to.1, place));
+                task.remap = Some((to.0, to.1, bio));
             }
         } else if !self.block.knows(from.0) && self.block.aliases.len() < limits::DEVICES {
             self.block.aliases.insert(from.0, to.0);

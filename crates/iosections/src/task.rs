@@ -1,6 +1,5 @@
 //! Tasks, and the calls by which they submit several I/Os.
 
-use crate::block::IoBio;
 use crate::event::{Call, Dev, Tag};
 use crate::io::IoResult;
 use crate::limits;
@@ -20,8 +19,8 @@ pub(crate) struct Task {
     pub(crate) setup: Option<Setup>,
     /// Requests handed to the queue function that has not returned.
     pub(crate) awaiting: Vec<Ref>,
-    /// A bio of a stacked device that comes back as a bio of another one.
-    pub(crate) remap: Option<(Dev, u64, Option<IoBio>)>,
+    /// A bio of a stacked device that has become one of the device below.
+    pub(crate) remap: Option<Remap>,
     /// Start of the interrupt that woke it last.
     pub(crate) woken_by: Option<u64>,
     /// Asynchronous I/Os that ended and were not taken yet.
@@ -39,6 +38,9 @@ impl Task {
         self.io.is_none() && self.call.is_none() && self.unreaped.is_empty()
     }
 }
+
+/// Device and first sector below, and the bio.
+pub(crate) type Remap = (Dev, u64, Ref);
 
 /// A call that submits asynchronous I/Os.
 #[derive(Debug)]
