@@ -34,8 +34,9 @@ pub struct EventFormat {
 }
 
 impl EventFormat {
-    /// Parses a format file; `None` without a name or an ID that fits in 16 bits.
-    pub(crate) fn parse(system: &str, text: &[u8], endian: Endian) -> Option<Self> {
+    /// Parses a format file of the group `system`; `None` without a name or an ID that fits in
+    /// 16 bits.
+    pub fn parse(system: &str, text: &[u8], endian: Endian) -> Option<Self> {
         let text = lossy(text);
         let line = |key: &str| {
             text.lines()

@@ -143,6 +143,11 @@ fn read_guest(r: &mut Reader<'_>) -> Result<Guest> {
     })
 }
 
+/// A CPU's number.
+pub(crate) fn cpu_number(r: &mut Reader<'_>) -> Result<u32> {
+    bounded(r, "a CPU's number", CPU_LIMIT - 1)
+}
+
 pub(crate) fn cpu_count(r: &mut Reader<'_>) -> Result<u32> {
     bounded(r, "number of CPUs", CPU_LIMIT)
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::buffer::{Buffer, CpuPart};
 use crate::error::{Error, Result};
 use crate::head::Head;
-use crate::meta::{Meta, cpu_count};
+use crate::meta::{Meta, cpu_count, cpu_number};
 use crate::reader::Reader;
 use crate::source::Source;
 
@@ -118,7 +118,7 @@ fn read_buffer(source: &Source, head: &Head, r: &mut Reader<'_>, meta: &mut Meta
     let page_size = r.u32("page size of a buffer")?;
     let mut parts = Vec::new();
     for _ in 0..cpu_count(r)? {
-        let cpu = r.u32("CPU")?;
+        let cpu = cpu_number(r)?;
         let (offset, size) = (r.u64("offset of a CPU")?, r.u64("size of a CPU")?);
         parts.push(CpuPart { cpu, offset, size });
     }
