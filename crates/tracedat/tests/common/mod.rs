@@ -1,6 +1,9 @@
 //! Writes small trace.dat files of every kind the reader knows.
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::pedantic)]
 
+mod container;
+
+pub use container::{Instance, file_of};
 use tracedat::Endian;
 
 /// Kind of file.
@@ -232,156 +235,12 @@ pub fn file(shape: &Shape, cpus: &[(u32, Vec<Page>)]) -> Vec<u8> {
     file_with(shape, &[("test", FORMAT.to_owned())], cpus)
 }
 
-/// A whole file.
+/// A whole file with the top buffer only.
 pub fn file_with(shape: &Shape, formats: &[(&str, String)], cpus: &[(u32, Vec<Page>)]) -> Vec<u8> {
-    let mut out = b"\x17\x08\x44tracing".to_vec();
-    out.extend(shape.version.to_string().as_bytes());
-    out.push(0);
-    out.push(u8::from(shape.endian == Endian::Big));
-    out.push(shape.long as u8);
-    out.extend(shape.int(shape.page_size as u64, 4));
-    let data: Vec<Vec<u8>> = cpus
-        .iter()
-        .map(|(_, pages)| pages.iter().flat_map(|p| page(shape, p)).collect())
-        .collect();
-    if shape.version == 6 {
-        finish_v6(shape, formats, &data, out)
-    } else {
-        let ids: Vec<u32> = cpus.iter().map(|c| c.0).collect();
-        finish_v7(shape, formats, &ids, &data, out)
-    }
-}
-
-fn option(shape: &Shape, id: u64, data: &[u8]) -> Vec<u8> {
-    let mut out = shape.int(id, 2);
-    out.extend(shape.int(data.len() as u64, 4));
-    out.extend(data);
-    out
-}
-
-fn finish_v6(
-    shape: &Shape,
-    formats: &[(&str, String)],
-    data: &[Vec<u8>],
-    mut out: Vec<u8>,
-) -> Vec<u8> {
-    out.extend(head_texts(shape));
-    out.extend(shape.int(0, 4));
-    out.extend(event_texts(shape, formats));
-    out.extend(shape.int(0, 4));
-    out.extend(shape.int(0, 4));
-    out.extend(comm_text(shape));
-    out.extend(shape.int(data.len() as u64, 4));
-    out.extend(b"options  \0");
-    out.extend(option(shape, 4, b"local [mono] boot\n\0"));
-    out.extend(option(
-        shape,
-        2,
-        b"CPU: 0\nentries: 3\ndropped events: 9\n\0",
-    ));
-    out.extend(shape.int(0, 2));
-    out.extend(b"flyrecord\0");
-    let mut at = out.len() + data.len() * 16;
-    for part in data {
-        out.extend(shape.int(at as u64, 8));
-        out.extend(shape.int(part.len() as u64, 8));
-        at += part.len();
-    }
-    out.extend(data.iter().flatten());
-    out
-}
-
-fn pack(shape: &Shape, bytes: &[u8]) -> Vec<u8> {
-    match shape.packing {
-        "zlib" => {
-            use std::io::Write;
-            let mut z = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-            z.write_all(bytes).unwrap();
-            z.finish().unwrap()
-        }
-        "zstd" => zstd::bulk::compress(bytes, 1).unwrap(),
-        _ => bytes.to_vec(),
-    }
-}
-
-fn sized(shape: &Shape, bytes: &[u8]) -> Vec<u8> {
-    let packed = pack(shape, bytes);
-    let mut out = shape.int(packed.len() as u64, 4);
-    out.extend(shape.int(bytes.len() as u64, 4));
-    out.extend(packed);
-    out
-}
-
-fn section(shape: &Shape, id: u64, bytes: &[u8], out: &mut Vec<u8>) -> u64 {
-    let at = out.len() as u64;
-    let packed = shape.packing != "none" && id != 0;
-    let body = if packed {
-        sized(shape, bytes)
-    } else {
-        bytes.to_vec()
+    let top = Instance {
+        name: "",
+        clock: "mono",
+        cpus: cpus.to_vec(),
     };
-    out.extend(shape.int(id, 2));
-    out.extend(shape.int(u64::from(packed), 2));
-    out.extend(shape.int(0, 4));
-    out.extend(shape.int(body.len() as u64, 8));
-    out.extend(body);
-    at
-}
-
-fn finish_v7(
-    shape: &Shape,
-    formats: &[(&str, String)],
-    ids: &[u32],
-    data: &[Vec<u8>],
-    mut out: Vec<u8>,
-) -> Vec<u8> {
-    out.extend(shape.packing.as_bytes());
-    out.extend(b"\x001.0\0");
-    let options_at = out.len();
-    out.extend(shape.int(0, 8));
-    let mut options = Vec::new();
-    for (id, text) in [
-        (16, head_texts(shape)),
-        (18, event_texts(shape, formats)),
-        (21, comm_text(shape)),
-    ] {
-        let at = section(shape, id, &text, &mut out);
-        options.extend(option(shape, id, &shape.int(at, 8)));
-    }
-    let packed = shape.packing != "none";
-    let buffer = out.len() as u64;
-    out.extend(shape.int(3, 2));
-    out.extend(shape.int(u64::from(packed), 2));
-    out.extend(shape.int(0, 4));
-    out.extend(shape.int(0, 8));
-    let mut buffer_option = shape.int(buffer, 8);
-    buffer_option.extend(b"\0mono\0");
-    buffer_option.extend(shape.int(shape.page_size as u64, 4));
-    buffer_option.extend(shape.int(ids.len() as u64, 4));
-    for (id, part) in ids.iter().zip(data) {
-        let at = out.len();
-        if packed && !part.is_empty() {
-            let chunks: Vec<&[u8]> = part.chunks(shape.page_size * 3).collect();
-            out.extend(shape.int(chunks.len() as u64, 4));
-            for chunk in chunks {
-                out.extend(sized(shape, chunk));
-            }
-        } else {
-            out.extend(part);
-        }
-        buffer_option.extend(shape.int(u64::from(*id), 4));
-        buffer_option.extend(shape.int(at as u64, 8));
-        buffer_option.extend(shape.int((out.len() - at) as u64, 8));
-    }
-    options.extend(option(shape, 3, &buffer_option));
-    // The options in two linked sections.
-    let second = out.len() as u64;
-    options.extend(option(shape, 0, &shape.int(0, 8)));
-    section(shape, 0, &options, &mut out);
-    let mut first = option(shape, 2, b"CPU: 0\nentries: 3\ndropped events: 9\n\0");
-    first.extend(option(shape, 8, &shape.int(ids.len() as u64, 4)));
-    first.extend(option(shape, 0, &shape.int(second, 8)));
-    let first = section(shape, 0, &first, &mut out);
-    out.splice(options_at..options_at + 8, shape.int(first, 8));
-    out
+    file_of(shape, formats, &[], &[top])
 }
