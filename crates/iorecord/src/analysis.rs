@@ -189,7 +189,7 @@ fn measure(
     names: Names,
     collector: Collector,
 ) -> Result<Measured, Error> {
-    let options = options(trace, request)?;
+    let options = options(trace, binding, request)?;
     let mut engine = Engine::new(options, names, collector);
     let mut facts = Facts::default();
     let mut events = trace.events()?;
@@ -243,12 +243,8 @@ fn learn(
 }
 
 /// Options by what the beginning of the trace holds. The engine also goes by what comes later.
-fn options(trace: &Trace, request: &Request) -> Result<Options, Error> {
+fn options(trace: &Trace, binding: &Binding, request: &Request) -> Result<Options, Error> {
     let mut seen = Facts::default();
-    let kind = trace
-        .formats()
-        .first()
-        .and_then(|f| f.accessor("common_type"));
     let mut events = trace.events()?;
     let mut left = SAMPLE;
     while let Some(entry) = events.next()? {
@@ -256,7 +252,7 @@ fn options(trace: &Trace, request: &Request) -> Result<Options, Error> {
             continue;
         };
         if request.covers(record.ts) {
-            seen.count(kind.and_then(|a| a.uint(record.data)).unwrap_or(0) as u16);
+            seen.count(binding.header.read(record.data).0);
             left -= 1;
         }
         if left == 0 || request.window.is_some_and(|(_, to)| record.ts >= to) {

@@ -3,7 +3,7 @@
 use iosections::{Call, Driver, Event, Kind, Op};
 use tracedat::{Accessor, EventFormat, Record, Trace};
 
-use crate::fields::{MmcFields, NvmeFields, PlaceFields, ScsiFields, SpanFields, UfsFields, dev};
+use crate::fields::{Header, MmcFields, NvmeFields, PlaceFields, ScsiFields, SpanFields, UfsFields, dev};
 
 /// How one event is translated.
 #[derive(Debug, Clone)]
@@ -125,8 +125,7 @@ pub(crate) fn is_queue_return(name: &str) -> bool {
 /// The translation of a whole trace.
 #[derive(Debug)]
 pub(crate) struct Binding {
-    kind: Accessor,
-    pid: Accessor,
+    pub(crate) header: Header,
     decoders: Vec<Option<Decode>>,
     /// Number of `sched_switch`, and its field with the next task's name.
     switch: Option<(u16, Accessor)>,
@@ -148,8 +147,7 @@ impl Binding {
         }
         let switch = trace.format("sched", "sched_switch");
         Some(Self {
-            kind: first.accessor("common_type")?,
-            pid: first.accessor("common_pid")?,
+            header: Header::new(first)?,
             decoders,
             switch: switch.and_then(|f| Some((f.id, f.accessor("next_comm")?))),
         })
@@ -158,7 +156,7 @@ impl Binding {
     /// Translates one record. An event that is too short for its format counts as any other.
     #[inline]
     pub(crate) fn event(&self, record: &Record<'_>) -> Event {
-        let name = self.kind.uint(record.data).unwrap_or(0) as u16;
+        let (name, pid) = self.header.read(record.data);
         let decoder = self
             .decoders
             .get(usize::from(name))
@@ -166,7 +164,7 @@ impl Binding {
         Event {
             ts: record.ts,
             cpu: record.cpu,
-            pid: self.pid.int(record.data).unwrap_or(0) as i32,
+            pid,
             name,
             kind: match decoder {
                 Some(decoder) => decode(decoder, record.data).unwrap_or(Kind::Other),

@@ -8,6 +8,17 @@ const NVME_TAG: u64 = 0xfff;
 /// A driver's event that tells of no hardware queue.
 const NO_QUEUE: u32 = u32::MAX;
 
+/// `N` bytes at an offset.
+#[inline]
+fn array<const N: usize>(record: &[u8], at: usize) -> Option<[u8; N]> {
+    record.get(at..)?.first_chunk().copied()
+}
+
+/// Where a field is, if it is in place, in this machine's byte order and of this size.
+pub(crate) fn plain(field: Accessor, size: usize) -> Option<usize> {
+    field.native().filter(|f| f.1 == size).map(|f| f.0)
+}
+
 /// The fields of a block event that has sectors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SpanFields {
@@ -15,20 +26,38 @@ pub(crate) struct SpanFields {
     sector: Accessor,
     sectors: Accessor,
     rwbs: Accessor,
+    /// Where they are in a trace of such a machine as this one, with the size of `rwbs`.
+    plain: Option<[usize; 5]>,
 }
 
 impl SpanFields {
     pub(crate) fn new(format: &EventFormat) -> Option<Self> {
+        let (dev, sector) = (format.accessor("dev")?, format.accessor("sector")?);
+        let (sectors, rwbs) = (format.accessor("nr_sector")?, format.accessor("rwbs")?);
+        let places = || {
+            let (letters, size) = rwbs.native()?;
+            let dev = plain(dev, 4)?;
+            Some([dev, plain(sector, 8)?, plain(sectors, 4)?, letters, size])
+        };
         Some(Self {
-            dev: format.accessor("dev")?,
-            sector: format.accessor("sector")?,
-            sectors: format.accessor("nr_sector")?,
-            rwbs: format.accessor("rwbs")?,
+            dev,
+            sector,
+            sectors,
+            rwbs,
+            plain: places(),
         })
     }
 
     #[inline]
     pub(crate) fn read(&self, record: &[u8]) -> Option<Span> {
+        if let Some([dev_at, sector, sectors, rwbs, size]) = self.plain {
+            return Some(Span {
+                dev: dev(u64::from(u32::from_ne_bytes(array(record, dev_at)?))),
+                sector: u64::from_ne_bytes(array(record, sector)?),
+                sectors: u32::from_ne_bytes(array(record, sectors)?),
+                rwbs: Rwbs::new(record.get(rwbs..rwbs + size)?),
+            });
+        }
         Some(Span {
             dev: dev(self.dev.uint(record)?),
             sector: self.sector.uint(record)?,
@@ -56,6 +85,36 @@ impl PlaceFields {
     #[inline]
     pub(crate) fn read(&self, record: &[u8]) -> Option<(Dev, u64)> {
         Some((dev(self.dev.uint(record)?), self.sector.uint(record)?))
+    }
+}
+
+/// The fields that every event begins with: its number and the current task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    kind: Accessor,
+    pid: Accessor,
+    /// They are where they are on every machine so far, in this machine's byte order.
+    usual: bool,
+}
+
+impl Header {
+    pub(crate) fn new(format: &EventFormat) -> Option<Self> {
+        let (kind, pid) = (format.accessor("common_type")?, format.accessor("common_pid")?);
+        Some(Self {
+            kind,
+            pid,
+            usual: plain(kind, 2) == Some(0) && plain(pid, 4) == Some(4),
+        })
+    }
+
+    /// The event's number and the task; zeros where the record is too short.
+    #[inline]
+    pub(crate) fn read(&self, record: &[u8]) -> (u16, i32) {
+        if let (true, Some(&[a, b, _, _, p, q, r, s])) = (self.usual, record.first_chunk::<8>()) {
+            return (u16::from_ne_bytes([a, b]), i32::from_ne_bytes([p, q, r, s]));
+        }
+        let kind = self.kind.uint(record).unwrap_or(0);
+        (kind as u16, self.pid.int(record).unwrap_or(0) as i32)
     }
 }
 

@@ -49,13 +49,13 @@ impl Collector {
 }
 
 impl Sink for Collector {
-    fn take(&mut self, io: IoResult) {
-        if !self.filter.keeps(&io) {
+    fn take(&mut self, io: &IoResult) {
+        if !self.filter.keeps(io) {
             self.filtered += 1;
             return;
         }
         if self.keep {
-            self.ios.push(io);
+            self.ios.push(io.clone());
             return;
         }
         let mut devices = io.devices;
@@ -66,7 +66,7 @@ impl Sink for Collector {
                 self.devices.resize_with(device + 1, Summary::default);
             }
             if let Some(summary) = self.devices.get_mut(device) {
-                summary.add(&io);
+                summary.add(io);
             }
         }
     }
@@ -76,6 +76,8 @@ impl Sink for Collector {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
     pub(crate) ways: Vec<Way>,
+    /// Place of the last I/O's way.
+    last: usize,
     pub(crate) ios: u64,
     pub(crate) clean: u64,
     pub(crate) detached: u64,
@@ -148,15 +150,18 @@ impl Summary {
     }
 
     fn way(&mut self, path: u32) -> &mut Way {
+        if self.ways.get(self.last).is_some_and(|way| way.path == path) {
+            return &mut self.ways[self.last];
+        }
         let known = self.ways.iter().position(|way| way.path == path);
-        let place = known.unwrap_or_else(|| {
+        self.last = known.unwrap_or_else(|| {
             let rest = self.ways.len() >= WAYS;
             if self.ways.len() <= WAYS {
                 self.ways.push(Way::new(if rest { u32::MAX } else { path }));
             }
             self.ways.len() - 1
         });
-        &mut self.ways[place]
+        &mut self.ways[self.last]
     }
 
     /// All ways together.

@@ -6,8 +6,9 @@
 //! what the interrupt executed up to its last `block_rq_complete`. A cost on the way of every
 //! completion moves each share by just that cost, in a batch of any length.
 
-use crate::io::{Io, IoRequest};
-use crate::slab::{Ref, Slab};
+use crate::engine::Ios;
+use crate::io::IoRequest;
+use crate::slab::Ref;
 
 /// Interrupts remembered: one can be nested in the softirq of another.
 const REMEMBERED: usize = 8;
@@ -44,7 +45,7 @@ pub(crate) struct Batches {
 
 impl Batches {
     /// A hard interrupt begins. What the oldest one cost goes to its I/Os that are still open.
-    pub(crate) fn begin(&mut self, ios: &mut Slab<Io>, irq: u64) {
+    pub(crate) fn begin(&mut self, ios: &mut Ios, irq: u64) {
         self.youngest = (self.youngest + 1) % REMEMBERED;
         self.serial += 1;
         let Some(batch) = self.all.get_mut(self.youngest) else {

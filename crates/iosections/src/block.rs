@@ -167,10 +167,8 @@ impl Block {
         pid: i32,
         place: Option<IoBio>,
         helper: bool,
-    ) {
-        let Some(on) = self.devices.get_mut(device) else {
-            return;
-        };
+    ) -> Option<Ref> {
+        let on = self.devices.get_mut(device)?;
         on.out.bios += 1;
         if on.waiting.len() + on.flushes.len() > limits::IN_FLIGHT {
             self.forget_bios(device);
@@ -189,9 +187,7 @@ impl Block {
             needs_flush,
             flushing: false,
         });
-        let Some(on) = self.devices.get_mut(device) else {
-            return;
-        };
+        let on = self.devices.get_mut(device)?;
         if span.sectors > 0 {
             on.waiting.insert((span.sector, serial), bio);
             on.longest = on.longest.max(u64::from(span.sectors));
@@ -199,6 +195,7 @@ impl Block {
         if needs_flush || span.rwbs.fua() {
             on.flushes.push_back(bio);
         }
+        Some(bio)
     }
 
     fn forget_bios(&mut self, device: usize) {

@@ -87,8 +87,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn uring_submit(&mut self, event: &Event, cpu: usize, request: u64) {
         let current = self.current_io(cpu);
         let fresh = current.filter(|&at| {
-            let fresh = |io: &crate::io::Io| io.uring.is_none() && io.op == Op::IoUring;
-            self.ios.get(at).is_some_and(fresh)
+            let io = self.ios.get(at);
+            io.is_some_and(|io| io.uring.is_none() && io.op == Op::IoUring)
         });
         let io = match fresh {
             Some(io) => io,

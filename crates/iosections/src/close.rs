@@ -75,7 +75,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.recycle(io);
     }
 
-    fn take_open(&mut self, at: Ref) -> Option<Io> {
+    fn take_open(&mut self, at: Ref) -> Option<Box<Io>> {
         let io = self.ios.remove(at)?;
         if io.op.writes() {
             self.writers.retain(|&w| w != at);
@@ -143,30 +143,32 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// An asynchronous I/O waits until its task takes the completion.
     fn hand_out(&mut self, io: IoResult) {
-        if matches!(io.marks, [Mark::SyscallEnter, ..]) && io.op.is_async() {
-            if let Some(task) = self.tasks.by_key_mut(io.pid) {
-                task.unreaped.push(io);
-                if task.unreaped.len() > limits::BATCH {
-                    let waiting = std::mem::take(&mut task.unreaped);
-                    waiting.into_iter().for_each(|io| self.emit(io));
-                }
-                return;
-            }
+        if !matches!(io.marks, [Mark::SyscallEnter, ..]) || !io.op.is_async() {
+            return self.emit(&io);
         }
-        self.emit(io);
+        let Some(task) = self.tasks.by_key_mut(io.pid) else {
+            return self.emit(&io);
+        };
+        task.unreaped.push(io);
+        if task.unreaped.len() > limits::BATCH {
+            let waiting = std::mem::take(&mut task.unreaped);
+            waiting.iter().for_each(|io| self.emit(io));
+        }
     }
 
     /// The task takes completions.
     pub(crate) fn reap(&mut self, event: &Event, cpu: usize) {
-        let Some(task) = self.task(cpu) else {
+        let Some(task) = self.task(cpu).filter(|task| !task.unreaped.is_empty()) else {
             return;
         };
-        if task.unreaped.is_empty() {
-            return;
-        }
-        for mut io in std::mem::take(&mut task.unreaped) {
+        let mut waiting = std::mem::take(&mut task.unreaped);
+        for io in &mut waiting {
             io.reaped = Some(event.ts);
             self.emit(io);
+        }
+        waiting.clear();
+        if let Some(task) = self.task(cpu) {
+            task.unreaped = waiting;
         }
     }
 

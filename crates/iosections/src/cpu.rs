@@ -14,9 +14,10 @@
 use std::collections::VecDeque;
 
 use crate::batch::Batches;
-use crate::io::{Io, Mode, Piece};
+use crate::engine::Ios;
+use crate::io::{Mode, Piece};
 use crate::limits;
-use crate::slab::{Ref, Slab};
+use crate::slab::Ref;
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
 const PENDING_LIMIT: usize = 4096;
@@ -129,7 +130,7 @@ pub(crate) struct Ends {
 }
 
 /// Gives a piece to an I/O, as one with the piece before it where no events are counted.
-fn give(ios: &mut Slab<Io>, to: Ref, mode: Mode, piece: Piece) {
+fn give(ios: &mut Ios, to: Ref, mode: Mode, piece: Piece) {
     let Some(io) = ios.get_mut(to) else {
         return;
     };
@@ -142,7 +143,7 @@ fn give(ios: &mut Slab<Io>, to: Ref, mode: Mode, piece: Piece) {
     }
 }
 
-fn give_all(ios: &mut Slab<Io>, to: Ref, mode: Mode, pieces: &mut Vec<Piece>) {
+fn give_all(ios: &mut Ios, to: Ref, mode: Mode, pieces: &mut Vec<Piece>) {
     for piece in pieces.drain(..) {
         give(ios, to, mode, piece);
     }
@@ -160,7 +161,7 @@ fn hold(pending: &mut Vec<Piece>, piece: Piece) {
 
 impl Cpu {
     /// Gives away the piece that ends with an event.
-    pub(crate) fn account(&mut self, ios: &mut Slab<Io>, ends: Ends) {
+    pub(crate) fn account(&mut self, ios: &mut Ios, ends: Ends) {
         let left = self.left.take();
         self.before = left.filter(|_| ends.softirq).and_then(|(_, irq)| irq);
         let Some(start) = self.last.replace(ends.ts) else {
@@ -207,7 +208,7 @@ impl Cpu {
         }
     }
 
-    fn account_run(&mut self, ios: &mut Slab<Io>, ends: Ends, piece: Piece) {
+    fn account_run(&mut self, ios: &mut Ios, ends: Ends, piece: Piece) {
         if self.run.pid != ends.pid {
             self.run.renew(ends.pid);
         }
@@ -224,7 +225,7 @@ impl Cpu {
     }
 
     /// The current task, which has no I/O of its own, turns out to work for this one.
-    pub(crate) fn resolve_run(&mut self, ios: &mut Slab<Io>, pid: i32, io: Ref) {
+    pub(crate) fn resolve_run(&mut self, ios: &mut Ios, pid: i32, io: Ref) {
         if !self.frames.is_empty() || pid == 0 {
             return;
         }
@@ -240,7 +241,7 @@ impl Cpu {
     }
 
     /// The CPU switches to another task; `io` is the I/O of that task, if it has one.
-    pub(crate) fn switch(&mut self, ios: &mut Slab<Io>, next: i32, io: Option<Ref>) {
+    pub(crate) fn switch(&mut self, ios: &mut Ios, next: i32, io: Option<Ref>) {
         self.slots.clear();
         self.run.renew(if io.is_some() { 0 } else { next });
         match io {
@@ -258,7 +259,7 @@ impl Cpu {
     }
 
     /// An interrupt or softirq begins.
-    pub(crate) fn enter(&mut self, ios: &mut Slab<Io>, hard: bool, ts: u64) {
+    pub(crate) fn enter(&mut self, ios: &mut Ios, hard: bool, ts: u64) {
         if self.frames.is_empty() && hard {
             self.slots.clear();
         }
@@ -284,7 +285,7 @@ impl Cpu {
     }
 
     /// It ends.
-    pub(crate) fn leave(&mut self, ios: &mut Slab<Io>, hard: bool) {
+    pub(crate) fn leave(&mut self, ios: &mut Ios, hard: bool) {
         match self.frames.pop() {
             Some(frame) if frame.hard == hard => {
                 if frame.ios.len() + usize::from(frame.foreign) > 1 {
@@ -302,7 +303,7 @@ impl Cpu {
     }
 
     /// A handler reports something of a request: the code from here on runs for it.
-    pub(crate) fn mark(&mut self, ios: &mut Slab<Io>, io: Option<Ref>, mode: Mode) {
+    pub(crate) fn mark(&mut self, ios: &mut Ios, io: Option<Ref>, mode: Mode) {
         let current = io.map_or(Current::Foreign, |io| Current::Io(io, mode));
         self.last_done = io;
         if let Some(io) = io.filter(|io| !self.wake.contains(io)) {
@@ -362,7 +363,7 @@ impl Cpu {
     /// The oldest such completion of the disk belongs to this I/O.
     pub(crate) fn close_slot(
         &mut self,
-        ios: &mut Slab<Io>,
+        ios: &mut Ios,
         disk: u64,
         io: Option<Ref>,
     ) -> Option<Slot> {
@@ -371,11 +372,11 @@ impl Cpu {
     }
 
     /// The oldest such completion of any disk belongs to this I/O.
-    pub(crate) fn close_next_slot(&mut self, ios: &mut Slab<Io>, io: Option<Ref>) -> Option<Slot> {
+    pub(crate) fn close_next_slot(&mut self, ios: &mut Ios, io: Option<Ref>) -> Option<Slot> {
         self.take_slot(ios, 0, io)
     }
 
-    fn take_slot(&mut self, ios: &mut Slab<Io>, place: usize, io: Option<Ref>) -> Option<Slot> {
+    fn take_slot(&mut self, ios: &mut Ios, place: usize, io: Option<Ref>) -> Option<Slot> {
         let mut slot = self.slots.remove(place)?;
         if let Some(io) = io {
             give_all(ios, io, Mode::Completion, &mut slot.pieces);

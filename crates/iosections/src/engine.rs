@@ -5,6 +5,7 @@ use crate::cpu::{Cpu, Ends};
 use crate::event::{Event, Kind, Lost, Tag};
 use crate::io::{Io, IoResult, Sink};
 use crate::limits;
+use crate::mark::Moment;
 use crate::measure::Measure;
 use crate::outcome::Outcome;
 use crate::slab::{IntMap, Ref, Slab};
@@ -37,6 +38,9 @@ pub struct Options {
     pub count_events: bool,
 }
 
+/// Open I/Os; boxed, since they are large and only their places move.
+pub(crate) type Ios = Slab<Box<Io>>;
+
 /// The measurement. Feed it all events in order of time, then [`Engine::finish`].
 #[derive(Debug)]
 pub struct Engine<T, S> {
@@ -44,9 +48,9 @@ pub struct Engine<T, S> {
     pub(crate) names: T,
     sink: S,
     pub(crate) tasks: Table,
-    pub(crate) ios: Slab<Io>,
+    pub(crate) ios: Ios,
     /// Closed I/Os, whose memory is used again.
-    spare: Vec<Io>,
+    spare: Vec<Box<Io>>,
     /// Open I/Os that write, oldest first.
     pub(crate) writers: Vec<Ref>,
     pub(crate) block: Block,
@@ -172,7 +176,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             .iter_mut()
             .flat_map(|task| std::mem::take(&mut task.unreaped))
             .collect();
-        unreaped.into_iter().for_each(|io| self.sink.take(io));
+        unreaped.iter().for_each(|io| self.sink.take(io));
         self.block.clear();
         self.out.partitions = self.block.aliases.drain().collect();
         self.out.partitions.sort_unstable();
@@ -182,6 +186,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         (self.out, self.sink, self.names)
     }
 
+    #[inline]
     fn cpu(&mut self, number: u32) -> usize {
         let cpu = number.min(limits::CPUS) as usize;
         if self.cpus.len() <= cpu {
@@ -258,10 +263,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::DioComplete => self.dio_complete(event, cpu),
             Kind::BioQueue(span) => self.bio_queue(event, cpu, span),
             Kind::Remap { from, to } => self.remap(cpu, from, to),
-            Kind::Getrq(dev, sector) => self.getrq(event, dev, sector),
+            Kind::Getrq(dev, at) => self.moment_of_bio(event, cpu, (dev, at), Moment::Getrq),
             Kind::Split(dev) => self.split(cpu, dev),
             Kind::Merge(dev) => self.merge(cpu, dev),
-            Kind::Insert(dev, sector) => self.insert(event, dev, sector),
+            Kind::Insert(dev, at) => self.moment_of_bio(event, cpu, (dev, at), Moment::Insert),
             Kind::Issue(span) => self.issue(event, cpu, span),
             Kind::Requeue(span) => self.requeue(span),
             Kind::Complete(span) => self.complete(event, cpu, span),
@@ -283,7 +288,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn on_cpu<R: Default>(
         &mut self,
         cpu: usize,
-        act: impl FnOnce(&mut Cpu, &mut Slab<Io>) -> R,
+        act: impl FnOnce(&mut Cpu, &mut Ios) -> R,
     ) -> R {
         match self.cpus.get_mut(cpu) {
             Some(c) => act(c, &mut self.ios),
@@ -316,7 +321,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// Keeps a closed I/O's memory, unless it is much.
-    pub(crate) fn recycle(&mut self, io: Io) {
+    pub(crate) fn recycle(&mut self, io: Box<Io>) {
         let small = io.pieces.capacity() <= 1024 && io.requests.capacity() <= 256;
         if small && self.spare.len() < 256 {
             self.spare.push(io);
@@ -324,7 +329,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// A measured I/O leaves.
-    pub(crate) fn emit(&mut self, io: IoResult) {
+    pub(crate) fn emit(&mut self, io: &IoResult) {
         self.sink.take(io);
     }
 }

@@ -103,30 +103,18 @@ pub(crate) struct Io {
 impl Io {
     /// Makes a used one new, keeping its memory.
     pub(crate) fn renew(&mut self, pid: i32, op: Op, start: u64, start_mark: Mark, cpu: u32) {
-        let Self {
-            bios,
-            live,
-            requests,
-            pieces,
-            ..
-        } = std::mem::take(self);
-        *self = Self {
-            pid,
-            op,
-            start,
-            start_mark,
-            cpu,
-            bios,
-            live,
-            requests,
-            pieces,
-            submitting: op.is_async(),
-            ..Self::default()
-        };
+        (self.pid, self.op, self.cpu) = (pid, op, cpu);
+        (self.start, self.start_mark) = (start, start_mark);
         self.bios.clear();
         self.live.clear();
         self.requests.clear();
         self.pieces.clear();
+        (self.open_bios, self.sectors, self.last_done) = (0, 0, 0);
+        self.moments = Moments::default();
+        (self.merges, self.splits) = (0, 0);
+        (self.shared, self.ambiguous) = (false, false);
+        self.submitting = op.is_async();
+        (self.uring, self.posted) = (None, None);
     }
 }
 
@@ -209,11 +197,11 @@ pub struct FirstRequest {
 /// Takes the measured I/Os one by one, as they end.
 pub trait Sink {
     /// The next one.
-    fn take(&mut self, io: IoResult);
+    fn take(&mut self, io: &IoResult);
 }
 
 impl Sink for Vec<IoResult> {
-    fn take(&mut self, io: IoResult) {
-        self.push(io);
+    fn take(&mut self, io: &IoResult) {
+        self.push(io.clone());
     }
 }

@@ -45,12 +45,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 index: io.bios.len() - 1,
             })
         });
-        self.block
+        let bio = self
+            .block
             .queue(device, span, event.pid, place, helped.is_some());
+        if let Some(task) = self.task(cpu) {
+            task.last_bio = bio;
+            task.serves = helped.or(task.serves);
+        }
         if let Some(io) = helped {
-            if let Some(task) = self.task(cpu) {
-                task.serves = Some(io);
-            }
             self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
         }
     }
@@ -263,20 +265,24 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    pub(crate) fn getrq(&mut self, event: &Event, dev: Dev, sector: u64) {
-        self.moment_of_bio(event, dev, sector, Moment::Getrq);
-    }
-
-    pub(crate) fn insert(&mut self, event: &Event, dev: Dev, sector: u64) {
-        self.moment_of_bio(event, dev, sector, Moment::Insert);
-    }
-
-    /// Something happens to the bio with this first sector.
-    fn moment_of_bio(&mut self, event: &Event, dev: Dev, sector: u64, moment: Moment) {
-        let Some((_, at)) = self.block.waiting_at(dev, sector) else {
-            return;
+    /// Something happens to the bio with this first sector: mostly the task's last one.
+    pub(crate) fn moment_of_bio(
+        &mut self,
+        event: &Event,
+        cpu: usize,
+        (dev, sector): (Dev, u64),
+        moment: Moment,
+    ) {
+        let last = self.task(cpu).and_then(|task| task.last_bio);
+        let here = |&at: &Ref| {
+            let bio = self.block.bio(at);
+            bio.is_some_and(|bio| (bio.span.dev, bio.span.sector) == (dev, sector))
         };
-        let bio = self.block.bio(at).filter(|bio| !bio.helper);
+        let at = match last.filter(here) {
+            Some(last) => Some(last),
+            None => self.block.waiting_at(dev, sector).map(|(_, at)| at),
+        };
+        let bio = at.and_then(|at| self.block.bio(at)).filter(|bio| !bio.helper);
         let Some(place) = bio.and_then(|bio| bio.io).filter(|p| p.index == 0) else {
             return;
         };

@@ -19,6 +19,8 @@ pub(crate) struct Task {
     pub(crate) setup: Option<Setup>,
     /// Requests handed to the queue function that has not returned.
     pub(crate) awaiting: Vec<Ref>,
+    /// The bio that it queued last.
+    pub(crate) last_bio: Option<Ref>,
     /// A bio of a stacked device that has become one of the device below.
     pub(crate) remap: Option<Remap>,
     /// Start of the interrupt that woke it last.
