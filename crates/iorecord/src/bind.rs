@@ -13,6 +13,7 @@ enum Decode {
     CallEnter(Call, Accessor),
     CallExit(Call, Accessor),
     UringSubmit(Accessor),
+    UringPunt(Accessor),
     UringComplete(Accessor),
     BioQueue(SpanFields),
     Issue(SpanFields),
@@ -60,6 +61,9 @@ impl Decode {
             // `_sqe` to 6.2, `_req` from 6.5; its `req` field came with 5.15.
             ("io_uring", "io_uring_submit_req" | "io_uring_submit_sqe") => {
                 Self::UringSubmit(format.accessor("req")?)
+            }
+            ("io_uring", "io_uring_queue_async_work") => {
+                Self::UringPunt(format.accessor("req")?)
             }
             ("io_uring", "io_uring_complete") => Self::UringComplete(format.accessor("req")?),
             (_, "iomap_dio_rw_begin") => Self::Plain(Kind::FsBegin),
@@ -188,6 +192,7 @@ fn decode(decoder: &Decode, data: &[u8]) -> Option<Kind> {
         Decode::CallEnter(call, count) => Kind::CallEnter(*call, count.uint(data)? as u32),
         Decode::CallExit(call, ret) => Kind::CallExit(*call, ret.int(data)?),
         Decode::UringSubmit(request) => Kind::UringSubmit(request.uint(data)?),
+        Decode::UringPunt(request) => Kind::UringPunt(request.uint(data)?),
         Decode::UringComplete(request) => Kind::UringComplete(request.uint(data)?),
         Decode::BioQueue(fields) => Kind::BioQueue(fields.read(data)?),
         Decode::Issue(fields) => Kind::Issue(fields.read(data)?),

@@ -97,6 +97,10 @@ impl Tasks for Names {
         self.comm(pid)
             .is_none_or(|comm| HELPERS.iter().any(|h| comm.starts_with(h)))
     }
+
+    fn works_for(&self, pid: i32) -> Option<i32> {
+        self.comm(pid).and_then(owner)
+    }
 }
 
 #[cfg(test)]

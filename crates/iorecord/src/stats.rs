@@ -40,29 +40,20 @@ pub struct Stats {
 }
 
 /// A growing set of values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Values {
     exact: Vec<u64>,
     bins: Option<Box<Bins>>,
 }
 
-/// Counts by bin, in rows that are made when a value falls into them.
-#[derive(Debug, Clone)]
+/// Counts by bin, in rows of one power of two each, from the first row that has any to the last.
+#[derive(Debug, Clone, Default)]
 struct Bins {
-    rows: Vec<Vec<u32>>,
-    count: u64,
+    first: usize,
+    counts: Vec<u32>,
     sum: u128,
     min: u64,
     max: u64,
-}
-
-impl Default for Values {
-    fn default() -> Self {
-        Self {
-            exact: Vec::new(),
-            bins: None,
-        }
-    }
 }
 
 impl Values {
@@ -70,7 +61,7 @@ impl Values {
     #[inline]
     pub fn add(&mut self, value: u64) {
         match &mut self.bins {
-            Some(bins) => bins.add(value, 1),
+            Some(bins) => bins.add(value),
             None => self.add_exact(value),
         }
     }
@@ -99,15 +90,12 @@ impl Values {
     fn coarsen(&mut self) {
         let bins = self.bins.get_or_insert_with(|| {
             Box::new(Bins {
-                rows: Vec::new(),
-                count: 0,
-                sum: 0,
                 min: u64::MAX,
-                max: 0,
+                ..Bins::default()
             })
         });
         for value in std::mem::take(&mut self.exact) {
-            bins.add(value, 1);
+            bins.add(value);
         }
     }
 
@@ -164,57 +152,65 @@ fn bounds(row: usize, place: usize) -> (u64, u64) {
 
 impl Bins {
     #[inline]
-    fn add(&mut self, value: u64, times: u32) {
+    fn add(&mut self, value: u64) {
         let (row, place) = bin(value);
-        if self.rows.get(row).is_none_or(Vec::is_empty) {
-            self.make_row(row);
+        let at = (row.wrapping_sub(self.first) << SUB_BITS) + place;
+        if row < self.first || at >= self.counts.len() {
+            self.reach(row);
         }
-        if let Some(count) = self.rows.get_mut(row).and_then(|r| r.get_mut(place)) {
-            *count = count.saturating_add(times);
+        let at = ((row - self.first) << SUB_BITS) + place;
+        if let Some(count) = self.counts.get_mut(at) {
+            *count = count.saturating_add(1);
         }
-        self.count += u64::from(times);
-        self.sum += u128::from(value) * u128::from(times);
+        self.sum += u128::from(value);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
     }
 
+    /// Makes room for a row.
     #[cold]
-    fn make_row(&mut self, row: usize) {
-        if self.rows.len() <= row {
-            self.rows.resize(row + 1, Vec::new());
+    fn reach(&mut self, row: usize) {
+        if self.counts.is_empty() {
+            self.first = row;
         }
-        if let Some(row) = self.rows.get_mut(row) {
-            row.resize(1 << SUB_BITS, 0);
+        if row < self.first {
+            let more = (self.first - row) << SUB_BITS;
+            self.counts.splice(0..0, std::iter::repeat_n(0, more));
+            self.first = row;
+        }
+        let rows = row - self.first + 1;
+        if self.counts.len() < rows << SUB_BITS {
+            self.counts.resize(rows << SUB_BITS, 0);
         }
     }
 
     fn extend(&mut self, other: &Self) {
-        for (number, row) in other.rows.iter().enumerate().filter(|(_, r)| !r.is_empty()) {
-            if self.rows.get(number).is_none_or(Vec::is_empty) {
-                self.make_row(number);
-            }
-            for (to, from) in self.rows.get_mut(number).into_iter().flatten().zip(row) {
-                *to = to.saturating_add(*from);
-            }
+        let last = other.first + (other.counts.len() >> SUB_BITS);
+        if let Some(last) = last.checked_sub(1).filter(|_| !other.counts.is_empty()) {
+            self.reach(other.first);
+            self.reach(last);
         }
-        self.count += other.count;
+        let from = (other.first.saturating_sub(self.first)) << SUB_BITS;
+        for (to, from) in self.counts.iter_mut().skip(from).zip(&other.counts) {
+            *to = to.saturating_add(*from);
+        }
         self.sum += other.sum;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
 
     fn stats(&self) -> Stats {
-        let mut runs = Vec::new();
-        for (number, row) in self.rows.iter().enumerate() {
-            for (place, &count) in row.iter().enumerate().filter(|&(_, &count)| count > 0) {
-                let (low, width) = bounds(number, place);
-                runs.push(Run {
-                    value: (low + width / 2).clamp(self.min, self.max),
-                    low,
-                    count: u64::from(count),
-                });
+        let counts = self.counts.iter().enumerate();
+        let run = |(at, &count): (usize, &u32)| {
+            let row = self.first + (at >> SUB_BITS);
+            let (low, width) = bounds(row, at & ((1 << SUB_BITS) - 1));
+            Run {
+                value: (low + width / 2).clamp(self.min, self.max),
+                low,
+                count: u64::from(count),
             }
-        }
+        };
+        let runs: Vec<Run> = counts.filter(|(_, count)| **count > 0).map(run).collect();
         summarize(&runs, self.sum, (self.min, self.max), false)
     }
 }

@@ -231,9 +231,11 @@ impl Block {
         let bio = self.bios.get_mut(at)?;
         let on = self.devices.get_mut(device)?;
         on.waiting.remove(&(bio.span.sector, bio.serial));
+        on.out.bios = on.out.bios.saturating_sub(1);
         (bio.span.dev, bio.span.sector) = to;
         let (key, sectors) = ((bio.span.sector, bio.serial), bio.span.sectors);
         let on = self.devices.get_mut(below)?;
+        on.out.bios += 1;
         on.waiting.insert(key, at);
         on.longest = on.longest.max(u64::from(sectors));
         Some(at)
@@ -243,8 +245,9 @@ impl Block {
     pub(crate) fn replaced(&mut self, at: Ref) -> Option<IoBio> {
         let bio = self.bios.remove(at)?;
         let device = self.device(bio.span.dev)?;
-        let waiting = &mut self.devices.get_mut(device)?.waiting;
-        waiting.remove(&(bio.span.sector, bio.serial));
+        let on = self.devices.get_mut(device)?;
+        on.waiting.remove(&(bio.span.sector, bio.serial));
+        on.out.bios = on.out.bios.saturating_sub(1);
         bio.io
     }
 

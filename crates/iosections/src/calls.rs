@@ -118,6 +118,32 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
+    /// A worker thread is to do an entry.
+    pub(crate) fn uring_punt(&mut self, request: u64) {
+        let at = self.uring.get(&request).copied();
+        let Some((at, io)) = at.and_then(|at| Some((at, self.ios.get_mut(at)?))) else {
+            return;
+        };
+        if !std::mem::replace(&mut io.punted, true) && self.punted.len() < limits::BATCH {
+            self.punted.push(at);
+        }
+    }
+
+    /// The entry that a worker of `io_uring` submits a bio for: the only one that it can be.
+    pub(crate) fn punted_to(&self, pid: i32) -> Option<Ref> {
+        if self.punted.is_empty() {
+            return None;
+        }
+        let owner = self.names.works_for(pid)?;
+        let of_owner = |at: &&Ref| {
+            let io = self.ios.get(**at);
+            io.is_some_and(|io| io.pid == owner && io.posted.is_none())
+        };
+        let mut all = self.punted.iter().filter(of_owner);
+        let first = all.next().copied();
+        first.filter(|_| all.next().is_none())
+    }
+
     pub(crate) fn uring_complete(&mut self, event: &Event, request: u64) {
         self.options.has_uring_complete = true;
         let Some(at) = self.uring.remove(&request) else {

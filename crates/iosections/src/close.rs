@@ -47,7 +47,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 self.close(at, end);
             }
             Some(at) => self.leave(at, event.ts),
-            None if self.names.selected(event.pid) => {
+            None if self.names.selected(event.pid) && !op.is_by_chance() => {
                 self.out.ios.seen += 1;
                 if self.gaps.before(event.ts) {
                     self.out.ios.dropped_lost += 1;
@@ -64,7 +64,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(io) = self.take_open(at) else {
             return;
         };
-        if self.names.selected(io.pid) {
+        let counts = !io.op.is_by_chance() || !io.bios.is_empty();
+        if counts && self.names.selected(io.pid) {
             self.out.ios.seen += 1;
             if self.gaps.touch(io.start, until) {
                 self.out.ios.dropped_lost += 1;
@@ -79,6 +80,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let io = self.ios.remove(at)?;
         if io.op.writes() {
             self.writers.retain(|&w| w != at);
+        }
+        if io.punted {
+            self.punted.retain(|&p| p != at);
         }
         if let Some(request) = io.uring {
             if self.uring.get(&request) == Some(&at) {
@@ -102,12 +106,16 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     fn measured(&mut self, at: Ref, io: &mut Io, end: End) -> Option<IoResult> {
+        if io.op.is_by_chance() && io.bios.is_empty() {
+            return None;
+        }
         self.out.ios.seen += 1;
         if self.gaps.touch(io.start, end.ts) {
             self.out.ios.dropped_lost += 1;
             return None;
         }
-        if io.ambiguous {
+        // What a worker of io_uring did for it cannot be told from what it did for others.
+        if io.ambiguous || (io.punted && io.bios.is_empty()) {
             self.out.ios.ambiguous += 1;
             return None;
         }

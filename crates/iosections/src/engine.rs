@@ -17,6 +17,10 @@ pub trait Tasks {
     fn selected(&self, pid: i32) -> bool;
     /// Whether this task submits requests for others: a journal thread, a kernel worker.
     fn helps(&self, pid: i32) -> bool;
+    /// The task that this one does the entries of `io_uring` for, if it is such a worker.
+    fn works_for(&self, _pid: i32) -> Option<i32> {
+        None
+    }
 }
 
 /// What to measure.
@@ -60,6 +64,8 @@ pub struct Engine<T, S> {
     pub(crate) disks: Vec<u64>,
     /// Open entries of `io_uring` by the address of their request.
     pub(crate) uring: IntMap<u64, Ref>,
+    /// Those that a worker thread is to do.
+    pub(crate) punted: Vec<Ref>,
     pub(crate) switches_seen: bool,
     pub(crate) gaps: Gaps,
     pub(crate) measure: Measure,
@@ -120,6 +126,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             tags: IntMap::default(),
             disks: Vec::new(),
             uring: IntMap::default(),
+            punted: Vec::new(),
             switches_seen: false,
             gaps: Gaps::default(),
             measure: Measure::new(options.count_events),
@@ -145,10 +152,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             c.pid = event.pid;
             c.task = Some(self.tasks.place(task_key(event.pid, event.cpu)));
             self.prune();
-        } else if matches!(event.kind, Kind::Other) && !self.options.count_events {
+        } else if !self.options.count_events && self.is_only_noted(cpu, &event.kind) {
             // The same task goes on: the piece of code that it ends will go to the same I/O as
             // the next one.
-            return;
+            return self.apply(event, cpu);
         }
         self.account(event, cpu);
         self.settle(cpu, Some(&event.kind));
@@ -184,6 +191,23 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.out.probe_events = self.measure.events;
         self.out.paths = self.measure.paths.names();
         (self.out, self.sink, self.names)
+    }
+
+    /// Whether an event tells nothing of whose code runs before and after it.
+    #[inline]
+    fn is_only_noted(&self, cpu: usize, kind: &Kind) -> bool {
+        let Some(c) = self.cpus.get(cpu) else {
+            return false;
+        };
+        match kind {
+            // It may begin the next I/O of a call, or end an asynchronous one.
+            Kind::FsBegin => {
+                let call = c.task.and_then(|place| self.tasks.get(place)?.call.as_ref());
+                call.is_none_or(|call| call.asked <= 1)
+            }
+            Kind::DioComplete => c.ended.is_empty(),
+            kind => !kind.is_boundary(),
+        }
     }
 
     #[inline]
@@ -258,6 +282,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::CallExit(call, ret) => self.call_exit(event, cpu, call, ret),
             Kind::Reaped => self.reap(event, cpu),
             Kind::UringSubmit(request) => self.uring_submit(event, cpu, request),
+            Kind::UringPunt(request) => self.uring_punt(request),
             Kind::UringComplete(request) => self.uring_complete(event, request),
             Kind::FsBegin => self.fs_begin(event, cpu),
             Kind::DioComplete => self.dio_complete(event, cpu),

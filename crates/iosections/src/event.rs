@@ -88,6 +88,8 @@ pub enum Kind {
     Reaped,
     /// `io_uring_submit_req`, `io_uring_submit_sqe`: an entry is taken up; its request's address.
     UringSubmit(u64),
+    /// `io_uring_queue_async_work`: a worker thread is to do it.
+    UringPunt(u64),
     /// `io_uring_complete` of this request.
     UringComplete(u64),
     /// `iomap_dio_rw_begin`: the file system begins a direct I/O.
@@ -148,6 +150,23 @@ pub enum Kind {
     },
     /// Any other recorded event.
     Other,
+}
+
+impl Kind {
+    /// Whether the code around it may run for different I/Os; else it is only noted.
+    pub(crate) fn is_boundary(&self) -> bool {
+        !matches!(
+            self,
+            Self::Other
+                | Self::Getrq(..)
+                | Self::Insert(..)
+                | Self::IoDone
+                | Self::Merge(_)
+                | Self::Split(_)
+                | Self::Remap { .. }
+                | Self::Waking(_)
+        )
+    }
 }
 
 /// One event.

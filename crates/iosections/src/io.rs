@@ -92,6 +92,8 @@ pub(crate) struct Io {
     pub(crate) submitting: bool,
     /// Its call submitted others that the trace does not tell apart from it.
     pub(crate) ambiguous: bool,
+    /// A worker thread of `io_uring` does it.
+    pub(crate) punted: bool,
     /// Address of its `io_uring` request.
     pub(crate) uring: Option<u64>,
     /// `io_uring_complete`.
@@ -112,7 +114,7 @@ impl Io {
         (self.open_bios, self.sectors, self.last_done) = (0, 0, 0);
         self.moments = Moments::default();
         (self.merges, self.splits) = (0, 0);
-        (self.shared, self.ambiguous) = (false, false);
+        (self.shared, self.ambiguous, self.punted) = (false, false, false);
         self.submitting = op.is_async();
         (self.uring, self.posted) = (None, None);
     }

@@ -18,6 +18,10 @@ pub enum Op {
     Fsync,
     Fdatasync,
     SyncFileRange,
+    /// It may discard (`BLKDISCARD`, `FITRIM`); an I/O only if requests come of it.
+    Ioctl,
+    /// It may discard, or write zeros; likewise.
+    Fallocate,
     /// One iocb of `io_submit`.
     IoSubmit,
     /// One submission queue entry of `io_uring`.
@@ -27,8 +31,8 @@ pub enum Op {
 }
 
 impl Op {
-    /// The system calls that are one I/O each.
-    pub const CALLS: [Self; 13] = [
+    /// The system calls that are one I/O each, or none.
+    pub const CALLS: [Self; 15] = [
         Self::Read,
         Self::Pread64,
         Self::Readv,
@@ -42,6 +46,8 @@ impl Op {
         Self::Fsync,
         Self::Fdatasync,
         Self::SyncFileRange,
+        Self::Ioctl,
+        Self::Fallocate,
     ];
 
     /// The call's name, as in `sys_enter_NAME`; `io_uring`, `bio` for those that are no call.
@@ -60,6 +66,8 @@ impl Op {
             Self::Fsync => "fsync",
             Self::Fdatasync => "fdatasync",
             Self::SyncFileRange => "sync_file_range",
+            Self::Ioctl => "ioctl",
+            Self::Fallocate => "fallocate",
             Self::IoSubmit => "io_submit",
             Self::IoUring => "io_uring",
             Self::Bio => "bio",
@@ -84,6 +92,11 @@ impl Op {
     /// Whether it outlives the system call that submits it.
     pub const fn is_async(self) -> bool {
         matches!(self, Self::IoSubmit | Self::IoUring | Self::Bio)
+    }
+
+    /// Whether it is an I/O only if requests come of it.
+    pub const fn is_by_chance(self) -> bool {
+        matches!(self, Self::Ioctl | Self::Fallocate)
     }
 
     /// Whether the call writes or waits for writes, so that others may submit requests for it.

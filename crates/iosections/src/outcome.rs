@@ -125,12 +125,12 @@ impl Outcome {
         self.devices.iter().find(|d| d.dev == dev)
     }
 
-    /// The device with most bios, the smallest number among equals.
+    /// The device with most measured I/Os; else with most bios, the smallest number among equals.
     pub fn busiest(&self) -> Option<Dev> {
         let most = self
             .devices
             .iter()
-            .max_by_key(|d| (d.bios, std::cmp::Reverse(d.dev)));
+            .max_by_key(|d| (d.measured, d.bios, std::cmp::Reverse(d.dev)));
         most.map(|d| d.dev)
     }
 

@@ -17,7 +17,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(device) = self.block.device(span.dev) else {
             return;
         };
-        let own = self.bio_owner(event, cpu);
+        let current = self.bio_owner(event, cpu);
+        let punted = match current {
+            Some(_) => None,
+            None => self.punted_to(event.pid),
+        };
+        let own = current.or(punted);
         let helped = match own {
             Some(_) => None,
             None => self.helped(event, cpu, span),
@@ -52,7 +57,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             task.last_bio = bio;
             task.serves = helped.or(task.serves);
         }
-        if let Some(io) = helped {
+        if let Some(io) = helped.or(punted) {
             self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
         }
     }
