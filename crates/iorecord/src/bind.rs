@@ -3,7 +3,12 @@
 use iosections::{Call, Driver, Event, Kind, Op};
 use tracedat::{Accessor, EventFormat, Record, Trace};
 
-use crate::fields::{Header, MmcFields, NvmeFields, PlaceFields, ScsiFields, SpanFields, UfsFields, dev};
+use crate::fields::{
+    Header, MmcFields, NvmeFields, PlaceFields, ScsiFields, SpanFields, UfsFields, UringKey, dev,
+};
+
+/// `IORING_ENTER_SQ_WAKEUP`.
+const SQ_WAKEUP: u64 = 2;
 
 /// How one event is translated.
 #[derive(Debug, Clone)]
@@ -11,10 +16,11 @@ enum Decode {
     Plain(Kind),
     Exit(Op, Accessor),
     CallEnter(Call, Accessor),
+    UringEnter(Accessor, Accessor),
     CallExit(Call, Accessor),
-    UringSubmit(Accessor),
+    UringSubmit(UringKey, Option<Accessor>),
     UringPunt(Accessor),
-    UringComplete(Accessor),
+    UringComplete(UringKey),
     BioQueue(SpanFields),
     Issue(SpanFields),
     Requeue(SpanFields),
@@ -42,7 +48,7 @@ enum Decode {
 
 impl Decode {
     /// The translation of an event, if it matters and its fields are there.
-    fn new(format: &EventFormat) -> Option<Self> {
+    fn new(format: &EventFormat, uring_requests: bool) -> Option<Self> {
         let name = format.name.as_str();
         Some(match (format.system.as_str(), name) {
             ("syscalls", _) => return Self::syscall(format),
@@ -58,14 +64,15 @@ impl Decode {
                 // Without a tag it cannot be told whose command is done.
                 Self::ScsiDone(ScsiFields::new(format).filter(ScsiFields::has_tag)?)
             }
-            // `_sqe` to 6.2, `_req` from 6.5; its `req` field came with 5.15.
-            ("io_uring", "io_uring_submit_req" | "io_uring_submit_sqe") => {
-                Self::UringSubmit(format.accessor("req")?)
+            // `_sqe` to 6.2, `_req` from 6.5.
+            ("io_uring", "io_uring_submit_req" | "io_uring_submit_sqe") => Self::UringSubmit(
+                UringKey::new(format, uring_requests)?,
+                format.accessor("req"),
+            ),
+            ("io_uring", "io_uring_queue_async_work") => Self::UringPunt(format.accessor("req")?),
+            ("io_uring", "io_uring_complete") => {
+                Self::UringComplete(UringKey::new(format, uring_requests)?)
             }
-            ("io_uring", "io_uring_queue_async_work") => {
-                Self::UringPunt(format.accessor("req")?)
-            }
-            ("io_uring", "io_uring_complete") => Self::UringComplete(format.accessor("req")?),
             (_, "iomap_dio_rw_begin") => Self::Plain(Kind::FsBegin),
             (_, "iomap_dio_complete") => Self::Plain(Kind::DioComplete),
             ("irq", "irq_handler_entry") => Self::Plain(Kind::IrqEntry),
@@ -107,7 +114,10 @@ impl Decode {
         if let Some(name) = format.name.strip_prefix("sys_enter_") {
             return Some(match name {
                 "io_submit" => Self::CallEnter(Call::Submit, format.accessor("nr")?),
-                "io_uring_enter" => Self::CallEnter(Call::Uring, format.accessor("to_submit")?),
+                "io_uring_enter" => {
+                    let flags = format.accessor("flags")?;
+                    Self::UringEnter(format.accessor("to_submit")?, flags)
+                }
                 _ => Self::Plain(Kind::SyscallEnter(Op::from_name(name)?)),
             });
         }
@@ -139,13 +149,23 @@ impl Binding {
     /// `None` when the trace has no event formats at all.
     pub(crate) fn new(trace: &Trace) -> Option<Self> {
         let first = trace.formats().first()?;
+        // The address of the request came with 5.15; without it in one event, none is linked by it.
+        let without = |f: &EventFormat| {
+            let name = f.name.as_str();
+            let linked = matches!(name, "io_uring_submit_req" | "io_uring_submit_sqe")
+                || name == "io_uring_complete";
+            f.system == "io_uring" && linked && f.accessor("req").is_none()
+        };
+        let uring_requests = !trace.formats().iter().any(without);
         let mut decoders = Vec::new();
         for format in trace.formats() {
             let id = usize::from(format.id);
             if decoders.len() <= id {
                 decoders.resize(id + 1, None);
             }
-            if let (Some(decoder), Some(slot)) = (Decode::new(format), decoders.get_mut(id)) {
+            if let (Some(decoder), Some(slot)) =
+                (Decode::new(format, uring_requests), decoders.get_mut(id))
+            {
                 *slot = Some(decoder);
             }
         }
@@ -190,10 +210,19 @@ fn decode(decoder: &Decode, data: &[u8]) -> Option<Kind> {
         Decode::Exit(op, ret) => Kind::SyscallExit(*op, ret.int(data)?),
         // The kernel passes arguments as long; these two are 32 bits wide.
         Decode::CallEnter(call, count) => Kind::CallEnter(*call, count.uint(data)? as u32),
+        Decode::UringEnter(count, flags) => {
+            // A call that wakes a submission thread submits nothing by itself.
+            let wakes = flags.uint(data)? & SQ_WAKEUP != 0;
+            let count = if wakes { 0 } else { count.uint(data)? as u32 };
+            Kind::CallEnter(Call::Uring, count)
+        }
         Decode::CallExit(call, ret) => Kind::CallExit(*call, ret.int(data)?),
-        Decode::UringSubmit(request) => Kind::UringSubmit(request.uint(data)?),
+        Decode::UringSubmit(key, request) => {
+            let request = request.and_then(|a| a.uint(data));
+            Kind::UringSubmit(key.read(data)?, request)
+        }
         Decode::UringPunt(request) => Kind::UringPunt(request.uint(data)?),
-        Decode::UringComplete(request) => Kind::UringComplete(request.uint(data)?),
+        Decode::UringComplete(request) => Kind::UringComplete(request.read(data)?),
         Decode::BioQueue(fields) => Kind::BioQueue(fields.read(data)?),
         Decode::Issue(fields) => Kind::Issue(fields.read(data)?),
         Decode::Requeue(fields) => Kind::Requeue(fields.read(data)?),

@@ -99,7 +99,10 @@ pub(crate) struct Header {
 
 impl Header {
     pub(crate) fn new(format: &EventFormat) -> Option<Self> {
-        let (kind, pid) = (format.accessor("common_type")?, format.accessor("common_pid")?);
+        let (kind, pid) = (
+            format.accessor("common_type")?,
+            format.accessor("common_pid")?,
+        );
         Some(Self {
             kind,
             pid,
@@ -163,6 +166,36 @@ impl NvmeFields {
             host: hash(name, uint(self.controller, record)),
             queue: uint(self.qid, record) as u32,
             id: uint(self.cid, record) & NVME_TAG,
+        }
+    }
+}
+
+/// What names an entry of `io_uring` from its start to its completion.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum UringKey {
+    /// The address of its request.
+    Request(Accessor),
+    /// Its ring and the number that user space gave it: before 5.15 the completion tells no more.
+    UserData(Accessor, Accessor),
+}
+
+impl UringKey {
+    /// `by_request`: whether all events of the trace have the request's address.
+    pub(crate) fn new(format: &EventFormat, by_request: bool) -> Option<Self> {
+        if by_request {
+            return format.accessor("req").map(Self::Request);
+        }
+        let (ring, number) = (format.accessor("ctx")?, format.accessor("user_data")?);
+        Some(Self::UserData(ring, number))
+    }
+
+    pub(crate) fn read(&self, record: &[u8]) -> Option<u64> {
+        match self {
+            Self::Request(request) => request.uint(record),
+            Self::UserData(ring, number) => {
+                let number = number.uint(record)?;
+                Some(hash(&number.to_le_bytes(), ring.uint(record)?))
+            }
         }
     }
 }

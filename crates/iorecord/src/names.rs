@@ -98,6 +98,10 @@ impl Tasks for Names {
             .is_none_or(|comm| HELPERS.iter().any(|h| comm.starts_with(h)))
     }
 
+    fn serves_interrupt(&self, pid: i32) -> bool {
+        self.comm(pid).is_some_and(|comm| comm.starts_with("irq/"))
+    }
+
     fn works_for(&self, pid: i32) -> Option<i32> {
         self.comm(pid).and_then(owner)
     }

@@ -84,7 +84,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// An entry of `io_uring` is taken up.
-    pub(crate) fn uring_submit(&mut self, event: &Event, cpu: usize, request: u64) {
+    pub(crate) fn uring_submit(
+        &mut self,
+        event: &Event,
+        cpu: usize,
+        entry: u64,
+        request: Option<u64>,
+    ) {
         let current = self.current_io(cpu);
         let fresh = current.filter(|&at| {
             let io = self.ios.get(at);
@@ -98,9 +104,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             call.marked = true;
         }
         if let Some(io) = self.ios.get_mut(io) {
-            io.uring = Some(request);
+            io.uring = Some((entry, request));
         }
-        if let Some(old) = self.uring.insert(request, io) {
+        if let Some(request) = request {
+            self.uring.insert(request, io);
+        }
+        if let Some(old) = self.uring.insert(entry, io) {
             // Its end was not seen, and its request is used again.
             if self
                 .ios
@@ -144,12 +153,15 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         first.filter(|_| all.next().is_none())
     }
 
-    pub(crate) fn uring_complete(&mut self, event: &Event, request: u64) {
+    pub(crate) fn uring_complete(&mut self, event: &Event, entry: u64) {
         self.options.has_uring_complete = true;
-        let Some(at) = self.uring.remove(&request) else {
+        let Some(at) = self.uring.remove(&entry) else {
             return;
         };
         if let Some(io) = self.ios.get_mut(at) {
+            let task = self.tasks.by_key(io.pid);
+            // A submission thread tells by nothing else that it is done with the last entry.
+            io.submitting &= task.is_some_and(|task| task.call.is_some());
             io.posted = Some(event.ts);
             io.moments.first(Moment::UringComplete, event.ts);
         }

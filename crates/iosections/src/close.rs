@@ -84,9 +84,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if io.punted {
             self.punted.retain(|&p| p != at);
         }
-        if let Some(request) = io.uring {
-            if self.uring.get(&request) == Some(&at) {
-                self.uring.remove(&request);
+        if let Some((entry, request)) = io.uring {
+            for key in [Some(entry), request].into_iter().flatten() {
+                if self.uring.get(&key) == Some(&at) {
+                    self.uring.remove(&key);
+                }
             }
         }
         Some(io)

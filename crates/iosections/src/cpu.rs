@@ -108,6 +108,8 @@ pub(crate) struct Cpu {
     pub(crate) slots: VecDeque<Slot>,
     /// The frame that the last event ended: whose code ran last in it, and its interrupt's start.
     left: Option<(Current, Option<u64>)>,
+    /// The interrupt that the event before the last one ended.
+    just_left: Option<u64>,
     /// The interrupt before a softirq that the last event began.
     before: Option<u64>,
     pub(crate) batches: Batches,
@@ -163,6 +165,7 @@ impl Cpu {
     /// Gives away the piece that ends with an event.
     pub(crate) fn account(&mut self, ios: &mut Ios, ends: Ends) {
         let left = self.left.take();
+        self.just_left = left.and_then(|(_, irq)| irq);
         self.before = left.filter(|_| ends.softirq).and_then(|(_, irq)| irq);
         let Some(start) = self.last.replace(ends.ts) else {
             return;
@@ -361,12 +364,7 @@ impl Cpu {
     }
 
     /// The oldest such completion of the disk belongs to this I/O.
-    pub(crate) fn close_slot(
-        &mut self,
-        ios: &mut Ios,
-        disk: u64,
-        io: Option<Ref>,
-    ) -> Option<Slot> {
+    pub(crate) fn close_slot(&mut self, ios: &mut Ios, disk: u64, io: Option<Ref>) -> Option<Slot> {
         let place = self.slots.iter().position(|s| s.disk == disk)?;
         self.take_slot(ios, place, io)
     }
@@ -388,6 +386,18 @@ impl Cpu {
     /// that interrupt (clock units).
     pub(crate) fn hard_irq(&self) -> Option<u64> {
         self.frames.iter().rev().find_map(|f| f.irq)
+    }
+
+    /// The interrupt that wakes a task now: the one being handled; or the one that has just ended,
+    /// since the kernel wakes an interrupt's thread after its handler.
+    pub(crate) fn waking_irq(&self) -> Option<u64> {
+        let left = self.left.and_then(|(_, irq)| irq);
+        self.hard_irq().or(left).or(self.just_left)
+    }
+
+    /// An event passes that ends no piece.
+    pub(crate) fn note(&mut self) {
+        self.just_left = None;
     }
 
     /// Start of the softirq being handled.

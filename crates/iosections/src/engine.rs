@@ -17,6 +17,10 @@ pub trait Tasks {
     fn selected(&self, pid: i32) -> bool;
     /// Whether this task submits requests for others: a journal thread, a kernel worker.
     fn helps(&self, pid: i32) -> bool;
+    /// Whether this is the thread of an interrupt.
+    fn serves_interrupt(&self, _pid: i32) -> bool {
+        false
+    }
     /// The task that this one does the entries of `io_uring` for, if it is such a worker.
     fn works_for(&self, _pid: i32) -> Option<i32> {
         None
@@ -62,7 +66,7 @@ pub struct Engine<T, S> {
     pub(crate) tags: IntMap<Tag, Ref>,
     /// The disks of known devices, by their names in `NVMe` events.
     pub(crate) disks: Vec<u64>,
-    /// Open entries of `io_uring` by the address of their request.
+    /// Open entries of `io_uring` by what its events call them.
     pub(crate) uring: IntMap<u64, Ref>,
     /// Those that a worker thread is to do.
     pub(crate) punted: Vec<Ref>,
@@ -155,6 +159,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         } else if !self.options.count_events && self.is_only_noted(cpu, &event.kind) {
             // The same task goes on: the piece of code that it ends will go to the same I/O as
             // the next one.
+            if let Some(c) = self.cpus.get_mut(cpu) {
+                c.note();
+            }
             return self.apply(event, cpu);
         }
         self.account(event, cpu);
@@ -202,7 +209,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         match kind {
             // It may begin the next I/O of a call, or end an asynchronous one.
             Kind::FsBegin => {
-                let call = c.task.and_then(|place| self.tasks.get(place)?.call.as_ref());
+                let call = c
+                    .task
+                    .and_then(|place| self.tasks.get(place)?.call.as_ref());
                 call.is_none_or(|call| call.asked <= 1)
             }
             Kind::DioComplete => c.ended.is_empty(),
@@ -281,9 +290,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::CallEnter(call, asked) => self.call_enter(event, cpu, call, asked),
             Kind::CallExit(call, ret) => self.call_exit(event, cpu, call, ret),
             Kind::Reaped => self.reap(event, cpu),
-            Kind::UringSubmit(request) => self.uring_submit(event, cpu, request),
+            Kind::UringSubmit(entry, request) => self.uring_submit(event, cpu, entry, request),
             Kind::UringPunt(request) => self.uring_punt(request),
-            Kind::UringComplete(request) => self.uring_complete(event, request),
+            Kind::UringComplete(entry) => self.uring_complete(event, entry),
             Kind::FsBegin => self.fs_begin(event, cpu),
             Kind::DioComplete => self.dio_complete(event, cpu),
             Kind::BioQueue(span) => self.bio_queue(event, cpu, span),

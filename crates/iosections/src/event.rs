@@ -86,11 +86,12 @@ pub enum Kind {
     CallExit(Call, i64),
     /// It leaves a call that takes completions (`io_getevents`, `io_pgetevents`).
     Reaped,
-    /// `io_uring_submit_req`, `io_uring_submit_sqe`: an entry is taken up; its request's address.
-    UringSubmit(u64),
-    /// `io_uring_queue_async_work`: a worker thread is to do it.
+    /// `io_uring_submit_req`, `io_uring_submit_sqe`: an entry is taken up. What its completion will
+    /// call it, and the address of its request if that is something else.
+    UringSubmit(u64, Option<u64>),
+    /// `io_uring_queue_async_work`: a worker thread is to do the request at this address.
     UringPunt(u64),
-    /// `io_uring_complete` of this request.
+    /// `io_uring_complete` of this entry.
     UringComplete(u64),
     /// `iomap_dio_rw_begin`: the file system begins a direct I/O.
     FsBegin,

@@ -69,6 +69,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return Some(hard(ts));
         }
         let woken_by = self.tasks.get(c.task?)?.woken_by?;
+        if !self.names.serves_interrupt(c.pid) {
+            return None;
+        }
         Some(Interrupt {
             ts: woken_by,
             threaded: true,
@@ -296,13 +299,21 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.close_async(at, event.ts, Mark::DioComplete);
     }
 
-    /// A task is woken: by the interrupt that is handled, if one is.
+    /// A task is woken: by an interrupt, or by a task whose write waits for what it will do.
     pub(crate) fn waking(&mut self, event: &Event, cpu: usize, pid: i32) {
-        let irq = self.cpus.get(cpu).and_then(|c| c.hard_irq());
-        let Some(task) = self.tasks.by_key_mut(pid) else {
+        let irq = self.cpus.get(cpu).and_then(|c| c.waking_irq());
+        let writer = match irq {
+            Some(_) => None,
+            None => self.current_io(cpu),
+        };
+        let writes = |&at: &Ref| self.ios.get(at).is_some_and(|io| io.op.writes());
+        let writer = writer.filter(writes).filter(|_| self.names.helps(pid));
+        let place = self.tasks.place(pid);
+        let Some(task) = self.tasks.get_mut(place) else {
             return;
         };
         task.woken_by = irq;
+        task.woken_for = writer;
         let io = task.io.and_then(|at| self.ios.get_mut(at));
         if let Some(io) = io.filter(|io| io.last_done > 0) {
             io.moments.set(Moment::Waking, event.ts);

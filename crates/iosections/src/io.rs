@@ -94,8 +94,8 @@ pub(crate) struct Io {
     pub(crate) ambiguous: bool,
     /// A worker thread of `io_uring` does it.
     pub(crate) punted: bool,
-    /// Address of its `io_uring` request.
-    pub(crate) uring: Option<u64>,
+    /// What the events of `io_uring` call it.
+    pub(crate) uring: Option<(u64, Option<u64>)>,
     /// `io_uring_complete`.
     pub(crate) posted: Option<u64>,
     /// Last completion of one of its requests.

@@ -74,7 +74,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return event.ts;
         };
         self.end_bio(place, None);
-        let bio = self.ios.get(place.io).and_then(|io| io.bios.get(place.index));
+        let bio = self
+            .ios
+            .get(place.io)
+            .and_then(|io| io.bios.get(place.index));
         bio.map_or(event.ts, |bio| bio.queued)
     }
 
@@ -109,12 +112,16 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    /// The I/O that a task without one submits a bio for: the one that it served before if that
-    /// still waits; else the only waiting I/O that writes; else the oldest of them with nothing
+    /// The I/O that a task without one submits a bio for: the one in which it was woken, while
+    /// that is open; the one that it served before if that still waits; else the only waiting I/O that writes; else the oldest of them with nothing
     /// at the device.
     fn helped(&mut self, event: &Event, cpu: usize, span: Span) -> Option<Ref> {
         if event.pid == 0 || span.rwbs.op() == b'R' || !self.names.helps(event.pid) {
             return None;
+        }
+        let woken_for = self.task(cpu).and_then(|task| task.woken_for);
+        if let Some(io) = woken_for.filter(|&io| self.ios.get(io).is_some()) {
+            return Some(io);
         }
         let before = self.task(cpu).and_then(|task| task.serves);
         let waiting = |&at: &Ref| self.ios.get(at).is_some_and(|io| self.waits(io.pid));
@@ -287,7 +294,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Some(last) => Some(last),
             None => self.block.waiting_at(dev, sector).map(|(_, at)| at),
         };
-        let bio = at.and_then(|at| self.block.bio(at)).filter(|bio| !bio.helper);
+        let bio = at
+            .and_then(|at| self.block.bio(at))
+            .filter(|bio| !bio.helper);
         let Some(place) = bio.and_then(|bio| bio.io).filter(|p| p.index == 0) else {
             return;
         };

@@ -25,6 +25,8 @@ pub(crate) struct Task {
     pub(crate) remap: Option<Remap>,
     /// Start of the interrupt that woke it last.
     pub(crate) woken_by: Option<u64>,
+    /// The writing I/O in which another task woke it last.
+    pub(crate) woken_for: Option<Ref>,
     /// Asynchronous I/Os that ended and were not taken yet.
     pub(crate) unreaped: Vec<IoResult>,
 }

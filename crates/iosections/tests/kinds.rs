@@ -127,10 +127,10 @@ fn entries_of_io_uring_show_and_end_by_their_own_events() {
         options,
         &[
             (100, 0, 1, uring(2)),
-            (105, 0, 1, Kind::UringSubmit(7)),
+            (105, 0, 1, Kind::UringSubmit(7, None)),
             (110, 0, 1, queue("R", 8, 8)),
             (120, 0, 1, issue("R", 8, 8)),
-            (125, 0, 1, Kind::UringSubmit(9)),
+            (125, 0, 1, Kind::UringSubmit(9, None)),
             (130, 0, 1, queue("W", 80, 8)),
             (140, 0, 1, issue("W", 80, 8)),
             (150, 0, 1, uring_done(2)),
@@ -160,17 +160,87 @@ fn entries_of_io_uring_show_and_end_by_their_own_events() {
 #[test]
 fn a_submission_thread_has_no_call() {
     let outcome = run(&[
-        (100, 0, 1, Kind::UringSubmit(7)),
+        (100, 0, 1, Kind::UringSubmit(7, None)),
         (110, 0, 1, queue("R", 8, 8)),
         (120, 0, 1, issue("R", 8, 8)),
-        (125, 0, 1, Kind::UringSubmit(9)),
+        (125, 0, 1, Kind::UringSubmit(9, None)),
         (140, 0, 1, Kind::Other),
         (200, 1, 0, complete("R", 8, 8)),
         (210, 0, 1, Kind::UringComplete(7)),
         (220, 0, 1, Kind::UringComplete(9)),
     ]);
     assert_eq!(brief(&outcome), [(100, 210, "R4", [10, 10, 80, 0, 10])]);
-    assert_eq!(outcome.ios.no_request + outcome.ios.incomplete, 1);
+    assert_eq!((outcome.ios.seen, outcome.ios.no_request), (2, 1));
+}
+
+#[test]
+fn what_a_worker_does_is_told_apart_only_when_there_is_one_entry() {
+    let lines = |entries: &[u64]| {
+        let mut lines = vec![(90, 0, 1, uring(2))];
+        for &entry in entries {
+            lines.push((
+                100 + entry,
+                0,
+                1,
+                Kind::UringSubmit(entry, Some(1000 + entry)),
+            ));
+            lines.push((100 + entry, 0, 1, Kind::UringPunt(1000 + entry)));
+        }
+        lines.extend([
+            (120, 0, 1, uring_done(entries.len() as i64)),
+            (130, 1, WORKER, queue("R", 8, 8)),
+            (140, 1, WORKER, issue("R", 8, 8)),
+            (200, 1, 0, complete("R", 8, 8)),
+            (210, 1, WORKER, Kind::UringComplete(7)),
+            (220, 1, WORKER, Kind::UringComplete(9)),
+        ]);
+        lines
+    };
+    let options = Options {
+        has_uring_complete: true,
+        ..options()
+    };
+    let one = run_with(options, &lines(&[7]));
+    assert_eq!(brief(&one), [(90, 210, "R4", [40, 10, 60, 0, 10])]);
+    let two = run_with(options, &lines(&[7, 9]));
+    assert_eq!((two.ios.seen, two.ios.ambiguous), (2, 2));
+    assert_eq!((two.requests.seen, two.requests.unattributed), (1, 1));
+}
+
+#[test]
+fn who_is_woken_by_a_write_works_for_it_before_it_sleeps() {
+    let outcome = run(&[
+        (90, 1, JOURNAL, sleep(0)),
+        (100, 0, 1, enter(Op::Fsync)),
+        (110, 0, 1, Kind::Waking(JOURNAL)),
+        (115, 1, 0, preempt(JOURNAL)),
+        (120, 1, JOURNAL, queue("WS", 8, 8)),
+        (130, 1, JOURNAL, issue("WS", 8, 8)),
+        (140, 0, 1, sleep(0)),
+        (200, 1, 0, complete("WS", 8, 8)),
+        (260, 0, 1, leave(Op::Fsync)),
+    ]);
+    assert_eq!(only(&outcome).path, "hWS4");
+    assert_eq!(outcome.requests.helper, 1);
+}
+
+#[test]
+fn a_call_that_may_be_an_io_is_one_if_requests_come_of_it() {
+    let outcome = run(&[
+        (100, 0, 1, enter(Op::Ioctl)),
+        (120, 0, 1, leave(Op::Ioctl)),
+        (200, 0, 1, enter(Op::Ioctl)),
+        (210, 0, 1, queue("DS", 8, 800)),
+        (220, 0, 1, issue("DS", 8, 800)),
+        (280, 0, 0, complete("DS", 8, 800)),
+        (300, 0, 1, leave(Op::Ioctl)),
+        (310, 0, 1, leave(Op::Ioctl)),
+    ]);
+    assert_eq!(
+        (only(&outcome).path.as_str(), outcome.ios.seen),
+        ("DS400", 1)
+    );
+    assert_eq!(only(&outcome).direction, b'D');
 }
 
 #[test]

@@ -22,6 +22,12 @@ impl Tasks for Names {
     fn helps(&self, pid: i32) -> bool {
         (50..100).contains(&pid)
     }
+    fn works_for(&self, pid: i32) -> Option<i32> {
+        (pid == WORKER).then_some(1)
+    }
+    fn serves_interrupt(&self, pid: i32) -> bool {
+        pid == 9
+    }
 }
 
 pub fn options() -> Options {
