@@ -47,11 +47,13 @@ pub(crate) fn page_head(page: &[u8], layout: &Layout, endian: Endian) -> Option<
     let stamp = read(layout.stamp, 8)?;
     let commit = read(layout.commit, layout.commit_size)?;
     let end = layout.data + (commit & COMMIT_MASK) as usize;
-    // A page of zeros was never written; nothing sets the upper half of a 64-bit commit word.
-    if (stamp == 0 && commit == 0) || commit >> 32 != 0 || end % 4 != layout.data % 4 {
-        return None;
-    }
-    if end > page.len() {
+    // Nothing is kept in the upper half of a 64-bit commit word, but the kernel sets the flag of
+    // missed events as a negative int, which sets all of it.
+    let upper = commit >> 32;
+    let plain = upper == 0 || (upper == u64::from(u32::MAX) && commit & MISSED != 0);
+    // A page of zeros was never written.
+    let empty = stamp == 0 && commit == 0;
+    if empty || !plain || end % 4 != layout.data % 4 || end > page.len() {
         return None;
     }
     let count = || read(end, layout.commit_size);
