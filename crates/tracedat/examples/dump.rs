@@ -1,5 +1,5 @@
-//! Prints every event, one line each, CPU after CPU; tests/trace/test_oracle_events.py compares
-//! it with what libtracecmd reads: `cargo run --release --example dump -- trace.dat`.
+//! Prints every event, one line each, CPU after CPU; `tests/trace/test_oracle_events.py`
+//! compares it with what libtracecmd reads: `cargo run --release --example dump -- trace.dat`.
 //!
 //! `BUFFER CPU TIME SIZE MISSED ID FIELD=VALUE …`: integers as they are stored, arrays and
 //! strings in hexadecimal; MISSED is the number of events lost just before (-1: unknown).
