@@ -184,15 +184,14 @@ pub(crate) fn number(text: &str) -> i64 {
         None => (10, text),
     };
     let value = digits.chars().map_while(|c| c.to_digit(radix));
-    let value = value.fold(0_i64, |sum, digit| {
+    value.fold(0_i64, |sum, digit| {
         let more = sum.saturating_mul(i64::from(radix));
         if negative {
             more.saturating_sub(i64::from(digit))
         } else {
             more.saturating_add(i64::from(digit))
         }
-    });
-    value
+    })
 }
 
 #[cfg(test)]

@@ -230,8 +230,8 @@ impl<'a> Cursor<'a> {
             self.miss(LostReason::Disordered, None);
             return None;
         }
-        if let Some(count) = head.missed {
-            self.miss(LostReason::Overwritten, count);
+        if head.missed {
+            self.miss(LostReason::Overwritten, head.count);
         }
         self.raised += end.raised;
         self.convert();

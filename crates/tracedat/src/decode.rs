@@ -28,8 +28,10 @@ pub(crate) struct PageHead {
     pub(crate) stamp: u64,
     /// End of the events (bytes from the start of the page).
     pub(crate) end: usize,
-    /// Events are missing before this page: how many, if the kernel said.
-    pub(crate) missed: Option<Option<u64>>,
+    /// Events are missing before this page.
+    pub(crate) missed: bool,
+    /// How many they are, if the kernel said.
+    pub(crate) count: Option<u64>,
 }
 
 /// What is known after all events of a page.
@@ -47,22 +49,23 @@ pub(crate) fn page_head(page: &[u8], layout: &Layout, endian: Endian) -> Option<
     let stamp = read(layout.stamp, 8)?;
     let commit = read(layout.commit, layout.commit_size)?;
     let end = layout.data + (commit & COMMIT_MASK) as usize;
-    // A page of zeros was never written; nothing sets the upper half of a 64-bit commit word.
-    if (stamp == 0 && commit == 0) || commit >> 32 != 0 || end % 4 != layout.data % 4 {
+    // Nothing is kept in the upper half of a 64-bit commit word, but the kernel sets the flag of
+    // missed events as a negative int, which sets all of it.
+    let upper = commit >> 32;
+    let plain = upper == 0 || (upper == u64::from(u32::MAX) && commit & MISSED != 0);
+    // A page of zeros was never written.
+    let empty = stamp == 0 && commit == 0;
+    if empty || !plain || end % 4 != layout.data % 4 || end > page.len() {
         return None;
     }
-    if end > page.len() {
-        return None;
-    }
-    let count = || read(end, layout.commit_size);
-    let missed = (commit & MISSED != 0).then(|| {
-        if commit & MISSED_STORED == 0 {
-            None
-        } else {
-            count()
-        }
-    });
-    Some(PageHead { stamp, end, missed })
+    let missed = commit & MISSED != 0;
+    let stored = missed && commit & MISSED_STORED != 0;
+    Some(PageHead {
+        stamp,
+        end,
+        missed,
+        count: stored.then(|| read(end, layout.commit_size)).flatten(),
+    })
 }
 
 /// Bit fields follow the byte order: the first one is in the lower bits on little-endian.

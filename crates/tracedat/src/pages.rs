@@ -1,14 +1,10 @@
 //! The pages of one CPU, wherever they come from, in blocks that are reused.
 
-use std::sync::{Arc, Mutex};
-
 use crate::buffer::CpuPart;
-use crate::bytes::Endian;
-use crate::compress::Unpacker;
 use crate::cursor::LostReason;
 use crate::error::Result;
 use crate::live::Pipe;
-use crate::packed::Chunks;
+use crate::packed::{Chunks, Packing};
 use crate::source::Source;
 
 /// Bytes fetched at once for one CPU, at most and for all CPUs together. More does not read
@@ -171,18 +167,11 @@ pub(crate) fn room(block: &mut Vec<u8>, filled: usize, len: usize) -> &mut [u8] 
 }
 
 /// The pages of a CPU in a file.
-pub(crate) fn of_file<'a>(
-    source: &'a Source,
-    part: CpuPart,
-    packed: Option<(&Arc<Mutex<Unpacker>>, Endian, usize)>,
-) -> Feed<'a> {
-    let end = part.offset.checked_add(part.size);
-    match (packed, end) {
+pub(crate) fn of_file(source: &Source, part: CpuPart, packing: Option<Packing>) -> Feed<'_> {
+    match packing {
         _ if part.size == 0 => Feed::Done,
-        (Some((unpacker, endian, limit)), _) => {
-            Feed::Packed(Chunks::new(source, part.offset, endian, limit, unpacker))
-        }
+        Some(packing) => Feed::Packed(Chunks::new(source, part.offset, part.size, packing)),
         // An impossible end is beyond the end of any file.
-        (None, end) => Feed::Plain(source, part.offset, end.unwrap_or(u64::MAX)),
+        None => Feed::Plain(source, part.offset, part.offset.saturating_add(part.size)),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::buffer::{Buffer, CpuPart};
+use crate::buffer::Buffer;
 use crate::bytes::Endian;
 use crate::compress::{Compression, Unpacker};
 use crate::cursor::Cursor;
@@ -15,6 +15,7 @@ use crate::layout::Layout;
 use crate::live::Live;
 use crate::merge::Merged;
 use crate::meta::{Guest, Meta};
+use crate::packed::Packing;
 use crate::pages::{self, Feed, Pages};
 use crate::source::Source;
 
@@ -235,12 +236,22 @@ impl Trace {
                 mend: "record or convert fewer CPUs, or smaller sub-buffers",
             });
         }
-        let unpacker = Arc::new(Mutex::new(Unpacker::new(self.head.compression)?));
+        let compression = self.head.compression;
+        let unpacker = Arc::new(Mutex::new(Unpacker::new(compression)?));
         let layout = self.meta.layout.unwrap_or(Layout::usual(self.head.long));
         let mut cursors = Vec::new();
         for buffer in self.selected() {
             for part in &buffer.parts {
-                let feed = self.feed(buffer, *part, cpus, &unpacker)?;
+                let packing = buffer.packed.then(|| Packing {
+                    unpacker: Arc::clone(&unpacker),
+                    endian: self.head.endian,
+                    page_size: buffer.page_size as usize,
+                    limit: (CHUNK_BUDGET / cpus.max(1)).min(CHUNK_LIMIT),
+                });
+                let feed = match &self.live {
+                    Some(live) => Feed::Pipe(live.pipe(part.cpu)?),
+                    None => pages::of_file(&self.source, *part, packing),
+                };
                 let pages = Pages::new(feed, buffer.page_size as usize, cpus);
                 let clock = self.meta.clocks.of(part.cpu, self.clock_of(buffer));
                 let endian = self.head.endian;
@@ -248,25 +259,6 @@ impl Trace {
             }
         }
         Ok(cursors)
-    }
-
-    fn feed(
-        &self,
-        buffer: &Buffer,
-        part: CpuPart,
-        cpus: usize,
-        unpacker: &Arc<Mutex<Unpacker>>,
-    ) -> Result<Feed<'_>> {
-        if let Some(live) = &self.live {
-            return Ok(Feed::Pipe(live.pipe(part.cpu)?));
-        }
-        let limit = (CHUNK_BUDGET / cpus.max(1)).min(CHUNK_LIMIT);
-        let packing = (unpacker, self.head.endian, limit);
-        Ok(pages::of_file(
-            &self.source,
-            part,
-            buffer.packed.then_some(packing),
-        ))
     }
 
     /// All events in order of time.

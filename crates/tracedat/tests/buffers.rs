@@ -1,5 +1,5 @@
 //! Several instances, clock options, guests, text traces, and the same from a file as from memory.
-#![allow(missing_docs, clippy::unwrap_used, clippy::pedantic)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::pedantic)]
 
 mod common;
 

@@ -263,9 +263,14 @@ fn a_damaged_chunk_is_a_gap_and_the_next_chunks_are_read() {
             .filter(|&at| bytes[at..].starts_with(start) && bytes[at - 4..at] == plain)
             .collect();
         let (at, len) = (chunks[1], sizes(chunks[1] - 8) as usize);
-        let mut bytes = bytes.clone();
-        bytes[at + len / 2..at + len].fill(0xa5);
-        let (some, gaps) = read(bytes).unwrap();
+        let spoil = |range: std::ops::Range<usize>| {
+            let mut bytes = bytes.clone();
+            bytes[range].fill(0xa5);
+            read(bytes).unwrap()
+        };
+        let (some, gaps) = spoil(at + len / 2..at + len);
+        // The next chunk is found even when its place is lost with the sizes of this one.
+        assert_eq!(spoil(at - 8..at), (some.clone(), gaps.clone()));
         let lost = |e: &&Seen| e.1 == 0 && (3 * 10..6 * 10).contains(&e.2);
         let kept: Vec<Seen> = all.iter().filter(|e| !lost(e)).copied().collect();
         assert_eq!(some, kept, "{packing}");

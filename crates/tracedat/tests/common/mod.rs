@@ -140,7 +140,8 @@ pub fn page(shape: &Shape, page: &Page) -> Vec<u8> {
     if let Some(count) = page.missed {
         commit |= 1 << 31;
         if let Some(count) = count {
-            commit |= 1 << 30;
+            // As the kernel does it, with a negative int.
+            commit |= 0xffff_ffff_c000_0000;
             tail = shape.int(count, shape.long);
         }
     }
