@@ -127,7 +127,7 @@ case_dm() {
         fail "dmsetup"
     [ -e /dev/mapper/lin ] || dmsetup mknodes
     load dm "$SET" --filename=/dev/mapper/lin --ioengine=libaio --iodepth=4 --direct=1 --rw=randread --bs=32k \
-        --offset=4032k --size=128k --blockalign=4k --norandommap --number_ios=48
+        --offset=4032k --size=128k --io_size=1536k --blockalign=4k --norandommap
     dmsetup remove --noudevsync lin
 }
 case_loop() {
@@ -143,10 +143,10 @@ case_loop() {
 case_blktrace() {
     mounted
     a_file /mnt/data 8
-    mkdir "$OUT/blktrace"
+    mkdir -p "$OUT/blktrace"
     blktrace -d "$DEV" -D "$OUT/blktrace" >"$OUT/blktrace/log" 2>&1 &
     tracer=$!
-    wait_for "$OUT/blktrace/$NODE.blktrace.0"
+    wait_for "$OUT/blktrace/$NODE.blktrace.0" || fail "blktrace: $(cat "$OUT/blktrace/log")"
     sleep 1
     load blktrace "$SET" --filename=/mnt/data --size=8m --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw --bs=16k \
         --number_ios=128
