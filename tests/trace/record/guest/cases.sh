@@ -150,6 +150,9 @@ case_blktrace() {
     sleep 1
     load blktrace "$SET" --filename=/mnt/data --size=8m --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw --bs=16k \
         --number_ios=128
+    load blktrace_split "$SET" --filename=/mnt/data --size=8m --ioengine=psync --direct=1 --rw=read --bs=2m --number_ios=4
+    load blktrace_merge "$SET" --filename=/mnt/data --size=8m --ioengine=libaio --iodepth=16 --iodepth_batch=16 \
+        --iodepth_batch_complete_min=16 --direct=1 --bs=4k --rw=write --number_ios=64
     load blktrace_fsync "$SET" --filename=/mnt/data --size=8m --ioengine=psync --rw=randwrite --bs=4k --fsync=4 --number_ios=32
     kill -INT "$tracer"
     wait "$tracer"
