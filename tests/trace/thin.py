@@ -97,7 +97,10 @@ def thin(data: bytes, wanted: set[str], start: float, end: float) -> bytes:
 
 
 def thin_file(
-    source: Path, target: Path, seconds: tuple[float, float] = (0.0, float("inf")), version: str = "7"
+    source: Path,
+    target: Path,
+    seconds: tuple[float, float] = (0.0, float("inf")),
+    version: str = "7",
 ) -> None:
     """Write the thinned ``source`` to ``target`` as trace.dat 6, or 7 with zstd."""
     wanted = set(json.loads(_native.trace_info(str(source)))["events"])

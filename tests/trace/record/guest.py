@@ -16,7 +16,7 @@ from typing import Any
 from iotoll.image import APPLETS, PACKAGES, PROGRAMS, Contents, get_image, write_cpio
 from iotoll.matrix import load_matrix
 from iotoll.progress import Progress
-from kernel import Kernel, load_order, write_module
+from tests.trace.record.kernel import Kernel, load_order, write_module
 
 HERE = Path(__file__).parent
 TOOLS = Contents(

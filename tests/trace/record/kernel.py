@@ -1,4 +1,4 @@
-"""A Debian kernel package as a guest boots it: unpacked, with the modules it needs in load order."""
+"""A Debian kernel package, unpacked, and the modules that a guest needs in load order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Record small traces of a Debian kernel's storage drivers in a QEMU guest.
 
-    python tests/trace/record/record.py --deb KERNEL.deb [--deb MODULES.deb] --arch arm64 \
+    python -m tests.trace.record --deb KERNEL.deb [--deb MODULES.deb] --arch arm64 \
         --out DIR RECIPE...
 
 For each recipe (recipes.toml) one guest boots, and each of its cases leaves in DIR a thinned trace
@@ -15,7 +15,6 @@ import argparse
 import json
 import re
 import shutil
-import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -24,15 +23,11 @@ from typing import Any
 
 from iotoll import _native
 from iotoll.paths import cache_dir
+from tests.trace.record import guest
+from tests.trace.record.kernel import Kernel, unpack
+from tests.trace.thin import thin_file
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-
-import guest  # noqa: E402
-from kernel import Kernel, unpack  # noqa: E402
-
-from thin import thin_file  # noqa: E402
-
 KEPT_FIO = ("total_ios", "io_bytes", "short_ios", "slat_ns", "clat_ns", "lat_ns")
 
 
@@ -48,7 +43,7 @@ def load_recipe(name: str) -> tuple[dict[str, Any], dict[str, list[str]]]:
 
 
 def thin_fio(path: Path) -> dict[str, Any]:
-    """What a reconciliation needs of fio's JSON: options, and counts and latencies per direction."""
+    """What a reconciliation needs of fio's JSON: options, counts and latencies."""
     result = json.loads(re.sub(r"\A[^{]*", "", path.read_text()))
     jobs = []
     for job in result["jobs"]:
