@@ -98,7 +98,7 @@ def record(kernel: Kernel, arch: str, name: str, out: Path, cases: list[str]) ->
     for case in sorted(left.glob("*.dat")):
         keep(case, f"{short}-{arch}-{name}-{case.stem}", {**facts, "case": case.stem}, out)
     if (left / "blktrace").is_dir():
-        shutil.copytree(left / "blktrace", out / f"{short}-{arch}-{name}", dirs_exist_ok=True)
+        shutil.copytree(left / "blktrace", out / f"{short}-{arch}-{name}.blktrace")
     shutil.rmtree(left)
 
 
