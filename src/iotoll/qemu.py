@@ -22,6 +22,7 @@ from iotoll.errors import InfrastructureError
 from iotoll.models import Clock
 from iotoll.proc import require_tool, stop, tail_file
 
+
 @dataclass(frozen=True)
 class BootFiles:
     """What one boot needs and leaves; sockets go to ``work``, whose path must be short."""

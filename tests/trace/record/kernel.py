@@ -30,13 +30,14 @@ def unpack(packages: Iterable[Path], folder: Path) -> Kernel:
         for package in packages:
             subprocess.run(["dpkg-deb", "-x", package, partial], check=True)
         partial.rename(folder)
-    images = sorted(folder.glob("boot/vmlinu*"))
+    images = sorted([*folder.glob("boot/vmlinu*"), *folder.glob("usr/lib/modules/*/vmlinuz")])
     if len(images) != 1:
-        raise SystemExit(f"{folder.name}: holds {len(images)} boot/vmlinu*: name all its packages")
-    release = images[0].name.split("-", 1)[1]
+        raise SystemExit(f"{folder.name}: {len(images)} kernel images: name all its packages")
+    image = images[0]
+    release = image.parent.name if image.name == "vmlinuz" else image.name.split("-", 1)[1]
     base = folder if (folder / "lib/modules" / release).is_dir() else folder / "usr"
     subprocess.run(["depmod", "-b", base, release], check=True)
-    return Kernel(release, images[0], base / "lib/modules" / release)
+    return Kernel(release, image, base / "lib/modules" / release)
 
 
 def load_order(kernel: Kernel, wanted: Iterable[str]) -> list[Path]:
