@@ -1,6 +1,6 @@
 """Record small traces of a Debian kernel's storage drivers in a QEMU guest.
 
-    python -m tests.trace.record --deb KERNEL.deb [--deb MODULES.deb] --arch arm64 \
+    python -m tests.trace.record --deb KERNEL.deb [--deb MORE.deb] --arch arm64 \
         --out DIR RECIPE...
 
 For each recipe (recipes.toml) one guest boots, and each of its cases leaves in DIR a thinned trace
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from iotoll import _native
+from iotoll.digest import json_sha256
 from iotoll.paths import cache_dir
 from tests.trace.record import guest
 from tests.trace.record.kernel import Kernel, unpack
@@ -111,7 +112,7 @@ def main() -> None:
     parser.add_argument("--case", action="append", default=[], help="only these cases")
     parser.add_argument("recipes", nargs="+")
     args = parser.parse_args()
-    kernel = unpack(args.deb, cache_dir() / "record" / args.deb[-1].stem)
+    kernel = unpack(args.deb, cache_dir() / "record" / json_sha256([d.name for d in args.deb]))
     args.out.mkdir(parents=True, exist_ok=True)
     for name in args.recipes:
         record(kernel, args.arch, name, args.out, args.case)

@@ -22,7 +22,7 @@ class Kernel:
 
 
 def unpack(packages: Iterable[Path], folder: Path) -> Kernel:
-    """Unpack kernel packages (one, or since 7.x ``linux-binary`` and ``linux-modules``)."""
+    """Unpack a kernel's packages: one, or since 7.x ``linux-base``, ``-binary`` and ``-modules``."""
     if not folder.is_dir():
         partial = folder.with_name(f".{folder.name}")
         shutil.rmtree(partial, ignore_errors=True)

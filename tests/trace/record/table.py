@@ -18,10 +18,10 @@ A row's trace is recorded again by
 
     python -m tests.trace.record --deb PACKAGE.deb --arch ARCH --out DIR --case CASE RECIPE
 
-with the package of that kernel (from 7.x on two packages: `linux-binary-*` and `linux-modules-*`).
+with the package of that kernel (7.x: three, `linux-base-*`, `linux-binary-*` and `linux-modules-*`).
 `NAME.json` has the command that ran in the guest, the trace clock, how many of each event there
 are and which wanted events the kernel lacked; `NAME.fio.json` has what fio itself measured. The
-files of `--case blktrace` lie in `../blktrace`.
+files of `--case blktrace`, which makes all `blktrace*` traces, lie in `../blktrace`.
 
 This table is written by `python -m tests.trace.record.table tests/trace/data/kernels`.
 
