@@ -96,6 +96,14 @@ def thin(data: bytes, wanted: set[str], start: float, end: float) -> bytes:
     return out.ljust(at, b"\0") + body
 
 
+def convert(source: Path, target: Path, *options: str) -> None:
+    """Rewrite a trace with trace-cmd; what it says is shown only when it fails."""
+    command = ["trace-cmd", "convert", "-i", source, "-o", target, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"trace-cmd convert of {source} failed: {done.stderr.strip()}")
+
+
 def thin_file(
     source: Path,
     target: Path,
@@ -106,14 +114,12 @@ def thin_file(
     wanted = set(json.loads(_native.trace_info(str(source)))["events"])
     with tempfile.TemporaryDirectory() as folder:
         whole, part = Path(folder, "whole.dat"), Path(folder, "part.dat")
-        convert = ["trace-cmd", "convert", "-i"]
-        subprocess.run([*convert, source, "-o", whole, "--file-version", "6"], check=True)
+        convert(source, whole, "--file-version", "6")
         part.write_bytes(thin(whole.read_bytes(), wanted, *seconds))
         if version == "6":
             target.write_bytes(part.read_bytes())
         else:
-            packed = ["--compression", "zstd", "--file-version", "7"]
-            subprocess.run([*convert, part, "-o", target, *packed], check=True)
+            convert(part, target, "--compression", "zstd", "--file-version", "7")
 
 
 def main() -> None:
