@@ -35,6 +35,7 @@ drivers_of() {
     case $1 in
     ufs) echo "ufshcd ufshcd-hisi tc-dwc-g210-pci" ;;
     nvme) echo "nvme" ;;
+    emmc) echo "mmcblk" ;;
     *) return 1 ;;
     esac
 }

@@ -26,6 +26,7 @@ class DeviceSettings(Model):
     """One storage device; ``{drive}`` in ``qemu`` stands for the drive's id."""
 
     size_mb: int = Field(gt=0)
+    delay_ms: int = Field(ge=0, description="what nbdkit adds to every command")
     qemu: list[str]
 
 

@@ -9,6 +9,7 @@ beside the boots.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from iotoll.boards import load_board
 from iotoll.boots import Bench, collect, plan_boot, run_boots, run_plans, with_cmdline
 from iotoll.build import build_side
 from iotoll.cli import guarded
+from iotoll.errors import UsageError
 from iotoll.image import get_image
 from iotoll.images import copy_tree
 from iotoll.matrix import load_matrix
@@ -64,12 +66,13 @@ def cli() -> None:
 @click.option("--pairs", default=50, show_default=True, type=click.IntRange(2))
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--policy", default="instructions", show_default=True)
+@click.option("--cells", default="*", show_default=True, help="Only cells of this pattern.")
 @click.option("--out", default="runs/aa", show_default=True, type=click.Path(path_type=Path))
-def aa_command(pairs: int, board: str, policy: str, out: Path) -> None:
+def aa_command(pairs: int, board: str, policy: str, cells: str, out: Path) -> None:
     """Boot one kernel in PAIRS pairs and count what the gate finds."""
     progress = Progress()
     run = _open(out, board, None)
-    bench = _bench(run, progress)
+    bench = _bench(run, progress, cells)
     build_side(run, "base", bench.board.arch, bench.board.fragments, progress)
     copy_tree(run.build("base"), run.build("candidate"))
     judged = []
@@ -117,11 +120,14 @@ def _open(out: Path, board: str, patch: str | None) -> RunDir:
     return RunDir.open(out)
 
 
-def _bench(run: RunDir, progress: Progress) -> Bench:
+def _bench(run: RunDir, progress: Progress, pattern: str = "*") -> Bench:
     board, matrix = load_board(run.manifest.board), load_matrix(run.manifest.matrix)
-    prepare(run, progress, matrix.cells)
+    cells = fnmatch.filter(matrix.cells, pattern)
+    if not cells:
+        raise UsageError(f"--cells {pattern}: no cell of the matrix {matrix.name} matches")
+    prepare(run, progress, cells)
     image = get_image(board.arch, progress)
-    return Bench(board, matrix, image, matrix.cells, Clock.INSTRUCTIONS, "tcg", calibrate=False)
+    return Bench(board, matrix, image, cells, Clock.INSTRUCTIONS, "tcg", calibrate=False)
 
 
 def _judged_pair(run: RunDir, bench: Bench, policy_name: str, number: int) -> Judged:

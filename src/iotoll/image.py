@@ -78,6 +78,18 @@ DEBIAN_ARCH = {"arm64": "arm64", "x86_64": "amd64"}
 
 
 @dataclass(frozen=True)
+class Contents:
+    """What a ramdisk holds: Debian packages, which of their programs, and busybox's applets."""
+
+    packages: tuple[str, ...] = PACKAGES
+    programs: tuple[str, ...] = PROGRAMS
+    applets: tuple[str, ...] = tuple(APPLETS)
+
+
+BOARD = Contents()
+
+
+@dataclass(frozen=True)
 class Image:
     """A ramdisk: an uncompressed newc cpio archive, its SHA-256 and its package versions."""
 
@@ -86,13 +98,14 @@ class Image:
     packages: dict[str, str]
 
 
-def get_image(arch: str, progress: Progress) -> Image:
+def get_image(arch: str, progress: Progress, contents: Contents = BOARD) -> Image:
     """Return the ramdisk for ``arch`` (arm64, x86_64), built once and then from the cache."""
-    key = json_sha256([arch, SUITE, PACKAGES, PROGRAMS, APPLETS, LAYOUT])[:16]
+    what = [contents.packages, contents.programs, contents.applets]
+    key = json_sha256([arch, SUITE, *what, LAYOUT])[:16]
     folder = cache_dir() / "rootfs" / f"{arch}-{key}"
     if not (folder / "rootfs.cpio.sha256").is_file():
         with progress.step(f"board image for {arch}"):
-            _build(arch, folder)
+            _build(arch, folder, contents)
     packages = dict(
         line.split(" ", 1) for line in (folder / "packages").read_text().splitlines() if line
     )
@@ -100,7 +113,7 @@ def get_image(arch: str, progress: Progress) -> Image:
     return Image(folder / "rootfs.cpio", sha256, packages)
 
 
-def _build(arch: str, folder: Path) -> None:
+def _build(arch: str, folder: Path, contents: Contents) -> None:
     require_tool("mmdebstrap", "mmdebstrap")
     require_tool("cpio", "cpio")
     require_tool("readelf", "binutils")
@@ -111,26 +124,26 @@ def _build(arch: str, folder: Path) -> None:
         log.unlink(missing_ok=True)
         command = ["mmdebstrap", "--variant=extract", f"--architectures={DEBIAN_ARCH[arch]}"]
         # Packages' own scripts never run, so their system-wide set-up hooks are not needed.
-        command += [f"--include={','.join(PACKAGES)}", SUITE, str(tree)]
+        command += [f"--include={','.join(contents.packages)}", SUITE, str(tree)]
         run_logged(command, log, timeout=900)
-        _assemble(tree, root)
+        _assemble(tree, root, contents)
         out = work / "out"
         out.mkdir()
         write_cpio(root, out / "rootfs.cpio")
-        write_text(out / "packages", _versions(tree))
+        write_text(out / "packages", _versions(tree, contents.packages))
         write_text(out / "rootfs.cpio.sha256", file_sha256(out / "rootfs.cpio") + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         out.replace(folder)
 
 
-def _versions(tree: Path) -> str:
+def _versions(tree: Path, packages: tuple[str, ...]) -> str:
     # `extract` leaves dpkg's database empty; the package files' names carry the versions.
     names = sorted(p.name for p in (tree / "var/cache/apt/archives").glob("*.deb"))
     found = dict(name.split("_")[:2] for name in names)
     if not found:
         lists = [*tree.glob("usr/share/doc/*/changelog.Debian.gz")]
-        found = {p.parent.name: _changelog_version(p) for p in lists if p.parent.name in PACKAGES}
-    return "".join(f"{name} {found[name]}\n" for name in PACKAGES if name in found)
+        found = {p.parent.name: _changelog_version(p) for p in lists if p.parent.name in packages}
+    return "".join(f"{name} {found[name]}\n" for name in packages if name in found)
 
 
 def _changelog_version(path: Path) -> str:
@@ -149,10 +162,10 @@ def _needed(path: Path) -> list[str]:
     return re.findall(r"\(NEEDED\).*\[(.+)\]", output)
 
 
-def _closure(tree: Path) -> set[Path]:
+def _closure(tree: Path, programs: tuple[str, ...]) -> set[Path]:
     folders = [p for p in tree.glob("usr/lib/*-linux-gnu*") if p.is_dir()]
     folders += [p for f in folders for p in f.iterdir() if p.is_dir()] + [tree / "usr/lib"]
-    todo, seen = [tree / p for p in PROGRAMS], set[Path]()
+    todo, seen = [tree / p for p in programs], set[Path]()
     while todo:
         path = todo.pop()
         if path in seen:
@@ -166,7 +179,7 @@ def _closure(tree: Path) -> set[Path]:
     return seen
 
 
-def _assemble(tree: Path, root: Path) -> None:
+def _assemble(tree: Path, root: Path, contents: Contents) -> None:
     library = root / "usr/lib"
     for folder in (
         "usr/bin",
@@ -183,7 +196,7 @@ def _assemble(tree: Path, root: Path) -> None:
         "iotoll",
     ):
         (root / folder).mkdir(parents=True)
-    for path in _closure(tree):
+    for path in _closure(tree, contents.programs):
         relative = path.relative_to(tree)
         # One library folder, so that no ld.so.conf is needed (ceph's lie a level deeper).
         target = root / relative if "bin" in relative.parts[1] else library / path.name
@@ -194,7 +207,7 @@ def _assemble(tree: Path, root: Path) -> None:
     for name in ("bin", "sbin", "lib", "lib64"):
         if (root / "usr" / name).is_dir():
             (root / name).symlink_to(f"usr/{name}")
-    for applet in APPLETS:
+    for applet in contents.applets:
         (root / "usr/bin" / applet).symlink_to("busybox")
     (root / "usr/bin/sh").symlink_to("dash")
     (root / "usr/sbin/mkfs.ext4").symlink_to("mke2fs")

@@ -3,7 +3,8 @@
 The devices are served by nbdkit with a delay and one thread. With no delay a command would
 complete before its submitter has gone to sleep, or inside the doorbell write itself, depending on
 the host's scheduling; with it, each I/O takes the same path on every boot, and completions do not
-share an interrupt (docs/method.md, "What is pinned").
+share an interrupt (docs/method.md, "What is pinned"). The SD card is served without a delay: QEMU
+stops the board while it reads or writes the card, sector by sector, so no delay reaches the board.
 """
 
 from __future__ import annotations
@@ -16,12 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from iotoll.boards import Board
+from iotoll.boards import Board, DeviceSettings
 from iotoll.errors import InfrastructureError
 from iotoll.models import Clock
 from iotoll.proc import require_tool, stop, tail_file
-
-DELAY_MS = 1  # the finest that nbdkit 1.32 (Debian 12) knows
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class RunningBoard:
         try:
             with self._files.log.open("wb") as log:
                 for name, device in self._board.devices.items():
-                    self._servers.append(self._serve(name, device.size_mb, log))
+                    self._servers.append(self._serve(name, device, log))
                 self._await_sockets()
                 self._qemu = _start(self._command, log)
         except BaseException:
@@ -163,24 +162,14 @@ class RunningBoard:
         """The last lines that QEMU and nbdkit wrote."""
         return tail_file(self._files.log)
 
-    def _serve(self, name: str, size_mb: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        socket = self._files.work / f"{name}.sock"
-        delay = f"{DELAY_MS}ms"
-        command = [
-            "nbdkit",
-            "--foreground",
-            "--exit-with-parent",
-            "--threads",
-            "1",
-            "--unix",
-            str(socket),
-            "--filter=delay",
-            "memory",
-            f"{size_mb}M",
-            f"rdelay={delay}",
-            f"wdelay={delay}",
-        ]
-        return _start(command, log)
+    def _serve(self, name: str, device: DeviceSettings, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        command = ["nbdkit", "--foreground", "--exit-with-parent", "--threads", "1"]
+        command += ["--unix", str(self._files.work / f"{name}.sock")]
+        memory = ["memory", f"{device.size_mb}M"]
+        if device.delay_ms:
+            delay = f"{device.delay_ms}ms"
+            memory = ["--filter=delay", *memory, f"rdelay={delay}", f"wdelay={delay}"]
+        return _start([*command, *memory], log)
 
     def _await_sockets(self, seconds: float = 20) -> None:
         end = time.monotonic() + seconds

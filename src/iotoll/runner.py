@@ -19,7 +19,7 @@ from iotoll.errors import BrokenError, BrokenStep, InfrastructureError
 from iotoll.image import Image, job_cpio
 from iotoll.models import BootRecord, Clock
 from iotoll.models.run import Side
-from iotoll.qemu import DELAY_MS, BootFiles, RunningBoard, qemu_command, tool_versions
+from iotoll.qemu import BootFiles, RunningBoard, qemu_command, tool_versions
 
 POLL_SECONDS = 0.1
 
@@ -44,7 +44,7 @@ class BootPlan:
     def identity(self) -> str:
         """Digest of the board as the workload sees it, without the kernel under test."""
         return json_sha256(
-            [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256, DELAY_MS]
+            [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256]
         )
 
 

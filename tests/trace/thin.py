@@ -96,6 +96,32 @@ def thin(data: bytes, wanted: set[str], start: float, end: float) -> bytes:
     return out.ljust(at, b"\0") + body
 
 
+def convert(source: Path, target: Path, *options: str) -> None:
+    """Rewrite a trace with trace-cmd; what it says is shown only when it fails."""
+    command = ["trace-cmd", "convert", "-i", source, "-o", target, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"trace-cmd convert of {source} failed: {done.stderr.strip()}")
+
+
+def thin_file(
+    source: Path,
+    target: Path,
+    seconds: tuple[float, float] = (0.0, float("inf")),
+    version: str = "7",
+) -> None:
+    """Write the thinned ``source`` to ``target`` as trace.dat 6, or 7 with zstd."""
+    wanted = set(json.loads(_native.trace_info(str(source)))["events"])
+    with tempfile.TemporaryDirectory() as folder:
+        whole, part = Path(folder, "whole.dat"), Path(folder, "part.dat")
+        convert(source, whole, "--file-version", "6")
+        part.write_bytes(thin(whole.read_bytes(), wanted, *seconds))
+        if version == "6":
+            target.write_bytes(part.read_bytes())
+        else:
+            convert(part, target, "--compression", "zstd", "--file-version", "7")
+
+
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -104,17 +130,7 @@ def main() -> None:
     parser.add_argument("--seconds", nargs=2, type=float, default=(0.0, float("inf")))
     parser.add_argument("--version", choices="67", default="7")
     args = parser.parse_args()
-    wanted = set(json.loads(_native.trace_info(str(args.source)))["events"])
-    with tempfile.TemporaryDirectory() as folder:
-        whole, part = Path(folder, "whole.dat"), Path(folder, "part.dat")
-        convert = ["trace-cmd", "convert", "-i"]
-        subprocess.run([*convert, args.source, "-o", whole, "--file-version", "6"], check=True)
-        part.write_bytes(thin(whole.read_bytes(), wanted, *args.seconds))
-        if args.version == "6":
-            args.target.write_bytes(part.read_bytes())
-        else:
-            packed = ["--compression", "zstd", "--file-version", "7"]
-            subprocess.run([*convert, part, "-o", args.target, *packed], check=True)
+    thin_file(args.source, args.target, tuple(args.seconds), args.version)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from iotoll.errors import UsageError
 
 DEVICES = (
     'Storage devices:\nname "nvme", bus PCI\nname "ufs", bus PCI\nname "ufs-lu", bus ufs-bus\n'
+    'name "sdhci-pci", bus PCI\nname "sd-card", bus sd-bus\n'
 )
 
 

@@ -13,10 +13,11 @@ from iotoll.paths import data_dir
 DEFAULT = data_dir("lava-jobs") / "matrices/default.toml"
 
 
-def test_default_matrix_is_the_papers_sixteen_cells_on_two_devices() -> None:
+def test_default_matrix_is_the_papers_sixteen_cells_on_three_devices() -> None:
     matrix = load_matrix("default")
-    assert len(matrix.cells) == len(set(matrix.cells)) == 32
-    assert sum(name.startswith("ufs-") for name in matrix.cells) == 16
+    assert len(matrix.cells) == len(set(matrix.cells)) == 48
+    for device in ("ufs", "nvme", "emmc"):
+        assert sum(name.startswith(f"{device}-") for name in matrix.cells) == 16
     reads = [i for i, name in enumerate(matrix.cells) if "read-" in name and name[0] == "u"]
     assert reads == list(range(8)), "writes leave pages dirty, so reads come first"
 
@@ -60,8 +61,8 @@ def test_other_names_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('devices = ["ufs", "nvme"]', "devices = 5", "devices: "),
-        ('devices = ["ufs", "nvme"]', "", "devices: Field required"),
+        ('devices = ["ufs", "nvme", "emmc"]', "devices = 5", "devices: "),
+        ('devices = ["ufs", "nvme", "emmc"]', "", "devices: Field required"),
         ("randseed = 42", 'randseed = "x"', "fio.randseed: "),
         ("ios_4k = 256", "ios_4k = 0", "fio.ios_4k: "),
         ("ios_4k = 256", "ios_5k = 256", "fio.ios_4k: Field required"),

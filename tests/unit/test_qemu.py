@@ -54,7 +54,7 @@ def test_time_clock_has_no_icount(board: Board, files: BootFiles, accelerator: s
 def test_every_device_is_served_and_named_once(board: Board, files: BootFiles) -> None:
     command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
     drives = after(command, "-drive")
-    assert len(drives) == len(board.devices) == 2
+    assert len(drives) == len(board.devices) == 3
     for name in board.devices:
         assert f"id={name}-drive" in "".join(drives)
         assert sum(f"drive={name}-drive" in word for word in command) == 1
@@ -131,10 +131,10 @@ def test_leaving_the_block_ends_qemu_and_the_servers(
         (tmp_path / f"{name}.sock").touch()
     with pytest.raises(RuntimeError), RunningBoard(board, [board.qemu.binary], files) as running:
         assert running.poll() is None
-        while not pids.is_file() or len(pids.read_text().split()) < 3:
+        while not pids.is_file() or len(pids.read_text().split()) < 4:
             pass
         raise RuntimeError
-    assert len(pids.read_text().split()) == 3
+    assert len(pids.read_text().split()) == 4
     assert not any(alive(int(pid)) for pid in pids.read_text().split())
 
 
@@ -149,3 +149,23 @@ def test_kvm_is_for_the_hosts_own_machine_alone(
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert not kvm_works(board)
+
+
+def test_only_a_device_with_a_delay_is_served_with_one(
+    board: Board, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    words = tmp_path / "words"
+    executable(tools / "nbdkit", f'echo "$*" >>{words}; exec sleep 100')
+    executable(tools / board.qemu.binary, "exec sleep 100")
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    for name in board.devices:
+        (tmp_path / f"{name}.sock").touch()
+    with RunningBoard(board, [board.qemu.binary], files):
+        while not words.is_file() or len(words.read_text().splitlines()) < len(board.devices):
+            pass
+    for line in words.read_text().splitlines():
+        (name,) = [name for name in board.devices if f"/{name}.sock" in line]
+        delay = f"rdelay={board.devices[name].delay_ms}ms"
+        assert (delay in line) == ("--filter=delay" in line) == (board.devices[name].delay_ms > 0)

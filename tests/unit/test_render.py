@@ -31,11 +31,12 @@ def test_two_cells(tmp_path: Path, matrix: Matrix, golden: Callable[[str, str], 
 
 def test_batches_follow_the_matrix_and_calibration_comes_last(matrix: Matrix) -> None:
     batches = make_batches(matrix, matrix.cells[::-1], True)
-    assert [b.name for b in batches] == ["ufs", "nvme", "calibration-ufs", "calibration-nvme"]
-    assert [run.name for b in batches[:2] for run in b.runs] == matrix.cells
-    runs = batches[2].runs
+    devices = ["ufs", "nvme", "emmc"]
+    assert [b.name for b in batches] == devices + [f"calibration-{d}" for d in devices]
+    assert [run.name for b in batches[:3] for run in b.runs] == matrix.cells
+    runs = batches[3].runs
     assert runs[0].name == "calibration-ufs-reference"
-    assert len(runs) == 1 + len(batches[2].events)
+    assert len(runs) == 1 + len(batches[3].events)
     modes = {run.name: run.calibration for run in runs}
     assert modes["calibration-ufs-block_bio_queue"] == "double block/block_bio_queue"
     assert modes["calibration-ufs-queue_rq_return"] == "off iotoll/queue_rq_return"
@@ -81,7 +82,7 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
     render_job(
         load_board("virt-arm64"), matrix, make_batches(matrix, matrix.cells, False), tmp_path
     )
-    for device in ("ufs", "nvme"):
+    for device in ("ufs", "nvme", "emmc"):
         jobs = (tmp_path / f"{device}.fio").read_text().split("\n[")
         for cell in [c for c in matrix.cells if c.startswith(device)]:
             (job,) = [j for j in jobs if j.startswith(f"{cell}]")]

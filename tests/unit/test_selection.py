@@ -13,7 +13,8 @@ from iotoll.errors import UsageError
 
 UFS = ["ufs-4k-randread-t1-direct", "ufs-128k-seqwrite-t8-sync"]
 NVME = ["nvme-4k-randread-t1-direct", "nvme-128k-seqwrite-t8-sync"]
-ALL = UFS + NVME
+EMMC = ["emmc-4k-randread-t1-direct", "emmc-128k-seqwrite-t8-sync"]
+ALL = UFS + NVME + EMMC
 
 
 def cells(*paths: str, matrix: list[str] = ALL) -> list[str]:
@@ -49,7 +50,10 @@ def cells(*paths: str, matrix: list[str] = ALL) -> list[str]:
         ("Makefile", ALL),
         ("drivers/gpu/drm/drm_drv.c", ALL),
         ("some/new/folder/x.c", ALL),
-        ("drivers/mmc/core/block.c", ALL),
+        ("drivers/mmc/core/block.c", EMMC),
+        ("drivers/mmc/host/sdhci.c", EMMC),
+        ("include/linux/mmc/host.h", EMMC),
+        ("include/trace/events/mmc.h", EMMC),
         ("Documentation/scsi/ufs.rst", []),
         ("drivers/nvme/README.rst", []),
         ("MAINTAINERS", []),
@@ -63,7 +67,7 @@ def test_default_rules(path: str, expected: list[str]) -> None:
 
 def test_device_rules_add_up_and_documentation_adds_nothing() -> None:
     assert cells("drivers/ufs/core/ufshcd.c", "Documentation/x.rst") == UFS
-    assert cells("drivers/ufs/core/ufshcd.c", "drivers/nvme/host/core.c") == ALL
+    assert cells("drivers/ufs/core/ufshcd.c", "drivers/nvme/host/core.c") == UFS + NVME
 
 
 def test_every_choice_says_why_with_the_path() -> None:
@@ -72,11 +76,11 @@ def test_every_choice_says_why_with_the_path() -> None:
     assert "documentation -> nothing: MAINTAINERS" in record.rules
     assert "ufs -> ufs cells: drivers/ufs/core/ufshcd.c" in record.rules
     assert not record.full_matrix
-    assert record.why.startswith("2 of 4 cells: drivers/ufs/core/ufshcd.c (")
+    assert record.why.startswith("2 of 6 cells: drivers/ufs/core/ufshcd.c (")
 
 
 def test_device_without_a_cell_in_the_matrix_runs_everything_and_says_so() -> None:
-    record = selection.select(["drivers/mmc/core/block.c"], ALL)
+    record = selection.select(["drivers/mmc/core/block.c"], UFS + NVME)
     assert record.full_matrix
     assert "it has no emmc cell" in record.rules[0]
     assert cells("drivers/mmc/core/block.c", matrix=["emmc-x", *UFS]) == ["emmc-x"]

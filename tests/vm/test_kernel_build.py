@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "patches"
 FAULTS = Path(__file__).parent / "patches"
 PROGRESS = Progress(quiet=True)
-COMMON = ["tracing", "ufs", "nvme", "virt"]
+COMMON = ["tracing", "ufs", "nvme", "emmc", "virt"]
 CELLS = ["ufs-4k-randread-t1-direct", "nvme-4k-randread-t1-direct"]
 
 
