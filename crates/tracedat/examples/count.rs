@@ -1,6 +1,8 @@
 //! Counts the events of a trace by name: `cargo run --release --example count -- trace.dat`.
 use std::collections::BTreeMap;
 
+use tracedat::Entry;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("usage: count TRACE")?;
     let trace = tracedat::Trace::open(path)?;
@@ -10,10 +12,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .and_then(|f| f.accessor("common_type"));
     let mut counts = BTreeMap::new();
     let mut events = trace.events()?;
-    while let Some((record, lost)) = events.next()? {
-        if let Some(lost) = lost {
-            println!("lost: {lost:?}");
-        }
+    while let Some(entry) = events.next()? {
+        let record = match entry {
+            Entry::Event(record) => record,
+            Entry::Lost(gap) => {
+                println!("{gap:?}");
+                continue;
+            }
+        };
         let id = kind.and_then(|k| k.uint(record.data)).unwrap_or(0);
         *counts.entry(id).or_insert(0_u64) += 1;
     }

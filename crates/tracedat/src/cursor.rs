@@ -13,17 +13,31 @@ const MISSED_STORED: u64 = 1 << 30;
 /// Absolute time stamps carry 59 bits; the upper five come from the page.
 const STAMP_HIGH: u64 = 0xf8 << 56;
 
-/// Events that the ring buffer overwrote before they were read.
+/// Why events are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The ring buffer overwrote them before they were read.
+    Overwritten,
+    /// The bytes that hold them contradict the format.
+    Damaged,
+    /// The file ends before them.
+    CutOff,
+}
+
+/// A stretch of time in which events of one CPU are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostRange {
-    /// The CPU whose ring buffer it was.
+    /// The CPU whose events they were.
     pub cpu: u32,
     /// Time of the last event before the gap (clock units); `None` at the CPU's start.
     pub from: Option<u64>,
-    /// Time of the first event after the gap (clock units).
+    /// Time from which events are there again (clock units); [`u64::MAX`] if never.
     pub to: u64,
     /// How many events were lost, if the kernel knew.
     pub count: Option<u64>,
+    /// Why.
+    pub reason: LostReason,
 }
 
 /// One event as recorded.
@@ -37,7 +51,17 @@ pub struct Record<'a> {
     pub data: &'a [u8],
 }
 
-/// Walks the pages of one CPU. Holds the current event until [`Cursor::advance`].
+/// What a trace gives one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// An event.
+    Event(Record<'a>),
+    /// A gap. It comes right after the CPU's last event before it, so before all events of any
+    /// CPU that are later than its `from`.
+    Lost(LostRange),
+}
+
+/// Walks the pages of one CPU. Holds the current entry until it is advanced.
 #[derive(Debug)]
 pub struct Cursor<'a> {
     cpu: u32,
@@ -54,6 +78,8 @@ pub struct Cursor<'a> {
     ts: u64,
     data: (usize, usize),
     any: bool,
+    /// A gap found but not yet the current entry, and the gap that is the current entry.
+    pending: Option<LostRange>,
     lost: Option<LostRange>,
 }
 
@@ -78,6 +104,7 @@ impl<'a> Cursor<'a> {
             ts: 0,
             data,
             any: false,
+            pending: None,
             lost: None,
         }
     }
@@ -87,40 +114,49 @@ impl<'a> Cursor<'a> {
         self.cpu
     }
 
-    /// Time of the current event (clock units).
+    /// Time at which the current entry is due (clock units): an event's own, a gap's `from`.
     #[inline]
-    pub fn ts(&self) -> u64 {
-        self.ts
+    pub(crate) fn due(&self) -> u64 {
+        self.lost.map_or(self.ts, |lost| lost.from.unwrap_or(0))
     }
 
-    /// The current event; meaningful after [`Cursor::advance`] said true.
+    /// The current entry; meaningful after [`Cursor::advance`] said true.
     #[inline]
-    pub fn record(&self) -> Record<'_> {
-        let data = self
-            .pages
-            .page()
-            .get(self.data.0..self.data.1)
-            .unwrap_or_default();
-        Record {
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        if let Some(lost) = self.lost {
+            return Entry::Lost(lost);
+        }
+        let (from, to) = self.data;
+        Entry::Event(Record {
             cpu: self.cpu,
             ts: self.ts,
-            data,
-        }
+            data: self.pages.page().get(from..to).unwrap_or_default(),
+        })
     }
 
-    /// The gap just before the current event, once.
-    pub fn take_lost(&mut self) -> Option<LostRange> {
-        self.lost.take()
-    }
-
-    /// Goes to the next event; false after the last.
+    /// The next event or gap of this CPU; `None` at the end.
     ///
     /// # Errors
-    /// When a page or an event contradicts the format.
-    pub fn advance(&mut self) -> Result<bool> {
+    /// When the file cannot be read.
+    #[allow(clippy::should_implement_trait)] // the record borrows the reader
+    pub fn next(&mut self) -> Result<Option<Entry<'_>>> {
+        Ok(if self.advance()? {
+            Some(self.entry())
+        } else {
+            None
+        })
+    }
+
+    /// Goes to the next entry; false after the last.
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        self.lost = None;
         loop {
             if self.at >= self.end && !self.next_page()? {
                 return Ok(false);
+            }
+            self.lost = self.pending.take();
+            if self.lost.is_some() {
+                return Ok(true);
             }
             if self.step()? {
                 self.any = true;
@@ -155,11 +191,12 @@ impl<'a> Cursor<'a> {
                 .then(|| read(end, layout.commit_size))
                 .flatten();
             let from = self.any.then_some(self.ts);
-            self.lost = Some(LostRange {
+            self.pending = Some(LostRange {
                 cpu: self.cpu,
                 from,
                 to: self.scale(stamp),
                 count,
+                reason: LostReason::Overwritten,
             });
         }
         (self.raw, self.at, self.end) = (stamp, layout.data, end);

@@ -8,8 +8,13 @@
 //! let trace = tracedat::Trace::open("trace.dat")?;
 //! let sector = trace.format("block", "block_rq_issue").and_then(|f| f.accessor("sector"));
 //! let mut events = trace.events()?;
-//! while let Some((record, lost)) = events.next()? {
-//!     println!("{} {:?} {:?}", record.ts, sector.and_then(|s| s.uint(record.data)), lost);
+//! while let Some(entry) = events.next()? {
+//!     match entry {
+//!         tracedat::Entry::Event(record) => {
+//!             println!("{} {:?}", record.ts, sector.and_then(|s| s.uint(record.data)));
+//!         }
+//!         tracedat::Entry::Lost(gap) => println!("{gap:?}"),
+//!     }
 //! }
 //! # Ok(())
 //! # }
@@ -32,7 +37,7 @@ mod trace;
 
 pub use bytes::Endian;
 pub use compress::Compression;
-pub use cursor::{Cursor, LostRange, Record};
+pub use cursor::{Cursor, Entry, LostRange, LostReason, Record};
 pub use error::{Error, Result};
 pub use format::{Accessor, EventFormat, Field, Location};
 pub use merge::Merged;

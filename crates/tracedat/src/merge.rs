@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use crate::cursor::{Cursor, LostRange, Record};
+use crate::cursor::{Cursor, Entry};
 use crate::error::Result;
 
-/// The events of all CPUs by time; those of equal time by CPU number.
+/// The entries of all CPUs by time; those of equal time by CPU number.
 #[derive(Debug)]
 pub struct Merged<'a> {
     cursors: Vec<Cursor<'a>>,
@@ -21,7 +21,7 @@ impl<'a> Merged<'a> {
         let mut heap = BinaryHeap::new();
         for (place, cursor) in cursors.iter_mut().enumerate() {
             if cursor.advance()? {
-                heap.push(Reverse((cursor.ts(), cursor.cpu(), place)));
+                heap.push(Reverse((cursor.due(), cursor.cpu(), place)));
             }
         }
         Ok(Self {
@@ -31,12 +31,12 @@ impl<'a> Merged<'a> {
         })
     }
 
-    /// The next event, and the gap in its CPU's data just before it; `None` at the end.
+    /// The next event or gap; `None` at the end.
     ///
     /// # Errors
-    /// When a page or an event contradicts the format.
+    /// When the file cannot be read.
     #[allow(clippy::should_implement_trait)] // the record borrows the reader
-    pub fn next(&mut self) -> Result<Option<(Record<'_>, Option<LostRange>)>> {
+    pub fn next(&mut self) -> Result<Option<Entry<'_>>> {
         if self.started {
             self.step()?;
         }
@@ -44,10 +44,7 @@ impl<'a> Merged<'a> {
         let Some(&Reverse((_, _, place))) = self.heap.peek() else {
             return Ok(None);
         };
-        Ok(self.cursors.get_mut(place).map(|cursor| {
-            let lost = cursor.take_lost();
-            (cursor.record(), lost)
-        }))
+        Ok(self.cursors.get(place).map(Cursor::entry))
     }
 
     /// Moves the CPU of the last event on.
@@ -60,7 +57,7 @@ impl<'a> Merged<'a> {
             return Ok(());
         };
         let more = if cursor.advance()? {
-            Some(cursor.ts())
+            Some(cursor.due())
         } else {
             None
         };
