@@ -295,8 +295,8 @@ pub struct Lost {
     pub cpu: u32,
     /// Time of the last event before the gap (ns); `None` at the file's start.
     pub from: Option<u64>,
-    /// Time of the first event after it (ns); `None` when none follows.
-    pub to: Option<u64>,
+    /// Time of the first event after it (ns); [`u64::MAX`] when none follows.
+    pub to: u64,
     /// How many events are missing, if that can be known.
     pub count: Option<u64>,
     /// Why.

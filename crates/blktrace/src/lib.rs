@@ -22,10 +22,10 @@
 //!
 //! # What may be missing
 //! Damage inside a file is an [`Entry::Lost`], never an error and never a panic; reading goes on
-//! at the next record. A gap in a CPU's sequence numbers is one too. But events that the kernel
-//! itself dropped because blktrace was too slow leave no gap before Linux 6.19, where the number
-//! is only taken once there is room for the event: their count is nowhere but in blktrace's own
-//! closing words (`Total: … events (dropped N)`).
+//! at the next record. A gap in a CPU's sequence numbers is one too: so Linux 7.3 shows the events
+//! that the kernel dropped because blktrace was too slow. Linux 6.12 and older take the number only
+//! once there is room for the event, so there they leave no gap, and their count is nowhere but in
+//! blktrace's own closing words (`Total: … events (dropped N)`).
 //!
 //! # Memory
 //! Each file is read in blocks: 8 MiB for all of them together, but at least 16 KiB and at most

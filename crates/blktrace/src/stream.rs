@@ -213,7 +213,7 @@ impl Stream {
             }
         }
         if let Some(lost) = &mut self.lost {
-            lost.to = Some(self.header.ts);
+            lost.to = self.header.ts;
         }
         self.ts = Some(self.header.ts);
         let drop = event && self.header.action as u16 & 0xff == Act::DRV_DATA;
@@ -227,7 +227,7 @@ impl Stream {
         self.lost.get_or_insert(Lost {
             cpu,
             from,
-            to: None,
+            to: u64::MAX,
             count: None,
             reason,
             offset,

@@ -104,9 +104,10 @@ fn number(event: &Event<'_>) -> u64 {
     }
 }
 
-fn ours(run: &Path) -> Vec<Line> {
+/// The events, and how many are missing.
+fn ours(run: &Path) -> (Vec<Line>, u64) {
     let mut run = Run::open(run).unwrap();
-    let (mut lines, mut names) = (Vec::new(), HashMap::new());
+    let (mut lines, mut names, mut missing) = (Vec::new(), HashMap::new(), 0);
     while let Some(entry) = run.next().unwrap() {
         match entry {
             Entry::Event(event) => lines.push(Line {
@@ -132,20 +133,23 @@ fn ours(run: &Path) -> Vec<Line> {
                     names.insert(note.pid, name);
                 }
             }
-            Entry::Lost(lost) => panic!("{lost:?} in a whole recording"),
+            Entry::Lost(lost) => missing += lost.count.unwrap(),
         }
     }
     for line in &mut lines {
         // 0 is the idle task, of which every CPU has its own.
         line.comm = names.get(&line.pid).filter(|_| line.pid != 0).cloned();
     }
-    lines
+    (lines, missing)
 }
 
 #[test]
 fn the_same_events_as_blkparse() {
     for run in runs() {
-        let (mut ours, mut theirs) = (ours(&run), blkparse(&run));
+        let ((mut ours, missing), mut theirs) = (ours(&run), blkparse(&run));
+        // blktrace said 14; the last one has no successor to show it.
+        let dropped = if run.ends_with("dropped-7.3") { 13 } else { 0 };
+        assert_eq!(missing, dropped, "{}", run.display());
         assert!(ours.len() > 500, "{}: {} events", run.display(), ours.len());
         assert_eq!(ours.len(), theirs.len(), "{}", run.display());
         // Ours come by time; blkparse counts it from the run's first record.

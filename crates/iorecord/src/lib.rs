@@ -6,12 +6,14 @@
 
 mod analysis;
 mod bind;
+mod blktrace;
 mod error;
 mod markers;
 mod record;
 mod scan;
 
 pub use analysis::{Analysis, DeviceMark, Request};
+pub use blktrace::{BlktraceEvents, Gap, Item, NOT_TOLD_APART, action_name};
 pub use error::Error;
 pub use iosections::{FirstRequest, IoResult, Outcome, Section};
 pub use markers::markers;
