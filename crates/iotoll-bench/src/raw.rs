@@ -250,7 +250,8 @@ fn event(cpu: &mut Cpu, source: &Source, record: &Record<'_>, pid: i32) -> Resul
     let error = source.error.and_then(|f| f.int(record.data)).unwrap_or(0);
     cpu.write(&Raw {
         ts: record.ts,
-        sector: uint(source.sector).unwrap_or(0),
+        // ftrace may tell "none" as -1; blktrace says 0.
+        sector: uint(source.sector).filter(|&s| s != u64::MAX).unwrap_or(0),
         bytes: sectors.saturating_mul(512),
         action: (source.categories | rwbs_categories(rwbs)) << 16 | source.action,
         pid: pid as u32,

@@ -103,13 +103,14 @@ fn raw_files_are_as_blktrace_writes_them() {
             let Entry::Event(event) = entry else {
                 continue;
             };
-            // ftrace does not tell a timer's unplug from another, and a bio is on its partition.
+            // ftrace does not tell a timer's unplug from another, nor how long a split bio is.
             let act = if event.act == Act::UnplugTimer {
                 Act::Unplug
             } else {
                 event.act
             };
-            let what = (event.sector, event.bytes, event.categories, event.error);
+            let bytes = if act == Act::Split { 0 } else { event.bytes };
+            let what = (event.sector, bytes, event.categories, event.error);
             let pdu = if act == Act::Remap {
                 Vec::new()
             } else {
