@@ -16,9 +16,9 @@ from pathlib import Path
 
 import split
 import table
-from inputs import ROOT, Inputs, prepare
-from measure import BenchError, Row
-from rows import all_rows, build_peers
+from inputs import Inputs, prepare
+from measure import ROOT, BenchError, Row, build_programs
+from rows import all_rows
 
 #: A row that takes longer than this (seconds of wall time) is run only twice.
 SLOW = 4.0
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="runs of each row (default: 5)")
     args = parser.parse_args()
     try:
-        build_peers()
+        build_programs()
         inputs = prepare(args.trace)
         rows = all_rows(inputs)
         run(rows, max(args.rounds, 1))

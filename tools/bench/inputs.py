@@ -11,9 +11,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from measure import output
+from measure import ROOT, output
 
-ROOT = Path(__file__).resolve().parents[2]
 RELEASE = ROOT / "target/release"
 FIXTURE = ROOT / "tests/trace/data/virtio-split-flush.dat"
 #: A trace made from the fixture has about so many events.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Where the C programs beside this file are compiled to.
+PROGRAMS = ROOT / ".cache/bench/bin"
 
 #: A program and its arguments.
 Command: TypeAlias = list[str | Path]
@@ -40,7 +42,7 @@ class Row:
 
     @property
     def best(self) -> Sample:
-        """The least of each figure over all runs, and the most memory."""
+        """The least of each time over all runs, and the most memory."""
         return Sample(
             min(s.wall for s in self.samples),
             min(s.cpu for s in self.samples),
@@ -54,25 +56,27 @@ class Row:
         self.samples.append(Sample(wall, cpu, max(p.rss for p in parts)))
 
 
+def build_programs() -> None:
+    """Compile the C programs beside this file."""
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    flags = output(["pkg-config", "--cflags", "--libs", "libtracecmd"]).split()
+    libraries: dict[str, list[str]] = {"libtracecmd_reader": flags, "headroom": [], "run": []}
+    for name, needed in libraries.items():
+        source = Path(__file__).with_name(f"{name}.c")
+        output(["gcc", "-O2", "-Wall", "-o", PROGRAMS / name, source, *needed])
+
+
 def _run(command: Command) -> Sample:
-    words = [str(word) for word in command]
-    started = time.monotonic()
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        # Read to the end first, so that the program never waits for the pipe.
-        complaint = process.stderr.read() if process.stderr else b""
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.monotonic() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        last = complaint.decode(errors="replace").strip().splitlines()[-1:]
-        raise BenchError(f"{' '.join(words)}: exit code {process.returncode} {''.join(last)}")
-    return Sample(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+    result = PROGRAMS / "result"
+    output([PROGRAMS / "run", result, *command])
+    wall, cpu, rss = result.read_text().split()
+    return Sample(float(wall), float(cpu), int(rss))
 
 
 def output(command: Command) -> str:
-    """Run a command that is not timed and return what it prints."""
+    """Run a command and return what it prints."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:]
         raise BenchError(f"{' '.join(words)}: exit code {done.returncode} {''.join(last)}")

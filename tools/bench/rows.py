@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
-from inputs import LONGER, RELEASE, ROOT, Inputs
-from measure import Command, Row, output
+from inputs import LONGER, RELEASE, Inputs
+from measure import PROGRAMS, Command, Row
 
-PEERS = ROOT / ".cache/bench/bin"
 #: The rows that others are compared with: the analysis of a trace, and of blktrace's files.
 ANALYSIS, BLKTRACE = "analysis", "blktrace"
-
-
-def build_peers() -> None:
-    """Compile the C programs beside this file."""
-    PEERS.mkdir(parents=True, exist_ok=True)
-    flags = output(["pkg-config", "--cflags", "--libs", "libtracecmd"]).split()
-    for name, libraries in {"libtracecmd_reader": flags, "headroom": []}.items():
-        source = Path(__file__).with_name(f"{name}.c")
-        output(["gcc", "-O2", "-Wall", "-o", PEERS / name, source, *libraries])
 
 
 def _record() -> Command:
@@ -63,12 +52,12 @@ def _blktrace(inputs: Inputs) -> list[Row]:
 
 
 def _peers(inputs: Inputs) -> list[Row]:
-    library = PEERS / "libtracecmd_reader"
+    library = PROGRAMS / "libtracecmd_reader"
     report: Command = ["trace-cmd", "report", "-i", inputs.plain]
     binary = inputs.folder / "btt.bin"
     parse: Command = ["blkparse", "-q", "-O", "-i", inputs.blktrace, "-d", binary]
     btt: Command = ["btt", "-i", binary, "-o", inputs.folder / "btt"]
-    headroom: Command = [PEERS / "headroom", inputs.plain, *inputs.headroom]
+    headroom: Command = [PROGRAMS / "headroom", inputs.plain, *inputs.headroom]
 
     def row(key: str, title: str, commands: list[Command]) -> Row:
         count = inputs.block_events if key == "btt" else inputs.events
