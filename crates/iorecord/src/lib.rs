@@ -8,13 +8,20 @@ mod analysis;
 mod bind;
 mod blktrace;
 mod error;
+mod fields;
 mod markers;
+mod names;
 mod record;
-mod scan;
+mod stats;
+mod summary;
 
 pub use analysis::{Analysis, DeviceMark, Request};
 pub use blktrace::{BlktraceEvents, Gap, Item, NOT_TOLD_APART, action_name};
 pub use error::Error;
-pub use iosections::{FirstRequest, IoResult, Outcome, Section};
+pub use iosections::{
+    Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome, Section,
+};
 pub use markers::markers;
 pub use record::Unit;
+pub use stats::{Stats, Values};
+pub use summary::Filter;
