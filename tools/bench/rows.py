@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 from inputs import LONGER, RELEASE, Inputs
 from measure import PROGRAMS, Command, Row
 
@@ -42,13 +40,12 @@ def _ours(inputs: Inputs) -> list[Row]:
 
 
 def _blktrace(inputs: Inputs) -> list[Row]:
-    record: Command = [*_record(), inputs.blktrace]
-    translate: Command = [RELEASE / "examples/blktrace", inputs.blktrace]
-    rows = [Row("translate", "iotoll: blktrace files to events", [translate], inputs.block_events)]
-    if subprocess.run(record, capture_output=True, check=False).returncode == 0:
-        title = "iotoll: every section of every bio, blktrace files"
-        rows.insert(0, Row(BLKTRACE, title, [record], inputs.block_events))
-    return rows
+    command: Command = [RELEASE / "examples/blktrace", inputs.blktrace]
+    count = inputs.block_events
+    return [
+        Row(BLKTRACE, "iotoll: every bio's sections, blktrace files", [command], count),
+        Row("translate", "iotoll: events alone, blktrace files", [[*command, "events"]], count),
+    ]
 
 
 def _peers(inputs: Inputs) -> list[Row]:

@@ -1,21 +1,61 @@
-//! Counts the actions of a blktrace run: `cargo run --release --example blktrace -- NAME`.
-use iorecord::{BlktraceEvents, Item, action_name};
+//! The sections of every bio of a blktrace run, summed up:
+//! `cargo run --release --example blktrace -- NAME`. With `events` behind the name it only reads and
+//! translates.
+use iorecord::{BlktraceEvents, Item, NOT_TOLD_APART, Section};
+use iosections::{Engine, IoResult, Options, Sink, Tasks};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: blktrace NAME")?;
-    let mut counts = [0_u64; 32];
-    for item in BlktraceEvents::open(path)? {
-        match item? {
-            Item::Event(event) => {
-                if let Some(count) = counts.get_mut(usize::from(event.name)) {
-                    *count += 1;
-                }
-            }
-            Item::Lost(gap) => println!("{gap:?}"),
+struct Everyone;
+
+impl Tasks for Everyone {
+    fn selected(&self, _pid: i32) -> bool {
+        true
+    }
+
+    fn helps(&self, _pid: i32) -> bool {
+        true
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    ios: u64,
+    sections: [u64; 5],
+}
+
+impl Sink for Sum {
+    fn take(&mut self, io: IoResult) {
+        self.ios += 1;
+        for (sum, elapsed) in self.sections.iter_mut().zip(io.elapsed) {
+            *sum += elapsed;
         }
     }
-    for (number, count) in (0..).zip(counts).filter(|&(_, count)| count > 0) {
-        println!("{count:9} {}", action_name(number));
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let path = args.next().ok_or("usage: blktrace NAME [events]")?;
+    let items = BlktraceEvents::open(path)?;
+    if args.next().as_deref() == Some("events") {
+        let events = items.filter(|item| matches!(item, Ok(Item::Event(_))));
+        println!("events {}", events.count());
+        return Ok(());
+    }
+    let options = Options {
+        bios_are_ios: true,
+        ..Options::default()
+    };
+    let mut engine = Engine::new(options, Everyone, Sum::default());
+    for item in items {
+        match item? {
+            Item::Event(event) => engine.push(&event),
+            Item::Lost(gap) => engine.gap(gap.cpu, gap.range),
+        }
+    }
+    let (_, sum, _) = engine.finish();
+    println!("I/Os {} ({NOT_TOLD_APART})", sum.ios);
+    for section in [Section::Submission, Section::Hardware] {
+        let total = sum.sections.get(section as usize).copied().unwrap_or(0);
+        println!("{section:?}: {} ns on average", total / sum.ios.max(1));
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use std::path::Path;
 use blktrace::{Act, Entry, Note, Run, What, category};
 use iosections::{Event, Kind, Lost, Rwbs, Span};
 
-use crate::bind::dev;
 use crate::error::Error;
+use crate::fields::dev;
 
 /// What every result from blktrace has to say of itself.
 pub const NOT_TOLD_APART: &str = "blktrace records no interrupt: hardware and completion are not \
@@ -44,7 +44,7 @@ pub struct Gap {
     pub reason: &'static str,
 }
 
-/// A run's events in order of time, as the engine takes them.
+/// A run's events in order of time, as the engine takes them (with `bios_are_ios`).
 #[derive(Debug)]
 pub struct BlktraceEvents {
     run: Run,
@@ -143,9 +143,8 @@ fn translate(event: &blktrace::Event<'_>) -> Event {
         Act::Queue => (1, Kind::BioQueue(span())),
         Act::BackMerge => (2, Kind::Merge(dev)),
         Act::FrontMerge => (3, Kind::Merge(dev)),
-        // The sub-steps of `submission`.
-        Act::GetRq => (4, Kind::Other),
-        Act::Insert => (12, Kind::Other),
+        Act::GetRq => (4, Kind::Getrq(dev, event.sector)),
+        Act::Insert => (12, Kind::Insert(dev, event.sector)),
         Act::SleepRq => (5, Kind::Other),
         Act::Requeue => (6, Kind::Requeue(span())),
         Act::Issue => (7, Kind::Issue(span())),
@@ -155,8 +154,7 @@ fn translate(event: &blktrace::Event<'_>) -> Event {
         Act::UnplugTimer => (11, Kind::Other),
         Act::Split => (13, Kind::Split(dev)),
         Act::Bounce => (14, Kind::Other),
-        // Every event is already of the traced device, on its sectors.
-        Act::Remap => (15, Kind::Other),
+        Act::Remap => (15, remap(event).unwrap_or(Kind::Other)),
         Act::Abort => (16, Kind::Other),
         Act::Other(_) => (0, Kind::Other),
     };
@@ -167,6 +165,14 @@ fn translate(event: &blktrace::Event<'_>) -> Event {
         name,
         kind,
     }
+}
+
+fn remap(event: &blktrace::Event<'_>) -> Option<Kind> {
+    let remap = event.remap()?;
+    Some(Kind::Remap {
+        from: (dev(u64::from(remap.from)), remap.sector),
+        to: (dev(u64::from(remap.to)), event.sector),
+    })
 }
 
 /// The letters that ftrace shows for the same bio or request.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use iorecord::{BlktraceEvents, Item, action_name};
-use iosections::{Event, Kind, Span};
+use iosections::{Engine, Event, IoResult, Kind, Op, Options, Section, Span, Tasks};
 use tracedat::{Entry, EventFormat, Trace};
 
 fn fixture(name: &str) -> PathBuf {
@@ -52,11 +52,11 @@ fn from_blktrace(name: &str) -> ByName {
             (Kind::Merge(_), "backmerge") => ("block_bio_backmerge", None),
             (Kind::Merge(_), "frontmerge") => ("block_bio_frontmerge", None),
             (Kind::Split(_), _) => ("block_split", None),
-            (Kind::Other, "getrq") => ("block_getrq", None),
-            (Kind::Other, "insert") => ("block_rq_insert", None),
+            (Kind::Getrq(..), _) => ("block_getrq", None),
+            (Kind::Insert(..), _) => ("block_rq_insert", None),
             (Kind::Other, "plug") => ("block_plug", None),
             (Kind::Other, "unplug" | "unplug_timer") => ("block_unplug", None),
-            (Kind::Other, "remap") => ("block_bio_remap", None),
+            (Kind::Remap { .. }, _) => ("block_bio_remap", None),
             other => panic!("{other:?}"),
         };
         let key = key(name, event.pid, event.cpu);
@@ -195,5 +195,84 @@ fn in_order_of_time() {
         let events = events(name);
         assert!(events.is_sorted_by_key(|event| event.ts), "{name}");
         assert!(events.iter().any(|e| matches!(e.kind, Kind::Issue(_))));
+    }
+}
+
+struct Everyone;
+
+impl Tasks for Everyone {
+    fn selected(&self, _pid: i32) -> bool {
+        true
+    }
+
+    fn helps(&self, _pid: i32) -> bool {
+        true
+    }
+}
+
+/// Times of queue, issue and completion by first sector, of requests that have one bio alone.
+fn plain_requests(events: &[Event]) -> BTreeMap<u64, [u64; 3]> {
+    let mut times: BTreeMap<u64, Vec<(u32, u64)>> = BTreeMap::new();
+    for event in events {
+        let (step, span) = match event.kind {
+            Kind::BioQueue(span) => (0, span),
+            Kind::Issue(span) => (1, span),
+            Kind::Complete(span) => (2, span),
+            _ => continue,
+        };
+        // Merged and split ones show sectors that are not a bio's.
+        let of = if span.sectors == 8 {
+            span.sector
+        } else {
+            u64::MAX
+        };
+        times.entry(of).or_default().push((step, event.ts));
+    }
+    times.remove(&u64::MAX);
+    let whole = |(sector, steps): (u64, Vec<(u32, u64)>)| match steps.as_slice() {
+        &[(0, queue), (1, issue), (2, complete)] => Some((sector, [queue, issue, complete])),
+        _ => None,
+    };
+    times.into_iter().filter_map(whole).collect()
+}
+
+#[test]
+fn every_bio_is_an_io() {
+    for name in ["scsi-5.10", "scsi-6.12"] {
+        let events = events(name);
+        let options = Options {
+            bios_are_ios: true,
+            ..Options::default()
+        };
+        let mut engine = Engine::new(options, Everyone, Vec::<IoResult>::new());
+        for event in &events {
+            engine.push(event);
+        }
+        let (_, ios, _) = engine.finish();
+        let queued = events
+            .iter()
+            .filter(|e| matches!(e.kind, Kind::BioQueue(_)));
+        assert_eq!(ios.len(), queued.count(), "{name}");
+        let plain = plain_requests(&events);
+        let mut compared = 0;
+        for io in &ios {
+            assert_eq!(io.op, Op::Bio);
+            assert_eq!(io.elapsed.iter().sum::<u64>(), io.end - io.start, "{io:?}");
+            let length = |section: Section| io.elapsed[section as usize];
+            assert_eq!(
+                length(Section::VfsFs) + length(Section::Return),
+                0,
+                "{io:?}"
+            );
+            let Some(&[queue, issue, complete]) = io.sector.and_then(|s| plain.get(&s)) else {
+                continue;
+            };
+            assert_eq!((io.start, io.end), (queue, complete), "{io:?}");
+            assert_eq!(length(Section::Submission), issue - queue, "{io:?}");
+            assert_eq!(length(Section::Hardware), complete - issue, "{io:?}");
+            assert_eq!(length(Section::Completion), 0, "{io:?}");
+            compared += 1;
+        }
+        assert!(compared > 50, "{name}: {compared} of {}", ios.len());
     }
 }
