@@ -41,7 +41,8 @@ test: lint
 # The analyser and its peers on one trace: TRACE, or a long one made from a fixture; see docs/speed.md.
 bench:
 	@tools/setup.sh bench
-	cargo build --release --locked --workspace --bins --examples
+	cargo build --release --locked --workspace --bins
+	cargo build --release --locked -p iorecord --examples
 	$(BIN)/python tools/bench $(if $(TRACE),--trace '$(TRACE)') $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # Wall-clock times of a verdict, warm.
