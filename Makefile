@@ -10,13 +10,14 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run test bench lint setup clean
+.PHONY: help run test bench bench-gate lint setup clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
 	@echo 'make test              lint and every test'
 	@echo 'make lint              lint only'
-	@echo 'make bench             how long a verdict takes here'
+	@echo 'make bench [TRACE=F]   how fast the analyser is, beside its peers'
+	@echo 'make bench-gate        how long a verdict takes here'
 	@echo 'make setup             set up what make test needs'
 	@echo 'make clean             remove what was built here; kernels stay in the cache'
 
@@ -37,9 +38,16 @@ test: lint
 	cargo test --workspace --locked
 	$(BIN)/pytest
 
-# Wall-clock times of a verdict, warm; see docs/speed.md.
-bench: setup
-	$(BIN)/python tools/bench.py
+# The analyser and its peers on one trace: TRACE, or a long one made from a fixture; see docs/speed.md.
+bench:
+	@tools/setup.sh bench
+	cargo build --release --locked --workspace --bins
+	cargo build --release --locked -p iorecord --examples
+	$(BIN)/python tools/bench $(if $(TRACE),--trace '$(TRACE)') $(if $(ROUNDS),--rounds $(ROUNDS))
+
+# Wall-clock times of a verdict, warm.
+bench-gate: setup
+	$(BIN)/python tools/bench/gate.py
 
 lint: setup
 	$(BIN)/ruff check

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Sets up what `make run` or `make test` needs on Debian 12 or 13; does nothing when all is there.
+# Sets up what `make run`, `make test` or `make bench` needs on Debian 12 or 13; does nothing when all is there.
 #
-#   tools/setup.sh run|test
+#   tools/setup.sh run|test|bench
 #
 # 1. Debian packages (tools/packages.txt), as root or with sudo; QEMU for Debian 12 from backports
 # 2. Rust: the one on PATH if it is new enough, else Debian's
@@ -80,7 +80,11 @@ add_backports() {
 
 packages() {
     local wanted have missing=() qemu=() name version
-    [ "$goal" = test ] && wanted='run|test' || wanted=run
+    case $goal in
+        run) wanted=run ;;
+        test) wanted='run|test' ;;
+        bench) wanted='run|test|bench' ;;
+    esac
     mapfile -t names < <(sed -nE "s/^($wanted) +([^ ]+) .*/\2/p" tools/packages.txt)
     have=$(installed "${names[@]}")
     for name in "${names[@]}"; do
@@ -94,7 +98,7 @@ packages() {
     [ ${#missing[@]} = 0 ] && [ ${#qemu[@]} = 0 ] && return
     say "missing Debian packages:"
     for name in "${missing[@]}" "${qemu[@]}"; do
-        sed -nE "s/^(run|test) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
+        sed -nE "s/^(run|test|bench) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
     done
     supported
     apt_update
@@ -169,7 +173,7 @@ python() {
 
 main() {
     goal=${1:-}
-    case $goal in run | test) ;; *) die "usage: tools/setup.sh run|test" ;; esac
+    case $goal in run | test | bench) ;; *) die "usage: tools/setup.sh run|test|bench" ;; esac
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
     mkdir -p .cache
     exec 9>.cache/setup.lock

@@ -6,6 +6,9 @@ pub enum Error {
     /// The trace could not be read.
     #[error("{0}")]
     Trace(#[from] tracedat::Error),
+    /// The files of a blktrace run could not be read.
+    #[error("{0}")]
+    Blktrace(#[from] blktrace::Error),
     /// An option's value is not one of the known ones.
     #[error("has no {name} {value:?}; use {known}")]
     Option {

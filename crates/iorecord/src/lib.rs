@@ -6,6 +6,7 @@
 
 mod analysis;
 mod bind;
+mod blktrace;
 mod error;
 mod fields;
 mod markers;
@@ -15,6 +16,7 @@ mod stats;
 mod summary;
 
 pub use analysis::{Analysis, DeviceMark, Request};
+pub use blktrace::{BlktraceEvents, Gap, Item, NOT_TOLD_APART, action_name};
 pub use error::Error;
 pub use iosections::{
     Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome, Section,

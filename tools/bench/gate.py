@@ -1,4 +1,4 @@
-"""make bench: how long a verdict takes, warm, on this machine.
+"""make bench-gate: how long a verdict takes, warm, on this machine.
 
 Each run gates a one-file UFS driver patch that no earlier run has seen (a cold path prints a new
 number), so the candidate kernel is really built and both kernels really boot. The machine's load is
@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = ROOT / "examples/patches/neutral.patch"
 LINE = "+\tufshcd_schedule_eh_work(hba);\n"
 CASES = {

@@ -1,0 +1,70 @@
+//! Which files belong to a run.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// A machine with more CPUs than this is a folder with something else in it.
+const LIMIT: usize = 4096;
+
+/// One CPU's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuFile {
+    /// The CPU, as in the file's name.
+    pub cpu: u32,
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+/// The files of a run, by CPU. `path` is the name before `.blktrace.N`, as `blktrace -o` had it,
+/// or one of the files.
+///
+/// # Errors
+/// When there is none, there are too many, or their folder cannot be read.
+pub fn find(path: impl AsRef<Path>) -> Result<Vec<CpuFile>> {
+    let path = path.as_ref();
+    let no_files = || Error::NoFiles {
+        path: path.to_owned(),
+    };
+    let name = path
+        .file_name()
+        .and_then(|n| n.to_str())
+        .ok_or_else(no_files)?;
+    let name = split(name).map_or(name, |(name, _)| name);
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let io = |source| Error::Io {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut found = Vec::new();
+    for file in std::fs::read_dir(folder).map_err(io)? {
+        let file = file.map_err(io)?;
+        let this = file.file_name();
+        if let Some((_, cpu)) = this.to_str().and_then(split).filter(|f| f.0 == name) {
+            let path = file.path();
+            found.push(CpuFile { cpu, path });
+        }
+    }
+    if found.len() > LIMIT {
+        return Err(Error::TooManyFiles {
+            path: path.to_owned(),
+            count: found.len(),
+            limit: LIMIT,
+        });
+    }
+    found.sort_by_key(|f| f.cpu);
+    if found.is_empty() {
+        Err(no_files())
+    } else {
+        Ok(found)
+    }
+}
+
+/// `NAME.blktrace.N` as (NAME, N).
+fn split(file: &str) -> Option<(&str, u32)> {
+    let (name, cpu) = file.rsplit_once(".blktrace.")?;
+    Some((name, cpu.parse().ok()?))
+}
