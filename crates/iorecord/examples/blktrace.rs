@@ -23,7 +23,7 @@ struct Sum {
 }
 
 impl Sink for Sum {
-    fn take(&mut self, io: IoResult) {
+    fn take(&mut self, io: &IoResult) {
         self.ios += 1;
         for (sum, elapsed) in self.sections.iter_mut().zip(io.elapsed) {
             *sum += elapsed;

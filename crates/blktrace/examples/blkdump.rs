@@ -1,10 +1,10 @@
-//! Prints a run's events as blkparse would: `cargo run --release -p blktrace --example dump -- sda`.
+//! Prints a run's events as blkparse would: `cargo run --release -p blktrace --example blkdump -- sda`.
 use std::io::Write;
 
 use blktrace::{Entry, Run};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: dump NAME")?;
+    let path = std::env::args().nth(1).ok_or("usage: blkdump NAME")?;
     let mut run = Run::open(path)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     while let Some(entry) = run.next()? {
