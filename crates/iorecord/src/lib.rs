@@ -6,12 +6,15 @@
 
 mod analysis;
 mod bind;
+mod decode;
+mod detail;
 mod error;
 mod markers;
 mod record;
 mod scan;
 
 pub use analysis::{Analysis, DeviceMark, Request};
+pub use detail::{Found, Outline, Shown, Wanted, io_events, io_events_json, outline};
 pub use error::Error;
 pub use iosections::{FirstRequest, IoResult, Outcome, Section};
 pub use markers::markers;

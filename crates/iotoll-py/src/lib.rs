@@ -1,6 +1,10 @@
 //! The private Python module `iotoll._native`: conversion only.
 
-use iorecord::{Analysis, DeviceMark, Error, FirstRequest, IoResult, Request, Section, Unit};
+use std::collections::BTreeMap;
+
+use iorecord::{
+    Analysis, DeviceMark, Error, FirstRequest, IoResult, Request, Section, Unit, Wanted,
+};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -129,12 +133,42 @@ fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
         .map_err(|e| trace_error(path, &e))
 }
 
+/// First time of a trace, and names of its tasks by thread number.
+#[pyfunction]
+fn outline(py: Python<'_>, path: &str) -> PyResult<(Option<u64>, BTreeMap<i32, String>)> {
+    let outline = py
+        .detach(|| iorecord::outline(path))
+        .map_err(|e| trace_error(path, &e))?;
+    Ok((outline.first, outline.tasks))
+}
+
+/// An I/O as Python names it: pid, start, end, device, first and last sector, alone.
+type WantedIo = (i32, u64, u64, Option<String>, Option<(u64, u64)>, bool);
+
+/// The events of single I/Os as JSON text.
+#[pyfunction]
+#[pyo3(signature = (path, ios, *, limit))]
+fn io_events(py: Python<'_>, path: &str, ios: Vec<WantedIo>, limit: usize) -> PyResult<String> {
+    let wanted = |(pid, start, end, dev, sectors, alone): WantedIo| Wanted {
+        pid,
+        time: start..=end,
+        dev,
+        sectors: sectors.map(|(first, last)| first..=last),
+        alone,
+    };
+    let ios: Vec<Wanted> = ios.into_iter().map(wanted).collect();
+    py.detach(|| iorecord::io_events_json(path, &ios, limit))
+        .map_err(|e| trace_error(path, &e))
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(io_events, module)?)?;
     module.add_function(wrap_pyfunction!(io_table, module)?)?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
+    module.add_function(wrap_pyfunction!(outline, module)?)?;
     module.add_function(wrap_pyfunction!(trace_info, module)?)?;
     Ok(())
 }
