@@ -18,4 +18,4 @@ pub use detail::{Found, Outline, Shown, Wanted, io_events, io_events_json, outli
 pub use error::Error;
 pub use iosections::{FirstRequest, IoResult, Outcome, Section};
 pub use markers::markers;
-pub use record::Unit;
+pub use record::{Unit, summarise};

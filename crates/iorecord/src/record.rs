@@ -248,6 +248,14 @@ fn summary(ios: &[&IoResult], value: impl Fn(&IoResult, Which) -> u64) -> Value 
     })
 }
 
+/// The summary of some durations, as it stands in a record, as JSON text.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn summarise(values: Vec<u64>) -> Result<String, Error> {
+    Ok(serde_json::to_string(&stats_json(&Stats::of(values)))?)
+}
+
 fn stats_json(stats: &Stats) -> Value {
     if stats.count == 0 {
         return json!({ "count": 0 });

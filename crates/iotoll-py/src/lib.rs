@@ -133,6 +133,13 @@ fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
         .map_err(|e| trace_error(path, &e))
 }
 
+/// The summary of some durations as JSON text.
+#[pyfunction]
+fn summarise(py: Python<'_>, values: Vec<u64>) -> PyResult<String> {
+    py.detach(|| iorecord::summarise(values))
+        .map_err(|e| TraceError::new_err(e.to_string()))
+}
+
 /// First time of a trace, and names of its tasks by thread number.
 #[pyfunction]
 fn outline(py: Python<'_>, path: &str) -> PyResult<(Option<u64>, BTreeMap<i32, String>)> {
@@ -169,6 +176,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(io_table, module)?)?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
     module.add_function(wrap_pyfunction!(outline, module)?)?;
+    module.add_function(wrap_pyfunction!(summarise, module)?)?;
     module.add_function(wrap_pyfunction!(trace_info, module)?)?;
     Ok(())
 }
