@@ -116,7 +116,7 @@ def io_events(
     events on its sectors, driver events with its queue and tag, the interrupt around each
     completion, and what woke and switched the task.
 
-    Returns JSON text: per I/O ``events``, each ``[time, cpu, pid, event, [[field, value], ...]]`` in
-    order of time, at most ``limit`` of them, and ``cut``, the number of those beyond. Raises
+    Returns JSON text: per I/O ``events``, each ``[time, cpu, pid, event, [[field, value], ...]]``
+    in order of time, at most ``limit`` of them, and ``cut``, the number of those beyond. Raises
     `TraceError`.
     """

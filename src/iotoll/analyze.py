@@ -122,7 +122,7 @@ def _devices(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the analyser says of one window: its record as JSON values, and the table of its I/Os."""
+    """What the analyser says of one window: its record as JSON values, and its I/Os."""
 
     window: Window
     data: dict[str, Any]
@@ -133,9 +133,7 @@ def measure(window: Window, device: str | None, clock: Clock, comm: str | None =
     """Run the analyser over a window; raises InfrastructureError when the trace is corrupt."""
     path, span = str(window.trace), (window.start, window.end)
     try:
-        text = _native.analyze(
-            path, comm=comm, device=device, unit=clock.unit.value, window=span
-        )
+        text = _native.analyze(path, comm=comm, device=device, unit=clock.unit.value, window=span)
         raw = _native.io_table(path, comm=comm, device=device, window=span)
     except _native.TraceError as error:
         raise InfrastructureError(f"corrupt trace: {error}") from error
@@ -145,7 +143,7 @@ def measure(window: Window, device: str | None, clock: Clock, comm: str | None =
 def make_record(
     measured: Measured, jobs: Mapping[str, FioJob], clock: Clock, digest: str
 ) -> CellRecord:
-    """Return the record of a cell, reconciled with fio's job of the same name where there is one."""
+    """Return the record of a cell, reconciled with fio's job of the same name if there is one."""
     table, name = measured.table, measured.window.name
     gate = {}
     if clock is Clock.INSTRUCTIONS:

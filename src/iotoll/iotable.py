@@ -59,7 +59,9 @@ _PLAIN = (
     Column("start", "time", "clock", "time of the user submission"),
     Column("end", "time", "clock", "time of the completion as the user sees it"),
     Column("pid", "int", "", "thread number of the task"),
-    Column("op", "str", "", "system call, or what else began the I/O: pread64, io_submit, bio, ..."),
+    Column(
+        "op", "str", "", "system call, or what else began the I/O: pread64, io_submit, bio, ..."
+    ),
     Column("kind", "str", "", "sync, libaio, io_uring or bio"),
     Column("dev", "str", "", "device as major:minor"),
     Column("sector", "uint", "512 B", "first sector of the first request", optional=True),

@@ -13,6 +13,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from iotoll.fio import BUCKET, FioJob, Latency
 from iotoll.iotable import Ints, IoTable, present
 from iotoll.models import Clock
@@ -104,7 +106,7 @@ def _whole(table: IoTable) -> Ints:
     if reaped is None:
         return duration
     known = present(reaped)
-    duration[known] = reaped.data[known] - table["start"][known]
+    duration[known] = np.ma.getdata(reaped)[known] - table["start"][known]
     return duration
 
 

@@ -104,8 +104,9 @@ def marks_of(table: IoTable) -> Marks | None:
     columns: list[npt.NDArray[np.int64]] = [start]
     for mark in known:
         column = table[f"at_{mark}"]
-        inside = present(column) & (column.data >= start) & (column.data <= end)
-        columns.append(np.where(inside, column.data, far))
+        value = np.ma.getdata(column)
+        inside = present(column) & (value >= start) & (value <= end)
+        columns.append(np.where(inside, value, far))
     times = np.stack([*columns, end], axis=1)
     order = np.argsort(times, axis=1, kind="stable")
     times = np.take_along_axis(times, order, axis=1)

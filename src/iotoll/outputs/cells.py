@@ -44,7 +44,7 @@ def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -
     device = resolve_device(filters.device, trace)
     try:
         first, tasks = _native.outline(str(trace))
-        jobs = read_jobs(fio) if fio else {}
+        jobs: Mapping[str, FioJob] = read_jobs(fio) if fio else {}
         begin, end = filters.span(first or 0)
         digest = file_sha256(trace)
         parts = windows(trace) or [Window(trace.stem, trace, 0, 2**63)]

@@ -119,6 +119,5 @@ def resolve_device(device: str | None, trace: Path) -> str | None:
     if device in names:
         return names[device]
     known = f"; known here: {', '.join(sorted(names))}" if names else ""
-    raise UsageError(
-        f"--device {device}: give MAJOR:MINOR, as in /sys/block/NAME/dev of the traced machine{known}"
-    )
+    mend = "give MAJOR:MINOR, as in /sys/block/NAME/dev of the traced machine"
+    raise UsageError(f"--device {device}: {mend}{known}")

@@ -95,9 +95,9 @@ def columns_page() -> str:
     lines = [
         "# Columns of the per-I/O table",
         "",
-        "`iotoll analyze TRACE --parquet FILE` writes one row per measured I/O, in order of start. Unit",
-        "`clock` is that of the trace: ns, or instructions on the clock `instructions`; the file's",
-        "metadata says which. A column is left out when the trace has no event to fill it.",
+        "`iotoll analyze TRACE --parquet FILE` writes one row per measured I/O, in order of start.",
+        "Unit `clock` is that of the trace: ns, or instructions on the clock `instructions`; the",
+        "file's metadata says which. A column is left out when the trace has no event to fill it.",
         "This page is written by `python -m iotoll.outputs.parquet`.",
         "",
         "| column | type | unit | what |",

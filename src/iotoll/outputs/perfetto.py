@@ -233,13 +233,20 @@ class _Drawing:
             "requests": int(table["requests"][row]),
             "device": self.devices[row],
         }
-        for name in ("direction", "kind", "start_mark", "device_mark", "interrupt_mark", "end_mark"):
+        for name in (
+            "direction",
+            "kind",
+            "start_mark",
+            "device_mark",
+            "interrupt_mark",
+            "end_mark",
+        ):
             column = table.get(name)
             if column is not None:
                 found[name] = str(column[row])
         sector = table.get("sector")
         if sector is not None and present(sector)[row]:
-            found["sector"] = int(sector.data[row])
+            found["sector"] = int(sector[row])
         if not self.spans.exact[row]:
             found["sections"] = "sums over several requests, drawn one after the other"
         return found

@@ -41,7 +41,7 @@ def _wanted(table: IoTable, row: int, dev: str) -> Wanted:
     devices, kinds, sectors = table.get("dev"), table.get("kind"), table.get("sector")
     span = None
     if sectors is not None and present(sectors)[row]:
-        first = int(sectors.data[row])
+        first = int(sectors[row])
         size = max(int(table["bytes"][row]), 1)
         span = first, first + (size - 1) // SECTOR
     named = dev if devices is None else str(devices[row])

@@ -47,10 +47,10 @@ def at_block(found: Spans) -> tuple[Ints, Ints]:
 
 def instants(table: IoTable) -> list[tuple[str, Ints, Ints]]:
     """Return name, rows and times of every recorded mark of the first requests."""
-    found = []
+    found: list[tuple[str, Ints, Ints]] = []
     for mark in MARKS:
         column = table.get(f"at_{mark}")
         if column is not None:
             rows = np.nonzero(present(column))[0]
-            found.append((mark, rows, column.data[rows]))
+            found.append((mark, rows, np.ma.getdata(column)[rows]))
     return found
