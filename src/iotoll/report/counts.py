@@ -11,14 +11,15 @@ from iotoll.report.text import clean, listed, number, plural, signed
 _PARTS = (
     ("measured", "attributed"),
     ("no_request", "without a request"),
-    ("dropped_lost", "dropped: touch lost events"),
-    ("incomplete", "in flight at the ends"),
+    ("dropped_lost", "dropped"),
+    ("incomplete", "in flight"),
 )
-"""Counts that every I/O seen falls into, and what a reader is told."""
+"""Counts that every I/O seen falls into, and what a reader is told: dropped ones touch lost
+events, those in flight began before the trace or end after it."""
 
 
 def count_line(record: CellRecord) -> str:
-    """Return ``257 seen = 256 attributed + 0 dropped + 1 in flight at the ends``.
+    """Return ``257 seen = 256 attributed + 0 dropped + 1 in flight``.
 
     What the parts do not explain is shown as such.
     """
@@ -76,10 +77,8 @@ def counts(record: CellRecord) -> list[tuple[str, str]]:
 
 
 def _figure(found: FigureCheck) -> str:
-    allowed = f"{number(found.low)} to {signed(found.high)}"
-    return (
-        f"{found.figure} {number(found.fio)}, trace {signed(-found.difference)} (allowed {allowed})"
-    )
+    over = f"{signed(found.difference)} over the trace"
+    return f"{found.figure} {number(found.fio)}, {over}"
 
 
 def fio_lines(record: CellRecord) -> list[tuple[bool, str]]:
@@ -99,14 +98,14 @@ def fio_lines(record: CellRecord) -> list[tuple[bool, str]]:
         lines.append((False, "disagrees: the numbers of bytes differ"))
     good = [f for f in check.figures if f.agrees]
     if good:
-        lines.append((True, "agrees: " + ", ".join(_short(f) for f in good)))
-    lines += [(False, f"disagrees: {_figure(f)}") for f in check.figures if not f.agrees]
+        lines.append((True, "agrees: " + "; ".join(_figure(f) for f in good)))
+    lines += [
+        (False, f"disagrees: {_figure(f)} (allowed {number(f.low)} to {signed(f.high)})")
+        for f in check.figures
+        if not f.agrees
+    ]
     lines += [(True, f"not compared: {why}") for why in check.not_compared]
     return lines
-
-
-def _short(found: FigureCheck) -> str:
-    return f"{found.figure} {number(found.fio)} (trace {signed(-found.difference)})"
 
 
 def fio_warnings(record: CellRecord) -> list[str]:
