@@ -42,6 +42,7 @@ pub(crate) enum Role {
     Driver {
         tag: Accessor,
         queue: Option<Accessor>,
+        host: Option<Accessor>,
     },
     /// Start or end of an interrupt or softirq.
     Interrupt { entry: bool },
@@ -63,6 +64,7 @@ impl Role {
                 Some(tag) => Self::Driver {
                     tag,
                     queue: field(&["qid", "hwq_id"]),
+                    host: field(&["ctrl_id", "sdev", "host_no"]),
                 },
                 None => Self::Other,
             },
@@ -186,10 +188,10 @@ impl Decoder {
         })
     }
 
-    /// Queue and tag of a driver's event. The upper bits of an `NVMe` command id are a generation
-    /// that `nvme_complete_rq` leaves out (since 5.15).
-    pub(crate) fn tag(&self, data: &[u8]) -> Option<(u64, u64)> {
-        let Role::Driver { tag, queue } = &self.role else {
+    /// Host, queue and tag of a driver's event. The upper bits of an `NVMe` command id are a
+    /// generation that `nvme_complete_rq` leaves out (since 5.15).
+    pub(crate) fn tag(&self, data: &[u8]) -> Option<[u64; 3]> {
+        let Role::Driver { tag, queue, host } = &self.role else {
             return None;
         };
         let mask = if self.system == "nvme" {
@@ -197,8 +199,8 @@ impl Decoder {
         } else {
             u64::MAX
         };
-        let queue = queue.and_then(|q| q.uint(data)).unwrap_or(0);
-        Some((queue, tag.uint(data)? & mask))
+        let number = |field: &Option<Accessor>| field.and_then(|a| a.uint(data)).unwrap_or(0);
+        Some([number(host), number(queue), tag.uint(data)? & mask])
     }
 
     /// Whether the driver emits it before the request's `block_rq_issue`.

@@ -137,8 +137,8 @@ pub fn io_events_json(
     Ok(serde_json::to_string(&all)?)
 }
 
-/// A tag of a driver's queue, while the command is with the device.
-type Tag = (String, u64, u64);
+/// Driver, host, queue and tag of a command.
+type Tag = (String, [u64; 3]);
 
 /// An I/O while its events pass by.
 struct Open<'w> {
@@ -338,10 +338,10 @@ impl<'w> Collector<'w> {
     }
 
     fn driver(&mut self, record: &Record<'_>, pid: i32, decoder: &Decoder) -> Vec<usize> {
-        let Some((queue, tag)) = decoder.tag(record.data) else {
+        let Some(tag) = decoder.tag(record.data) else {
             return self.plain(record, pid, decoder);
         };
-        let key: Tag = (decoder.system.clone(), queue, tag);
+        let key: Tag = (decoder.system.clone(), tag);
         let holds = |io: &Open<'_>| io.tags.contains(&key);
         let mut owners: Vec<usize> = self
             .open
