@@ -19,7 +19,7 @@ READ = TRACES / "ufs-read.dat"
 
 def raw(path: Path = SYNC8) -> dict[str, Any]:
     """What the analyser gives today."""
-    return dict(_native.io_table(str(path), comm="fio"))  # type: ignore[arg-type]
+    return dict(_native.io_table(str(path), comm="fio"))
 
 
 def full(path: Path = SYNC8) -> dict[str, Any]:

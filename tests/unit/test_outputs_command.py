@@ -15,11 +15,12 @@ from rich.console import Console
 from iotoll.cli import cli
 from iotoll.errors import UsageError
 from iotoll.models import CellRecord
+from iotoll.outputs.cells import Cell
 from iotoll.outputs.slowest import EVENT_LIMIT, print_slowest, slowest
 from iotoll.outputs.table import print_cell
 from iotoll.steps import steps
 from tests.unit.runs import BOOTS
-from tests.unit.tables import READ, SPLIT, SYNC8, Cell, cell, full_cell
+from tests.unit.tables import READ, SPLIT, SYNC8, cell, full_cell
 
 UFS = BOOTS / "base/ufs/trace.dat"
 

@@ -61,7 +61,7 @@ def test_bars_are_as_long_as_the_sections(made: Cell) -> None:
     for bars in axes.collections:
         rgb = tuple(round(c * 255) for c in np.asarray(bars.get_facecolor())[0][:3])
         name = colours["#{:02x}{:02x}{:02x}".format(*rgb)]
-        widths = [np.ptp(p.vertices[:, 0]) for p in bars.get_paths()]
+        widths = [np.ptp(np.asarray(p.vertices)[:, 0]) for p in bars.get_paths()]
         totals[name] = totals.get(name, 0.0) + sum(widths)
     shares = {k: v / sum(totals.values()) for k, v in totals.items()}
     shown = re.search(r"I/O (\d+) to (\d+) of", axes.texts[0].get_text().replace(",", ""))

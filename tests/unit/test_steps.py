@@ -35,7 +35,7 @@ def brief(table: dict[str, Any]) -> list[tuple[str, str, int, int]]:
 
 
 def test_steps_follow_the_marks_that_are_there() -> None:
-    marks = {"bio_queue": [110], "getrq": [116], "device": [130], "irq": [170]}
+    marks: Any = {"bio_queue": [110], "getrq": [116], "device": [130], "irq": [170]}
     table = made(**marks, rq_complete=[180], waking=[185], sched_in=[190])
     assert brief(table) == [
         ("vfs_fs", "start -> bio_queue", 1, 10),

@@ -9,6 +9,7 @@ from rich.text import Text
 from iotoll.models import CellRecord, Clock, SideResult
 from iotoll.models.base import SOFTWARE_SECTIONS
 from iotoll.report import view
+from iotoll.report.counts import fio_warnings
 from iotoll.report.text import (
     cell_name,
     clean,
@@ -65,6 +66,9 @@ def side_table(result: SideResult, console: Console) -> None:
     for full, boots_of in records.items():
         for why in dict.fromkeys(r.invalid for r in boots_of if r.invalid is not None):
             console.print(Text(f"! {full}: invalid: {clean(why)}", "yellow"))
+        usable = [r for r in boots_of if r.invalid is None]
+        for text in dict.fromkeys(text for r in usable for text in fio_warnings(r)):
+            console.print(Text(f"! {full}: {clean(text)}", "yellow"))
 
 
 def _side_row(table: Table, full: str, records: list[CellRecord], corrected: bool) -> None:
