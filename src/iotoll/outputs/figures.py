@@ -209,35 +209,48 @@ def timeline(cell: Cell) -> Figure:
     labels, place = _rows(cell, table)
     origin = int(table["start"][0])
     divisor, unit = _unit(cell, float((table.end - origin).max()))
-    shown = (
-        f"I/O {skipped + 1:,} to {skipped + len(table):,} of" if count < len(cell.table) else "all"
-    )
+    some = count < len(cell.table)
+    shown = f"I/O {skipped + 1:,} to {skipped + count:,} of" if some else "all"
+    sums = "" if spans(table).exact.all() else "; with several requests: sums, in order"
     figure, axes = _axes(
         11,
         1.9 + 0.27 * max(len(labels), 3),
         f"{clean(cell.record.cell)}: I/Os by thread",
-        _note(cell, f"{shown} {plural(len(cell.table), 'I/O')}"),
+        _note(cell, f"{shown} {plural(len(cell.table), 'I/O')}{sums}"),
     )
-    colours = palette()
-    bars: dict[tuple[Section, int], list[tuple[float, float]]] = {}
-    layout = spans(table)
-    for row in range(len(table)):
-        for section, begin, end in layout.of(row):
-            bar = ((begin - origin) / divisor, (end - begin) / divisor)
-            bars.setdefault((section, place[row]), []).append(bar)
-    for (section, row), parts in sorted(bars.items(), key=lambda b: (b[0][1], b[0][0].value)):
-        axes.broken_barh(parts, (row - 0.36, 0.72), facecolors=colours[section.value], linewidth=0)
-    for row, begin in zip(place, ((table["start"] - origin) / divisor).tolist(), strict=True):
-        # A thin line begins each I/O: neighbours of one thread would run into each other.
-        axes.plot([begin, begin], [row - 0.5, row - 0.36], color=colours["ink"], linewidth=0.6)
+    used = _bars(axes, table, place, origin, divisor)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(8))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
     axes.set_xlabel(f"{unit} after {origin / 1e9:,.6f} s of the trace clock")
-    used = {section for section, _ in bars}
-    meaningless = {} if cell.record.clock is Clock.TIME else {Section.HARDWARE: " (no meaning)"}
+    _section_legend(axes, used, cell.record.clock)
+    return figure
+
+
+def _bars(
+    axes: Axes, table: IoTable, place: list[int], origin: int, divisor: float
+) -> set[Section]:
+    """Draw the sections of each I/O in its row; return those that were drawn."""
+    colours = palette()
+    bars: dict[tuple[int, Section], list[tuple[float, float]]] = {}
+    layout = spans(table)
+    for io, row in enumerate(place):
+        for section, begin, end in layout.of(io):
+            bar = ((begin - origin) / divisor, (end - begin) / divisor)
+            bars.setdefault((row, section), []).append(bar)
+    for (row, section), parts in sorted(bars.items()):
+        axes.broken_barh(parts, (row - 0.36, 0.72), facecolors=colours[section.value], linewidth=0)
+    for row, begin in zip(place, ((table["start"] - origin) / divisor).tolist(), strict=True):
+        # A thin line begins each I/O: neighbours of one thread would run into each other.
+        axes.plot([begin, begin], [row - 0.5, row - 0.36], color=colours["ink"], linewidth=0.6)
+    return {section for _, section in bars}
+
+
+def _section_legend(axes: Axes, used: set[Section], clock: Clock) -> None:
+    colours = palette()
+    meaningless = {} if clock is Clock.TIME else {Section.HARDWARE: " (no meaning)"}
     handles = [
         Patch(color=colours[s.value], label=s.value + meaningless.get(s, ""))
         for s in Section
@@ -250,4 +263,3 @@ def timeline(cell: Cell) -> Figure:
         frameon=False,
         labelcolor=colours["ink"],
     )
-    return figure
