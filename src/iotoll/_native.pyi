@@ -99,6 +99,13 @@ def outline(path: str) -> tuple[int | None, dict[int, str]]:
     Raises `TraceError`.
     """
 
+def calls(path: str, window: tuple[int, int]) -> list[tuple[int, int, int, int]]:
+    """List the read and write system calls that lie in a window (clock units, half-open).
+
+    Returns thread number, start, end and return value of each, whether it reached a device or not.
+    Raises `TraceError`.
+    """
+
 def summarise(values: list[int]) -> str:
     """Summarise durations as in a record (`iotoll.models.Stats`); returns JSON text."""
 

@@ -17,7 +17,7 @@ from iotoll.errors import InfrastructureError
 from iotoll.fio import FioJob, read_jobs
 from iotoll.iotable import IoTable, from_native
 from iotoll.models import BootRecord, CellRecord, Clock, Section
-from iotoll.reconcile import TOLERANCES, reconcile
+from iotoll.reconcile import TOLERANCES, Calls, reconcile
 from iotoll.steps import steps
 
 MARKER = "iotoll cell "
@@ -129,6 +129,7 @@ class Measured:
     window: Window
     data: dict[str, Any]
     table: IoTable
+    comm: str | None
 
 
 def measure(window: Window, device: str | None, clock: Clock, comm: str | None = COMM) -> Measured:
@@ -139,7 +140,7 @@ def measure(window: Window, device: str | None, clock: Clock, comm: str | None =
         raw = _native.io_table(path, comm=comm, device=device, window=span)
     except _native.TraceError as error:
         raise InfrastructureError(f"corrupt trace: {error}") from error
-    return Measured(window, json.loads(text), from_native(raw))
+    return Measured(window, json.loads(text), from_native(raw), comm)
 
 
 def make_record(
@@ -159,7 +160,8 @@ def make_record(
     check = None
     if job:
         allowed = None if virtual and clock is Clock.TIME else TOLERANCES[clock]
-        check = reconcile(job, jobs.get(f"mark-{name}"), table, seen, allowed)
+        marker = jobs.get(f"mark-{name}")
+        check = reconcile(job, marker, table, seen, allowed, lambda: _unmeasured(measured))
     record = CellRecord(
         cell=name,
         clock=clock,
@@ -171,6 +173,21 @@ def make_record(
         **measured.data,
     )
     return record.model_copy(update={"invalid": _invalid(record)})
+
+
+def _unmeasured(measured: Measured) -> Calls:
+    """The system calls of the window, by the same tasks, that the table lacks."""
+    window, table = measured.window, measured.table
+    found = _native.calls(str(window.trace), (window.start, window.end))
+    known = set(zip(table["pid"].tolist(), table["start"].tolist(), strict=True))
+    _, tasks = _native.outline(str(window.trace))
+    rows = [
+        (start, end - start, returned)
+        for pid, start, end, returned in found
+        if (pid, start) not in known and measured.comm in (None, tasks.get(pid))
+    ]
+    start, duration, returned = np.array(rows, np.int64).reshape(-1, 3).T
+    return Calls(start, duration, returned)
 
 
 def _values(table: IoTable, column: str) -> list[int]:

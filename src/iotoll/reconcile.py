@@ -2,16 +2,18 @@
 
 fio reads its clock in user space just before and just after the I/O, so each of its latencies is
 the trace's plus a nearly constant amount: the way into and out of the kernel, fio's own code
-between the two, and the first and last probe. Measured over 336 cells of 20 boots (psync, clock
-``instructions``): clat's mean exceeds the trace's by 1,404 to 3,853 instructions, lat's by 1,648 to
-5,553 (it includes filling the buffer). p50 and p99 are the middles of fio's buckets.
+between the two, and the first and last probe. Measured over 560 cells of 20 boots (psync, clock
+``instructions``): clat's mean exceeds the trace's by 1,401 to 3,853 instructions, lat's by 1,635 to
+11,130 (it includes filling the buffer). Where the page cache serves I/Os, threads do not sleep, and
+one may lose the CPU between its I/O's end and fio's look at the clock: up to 53,899 in the mean of
+80 such cells. p50 and p99 are the middles of fio's buckets.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,6 +51,8 @@ class Tolerances:
 
     clat: Tolerance
     lat: Tolerance
+    cached: Tolerance
+    """Instead of both, for cells with I/Os that the page cache served."""
 
     def percentile(self, which: Tolerance) -> Tolerance:
         """As ``which``, and half of fio's bucket to either side."""
@@ -56,10 +60,23 @@ class Tolerances:
 
 
 TOLERANCES: Mapping[Clock, Tolerances] = {
-    Clock.INSTRUCTIONS: Tolerances(clat=Tolerance(5_000, 0.0), lat=Tolerance(10_000, 0.0)),
+    Clock.INSTRUCTIONS: Tolerances(
+        clat=Tolerance(5_000, 0.0), lat=Tolerance(20_000, 0.0), cached=Tolerance(100_000, 0.0)
+    ),
     # Some thousand instructions of a slow core; no real board was in reach to measure it.
-    Clock.TIME: Tolerances(clat=Tolerance(20_000, 0.02), lat=Tolerance(40_000, 0.02)),
+    Clock.TIME: Tolerances(
+        clat=Tolerance(20_000, 0.02), lat=Tolerance(40_000, 0.02), cached=Tolerance(100_000, 0.02)
+    ),
 }
+
+
+@dataclass(frozen=True)
+class Calls:
+    """System calls: start and duration (clock units) and what they returned, one entry each."""
+
+    start: Ints
+    duration: Ints
+    returned: Ints
 
 
 def reconcile(
@@ -68,29 +85,34 @@ def reconcile(
     table: IoTable,
     seen: int,
     tolerances: Tolerances | None,
+    rest: Callable[[], Calls] | None = None,
 ) -> FioCheck:
     """Compare a cell with its fio job.
 
     ``table`` holds the cell's measured I/Os, ``seen`` counts all that the trace shows. ``marker``
     is the job that fio ran just before the cell, inside the cell's window; its I/Os come first.
     Without ``tolerances`` latencies are not compared: times of a virtual board say nothing.
+    ``rest`` finds the system calls that ``table`` lacks, because the page cache served them.
     """
     before = marker.ios if marker else 0
     ios_agree = seen == job.ios + before
     notes: list[str] = []
     figures: list[FigureCheck] = []
     bytes_agree = None
-    cell = _without_marker(table, before)
     if not ios_agree:
         notes.append("latencies: the numbers of I/Os differ")
-    elif missing := job.ios - len(cell):
+    elif (found := _complete(job, before, table, seen, rest)) is None:
+        missing = job.ios - len(_without_marker(table, before))
         notes.append(f"latencies and bytes: {missing} of {job.ios} I/Os have no figures")
     else:
-        bytes_agree = int(cell["bytes"].sum()) == job.bytes
+        durations, size = found
+        bytes_agree = size == job.bytes
         if tolerances is None:
             notes.append("latencies: times of a virtual board are a smoke test")
         else:
-            figures = _figures(job, _whole(cell), _is_sync(cell), tolerances, notes)
+            if len(_without_marker(table, before)) < job.ios:
+                tolerances = replace(tolerances, clat=tolerances.cached, lat=tolerances.cached)
+            figures = _figures(job, durations, _is_sync(table), tolerances, notes)
     return FioCheck(
         ios_agree=ios_agree,
         ios_in_trace=seen - before,
@@ -98,6 +120,25 @@ def reconcile(
         figures=figures,
         not_compared=notes,
     )
+
+
+def _complete(
+    job: FioJob, before: int, table: IoTable, seen: int, rest: Callable[[], Calls] | None
+) -> tuple[Ints, int] | None:
+    """Durations of all of the job's I/Os, and their bytes; None when some cannot be found."""
+    cell = _without_marker(table, before)
+    if len(cell) == job.ios:
+        return _whole(cell), int(cell["bytes"].sum())
+    if rest is None or not _is_sync(table):
+        return None
+    more = rest()
+    starts = np.concatenate([table["start"], more.start])
+    if len(starts) != seen:
+        return None
+    order = np.argsort(starts, kind="stable")[before:]
+    durations = np.concatenate([_whole(table), more.duration])
+    size = np.concatenate([table["bytes"], more.returned])
+    return durations[order], int(size[order].sum())
 
 
 def _without_marker(table: IoTable, before: int) -> IoTable:
@@ -154,7 +195,7 @@ def _figures(
 def _percentiles(
     name: str, latency: Latency, durations: Ints, tolerance: Tolerance, notes: list[str]
 ) -> list[FigureCheck]:
-    ordered = sorted(durations.tolist())
+    ordered = sorted(map(float, durations.tolist()))
     found = []
     for percent in (50.0, 99.0):
         figure = f"{name} p{percent:g}"
@@ -162,6 +203,9 @@ def _percentiles(
         if value is None:
             notes.append(f"{figure}: not in fio's JSON")
             continue
-        rank = math.ceil(percent / 100 * len(ordered))
-        found.append(tolerance.check(figure, value, float(ordered[rank - 1])))
+        rank = math.ceil(percent / 100 * len(ordered)) - 1
+        # fio adds not quite the same to each I/O: neighbours may change places.
+        near = [ordered[rank], *ordered[max(0, rank - 1) : rank], *ordered[rank + 1 : rank + 2]]
+        checks = [tolerance.check(figure, value, v) for v in near]
+        found.append(next((c for c in checks if c.agrees), checks[0]))
     return found

@@ -16,6 +16,7 @@ from iotoll.iotable import Ints, IoTable, Mask
 from iotoll.models import CellRecord, Section, SectionRecord, Stats
 from iotoll.models.analysis import PathRecord, SumRecord
 from iotoll.models.base import SOFTWARE_SECTIONS
+from iotoll.steps import steps
 
 PATH_LIMIT = 32
 """Paths that are listed one by one; the rest is summed up as ``other``."""
@@ -91,6 +92,7 @@ def restrict(record: CellRecord, table: IoTable) -> CellRecord:
         "overhead": _sum(table, SOFTWARE_SECTIONS),
         "total": _sum(table, tuple(Section)),
         "paths": _paths(table),
+        "steps": steps(table),
         "gate": {},
     }
     return record.model_copy(update=changes)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from iotoll import analyze, results
+from iotoll import _native, analyze, results
 from iotoll.fio import FioJob, Latency, read_jobs
 from iotoll.iotable import from_native
 from iotoll.models import BootRecord, CellRecord, Clock
-from iotoll.reconcile import TOLERANCES, reconcile
+from iotoll.reconcile import TOLERANCES, Calls, reconcile
 from iotoll.report.counts import fio_lines, fio_warnings
 from tests.unit.runs import BOOTS, CELLS
 from tests.unit.tables import full, raw
@@ -170,6 +171,37 @@ def test_ios_without_figures_are_said() -> None:
     check = reconcile(job(), None, table, 3, TOLERANCES[Clock.TIME])
     assert check.not_compared == ["latencies and bytes: 1 of 3 I/Os have no figures"]
     assert check.agrees and check.bytes_agree is None
+
+
+def test_calls_that_the_page_cache_served_are_timed_too() -> None:
+    table = from_native({name: values[:2] for name, values in raw().items()})
+    durations = [*table.duration.tolist(), 400]
+    latency = Latency(3, sum(durations) / 3 + 50_000, {50.0: sorted(durations)[1] + 50_000.0})
+    asked = job(clat=latency, bytes=int(table["bytes"].sum()) + 4096)
+    more = Calls(*(np.array([v], np.int64) for v in (int(table["start"][1]) + 1, 400, 4096)))
+    allowed = TOLERANCES[Clock.INSTRUCTIONS]
+    check = reconcile(asked, None, table, 3, allowed, lambda: more)
+    assert check.agrees and check.bytes_agree
+    assert [f.figure for f in check.figures] == ["clat mean", "clat p50"]
+    whole = from_native({name: values[:3] for name, values in raw().items()})
+    late = Latency(3, float(whole.duration.mean()) + 50_000, {})
+    asked = job(clat=late, bytes=int(whole["bytes"].sum()))
+    assert not reconcile(asked, None, whole, 3, allowed).agrees, "these slept: less is allowed"
+
+
+def test_the_calls_of_a_real_cell_are_its_ios(folder: Path) -> None:
+    window = analyze.windows(folder / "ufs/trace.dat")[1]
+    measured_cell = analyze.measure(window, "8:0", Clock.INSTRUCTIONS)
+    table = measured_cell.table
+    calls = _native.calls(str(window.trace), (window.start, window.end))
+    wanted = zip(*(table[c].tolist() for c in ("pid", "start")), table.end.tolist(), strict=True)
+    assert sorted(c[:3] for c in calls) == sorted(wanted)
+    assert sum(c[3] for c in calls) == table["bytes"].sum()
+    half = replace(measured_cell, table=table.take(np.arange(0, len(table), 2)))
+    jobs = read_jobs(folder / "ufs/fio.json")
+    record = analyze.make_record(half, jobs, Clock.INSTRUCTIONS, "0" * 64)
+    assert record.fio_check is not None and record.fio_check.agrees
+    assert len(record.fio_check.figures) == 4
 
 
 def test_the_markers_own_io_may_be_cached_or_not(folder: Path) -> None:

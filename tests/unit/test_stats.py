@@ -30,7 +30,9 @@ def test_all_ios_give_the_analysers_own_record(path: Path) -> None:
 def test_marks_are_counted_again() -> None:
     found = full_cell()
     some = found.table.take(np.arange(10))
-    marks = restrict(found.record, some).marks
+    again = restrict(found.record, some)
+    marks = again.marks
+    assert {step.ios for step in again.steps} <= set(range(1, 11)) and again.steps
     assert marks["device"] == {"block_rq_issue": 10}
     assert marks["end"] == {"sys_exit_pwrite64": 10}
 

@@ -62,8 +62,8 @@ pub struct Outline {
     pub tasks: BTreeMap<i32, String>,
 }
 
-/// The only loop of this module over a trace: all events in order of time.
-fn walk(
+/// The only loop of this module and of `calls` over a trace: all events in order of time.
+pub(crate) fn walk(
     trace: &Trace,
     mut each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
 ) -> Result<(), tracedat::Error> {
@@ -179,8 +179,9 @@ impl<'w> Open<'w> {
 
     /// Takes over what an event of the I/O's own says about its sectors. A bio names a partition
     /// where its request names the disk, so that later events match by the device asked for too.
-    fn learn(&mut self, sectors: &Sectors) {
-        if !self.sectors.contains(sectors) {
+    /// More of them than events are shown would only cost time.
+    fn learn(&mut self, sectors: &Sectors, limit: usize) {
+        if self.sectors.len() <= limit && !self.sectors.contains(sectors) {
             self.sectors.push(sectors.clone());
             if let Some(dev) = &self.wanted.dev {
                 self.sectors.push(Sectors {
@@ -294,7 +295,7 @@ impl<'w> Collector<'w> {
         for io in &mut self.open {
             let own = io.wanted.pid == pid && (io.wanted.alone || io.on_own_place(&sectors));
             if own || io.on_own_sectors(&sectors) {
-                io.learn(&sectors);
+                io.learn(&sectors, self.limit);
                 owners.push(io.place);
             }
         }
@@ -321,7 +322,7 @@ impl<'w> Collector<'w> {
 
     fn give_tag(&mut self, place: usize, tag: &Tag) {
         for io in self.open.iter_mut().filter(|io| io.place == place) {
-            if !io.tags.contains(tag) {
+            if io.tags.len() <= self.limit && !io.tags.contains(tag) {
                 io.tags.push(tag.clone());
             }
         }

@@ -6,6 +6,7 @@
 
 mod analysis;
 mod bind;
+mod calls;
 mod decode;
 mod detail;
 mod error;
@@ -14,6 +15,7 @@ mod record;
 mod scan;
 
 pub use analysis::{Analysis, DeviceMark, Request};
+pub use calls::{Call, calls};
 pub use detail::{Found, Outline, Shown, Wanted, io_events, io_events_json, outline};
 pub use error::Error;
 pub use iosections::{FirstRequest, IoResult, Outcome, Section};

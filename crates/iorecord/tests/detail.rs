@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Item, Page, Shape, file_with};
-use iorecord::{Found, Wanted, io_events, io_events_json, outline};
+use iorecord::{Call, Found, Wanted, calls, io_events, io_events_json, outline};
 
 const DISK: u64 = 8 << 20;
 const SHAPE: Shape = Shape {
@@ -224,4 +224,31 @@ fn outline_and_json() {
     let text = io_events_json(&file.0, &[plain(99, (70, 72))], 5).unwrap();
     assert_eq!(text, r#"[{"cut":0,"events":[]}]"#);
     assert!(io_events("absent.dat", &[], 1).is_err());
+}
+
+#[test]
+fn calls_are_pairs_of_one_thread_in_the_window() {
+    let lines: &[Line] = &[
+        (5, 42, "sys_enter_pread64", &[67]),
+        (9, 42, "sys_exit_pread64", &[67, 1]),
+        (10, 42, "sys_enter_pread64", &[67]),
+        (11, 43, "sys_enter_pread64", &[67]),
+        (20, 42, "sys_exit_pread64", &[67, 4096]),
+        (21, 44, "sys_exit_pread64", &[67, 7]),
+        (30, 43, "sys_exit_pread64", &[67, u64::MAX]),
+        (31, 42, "sys_enter_pread64", &[67]),
+        (40, 42, "sys_exit_pread64", &[67, 1]),
+    ];
+    let file = trace(lines);
+    let call = |pid, start, end, ret| Call {
+        pid,
+        start,
+        end,
+        ret,
+    };
+    assert_eq!(
+        calls(&file.0, (10, 40)).unwrap(),
+        [call(42, 10, 20, 4096), call(43, 11, 30, -1)]
+    );
+    assert!(calls("absent.dat", (0, 1)).is_err());
 }

@@ -149,6 +149,18 @@ fn outline(py: Python<'_>, path: &str) -> PyResult<(Option<u64>, BTreeMap<i32, S
     Ok((outline.first, outline.tasks))
 }
 
+/// Read and write system calls: pid, start, end, return value.
+#[pyfunction]
+fn calls(py: Python<'_>, path: &str, window: (u64, u64)) -> PyResult<Vec<(i32, u64, u64, i64)>> {
+    let calls = py
+        .detach(|| iorecord::calls(path, window))
+        .map_err(|e| trace_error(path, &e))?;
+    Ok(calls
+        .iter()
+        .map(|c| (c.pid, c.start, c.end, c.ret))
+        .collect())
+}
+
 /// An I/O as Python names it: pid, start, end, device, first and last sector, alone.
 type WantedIo = (i32, u64, u64, Option<String>, Option<(u64, u64)>, bool);
 
@@ -172,6 +184,7 @@ fn io_events(py: Python<'_>, path: &str, ios: Vec<WantedIo>, limit: usize) -> Py
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(calls, module)?)?;
     module.add_function(wrap_pyfunction!(io_events, module)?)?;
     module.add_function(wrap_pyfunction!(io_table, module)?)?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;

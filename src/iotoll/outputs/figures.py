@@ -236,8 +236,8 @@ def _bars(
     colours = palette()
     bars: dict[tuple[int, Section], list[tuple[float, float]]] = {}
     layout = spans(table)
-    for io, row in enumerate(place):
-        for section, begin, end in layout.of(io):
+    for which, row in enumerate(place):
+        for section, begin, end in layout.of(which):
             bar = ((begin - origin) / divisor, (end - begin) / divisor)
             bars.setdefault((row, section), []).append(bar)
     for (row, section), parts in sorted(bars.items()):
