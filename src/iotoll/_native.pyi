@@ -143,3 +143,38 @@ def markers(path: str) -> list[tuple[int, str]]:
 
     Raises `TraceError`.
     """
+
+def outline(path: str) -> tuple[int | None, dict[int, str]]:
+    """Time of a trace's first event (clock units; None without events), and its tasks' names.
+
+    Raises `TraceError`.
+    """
+
+def calls(path: str, window: tuple[int, int]) -> list[tuple[int, int, int, int]]:
+    """List the read and write system calls that lie in a window (clock units, half-open).
+
+    Returns thread number, start, end and return value of each, whether it reached a device or not.
+    Raises `TraceError`.
+    """
+
+def summarise(values: list[int]) -> str:
+    """Summarise durations as in a record (`iotoll.models.Stats`); returns JSON text."""
+
+def io_events(
+    path: str,
+    ios: list[tuple[int, int, int, str | None, tuple[int, int] | None, bool]],
+    *,
+    limit: int,
+) -> str:
+    """Collect the events that belong to single I/Os, in one pass over the trace.
+
+    An I/O is named by its thread number, start and end (clock units, both included), device
+    (``major:minor``), first and last sector of its first request, and whether its task did nothing
+    else meanwhile (then all of the task's events are its own). Found are events of the task, block
+    events on its sectors, driver events with its queue and tag, the interrupt around each
+    completion, and what woke and switched the task.
+
+    Returns JSON text: per I/O ``events``, each ``[time, cpu, pid, event, [[field, value], ...]]``
+    in order of time, at most ``limit`` of them, and ``cut``, the number of those beyond. Raises
+    `TraceError`.
+    """

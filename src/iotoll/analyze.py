@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from iotoll import _native
 from iotoll.calibrate import event_costs, is_calibration
 from iotoll.digest import file_sha256
-from iotoll.errors import InfrastructureError, UsageError
+from iotoll.errors import InfrastructureError
+from iotoll.fio import FioJob, read_jobs
+from iotoll.iotable import IoTable, from_native
 from iotoll.models import BootRecord, CellRecord, Clock, Section
+from iotoll.reconcile import TOLERANCES, Calls, reconcile
+from iotoll.steps import steps
 
 MARKER = "iotoll cell "
 COMM = "fio"
@@ -59,12 +65,12 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     """
     devices = _devices(folder / "boot/devices")
     found: dict[str, Window] = {}
-    fio: dict[str, dict[str, Any]] = {}
+    fio: dict[str, FioJob] = {}
     digests: dict[Path, str] = {}
     for trace in sorted(folder.glob("*/trace.dat")):
         digests[trace] = file_sha256(trace)
         found.update({w.name: w for w in windows(trace)})
-        fio.update(fio_jobs(trace.with_name("fio.json")))
+        fio.update(read_jobs(trace.with_name("fio.json")))
     missing = [cell for cell in boot.cells if cell not in found or cell not in fio]
     if missing:
         raise InfrastructureError(f"{folder}: the board handed over no trace of {missing[0]}")
@@ -74,35 +80,14 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
         device = devices.get(name.removeprefix("calibration-").partition("-")[0])
         if device is None:
             raise InfrastructureError(f"{folder}: the board did not say which disk {name} is on")
-        text = _analyze(window, device, boot.clock)
+        measured = measure(window, device, boot.clock)
         if is_calibration(name):
-            calibration[name] = (json.loads(text), _table(window, device))
+            calibration[name] = (measured.data, measured.table.columns)
         elif name in boot.cells:
-            records[name] = _record(
-                window,
-                json.loads(text),
-                boot.clock,
-                fio[name],
-                device,
-                digests[window.trace],
-            )
+            virtual = boot.accelerator in ("tcg", "kvm")
+            digest = digests[window.trace]
+            records[name] = make_record(measured, fio, boot.clock, digest, virtual)
     return records, event_costs(calibration)
-
-
-def analyze_trace(trace: Path, clock: Clock, comm: str | None = None) -> list[CellRecord]:
-    """Analyse one trace.dat of the user's: a record per marked cell, or one for the whole trace."""
-    if not trace.is_file():
-        raise UsageError(f"{trace}: no such file")
-    try:
-        parts: list[Window] = windows(trace) or [Window(trace.stem, trace, 0, 2**63)]
-        digest = file_sha256(trace)
-        return [
-            _record(w, json.loads(_analyze(w, None, clock, comm)), clock, {}, None, digest, comm)
-            for w in parts
-            if not is_calibration(w.name)
-        ]
-    except (InfrastructureError, _native.TraceError) as error:
-        raise UsageError(str(error)) from error
 
 
 def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:
@@ -129,27 +114,6 @@ def cost_of(event: str, costs: Mapping[str, float]) -> float:
     return known[len(known) // 2]
 
 
-def fio_jobs(path: Path) -> dict[str, dict[str, Any]]:
-    """fio's own totals per job: ``ios``, ``error``, and means of its latencies in ns."""
-    try:
-        text = path.read_text()
-        data = json.loads(text[text.index("{\n") :])  # fio writes notes before its JSON
-        return {job["jobname"]: _fio_totals(job) for job in data["jobs"]}
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise InfrastructureError(f"{path}: not fio's JSON: {error!r}") from error
-
-
-def _fio_totals(job: Mapping[str, Any]) -> dict[str, Any]:
-    sides = [job["read"], job["write"]]
-    busy = next((side for side in sides if side["total_ios"]), sides[0])
-    return {
-        "ios": sum(side["total_ios"] for side in sides),
-        "error": job["error"],
-        "lat_mean_ns": busy["lat_ns"]["mean"],
-        "clat_mean_ns": busy["clat_ns"]["mean"],
-    }
-
-
 def _devices(path: Path) -> dict[str, str]:
     try:
         rows = [line.split() for line in path.read_text().splitlines()]
@@ -158,45 +122,78 @@ def _devices(path: Path) -> dict[str, str]:
         raise InfrastructureError(f"{path}: the board did not say which disk is which") from error
 
 
-def _analyze(window: Window, device: str | None, clock: Clock, comm: str | None = COMM) -> str:
+@dataclass(frozen=True)
+class Measured:
+    """What the analyser says of one window: its record as JSON values, and its I/Os."""
+
+    window: Window
+    data: dict[str, Any]
+    table: IoTable
+    comm: str | None
+
+
+def measure(window: Window, device: str | None, clock: Clock, comm: str | None = COMM) -> Measured:
+    """Run the analyser over a window; raises InfrastructureError when the trace is corrupt."""
+    path, span = str(window.trace), (window.start, window.end)
     try:
-        return _native.analyze(
-            str(window.trace),
-            comm=comm,
-            device=device,
-            unit=clock.unit.value,
-            window=(window.start, window.end),
-        )
+        text = _native.analyze(path, comm=comm, device=device, unit=clock.unit.value, window=span)
+        raw = _native.io_table(path, comm=comm, device=device, window=span)
     except _native.TraceError as error:
         raise InfrastructureError(f"corrupt trace: {error}") from error
+    return Measured(window, json.loads(text), from_native(raw), comm)
 
 
-def _table(window: Window, device: str | None, comm: str | None = COMM) -> Mapping[str, Any]:
-    return _native.io_table(
-        str(window.trace), comm=comm, device=device, window=(window.start, window.end)
-    )
-
-
-def _record(
-    window: Window,
-    data: dict[str, Any],
-    clock: Clock,
-    fio: dict[str, Any],
-    device: str | None,
-    digest: str,
-    comm: str | None = COMM,
+def make_record(
+    measured: Measured, jobs: Mapping[str, FioJob], clock: Clock, digest: str, virtual: bool = False
 ) -> CellRecord:
-    table = _table(window, device, comm)
+    """Return the record of a cell, reconciled with fio's job of the same name if there is one.
+
+    ``virtual`` says that the board is a virtual one.
+    """
+    table, name = measured.table, measured.window.name
     gate = {}
     if clock is Clock.INSTRUCTIONS:
         # The first I/O meets cold caches of the file system; it is in the statistics, not here.
-        gate = {
-            section: [v for v in table[column][1:] if v] for section, column in GATE_COLUMNS.items()
-        }
+        gate = {section: _values(table, column) for section, column in GATE_COLUMNS.items()}
+    job = jobs.get(name)
+    seen = measured.data["ios"]["seen"]
+    check = None
+    if job:
+        allowed = None if virtual and clock is Clock.TIME else TOLERANCES[clock]
+        marker = jobs.get(f"mark-{name}")
+        check = reconcile(job, marker, table, seen, allowed, lambda: _unmeasured(measured))
     record = CellRecord(
-        cell=window.name, clock=clock, trace_sha256=digest, fio=fio, gate=gate, **data
+        cell=name,
+        clock=clock,
+        trace_sha256=digest,
+        fio=job.totals() if job else {},
+        fio_check=check,
+        steps=steps(table),
+        gate=gate,
+        **measured.data,
     )
     return record.model_copy(update={"invalid": _invalid(record)})
+
+
+def _unmeasured(measured: Measured) -> Calls:
+    """The system calls of the window, by the same tasks, that the table lacks."""
+    window, table = measured.window, measured.table
+    found = _native.calls(str(window.trace), (window.start, window.end))
+    known = set(zip(table["pid"].tolist(), table["start"].tolist(), strict=True))
+    _, tasks = _native.outline(str(window.trace))
+    rows = [
+        (start, end - start, returned)
+        for pid, start, end, returned in found
+        if (pid, start) not in known and measured.comm in (None, tasks.get(pid))
+    ]
+    start, duration, returned = np.array(rows, np.int64).reshape(-1, 3).T
+    return Calls(start, duration, returned)
+
+
+def _values(table: IoTable, column: str) -> list[int]:
+    found = table.get(column)
+    values = [] if found is None else np.ma.compressed(found[1:]).tolist()
+    return [v for v in values if v]
 
 
 def _invalid(record: CellRecord) -> str | None:
@@ -208,6 +205,6 @@ def _invalid(record: CellRecord) -> str | None:
         return "no I/O reached the device"
     if ios["dropped_lost"] > LOSS_LIMIT * ios["seen"]:
         return f"{ios['dropped_lost']} of {ios['seen']} I/Os touch lost trace events"
-    if record.fio and ios["seen"] < record.fio["ios"]:
-        return f"fio did {record.fio['ios']} I/Os, the trace has {ios['seen']}"
+    if record.fio_check and not record.fio_check.ios_agree:
+        return f"fio did {record.fio['ios']} I/Os, the trace has {record.fio_check.ios_in_trace}"
     return None

@@ -16,17 +16,17 @@ import click
 from rich.console import Console
 
 from iotoll import __version__, candidate, results
-from iotoll.analyze import analyze_trace
 from iotoll.boards import load_board
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.flow import STEPS, Flow, execute
 from iotoll.matrix import load_matrix
 from iotoll.models import Clock, RunManifest, SideResult
+from iotoll.outputs.command import analyze_command
 from iotoll.policy import load_policy
 from iotoll.progress import Progress
 from iotoll.qemu import kvm_works
-from iotoll.report import cell_table, render_report, side_table, terminal_report
+from iotoll.report import render_report, side_table, terminal_report
 from iotoll.rundir import RunDir
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -159,27 +159,7 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
     _run("measure", choice, Output(quiet, as_json), options)
 
 
-@cli.command("analyze")
-@click.argument("trace", type=click.Path(path_type=Path))
-@click.option(
-    "--clock",
-    type=click.Choice([c.value for c in Clock]),
-    default="time",
-    show_default=True,
-    help="instructions: one tick is one guest instruction.",
-)
-@click.option("--comm", help="Only I/Os of tasks with this name.")
-@output_options
-def analyze_command(trace: Path, clock: str, comm: str | None, quiet: bool, as_json: bool) -> None:
-    """Cut the I/Os of one trace.dat into latency sections."""
-    del quiet
-    records = analyze_trace(trace, Clock(clock), comm)
-    if as_json:
-        _print_json([r.model_dump(mode="json", exclude_none=True) for r in records])
-        return
-    console = Console()
-    for record in records:
-        cell_table(record, console)
+cli.add_command(analyze_command)
 
 
 @cli.command("report")

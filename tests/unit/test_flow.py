@@ -13,6 +13,7 @@ from iotoll.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.flow import STEPS, Flow, execute
 from iotoll.models import Outcome, SelectionRecord, SideResult, VerdictRecord
 from iotoll.progress import Progress
+from iotoll.report import render_report
 from iotoll.rundir import RunDir
 from tests.unit.runs import CELLS, add_boots, make_run
 
@@ -42,6 +43,7 @@ def test_two_boots_of_one_kernel_pass(tmp_path: Path) -> None:
     assert [c.cell for c in verdict.cells] == CELLS
     assert all(s.gated and s.moved == "same" for c in verdict.cells for s in c.sections)
     assert verdict.sentence == "No section of 2 cells grew past its threshold."
+    assert verdict.warnings == []
 
 
 def test_verdict_is_derived_again_bit_for_bit(tmp_path: Path) -> None:
@@ -54,6 +56,22 @@ def test_verdict_is_derived_again_bit_for_bit(tmp_path: Path) -> None:
         path.unlink()
     judged(run)
     assert [path.read_bytes() for path in paths] == before
+
+
+def test_what_fio_contradicts_stands_in_verdict_and_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    add_boots(run)
+    fio = run.boot("candidate", 1) / "ufs/fio.json"
+    text = fio.read_text()
+    mean = '"mean": 84457793.273438'
+    assert mean in text
+    fio.write_text(text.replace(mean, '"mean": 94457793.273438'))
+    verdict = judged(run)
+    assert verdict.outcome is Outcome.PASS, "a warning changes no verdict"
+    (warning,) = verdict.warnings
+    assert warning.startswith(f"candidate, {CELLS[0]}: fio disagrees: clat mean 94,457,793, +")
+    page = render_report(run).read_text()
+    assert "Cells to read with care" in page and "fio disagrees: clat mean" in page
 
 
 def test_cell_without_a_trace_is_infrastructure(tmp_path: Path) -> None:

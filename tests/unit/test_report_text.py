@@ -10,7 +10,8 @@ from rich.console import Console
 
 from iotoll import results
 from iotoll.models import CellRecord, Clock, Section, SectionComparison, SideResult
-from iotoll.report import cell_table, side_table, text, view
+from iotoll.outputs.table import print_cell
+from iotoll.report import side_table, text, view
 from iotoll.report.headline import group_sentence
 
 CASES = Path(__file__).parents[1] / "golden" / "data" / "report"
@@ -124,13 +125,13 @@ def test_side_table_names_invalid_cells() -> None:
 def test_cell_table_shows_sections_marks_and_loss() -> None:
     stream, console = shown()
     record = side("measured").cells["ufs-4k-randread-t1-direct"][0]
-    cell_table(record, console)
+    print_cell(record, console)
     output = stream.getvalue()
-    assert "…" not in output and "hardware" not in output
-    assert "4,886" in output and "irq handler entry 1,024" in output
+    assert "…" not in output and "3 hardware" not in output
+    assert "4,886" in output and "irq_handler_entry 1,024" in output
     stream, console = shown()
     lost = side("inconclusive").cells["nvme-4k-randwrite-t1-direct"][0]
-    cell_table(lost, console)
+    print_cell(lost, console)
     assert "40,210 trace events lost, 1,024 I/Os left out" in stream.getvalue().replace("\xa0", " ")
 
 
@@ -140,5 +141,5 @@ def test_markup_in_a_record_is_not_obeyed() -> None:
         {**record.model_dump(), "device": {"name": "[red]x[/red]"}, "invalid": "[/] \x1b[31m"}
     )
     stream, console = shown()
-    cell_table(hostile, console)
+    print_cell(hostile, console)
     assert "[red]x[/red]" in stream.getvalue() and "\x1b" not in stream.getvalue()

@@ -7,6 +7,9 @@
 mod analysis;
 mod bind;
 mod blktrace;
+mod calls;
+mod decode;
+mod detail;
 mod error;
 mod fields;
 mod markers;
@@ -17,11 +20,13 @@ mod summary;
 
 pub use analysis::{Analysis, DeviceMark, Request};
 pub use blktrace::{BlktraceEvents, Gap, Item, NOT_TOLD_APART, action_name};
+pub use calls::{Call, calls};
+pub use detail::{Found, Outline, Shown, Wanted, io_events, io_events_json, outline};
 pub use error::Error;
 pub use iosections::{
     Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome, Section,
 };
 pub use markers::markers;
-pub use record::Unit;
+pub use record::{Unit, summarise};
 pub use stats::{Stats, Values};
 pub use summary::Filter;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::analysis::Analysis;
 use crate::error::Error;
-use crate::stats::Stats;
+use crate::stats::{Stats, Values};
 use crate::summary::{Three, Way};
 
 /// Paths that are listed one by one; the rest is summed up as `other`.
@@ -207,6 +207,16 @@ fn three_json(three: &Three) -> Value {
         "own": stats_json(&three.own),
         "own_clean": stats_json(&three.own_clean),
     })
+}
+
+/// The summary of some durations, as it stands in a record, as JSON text.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn summarise(values: &[u64]) -> Result<String, Error> {
+    let mut set = Values::default();
+    values.iter().for_each(|&value| set.add(value));
+    Ok(serde_json::to_string(&stats_json(&set.stats()))?)
 }
 
 fn stats_json(stats: &Stats) -> Value {

@@ -2,7 +2,9 @@
 
 mod table;
 
-use iorecord::{Analysis, DeviceMark, Error, Filter, Request, Unit};
+use std::collections::BTreeMap;
+
+use iorecord::{Analysis, DeviceMark, Error, Filter, Request, Unit, Wanted};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,7 +23,7 @@ fn trace_error(path: &str, error: &Error) -> PyErr {
 
 /// What to analyse, as Python says it.
 #[derive(Default)]
-struct Wanted {
+struct Choice {
     comm: Option<String>,
     pid: Option<i32>,
     device: Option<String>,
@@ -32,7 +34,7 @@ struct Wanted {
     size: Option<(i64, i64)>,
 }
 
-impl Wanted {
+impl Choice {
     /// Takes keyword arguments.
     fn parse(options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut wanted = Self::default();
@@ -117,7 +119,7 @@ pub(crate) fn direction_name(letter: u8) -> &'static str {
 #[pyfunction]
 #[pyo3(signature = (path, **options))]
 fn analyze(py: Python<'_>, path: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<String> {
-    let wanted = Wanted::parse(options)?;
+    let wanted = Choice::parse(options)?;
     py.detach(|| {
         let unit = wanted.unit()?;
         Analysis::run(path, &wanted.request()?)?.record(unit)
@@ -133,7 +135,7 @@ fn io_table<'py>(
     path: &str,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let wanted = Wanted::parse(options)?;
+    let wanted = Choice::parse(options)?;
     let analysis = py
         .detach(|| {
             let request = Request {
@@ -160,12 +162,63 @@ fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
         .map_err(|e| trace_error(path, &e))
 }
 
+/// The summary of some durations as JSON text.
+#[pyfunction]
+fn summarise(py: Python<'_>, values: Vec<u64>) -> PyResult<String> {
+    py.detach(|| iorecord::summarise(&values))
+        .map_err(|e| TraceError::new_err(e.to_string()))
+}
+
+/// First time of a trace, and names of its tasks by thread number.
+#[pyfunction]
+fn outline(py: Python<'_>, path: &str) -> PyResult<(Option<u64>, BTreeMap<i32, String>)> {
+    let outline = py
+        .detach(|| iorecord::outline(path))
+        .map_err(|e| trace_error(path, &e))?;
+    Ok((outline.first, outline.tasks))
+}
+
+/// Read and write system calls: pid, start, end, return value.
+#[pyfunction]
+fn calls(py: Python<'_>, path: &str, window: (u64, u64)) -> PyResult<Vec<(i32, u64, u64, i64)>> {
+    let calls = py
+        .detach(|| iorecord::calls(path, window))
+        .map_err(|e| trace_error(path, &e))?;
+    Ok(calls
+        .iter()
+        .map(|c| (c.pid, c.start, c.end, c.ret))
+        .collect())
+}
+
+/// An I/O as Python names it: pid, start, end, device, first and last sector, alone.
+type WantedIo = (i32, u64, u64, Option<String>, Option<(u64, u64)>, bool);
+
+/// The events of single I/Os as JSON text.
+#[pyfunction]
+#[pyo3(signature = (path, ios, *, limit))]
+fn io_events(py: Python<'_>, path: &str, ios: Vec<WantedIo>, limit: usize) -> PyResult<String> {
+    let wanted = |(pid, start, end, dev, sectors, alone): WantedIo| Wanted {
+        pid,
+        time: start..=end,
+        dev,
+        sectors: sectors.map(|(first, last)| first..=last),
+        alone,
+    };
+    let ios: Vec<Wanted> = ios.into_iter().map(wanted).collect();
+    py.detach(|| iorecord::io_events_json(path, &ios, limit))
+        .map_err(|e| trace_error(path, &e))
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(calls, module)?)?;
+    module.add_function(wrap_pyfunction!(io_events, module)?)?;
     module.add_function(wrap_pyfunction!(io_table, module)?)?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
+    module.add_function(wrap_pyfunction!(outline, module)?)?;
+    module.add_function(wrap_pyfunction!(summarise, module)?)?;
     module.add_function(wrap_pyfunction!(trace_info, module)?)?;
     Ok(())
 }

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from iotoll.models.base import Clock, Model, Section, Unit
+from iotoll.models.checks import FioCheck, SlowIo, StepRecord
 
 
 class Stats(Model):
@@ -88,4 +89,12 @@ class CellRecord(Model):
         default_factory=dict,
         description="per section what the gate compares: one count per I/O, in order (gate.py)",
     )
+    steps: list[StepRecord] = Field(
+        default_factory=list, description="sub-steps of the sections, in order of the path"
+    )
+    fio_check: FioCheck | None = Field(None, description="absent without fio's JSON")
+    filters: dict[str, str] = Field(
+        default_factory=dict, description="option and value of each filter that was applied"
+    )
+    slowest: list[SlowIo] = Field(default_factory=list, description="slowest first, if asked for")
     invalid: str | None = Field(None, description="why this cell's figures cannot be used")

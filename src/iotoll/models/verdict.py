@@ -66,4 +66,7 @@ class VerdictRecord(Model):
     cells: list[CellVerdict] = Field(default_factory=list)
     improvements: list[str] = Field(default_factory=list)
     regressions: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(
+        default_factory=list, description="figures of usable cells that fio's own JSON contradicts"
+    )
     failure: FailureRecord | None = None

@@ -1,8 +1,7 @@
 """The report: a pure function of the result files in a run directory.
 
 `render_report` writes ``RUN/report/index.html`` (one file, no network, no script) and the same as
-plain text; `terminal_report` prints it. `cell_table` and `side_table` print figures that belong to
-no verdict.
+plain text; `terminal_report` prints it. `side_table` prints figures that belong to no verdict.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from rich.console import Console
 from iotoll import results
 from iotoll.report.evidence import gather
 from iotoll.report.html import page_html
-from iotoll.report.single import cell_table, side_table
+from iotoll.report.single import side_table
 from iotoll.report.terminal import print_report
 from iotoll.rundir import RunDir
 
 TEXT_WIDTH = 80
 
-__all__ = ["cell_table", "render_report", "side_table", "terminal_report"]
+__all__ = ["render_report", "side_table", "terminal_report"]
 
 
 def render_report(run: RunDir) -> Path:

@@ -111,6 +111,7 @@ def _context(page: Page) -> dict[str, Any]:
         "panels": by_group(page.views),
         "cell_table": tables.cell_figures,
         "cell_judgements": tables.cell_judgements,
+        "cell_steps": tables.cell_steps,
         "open_cells": {g.moves[0].name.full for g in movements(page.views) if g.gated},
         "selection": evidence.selection,
         "reasons": selection_by_reason(evidence),

@@ -1,4 +1,4 @@
-"""Figures that no verdict belongs to, for the terminal: one cell of one trace, or one kernel."""
+"""Figures of one kernel that no verdict belongs to, for the terminal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from iotoll.models import CellRecord, Clock, SideResult, Stats
+from iotoll.models import CellRecord, Clock, SideResult
 from iotoll.models.base import SOFTWARE_SECTIONS
 from iotoll.report import view
+from iotoll.report.counts import fio_warnings
 from iotoll.report.text import (
     cell_name,
     clean,
@@ -16,12 +17,8 @@ from iotoll.report.text import (
     number,
     percent,
     plural,
-    section_title,
     unit_label,
 )
-
-_QUANTILES = ("count", "min", "median", "trimmed_mean", "p90", "p99", "p99_9", "max")
-_HEADS = ("I/Os", "min", "median", "trim.mean", "p90", "p99", "p99.9", "max")
 
 
 def _grid(console: Console, title: str, *heads: str, words: int = 1) -> Table:
@@ -37,65 +34,6 @@ def _grid(console: Console, title: str, *heads: str, words: int = 1) -> Table:
         table.add_column(head, justify="left" if index < words else "right", no_wrap=True)
     console.print()
     return table
-
-
-def _stats_row(table: Table, label: str, stats: Stats) -> None:
-    table.add_row(label, *(number(getattr(stats, name)) for name in _QUANTILES))
-
-
-def cell_table(record: CellRecord, console: Console) -> None:
-    """Print everything that one trace says about one cell, with the counts that qualify it."""
-    unit = unit_label(record.unit, record.clock)
-    virtual = record.clock is Clock.INSTRUCTIONS
-    console.print(Text(record.cell, "bold"))
-    if virtual:
-        console.print(Text(clock_note(record.clock, virtual), "dim"))
-    if record.invalid is not None:
-        console.print(Text(f"! invalid: {clean(record.invalid)}", "bold yellow"))
-    if lost := view.lost_events(record):
-        dropped = plural(view.dropped_ios(record), "I/O")
-        text = f"! {plural(lost, 'trace event')} lost, {dropped} left out"
-        console.print(Text(text, "yellow"))
-    shown = [s for s in view.shown_sections(record.clock) if s in record.sections]
-    table = _grid(console, f"Elapsed, {unit}", "section", *_HEADS)
-    for section in shown:
-        _stats_row(table, section_title(section), record.sections[section].elapsed)
-    _stats_row(table, "overhead 1+2+4", record.overhead.elapsed)
-    if record.clock is Clock.TIME:
-        _stats_row(table, "whole I/O", record.total.elapsed)
-    console.print(table)
-    _own_table(record, console, unit)
-    _counts(record, console)
-
-
-def _own_table(record: CellRecord, console: Console, unit: str) -> None:
-    heads = ("section", "own median", "clean median", "clean I/Os", "corrected", "first request")
-    table = _grid(console, f"Executed for the I/O itself, {unit}", *heads)
-    for section in view.shown_sections(record.clock):
-        if section not in record.sections:
-            continue
-        part = record.sections[section]
-        table.add_row(
-            section_title(section),
-            number(part.own.median),
-            number(part.own_clean.median),
-            percent(part.own_clean.count / part.own.count if part.own.count else None),
-            number(part.corrected_median),
-            number(part.first.median),
-        )
-    console.print(table)
-
-
-def _counts(record: CellRecord, console: Console) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    for label, text in view.counts(record):
-        table.add_row(Text(label), Text(text))
-    for path in sorted(record.paths, key=lambda p: -p.ios)[:5]:
-        table.add_row("path", Text(f"{clean(path.path)}: {plural(path.ios, 'I/O')}"))
-    console.print()
-    console.print(table)
 
 
 def side_table(result: SideResult, console: Console) -> None:
@@ -128,6 +66,9 @@ def side_table(result: SideResult, console: Console) -> None:
     for full, boots_of in records.items():
         for why in dict.fromkeys(r.invalid for r in boots_of if r.invalid is not None):
             console.print(Text(f"! {full}: invalid: {clean(why)}", "yellow"))
+        usable = [r for r in boots_of if r.invalid is None]
+        for text in dict.fromkeys(text for r in usable for text in fio_warnings(r)):
+            console.print(Text(f"! {full}: {clean(text)}", "yellow"))
 
 
 def _side_row(table: Table, full: str, records: list[CellRecord], corrected: bool) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import html
 import io
 import re
+from functools import cache
+from importlib import resources
 from typing import Any
 
 import matplotlib as mpl
@@ -38,13 +40,25 @@ _NAMES = (
 COLOURS = {name: f"#a1b2{index:02x}" for index, name in enumerate(_NAMES)}
 """Placeholder of each colour; ``templates/report.css`` defines ``--NAME`` for each of them."""
 
-_STYLE: Any = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "iotoll",
     "font.family": "sans-serif",
     "font.size": 10.0,
     "path.simplify": False,
 }
+"""matplotlib settings that make an SVG reproducible, with text that stays text."""
+
+METADATA: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
+"""What matplotlib is told to leave out of an SVG: all that differs between runs."""
+
+
+@cache
+def palette() -> dict[str, str]:
+    """Return the page's colours on a light ground by name, as ``#rrggbb``."""
+    style = resources.files("iotoll.report").joinpath("templates", "report.css").read_text()
+    light = style[style.index(":root") : style.index("}")]
+    return dict(re.findall(r"--([a-z_]+): (#[0-9a-f]{6})", light))
 
 
 class Panel:
@@ -106,11 +120,10 @@ class Panel:
 
     def svg(self, name: str, title: str, description: str) -> str:
         """Return the ``<svg>`` element; ``name`` makes its ids unique on the page."""
-        with mpl.rc_context(_STYLE):
+        with mpl.rc_context(STYLE):
             FigureCanvasSVG(self.figure)
             stream = io.StringIO()
-            empty = {"Date": None, "Creator": None, "Format": None, "Type": None}
-            self.figure.savefig(stream, format="svg", metadata=empty)
+            self.figure.savefig(stream, format="svg", metadata=METADATA)
         return _inline(stream.getvalue(), name, title, description)
 
 

@@ -77,6 +77,24 @@ def cell_figures(view: CellView) -> Table:
     return Table(head, rows)
 
 
+def cell_steps(view: CellView) -> Table:
+    """Return where in the sections the time went, elapsed; sides as in `cell_figures`."""
+    rows = []
+    for row in view.steps:
+        found = [row.sides[side] for side in _SIDES if side in row.sides]
+        rows.append(
+            (
+                row.section.value,
+                row.step,
+                _pair([number(f.ios) for f in found]),
+                _pair([number(f.median) for f in found]),
+                _pair([number(f.p99) for f in found]),
+                row.meaning,
+            )
+        )
+    return Table(("Section", "Step", "I/Os", "Median", "p99", "What happens"), rows, 2, True)
+
+
 def cell_judgements(view: CellView) -> list[tuple[str, str]]:
     """Return what the gate says of a cell's sections, as (sections, judgement)."""
     said: dict[str, list[str]] = {}

@@ -18,9 +18,11 @@ from iotoll.models import (
     Unit,
 )
 from iotoll.models.base import SOFTWARE_SECTIONS
+from iotoll.models.checks import StepRecord
 from iotoll.models.run import Side
+from iotoll.report.counts import counts, fio_lines, fio_warnings
 from iotoll.report.evidence import Evidence
-from iotoll.report.text import CellName, cell_name, listed, plural
+from iotoll.report.text import CellName, cell_name, plural
 from iotoll.rundir import SIDES
 
 
@@ -55,6 +57,16 @@ class SectionRow:
 
 
 @dataclass(frozen=True)
+class StepRow:
+    """A sub-step of a section, with the record of each side's first usable boot."""
+
+    section: Section
+    step: str
+    meaning: str
+    sides: Mapping[Side, StepRecord]
+
+
+@dataclass(frozen=True)
 class CellView:
     """Everything that is known of one cell."""
 
@@ -64,6 +76,7 @@ class CellView:
     rows: tuple[SectionRow, ...]
     troubles: tuple[str, ...]
     counts: tuple[tuple[str, str], ...] = ()
+    steps: tuple[StepRow, ...] = ()
 
     def total(
         self, side: Side, sections: Iterable[Section], corrected: bool = True
@@ -143,17 +156,6 @@ def dropped_ios(record: CellRecord) -> int:
     return record.ios.get("dropped_lost", 0)
 
 
-def counts(record: CellRecord) -> list[tuple[str, str]]:
-    """Return, in words, the counts that qualify a cell's figures: I/Os, requests and marks."""
-    groups: dict[str, Mapping[str, int | str]] = {
-        "device": record.device,
-        "I/Os": record.ios,
-        "requests": record.requests,
-        **{f"mark, {boundary}": found for boundary, found in record.marks.items()},
-    }
-    return [(label, listed(values)) for label, values in groups.items() if values]
-
-
 def raw_median(record: SectionRecord, clock: Clock) -> float | None:
     """Return the section's median as recorded: own instructions, or elapsed time."""
     order = (record.own, record.elapsed)
@@ -202,6 +204,8 @@ def _troubles(sides: Mapping[Side, SideResult], cell: str) -> tuple[str, ...]:
             if lost := lost_events(record):
                 dropped = plural(dropped_ios(record), "I/O")
                 found.append(f"{where}: {plural(lost, 'trace event')} lost, {dropped} left out")
+            if record.invalid is None:
+                found += [f"{where}: {text}" for text in fio_warnings(record)]
     return tuple(found)
 
 
@@ -210,13 +214,26 @@ def _counts(sides: Mapping[Side, SideResult], cell: str) -> tuple[tuple[str, str
     found: dict[tuple[str, str], list[str]] = {}
     for side, result in sides.items():
         for record in result.cells.get(cell, [])[:1]:
-            for line in counts(record):
+            fio = [("fio", text) for agrees, text in fio_lines(record) if agrees]
+            for line in (*counts(record), *fio):
                 found.setdefault(line, []).append(side)
     both = len(sides) > 1
     return tuple(
         (f"{label} ({', '.join(who)})" if both and len(who) == 1 else label, text)
         for (label, text), who in found.items()
     )
+
+
+def _steps(evidence: Evidence, cell: str) -> tuple[StepRow, ...]:
+    """The sub-steps of the shown sections, in order of the path."""
+    rows: dict[tuple[Section, str, str], dict[Side, StepRecord]] = {}
+    for side, result in evidence.sides.items():
+        usable = [r for r in result.cells.get(cell, []) if r.invalid is None]
+        for found in usable[0].steps if usable else ():
+            rows.setdefault((found.section, found.step, found.meaning), {})[side] = found
+    shown = shown_sections(evidence.clock)
+    order = sorted((key for key in rows if key[0] in shown), key=lambda key: shown.index(key[0]))
+    return tuple(StepRow(*key, rows[key]) for key in order)
 
 
 def cells(evidence: Evidence) -> list[CellView]:
@@ -249,6 +266,7 @@ def _cell(evidence: Evidence, name: CellName, verdict: CellVerdict | None) -> Ce
         rows=rows,
         troubles=_troubles(evidence.sides, name.full),
         counts=_counts(evidence.sides, name.full),
+        steps=_steps(evidence, name.full),
     )
 
 

@@ -1,0 +1,89 @@
+"""Reads a user's trace: per cell the record, the table of its I/Os, and what names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotoll import _native
+from iotoll.analyze import Window, make_record, measure, windows
+from iotoll.calibrate import is_calibration
+from iotoll.digest import file_sha256
+from iotoll.errors import InfrastructureError, UsageError
+from iotoll.fio import FioJob, read_jobs
+from iotoll.iotable import IoTable
+from iotoll.models import CellRecord, Clock
+from iotoll.outputs.filters import Filters, resolve_device
+from iotoll.stats import restrict
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a trace (or all of a trace without markers), after the filters."""
+
+    trace: Path
+    record: CellRecord
+    table: IoTable
+    tasks: Mapping[int, str]
+
+    def task(self, pid: int) -> str:
+        """Name of a task; ``?`` where the trace does not know it."""
+        return self.tasks.get(pid, "?")
+
+    @property
+    def dev(self) -> str:
+        """The device that the analyser measured, as major:minor."""
+        return self.record.device.get("dev", "")
+
+
+def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -> list[Cell]:
+    """Read one trace; raises UsageError for what is wrong with the words or the file."""
+    if not trace.is_file():
+        raise UsageError(f"{trace}: no such file")
+    device = resolve_device(filters.device, trace)
+    try:
+        first, tasks = _native.outline(str(trace))
+        jobs: Mapping[str, FioJob] = read_jobs(fio) if fio else {}
+        begin, end = filters.span(first or 0)
+        digest = file_sha256(trace)
+        parts = windows(trace) or [Window(trace.stem, trace, 0, 2**63)]
+        parts = [w for w in parts if not is_calibration(w.name)]
+        if fio:
+            jobs = _named(jobs, [w.name for w in parts], fio)
+        cells = []
+        for part in parts:
+            inside = Window(part.name, trace, max(part.start, begin), min(part.end, end))
+            if inside.start < inside.end:
+                cells.append(_cell(inside, device, clock, filters, jobs, digest, tasks))
+        return cells
+    except (InfrastructureError, _native.TraceError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _named(jobs: Mapping[str, FioJob], names: list[str], path: Path) -> Mapping[str, FioJob]:
+    """A single job belongs to a single cell whatever the two are called."""
+    if len(jobs) == 1 and len(names) == 1:
+        return {names[0]: next(iter(jobs.values()))}
+    if not set(jobs) & set(names):
+        raise UsageError(f"--fio {path}: none of its jobs is called like a cell: {names[0]}")
+    return jobs
+
+
+def _cell(
+    window: Window,
+    device: str | None,
+    clock: Clock,
+    filters: Filters,
+    jobs: Mapping[str, FioJob],
+    digest: str,
+    tasks: Mapping[int, str],
+) -> Cell:
+    measured = measure(window, device, clock, filters.comm)
+    record = make_record(measured, jobs, clock, digest)
+    table = measured.table
+    if filters.choose_rows:
+        table = filters.apply(table)
+        record = restrict(record, table)
+    record = record.model_copy(update={"filters": filters.described()})
+    return Cell(window.trace, record, table, tasks)
