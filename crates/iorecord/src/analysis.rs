@@ -133,6 +133,11 @@ impl Analysis {
             outcome,
         })
     }
+
+    /// Gives the trace back, to measure another part of it.
+    pub fn into_trace(self) -> Trace {
+        self.trace
+    }
 }
 
 fn measure(

@@ -14,5 +14,5 @@ mod scan;
 pub use analysis::{Analysis, DeviceMark, Request};
 pub use error::Error;
 pub use iosections::{FirstRequest, IoResult, Outcome, Section};
-pub use markers::markers;
+pub use markers::{markers, markers_in};
 pub use record::Unit;

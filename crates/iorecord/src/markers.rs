@@ -12,7 +12,14 @@ use crate::error::Error;
 /// # Errors
 /// When the trace cannot be read.
 pub fn markers(path: impl AsRef<Path>) -> Result<Vec<(u64, String)>, Error> {
-    let trace = Trace::open(path)?;
+    markers_in(&Trace::open(path)?)
+}
+
+/// The markers of a trace that is open already, as [`markers`] gives them.
+///
+/// # Errors
+/// When the trace is damaged.
+pub fn markers_in(trace: &Trace) -> Result<Vec<(u64, String)>, Error> {
     let mut found = Vec::new();
     let Some(print) = trace.format("ftrace", "print") else {
         return Ok(found);
