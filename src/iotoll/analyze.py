@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from iotoll import _native
+from iotoll import _native, results
 from iotoll.calibrate import event_costs, is_calibration
 from iotoll.digest import file_sha256
-from iotoll.errors import InfrastructureError, UsageError
-from iotoll.models import BootRecord, CellRecord, Clock, Section
+from iotoll.errors import InfrastructureError, ResultError, UsageError
+from iotoll.models import BootRecord, CellRecord, Clock, DutRecord, Section
 
 MARKER = "iotoll cell "
 COMM = "fio"
@@ -186,17 +186,56 @@ def _record(
     digest: str,
     comm: str | None = COMM,
 ) -> CellRecord:
-    table = _table(window, device, comm)
+    table = _table(window, device, comm) if clock is Clock.INSTRUCTIONS else {}
+    return _cell(window.name, data, table, clock, fio, digest)
+
+
+def _cell(
+    name: str,
+    data: dict[str, Any],
+    table: Mapping[str, Any],
+    clock: Clock,
+    fio: dict[str, Any],
+    digest: str | None,
+) -> CellRecord:
     gate = {}
     if clock is Clock.INSTRUCTIONS:
         # The first I/O meets cold caches of the file system; it is in the statistics, not here.
         gate = {
             section: [v for v in table[column][1:] if v] for section, column in GATE_COLUMNS.items()
         }
-    record = CellRecord(
-        cell=window.name, clock=clock, trace_sha256=digest, fio=fio, gate=gate, **data
-    )
+    record = CellRecord(cell=name, clock=clock, trace_sha256=digest, fio=fio, gate=gate, **data)
     return record.model_copy(update={"invalid": _invalid(record)})
+
+
+def cell_of_dut(text: str, clock: Clock, fio: dict[str, Any] | None = None) -> CellRecord:
+    """The record of a cell that the board measured itself (``text``: iotoll-dut's document).
+
+    It equals what `analyze_trace` makes of the same trace. ``fio`` is as from `fio_jobs`. Raises
+    ResultError when the document is not of its schema, or of another clock's unit.
+    """
+    where = Path("record of iotoll-dut")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{where}: no JSON ({error}): send it again") from error
+    dut = results.checked(data, DutRecord, where)
+    where = Path(f"record of iotoll-dut, cell {dut.cell}")
+    if dut.record.get("unit") != clock.unit:
+        raise ResultError(
+            f"{where}: its unit is not {clock.unit}: run iotoll-dut with --unit {clock.unit}"
+        )
+    lacking = [column for column in GATE_COLUMNS.values() if column not in dut.columns]
+    if clock is Clock.INSTRUCTIONS and lacking:
+        raise ResultError(f"{where}: no column {lacking[0]}: run iotoll-dut with --columns")
+    # Names that _cell sets itself would be no part of a record; the schema refuses the others.
+    if strange := set(dut.record) & {"cell", "clock", "trace_sha256", "fio", "gate", "invalid"}:
+        raise ResultError(f"{where}: field record/{min(strange)} does not belong there")
+    results.checked({**dut.record, "cell": dut.cell, "clock": clock.value}, CellRecord, where)
+    try:
+        return _cell(dut.cell, dut.record, dut.columns, clock, fio or {}, dut.trace_sha256)
+    except KeyError as error:
+        raise ResultError(f"{where}: field record/ios: no {error}") from error
 
 
 def _invalid(record: CellRecord) -> str | None:
