@@ -1,9 +1,10 @@
 //! Runs the measurement over a trace.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use iosections::{Dev, Engine, Options, Outcome, Tasks};
-use tracedat::Trace;
+use tracedat::{Entry, Trace};
 
 use crate::bind::Binding;
 use crate::error::Error;
@@ -165,11 +166,20 @@ fn measure(
     };
     let mut engine = Engine::new(options, names);
     let mut events = trace.events()?;
-    while let Some((record, lost)) = events.next()? {
+    let mut gaps = HashSet::new();
+    while let Some(entry) = events.next()? {
+        let record = match entry {
+            Entry::Event(record) => record,
+            Entry::Lost(gap) => {
+                gaps.insert(gap.cpu);
+                continue;
+            }
+        };
         if request.window.is_some_and(|(_, to)| record.ts >= to) {
             break;
         }
-        if lost.is_some() {
+        // The engine wants to hear of a gap at the first event after it.
+        if !gaps.is_empty() && gaps.remove(&record.cpu) {
             engine.gap(record.cpu);
         }
         if request.covers(record.ts) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tracedat::Trace;
+use tracedat::{Entry, Trace};
 
 use crate::error::Error;
 
@@ -29,7 +29,10 @@ pub fn markers_in(trace: &Trace) -> Result<Vec<(u64, String)>, Error> {
     };
     let kind = print.accessor("common_type");
     let mut events = trace.events()?;
-    while let Some((record, _)) = events.next()? {
+    while let Some(entry) = events.next()? {
+        let Entry::Event(record) = entry else {
+            continue;
+        };
         if kind.and_then(|a| a.uint(record.data)) != Some(u64::from(print.id)) {
             continue;
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use iosections::{Dev, Kind, Lost};
-use tracedat::{Accessor, Trace};
+use tracedat::{Accessor, Entry, Trace};
 
 use crate::analysis::Request;
 use crate::bind::{Binding, dev, is_queue_return};
@@ -62,14 +62,16 @@ impl Scan {
         };
         for mut cursor in trace.cursors()? {
             let mut bio = None;
-            while cursor.advance()? {
-                if let Some(lost) = cursor.take_lost().filter(|l| touches(l, request)) {
-                    let from = lost.from.unwrap_or(0);
-                    pass.scan.lost.push(Lost { from, to: lost.to });
-                    let count = lost.count.unwrap_or(1);
-                    pass.scan.lost_events = pass.scan.lost_events.saturating_add(count);
-                }
-                let record = cursor.record();
+            while let Some(entry) = cursor.next()? {
+                let record = match entry {
+                    Entry::Event(record) => record,
+                    Entry::Lost(lost) => {
+                        if touches(&lost, request) {
+                            pass.gap(&lost);
+                        }
+                        continue;
+                    }
+                };
                 if !request.covers(record.ts) {
                     continue;
                 }
@@ -122,6 +124,13 @@ impl Scan {
 }
 
 impl Pass {
+    fn gap(&mut self, lost: &tracedat::LostRange) {
+        let from = lost.from.unwrap_or(0);
+        self.scan.lost.push(Lost { from, to: lost.to });
+        let count = lost.count.unwrap_or(1);
+        self.scan.lost_events = self.scan.lost_events.saturating_add(count);
+    }
+
     fn count(&mut self, id: u16) {
         let id = usize::from(id);
         if self.scan.counts.len() <= id {

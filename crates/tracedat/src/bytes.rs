@@ -1,6 +1,4 @@
-//! Checked reading of integers and strings in the byte order of the traced machine.
-
-use crate::error::{Error, Result};
+//! Integers and strings in the byte order of the traced machine.
 
 /// Byte order of the traced machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +10,15 @@ pub enum Endian {
 }
 
 impl Endian {
+    /// The byte order of the machine that this runs on.
+    pub(crate) const fn native() -> Self {
+        if cfg!(target_endian = "big") {
+            Self::Big
+        } else {
+            Self::Little
+        }
+    }
+
     /// The unsigned integer in all of `bytes` (1 to 8 of them; more are cut off, 0 gives 0).
     #[inline]
     pub fn uint(self, bytes: &[u8]) -> u64 {
@@ -34,105 +41,11 @@ impl Endian {
     /// The 32-bit integer at `at`, or `None` when it does not fit into `bytes`.
     #[inline]
     pub(crate) fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
-        let raw: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        let raw: [u8; 4] = *bytes.get(at..)?.first_chunk()?;
         Some(match self {
             Self::Little => u32::from_le_bytes(raw),
             Self::Big => u32::from_be_bytes(raw),
         })
-    }
-}
-
-/// A position in a part of the file. `base` is the file offset of the part, for messages.
-#[derive(Debug, Clone)]
-pub(crate) struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    base: u64,
-    endian: Endian,
-}
-
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8], base: u64, endian: Endian) -> Self {
-        Self {
-            bytes,
-            at: 0,
-            base,
-            endian,
-        }
-    }
-
-    /// Offset in the file of the next byte.
-    pub(crate) fn offset(&self) -> u64 {
-        self.base + self.at as u64
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.at >= self.bytes.len()
-    }
-
-    pub(crate) fn take(&mut self, len: u64, what: &'static str) -> Result<&'a [u8]> {
-        let end = usize::try_from(len)
-            .ok()
-            .and_then(|n| self.at.checked_add(n));
-        match end.and_then(|end| Some((end, self.bytes.get(self.at..end)?))) {
-            Some((end, taken)) => {
-                self.at = end;
-                Ok(taken)
-            }
-            None => Err(Error::Truncated {
-                offset: self.offset(),
-                end: self.base + self.bytes.len() as u64,
-                what,
-            }),
-        }
-    }
-
-    pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8> {
-        Ok(self.take(1, what)?.first().copied().unwrap_or(0))
-    }
-
-    pub(crate) fn u16(&mut self, what: &'static str) -> Result<u16> {
-        Ok(self.endian.uint(self.take(2, what)?) as u16)
-    }
-
-    pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32> {
-        Ok(self.endian.uint(self.take(4, what)?) as u32)
-    }
-
-    pub(crate) fn u64(&mut self, what: &'static str) -> Result<u64> {
-        Ok(self.endian.uint(self.take(8, what)?))
-    }
-
-    /// A null-terminated string, without the null.
-    pub(crate) fn string(&mut self, what: &'static str) -> Result<String> {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let len = rest.iter().position(|&b| b == 0).ok_or(Error::Truncated {
-            offset: self.offset(),
-            end: self.base + self.bytes.len() as u64,
-            what,
-        })?;
-        let text = self.take(len as u64 + 1, what)?;
-        Ok(lossy(text.get(..len).unwrap_or_default()))
-    }
-
-    /// Exactly these bytes.
-    pub(crate) fn expect(&mut self, want: &[u8], what: &'static str) -> Result<()> {
-        let offset = self.offset();
-        if self.take(want.len() as u64, what)? == want {
-            Ok(())
-        } else {
-            Err(Error::corrupt(offset, format!("{what} expected")))
-        }
-    }
-
-    /// A block with its 64-bit or 32-bit length in front.
-    pub(crate) fn block(&mut self, long: bool, what: &'static str) -> Result<&'a [u8]> {
-        let len = if long {
-            self.u64(what)?
-        } else {
-            u64::from(self.u32(what)?)
-        };
-        self.take(len, what)
     }
 }
 

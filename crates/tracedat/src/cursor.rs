@@ -1,29 +1,43 @@
 //! The events of one CPU.
 
 use crate::bytes::Endian;
-use crate::error::{Error, Result};
+use crate::clock::CpuClock;
+use crate::decode::{self, PageEnd, PageHead, Slot, TOLERANCE};
+use crate::error::Result;
 use crate::layout::Layout;
-use crate::meta::TscToNs;
-use crate::pages::Pages;
+use crate::pages::{Pages, Step};
 
-/// The kernel keeps flags above this in the commit word.
-const COMMIT_MASK: u64 = (1 << 27) - 1;
-const MISSED: u64 = 1 << 31;
-const MISSED_STORED: u64 = 1 << 30;
-/// Absolute time stamps carry 59 bits; the upper five come from the page.
-const STAMP_HIGH: u64 = 0xf8 << 56;
+/// Pages that are asked which of two contradicting times is wrong.
+const JURY: usize = 3;
 
-/// Events that the ring buffer overwrote before they were read.
+/// Why events are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The ring buffer overwrote them before they were read.
+    Overwritten,
+    /// Their times run back against those around them, by more than a millisecond: a damaged
+    /// page, or a clock that was set back.
+    Disordered,
+    /// The bytes that hold them contradict the format.
+    Damaged,
+    /// The file ends before them.
+    CutOff,
+}
+
+/// A stretch of time in which events of one CPU are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostRange {
-    /// The CPU whose ring buffer it was.
+    /// The CPU whose events they were.
     pub cpu: u32,
     /// Time of the last event before the gap (clock units); `None` at the CPU's start.
     pub from: Option<u64>,
-    /// Time of the first event after the gap (clock units).
+    /// Time from which events are there again (clock units); [`u64::MAX`] if never.
     pub to: u64,
     /// How many events were lost, if the kernel knew.
     pub count: Option<u64>,
+    /// Why; of several reasons in one gap the last in the order of [`LostReason`].
+    pub reason: LostReason,
 }
 
 /// One event as recorded.
@@ -37,24 +51,41 @@ pub struct Record<'a> {
     pub data: &'a [u8],
 }
 
-/// Walks the pages of one CPU. Holds the current event until [`Cursor::advance`].
+/// What a trace gives one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// An event.
+    Event(Record<'a>),
+    /// A gap. It comes right after the CPU's last event before it, so before all events of any
+    /// CPU that are later than its `from`.
+    Lost(LostRange),
+}
+
+/// A gap whose end is not known yet.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    reason: LostReason,
+    count: Option<u64>,
+}
+
+/// Walks the pages of one CPU. Holds the current entry until it is advanced.
 #[derive(Debug)]
 pub struct Cursor<'a> {
     cpu: u32,
     pages: Pages<'a>,
     layout: Layout,
     endian: Endian,
-    tsc: Option<TscToNs>,
-    /// Next unread byte of the page, and the end of its events.
-    at: usize,
-    end: usize,
-    /// Time of the last header word, in raw units.
-    raw: u64,
-    /// Current event: time in clock units, and its place in the page.
-    ts: u64,
-    data: (usize, usize),
-    any: bool,
+    clock: CpuClock,
+    /// The events of the current page, and which of them is the current one.
+    slots: Vec<Slot>,
+    now: usize,
+    slot: Slot,
+    /// The gap that is the current entry.
     lost: Option<LostRange>,
+    /// Time of the last event of the pages so far: in clock units and of the ring buffer.
+    last: Option<(u64, u64)>,
+    gap: Option<Gap>,
+    raised: u64,
 }
 
 impl<'a> Cursor<'a> {
@@ -63,22 +94,25 @@ impl<'a> Cursor<'a> {
         pages: Pages<'a>,
         layout: Layout,
         endian: Endian,
-        tsc: Option<TscToNs>,
+        clock: CpuClock,
     ) -> Self {
-        let data = (0, 0);
         Self {
             cpu,
             pages,
             layout,
             endian,
-            tsc,
-            at: 0,
-            end: 0,
-            raw: 0,
-            ts: 0,
-            data,
-            any: false,
+            clock,
+            slots: Vec::new(),
+            now: 0,
+            slot: Slot {
+                ts: 0,
+                start: 0,
+                end: 0,
+            },
             lost: None,
+            last: None,
+            gap: None,
+            raised: 0,
         }
     }
 
@@ -87,166 +121,169 @@ impl<'a> Cursor<'a> {
         self.cpu
     }
 
-    /// Time of the current event (clock units).
-    #[inline]
-    pub fn ts(&self) -> u64 {
-        self.ts
+    /// How many events so far were earlier than the one before them on this CPU, by up to a
+    /// millisecond, and got its time.
+    pub fn raised(&self) -> u64 {
+        self.raised
     }
 
-    /// The current event; meaningful after [`Cursor::advance`] said true.
+    /// Time at which the current entry is due (clock units): an event's own, a gap's `from`.
     #[inline]
-    pub fn record(&self) -> Record<'_> {
-        let data = self
-            .pages
-            .page()
-            .get(self.data.0..self.data.1)
-            .unwrap_or_default();
-        Record {
-            cpu: self.cpu,
-            ts: self.ts,
-            data,
+    pub(crate) fn due(&self) -> u64 {
+        self.slot.ts
+    }
+
+    /// The current entry; meaningful after [`Cursor::advance`] said true.
+    #[inline]
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        if let Some(lost) = self.lost {
+            return Entry::Lost(lost);
         }
+        Entry::Event(Record {
+            cpu: self.cpu,
+            ts: self.slot.ts,
+            data: self.pages.slice(self.slot.start, self.slot.end),
+        })
     }
 
-    /// The gap just before the current event, once.
-    pub fn take_lost(&mut self) -> Option<LostRange> {
-        self.lost.take()
-    }
-
-    /// Goes to the next event; false after the last.
+    /// The next event or gap of this CPU; `None` at the end.
     ///
     /// # Errors
-    /// When a page or an event contradicts the format.
-    pub fn advance(&mut self) -> Result<bool> {
-        loop {
-            if self.at >= self.end && !self.next_page()? {
-                return Ok(false);
-            }
-            if self.step()? {
-                self.any = true;
-                return Ok(true);
-            }
-        }
+    /// When the file cannot be read.
+    #[inline]
+    #[allow(clippy::should_implement_trait)] // the record borrows the reader
+    pub fn next(&mut self) -> Result<Option<Entry<'_>>> {
+        Ok(if self.advance()? {
+            Some(self.entry())
+        } else {
+            None
+        })
     }
 
+    /// Goes to the next entry; false after the last.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        if let Some(&slot) = self.slots.get(self.now) {
+            self.now += 1;
+            self.slot = slot;
+            self.lost = None;
+            return Ok(true);
+        }
+        self.next_page()
+    }
+
+    /// Goes to the first entry behind the current page.
+    #[inline(never)]
     fn next_page(&mut self) -> Result<bool> {
-        if !self.pages.advance()? {
-            return Ok(false);
-        }
-        let layout = self.layout;
-        let page = self.pages.page();
-        let read = |at: usize, size: usize| Some(self.endian.uint(page.get(at..at + size)?));
-        let (Some(stamp), Some(commit)) = (
-            read(layout.stamp, 8),
-            read(layout.commit, layout.commit_size),
-        ) else {
-            return Err(self.damage("a page without room for its header"));
-        };
-        let size = (commit & COMMIT_MASK) as usize;
-        let end = layout.data + size;
-        if end > page.len() {
-            let len = page.len();
-            return Err(self.damage(&format!(
-                "a page of {len} bytes holds {size} bytes of events"
-            )));
-        }
-        if commit & MISSED != 0 {
-            let count = (commit & MISSED_STORED != 0)
-                .then(|| read(end, layout.commit_size))
-                .flatten();
-            let from = self.any.then_some(self.ts);
+        let from = self.last.map(|(ts, _)| ts);
+        self.now = 0;
+        loop {
+            self.slots.clear();
+            let to = match self.pages.advance()? {
+                Step::Page => match self.take_page() {
+                    Some(stamp) => self.clock.apply(stamp),
+                    None => continue,
+                },
+                Step::Hole(reason) => {
+                    self.miss(reason, None);
+                    continue;
+                }
+                Step::End => u64::MAX,
+            };
+            let Some(gap) = self.gap.take() else {
+                self.lost = None;
+                return if to == u64::MAX && self.slots.is_empty() {
+                    Ok(false)
+                } else {
+                    self.advance()
+                };
+            };
+            // The next call takes the first event of the page, which is ready.
+            self.slot.ts = from.unwrap_or(0);
             self.lost = Some(LostRange {
                 cpu: self.cpu,
                 from,
-                to: self.scale(stamp),
-                count,
+                to: to.max(self.slot.ts),
+                count: gap.count,
+                reason: gap.reason,
             });
+            return Ok(true);
         }
-        (self.raw, self.at, self.end) = (stamp, layout.data, end);
-        Ok(true)
     }
 
-    /// Reads one header word; true when it was an event.
-    #[inline]
-    fn step(&mut self) -> Result<bool> {
-        let (layout, endian) = (self.layout, self.endian);
-        let page = self.pages.page().get(..self.end).unwrap_or_default();
-        let Some(word) = endian.u32_at(page, self.at) else {
-            return Err(self.damage("an event without room for its header"));
-        };
-        let (kind, delta) = split(word, layout.delta_bits, endian);
-        let body = self.at + 4;
-        let first = endian.u32_at(page, body);
-        if kind == layout.padding && delta == 0 {
-            self.at = self.end;
-            return Ok(false);
-        }
-        let Some(len) = (match (kind, first) {
-            (0, Some(len)) if len >= 4 => Some(len as usize),
-            (k, Some(len)) if k == layout.padding => Some(len as usize),
-            (k, Some(_)) if k == layout.extend || k == layout.absolute => Some(4),
-            (k, _) if k != 0 && k < layout.padding => Some(k as usize * 4),
-            _ => None,
-        }) else {
-            return Err(self.damage("an event without a length"));
-        };
-        let next = body.saturating_add(len.next_multiple_of(4));
-        if next > self.end {
-            return Err(self.damage(&format!("an event of {len} bytes leaves its page")));
-        }
-        let wide = (u64::from(first.unwrap_or(0)) << layout.delta_bits) | u64::from(delta);
-        let from = if kind == 0 { body + 4 } else { body };
-        self.at = next;
-        if kind == layout.absolute {
-            self.raw = extend_stamp(wide, self.raw);
-            return Ok(false);
-        }
-        self.raw = self.raw.wrapping_add(if kind == layout.extend {
-            wide
-        } else {
-            delta.into()
+    /// Takes the current page apart; its time stamp if it is sound and has events.
+    fn take_page(&mut self) -> Option<u64> {
+        let page = self.pages.page();
+        let floor = self.last.map_or(0, |(_, raw)| raw);
+        let parts = decode::page_head(page, &self.layout, self.endian).and_then(|head| {
+            let (layout, endian) = (&self.layout, self.endian);
+            let end = decode::events(page, &head, layout, endian, floor, &mut self.slots)?;
+            Some((head, end))
         });
-        if kind >= layout.padding {
-            return Ok(false);
+        let Some((head, end)) = parts else {
+            self.slots.clear();
+            self.miss(LostReason::Damaged, None);
+            return None;
+        };
+        if self.contradicts(&head, &end, floor) {
+            self.slots.clear();
+            self.miss(LostReason::Disordered, None);
+            return None;
         }
-        self.ts = self.scale(self.raw);
-        self.data = (from, next);
-        Ok(true)
+        if let Some(count) = head.missed {
+            self.miss(LostReason::Overwritten, count);
+        }
+        self.raised += end.raised;
+        self.convert();
+        self.last = Some((self.slots.last()?.ts, end.last));
+        Some(head.stamp)
     }
 
-    fn scale(&self, raw: u64) -> u64 {
-        self.tsc.map_or(raw, |tsc| tsc.apply(raw))
+    /// Whether the page's times cannot be true: they start before the page before (`floor`), or
+    /// more of the pages behind it speak against its end than for it.
+    fn contradicts(&self, head: &PageHead, end: &PageEnd, floor: u64) -> bool {
+        let late = |stamp: u64, than: u64| stamp.saturating_add(TOLERANCE) >= than;
+        if !late(head.stamp, floor) {
+            return true;
+        }
+        let heads = |page| decode::page_head(page, &self.layout, self.endian);
+        let mut stamps = self.pages.ahead().filter_map(heads).map(|head| head.stamp);
+        let Some(first) = stamps.next().filter(|&stamp| !late(stamp, end.last)) else {
+            return false;
+        };
+        let votes = std::iter::once(first).chain(stamps).take(JURY);
+        let sum: i32 = votes
+            .map(|stamp| match (late(stamp, end.last), late(stamp, floor)) {
+                (true, _) => -1,
+                (_, true) => 1,
+                _ => 0,
+            })
+            .sum();
+        sum > 0
     }
 
-    fn damage(&self, what: &str) -> Error {
-        let at = self.pages.offset();
-        Error::corrupt(
-            at,
-            format!("CPU {}: {what} (at byte {} of the page)", self.cpu, self.at),
-        )
+    /// Brings the page's times into clock units, and keeps them in order.
+    fn convert(&mut self) {
+        if self.clock.is_identity() {
+            return;
+        }
+        let mut floor = self.last.map_or(0, |(ts, _)| ts);
+        for slot in &mut self.slots {
+            let ts = self.clock.apply(slot.ts);
+            self.raised += u64::from(ts < floor);
+            floor = floor.max(ts);
+            slot.ts = floor;
+        }
     }
-}
 
-/// Splits a header word: `type_len` and `time_delta` are bit fields, so their place follows the
-/// byte order.
-#[inline]
-fn split(word: u32, delta_bits: u32, endian: Endian) -> (u32, u32) {
-    let type_bits = 32 - delta_bits;
-    match endian {
-        Endian::Little => (word & ((1 << type_bits) - 1), word >> type_bits),
-        Endian::Big => (word >> delta_bits, word & ((1 << delta_bits) - 1)),
-    }
-}
-
-/// Puts the upper bits of `before` on a 59-bit absolute time stamp.
-fn extend_stamp(stamp: u64, before: u64) -> u64 {
-    if before & STAMP_HIGH == 0 {
-        return stamp;
-    }
-    let full = stamp | before & STAMP_HIGH;
-    if full < before {
-        full.wrapping_add(1 << 59)
-    } else {
-        full
+    /// Remembers that something is missing here.
+    fn miss(&mut self, reason: LostReason, count: Option<u64>) {
+        self.gap = Some(match self.gap {
+            None => Gap { reason, count },
+            Some(gap) => Gap {
+                reason: gap.reason.max(reason),
+                count: gap.count.zip(count).map(|(a, b)| a.saturating_add(b)),
+            },
+        });
     }
 }

@@ -30,6 +30,22 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// A buffer was asked for that the trace lacks.
+    #[error("has no buffer {name:?}; it has {known}")]
+    NoBuffer {
+        /// The name asked for.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// A file of tracefs is missing or unreadable.
+    #[error("cannot read {path} ({source}); mount tracefs there and run as root")]
+    Tracefs {
+        /// The file.
+        path: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// A valid file that this reader does not know.
     #[error("uses {what}, which is not supported; {mend}")]
     Unsupported {

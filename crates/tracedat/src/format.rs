@@ -1,17 +1,7 @@
 //! The `format` text that a trace carries for each event: where its fields are.
 
+use crate::access::{Accessor, Location};
 use crate::bytes::{Endian, lossy};
-
-/// How the bytes of a field are reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Location {
-    /// In place, at the field's offset.
-    Fixed,
-    /// `__data_loc`: a 32-bit word holds length << 16 | offset from the start of the record.
-    Data,
-    /// `__rel_loc`: as `__data_loc`, but counted from the end of that word.
-    Relative,
-}
 
 /// One field of an event's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,61 +18,6 @@ pub struct Field {
     pub signed: bool,
     /// In place, or behind a locator word.
     pub location: Location,
-}
-
-/// Reads one field out of records; made once, used for every event.
-#[derive(Debug, Clone, Copy)]
-pub struct Accessor {
-    offset: usize,
-    size: usize,
-    signed: bool,
-    location: Location,
-    endian: Endian,
-}
-
-impl Accessor {
-    /// The field as an unsigned integer; `None` when the record is too short.
-    #[inline]
-    pub fn uint(&self, record: &[u8]) -> Option<u64> {
-        let bytes = record.get(self.offset..self.offset + self.size)?;
-        Some(self.endian.uint(bytes))
-    }
-
-    /// The field as a signed integer (sign-extended only if the format says signed).
-    #[inline]
-    pub fn int(&self, record: &[u8]) -> Option<i64> {
-        let value = self.uint(record)?;
-        let unused = 64_u32.saturating_sub(self.size as u32 * 8);
-        if self.signed && unused < 64 {
-            Some(((value << unused) as i64) >> unused)
-        } else {
-            Some(value as i64)
-        }
-    }
-
-    /// The bytes of an array or string field, following its locator word if it has one.
-    #[inline]
-    pub fn bytes<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
-        let (start, len) = match self.location {
-            Location::Fixed => (self.offset, self.size),
-            Location::Data | Location::Relative => {
-                let word = self.endian.u32_at(record, self.offset)?;
-                let base = match self.location {
-                    Location::Relative => self.offset + 4,
-                    _ => 0,
-                };
-                (base + (word & 0xffff) as usize, (word >> 16) as usize)
-            }
-        };
-        record.get(start..start + len)
-    }
-
-    /// The bytes of a string field up to its first null.
-    #[inline]
-    pub fn text<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
-        let bytes = self.bytes(record)?;
-        bytes.split(|&b| b == 0).next()
-    }
 }
 
 /// An event's description.
@@ -130,14 +65,7 @@ impl EventFormat {
 
     /// An accessor for the field of this name; `None` when this kernel's event lacks it.
     pub fn accessor(&self, name: &str) -> Option<Accessor> {
-        let f = self.field(name)?;
-        Some(Accessor {
-            offset: f.offset,
-            size: f.size,
-            signed: f.signed,
-            location: f.location,
-            endian: self.endian,
-        })
+        self.field(name).map(|f| Accessor::new(&f, self.endian))
     }
 
     /// The `print fmt` line.
@@ -196,6 +124,9 @@ fn parse_number(text: &str) -> Option<u64> {
     }
 }
 
+/// Largest field (bytes): the data of a ring-buffer page.
+const SIZE_LIMIT: u32 = 16 << 20;
+
 /// Parses `\tfield:TYPE NAME;\toffset:N;\tsize:N;\tsigned:N;`.
 pub(crate) fn parse_field(line: &str) -> Option<Field> {
     let mut parts = line.trim().split(';').map(str::trim);
@@ -204,7 +135,7 @@ pub(crate) fn parse_field(line: &str) -> Option<Field> {
     for part in parts {
         match part.split_once(':') {
             Some(("offset", n)) => offset = n.parse::<u16>().ok(),
-            Some(("size", n)) => size = n.parse::<u16>().ok(),
+            Some(("size", n)) => size = n.parse::<u32>().ok().filter(|&n| n <= SIZE_LIMIT),
             Some(("signed", n)) => signed = n == "1",
             _ => {}
         }
@@ -221,7 +152,7 @@ pub(crate) fn parse_field(line: &str) -> Option<Field> {
         name,
         kind,
         offset: usize::from(offset?),
-        size: usize::from(size?),
+        size: size? as usize,
         signed,
         location,
     })

@@ -15,6 +15,8 @@ pub(crate) struct Layout {
     pub(crate) commit_size: usize,
     /// Offset of the first event.
     pub(crate) data: usize,
+    /// Size of a page (bytes) that the kernel had when the text was read.
+    pub(crate) page_size: u32,
     /// Bits of `time_delta` in the header word; the other bits are `type_len`.
     pub(crate) delta_bits: u32,
     /// `type_len` of padding.
@@ -33,6 +35,7 @@ impl Layout {
             commit: 8,
             commit_size: long,
             data: 8 + long,
+            page_size: 4096,
             delta_bits: 27,
             padding: 29,
             extend: 30,
@@ -48,7 +51,10 @@ impl Layout {
             match field.name.as_str() {
                 "timestamp" => layout.stamp = field.offset,
                 "commit" => (layout.commit, layout.commit_size) = (field.offset, field.size),
-                "data" => layout.data = field.offset,
+                "data" => {
+                    layout.data = field.offset;
+                    layout.page_size = (field.offset + field.size) as u32;
+                }
                 _ => {}
             }
         }
@@ -59,7 +65,9 @@ impl Layout {
             ));
         }
         layout.read_event_header(&lossy(event));
-        if !(8..=31).contains(&layout.delta_bits) {
+        let kinds = 1..1 << (32 - layout.delta_bits.clamp(8, 31));
+        let special = [layout.padding, layout.extend, layout.absolute];
+        if !(8..=31).contains(&layout.delta_bits) || !special.iter().all(|k| kinds.contains(k)) {
             return Err(Error::corrupt(
                 offset,
                 "header_event describes an impossible event",

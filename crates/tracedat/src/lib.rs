@@ -8,8 +8,13 @@
 //! let trace = tracedat::Trace::open("trace.dat")?;
 //! let sector = trace.format("block", "block_rq_issue").and_then(|f| f.accessor("sector"));
 //! let mut events = trace.events()?;
-//! while let Some((record, lost)) = events.next()? {
-//!     println!("{} {:?} {:?}", record.ts, sector.and_then(|s| s.uint(record.data)), lost);
+//! while let Some(entry) = events.next()? {
+//!     match entry {
+//!         tracedat::Entry::Event(record) => {
+//!             println!("{} {:?}", record.ts, sector.and_then(|s| s.uint(record.data)));
+//!         }
+//!         tracedat::Entry::Lost(gap) => println!("{gap:?}"),
+//!     }
 //! }
 //! # Ok(())
 //! # }
@@ -18,22 +23,36 @@
 //! Every length that the file states is checked before it is used; damage is an [`Error`], never
 //! a panic.
 
+mod access;
+mod buffer;
 mod bytes;
+mod clock;
 mod compress;
 mod cursor;
+mod decode;
 mod error;
-mod file;
 mod format;
+mod head;
 mod layout;
+mod live;
 mod merge;
 mod meta;
+mod packed;
 mod pages;
+mod reader;
+mod source;
 mod trace;
+mod v6;
+mod v7;
 
+pub use access::{Accessor, Location};
+pub use buffer::Buffer;
 pub use bytes::Endian;
 pub use compress::Compression;
-pub use cursor::{Cursor, LostRange, Record};
+pub use cursor::{Cursor, Entry, LostRange, LostReason, Record};
 pub use error::{Error, Result};
-pub use format::{Accessor, EventFormat, Field, Location};
+pub use format::{EventFormat, Field};
+pub use live::LiveOptions;
 pub use merge::Merged;
+pub use meta::Guest;
 pub use trace::Trace;

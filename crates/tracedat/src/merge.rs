@@ -4,70 +4,92 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use crate::cursor::{Cursor, LostRange, Record};
+use crate::cursor::{Cursor, Entry};
 use crate::error::Result;
 
-/// The events of all CPUs by time; those of equal time by CPU number.
+/// The entries of all CPUs by time; those of equal time by CPU number.
+///
+/// Events come in runs of one CPU, so the CPU with the earliest entry is kept out of the heap
+/// and asked on until another one is earlier.
 #[derive(Debug)]
 pub struct Merged<'a> {
+    /// By CPU number; those of one CPU in the order of the buffers.
     cursors: Vec<Cursor<'a>>,
-    /// (time, CPU, place in `cursors`) of every CPU that has a current event.
-    heap: BinaryHeap<Reverse<(u64, u32, usize)>>,
+    /// Place of the cursor whose entry was given last.
+    top: usize,
+    /// The entries of that cursor that are due before this are next.
+    limit: u64,
+    /// (due, place in `cursors`) of all other cursors that have an entry.
+    others: BinaryHeap<Reverse<(u64, usize)>>,
     started: bool,
 }
 
 impl<'a> Merged<'a> {
-    pub(crate) fn new(mut cursors: Vec<Cursor<'a>>) -> Result<Self> {
-        let mut heap = BinaryHeap::new();
-        for (place, cursor) in cursors.iter_mut().enumerate() {
-            if cursor.advance()? {
-                heap.push(Reverse((cursor.ts(), cursor.cpu(), place)));
-            }
-        }
-        Ok(Self {
+    pub(crate) fn new(mut cursors: Vec<Cursor<'a>>) -> Self {
+        cursors.sort_by_key(Cursor::cpu);
+        Self {
             cursors,
-            heap,
+            top: usize::MAX,
+            limit: 0,
+            others: BinaryHeap::new(),
             started: false,
-        })
+        }
     }
 
-    /// The next event, and the gap in its CPU's data just before it; `None` at the end.
+    /// The next event or gap; `None` at the end.
     ///
     /// # Errors
-    /// When a page or an event contradicts the format.
+    /// When the file cannot be read.
+    #[inline]
     #[allow(clippy::should_implement_trait)] // the record borrows the reader
-    pub fn next(&mut self) -> Result<Option<(Record<'_>, Option<LostRange>)>> {
-        if self.started {
-            self.step()?;
-        }
-        self.started = true;
-        let Some(&Reverse((_, _, place))) = self.heap.peek() else {
-            return Ok(None);
+    pub fn next(&mut self) -> Result<Option<Entry<'_>>> {
+        let more = match self.cursors.get_mut(self.top) {
+            Some(cursor) => cursor.advance()?.then(|| cursor.due()),
+            None => None,
         };
-        Ok(self.cursors.get_mut(place).map(|cursor| {
-            let lost = cursor.take_lost();
-            (cursor.record(), lost)
-        }))
+        if more.is_none_or(|due| due >= self.limit) {
+            self.switch(more)?;
+        }
+        Ok(self.cursors.get(self.top).map(Cursor::entry))
     }
 
-    /// Moves the CPU of the last event on.
-    fn step(&mut self) -> Result<()> {
-        let Some(mut top) = self.heap.peek_mut() else {
-            return Ok(());
-        };
-        let Reverse((_, cpu, place)) = *top;
-        let Some(cursor) = self.cursors.get_mut(place) else {
-            return Ok(());
-        };
-        let more = if cursor.advance()? {
-            Some(cursor.ts())
-        } else {
-            None
-        };
-        match more {
-            Some(ts) => *top = Reverse((ts, cpu, place)),
-            None => drop(PeekMut::pop(top)),
+    /// How many events so far were earlier than the one before them on their CPU, by up to a
+    /// millisecond, and got its time.
+    pub fn raised(&self) -> u64 {
+        self.cursors.iter().map(Cursor::raised).sum()
+    }
+
+    /// Goes over to the cursor with the earliest entry; `due` is that of the current one.
+    fn switch(&mut self, due: Option<u64>) -> Result<()> {
+        if !self.started {
+            self.started = true;
+            for (place, cursor) in self.cursors.iter_mut().enumerate() {
+                if cursor.advance()? {
+                    self.others.push(Reverse((cursor.due(), place)));
+                }
+            }
         }
+        let next = match (due, self.others.peek_mut()) {
+            (Some(due), Some(mut first)) => {
+                let Reverse((other, place)) = *first;
+                if (due, self.top) <= (other, place) {
+                    Some(self.top)
+                } else {
+                    *first = Reverse((due, self.top));
+                    Some(place)
+                }
+            }
+            (None, Some(first)) => Some(PeekMut::pop(first).0.1),
+            (due, None) => due.map(|_| self.top),
+        };
+        self.top = next.unwrap_or(usize::MAX);
+        // At the same time the lower place comes first.
+        self.limit = self
+            .others
+            .peek()
+            .map_or(u64::MAX, |Reverse((due, place))| {
+                due.saturating_add(u64::from(self.top < *place))
+            });
         Ok(())
     }
 }

@@ -1,131 +1,188 @@
-//! The pages of one CPU, unpacked one chunk at a time.
+//! The pages of one CPU, wherever they come from, in blocks that are reused.
 
-use crate::bytes::{Endian, Reader};
-use crate::compress::Compression;
-use crate::error::{Error, Result};
-use crate::meta::CpuPart;
+use std::sync::{Arc, Mutex};
 
-/// Where the pages come from.
+use crate::buffer::CpuPart;
+use crate::bytes::Endian;
+use crate::compress::Unpacker;
+use crate::cursor::LostReason;
+use crate::error::Result;
+use crate::live::Pipe;
+use crate::packed::Chunks;
+use crate::source::Source;
+
+/// Bytes fetched at once for one CPU, at most and for all CPUs together. More does not read
+/// faster, and these still fit into the second-level cache.
+const BLOCK: usize = 256 << 10;
+const BLOCKS: usize = 8 << 20;
+/// Pages behind the current one that are kept in sight, to tell which of two contradicting times
+/// is wrong.
+const AHEAD: usize = 2;
+
+/// What supplies the pages.
 #[derive(Debug)]
-pub(crate) struct Pages<'a> {
-    /// The CPU's bytes in the file: pages, or packed chunks.
-    data: &'a [u8],
-    /// Offset of `data` in the file.
-    base: u64,
-    page_size: usize,
-    packing: Option<Packing>,
-    /// Position in `data` of the next page or chunk.
-    at: usize,
-    /// Current page: in `data` or in the unpacked chunk.
-    page: (usize, usize),
+pub(crate) enum Feed<'a> {
+    /// Pages in a row, from this offset to that one.
+    Plain(&'a Source, u64, u64),
+    /// Packed chunks of pages.
+    Packed(Chunks<'a>),
+    /// The kernel's own ring buffer.
+    Pipe(Pipe),
+    /// Nothing more.
+    Done,
 }
 
+/// What came next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A page: [`Pages::page`].
+    Page,
+    /// Bytes that could not be read.
+    Hole(LostReason),
+    /// Nothing.
+    End,
+}
+
+/// One CPU's pages.
 #[derive(Debug)]
-struct Packing {
-    compression: Compression,
-    endian: Endian,
-    chunks_left: u32,
-    /// Unpacked bytes; the pages before `next` are used up.
-    chunk: Vec<u8>,
-    next: usize,
+pub(crate) struct Pages<'a> {
+    feed: Feed<'a>,
+    /// Fetched bytes: `filled` of them, those before `at` used up.
+    block: Vec<u8>,
+    filled: usize,
+    at: usize,
+    /// Start of the current page.
+    start: usize,
+    page_size: usize,
+    block_size: usize,
+    /// Something is missing behind the fetched bytes.
+    hole: Option<LostReason>,
 }
 
 impl<'a> Pages<'a> {
-    pub(crate) fn new(
-        file: &'a [u8],
-        part: CpuPart,
-        page_size: u32,
-        packed: Option<(Compression, Endian)>,
-    ) -> Result<Self> {
-        let end = file.len() as u64;
-        let truncated = Error::Truncated {
-            offset: part.offset,
-            end,
-            what: "the data of a CPU",
-        };
-        let range = usize::try_from(part.offset).ok().zip(
-            part.offset
-                .checked_add(part.size)
-                .and_then(|end| usize::try_from(end).ok()),
-        );
-        let data = match range {
-            _ if part.size == 0 => Some(&[] as &[u8]),
-            // The stated size of packed data leaves out the number of chunks; that number and
-            // each chunk's own size say where the data end.
-            Some((from, _)) if packed.is_some() => file.get(from..),
-            Some((from, to)) => file.get(from..to),
-            None => None,
-        }
-        .ok_or(truncated)?;
-        let mut pages = Self {
-            data,
-            base: part.offset,
-            page_size: page_size as usize,
-            packing: None,
+    /// `cpus` is the number of CPUs that are read at the same time.
+    pub(crate) fn new(feed: Feed<'a>, page_size: usize, cpus: usize) -> Self {
+        let share = (BLOCKS / cpus.max(1)).min(BLOCK);
+        let pages = (share / page_size.max(1)).max(AHEAD + 1);
+        Self {
+            feed,
+            block: Vec::new(),
+            filled: 0,
             at: 0,
-            page: (0, 0),
-        };
-        if let (Some((compression, endian)), false) = (packed, data.is_empty()) {
-            let mut r = Reader::new(data, part.offset, endian);
-            let chunks_left = r.u32("number of chunks")?;
-            pages.at = 4;
-            let chunk = Vec::new();
-            pages.packing = Some(Packing {
-                compression,
-                endian,
-                chunks_left,
-                chunk,
-                next: 0,
-            });
+            start: 0,
+            page_size,
+            block_size: pages.saturating_mul(page_size),
+            hole: None,
         }
-        Ok(pages)
     }
 
-    /// The bytes of the current page; empty before the first and after the last.
+    /// The bytes of the current page; empty before the first.
     #[inline]
     pub(crate) fn page(&self) -> &[u8] {
-        let whole = self.packing.as_ref().map_or(self.data, |p| &p.chunk);
-        whole.get(self.page.0..self.page.1).unwrap_or_default()
+        self.block.get(self.start..self.at).unwrap_or_default()
     }
 
-    /// File offset for messages: of the page, or of the chunk that holds it.
-    pub(crate) fn offset(&self) -> u64 {
-        self.base
-            + if self.packing.is_some() {
-                self.at as u64
-            } else {
-                self.page.0 as u64
-            }
+    /// Bytes of the current page, given by their places in it.
+    #[inline]
+    pub(crate) fn slice(&self, from: u32, to: u32) -> &[u8] {
+        let (from, to) = (self.start + from as usize, self.start + to as usize);
+        self.block.get(from..to).unwrap_or_default()
     }
 
-    /// Goes to the next page; false at the end.
-    pub(crate) fn advance(&mut self) -> Result<bool> {
-        let Some(packing) = &mut self.packing else {
-            let end = (self.at + self.page_size).min(self.data.len());
-            self.page = (self.at, end);
-            self.at = end;
-            return Ok(self.page.0 < end);
-        };
-        while packing.chunk.len() - packing.next < self.page_size && packing.chunks_left > 0 {
-            let mut r = Reader::new(self.data, self.base, packing.endian);
-            r.take(self.at as u64, "chunk")?;
-            let (from, to) = (r.u32("chunk")?, r.u32("chunk")?);
-            let bytes = r.take(u64::from(from), "chunk")?;
-            let offset = self.base + self.at as u64;
-            let more = packing.compression.chunk(bytes, to as usize, offset)?;
-            self.at += 8 + bytes.len();
-            packing.chunks_left -= 1;
-            packing.chunk.drain(..packing.next);
-            packing.next = 0;
-            if packing.chunk.is_empty() {
-                packing.chunk = more;
-            } else {
-                packing.chunk.extend_from_slice(&more);
+    /// The pages behind the current one that are already there.
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = &[u8]> {
+        let rest = self.block.get(self.at..self.filled).unwrap_or_default();
+        rest.chunks(self.page_size)
+    }
+
+    /// Goes to the next page.
+    pub(crate) fn advance(&mut self) -> Result<Step> {
+        loop {
+            let left = self.filled - self.at;
+            let enough = match &self.feed {
+                Feed::Done => true,
+                Feed::Pipe(_) => left > 0,
+                _ => left > AHEAD * self.page_size || self.hole.is_some(),
+            };
+            if !enough {
+                self.fill()?;
+                continue;
             }
+            self.start = self.at;
+            if left == 0 {
+                return Ok(self.hole.take().map_or(Step::End, Step::Hole));
+            }
+            self.at += left.min(self.page_size);
+            return Ok(Step::Page);
         }
-        let end = (packing.next + self.page_size).min(packing.chunk.len());
-        self.page = (packing.next, end);
-        packing.next = end;
-        Ok(self.page.0 < end)
+    }
+
+    /// Moves the unused bytes to the front and fetches more.
+    fn fill(&mut self) -> Result<()> {
+        self.block.copy_within(self.at..self.filled, 0);
+        self.filled -= self.at;
+        (self.at, self.start) = (0, 0);
+        match &mut self.feed {
+            Feed::Plain(source, at, end) => {
+                let left = usize::try_from(*end - *at).unwrap_or(usize::MAX);
+                let want = left.min(self.block_size - self.filled);
+                let out = room(&mut self.block, self.filled, want);
+                let count = source.read_at(*at, out)?;
+                self.filled += count;
+                *at += count as u64;
+                if count < want {
+                    self.hole = Some(LostReason::CutOff);
+                }
+                if count < want || *at == *end {
+                    self.feed = Feed::Done;
+                }
+            }
+            Feed::Packed(chunks) => {
+                self.hole = chunks.fill(&mut self.block, &mut self.filled)?;
+                if self.hole.is_some() {
+                    // Half a page before the hole has lost its other half.
+                    self.filled -= self.filled % self.page_size;
+                }
+                if chunks.is_done() {
+                    self.feed = Feed::Done;
+                }
+            }
+            Feed::Pipe(pipe) => {
+                let out = room(&mut self.block, self.filled, self.page_size);
+                let count = pipe.read(out)?;
+                self.filled += count;
+                if count == 0 {
+                    self.feed = Feed::Done;
+                }
+            }
+            Feed::Done => {}
+        }
+        Ok(())
+    }
+}
+
+/// The `len` bytes of the block behind the filled ones; the block grows if it must.
+pub(crate) fn room(block: &mut Vec<u8>, filled: usize, len: usize) -> &mut [u8] {
+    let end = filled.saturating_add(len);
+    if block.len() < end {
+        block.resize(end, 0);
+    }
+    block.get_mut(filled..end).unwrap_or_default()
+}
+
+/// The pages of a CPU in a file.
+pub(crate) fn of_file<'a>(
+    source: &'a Source,
+    part: CpuPart,
+    packed: Option<(&Arc<Mutex<Unpacker>>, Endian, usize)>,
+) -> Feed<'a> {
+    let end = part.offset.checked_add(part.size);
+    match (packed, end) {
+        _ if part.size == 0 => Feed::Done,
+        (Some((unpacker, endian, limit)), _) => {
+            Feed::Packed(Chunks::new(source, part.offset, endian, limit, unpacker))
+        }
+        // An impossible end is beyond the end of any file.
+        (None, end) => Feed::Plain(source, part.offset, end.unwrap_or(u64::MAX)),
     }
 }

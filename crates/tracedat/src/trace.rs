@@ -2,35 +2,49 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
+use crate::buffer::{Buffer, CpuPart};
 use crate::bytes::Endian;
-use crate::compress::Compression;
+use crate::compress::{Compression, Unpacker};
 use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::file::{self, Head};
+use crate::error::{Error, Result};
 use crate::format::EventFormat;
+use crate::head::{self, Head};
 use crate::layout::Layout;
+use crate::live::Live;
 use crate::merge::Merged;
-use crate::meta::{Buffer, Meta};
-use crate::pages::Pages;
+use crate::meta::{Guest, Meta};
+use crate::pages::{self, Feed, Pages};
+use crate::source::Source;
 
-/// A trace.dat in memory. Its trace data stay packed; they are unpacked while they are read.
+/// Pages of all CPUs that are read at the same time (bytes).
+const PAGE_BUDGET: u64 = 128 << 20;
+/// Unpacked chunks of all CPUs at the same time (bytes); trace-cmd packs ten pages at once.
+const CHUNK_BUDGET: usize = 256 << 20;
+/// Largest chunk (bytes).
+const CHUNK_LIMIT: usize = 16 << 20;
+
+/// A trace: a file of trace-cmd's, or the kernel's own ring buffers. Its events stay where they
+/// are, and packed; they are fetched and unpacked while they are read.
 #[derive(Debug)]
 pub struct Trace {
-    file: Vec<u8>,
+    source: Source,
+    live: Option<Live>,
     head: Head,
     meta: Meta,
-    buffer: usize,
+    /// Places of the buffers that are read.
+    selected: Vec<usize>,
 }
 
 impl Trace {
-    /// Reads a file.
+    /// Opens a file.
     ///
     /// # Errors
     /// When it cannot be read, is no trace.dat, is damaged before its data, or uses something
-    /// unknown. Damage inside the data shows while the events are read.
+    /// unknown. Damage inside the data shows as [`crate::Entry::Lost`] while the events are read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::from_bytes(std::fs::read(path)?)
+        Self::of(Source::open(path.as_ref())?)
     }
 
     /// Takes a file's bytes.
@@ -38,23 +52,70 @@ impl Trace {
     /// # Errors
     /// As [`Trace::open`].
     pub fn from_bytes(file: Vec<u8>) -> Result<Self> {
-        let (head, meta) = file::parse(&file)?;
-        // The top buffer comes first; an instance counts only when the top one is empty.
-        let has_data = |b: &Buffer| b.parts.iter().any(|p| p.size > 0);
-        let buffer = meta.buffers.iter().position(has_data).unwrap_or(0);
-        Ok(Self {
-            file,
+        Self::of(Source::Bytes(file))
+    }
+
+    fn of(source: Source) -> Result<Self> {
+        let (head, meta) = head::parse(&source)?;
+        Ok(Self::with(source, None, head, meta))
+    }
+
+    pub(crate) fn with(source: Source, live: Option<Live>, head: Head, meta: Meta) -> Self {
+        // The top buffer comes first; an instance leads only when the top one is empty.
+        let lead = meta.buffers.iter().position(Buffer::has_data).unwrap_or(0);
+        let clock = meta.buffers.get(lead).map(|b| b.clock.clone());
+        let same = |b: &Buffer| Some(&b.clock) == clock.as_ref() && b.has_data();
+        let others = (0..meta.buffers.len())
+            .filter(|&at| at != lead && meta.buffers.get(at).is_some_and(same));
+        let selected = std::iter::once(lead).chain(others).collect();
+        Self {
+            source,
+            live,
             head,
             meta,
-            buffer,
-        })
+            selected,
+        }
     }
 
+    /// The first of the buffers that are read.
     fn used(&self) -> Option<&Buffer> {
-        self.meta.buffers.get(self.buffer)
+        self.meta.buffers.get(*self.selected.first()?)
     }
 
-    /// Version of the file format: 6 or 7.
+    /// All buffers (instances) of the trace. Those with the clock of the first one that has data
+    /// are read together, unless [`Trace::select`] chose one.
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.meta.buffers
+    }
+
+    /// The buffers that are read.
+    pub fn selected(&self) -> impl Iterator<Item = &Buffer> {
+        let buffers = &self.meta.buffers;
+        self.selected.iter().filter_map(|&at| buffers.get(at))
+    }
+
+    /// Reads only the buffer of this name from now on; the top one has the empty name.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn select(&mut self, name: &str) -> Result<()> {
+        let at = self.meta.buffers.iter().position(|b| b.name == name);
+        let Some(at) = at else {
+            return Err(Error::NoBuffer {
+                name: name.to_owned(),
+                known: self.names(),
+            });
+        };
+        self.selected = vec![at];
+        Ok(())
+    }
+
+    fn names(&self) -> String {
+        let names = self.meta.buffers.iter().map(|b| format!("{:?}", b.name));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Version of the file format: 6 or 7; 0 of a live trace.
     pub fn version(&self) -> u32 {
         self.head.version
     }
@@ -87,17 +148,37 @@ impl Trace {
 
     /// Name of the trace clock, for example `local`.
     pub fn clock(&self) -> &str {
-        let own = self.used().map_or("", |b| b.clock.as_str());
-        if own.is_empty() {
+        self.used().map_or(&self.meta.clock, |b| self.clock_of(b))
+    }
+
+    fn clock_of<'b>(&'b self, buffer: &'b Buffer) -> &'b str {
+        if buffer.clock.is_empty() {
             &self.meta.clock
         } else {
-            own
+            &buffer.clock
         }
     }
 
-    /// Name of the instance that is read; empty for the top one.
+    /// Name of the first instance that is read; empty for the top one.
     pub fn instance(&self) -> &str {
         self.used().map_or("", |b| b.name.as_str())
+    }
+
+    /// Identifier of the recording, if it has one; a guest's trace is recorded together with one
+    /// of the host.
+    pub fn trace_id(&self) -> Option<u64> {
+        self.meta.trace_id
+    }
+
+    /// Identifier of the host's trace, in the trace of a guest. Its time stamps are moved to the
+    /// host's clock.
+    pub fn host_trace_id(&self) -> Option<u64> {
+        self.meta.clocks.shift.as_ref().map(|shift| shift.peer)
+    }
+
+    /// Guests that were traced with this machine; their events are in files of their own.
+    pub fn guests(&self) -> &[Guest] {
+        &self.meta.guests
     }
 
     /// All event formats of the file.
@@ -124,30 +205,75 @@ impl Trace {
         self.meta.unplaced_losses()
     }
 
-    /// One reader for each CPU.
+    /// Reads a live trace's task names and statistics again, which change while it records. A
+    /// file's stay as they are.
     ///
     /// # Errors
-    /// When the file ends before a CPU's data.
+    /// When tracefs cannot be read.
+    pub fn refresh(&mut self) -> Result<()> {
+        match &self.live {
+            Some(live) => live.refresh(&mut self.meta),
+            None => Ok(()),
+        }
+    }
+
+    /// One reader for each CPU of each buffer that is read.
+    ///
+    /// # Errors
+    /// When there are more CPUs, or larger pages, than can be read at the same time.
     pub fn cursors(&self) -> Result<Vec<Cursor<'_>>> {
-        let Some(buffer) = self.used() else {
-            return Ok(Vec::new());
+        let parts = || {
+            let with_data = |b: &'_ Buffer| b.parts.iter().filter(|p| p.size > 0).count();
+            self.selected().map(with_data)
         };
-        let endian = self.head.endian;
+        let cpus = parts().sum::<usize>();
+        let bytes = self.selected().zip(parts());
+        let bytes = bytes.map(|(b, cpus)| u64::from(b.page_size) * cpus as u64);
+        if bytes.sum::<u64>() > PAGE_BUDGET {
+            return Err(Error::Unsupported {
+                what: format!("{cpus} CPUs with pages of {} bytes", self.page_size()),
+                mend: "record or convert fewer CPUs, or smaller sub-buffers",
+            });
+        }
+        let unpacker = Arc::new(Mutex::new(Unpacker::new(self.head.compression)?));
         let layout = self.meta.layout.unwrap_or(Layout::usual(self.head.long));
-        let tsc = self.meta.tsc.filter(|_| self.clock().contains("tsc"));
-        let packing = buffer.packed.then_some((self.head.compression, endian));
-        let open = |&part| {
-            let pages = Pages::new(&self.file, part, buffer.page_size, packing)?;
-            Ok(Cursor::new(part.cpu, pages, layout, endian, tsc))
-        };
-        buffer.parts.iter().map(open).collect()
+        let mut cursors = Vec::new();
+        for buffer in self.selected() {
+            for part in &buffer.parts {
+                let feed = self.feed(buffer, *part, cpus, &unpacker)?;
+                let pages = Pages::new(feed, buffer.page_size as usize, cpus);
+                let clock = self.meta.clocks.of(part.cpu, self.clock_of(buffer));
+                let endian = self.head.endian;
+                cursors.push(Cursor::new(part.cpu, pages, layout, endian, clock));
+            }
+        }
+        Ok(cursors)
+    }
+
+    fn feed(
+        &self,
+        buffer: &Buffer,
+        part: CpuPart,
+        cpus: usize,
+        unpacker: &Arc<Mutex<Unpacker>>,
+    ) -> Result<Feed<'_>> {
+        if let Some(live) = &self.live {
+            return Ok(Feed::Pipe(live.pipe(part.cpu)?));
+        }
+        let limit = (CHUNK_BUDGET / cpus.max(1)).min(CHUNK_LIMIT);
+        let packing = (unpacker, self.head.endian, limit);
+        Ok(pages::of_file(
+            &self.source,
+            part,
+            buffer.packed.then_some(packing),
+        ))
     }
 
     /// All events in order of time.
     ///
     /// # Errors
-    /// As [`Trace::cursors`], and when the first page of a CPU is damaged.
+    /// As [`Trace::cursors`].
     pub fn events(&self) -> Result<Merged<'_>> {
-        Merged::new(self.cursors()?)
+        Ok(Merged::new(self.cursors()?))
     }
 }

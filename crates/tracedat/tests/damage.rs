@@ -5,7 +5,7 @@ mod common;
 
 use common::{Item, Page, Shape, file, tick};
 use proptest::prelude::*;
-use tracedat::{Endian, Trace};
+use tracedat::{Endian, Entry, Trace};
 
 /// Reads everything that can be read; the number of events.
 fn read(bytes: Vec<u8>) -> Result<u64, tracedat::Error> {
@@ -25,8 +25,8 @@ fn read(bytes: Vec<u8>) -> Result<u64, tracedat::Error> {
         let _ = format.symbols("phase");
     }
     let (mut count, mut events) = (0, trace.events()?);
-    while let Some((record, _)) = events.next()? {
-        count += 1 + (record.data.len() as u64 >> 32);
+    while let Some(entry) = events.next()? {
+        count += u64::from(matches!(entry, Entry::Event(_)));
     }
     Ok(count)
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Item, Page, Shape, file, tick};
-use tracedat::{Error, LostRange, Trace};
+use tracedat::{Entry, Error, LostRange, LostReason, Trace};
 
 /// All (time, CPU, serial) in merged order, and the gaps.
 fn events(bytes: Vec<u8>) -> (Vec<(u64, u32, u64)>, Vec<LostRange>) {
@@ -16,9 +16,15 @@ fn events(bytes: Vec<u8>) -> (Vec<(u64, u32, u64)>, Vec<LostRange>) {
         .unwrap();
     let (mut all, mut gaps) = (Vec::new(), Vec::new());
     let mut events = trace.events().unwrap();
-    while let Some((record, lost)) = events.next().unwrap() {
-        all.push((record.ts, record.cpu, serial.uint(record.data).unwrap()));
-        gaps.extend(lost);
+    while let Some(entry) = events.next().unwrap() {
+        match entry {
+            Entry::Event(r) => all.push((r.ts, r.cpu, serial.uint(r.data).unwrap())),
+            Entry::Lost(gap) => {
+                let late = all.iter().any(|e| Some(e.0) > gap.from);
+                assert!(!late || gap.from.is_none(), "{gap:?} came late");
+                gaps.push(gap);
+            }
+        }
     }
     (all, gaps)
 }
@@ -83,7 +89,8 @@ fn every_kind_of_file_gives_the_same_events() {
                 cpu,
                 from: Some(207),
                 to: 900,
-                count: None
+                count: None,
+                reason: LostReason::Overwritten
             }]
         );
     }
@@ -188,7 +195,8 @@ fn counted_gaps_and_gaps_at_the_start() {
             cpu: 0,
             from: None,
             to: 500,
-            count: Some(77)
+            count: Some(77),
+            reason: LostReason::Overwritten
         }]
     );
 }
