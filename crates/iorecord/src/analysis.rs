@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use iosections::{Dev, Engine, Options, Outcome, Tasks};
 use tracedat::{Entry, Trace};
@@ -59,10 +60,15 @@ impl Request {
 /// A trace and what was measured in it.
 #[derive(Debug)]
 pub struct Analysis {
-    pub(crate) trace: Trace,
+    pub(crate) trace: Arc<Trace>,
     pub(crate) scan: Scan,
     /// The measured I/Os and all counts.
     pub outcome: Outcome,
+}
+
+/// Whether a kernel thread of this name submits requests for others.
+pub(crate) fn writes_for_others(comm: &str) -> bool {
+    HELPERS.iter().any(|h| comm.starts_with(h))
 }
 
 struct Names<'a> {
@@ -89,8 +95,7 @@ impl Tasks for Names<'_> {
     }
 
     fn helps(&self, pid: i32) -> bool {
-        self.comm(pid)
-            .is_none_or(|comm| HELPERS.iter().any(|h| comm.starts_with(h)))
+        self.comm(pid).is_none_or(writes_for_others)
     }
 }
 
@@ -107,7 +112,8 @@ impl Analysis {
     ///
     /// # Errors
     /// As [`Analysis::run`].
-    pub fn of(trace: Trace, request: &Request) -> Result<Self, Error> {
+    pub fn of(trace: impl Into<Arc<Trace>>, request: &Request) -> Result<Self, Error> {
+        let trace = trace.into();
         let wanted = request.device.as_deref().map(parse_device).transpose()?;
         let Some(mut binding) = Binding::new(&trace) else {
             let outcome = Outcome {
@@ -133,11 +139,6 @@ impl Analysis {
             scan,
             outcome,
         })
-    }
-
-    /// Gives the trace back, to measure another part of it.
-    pub fn into_trace(self) -> Trace {
-        self.trace
     }
 }
 
@@ -189,7 +190,7 @@ fn measure(
     Ok(engine.finish())
 }
 
-fn parse_device(text: &str) -> Result<Dev, Error> {
+pub(crate) fn parse_device(text: &str) -> Result<Dev, Error> {
     text.split_once(':')
         .and_then(|(major, minor)| {
             Some(Dev {

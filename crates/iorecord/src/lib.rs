@@ -7,12 +7,15 @@
 mod analysis;
 mod bind;
 mod error;
+mod live;
 mod markers;
+mod order;
 mod record;
 mod scan;
 
 pub use analysis::{Analysis, DeviceMark, Request};
 pub use error::Error;
 pub use iosections::{FirstRequest, IoResult, Outcome, Section};
+pub use live::{Cells, Live};
 pub use markers::{markers, markers_in};
 pub use record::Unit;

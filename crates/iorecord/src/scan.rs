@@ -67,7 +67,7 @@ impl Scan {
                     Entry::Event(record) => record,
                     Entry::Lost(lost) => {
                         if touches(&lost, request) {
-                            pass.gap(&lost);
+                            pass.scan.gap(&lost);
                         }
                         continue;
                     }
@@ -76,7 +76,7 @@ impl Scan {
                     continue;
                 }
                 let id = binding.id(record.data);
-                pass.count(id);
+                pass.scan.add(id);
                 pass.extra(id, record.data, trace);
                 match binding.event(&record).kind {
                     Kind::BioQueue(span) => {
@@ -98,6 +98,25 @@ impl Scan {
         let mut scan = pass.finish();
         scan.lost_events = scan.lost_events.saturating_add(trace.unplaced_losses());
         Ok(scan)
+    }
+
+    /// Counts an event.
+    pub(crate) fn add(&mut self, id: u16) {
+        let id = usize::from(id);
+        if self.counts.len() <= id {
+            self.counts.resize(id + 1, 0);
+        }
+        if let Some(count) = self.counts.get_mut(id) {
+            *count += 1;
+        }
+    }
+
+    /// Takes note of a gap.
+    pub(crate) fn gap(&mut self, lost: &tracedat::LostRange) {
+        let from = lost.from.unwrap_or(0);
+        self.lost.push(Lost { from, to: lost.to });
+        let count = lost.count.unwrap_or(1);
+        self.lost_events = self.lost_events.saturating_add(count);
     }
 
     /// The device with most bios.
@@ -124,23 +143,6 @@ impl Scan {
 }
 
 impl Pass {
-    fn gap(&mut self, lost: &tracedat::LostRange) {
-        let from = lost.from.unwrap_or(0);
-        self.scan.lost.push(Lost { from, to: lost.to });
-        let count = lost.count.unwrap_or(1);
-        self.scan.lost_events = self.scan.lost_events.saturating_add(count);
-    }
-
-    fn count(&mut self, id: u16) {
-        let id = usize::from(id);
-        if self.scan.counts.len() <= id {
-            self.scan.counts.resize(id + 1, 0);
-        }
-        if let Some(count) = self.scan.counts.get_mut(id) {
-            *count += 1;
-        }
-    }
-
     /// Partitions and task names.
     fn extra(&mut self, id: u16, data: &[u8], trace: &Trace) {
         if let Some((_, old, new)) = self.remap.filter(|r| r.0 == id) {

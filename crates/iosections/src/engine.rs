@@ -126,6 +126,17 @@ impl<T: Tasks> Engine<T> {
         self.apply(event, cpu);
     }
 
+    /// Makes a gap known that [`Options::lost`] does not have, before any event later than its
+    /// start is pushed.
+    pub fn lost(&mut self, gap: Lost) {
+        match self.options.lost.last_mut() {
+            Some(last) if (last.from..=last.to).contains(&gap.from) => {
+                last.to = last.to.max(gap.to);
+            }
+            _ => self.options.lost.push(gap),
+        }
+    }
+
     /// Events are missing on this CPU just before the next event.
     pub fn gap(&mut self, cpu: u32) {
         if let Some(cpu) = self.cpus.get_mut(cpu as usize) {

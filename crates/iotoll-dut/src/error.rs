@@ -59,3 +59,9 @@ impl From<lexopt::Error> for Error {
 pub(crate) fn writing(error: &io::Error) -> Error {
     Error::Infrastructure(format!("standard output: {error}"))
 }
+
+impl From<iorecord::Error> for Error {
+    fn from(error: iorecord::Error) -> Self {
+        Self::Infrastructure(error.to_string())
+    }
+}

@@ -7,6 +7,7 @@ mod cells;
 mod digest;
 mod document;
 mod error;
+mod live;
 mod options;
 mod record;
 mod send;
@@ -22,17 +23,26 @@ const USAGE: &str = "\
 iotoll-dut: measures storage I/O on the device under test
 
 usage: iotoll-dut record TRACE [OPTION]...    measures a trace.dat
+       iotoll-dut live --device MAJOR:MINOR [OPTION]...
+                                              measures the running kernel's ring buffers
        iotoll-dut send [OPTION]...            prints records as checked lines for a serial console
 
-record prints one JSON document per cell and line:
+record and live print one JSON document per cell and line:
   --cells                  one document per cell; \"iotoll cell NAME\" in the trace begins each
   --comm NAME              only I/Os of tasks with this name
   --device MAJOR:MINOR     this disk; default: the one with most bios
   --device-mark MARK       end of submission: auto (default), last_before
   --unit UNIT              of the trace's clock: ns (default), instructions
-  --window FROM TO         only events from the one time stamp to before the other
   --columns                per-I/O figures too (always with --unit instructions)
+only record:
+  --window FROM TO         only events from the one time stamp to before the other
   --digest                 the SHA-256 of the trace too
+only live, which takes the events out of the ring buffers, without trace-cmd and without a file:
+  --tracefs DIR            default: where it is mounted; or an instance's folder in it
+  --until-stopped          until tracing_on is 0 (default)
+  --seconds N              ... but no longer than this
+  --interval MS            between two looks (default 100); the ring buffers must last so long
+  --name NAME              of the document without --cells (default: live)
 
 send reads such documents:
   --in FILE                default: standard input
@@ -58,9 +68,10 @@ fn run() -> Result<(), Error> {
     match words.next()? {
         Some(Value(command)) => match command.to_str() {
             Some("record") => record::run(&mut words),
+            Some("live") => live::run(&mut words),
             Some("send") => send::run(&mut words),
             _ => Err(Error::usage(format!(
-                "no command {command:?}; use record or send, or see iotoll-dut --help"
+                "no command {command:?}; use record, live or send, or see iotoll-dut --help"
             ))),
         },
         Some(Short('h') | Long("help")) => print(USAGE),
@@ -69,7 +80,7 @@ fn run() -> Result<(), Error> {
         }
         Some(other) => Err(other.unexpected().into()),
         None => Err(Error::usage(
-            "no command; use record or send, or see iotoll-dut --help",
+            "no command; use record, live or send, or see iotoll-dut --help",
         )),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use iorecord::Analysis;
 use lexopt::prelude::*;
@@ -46,10 +47,10 @@ pub(crate) fn run(words: &mut lexopt::Parser) -> Result<(), Error> {
 
 fn measure(path: &Path, digest: Option<&str>, options: &Options) -> Result<(), Error> {
     let failed = |e: &iorecord::Error| Error::measuring(path, e);
-    let mut trace = Trace::open(path).map_err(|e| match e {
+    let trace = Arc::new(Trace::open(path).map_err(|e| match e {
         tracedat::Error::Io(e) => Error::reading(path, &e),
         other => failed(&other.into()),
-    })?;
+    })?);
     let windows = if options.cells {
         cells::windows(&trace).map_err(|e| failed(&e))?
     } else {
@@ -67,10 +68,9 @@ fn measure(path: &Path, digest: Option<&str>, options: &Options) -> Result<(), E
     for (name, window) in windows {
         let mut request = options.request.clone();
         request.window = window;
-        let analysis = Analysis::of(trace, &request).map_err(|e| failed(&e))?;
+        let analysis = Analysis::of(trace.clone(), &request).map_err(|e| failed(&e))?;
         let text = document(&name, digest, &analysis, options)?;
         writeln!(out, "{text}").map_err(|e| writing(&e))?;
-        trace = analysis.into_trace();
     }
     out.flush().map_err(|e| writing(&e))
 }
