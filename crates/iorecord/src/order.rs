@@ -94,3 +94,114 @@ impl Look<'_> {
         order.waiting.sort_by_key(|item| item.time);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use iosections::Kind;
+    use proptest::prelude::*;
+    use tracedat::LostReason;
+
+    use super::*;
+
+    fn event(cpu: u32, ts: u64) -> Event {
+        let (pid, name, kind) = (1, 1, Kind::Other);
+        Event {
+            ts,
+            cpu,
+            pid,
+            name,
+            kind,
+        }
+    }
+
+    fn gap(cpu: u32, from: Option<u64>, to: u64) -> LostRange {
+        LostRange {
+            cpu,
+            from,
+            to,
+            count: None,
+            reason: LostReason::Overwritten,
+        }
+    }
+
+    fn times(items: &[Item]) -> Vec<u64> {
+        items.iter().map(|item| item.time).collect()
+    }
+
+    proptest! {
+        /// CPUs are emptied one after the other while they go on recording: whatever comes
+        /// when, it is given on in order of time, and all of it.
+        #[test]
+        fn looks_join_in_order(
+            events in prop::collection::vec((0u32..3, 0u64..1000), 0..300),
+            steps in prop::collection::vec(1u64..40, 1..90),
+        ) {
+            let (mut order, mut given) = (Order::default(), Vec::new());
+            let mut now = 0;
+            let mut read: HashMap<u32, u64> = HashMap::new();
+            for look_at in steps.chunks(3) {
+                let mut seen: Vec<&(u32, u64)> = Vec::new();
+                for (cpu, step) in (0..).zip(look_at) {
+                    now += step;
+                    let from = read.insert(cpu, now).map_or(0, |t| t + 1);
+                    let new = events.iter().filter(|e| e.0 == cpu && (from..=now).contains(&e.1));
+                    seen.extend(new);
+                }
+                seen.sort_by_key(|e| e.1);
+                let mut look = order.look();
+                for (cpu, ts) in seen {
+                    look.event(event(*cpu, *ts), None);
+                }
+                look.end();
+                given.extend(times(&order.settled()));
+            }
+            given.extend(times(&order.rest()));
+            let mut expected: Vec<u64> = events
+                .iter()
+                .filter(|e| read.get(&e.0).is_some_and(|&t| e.1 <= t))
+                .map(|e| e.1)
+                .collect();
+            expected.sort_unstable();
+            prop_assert_eq!(given, expected);
+        }
+    }
+
+    #[test]
+    fn a_gap_begins_after_what_was_given_on() {
+        let mut order = Order::default();
+        for times in [[10, 20], [30, 40], [50, 60]] {
+            let mut look = order.look();
+            times.map(|ts| look.event(event(1, ts), None));
+            look.end();
+            order.settled();
+        }
+        // CPU 0 was silent; all up to 40 has been given on.
+        let mut look = order.look();
+        look.gap(&gap(0, None, 65));
+        look.event(event(0, 66), None);
+        look.gap(&gap(0, Some(66), 70));
+        look.end();
+        let found: Vec<_> = order.rest().into_iter().map(|item| item.what).collect();
+        assert!(found.contains(&What::Gap(gap(0, Some(40), 65))));
+        assert!(found.contains(&What::Gap(gap(0, Some(66), 70))));
+    }
+
+    #[test]
+    fn a_gap_comes_where_its_cpu_ended() {
+        let mut order = Order::default();
+        let mut look = order.look();
+        look.event(event(0, 10), None);
+        look.event(event(1, 15), None);
+        look.end();
+        let mut look = order.look();
+        look.gap(&gap(0, None, 30));
+        look.event(event(0, 31), None);
+        look.end();
+        let items = order.rest();
+        assert_eq!(times(&items), [10, 10, 15, 31]);
+        assert_eq!(
+            items.get(1).map(|i| &i.what),
+            Some(&What::Gap(gap(0, Some(10), 30)))
+        );
+    }
+}
