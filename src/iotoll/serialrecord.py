@@ -46,13 +46,14 @@ class Received:
     """One record of a log: complete (``text`` is its JSON), or what it lacks.
 
     ``record`` is its number, the first letters of the document's SHA-256. ``cell`` is None where
-    neither header nor trailer arrived. ``missing`` counts chunks from 1. ``problem`` is one line.
+    neither header nor trailer arrived. ``missing`` are the chunks, counted from 1, that did not
+    arrive. ``problem`` is one line.
     """
 
     record: str
     cell: str | None
     text: str | None
-    missing: tuple[int, ...] = ()
+    missing: tuple[range, ...] = ()
     problem: str | None = None
 
     @property
@@ -201,11 +202,9 @@ def _finish(name: str, parts: _Parts) -> Received:
         return Received(name, cell, None, (), parts.problem)
     if header and (problem := _refused(name, header)):
         return Received(name, cell, None, (), problem)
-    if of > PACKED_LIMIT // 3:
-        return Received(name, cell, None, (), f"{of} chunks are too many")
-    missing = tuple(n for n in range(1, of + 1) if n not in parts.chunks)
+    missing = _gaps(sorted(parts.chunks), of)
     if missing:
-        problem = f"{len(missing)} of {of} chunks are missing: {_ranges(missing)}"
+        problem = f"{of - len(parts.chunks)} of {of} chunks are missing: {_ranges(missing)}"
         return Received(name, cell, None, missing, problem)
     if header is None:
         return Received(name, cell, None, (), "header and trailer are missing")
@@ -240,12 +239,12 @@ def _unpack(packed: bytes, header: _Header) -> str | None:
     return text if whole and right else None
 
 
-def _ranges(numbers: tuple[int, ...]) -> str:
-    """``(3, 7, 8, 9)`` as ``3,7-9``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
-    return ",".join("-".join(map(str, part)) for part in parts)
+def _gaps(numbers: list[int], of: int) -> tuple[range, ...]:
+    """What rising ``numbers`` lack of 1 to ``of``."""
+    ends = zip([0, *numbers], [*numbers, of + 1], strict=True)
+    return tuple(range(low + 1, high) for low, high in ends if high - low > 1)
+
+
+def _ranges(gaps: tuple[range, ...]) -> str:
+    """Chunks 3, 7, 8 and 9 as ``3,7-9``."""
+    return ",".join(f"{g[0]}-{g[-1]}" if len(g) > 1 else str(g[0]) for g in gaps)

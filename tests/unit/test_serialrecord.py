@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iotoll import serialrecord
+from iotoll.cli import main
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.serialrecord import Received, receive
 
@@ -95,7 +96,7 @@ def test_header_or_trailer_alone_will_do() -> None:
 def test_missing_chunks_are_named() -> None:
     gone = [part for i, part in enumerate(LINES) if i not in (3, 7, 8, 9)]
     found = one(b"".join(gone))
-    assert (found.text, found.missing) == (None, (3, 7, 8, 9))
+    assert (found.text, found.missing) == (None, (range(3, 4), range(7, 10)))
     assert found.request == f"--record {NUMBER} --chunks 3,7-9"
     assert found.problem == f"4 of {len(LINES) - 2} chunks are missing: 3,7-9"
     again = b"".join([LINES[0], LINES[3], *LINES[7:10], LINES[-1]])
@@ -180,7 +181,7 @@ def changed(**words: object) -> bytes:
         (line(f"D {NUMBER} 9/3 AAAA"), "a chunk 9 of 3"),
         (line(f"D {NUMBER} 0/3 AAAA"), "a chunk 0 of 3"),
         (line(f"D {NUMBER} 1/3 AAAAA"), "no base64"),
-        (line(f"H {NUMBER} x zlib 1 1 999999 {NUMBER}{56 * '0'}"), "missing"),
+        (line(f"H {NUMBER} x zlib 1 1 999999 {NUMBER}{56 * '0'}"), "are missing: 1-999999"),
     ],
 )
 def test_contradictions_are_named(log: bytes, problem: str) -> None:
@@ -219,6 +220,20 @@ def test_a_log_full_of_half_lines_ends_soon(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(serialrecord, "_repair", counting)
     assert receive(b"#iotoll1 D 00000000 1/1 " * 30_000) == []
     assert tried == serialrecord.REPAIR_LIMIT
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "console.log"
+    for lines, code in ((LINES, 0), (LINES[:5], 4)):
+        log.write_bytes(b"".join(lines))
+        monkeypatch.setattr("sys.argv", ["iotoll", "receive", str(log), "--out", str(tmp_path)])
+        with pytest.raises(SystemExit) as done:
+            main()
+        assert done.value.code == code
+        assert f"ufs-4k {NUMBER}: " in capsys.readouterr().out
+    assert (tmp_path / f"ufs-4k-{NUMBER}.json").read_text() == TEXT + "\n"
 
 
 def test_delivery(tmp_path: Path) -> None:
