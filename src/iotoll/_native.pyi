@@ -1,36 +1,72 @@
 """Reader and analyser of trace.dat files, written in Rust (crates/iotoll-py)."""
 
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, Unpack
 
 class TraceError(ValueError):
     """A trace that cannot be analysed: one line that names the file, what is wrong and the mend."""
 
-class IoTable(TypedDict):
-    """One list per column, one entry per measured I/O, in the order of their entries.
+class Options(TypedDict, total=False):
+    """What to measure in a trace, and which of its I/Os; everything may be left out or ``None``."""
 
-    ``start`` and all ``elapsed_*`` and ``own_*`` columns are in clock units of the trace:
-    nanoseconds, or instructions on a virtual board with one nanosecond per instruction.
+    comm: str | None
+    """Only I/Os of tasks with exactly this name, and of the threads that io_uring has for them."""
+    pid: int | None
+    """Only I/Os of this task."""
+    device: str | None
+    """``major:minor``; the device with most bios if left out. A partition stands for its disk."""
+    device_mark: Literal["auto", "last_before"] | None
+    """The event that counts as the hand-over to the device: ``auto`` takes the return of the
+    driver's queue function where it was probed, ``last_before`` never."""
+    unit: Literal["ns", "instructions"] | None
+    """Written into the record; events in own time are counted in instructions only."""
+    window: tuple[int, int] | None
+    """Only events from the first time (clock units of the trace) to before the second."""
+    direction: Literal["read", "write", "flush", "discard"] | None
+    """Only I/Os that do this."""
+    size: tuple[int, int] | None
+    """Only I/Os of so many bytes, from the first to the second."""
+
+class IoTable(TypedDict):
+    """One list per column, one entry per measured I/O of the device, in the order of their starts.
+
+    All times are in clock units of the trace: nanoseconds, or instructions on a virtual board with
+    one nanosecond per instruction.
     """
 
     start: list[int]
-    """Time of the system call's entry."""
+    """Time of the submission: the system call's entry, or the entry's own event."""
+    end: list[int]
+    """Time of the system call's exit, or of the completion of an asynchronous I/O."""
     pid: list[int]
     """Thread number of the task."""
+    comm: list[str | None]
+    """Its name, as far as the trace tells."""
     op: list[str]
-    """Name of the system call, such as ``pread64``."""
+    """Name of the system call, such as ``pread64``; ``io_submit``, ``io_uring`` or ``bio``."""
+    kind: list[str]
+    """``sync``, ``libaio``, ``io_uring`` or ``bio``."""
+    dev: list[str]
+    """Device of its first request, ``major:minor``."""
+    sector: list[int | None]
+    """First sector of its first request; ``None`` for a flush."""
     bytes: list[int]
-    """Return value of the system call: bytes, or a negative error number."""
+    """Bytes, or a negative error number: return value of the system call, bytes of the bios of an
+    asynchronous I/O."""
+    direction: list[str]
+    """``read``, ``write``, ``flush``, ``discard`` or ``other``."""
     path: list[str]
     """Requests in the order of issue, such as ``WS4+2xhWSM1+hFF``: letters of rwbs and KiB,
-    ``h`` before a request that another task submitted, ``d`` after one that outlived the call."""
+    ``h`` before a request that another task submitted, ``d`` after one that outlived the I/O."""
     clean: list[bool]
     """Nothing foreign ran in the software sections, and no completion interrupt was shared."""
     elapsed_vfs_fs: list[int]
+    """The sections' lengths; they add up to ``end - start``."""
     elapsed_submission: list[int]
     elapsed_hardware: list[int]
     elapsed_completion: list[int]
     elapsed_return: list[int]
     own_vfs_fs: list[int]
+    """Time in which code ran for this I/O."""
     own_submission: list[int]
     own_hardware: list[int]
     own_completion: list[int]
@@ -39,43 +75,58 @@ class IoTable(TypedDict):
     """Own time of the I/O's first request alone, up to its bio; ``None`` without such a request."""
     first_submission: list[int | None]
     first_completion: list[int | None]
-    """``None`` also when the request outlived the system call."""
+    """``None`` also when the request outlived the I/O."""
     requests: list[int]
     """Requests that carried part of the I/O."""
+    detached: list[int]
+    """Of these, the ones that outlived it."""
     bios: list[int]
     """Bios that were submitted for it."""
+    merges: list[int]
+    """Of these, the ones that were merged into a request that was there already."""
+    splits: list[int]
+    """Splits of its bios."""
+    requeues: list[int]
+    """Times that one of its requests was issued again."""
+    queue: list[int | None]
+    """Hardware queue of its first request, if the driver tells."""
+    submit_cpu: list[int]
+    complete_cpu: list[int]
+    start_mark: list[str]
+    """Name of the event that set the start; so for the hand-over, the interrupt and the end."""
+    device_mark: list[str]
+    interrupt_mark: list[str]
+    end_mark: list[str]
+    reaped: list[int | None]
+    """When the task took the completion of an asynchronous I/O by a system call."""
+    at_fs_begin: list[int | None]
+    """Times inside the sections, of the I/O's first own request: ``iomap_dio_rw_begin``."""
+    at_bio_queue: list[int | None]
+    at_getrq: list[int | None]
+    at_insert: list[int | None]
+    at_issue: list[int | None]
+    at_device: list[int | None]
+    """The hand-over, by ``device_mark``."""
+    at_irq: list[int | None]
+    at_softirq: list[int | None]
+    at_driver_done: list[int | None]
+    """The driver's own completion event."""
+    at_rq_complete: list[int | None]
+    at_io_done: list[int | None]
+    at_dio_complete: list[int | None]
+    at_uring_complete: list[int | None]
+    at_waking: list[int | None]
+    """The last ``sched_waking`` of its task, and when it ran after that."""
+    at_sched_in: list[int | None]
 
-def analyze(
-    path: str,
-    *,
-    comm: str | None = None,
-    device: str | None = None,
-    device_mark: Literal["auto", "last_before"] = "auto",
-    unit: Literal["ns", "instructions"] = "ns",
-    window: tuple[int, int] | None = None,
-) -> str:
+def analyze(path: str, **options: Unpack[Options]) -> str:
     """Measure the I/Os of a trace.
-
-    ``comm`` selects the I/Os of tasks with exactly this name, all if ``None``. ``device`` is
-    ``major:minor``, the device with most bios if ``None``; a partition stands for its disk.
-    ``device_mark`` is the event that counts as the hand-over to the device: ``auto`` takes the
-    return of the driver's queue function where it was probed, ``last_before`` never.
-    ``unit`` is only written into the record. ``window`` limits the trace to the events from its
-    first time (clock units of the trace) to before its second.
 
     Returns the record as JSON text. Raises `TraceError`.
     """
 
-def io_table(
-    path: str,
-    *,
-    comm: str | None = None,
-    device: str | None = None,
-    device_mark: Literal["auto", "last_before"] = "auto",
-    unit: Literal["ns", "instructions"] = "ns",
-    window: tuple[int, int] | None = None,
-) -> IoTable:
-    """Measure the I/Os of a trace, with the options of `analyze`.
+def io_table(path: str, **options: Unpack[Options]) -> IoTable:
+    """Measure the I/Os of a trace.
 
     Returns one list per column, all of the same length. Raises `TraceError`.
     """

@@ -33,6 +33,7 @@ class Fake:
     plain: Path
     pages: list[list[bytes]] = field(default_factory=list)
     pipes: list[int] = field(default_factory=list)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def feed(self, cpu: int, page: bytes) -> None:
         """Let a ring buffer have one more page, as soon as there is room."""
@@ -49,12 +50,14 @@ class Fake:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """``iotoll-dut live`` on it, in the background."""
         command = dut.native()
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [command.path, "live", "--tracefs", self.root, "--interval", "5", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
 
 
 def write(path: Path, data: bytes | str) -> None:
@@ -116,6 +119,9 @@ def fake(request: pytest.FixtureRequest, tmp_path: Path, trace_cmd: str) -> Any:
     subprocess.run([*convert, "--file-version", "6"], check=True, capture_output=True)
     made = tracefs(tmp_path / "tracefs", plain)
     yield made
+    for process in made.started:
+        process.kill()
+        process.communicate()
     for pipe in made.pipes:
         os.close(pipe)
 
@@ -163,7 +169,8 @@ def test_what_was_recorded_before_is_measured_too(fake: Fake, device: str) -> No
         for page in pages:
             fake.feed(cpu, page)
     fake.stop()
-    live = finish(fake.start("--device", device, "--name", "plain", "--until-stopped"))
+    live = finish(fake.start("--name", "plain", "--until-stopped"))
+    assert live[0]["record"]["device"]["dev"] == device, "the one with most bios"
     same(live, expected(fake.plain, "--device", device))
 
 
@@ -210,7 +217,7 @@ def test_lost_pages_drop_the_same_ios(fake: Fake) -> None:
 
 @pytest.mark.parametrize("fake", ["ufs-read"], indirect=True)
 def test_it_ends_by_itself(fake: Fake) -> None:
-    (one,) = finish(fake.start("--device", "8:0", "--seconds", "0"))
+    (one,) = finish(fake.start("--seconds", "0"))
     assert (one["cell"], one["record"]["ios"]["seen"]) == ("live", 0)
 
 
@@ -218,7 +225,6 @@ def test_it_ends_by_itself(fake: Fake) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ((), 2, "name the disk with --device MAJOR:MINOR"),
         (("--device", "sda"), 2, '--device: no "sda"; use major:minor'),
         (("--device", "8:0", "--window", "1"), 2, "invalid option '--window'"),
         (("--device", "8:0", "--seconds", "x"), 2, "use a whole number"),

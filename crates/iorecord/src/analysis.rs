@@ -1,28 +1,18 @@
 //! Runs the measurement over a trace.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use iosections::{Dev, Engine, Options, Outcome, Tasks};
-use tracedat::{Entry, Trace};
+use iosections::{Dev, Engine, IoResult, Lost, Options, Outcome};
+use tracedat::{Entry, LostRange, Record, Trace};
 
 use crate::bind::Binding;
 use crate::error::Error;
-use crate::scan::Scan;
+use crate::names::Names;
+use crate::summary::{Collector, Filter, Summary, parse_device};
 
-/// Names that kernel threads which write for others begin with.
-const HELPERS: [&str; 9] = [
-    "jbd2/",
-    "kworker",
-    "kjournald",
-    "f2fs_",
-    "xfs",
-    "btrfs",
-    "kdmflush",
-    "dmcrypt",
-    "flush-",
-];
+/// Events looked at beforehand, to know which kinds the trace has.
+const SAMPLE: usize = 1 << 14;
 
 /// What to take as the hand-over to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,8 +28,10 @@ pub enum DeviceMark {
 /// What to analyse in a trace.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// Only I/Os of tasks with this name.
+    /// Only I/Os of tasks with this name, and of the threads that `io_uring` has for them.
     pub comm: Option<String>,
+    /// Only I/Os of this task.
+    pub pid: Option<i32>,
     /// Device as `major:minor`; the one with most bios if not given. A partition stands for its
     /// disk.
     pub device: Option<String>,
@@ -47,13 +39,24 @@ pub struct Request {
     pub device_mark: DeviceMark,
     /// Only events from the first time stamp to before the second: one cell of a batch.
     pub window: Option<(u64, u64)>,
+    /// Only these of the measured I/Os.
+    pub filter: Filter,
+    /// Keep the measured I/Os one by one, not only their sums.
+    pub keep_ios: bool,
+    /// Count the recorded events in each section's own time.
+    pub count_events: bool,
 }
 
 impl Request {
     /// Whether an event at this time is looked at.
-    pub(crate) fn covers(&self, time: u64) -> bool {
+    fn covers(&self, time: u64) -> bool {
         self.window
             .is_none_or(|(from, to)| (from..to).contains(&time))
+    }
+
+    fn touches(&self, gap: &LostRange) -> bool {
+        self.window
+            .is_none_or(|(from, to)| gap.from.unwrap_or(0) < to && gap.to > from)
     }
 }
 
@@ -61,41 +64,43 @@ impl Request {
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) trace: Arc<Trace>,
-    pub(crate) scan: Scan,
-    /// The measured I/Os and all counts.
+    pub(crate) facts: Facts,
+    /// All counts.
     pub outcome: Outcome,
+    /// The device that was asked for, or that has most bios.
+    pub device: Option<Dev>,
+    /// Its measured I/Os in the order of their starts, if they were to be kept.
+    pub ios: Vec<IoResult>,
+    pub(crate) summary: Summary,
+    /// I/Os that the filter has left out.
+    pub(crate) filtered: u64,
+    pub(crate) names: Names,
 }
 
-/// Whether a kernel thread of this name submits requests for others.
-pub(crate) fn writes_for_others(comm: &str) -> bool {
-    HELPERS.iter().any(|h| comm.starts_with(h))
+/// What a trace has.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Events by number.
+    pub(crate) counts: Vec<u64>,
+    pub(crate) lost_events: u64,
+    pub(crate) lost_ranges: u64,
 }
 
-struct Names<'a> {
-    trace: &'a Trace,
-    scan: &'a Scan,
-    comm: Option<&'a str>,
-}
-
-impl Names<'_> {
-    fn comm(&self, pid: i32) -> Option<&str> {
-        let known = self
-            .trace
-            .comms()
-            .get(&pid)
-            .or_else(|| self.scan.comms.get(&pid));
-        known.map(String::as_str)
+impl Facts {
+    #[inline]
+    pub(crate) fn count(&mut self, id: u16) {
+        let id = usize::from(id);
+        if let Some(count) = self.counts.get_mut(id) {
+            *count += 1;
+            return;
+        }
+        self.counts.resize(id + 1, 0);
+        self.count(id as u16);
     }
-}
 
-impl Tasks for Names<'_> {
-    fn selected(&self, pid: i32) -> bool {
-        self.comm
-            .is_none_or(|wanted| self.comm(pid) == Some(wanted))
-    }
-
-    fn helps(&self, pid: i32) -> bool {
-        self.comm(pid).is_none_or(writes_for_others)
+    pub(crate) fn lose(&mut self, gap: &LostRange) {
+        self.lost_ranges += 1;
+        self.lost_events = self.lost_events.saturating_add(gap.count.unwrap_or(1));
     }
 }
 
@@ -114,93 +119,182 @@ impl Analysis {
     /// As [`Analysis::run`].
     pub fn of(trace: impl Into<Arc<Trace>>, request: &Request) -> Result<Self, Error> {
         let trace = trace.into();
-        let wanted = request.device.as_deref().map(parse_device).transpose()?;
-        let Some(mut binding) = Binding::new(&trace) else {
-            let outcome = Outcome {
-                device: wanted,
-                ..Outcome::default()
-            };
-            return Ok(Self {
-                trace,
-                scan: Scan::default(),
-                outcome,
-            });
+        let wanted = request.device.as_deref().map(device).transpose()?;
+        let names = Names::new(trace.comms(), request.comm.as_deref(), request.pid);
+        let collector = Collector::new(request.filter.clone(), request.keep_ios);
+        let measured = match Binding::new(&trace) {
+            Some(binding) => measure(&trace, &binding, request, names, collector)?,
+            None => Measured {
+                facts: Facts::default(),
+                outcome: Outcome::default(),
+                names,
+                collector,
+            },
         };
-        let scan = Scan::run(&trace, &binding, request)?;
-        binding.aliases.clone_from(&scan.aliases);
-        let device = wanted.map(|dev| scan.aliases.get(&dev).copied().unwrap_or(dev));
-        let outcome = match device.or_else(|| scan.busiest()) {
-            // Without a device there are no requests; the I/Os are counted all the same.
-            None => measure(&trace, &scan, &binding, Dev { major: 0, minor: 0 }, request)?,
-            Some(device) => measure(&trace, &scan, &binding, device, request)?,
-        };
-        Ok(Self {
-            trace,
-            scan,
-            outcome,
-        })
+        Ok(Self::assemble(trace, measured, wanted))
     }
+
+    pub(crate) fn assemble(trace: Arc<Trace>, measured: Measured, wanted: Option<Dev>) -> Self {
+        let Measured {
+            mut facts,
+            outcome,
+            names,
+            mut collector,
+        } = measured;
+        let lost = trace.unplaced_losses();
+        facts.lost_events = facts.lost_events.saturating_add(lost);
+        let device = wanted
+            .map(|dev| outcome.disk(dev))
+            .or_else(|| outcome.busiest());
+        let place = outcome.devices.iter().position(|d| Some(d.dev) == device);
+        let mut ios = std::mem::take(&mut collector.ios);
+        ios.retain(|io| place.is_some_and(|place| io.devices >> place.min(63) & 1 == 1));
+        ios.sort_by_key(|io| (io.start, io.pid));
+        let summary = match place.and_then(|place| collector.devices.get_mut(place.min(63))) {
+            Some(summary) => std::mem::take(summary),
+            None => Summary::of(ios.iter()),
+        };
+        Self {
+            trace,
+            facts,
+            outcome,
+            device,
+            ios,
+            summary,
+            filtered: collector.filtered,
+            names,
+        }
+    }
+
+    /// A task's name, as far as the trace tells.
+    pub fn comm(&self, pid: i32) -> Option<&str> {
+        self.names.comm(pid)
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+pub(crate) struct Measured {
+    pub(crate) facts: Facts,
+    pub(crate) outcome: Outcome,
+    pub(crate) names: Names,
+    pub(crate) collector: Collector,
 }
 
 fn measure(
     trace: &Trace,
-    scan: &Scan,
     binding: &Binding,
-    device: Dev,
     request: &Request,
-) -> Result<Outcome, Error> {
-    let counted = |system: &str, name: &str| {
-        trace
-            .format(system, name)
-            .is_some_and(|f| scan.count(f.id) > 0)
-    };
-    let options = Options {
-        device,
-        use_queue_return: request.device_mark == DeviceMark::Auto && scan.has_queue_return(trace),
-        has_nvme_complete: counted("nvme", "nvme_complete_rq"),
-        lost: scan.lost.clone(),
-    };
-    let names = Names {
-        trace,
-        scan,
-        comm: request.comm.as_deref(),
-    };
-    let mut engine = Engine::new(options, names);
+    names: Names,
+    collector: Collector,
+) -> Result<Measured, Error> {
+    let options = options(trace, request)?;
+    let mut engine = Engine::new(options, names, collector);
+    let mut facts = Facts::default();
     let mut events = trace.events()?;
-    let mut gaps = HashSet::new();
     while let Some(entry) = events.next()? {
         let record = match entry {
             Entry::Event(record) => record,
             Entry::Lost(gap) => {
-                gaps.insert(gap.cpu);
+                if request.touches(&gap) {
+                    facts.lose(&gap);
+                    let from = gap.from.unwrap_or(0);
+                    engine.gap(gap.cpu, Lost { from, to: gap.to });
+                }
                 continue;
             }
         };
-        if request.window.is_some_and(|(_, to)| record.ts >= to) {
-            break;
+        if !request.covers(record.ts) {
+            if request.window.is_some_and(|(_, to)| record.ts >= to) {
+                break;
+            }
+            continue;
         }
-        // The engine wants to hear of a gap at the first event after it.
-        if !gaps.is_empty() && gaps.remove(&record.cpu) {
-            engine.gap(record.cpu);
-        }
-        if request.covers(record.ts) {
-            engine.push(&binding.event(&record));
-        }
+        let event = binding.event(&record);
+        facts.count(event.name);
+        learn(&mut engine, binding, &event, &record);
+        engine.push(&event);
     }
-    Ok(engine.finish())
+    let (outcome, collector, names) = engine.finish();
+    Ok(Measured {
+        facts,
+        outcome,
+        names,
+        collector,
+    })
 }
 
-pub(crate) fn parse_device(text: &str) -> Result<Dev, Error> {
-    text.split_once(':')
-        .and_then(|(major, minor)| {
-            Some(Dev {
-                major: major.parse().ok()?,
-                minor: minor.parse().ok()?,
-            })
-        })
-        .ok_or(Error::Option {
-            name: "device",
-            value: text.to_owned(),
-            known: "major:minor, for example 8:0",
-        })
+/// The name of a task that the trace's own list lacks.
+#[inline]
+fn learn(
+    engine: &mut Engine<Names, Collector>,
+    binding: &Binding,
+    event: &iosections::Event,
+    record: &Record<'_>,
+) {
+    if let iosections::Kind::Switch { next, .. } = event.kind {
+        if engine.names().lacks(next) {
+            if let Some(comm) = binding.next_comm(event, record) {
+                engine.names().learn(next, comm);
+            }
+        }
+    }
+}
+
+/// Options by what the beginning of the trace holds. The engine also goes by what comes later.
+fn options(trace: &Trace, request: &Request) -> Result<Options, Error> {
+    let mut seen = Facts::default();
+    let kind = trace
+        .formats()
+        .first()
+        .and_then(|f| f.accessor("common_type"));
+    let mut events = trace.events()?;
+    let mut left = SAMPLE;
+    while let Some(entry) = events.next()? {
+        let Entry::Event(record) = entry else {
+            continue;
+        };
+        if request.covers(record.ts) {
+            seen.count(kind.and_then(|a| a.uint(record.data)).unwrap_or(0) as u16);
+            left -= 1;
+        }
+        if left == 0 || request.window.is_some_and(|(_, to)| record.ts >= to) {
+            break;
+        }
+    }
+    Ok(options_of(trace, request, |id| {
+        seen.counts.get(usize::from(id)).is_some_and(|&n| n > 0)
+    }))
+}
+
+/// Options by which events occur.
+pub(crate) fn options_of(
+    trace: &Trace,
+    request: &Request,
+    occurs: impl Fn(u16) -> bool,
+) -> Options {
+    let has = |system: &str, wanted: &dyn Fn(&str) -> bool| {
+        let mut formats = trace.formats().iter();
+        formats.any(|f| f.system == system && wanted(&f.name) && occurs(f.id))
+    };
+    let auto = request.device_mark == DeviceMark::Auto;
+    Options {
+        use_queue_return: auto && has("iotoll", &crate::bind::is_queue_return),
+        ignore_queue_return: !auto,
+        has_nvme_complete: has("nvme", &|name| name == "nvme_complete_rq"),
+        has_uring_complete: has("io_uring", &|name| name == "io_uring_complete"),
+        bios_are_ios: false,
+        count_events: request.count_events,
+    }
+}
+
+pub(crate) fn device(text: &str) -> Result<Dev, Error> {
+    parse_device(text).ok_or(Error::Option {
+        name: "device",
+        value: text.to_owned(),
+        known: "major:minor, for example 8:0",
+    })
 }

@@ -1,172 +1,42 @@
 //! Translates records of a trace to events of the measurement, by the formats of the trace.
 
-use std::collections::HashMap;
-
-use iosections::{Dev, Event, Kind, Op, Rwbs, Span};
+use iosections::{Call, Driver, Event, Kind, Op};
 use tracedat::{Accessor, EventFormat, Record, Trace};
 
-/// The generation in an `NVMe` command id is above these bits.
-const NVME_TAG: u32 = 0xfff;
-
-/// The fields of a block event that has sectors.
-#[derive(Debug, Clone, Copy)]
-struct SpanFields {
-    dev: Accessor,
-    sector: Accessor,
-    sectors: Accessor,
-    rwbs: Accessor,
-}
-
-impl SpanFields {
-    fn new(format: &EventFormat) -> Option<Self> {
-        Some(Self {
-            dev: format.accessor("dev")?,
-            sector: format.accessor("sector")?,
-            sectors: format.accessor("nr_sector")?,
-            rwbs: format.accessor("rwbs")?,
-        })
-    }
-
-    fn read(&self, record: &[u8]) -> Option<Span> {
-        Some(Span {
-            dev: dev(self.dev.uint(record)?),
-            sector: self.sector.uint(record)?,
-            sectors: self.sectors.uint(record)? as u32,
-            rwbs: Rwbs::new(self.rwbs.bytes(record)?),
-        })
-    }
-}
-
-/// The kernel's internal device number: 12 bits major, 20 bits minor.
-pub(crate) fn dev(raw: u64) -> Dev {
-    Dev {
-        major: (raw >> 20) as u32 & 0xfff,
-        minor: raw as u32 & 0xf_ffff,
-    }
-}
-
-/// The fields of an `NVMe` event.
-#[derive(Debug, Clone, Copy)]
-struct NvmeFields {
-    disk: Option<Accessor>,
-    controller: Option<Accessor>,
-    qid: Option<Accessor>,
-    cid: Option<Accessor>,
-}
-
-impl NvmeFields {
-    fn new(format: &EventFormat) -> Self {
-        Self {
-            disk: format.accessor("disk"),
-            controller: format.accessor("ctrl_id"),
-            qid: format.accessor("qid"),
-            cid: format.accessor("cid"),
-        }
-    }
-
-    /// A number for the controller's disk (FNV-1a of its name), the queue and the tag.
-    fn read(&self, record: &[u8]) -> (u64, u32, u32) {
-        let uint = |field: Option<Accessor>| field.and_then(|a| a.uint(record)).unwrap_or(0);
-        let name = self.disk.and_then(|a| a.text(record)).unwrap_or_default();
-        let disk = name
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325 ^ uint(self.controller), |hash, &b| {
-                (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
-            });
-        (
-            disk,
-            uint(self.qid) as u32,
-            uint(self.cid) as u32 & NVME_TAG,
-        )
-    }
-}
-
-/// How `ufshcd_command` tells sending from completing.
-#[derive(Debug, Clone)]
-enum UfsPhase {
-    /// A string (4.x to 5.4).
-    Text(Accessor),
-    /// A number, and those that mean send and complete (5.15 on).
-    Number(Accessor, Vec<u64>, Vec<u64>),
-}
-
-#[derive(Debug, Clone)]
-struct UfsFields {
-    phase: UfsPhase,
-    tag: Accessor,
-    queue: Option<Accessor>,
-}
-
-fn is_send(text: &[u8]) -> bool {
-    matches!(text, b"send" | b"send_req")
-}
-
-fn is_complete(text: &[u8]) -> bool {
-    matches!(text, b"complete" | b"complete_rsp")
-}
-
-impl UfsFields {
-    fn new(format: &EventFormat) -> Option<Self> {
-        let phase = if let Some(number) = format.accessor("str_t") {
-            let symbols = format.symbols("str_t");
-            let pick = |wanted: fn(&[u8]) -> bool, usual: u64| -> Vec<u64> {
-                let hits = symbols.iter().filter(|(_, text)| wanted(text.as_bytes()));
-                let found: Vec<u64> = hits.map(|&(number, _)| number).collect();
-                if found.is_empty() { vec![usual] } else { found }
-            };
-            UfsPhase::Number(number, pick(is_send, 0), pick(is_complete, 1))
-        } else {
-            UfsPhase::Text(format.accessor("str")?)
-        };
-        Some(Self {
-            phase,
-            tag: format.accessor("tag")?,
-            queue: format.accessor("hwq_id"),
-        })
-    }
-
-    fn read(&self, record: &[u8]) -> Option<Kind> {
-        let (send, complete) = match &self.phase {
-            UfsPhase::Text(field) => {
-                let text = field.text(record)?;
-                (is_send(text), is_complete(text))
-            }
-            UfsPhase::Number(field, send, complete) => {
-                let number = field.uint(record)?;
-                (send.contains(&number), complete.contains(&number))
-            }
-        };
-        let tag = self.tag.uint(record)? as u32;
-        let queue = self.queue.and_then(|a| a.uint(record)).unwrap_or(u64::MAX) as u32;
-        match (send, complete) {
-            (true, _) => Some(Kind::UfsSend { queue, tag }),
-            (_, true) => Some(Kind::UfsComplete { queue, tag }),
-            _ => None,
-        }
-    }
-}
+use crate::fields::{MmcFields, NvmeFields, PlaceFields, ScsiFields, SpanFields, UfsFields, dev};
 
 /// How one event is translated.
 #[derive(Debug, Clone)]
 enum Decode {
-    Enter(Op),
+    Plain(Kind),
     Exit(Op, Accessor),
+    CallEnter(Call, Accessor),
+    CallExit(Call, Accessor),
+    UringSubmit(Accessor),
+    UringComplete(Accessor),
     BioQueue(SpanFields),
     Issue(SpanFields),
     Requeue(SpanFields),
     Complete(SpanFields),
+    Remap(PlaceFields, PlaceFields),
+    Getrq(PlaceFields),
+    Insert(PlaceFields),
     Split(Accessor),
     Merge(Accessor),
     NvmeSetup(NvmeFields),
     NvmeSq(NvmeFields),
     NvmeComplete(NvmeFields),
-    Ufs(UfsFields),
+    Ufs(Box<UfsFields>),
+    MmcStart(MmcFields),
+    MmcDone(MmcFields),
+    ScsiStart(ScsiFields),
+    ScsiDone(ScsiFields),
     SoftirqEntry(Accessor),
+    Waking(Accessor),
     Switch {
         state: Option<Accessor>,
         next: Accessor,
     },
-    Plain(Kind),
 }
 
 impl Decode {
@@ -175,22 +45,30 @@ impl Decode {
         let name = format.name.as_str();
         Some(match (format.system.as_str(), name) {
             ("syscalls", _) => return Self::syscall(format),
-            ("block", "block_bio_queue") => Self::BioQueue(SpanFields::new(format)?),
-            ("block", "block_rq_issue") => Self::Issue(SpanFields::new(format)?),
-            ("block", "block_rq_requeue") => Self::Requeue(SpanFields::new(format)?),
-            ("block", "block_rq_complete") => Self::Complete(SpanFields::new(format)?),
-            ("block", "block_split") => Self::Split(format.accessor("dev")?),
-            ("block", "block_bio_backmerge" | "block_bio_frontmerge" | "block_rq_merge") => {
-                Self::Merge(format.accessor("dev")?)
-            }
+            ("block", _) => return Self::block(format),
             ("nvme", "nvme_setup_cmd") => Self::NvmeSetup(NvmeFields::new(format)),
             ("nvme", "nvme_sq") => Self::NvmeSq(NvmeFields::new(format)),
             ("nvme", "nvme_complete_rq") => Self::NvmeComplete(NvmeFields::new(format)),
-            ("ufs", "ufshcd_command") => Self::Ufs(UfsFields::new(format)?),
+            ("ufs", "ufshcd_command") => Self::Ufs(Box::new(UfsFields::new(format)?)),
+            ("mmc", "mmc_request_start") => Self::MmcStart(MmcFields::new(format)?),
+            ("mmc", "mmc_request_done") => Self::MmcDone(MmcFields::new(format)?),
+            ("scsi", "scsi_dispatch_cmd_start") => Self::ScsiStart(ScsiFields::new(format)?),
+            ("scsi", "scsi_dispatch_cmd_done") => {
+                // Without a tag it cannot be told whose command is done.
+                Self::ScsiDone(ScsiFields::new(format).filter(ScsiFields::has_tag)?)
+            }
+            // `_sqe` to 6.2, `_req` from 6.5; its `req` field came with 5.15.
+            ("io_uring", "io_uring_submit_req" | "io_uring_submit_sqe") => {
+                Self::UringSubmit(format.accessor("req")?)
+            }
+            ("io_uring", "io_uring_complete") => Self::UringComplete(format.accessor("req")?),
+            (_, "iomap_dio_rw_begin") => Self::Plain(Kind::FsBegin),
+            (_, "iomap_dio_complete") => Self::Plain(Kind::DioComplete),
             ("irq", "irq_handler_entry") => Self::Plain(Kind::IrqEntry),
             ("irq", "irq_handler_exit") => Self::Plain(Kind::IrqExit),
             ("irq", "softirq_entry") => Self::SoftirqEntry(format.accessor("vec")?),
             ("irq", "softirq_exit") => Self::Plain(Kind::SoftirqExit),
+            ("sched", "sched_waking") => Self::Waking(format.accessor("pid")?),
             ("sched", "sched_switch") => Self::Switch {
                 state: format.accessor("prev_state"),
                 next: format.accessor("next_pid")?,
@@ -200,12 +78,42 @@ impl Decode {
         })
     }
 
+    fn block(format: &EventFormat) -> Option<Self> {
+        Some(match format.name.as_str() {
+            "block_bio_queue" => Self::BioQueue(SpanFields::new(format)?),
+            "block_rq_issue" => Self::Issue(SpanFields::new(format)?),
+            "block_rq_requeue" => Self::Requeue(SpanFields::new(format)?),
+            "block_rq_complete" => Self::Complete(SpanFields::new(format)?),
+            "block_bio_remap" => Self::Remap(
+                PlaceFields::new(format, "old_dev", "old_sector")?,
+                PlaceFields::new(format, "dev", "sector")?,
+            ),
+            "block_getrq" => Self::Getrq(PlaceFields::new(format, "dev", "sector")?),
+            "block_rq_insert" => Self::Insert(PlaceFields::new(format, "dev", "sector")?),
+            "block_io_done" => Self::Plain(Kind::IoDone),
+            "block_split" => Self::Split(format.accessor("dev")?),
+            "block_bio_backmerge" | "block_bio_frontmerge" | "block_rq_merge" => {
+                Self::Merge(format.accessor("dev")?)
+            }
+            _ => return None,
+        })
+    }
+
     fn syscall(format: &EventFormat) -> Option<Self> {
         if let Some(name) = format.name.strip_prefix("sys_enter_") {
-            return Op::from_name(name).map(Self::Enter);
+            return Some(match name {
+                "io_submit" => Self::CallEnter(Call::Submit, format.accessor("nr")?),
+                "io_uring_enter" => Self::CallEnter(Call::Uring, format.accessor("to_submit")?),
+                _ => Self::Plain(Kind::SyscallEnter(Op::from_name(name)?)),
+            });
         }
-        let op = Op::from_name(format.name.strip_prefix("sys_exit_")?)?;
-        Some(Self::Exit(op, format.accessor("ret")?))
+        let name = format.name.strip_prefix("sys_exit_")?;
+        Some(match name {
+            "io_submit" => Self::CallExit(Call::Submit, format.accessor("ret")?),
+            "io_uring_enter" => Self::CallExit(Call::Uring, format.accessor("ret")?),
+            "io_getevents" | "io_pgetevents" => Self::Plain(Kind::Reaped),
+            _ => Self::Exit(Op::from_name(name)?, format.accessor("ret")?),
+        })
     }
 }
 
@@ -220,8 +128,8 @@ pub(crate) struct Binding {
     kind: Accessor,
     pid: Accessor,
     decoders: Vec<Option<Decode>>,
-    /// Partition → disk.
-    pub(crate) aliases: HashMap<Dev, Dev>,
+    /// Number of `sched_switch`, and its field with the next task's name.
+    switch: Option<(u16, Accessor)>,
 }
 
 impl Binding {
@@ -238,22 +146,19 @@ impl Binding {
                 *slot = Some(decoder);
             }
         }
+        let switch = trace.format("sched", "sched_switch");
         Some(Self {
             kind: first.accessor("common_type")?,
             pid: first.accessor("common_pid")?,
             decoders,
-            aliases: HashMap::new(),
+            switch: switch.and_then(|f| Some((f.id, f.accessor("next_comm")?))),
         })
     }
 
-    /// The event's number.
-    pub(crate) fn id(&self, record: &[u8]) -> u16 {
-        self.kind.uint(record).unwrap_or(0) as u16
-    }
-
     /// Translates one record. An event that is too short for its format counts as any other.
+    #[inline]
     pub(crate) fn event(&self, record: &Record<'_>) -> Event {
-        let name = self.id(record.data);
+        let name = self.kind.uint(record.data).unwrap_or(0) as u16;
         let decoder = self
             .decoders
             .get(usize::from(name))
@@ -263,55 +168,57 @@ impl Binding {
             cpu: record.cpu,
             pid: self.pid.int(record.data).unwrap_or(0) as i32,
             name,
-            kind: decoder
-                .and_then(|d| self.kind(d, record.data))
-                .unwrap_or(Kind::Other),
+            kind: match decoder {
+                Some(decoder) => decode(decoder, record.data).unwrap_or(Kind::Other),
+                None => Kind::Other,
+            },
         }
     }
 
-    fn kind(&self, decoder: &Decode, data: &[u8]) -> Option<Kind> {
-        let disk = |raw: u64| self.disk(dev(raw));
-        let span = |fields: &SpanFields| {
-            let span = fields.read(data)?;
-            Some(Span {
-                dev: self.disk(span.dev),
-                ..span
-            })
-        };
-        Some(match decoder {
-            Decode::Enter(op) => Kind::SyscallEnter(*op),
-            Decode::Exit(op, ret) => Kind::SyscallExit(*op, ret.int(data)?),
-            Decode::BioQueue(fields) => Kind::BioQueue(span(fields)?),
-            Decode::Issue(fields) => Kind::Issue(span(fields)?),
-            Decode::Requeue(fields) => Kind::Requeue(span(fields)?),
-            Decode::Complete(fields) => Kind::Complete(span(fields)?),
-            Decode::Split(field) => Kind::Split(disk(field.uint(data)?)),
-            Decode::Merge(field) => Kind::Merge(disk(field.uint(data)?)),
-            Decode::NvmeSetup(fields) => {
-                let (disk, qid, cid) = fields.read(data);
-                Kind::NvmeSetup { disk, qid, cid }
-            }
-            Decode::NvmeSq(fields) => Kind::NvmeSq {
-                disk: fields.read(data).0,
-            },
-            Decode::NvmeComplete(fields) => {
-                let (disk, qid, cid) = fields.read(data);
-                Kind::NvmeComplete { disk, qid, cid }
-            }
-            Decode::Ufs(fields) => fields.read(data)?,
-            Decode::SoftirqEntry(vector) => Kind::SoftirqEntry(vector.uint(data)? as u32),
-            Decode::Switch { state, next } => Kind::Switch {
-                // The low byte holds the sleeping states; above it is "preempted".
-                blocked: state
-                    .and_then(|s| s.uint(data))
-                    .is_none_or(|s| s & 0xff != 0),
-                next: next.int(data)? as i32,
-            },
-            Decode::Plain(kind) => *kind,
-        })
+    /// The name of the task that a `sched_switch` goes to.
+    pub(crate) fn next_comm<'r>(&self, event: &Event, record: &Record<'r>) -> Option<&'r [u8]> {
+        let (id, comm) = self.switch?;
+        (id == event.name).then(|| comm.text(record.data))?
     }
+}
 
-    fn disk(&self, dev: Dev) -> Dev {
-        self.aliases.get(&dev).copied().unwrap_or(dev)
-    }
+fn decode(decoder: &Decode, data: &[u8]) -> Option<Kind> {
+    Some(match decoder {
+        Decode::Plain(kind) => *kind,
+        Decode::Exit(op, ret) => Kind::SyscallExit(*op, ret.int(data)?),
+        // The kernel passes arguments as long; these two are 32 bits wide.
+        Decode::CallEnter(call, count) => Kind::CallEnter(*call, count.uint(data)? as u32),
+        Decode::CallExit(call, ret) => Kind::CallExit(*call, ret.int(data)?),
+        Decode::UringSubmit(request) => Kind::UringSubmit(request.uint(data)?),
+        Decode::UringComplete(request) => Kind::UringComplete(request.uint(data)?),
+        Decode::BioQueue(fields) => Kind::BioQueue(fields.read(data)?),
+        Decode::Issue(fields) => Kind::Issue(fields.read(data)?),
+        Decode::Requeue(fields) => Kind::Requeue(fields.read(data)?),
+        Decode::Complete(fields) => Kind::Complete(fields.read(data)?),
+        Decode::Remap(from, to) => Kind::Remap {
+            from: from.read(data)?,
+            to: to.read(data)?,
+        },
+        Decode::Getrq(fields) => fields.read(data).map(|(dev, at)| Kind::Getrq(dev, at))?,
+        Decode::Insert(fields) => fields.read(data).map(|(dev, at)| Kind::Insert(dev, at))?,
+        Decode::Split(field) => Kind::Split(dev(field.uint(data)?)),
+        Decode::Merge(field) => Kind::Merge(dev(field.uint(data)?)),
+        Decode::NvmeSetup(fields) => Kind::NvmeSetup(fields.read(data)),
+        Decode::NvmeSq(fields) => Kind::NvmeSq(fields.read(data).host),
+        Decode::NvmeComplete(fields) => Kind::Done(Driver::Nvme, fields.read(data)),
+        Decode::Ufs(fields) => fields.read(data)?,
+        Decode::MmcStart(fields) => Kind::Send(Driver::Mmc, fields.read(data)?),
+        Decode::MmcDone(fields) => Kind::Done(Driver::Mmc, fields.read(data)?),
+        Decode::ScsiStart(fields) => Kind::Send(Driver::Scsi, fields.read(data)?),
+        Decode::ScsiDone(fields) => Kind::Done(Driver::Scsi, fields.read(data)?),
+        Decode::SoftirqEntry(vector) => Kind::SoftirqEntry(vector.uint(data)? as u32),
+        Decode::Waking(pid) => Kind::Waking(pid.int(data)? as i32),
+        Decode::Switch { state, next } => Kind::Switch {
+            // The low byte holds the sleeping states; above it is "preempted".
+            blocked: state
+                .and_then(|s| s.uint(data))
+                .is_none_or(|s| s & 0xff != 0),
+            next: next.int(data)? as i32,
+        },
+    })
 }

@@ -7,15 +7,22 @@
 mod analysis;
 mod bind;
 mod error;
+mod fields;
 mod live;
 mod markers;
+mod names;
 mod order;
 mod record;
-mod scan;
+mod stats;
+mod summary;
 
 pub use analysis::{Analysis, DeviceMark, Request};
 pub use error::Error;
-pub use iosections::{FirstRequest, IoResult, Outcome, Section};
+pub use iosections::{
+    Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome, Section,
+};
 pub use live::{Cells, Live};
 pub use markers::{markers, markers_in};
 pub use record::Unit;
+pub use stats::{Stats, Values};
+pub use summary::Filter;

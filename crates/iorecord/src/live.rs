@@ -1,45 +1,19 @@
 //! Measures while the events come: the running kernel's ring buffers, one look after the other.
 //!
-//! Nothing is known of what is still to come, so the device has to be named, and what a scan of a
-//! whole trace finds out comes from what is being recorded: that a probe is on says that its events
-//! will come. What is kept: the events of two looks, and the I/Os of the cell that is going on.
+//! What is kept: the events of two looks, and of the cell that is going on what its record needs.
 
-use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
-use iosections::{Engine, Event, Lost, Options, Tasks};
+use iosections::{Dev, Engine, Kind, Lost};
 use tracedat::{Entry, LostRange, Trace};
 
-use crate::analysis::{Analysis, DeviceMark, Request, parse_device, writes_for_others};
-use crate::bind::{Binding, is_queue_return};
+use crate::analysis::{Analysis, Facts, Measured, Request, device, options_of};
+use crate::bind::Binding;
 use crate::error::Error;
 use crate::markers::Texts;
+use crate::names::Names;
 use crate::order::{Item, Order, What};
-use crate::scan::Scan;
-
-/// Names of tasks, which become known while the measurement runs.
-#[derive(Debug, Clone, Default)]
-struct Names {
-    comms: Rc<RefCell<HashMap<i32, String>>>,
-    wanted: Option<String>,
-}
-
-impl Tasks for Names {
-    fn selected(&self, pid: i32) -> bool {
-        self.wanted
-            .as_ref()
-            .is_none_or(|wanted| self.comms.borrow().get(&pid) == Some(wanted))
-    }
-
-    fn helps(&self, pid: i32) -> bool {
-        self.comms
-            .borrow()
-            .get(&pid)
-            .is_none_or(|comm| writes_for_others(comm))
-    }
-}
+use crate::summary::Collector;
 
 /// Which stretch of the events makes a record.
 #[derive(Debug, Clone)]
@@ -50,75 +24,53 @@ pub enum Cells {
     Marked(String),
 }
 
-/// The cell that is going on.
+/// What is being measured.
+#[derive(Debug)]
 struct Current {
-    name: String,
-    engine: Engine<Names>,
-    scan: Scan,
+    /// `None` before the first marker: what happens there only teaches names.
+    name: Option<String>,
+    engine: Engine<Names, Collector>,
+    facts: Facts,
 }
 
 /// A measurement of the running kernel.
+#[derive(Debug)]
 pub struct Live {
     trace: Arc<Trace>,
     binding: Binding,
     texts: Option<Texts>,
-    names: Names,
-    options: Options,
+    request: Request,
+    device: Option<Dev>,
     cells: Cells,
     order: Order,
     /// Gaps of which some may reach into the next cell.
     gaps: Vec<LostRange>,
-    /// CPUs whose next event is the first after a gap.
-    after_gap: HashSet<u32>,
-    current: Option<Current>,
+    current: Current,
 }
 
 impl Live {
-    /// Prepares the measurement of what a live trace will give. `partitions` are the other device
-    /// numbers of the disk `request.device`.
+    /// Prepares the measurement of what a live trace will give; `request.window` does not count.
     ///
     /// # Errors
-    /// When the request names no device, or the trace records no event.
-    pub fn new(
-        trace: Trace,
-        request: &Request,
-        partitions: &[String],
-        cells: Cells,
-    ) -> Result<Self, Error> {
-        let text = request.device.as_deref().unwrap_or_default();
-        let device = parse_device(text)?;
-        let mut binding = Binding::new(&trace).ok_or(Error::NoEvents)?;
-        for partition in partitions {
-            binding.aliases.insert(parse_device(partition)?, device);
-        }
-        let probed = |f: &tracedat::EventFormat| f.system == "iotoll" && is_queue_return(&f.name);
-        let options = Options {
-            device,
-            use_queue_return: request.device_mark == DeviceMark::Auto
-                && trace.formats().iter().any(probed),
-            has_nvme_complete: trace.format("nvme", "nvme_complete_rq").is_some(),
-            lost: Vec::new(),
+    /// When the device is no `major:minor`, or the trace records no event.
+    pub fn new(trace: Trace, request: &Request, cells: Cells) -> Result<Self, Error> {
+        let wanted = request.device.as_deref().map(device).transpose()?;
+        let names = Names::new(trace.comms(), request.comm.as_deref(), request.pid);
+        let name = match &cells {
+            Cells::Whole(name) => Some(name.clone()),
+            Cells::Marked(_) => None,
         };
-        let names = Names {
-            wanted: request.comm.clone(),
-            ..Names::default()
-        };
-        let mut live = Self {
+        Ok(Self {
+            binding: Binding::new(&trace).ok_or(Error::NoEvents)?,
             texts: Texts::new(&trace),
+            current: begin(&trace, request, name, names),
             trace: Arc::new(trace),
-            binding,
-            names,
-            options,
+            request: request.clone(),
+            device: wanted,
+            cells,
             order: Order::default(),
             gaps: Vec::new(),
-            after_gap: HashSet::new(),
-            current: None,
-            cells,
-        };
-        if let Cells::Whole(name) = &live.cells {
-            live.current = Some(live.begin(name.clone()));
-        }
-        Ok(live)
+        })
     }
 
     /// Takes all events that the ring buffers hold now. `ended` gets each cell whose end is among
@@ -149,31 +101,37 @@ impl Live {
         for item in self.order.rest() {
             self.take(item, &mut ended)?;
         }
-        match self.current.take() {
-            Some(current) => self.end(current, &mut ended),
-            None => Ok(()),
-        }
+        self.next(None, &mut ended)
     }
 
     fn collect(&mut self) -> Result<(), Error> {
+        let names = self.current.engine.names();
         let mut look = self.order.look();
         let mut events = self.trace.events()?;
         while let Some(entry) = events.next()? {
-            match entry {
-                Entry::Lost(gap) => look.gap(&gap),
-                Entry::Event(record) => {
-                    let text = self.texts.and_then(|texts| texts.read(record.data));
-                    look.event(self.binding.event(&record), text);
+            let record = match entry {
+                Entry::Event(record) => record,
+                Entry::Lost(gap) => {
+                    look.gap(&gap);
+                    continue;
+                }
+            };
+            let event = self.binding.event(&record);
+            if let Kind::Switch { next, .. } = event.kind {
+                if names.lacks(next) {
+                    if let Some(comm) = self.binding.next_comm(&event, &record) {
+                        names.learn(next, comm);
+                    }
                 }
             }
+            look.event(event, self.texts.and_then(|texts| texts.read(record.data)));
         }
         look.end();
         drop(events);
         if let Some(trace) = Arc::get_mut(&mut self.trace) {
             trace.refresh()?;
         }
-        let mut comms = self.names.comms.borrow_mut();
-        comms.extend(self.trace.comms().iter().map(|(&k, v)| (k, v.clone())));
+        names.update(self.trace.comms());
         Ok(())
     }
 
@@ -185,76 +143,69 @@ impl Live {
         let (event, text) = match item.what {
             What::Event(event, text) => (event, text),
             What::Gap(gap) => {
-                self.gap(gap);
+                // A cell that begins now is not touched by what has ended before.
+                let from = gap.from.unwrap_or(0);
+                self.gaps.retain(|old| old.to > from);
+                self.gaps.push(gap);
+                self.current.gap(&gap);
                 return Ok(());
             }
         };
-        if let (Cells::Marked(prefix), Some(text)) = (&self.cells, &text) {
-            if let Some(name) = text.strip_prefix(prefix.as_str()) {
-                let name = name.to_owned();
-                if let Some(current) = self.current.take() {
-                    self.end(current, ended)?;
-                }
-                self.gaps.retain(|gap| gap.to > event.ts);
-                self.current = Some(self.begin(name));
+        let name = match (&self.cells, &text) {
+            (Cells::Marked(prefix), Some(text)) => text.strip_prefix(prefix.as_str()),
+            _ => None,
+        };
+        if let Some(name) = name {
+            self.next(Some(name.to_owned()), ended)?;
+            self.gaps.retain(|gap| gap.to > event.ts);
+            for gap in &self.gaps {
+                self.current.gap(gap);
             }
         }
-        self.push(&event);
+        self.current.facts.count(event.name);
+        self.current.engine.push(&event);
         Ok(())
     }
 
-    fn begin(&self, name: String) -> Current {
-        let mut scan = Scan::default();
-        for gap in &self.gaps {
-            scan.gap(gap);
-        }
-        let options = Options {
-            lost: scan.lost.clone(),
-            ..self.options.clone()
-        };
-        Current {
-            name,
-            engine: Engine::new(options, self.names.clone()),
-            scan,
-        }
-    }
-
-    fn gap(&mut self, gap: LostRange) {
-        let from = gap.from.unwrap_or(0);
-        self.after_gap.insert(gap.cpu);
-        self.gaps.retain(|old| old.to > from);
-        self.gaps.push(gap);
-        if let Some(current) = &mut self.current {
-            current.scan.gap(&gap);
-            current.engine.lost(Lost { from, to: gap.to });
-        }
-    }
-
-    fn push(&mut self, event: &Event) {
-        let after_gap = !self.after_gap.is_empty() && self.after_gap.remove(&event.cpu);
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        if after_gap {
-            current.engine.gap(event.cpu);
-        }
-        current.scan.add(event.name);
-        current.engine.push(event);
-    }
-
-    fn end<E: From<Error>>(
-        &self,
-        current: Current,
+    /// Ends the cell that is going on, and begins another one.
+    fn next<E: From<Error>>(
+        &mut self,
+        name: Option<String>,
         ended: &mut impl FnMut(&str, &Analysis) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut scan = current.scan;
-        let unplaced = self.trace.unplaced_losses();
-        scan.lost_events = scan.lost_events.saturating_add(unplaced);
-        let analysis = Analysis {
-            trace: self.trace.clone(),
-            scan,
-            outcome: current.engine.finish(),
+        let empty = begin(&self.trace, &self.request, name, Names::default());
+        let last = std::mem::replace(&mut self.current, empty);
+        let (outcome, collector, names) = last.engine.finish();
+        let measured = Measured {
+            facts: last.facts,
+            outcome,
+            names,
+            collector,
         };
-        ended(&current.name, &analysis)
+        let analysis = Analysis::assemble(self.trace.clone(), measured, self.device);
+        if let Some(name) = &last.name {
+            ended(name, &analysis)?;
+        }
+        *self.current.engine.names() = analysis.names;
+        Ok(())
+    }
+}
+
+impl Current {
+    fn gap(&mut self, gap: &LostRange) {
+        self.facts.lose(gap);
+        let from = gap.from.unwrap_or(0);
+        self.engine.gap(gap.cpu, Lost { from, to: gap.to });
+    }
+}
+
+/// A cell without events yet. That a probe is on says that its events will come.
+fn begin(trace: &Trace, request: &Request, name: Option<String>, names: Names) -> Current {
+    let collector = Collector::new(request.filter.clone(), request.keep_ios);
+    let options = options_of(trace, request, |_| true);
+    Current {
+        name,
+        engine: Engine::new(options, names, collector),
+        facts: Facts::default(),
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use iosections::{IoResult, Section, Stats};
+use iosections::{DeviceOutcome, Driver, MarkCounts, RequestCounts, Section};
 use serde_json::{Map, Value, json};
 
 use crate::analysis::Analysis;
 use crate::error::Error;
+use crate::stats::Stats;
+use crate::summary::{Three, Way};
 
 /// Paths that are listed one by one; the rest is summed up as `other`.
 const PATH_LIMIT: usize = 32;
@@ -52,30 +54,22 @@ impl Analysis {
     /// # Errors
     /// When it cannot be written as JSON.
     pub fn record(&self, unit: Unit) -> Result<String, Error> {
-        let results: Vec<&IoResult> = self.outcome.results.iter().collect();
-        let overhead = |io: &IoResult, of: Which| {
-            Section::ALL
-                .into_iter()
-                .filter(|s| s.is_overhead())
-                .map(|s| value(io, of, s))
-                .sum()
-        };
-        let total =
-            |io: &IoResult, of: Which| Section::ALL.into_iter().map(|s| value(io, of, s)).sum();
+        let device = self.device.and_then(|dev| self.outcome.device(dev));
+        let device = device.cloned().unwrap_or_default();
         let record = json!({
             "unit": unit.name(),
             "trace": self.trace_part(),
-            "device": self.device_part(),
+            "device": self.device_part(&device),
             "ios": self.io_counts(),
-            "requests": self.request_counts(),
+            "requests": request_counts(&device.requests),
             "marks": {
-                "device": self.outcome.device_marks,
-                "interrupt": self.outcome.interrupt_marks,
+                "device": mark_counts(&device.device_marks),
+                "interrupt": mark_counts(&device.interrupt_marks),
             },
-            "sections": self.sections(&results),
-            "overhead": summary(&results, overhead),
-            "total": summary(&results, total),
-            "paths": paths(&results),
+            "sections": self.sections(),
+            "overhead": three_json(&self.summary.overhead()),
+            "total": three_json(&self.summary.total()),
+            "paths": self.paths(),
         });
         Ok(serde_json::to_string(&record)?)
     }
@@ -106,14 +100,14 @@ impl Analysis {
             "cpus": self.trace.cpus(),
             "clock": self.trace.clock(),
             "events": self.event_counts(),
-            "lost_events": self.scan.lost_events,
-            "lost_ranges": self.scan.lost.len(),
+            "lost_events": self.facts.lost_events,
+            "lost_ranges": self.facts.lost_ranges,
         })
     }
 
     fn event_counts(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        for (id, &count) in self.scan.counts.iter().enumerate() {
+        for (id, &count) in self.facts.counts.iter().enumerate() {
             if count > 0 {
                 *counts.entry(self.event_name(id)).or_default() += count;
             }
@@ -131,68 +125,50 @@ impl Analysis {
         format.map_or_else(|| format!("event_{id}"), |f| f.name.clone())
     }
 
-    fn device_part(&self) -> Value {
-        let driver = match self.outcome.drivers {
-            [0, 0] => "block",
-            [ufs, nvme] if ufs >= nvme => "ufs",
-            _ => "nvme",
-        };
-        let dev = self
-            .outcome
-            .device
-            .map_or_else(String::new, |d| d.to_string());
+    fn device_part(&self, device: &DeviceOutcome) -> Value {
+        let dev = self.device.map_or_else(String::new, |d| d.to_string());
+        let driver = device.driver().map_or("block", Driver::name);
         json!({ "dev": dev, "driver": driver })
     }
 
+    /// The I/Os of all devices, and what became of them; those of other devices than this one, and
+    /// those that a filter left out, are told apart from the measured ones.
     fn io_counts(&self) -> Value {
         let c = &self.outcome.ios;
+        let shown = self.summary.ios;
         json!({
             "seen": c.seen,
-            "measured": c.measured,
+            "measured": shown,
             "no_request": c.no_request,
             "dropped_lost": c.dropped_lost,
             "incomplete": c.incomplete,
-            "clean": c.clean,
-            "detached": c.detached,
+            "ambiguous": c.ambiguous,
+            "filtered": self.filtered,
+            "other_device": c.measured - shown - self.filtered,
+            "clean": self.summary.clean,
+            "detached": self.summary.detached,
         })
     }
 
-    fn request_counts(&self) -> Value {
-        let c = &self.outcome.requests;
-        json!({
-            "seen": c.seen,
-            "attributed": c.attributed,
-            "helper": c.helper,
-            "unattributed": c.unattributed,
-            "in_flight": c.in_flight,
-            "splits": c.splits,
-            "merges": c.merges,
-            "requeues": c.requeues,
-            "flushes": c.flushes,
-        })
-    }
-
-    fn sections(&self, results: &[&IoResult]) -> Value {
-        let mut sections = section_summaries(results);
+    fn sections(&self) -> Value {
+        let mut sections = Map::new();
         for section in Section::ALL {
-            let Some(part) = sections
-                .get_mut(section.name())
-                .and_then(Value::as_object_mut)
-            else {
-                continue;
-            };
-            part.insert(
-                "probe_events".into(),
-                self.probe_events(section, results.len()),
-            );
-            let firsts = results.iter().filter_map(|io| first(io, section)).collect();
-            part.insert("first".into(), stats_json(&Stats::of(firsts)));
+            let mut part = three_json(&self.summary.section(section));
+            if let (Some(part), Some(first)) = (
+                part.as_object_mut(),
+                self.summary.first.get(section.index()),
+            ) {
+                part.insert("probe_events".into(), self.probe_events(section));
+                part.insert("first".into(), stats_json(&first.clone().stats()));
+            }
+            sections.insert(section.name().to_owned(), part);
         }
         Value::Object(sections)
     }
 
     /// Mean number of events per I/O inside its own time in a section.
-    fn probe_events(&self, section: Section, ios: usize) -> Value {
+    fn probe_events(&self, section: Section) -> Value {
+        let ios = self.outcome.ios.measured;
         let mut means = BTreeMap::new();
         for (id, counts) in self.outcome.probe_events.iter().enumerate() {
             let count = counts.get(section.index()).copied().unwrap_or(0);
@@ -204,47 +180,32 @@ impl Analysis {
     }
 }
 
-/// Which of the two figures of a section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Elapsed,
-    Own,
-}
-
-fn value(io: &IoResult, of: Which, section: Section) -> u64 {
-    let values = match of {
-        Which::Elapsed => &io.elapsed,
-        Which::Own => &io.own,
-    };
-    values.get(section.index()).copied().unwrap_or(0)
-}
-
-fn first(io: &IoResult, section: Section) -> Option<u64> {
-    let first = io.first?;
-    match section {
-        Section::VfsFs => Some(first.vfs_fs),
-        Section::Submission => Some(first.submission),
-        Section::Completion => first.completion,
-        Section::Hardware | Section::Return => None,
-    }
-}
-
-fn section_summaries(ios: &[&IoResult]) -> Map<String, Value> {
-    Section::ALL
-        .into_iter()
-        .map(|s| (s.name().to_owned(), summary(ios, |io, of| value(io, of, s))))
-        .collect()
-}
-
-fn summary(ios: &[&IoResult], value: impl Fn(&IoResult, Which) -> u64) -> Value {
-    let stats = |of, clean: bool| {
-        let chosen = ios.iter().filter(|io| !clean || io.clean);
-        stats_json(&Stats::of(chosen.map(|io| value(io, of)).collect()))
-    };
+fn request_counts(c: &RequestCounts) -> Value {
     json!({
-        "elapsed": stats(Which::Elapsed, false),
-        "own": stats(Which::Own, false),
-        "own_clean": stats(Which::Own, true),
+        "seen": c.seen,
+        "attributed": c.attributed,
+        "helper": c.helper,
+        "unattributed": c.unattributed,
+        "in_flight": c.in_flight,
+        "splits": c.splits,
+        "merges": c.merges,
+        "requeues": c.requeues,
+        "flushes": c.flushes,
+    })
+}
+
+fn mark_counts(counts: &MarkCounts) -> Value {
+    let named = counts
+        .iter()
+        .map(|(mark, n)| (mark.name().to_owned(), n.into()));
+    Value::Object(named.collect())
+}
+
+fn three_json(three: &Three) -> Value {
+    json!({
+        "elapsed": stats_json(&three.elapsed),
+        "own": stats_json(&three.own),
+        "own_clean": stats_json(&three.own_clean),
     })
 }
 
@@ -252,7 +213,7 @@ fn stats_json(stats: &Stats) -> Value {
     if stats.count == 0 {
         return json!({ "count": 0 });
     }
-    json!({
+    let mut json = json!({
         "count": stats.count,
         "min": stats.min,
         "median": stats.median,
@@ -265,28 +226,39 @@ fn stats_json(stats: &Stats) -> Value {
         "mode": stats.mode,
         "mode_count": stats.mode_count,
         "histogram": stats.histogram,
-    })
+    });
+    if let (false, Some(map)) = (stats.exact, json.as_object_mut()) {
+        map.insert("resolution".into(), (1.0 / 256.0).into());
+    }
+    json
 }
 
-/// The I/Os grouped by path, most frequent first.
-fn paths(ios: &[&IoResult]) -> Value {
-    let mut groups: BTreeMap<&str, Vec<&IoResult>> = BTreeMap::new();
-    for io in ios {
-        groups.entry(&io.path).or_default().push(io);
+impl Analysis {
+    /// The I/Os grouped by path, most frequent first.
+    fn paths(&self) -> Value {
+        let name = |way: &Way| self.outcome.path(way.path);
+        let mut ways: Vec<&Way> = self.summary.ways.iter().collect();
+        ways.sort_by_key(|way| {
+            let rest = way.path == u32::MAX;
+            (rest, std::cmp::Reverse(way.ios), name(way))
+        });
+        let mut rest: Option<Way> = None;
+        for way in ways.split_off(ways.len().min(PATH_LIMIT)) {
+            match &mut rest {
+                Some(rest) => rest.join(way),
+                None => rest = Some(way.as_rest()),
+            }
+        }
+        let part = |way: &Way| {
+            let section = |s: Section| (s.name().to_owned(), three_json(&way.section(s)));
+            let sections: Map<String, Value> = Section::ALL.into_iter().map(section).collect();
+            json!({
+                "path": name(way),
+                "ios": way.ios,
+                "clean": way.clean,
+                "sections": sections,
+            })
+        };
+        ways.into_iter().chain(rest.as_ref()).map(part).collect()
     }
-    let mut groups: Vec<(&str, Vec<&IoResult>)> = groups.into_iter().collect();
-    groups.sort_by_key(|(path, ios)| (std::cmp::Reverse(ios.len()), *path));
-    if groups.len() > PATH_LIMIT {
-        let rest = groups.split_off(PATH_LIMIT);
-        groups.push(("other", rest.into_iter().flat_map(|(_, ios)| ios).collect()));
-    }
-    let part = |(path, ios): (&str, Vec<&IoResult>)| {
-        json!({
-            "path": path,
-            "ios": ios.len(),
-            "clean": ios.iter().filter(|io| io.clean).count(),
-            "sections": section_summaries(&ios),
-        })
-    };
-    groups.into_iter().map(part).collect()
 }

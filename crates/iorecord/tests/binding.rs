@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Item, Page, Shape, file_with};
-use iorecord::{Analysis, DeviceMark, Request, Unit};
+use iorecord::{Analysis, DeviceMark, DeviceOutcome, MarkCounts, Request, Unit};
 use tracedat::{Endian, Trace};
 
 const DISK: u64 = 8 << 20;
@@ -187,7 +187,14 @@ impl Writer {
 
     fn analysis_of(&self, cpus: Vec<(u32, Vec<Page>)>, request: &Request) -> Analysis {
         let bytes = file_with(&self.shape, &self.formats(), &cpus);
-        Analysis::of(Trace::from_bytes(bytes).unwrap(), request).unwrap()
+        Analysis::of(
+            Trace::from_bytes(bytes).unwrap(),
+            &Request {
+                keep_ios: true,
+                ..request.clone()
+            },
+        )
+        .unwrap()
     }
 }
 
@@ -196,6 +203,21 @@ enum Value {
     Text(&'static str),
 }
 use Value::{Int, Text};
+
+/// What was seen of the device with most bios.
+fn on_device(analysis: &Analysis) -> DeviceOutcome {
+    let dev = analysis.device.unwrap();
+    analysis.outcome.device(dev).unwrap().clone()
+}
+
+type Marks = Vec<(&'static str, u64)>;
+
+/// Marks of the hand-over and of the interrupt.
+fn marks(analysis: &Analysis) -> (Marks, Marks) {
+    let device = on_device(analysis);
+    let named = |counts: MarkCounts| counts.iter().map(|(m, n)| (m.name(), n)).collect();
+    (named(device.device_marks), named(device.interrupt_marks))
+}
 
 const WIDE: Shape = Shape {
     page_size: 4096,
@@ -231,9 +253,9 @@ fn ufs_of_old_and_new_kernels_of_any_machine() {
         ufs_read(&mut writer, Text("send"), Text("complete"));
         let old = writer.analysis(&Request::default());
         assert_eq!(old.outcome, new.outcome, "{shape:?}");
-        assert_eq!(new.outcome.results[0].elapsed, ELAPSED);
-        assert_eq!(new.outcome.results[0].ret, 4096);
-        assert_eq!(new.outcome.device_marks["ufshcd_command"], 1);
+        assert_eq!(new.ios[0].elapsed, ELAPSED);
+        assert_eq!(new.ios[0].bytes, 4096);
+        assert_eq!(marks(&new).0, [("ufshcd_command", 1)]);
     }
 }
 
@@ -244,17 +266,18 @@ fn queries_and_numbers_without_names_are_told_apart() {
         ..Writer::new(WIDE)
     };
     ufs_read(&mut writer, Int(0), Int(1));
-    assert_eq!(writer.analysis(&Request::default()).outcome.drivers, [1, 0]);
+    assert_eq!(
+        on_device(&writer.analysis(&Request::default())).drivers[0],
+        1
+    );
     let mut writer = Writer {
         ufs: UFS_TEXT,
         ..Writer::new(WIDE)
     };
     ufs_read(&mut writer, Text("query_send"), Text("dev_complete"));
-    let outcome = writer.analysis(&Request::default()).outcome;
-    assert_eq!(
-        (outcome.drivers, outcome.device_marks["block_rq_issue"]),
-        ([0, 0], 1)
-    );
+    let analysis = writer.analysis(&Request::default());
+    assert_eq!(on_device(&analysis).drivers, [0; 4]);
+    assert_eq!(marks(&analysis).0, [("block_rq_issue", 1)]);
 }
 
 #[test]
@@ -281,8 +304,10 @@ fn a_partition_stands_for_its_disk() {
                 device,
                 ..Request::default()
             };
-            let outcome = writer.analysis(&request).outcome;
-            assert_eq!(outcome.results[0].elapsed, [10, 10, 50, 0, 20]);
+            assert_eq!(
+                writer.analysis(&request).ios[0].elapsed,
+                [10, 10, 50, 0, 20]
+            );
         }
     }
 }
@@ -309,16 +334,18 @@ fn nvme_generations_do_not_hide_a_tag() {
         )
         .sectors(70, 0, "block_rq_complete", DISK, 800)
         .add(90, 42, "sys_exit_pread64", &[Int(67), Int(4096)]);
-    let outcome = writer.analysis(&Request::default()).outcome;
-    assert_eq!(outcome.results[0].elapsed, [10, 20, 33, 7, 20]);
-    assert_eq!(outcome.interrupt_marks["nvme_complete_rq"], 1);
-    assert_eq!(outcome.device_marks["queue_rq_return"], 1);
+    let analysis = writer.analysis(&Request::default());
+    assert_eq!(analysis.ios[0].elapsed, [10, 20, 33, 7, 20]);
+    let expected = ([("queue_rq_return", 1)], [("nvme_complete_rq", 1)]);
+    assert_eq!(marks(&analysis), (expected.0.to_vec(), expected.1.to_vec()));
     let request = Request {
         device_mark: DeviceMark::LastBefore,
         ..Request::default()
     };
-    let outcome = writer.analysis(&request).outcome;
-    assert_eq!(outcome.results[0].elapsed, [10, 10, 43, 7, 20]);
+    assert_eq!(
+        writer.analysis(&request).ios[0].elapsed,
+        [10, 10, 43, 7, 20]
+    );
 }
 
 #[test]
@@ -337,7 +364,7 @@ fn names_come_from_the_list_or_from_the_switches() {
             comm: comm.map(str::to_owned),
             ..Request::default()
         };
-        assert_eq!(writer.analysis(&request).outcome.results.len(), ios);
+        assert_eq!(writer.analysis(&request).ios.len(), ios);
     }
 }
 

@@ -6,74 +6,105 @@
 //! what the interrupt executed up to its last `block_rq_complete`. A cost on the way of every
 //! completion moves each share by just that cost, in a batch of any length.
 
-use std::collections::VecDeque;
-
-use crate::io::Io;
+use crate::io::{Io, IoRequest};
 use crate::slab::{Ref, Slab};
 
 /// Interrupts remembered: one can be nested in the softirq of another.
 const REMEMBERED: usize = 8;
 
 /// One interrupt, with the softirq that directly followed it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Batch {
+    serial: u64,
     /// Start of the hard interrupt (clock units).
     irq: u64,
     /// Executed so far, without interrupts nested in it.
     ran: u64,
+    /// Executed up to the last completion.
+    ran_at_last: u64,
     count: u64,
-    /// The requests' I/Os, and the requests' numbers.
-    requests: Vec<(Ref, u64)>,
+    /// The I/Os with a request in it.
+    ios: Vec<Ref>,
+}
+
+impl Batch {
+    fn share(&self) -> Option<u64> {
+        self.ran_at_last.checked_div(self.count)
+    }
 }
 
 /// The last interrupts of one CPU.
 #[derive(Debug, Default)]
-pub(crate) struct Batches(VecDeque<Batch>);
+pub(crate) struct Batches {
+    all: [Batch; REMEMBERED],
+    /// Place of the youngest.
+    youngest: usize,
+    serial: u64,
+}
 
 impl Batches {
-    /// A hard interrupt begins.
-    pub(crate) fn begin(&mut self, irq: u64) {
-        if self.0.len() == REMEMBERED {
-            self.0.pop_front();
+    /// A hard interrupt begins. What the oldest one cost goes to its I/Os that are still open.
+    pub(crate) fn begin(&mut self, ios: &mut Slab<Io>, irq: u64) {
+        self.youngest = (self.youngest + 1) % REMEMBERED;
+        self.serial += 1;
+        let Some(batch) = self.all.get_mut(self.youngest) else {
+            return;
+        };
+        let share = batch.share();
+        for at in batch.ios.drain(..) {
+            let requests = ios.get_mut(at).map(|io| io.requests.iter_mut());
+            for request in requests.into_iter().flatten() {
+                if request.batch == Some(batch.serial) {
+                    (request.share, request.batch) = (share, None);
+                }
+            }
         }
-        self.0.push_back(Batch {
-            irq,
-            ran: 0,
-            count: 0,
-            requests: Vec::new(),
-        });
+        (batch.irq, batch.ran, batch.ran_at_last, batch.count) = (irq, 0, 0, 0);
+        batch.serial = self.serial;
     }
 
     /// Code was executed in the interrupt that began at `irq`.
+    #[inline]
     pub(crate) fn ran(&mut self, irq: u64, length: u64) {
         if let Some(batch) = self.find(irq) {
             batch.ran += length;
         }
     }
 
-    /// A request was completed in it; `owners` are I/Os that have it in their list already.
-    pub(crate) fn completed(
-        &mut self,
-        ios: &mut Slab<Io>,
-        irq: u64,
-        seq: u64,
-        owners: impl Iterator<Item = Ref>,
-    ) {
-        let Some(batch) = self.find(irq) else {
-            return;
-        };
+    /// A request was completed in it, of these I/Os. Gives the batch's number.
+    pub(crate) fn completed(&mut self, irq: u64, owners: impl Iterator<Item = Ref>) -> Option<u64> {
+        let batch = self.find(irq)?;
         batch.count += 1;
-        batch.requests.extend(owners.map(|io| (io, seq)));
-        let share = batch.ran / batch.count;
-        for &(io, seq) in &batch.requests {
-            let requests = ios.get_mut(io).map(|io| io.requests.iter_mut().rev());
-            if let Some(request) = requests.and_then(|mut all| all.find(|r| r.seq == seq)) {
-                request.share = Some(share);
-            }
-        }
+        batch.ran_at_last = batch.ran;
+        batch.ios.extend(owners);
+        Some(batch.serial)
     }
 
+    /// What a request cost in the batch that it was part of, as far as that has come.
+    pub(crate) fn share(&self, request: &IoRequest) -> Option<u64> {
+        let Some(serial) = request.batch else {
+            return request.share;
+        };
+        self.all.iter().find(|b| b.serial == serial)?.share()
+    }
+
+    #[inline]
     fn find(&mut self, irq: u64) -> Option<&mut Batch> {
-        self.0.iter_mut().rev().find(|b| b.irq == irq)
+        let youngest = self.youngest;
+        if self
+            .all
+            .get(youngest)
+            .is_some_and(|b| b.irq == irq && b.serial != 0)
+        {
+            return self.all.get_mut(youngest);
+        }
+        // The youngest of that time: the places run downwards from it.
+        let older = (1..REMEMBERED).map(|back| (youngest + REMEMBERED - back) % REMEMBERED);
+        let found = older.into_iter().find(|&at| {
+            self.all
+                .get(at)
+                .is_some_and(|b| b.irq == irq && b.serial != 0)
+        })?;
+        self.all.get_mut(found)
     }
 }

@@ -1,16 +1,16 @@
-//! Bios and requests of one device: which request carries which bio.
+//! Bios and requests: which request carries which bio.
 //!
 //! Requests are matched to bios by the sectors they share, never by their first sector alone: a
 //! split or a merge keeps the sectors and changes where they start. A flush has no sectors; it
-//! belongs to the bios that wait for one.
+//! belongs to the bios that wait for one (`flush`).
 
-use std::collections::BTreeMap;
+use smallvec::SmallVec;
 
-use crate::event::Span;
+use crate::device::{Device, key};
+use crate::event::{Dev, Span};
+use crate::limits;
+use crate::mark::Mark;
 use crate::slab::{IntMap, Ref, Slab};
-
-/// Key of the requests without sectors.
-const NO_SECTOR: u64 = u64::MAX;
 
 /// A bio's place in an I/O: the I/O, and the index in its list of bios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub(crate) struct Bio {
     /// Submitted by another task than the I/O's.
     pub(crate) helper: bool,
     serial: u64,
-    to_issue: u32,
-    to_finish: u32,
+    pub(crate) to_issue: u32,
+    pub(crate) to_finish: u32,
     /// Waits for a flush before its data (or instead of data).
-    needs_flush: bool,
+    pub(crate) needs_flush: bool,
     /// A flush for it is at the device.
-    flushing: bool,
+    pub(crate) flushing: bool,
 }
 
 /// Who a request counts for.
@@ -47,27 +47,49 @@ pub(crate) enum Category {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DriverDone {
     pub(crate) ts: u64,
-    pub(crate) irq: Option<u64>,
-    pub(crate) event: &'static str,
+    pub(crate) irq: Option<Interrupt>,
+    pub(crate) event: Mark,
 }
+
+/// A completion interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Interrupt {
+    pub(crate) ts: u64,
+    /// It only woke the thread that completed the request.
+    pub(crate) threaded: bool,
+}
+
+/// The bios of a request.
+pub(crate) type Parts = SmallVec<[Ref; 2]>;
 
 /// A request from its first issue to its completion.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) span: Span,
-    pub(crate) parts: Vec<Ref>,
+    /// Number of its device.
+    pub(crate) device: usize,
+    pub(crate) parts: Parts,
     /// The I/O that it counts for.
     pub(crate) owner: Option<Ref>,
     pub(crate) category: Category,
     pub(crate) seq: u64,
     pub(crate) issued: u64,
     pub(crate) issue_task: i32,
+    /// CPU of the last issue.
+    pub(crate) cpu: u32,
+    /// Hardware queue, if a driver told.
+    pub(crate) queue: Option<u32>,
+    /// Times it was issued again.
+    pub(crate) requeues: u32,
     /// Back in the block layer after a requeue.
     requeued: bool,
     pub(crate) setup: Option<u64>,
-    pub(crate) sent: Option<u64>,
+    /// Sent by the driver: time and event.
+    pub(crate) sent: Option<(u64, Mark)>,
     pub(crate) returned: Option<u64>,
     pub(crate) driver_done: Option<DriverDone>,
+    /// The next younger request of the same first sector.
+    younger: Option<Ref>,
 }
 
 /// What an issue was.
@@ -79,8 +101,8 @@ pub(crate) enum Issued {
 
 /// What a completion was.
 pub(crate) enum Completed {
-    /// A request's end, and the bios that ended with it or lost sectors to it.
-    Request(Box<Request>, Vec<IoBio>),
+    /// A request's end; the bios that ended with it or lost sectors to it are in `Block::ended`.
+    Request(Request),
     /// Part of a request; the rest is still at the device.
     Part,
     /// The end of a bio that went through the flush machinery, after its requests.
@@ -91,20 +113,19 @@ pub(crate) enum Completed {
     Nothing,
 }
 
-/// All that is in flight on the device.
+/// All that is in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    bios: Slab<Bio>,
-    /// Bios that still wait for sectors, by first sector.
-    waiting: BTreeMap<(u64, u64), Ref>,
-    /// Longest bio so far (sectors), the reach of a look-back in `waiting`.
-    longest: u64,
-    /// Bios with a flush before or after, oldest first.
-    flushes: Vec<Ref>,
-    /// Seen: a flush with nobody waiting for one but bios whose data are written.
-    flush_after: bool,
+    pub(crate) devices: Vec<Device>,
+    /// The device of the last look-up.
+    last: usize,
+    /// Partition → disk.
+    pub(crate) aliases: IntMap<Dev, Dev>,
+    pub(crate) bios: Slab<Bio>,
     pub(crate) requests: Slab<Request>,
-    by_sector: IntMap<u64, Vec<Ref>>,
+    /// The bios of I/Os that the last completion touched.
+    pub(crate) ended: Vec<IoBio>,
+    candidates: Vec<(u64, u64, bool, u64, Ref)>,
     serial: u64,
 }
 
@@ -113,14 +134,54 @@ impl Block {
         self.bios.get(at)
     }
 
-    pub(crate) fn queue(&mut self, span: Span, pid: i32, io: Option<IoBio>, helper: bool) {
+    /// The number of a device, partitions resolved; `None` when there are too many.
+    #[inline]
+    pub(crate) fn device(&mut self, dev: Dev) -> Option<usize> {
+        if self
+            .devices
+            .get(self.last)
+            .is_some_and(|d| d.out.dev == dev)
+        {
+            return Some(self.last);
+        }
+        let dev = self.aliases.get(&dev).copied().unwrap_or(dev);
+        let known = self.devices.iter().position(|d| d.out.dev == dev);
+        if known.is_none() && self.devices.len() < limits::DEVICES {
+            self.devices.push(Device::new(dev));
+        }
+        let at = known.or_else(|| self.devices.len().checked_sub(1));
+        self.last = at?;
+        at.filter(|&at| self.devices.get(at).is_some_and(|d| d.out.dev == dev))
+    }
+
+    /// Whether bios or requests of this device number were seen.
+    pub(crate) fn knows(&self, dev: Dev) -> bool {
+        self.devices.iter().any(|d| d.out.dev == dev)
+    }
+
+    /// A bio of a device; its place in an I/O if it has one.
+    pub(crate) fn queue(
+        &mut self,
+        device: usize,
+        span: Span,
+        pid: i32,
+        place: Option<IoBio>,
+        helper: bool,
+    ) {
+        let Some(on) = self.devices.get_mut(device) else {
+            return;
+        };
+        on.out.bios += 1;
+        if on.waiting.len() + on.flushes.len() > limits::IN_FLIGHT {
+            self.forget_bios(device);
+        }
         self.serial += 1;
         let serial = self.serial;
         let needs_flush = span.rwbs.preflush();
         let bio = self.bios.insert(Bio {
             span,
             pid,
-            io,
+            io: place,
             helper,
             serial,
             to_issue: span.sectors,
@@ -128,63 +189,165 @@ impl Block {
             needs_flush,
             flushing: false,
         });
+        let Some(on) = self.devices.get_mut(device) else {
+            return;
+        };
         if span.sectors > 0 {
-            self.waiting.insert((span.sector, serial), bio);
-            self.longest = self.longest.max(u64::from(span.sectors));
+            on.waiting.insert((span.sector, serial), bio);
+            on.longest = on.longest.max(u64::from(span.sectors));
         }
         if needs_flush || span.rwbs.fua() {
-            self.flushes.push(bio);
+            on.flushes.push_back(bio);
         }
     }
 
-    /// A request goes to the driver.
-    pub(crate) fn issue(&mut self, span: Span, task: i32, pid: i32, ts: u64) -> Issued {
-        if let Some(again) = self.find_live(&span, |r| r.requeued) {
-            return self.reissue(again, task, ts);
-        }
-        let parts = if span.sectors > 0 {
-            self.cover(&span, pid)
-        } else if span.rwbs.op() == b'F' {
-            self.take_flushers()
-        } else {
-            Vec::new()
+    fn forget_bios(&mut self, device: usize) {
+        let Some(on) = self.devices.get_mut(device) else {
+            return;
         };
+        for (_, at) in std::mem::take(&mut on.waiting) {
+            self.bios.remove(at);
+        }
+        for at in std::mem::take(&mut on.flushes) {
+            self.bios.remove(at);
+        }
+    }
+
+    /// The I/O of a bio that waits with this first sector.
+    pub(crate) fn waiting_at(&mut self, dev: Dev, sector: u64) -> Option<(usize, Ref)> {
+        let device = self.device(dev)?;
+        let mut here = self
+            .devices
+            .get(device)?
+            .waiting
+            .range((sector, 0)..=(sector, u64::MAX));
+        here.next().map(|(_, &at)| (device, at))
+    }
+
+    /// A bio leaves for another device (`block_bio_remap` of a stacked one): its place in an I/O.
+    pub(crate) fn remapped(&mut self, dev: Dev, sector: u64) -> Option<Option<IoBio>> {
+        let (device, at) = self.waiting_at(dev, sector)?;
+        let bio = self.bios.get(at)?;
+        let (key, place) = ((bio.span.sector, bio.serial), bio.io);
+        let waiting = &mut self.devices.get_mut(device)?.waiting;
+        waiting.remove(&key);
+        self.bios.remove(at);
+        Some(place)
+    }
+
+    /// A request goes to the driver.
+    pub(crate) fn issue(&mut self, device: usize, span: Span, from: &From) -> Issued {
+        if let Some(again) = self.find_live(device, &span, |r| r.requeued) {
+            return self.reissue(again, from);
+        }
+        let mut parts = self.carried(device, &span, from.pid);
         if parts.is_empty() && span.sectors > 0 {
-            if let Some(again) = self.find_live(&span, |_| true) {
-                return self.reissue(again, task, ts);
+            if let Some(again) = self.find_live(device, &span, |_| true) {
+                return self.reissue(again, from);
+            }
+            if self.adopt(device, &span) {
+                parts = self.carried(device, &span, from.pid);
             }
         }
         self.serial += 1;
         let request = self.requests.insert(Request {
             span,
+            device,
             parts,
             owner: None,
             category: Category::Unattributed,
             seq: self.serial,
-            issued: ts,
-            issue_task: task,
+            issued: from.ts,
+            issue_task: from.task,
+            cpu: from.cpu,
+            queue: None,
+            requeues: 0,
             requeued: false,
             setup: None,
             sent: None,
             returned: None,
             driver_done: None,
+            younger: None,
         });
-        self.by_sector.entry(key(&span)).or_default().push(request);
+        self.hang(device, key(&span), request);
         Issued::New(request)
     }
 
-    fn reissue(&mut self, again: Ref, task: i32, ts: u64) -> Issued {
+    fn carried(&mut self, device: usize, span: &Span, pid: i32) -> Parts {
+        if span.sectors > 0 {
+            self.cover(device, span, pid)
+        } else if span.rwbs.op() == b'F' {
+            self.take_flushers(device)
+        } else {
+            Parts::new()
+        }
+    }
+
+    /// Puts a request behind those of the same first sector.
+    fn hang(&mut self, device: usize, key: u64, request: Ref) {
+        let Some(on) = self.devices.get_mut(device) else {
+            return;
+        };
+        let mut at = match on.by_sector.entry(key) {
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(request);
+                return;
+            }
+            std::collections::hash_map::Entry::Occupied(taken) => *taken.get(),
+        };
+        while let Some(next) = self.requests.get(at).and_then(|r| r.younger) {
+            at = next;
+        }
+        if let Some(last) = self.requests.get_mut(at) {
+            last.younger = Some(request);
+        }
+    }
+
+    fn unhang(&mut self, device: usize, key: u64, request: Ref) {
+        let younger = self
+            .requests
+            .get_mut(request)
+            .and_then(|r| r.younger.take());
+        let Some(on) = self.devices.get_mut(device) else {
+            return;
+        };
+        let Some(&first) = on.by_sector.get(&key) else {
+            return;
+        };
+        if first == request {
+            match younger {
+                Some(next) => on.by_sector.insert(key, next),
+                None => on.by_sector.remove(&key),
+            };
+            return;
+        }
+        let mut at = first;
+        while let Some(r) = self.requests.get_mut(at) {
+            match r.younger {
+                Some(next) if next == request => {
+                    r.younger = younger;
+                    return;
+                }
+                Some(next) => at = next,
+                None => return,
+            }
+        }
+    }
+
+    fn reissue(&mut self, again: Ref, from: &From) -> Issued {
         let mut told = false;
         if let Some(request) = self.requests.get_mut(again) {
             told = request.requeued;
-            (request.issued, request.issue_task, request.requeued) = (ts, task, false);
+            request.requeues += 1;
+            (request.issued, request.requeued) = (from.ts, false);
+            (request.issue_task, request.cpu) = (from.task, from.cpu);
             (request.setup, request.sent, request.returned) = (None, None, None);
         }
         Issued::Again(again, told)
     }
 
-    pub(crate) fn requeue(&mut self, span: &Span) {
-        if let Some(at) = self.find_live(span, |r| !r.requeued) {
+    pub(crate) fn requeue(&mut self, device: usize, span: &Span) {
+        if let Some(at) = self.find_live(device, span, |r| !r.requeued) {
             if let Some(request) = self.requests.get_mut(at) {
                 request.requeued = true;
             }
@@ -192,107 +355,123 @@ impl Block {
     }
 
     /// A request of the same place and operation, oldest first.
-    fn find_live(&self, span: &Span, accept: impl Fn(&Request) -> bool) -> Option<Ref> {
+    fn find_live(
+        &self,
+        device: usize,
+        span: &Span,
+        accept: impl Fn(&Request) -> bool,
+    ) -> Option<Ref> {
         let same = |r: &Request| {
             r.span.rwbs.op() == span.rwbs.op() && (r.span.sectors == 0) == (span.sectors == 0)
         };
-        self.by_sector
-            .get(&key(span))?
+        let mut at = *self.devices.get(device)?.by_sector.get(&key(span))?;
+        loop {
+            let request = self.requests.get(at)?;
+            if same(request) && accept(request) {
+                return Some(at);
+            }
+            at = request.younger?;
+        }
+    }
+
+    /// Bios of a device without requests whose sectors become this device's request: a partition
+    /// whose `block_bio_remap` was not recorded. Tells whether there were any.
+    fn adopt(&mut self, device: usize, span: &Span) -> bool {
+        let bios = &self.bios;
+        let fits = |d: &Device| {
+            let mut here = d.waiting.range((span.sector, 0)..=(span.sector, u64::MAX));
+            let op = span.rwbs.op();
+            d.out.requests.seen == 0
+                && d.by_sector.is_empty()
+                && here.any(|(_, &at)| bios.get(at).is_some_and(|b| b.span.rwbs.op() == op))
+        };
+        let Some(from) = self
+            .devices
             .iter()
-            .copied()
-            .find(|&at| self.requests.get(at).is_some_and(|r| same(r) && accept(r)))
+            .position(fits)
+            .filter(|&from| from != device)
+        else {
+            return false;
+        };
+        let Some(part) = self.devices.get_mut(from) else {
+            return false;
+        };
+        let taken = std::mem::replace(part, Device::new(part.out.dev));
+        let Some(disk) = self.devices.get_mut(device) else {
+            return false;
+        };
+        disk.longest = disk.longest.max(taken.longest);
+        disk.waiting.extend(taken.waiting);
+        disk.flushes.extend(taken.flushes);
+        disk.out.add(&taken.out);
+        let (from, to) = (taken.out.dev, disk.out.dev);
+        self.aliases.insert(from, to);
+        true
     }
 
     /// The bios that fill the request's sectors, each sector from one bio: the issuing task's own
     /// before others', older before younger.
-    fn cover(&mut self, span: &Span, pid: i32) -> Vec<Ref> {
+    fn cover(&mut self, device: usize, span: &Span, pid: i32) -> Parts {
+        let mut parts = Parts::new();
+        let Some(on) = self.devices.get_mut(device) else {
+            return parts;
+        };
         let end = span.sector.saturating_add(u64::from(span.sectors));
-        let reach = span.sector.saturating_sub(self.longest);
-        let mut candidates: Vec<(u64, u64, bool, u64, Ref)> = self
-            .waiting
-            .range((reach, 0)..(end, 0))
-            .filter_map(|(_, &at)| {
-                let bio = self.bios.get(at)?;
-                let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
-                let fits = bio.to_issue > 0
-                    && bio_end > span.sector
-                    && bio.span.rwbs.op() == span.rwbs.op();
-                fits.then_some((bio.span.sector, bio_end, bio.pid != pid, bio.serial, at))
-            })
-            .collect();
-        candidates.sort_unstable_by_key(|&(_, _, foreign, serial, _)| (foreign, serial));
-        let (mut at, mut parts) = (span.sector, Vec::new());
+        let reach = span.sector.saturating_sub(on.longest);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        candidates.extend(
+            on.waiting
+                .range((reach, 0)..(end, 0))
+                .filter_map(|(_, &at)| {
+                    let bio = self.bios.get(at)?;
+                    let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
+                    let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();
+                    fits.then_some((bio.span.sector, bio_end, bio.pid != pid, bio.serial, at))
+                }),
+        );
+        if candidates.len() > 1 {
+            candidates.sort_unstable_by_key(|&(_, _, foreign, serial, _)| (foreign, serial));
+        }
+        let mut at = span.sector;
         while at < end {
             let here = candidates
                 .iter()
                 .position(|&(from, to, ..)| from <= at && at < to);
-            let Some(&(_, to, _, _, bio)) = here.and_then(|place| candidates.get(place)) else {
-                let next = candidates
-                    .iter()
-                    .map(|&(from, ..)| from)
-                    .filter(|&from| from > at);
-                at = next.min().unwrap_or(end);
+            let Some(&(from, to, _, serial, bio)) = here.and_then(|place| candidates.get(place))
+            else {
+                let later = candidates.iter().map(|c| c.0).filter(|&from| from > at);
+                at = later.min().unwrap_or(end);
                 continue;
             };
             let taken = to.min(end) - at;
             if let Some(bio) = self.bios.get_mut(bio) {
                 bio.to_issue = bio.to_issue.saturating_sub(taken as u32);
+                if bio.to_issue == 0 {
+                    on.waiting.remove(&(from, serial));
+                }
             }
             parts.push(bio);
             at += taken;
         }
-        parts
-    }
-
-    /// The bios that a new flush serves.
-    fn take_flushers(&mut self) -> Vec<Ref> {
-        let bios = &mut self.bios;
-        let mut parts: Vec<Ref> = Vec::new();
-        let mut written: Vec<Ref> = Vec::new();
-        for &at in &self.flushes {
-            match bios.get(at) {
-                Some(b) if b.flushing => {}
-                Some(b) if b.needs_flush => parts.push(at),
-                Some(b) if b.span.rwbs.fua() && b.to_finish == 0 => written.push(at),
-                _ => {}
-            }
-        }
-        if parts.is_empty() && !written.is_empty() {
-            self.flush_after = true;
-        }
-        if self.flush_after {
-            parts.append(&mut written);
-        }
-        for &at in &parts {
-            if let Some(bio) = bios.get_mut(at) {
-                bio.flushing = true;
-            }
-        }
-        // What is finished and got no further flush will get none.
-        self.flushes.retain(|&at| {
-            let waits = |b: &Bio| b.flushing || b.needs_flush || b.to_finish > 0;
-            let keep = bios.get(at).is_some_and(waits);
-            if !keep {
-                bios.remove(at);
-            }
-            keep
-        });
+        self.candidates = candidates;
         parts
     }
 
     /// A completion event.
-    pub(crate) fn complete(&mut self, span: &Span) -> Completed {
+    pub(crate) fn complete(&mut self, device: usize, span: &Span) -> Completed {
+        self.ended.clear();
         let Some(at) = self
-            .find_live(span, |r| !r.requeued)
-            .or_else(|| self.find_live(span, |_| true))
+            .find_live(device, span, |r| !r.requeued)
+            .or_else(|| self.find_live(device, span, |_| true))
         else {
             return if span.sectors == 0 {
-                self.flush_end(span)
+                self.flush_end(device, span)
             } else {
                 Completed::Unknown
             };
         };
-        self.unlink(key(span), at);
+        self.unhang(device, key(span), at);
         let Some(request) = self.requests.get_mut(at) else {
             return Completed::Nothing;
         };
@@ -301,37 +480,27 @@ impl Block {
             request.span.sector = request.span.sector.saturating_add(u64::from(span.sectors));
             request.span.sectors -= span.sectors;
             let rest = key(&request.span);
-            self.by_sector.entry(rest).or_default().push(at);
+            self.hang(device, rest, at);
             self.finish_parts(&parts, span);
             return Completed::Part;
         }
         match self.requests.remove(at) {
             Some(request) => {
-                let ended = self.finish_parts(&request.parts, span);
-                Completed::Request(Box::new(request), ended)
+                self.finish_parts(&request.parts, span);
+                Completed::Request(request)
             }
             None => Completed::Nothing,
         }
     }
 
-    fn unlink(&mut self, key: u64, at: Ref) {
-        if let Some(list) = self.by_sector.get_mut(&key) {
-            list.retain(|&other| other != at);
-            if list.is_empty() {
-                self.by_sector.remove(&key);
-            }
-        }
-    }
-
-    /// Takes the completed sectors off the bios; gives the bios that belong to an I/O.
-    fn finish_parts(&mut self, parts: &[Ref], done: &Span) -> Vec<IoBio> {
-        let mut touched = Vec::new();
+    /// Takes the completed sectors off the bios; leaves those that belong to an I/O in `ended`.
+    fn finish_parts(&mut self, parts: &Parts, done: &Span) {
         let end = done.sector.saturating_add(u64::from(done.sectors));
         for &at in parts {
             let Some(bio) = self.bios.get_mut(at) else {
                 continue;
             };
-            touched.extend(bio.io);
+            self.ended.extend(bio.io);
             if done.sectors == 0 {
                 (bio.flushing, bio.needs_flush) = (false, false);
                 continue;
@@ -341,56 +510,32 @@ impl Block {
                 .min(end)
                 .saturating_sub(bio.span.sector.max(done.sector));
             bio.to_finish = bio.to_finish.saturating_sub(shared as u32);
-            if bio.to_issue == 0 {
-                self.waiting.remove(&(bio.span.sector, bio.serial));
-            }
             let lingers = bio.span.rwbs.fua() || bio.span.rwbs.preflush();
             if bio.to_finish == 0 && bio.to_issue == 0 && !lingers {
                 self.bios.remove(at);
             }
         }
-        touched
     }
 
-    /// `block_rq_complete` without sectors and without a request: the end of a flush bio.
-    fn flush_end(&mut self, span: &Span) -> Completed {
-        let place = self.flushes.iter().position(|&at| {
-            self.bios.get(at).is_some_and(|b| {
-                b.span.rwbs.op() == span.rwbs.op()
-                    && !b.needs_flush
-                    && b.to_finish == 0
-                    && (b.span.sectors == 0 || b.span.sector == span.sector)
-            })
-        });
-        let Some(place) = place else {
-            return Completed::Nothing;
-        };
-        let at = self.flushes.remove(place);
-        let io = self.bios.remove(at).and_then(|bio| bio.io);
-        io.map_or(Completed::Nothing, Completed::FlushEnd)
-    }
-
-    /// Forgets everything, after a gap in the events. Gives the number of requests in flight.
-    pub(crate) fn clear(&mut self) -> u64 {
-        let in_flight = self.requests.iter().count() as u64;
-        *self = Self {
-            serial: self.serial,
-            flush_after: self.flush_after,
-            requests: std::mem::take(&mut self.requests),
-            ..Self::default()
-        };
-        let gone: Vec<Ref> = self.requests.iter().map(|(at, _)| at).collect();
-        for at in gone {
-            self.requests.remove(at);
+    /// Forgets everything in flight, after a gap in the events; counts the requests.
+    pub(crate) fn clear(&mut self) {
+        for request in self.requests.drain() {
+            if let Some(device) = self.devices.get_mut(request.device) {
+                device.out.requests.seen += 1;
+                device.out.requests.in_flight += 1;
+            }
         }
-        in_flight
+        self.devices.iter_mut().for_each(Device::clear);
+        self.bios.drain().for_each(drop);
     }
 }
 
-fn key(span: &Span) -> u64 {
-    if span.sectors == 0 {
-        NO_SECTOR
-    } else {
-        span.sector
-    }
+/// Who issues a request, where and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct From {
+    pub(crate) ts: u64,
+    pub(crate) pid: i32,
+    /// The task's key: idle tasks differ by CPU.
+    pub(crate) task: i32,
+    pub(crate) cpu: u32,
 }

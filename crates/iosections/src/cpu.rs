@@ -11,19 +11,25 @@
 //!
 //! Anything else is foreign and given to nobody.
 
+use std::collections::VecDeque;
+
 use crate::batch::Batches;
 use crate::io::{Io, Mode, Piece};
+use crate::limits;
 use crate::slab::{Ref, Slab};
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
 const PENDING_LIMIT: usize = 4096;
-/// Most I/Os that the idle task may be on the way to.
+/// Deepest nesting of interrupts and softirqs; more is a trace without their ends.
+const NESTING_LIMIT: usize = 64;
+/// Most I/Os that the idle task may be on the way to, or that one interrupt is told apart by.
 const WAKE_LIMIT: usize = 256;
 
 /// Whose code runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Current {
     /// Not known yet; the pieces wait.
+    #[default]
     Unknown,
     /// Nobody's.
     Foreign,
@@ -34,11 +40,13 @@ pub(crate) enum Current {
 }
 
 /// A hard interrupt or softirq being handled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Frame {
     hard: bool,
     /// Start of the hard interrupt: this one, or the one that a softirq directly followed.
     irq: Option<u64>,
+    /// Start of a softirq.
+    softirq: Option<u64>,
     serial: u64,
     current: Current,
     pending: Vec<Piece>,
@@ -49,7 +57,8 @@ pub(crate) struct Frame {
 /// A completion read from an `NVMe` queue (`nvme_sq`), waiting for its request to show.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    pub(crate) serial: u64,
+    serial: u64,
+    disk: u64,
     pub(crate) ts: u64,
     pub(crate) irq: Option<u64>,
     pieces: Vec<Piece>,
@@ -66,16 +75,36 @@ struct Run {
     wake: Vec<Ref>,
 }
 
+impl Run {
+    fn renew(&mut self, pid: i32) {
+        self.pid = pid;
+        self.io = None;
+        self.pending.clear();
+        self.idle.clear();
+        self.wake.clear();
+    }
+}
+
 /// One CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Cpu {
     last: Option<u64>,
+    /// The current task as of the last event: its number, and its place among the tasks.
+    pub(crate) pid: i32,
+    pub(crate) task: Option<usize>,
+    /// Asynchronous I/Os that ended with the last completion, until the next event; those of a
+    /// merged request in the order of its bios.
+    pub(crate) ended: VecDeque<Ref>,
+    /// The I/O that was completed or reported last.
+    pub(crate) last_done: Option<Ref>,
     pub(crate) frames: Vec<Frame>,
+    /// Frames whose memory can be used again.
+    spare: Vec<Frame>,
     run: Run,
     /// I/Os that got a completion since the CPU was last switched, and the idle pieces since.
     wake: Vec<Ref>,
     idle: Vec<Piece>,
-    pub(crate) slots: std::collections::VecDeque<Slot>,
+    pub(crate) slots: VecDeque<Slot>,
     /// The frame that the last event ended: whose code ran last in it, and its interrupt's start.
     left: Option<(Current, Option<u64>)>,
     /// The interrupt before a softirq that the last event began.
@@ -88,6 +117,7 @@ pub(crate) struct Cpu {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) ts: u64,
+    /// Its name where events are counted, else 0.
     pub(crate) name: u16,
     pub(crate) pid: i32,
     /// The current task's own open I/O.
@@ -98,8 +128,16 @@ pub(crate) struct Ends {
     pub(crate) softirq: bool,
 }
 
+/// Gives a piece to an I/O, as one with the piece before it where no events are counted.
 fn give(ios: &mut Slab<Io>, to: Ref, mode: Mode, piece: Piece) {
-    if let Some(io) = ios.get_mut(to) {
+    let Some(io) = ios.get_mut(to) else {
+        return;
+    };
+    let joins =
+        |last: &&mut Piece| piece.event == 0 && last.end == piece.start && last.mode == mode;
+    if let Some(last) = io.pieces.last_mut().filter(joins) {
+        last.end = piece.end;
+    } else if io.pieces.len() < limits::PARTS {
         io.pieces.push(Piece { mode, ..piece });
     }
 }
@@ -110,8 +148,12 @@ fn give_all(ios: &mut Slab<Io>, to: Ref, mode: Mode, pieces: &mut Vec<Piece>) {
     }
 }
 
+/// Keeps a piece until its owner shows, as one with the piece before it where possible.
 fn hold(pending: &mut Vec<Piece>, piece: Piece) {
-    if pending.len() < PENDING_LIMIT {
+    let joins = |last: &&mut Piece| piece.event == 0 && last.end == piece.start;
+    if let Some(last) = pending.last_mut().filter(joins) {
+        last.end = piece.end;
+    } else if pending.len() < PENDING_LIMIT {
         pending.push(piece);
     }
 }
@@ -160,17 +202,14 @@ impl Cpu {
     }
 
     fn hold_for_slot(&mut self, serial: u64, piece: Piece) {
-        if let Some(slot) = self.slots.iter_mut().find(|s| s.serial == serial) {
+        if let Some(slot) = self.slots.iter_mut().rev().find(|s| s.serial == serial) {
             hold(&mut slot.pieces, piece);
         }
     }
 
     fn account_run(&mut self, ios: &mut Slab<Io>, ends: Ends, piece: Piece) {
         if self.run.pid != ends.pid {
-            self.run = Run {
-                pid: ends.pid,
-                ..Run::default()
-            };
+            self.run.renew(ends.pid);
         }
         if self.run.io.is_none_or(|io| ios.get(io).is_none()) {
             self.run.io = None;
@@ -190,10 +229,7 @@ impl Cpu {
             return;
         }
         if self.run.pid != pid {
-            self.run = Run {
-                pid,
-                ..Run::default()
-            };
+            self.run.renew(pid);
         }
         if self.run.wake.contains(&io) {
             give_all(ios, io, Mode::Timeline, &mut self.run.idle);
@@ -205,45 +241,44 @@ impl Cpu {
 
     /// The CPU switches to another task; `io` is the I/O of that task, if it has one.
     pub(crate) fn switch(&mut self, ios: &mut Slab<Io>, next: i32, io: Option<Ref>) {
-        let mut idle = std::mem::take(&mut self.idle);
-        let wake = std::mem::take(&mut self.wake);
         self.slots.clear();
+        self.run.renew(if io.is_some() { 0 } else { next });
         match io {
-            Some(io) if wake.contains(&io) => give_all(ios, io, Mode::Timeline, &mut idle),
+            Some(io) if self.wake.contains(&io) => {
+                give_all(ios, io, Mode::Timeline, &mut self.idle);
+            }
             Some(_) => {}
             None => {
-                self.run = Run {
-                    pid: next,
-                    idle,
-                    wake,
-                    ..Run::default()
-                }
+                std::mem::swap(&mut self.run.idle, &mut self.idle);
+                std::mem::swap(&mut self.run.wake, &mut self.wake);
             }
         }
-        if io.is_some() {
-            self.run = Run::default();
-        }
+        self.idle.clear();
+        self.wake.clear();
     }
 
     /// An interrupt or softirq begins.
-    pub(crate) fn enter(&mut self, hard: bool, ts: u64) {
+    pub(crate) fn enter(&mut self, ios: &mut Slab<Io>, hard: bool, ts: u64) {
         if self.frames.is_empty() && hard {
             self.slots.clear();
         }
         self.serial += 1;
         if hard {
-            self.batches.begin(ts);
+            self.batches.begin(ios, ts);
         }
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.pending.clear();
+        frame.ios.clear();
         self.frames.push(Frame {
             hard,
             irq: if hard { Some(ts) } else { self.before },
+            softirq: (!hard).then_some(ts),
             serial: self.serial,
             current: Current::Unknown,
-            pending: Vec::new(),
-            ios: Vec::new(),
             foreign: false,
+            ..frame
         });
-        if self.frames.len() > 64 {
+        if self.frames.len() > NESTING_LIMIT {
             self.frames.clear();
         }
     }
@@ -260,6 +295,7 @@ impl Cpu {
                     }
                 }
                 self.left = Some((frame.current, frame.irq));
+                self.spare.push(frame);
             }
             _ => self.frames.clear(),
         }
@@ -268,6 +304,7 @@ impl Cpu {
     /// A handler reports something of a request: the code from here on runs for it.
     pub(crate) fn mark(&mut self, ios: &mut Slab<Io>, io: Option<Ref>, mode: Mode) {
         let current = io.map_or(Current::Foreign, |io| Current::Io(io, mode));
+        self.last_done = io;
         if let Some(io) = io.filter(|io| !self.wake.contains(io)) {
             if self.wake.len() < WAKE_LIMIT {
                 self.wake.push(io);
@@ -288,7 +325,11 @@ impl Cpu {
             _ => {}
         }
         match io {
-            Some(io) if !frame.ios.contains(&io) => frame.ios.push(io),
+            Some(io) if !frame.ios.contains(&io) => {
+                if frame.ios.len() < WAKE_LIMIT {
+                    frame.ios.push(io);
+                }
+            }
             None => frame.foreign = true,
             _ => {}
         }
@@ -296,7 +337,7 @@ impl Cpu {
     }
 
     /// A completion was read whose request is not known yet.
-    pub(crate) fn open_slot(&mut self, ts: u64) {
+    pub(crate) fn open_slot(&mut self, disk: u64, ts: u64) {
         let irq = self.hard_irq();
         let Some(frame) = self.frames.last_mut() else {
             return;
@@ -308,6 +349,7 @@ impl Cpu {
         frame.current = Current::Slot(serial);
         self.slots.push_back(Slot {
             serial,
+            disk,
             ts,
             irq,
             pieces,
@@ -317,9 +359,24 @@ impl Cpu {
         }
     }
 
-    /// The oldest such completion belongs to this I/O.
-    pub(crate) fn close_slot(&mut self, ios: &mut Slab<Io>, io: Option<Ref>) -> Option<Slot> {
-        let mut slot = self.slots.pop_front()?;
+    /// The oldest such completion of the disk belongs to this I/O.
+    pub(crate) fn close_slot(
+        &mut self,
+        ios: &mut Slab<Io>,
+        disk: u64,
+        io: Option<Ref>,
+    ) -> Option<Slot> {
+        let place = self.slots.iter().position(|s| s.disk == disk)?;
+        self.take_slot(ios, place, io)
+    }
+
+    /// The oldest such completion of any disk belongs to this I/O.
+    pub(crate) fn close_next_slot(&mut self, ios: &mut Slab<Io>, io: Option<Ref>) -> Option<Slot> {
+        self.take_slot(ios, 0, io)
+    }
+
+    fn take_slot(&mut self, ios: &mut Slab<Io>, place: usize, io: Option<Ref>) -> Option<Slot> {
+        let mut slot = self.slots.remove(place)?;
         if let Some(io) = io {
             give_all(ios, io, Mode::Completion, &mut slot.pieces);
         }
@@ -330,6 +387,11 @@ impl Cpu {
     /// that interrupt (clock units).
     pub(crate) fn hard_irq(&self) -> Option<u64> {
         self.frames.iter().rev().find_map(|f| f.irq)
+    }
+
+    /// Start of the softirq being handled.
+    pub(crate) fn softirq(&self) -> Option<u64> {
+        self.frames.last().and_then(|f| f.softirq)
     }
 
     /// Number of the interrupt or softirq being handled.

@@ -1,12 +1,14 @@
 //! From events to measured I/Os.
 
-use crate::block::{Block, Category};
+use crate::block::Block;
 use crate::cpu::{Cpu, Ends};
-use crate::event::{Dev, Event, Kind, Lost, Op};
-use crate::io::{Io, IoRequest, Measure};
+use crate::event::{Event, Kind, Lost, Tag};
+use crate::io::{Io, IoResult, Sink};
+use crate::limits;
+use crate::measure::Measure;
 use crate::outcome::Outcome;
-use crate::section::DeviceSpan;
 use crate::slab::{IntMap, Ref, Slab};
+use crate::task::{Table, Task, task_key};
 
 /// What the caller knows of tasks.
 pub trait Tasks {
@@ -17,199 +19,264 @@ pub trait Tasks {
 }
 
 /// What to measure.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// The disk. Events of other devices only serve to tell drivers' events apart.
-    pub device: Dev,
-    /// Take the return of the driver's queue function as the hand-over to the device.
+    /// Take the return of the driver's queue function as the hand-over to the device; set by
+    /// itself with the first one.
     pub use_queue_return: bool,
-    /// The trace has `nvme_complete_rq`; without it `nvme_sq` is paired with the completions.
+    /// Never do so.
+    pub ignore_queue_return: bool,
+    /// The trace has `nvme_complete_rq`; without it `nvme_sq` is paired with the completions. Set
+    /// by itself with the first one.
     pub has_nvme_complete: bool,
-    /// The gaps of all CPUs.
-    pub lost: Vec<Lost>,
-}
-
-/// A task, or the idle task of one CPU.
-#[derive(Debug, Default)]
-pub(crate) struct Task {
-    pub(crate) io: Option<Ref>,
-    pub(crate) blocked: bool,
-    /// The I/O that it last submitted a bio for as a helper.
-    pub(crate) serves: Option<Ref>,
-    /// Its last request that the driver has not confirmed.
-    pub(crate) issued: Option<Ref>,
-    pub(crate) setup: Option<Setup>,
-    /// Requests handed to the queue function that has not returned.
-    pub(crate) awaiting: Vec<Ref>,
-}
-
-/// An `nvme_setup_cmd` whose `block_rq_issue` is still to come.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Setup {
-    pub(crate) ts: u64,
-    pub(crate) disk: u64,
-    pub(crate) tag: (u64, u32, u32),
+    /// The trace has `io_uring_complete`: an entry of `io_uring` ends with it.
+    pub has_uring_complete: bool,
+    /// There are no system calls: every bio is an I/O (blktrace).
+    pub bios_are_ios: bool,
+    /// Count every event in own time, by name and section. Costs time.
+    pub count_events: bool,
 }
 
 /// The measurement. Feed it all events in order of time, then [`Engine::finish`].
 #[derive(Debug)]
-pub struct Engine<T> {
+pub struct Engine<T, S> {
     pub(crate) options: Options,
     pub(crate) names: T,
-    pub(crate) tasks: IntMap<i32, Task>,
+    sink: S,
+    pub(crate) tasks: Table,
     pub(crate) ios: Slab<Io>,
+    /// Closed I/Os, whose memory is used again.
+    spare: Vec<Io>,
     /// Open I/Os that write, oldest first.
     pub(crate) writers: Vec<Ref>,
     pub(crate) block: Block,
     pub(crate) cpus: Vec<Cpu>,
-    pub(crate) tags: IntMap<(u64, u32, u32), Ref>,
-    /// The disk's name in `NVMe` events.
-    pub(crate) disk: Option<u64>,
+    pub(crate) tags: IntMap<Tag, Ref>,
+    /// The disks of known devices, by their names in `NVMe` events.
+    pub(crate) disks: Vec<u64>,
+    /// Open entries of `io_uring` by the address of their request.
+    pub(crate) uring: IntMap<u64, Ref>,
     pub(crate) switches_seen: bool,
-    measure: Measure,
+    pub(crate) gaps: Gaps,
+    pub(crate) measure: Measure,
     pub(crate) out: Outcome,
 }
 
-/// A task's key: idle tasks share number 0 but not a CPU.
-pub(crate) fn task_key(pid: i32, cpu: u32) -> i32 {
-    if pid == 0 {
-        -1 - (cpu as i32 & i32::MAX)
-    } else {
-        pid
-    }
+/// Stretches of missing events.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    /// Disjoint, rising.
+    all: Vec<Lost>,
+    /// Ends that are still to come.
+    ahead: Vec<(u64, usize)>,
 }
 
-/// The gaps in order, overlapping ones made one.
-fn joined(mut gaps: Vec<Lost>) -> Vec<Lost> {
-    gaps.sort_unstable_by_key(|l| l.from);
-    let mut joined: Vec<Lost> = Vec::new();
-    for gap in gaps {
-        match joined.last_mut() {
+impl Gaps {
+    /// They come in the order of their starts.
+    fn add(&mut self, gap: Lost, cpu: usize) {
+        match self.all.last_mut() {
             Some(last) if gap.from <= last.to => last.to = last.to.max(gap.to),
-            _ => joined.push(gap),
+            _ => self.all.push(gap),
         }
+        self.ahead.push((gap.to, cpu));
     }
-    joined
+
+    /// Whether events are missing between two times.
+    pub(crate) fn touch(&self, from: u64, to: u64) -> bool {
+        let after = self.all.partition_point(|gap| gap.to < from);
+        self.all.get(after).is_some_and(|gap| gap.from <= to)
+    }
+
+    /// Whether events are missing at some time before, but not only before the trace.
+    pub(crate) fn before(&self, ts: u64) -> bool {
+        let first = self.all.iter().find(|gap| gap.from > 0);
+        first.is_some_and(|gap| gap.to <= ts)
+    }
+
+    /// A CPU whose gap has ended by now.
+    fn over(&mut self, now: u64) -> Option<usize> {
+        let place = self.ahead.iter().position(|&(to, _)| to <= now)?;
+        Some(self.ahead.swap_remove(place).1)
+    }
 }
 
-impl<T: Tasks> Engine<T> {
-    /// Starts a measurement.
-    pub fn new(mut options: Options, names: T) -> Self {
-        options.lost = joined(options.lost);
-        let out = Outcome {
-            device: Some(options.device),
-            ..Outcome::default()
-        };
+impl<T: Tasks, S: Sink> Engine<T, S> {
+    /// Starts a measurement; the I/Os go to the sink as they end.
+    pub fn new(options: Options, names: T, sink: S) -> Self {
         Self {
             options,
             names,
-            tasks: IntMap::default(),
+            sink,
+            tasks: Table::default(),
             ios: Slab::default(),
+            spare: Vec::new(),
             writers: Vec::new(),
             block: Block::default(),
             cpus: Vec::new(),
             tags: IntMap::default(),
-            disk: None,
+            disks: Vec::new(),
+            uring: IntMap::default(),
             switches_seen: false,
-            measure: Measure::default(),
-            out,
+            gaps: Gaps::default(),
+            measure: Measure::new(options.count_events),
+            out: Outcome::default(),
         }
+    }
+
+    /// What the caller knows of tasks, to be told more.
+    pub fn names(&mut self) -> &mut T {
+        &mut self.names
     }
 
     /// Takes the next event.
     pub fn push(&mut self, event: &Event) {
-        let cpu = event.cpu.min(1 << 16) as usize;
-        if self.cpus.len() <= cpu {
-            self.cpus.resize_with(cpu + 1, Cpu::default);
+        if !self.gaps.ahead.is_empty() {
+            self.end_gaps(event.ts);
+        }
+        let cpu = self.cpu(event.cpu);
+        let Some(c) = self.cpus.get_mut(cpu) else {
+            return;
+        };
+        if c.task.is_none() || c.pid != event.pid {
+            c.pid = event.pid;
+            c.task = Some(self.tasks.place(task_key(event.pid, event.cpu)));
+            self.prune();
+        } else if matches!(event.kind, Kind::Other) && !self.options.count_events {
+            // The same task goes on: the piece of code that it ends will go to the same I/O as
+            // the next one.
+            return;
         }
         self.account(event, cpu);
+        self.settle(cpu, Some(&event.kind));
         self.apply(event, cpu);
     }
 
-    /// Makes a gap known that [`Options::lost`] does not have, before any event later than its
-    /// start is pushed.
-    pub fn lost(&mut self, gap: Lost) {
-        match self.options.lost.last_mut() {
-            Some(last) if (last.from..=last.to).contains(&gap.from) => {
-                last.to = last.to.max(gap.to);
-            }
-            _ => self.options.lost.push(gap),
-        }
+    /// Events of a CPU are missing. To be told as soon as it is known: before any event that is
+    /// later than the gap's start.
+    pub fn gap(&mut self, cpu: u32, gap: Lost) {
+        let cpu = self.cpu(cpu);
+        self.gaps.add(gap, cpu);
     }
 
-    /// Events are missing on this CPU just before the next event.
-    pub fn gap(&mut self, cpu: u32) {
-        if let Some(cpu) = self.cpus.get_mut(cpu as usize) {
-            cpu.reset();
+    /// Ends the measurement. Gives what was counted, the sink, and what is known of tasks.
+    pub fn finish(mut self) -> (Outcome, S, T) {
+        for cpu in 0..self.cpus.len() {
+            self.settle(cpu, None);
         }
-        let gone = self.block.clear();
-        self.out.requests.seen += gone;
-        self.out.requests.in_flight += gone;
-        self.tags.clear();
-        for task in self.tasks.values_mut() {
-            (task.issued, task.setup) = (None, None);
-            task.awaiting.clear();
-        }
-    }
-
-    /// Ends the measurement.
-    pub fn finish(mut self) -> Outcome {
         let open: Vec<Ref> = self.ios.iter().map(|(io, _)| io).collect();
         for io in open {
             self.abandon(io, u64::MAX);
         }
-        let gone = self.block.clear();
-        self.out.requests.seen += gone;
-        self.out.requests.in_flight += gone;
-        self.out.results.sort_by_key(|r| (r.start, r.pid));
+        let unreaped: Vec<IoResult> = self
+            .tasks
+            .iter_mut()
+            .flat_map(|task| std::mem::take(&mut task.unreaped))
+            .collect();
+        unreaped.into_iter().for_each(|io| self.sink.take(io));
+        self.block.clear();
+        self.out.partitions = self.block.aliases.drain().collect();
+        self.out.partitions.sort_unstable();
+        self.out.devices = self.block.devices.into_iter().map(|d| d.out).collect();
         self.out.probe_events = self.measure.events;
-        self.out
+        self.out.paths = self.measure.paths.names();
+        (self.out, self.sink, self.names)
+    }
+
+    fn cpu(&mut self, number: u32) -> usize {
+        let cpu = number.min(limits::CPUS) as usize;
+        if self.cpus.len() <= cpu {
+            self.cpus.resize_with(cpu + 1, Cpu::default);
+        }
+        cpu
+    }
+
+    fn prune(&mut self) {
+        if self.tasks.prune() {
+            self.cpus.iter_mut().for_each(|c| c.task = None);
+        }
+    }
+
+    /// What was in flight when events got lost is not known any more.
+    fn end_gaps(&mut self, now: u64) {
+        let mut over = false;
+        while let Some(cpu) = self.gaps.over(now) {
+            over = true;
+            if let Some(cpu) = self.cpus.get_mut(cpu) {
+                cpu.reset();
+            }
+        }
+        if !over {
+            return;
+        }
+        self.block.clear();
+        self.tags.clear();
+        self.tasks.iter_mut().for_each(Task::forget);
+        let stale = |io: &Io| io.op.is_async() && !io.submitting;
+        let ios = self.ios.iter().filter(|(_, io)| stale(io));
+        let stale: Vec<Ref> = ios.map(|(at, _)| at).collect();
+        for io in stale {
+            self.abandon(io, now);
+        }
     }
 
     fn account(&mut self, event: &Event, cpu: usize) {
-        let task = self.tasks.get(&task_key(event.pid, event.cpu));
+        let Some(c) = self.cpus.get_mut(cpu) else {
+            return;
+        };
+        let task = c.task.and_then(|place| self.tasks.get(place));
+        let own = task.and_then(|t| t.io);
+        let serves = match own {
+            Some(_) => None,
+            None => task.and_then(|t| t.serves),
+        };
         let ends = Ends {
             ts: event.ts,
-            name: event.name,
+            name: if self.options.count_events {
+                event.name
+            } else {
+                0
+            },
             pid: event.pid,
-            own: task.and_then(|t| t.io),
-            serves: task
-                .and_then(|t| t.serves)
-                .filter(|&io| self.ios.get(io).is_some()),
+            own,
+            serves: serves.filter(|&io| self.ios.get(io).is_some()),
             softirq: matches!(event.kind, Kind::SoftirqEntry(_)),
         };
-        if let Some(cpu) = self.cpus.get_mut(cpu) {
-            cpu.account(&mut self.ios, ends);
-        }
+        c.account(&mut self.ios, ends);
     }
 
     fn apply(&mut self, event: &Event, cpu: usize) {
         match event.kind {
-            Kind::SyscallEnter(op) => self.syscall_enter(event, op),
-            Kind::SyscallExit(op, ret) => self.syscall_exit(event, op, ret),
+            Kind::Other => {}
+            Kind::SyscallEnter(op) => self.syscall_enter(event, cpu, op),
+            Kind::SyscallExit(op, ret) => self.syscall_exit(event, cpu, op, ret),
+            Kind::CallEnter(call, asked) => self.call_enter(event, cpu, call, asked),
+            Kind::CallExit(call, ret) => self.call_exit(event, cpu, call, ret),
+            Kind::Reaped => self.reap(event, cpu),
+            Kind::UringSubmit(request) => self.uring_submit(event, cpu, request),
+            Kind::UringComplete(request) => self.uring_complete(event, request),
+            Kind::FsBegin => self.fs_begin(event, cpu),
+            Kind::DioComplete => self.dio_complete(event, cpu),
             Kind::BioQueue(span) => self.bio_queue(event, cpu, span),
-            Kind::Split(dev) => self.out.requests.splits += u64::from(dev == self.options.device),
-            Kind::Merge(dev) => self.out.requests.merges += u64::from(dev == self.options.device),
+            Kind::Remap { from, to } => self.remap(cpu, from, to),
+            Kind::Getrq(dev, sector) => self.getrq(event, dev, sector),
+            Kind::Split(dev) => self.split(cpu, dev),
+            Kind::Merge(dev) => self.merge(cpu, dev),
+            Kind::Insert(dev, sector) => self.insert(event, dev, sector),
             Kind::Issue(span) => self.issue(event, cpu, span),
-            Kind::Requeue(span) if span.dev == self.options.device => {
-                self.out.requests.requeues += 1;
-                self.block.requeue(&span);
-            }
+            Kind::Requeue(span) => self.requeue(span),
             Kind::Complete(span) => self.complete(event, cpu, span),
-            Kind::NvmeSetup { disk, qid, cid } => self.nvme_setup(event, disk, (disk, qid, cid)),
-            Kind::NvmeSq { disk } => self.nvme_sq(event, cpu, disk),
-            Kind::NvmeComplete { disk, qid, cid } => {
-                self.nvme_complete(event, cpu, disk, (disk, qid, cid));
-            }
-            Kind::UfsSend { queue, tag } => self.ufs_send(event, (0, queue, tag)),
-            Kind::UfsComplete { queue, tag } => self.ufs_complete(event, cpu, (0, queue, tag)),
-            Kind::QueueReturn => self.queue_return(event),
+            Kind::IoDone => self.io_done(event, cpu),
+            Kind::NvmeSetup(tag) => self.nvme_setup(event, cpu, tag),
+            Kind::NvmeSq(disk) => self.nvme_sq(event, cpu, disk),
+            Kind::Send(driver, tag) => self.send(event, cpu, driver, tag),
+            Kind::Done(driver, tag) => self.done(event, cpu, driver, tag),
+            Kind::QueueReturn => self.queue_return(event, cpu),
+            Kind::Waking(pid) => self.waking(event, cpu, pid),
             Kind::Switch { blocked, next } => self.switch(event, cpu, blocked, next),
-            Kind::IrqEntry => self.on_cpu(cpu, |c, _| c.enter(true, event.ts)),
-            Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, _| c.enter(false, event.ts)),
+            Kind::IrqEntry => self.on_cpu(cpu, |c, ios| c.enter(ios, true, event.ts)),
+            Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, ios| c.enter(ios, false, event.ts)),
             Kind::IrqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, true)),
             Kind::SoftirqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, false)),
-            Kind::Requeue(_) | Kind::Other => {}
         }
     }
 
@@ -224,139 +291,40 @@ impl<T: Tasks> Engine<T> {
         }
     }
 
-    pub(crate) fn task(&mut self, event: &Event) -> &mut Task {
-        self.tasks
-            .entry(task_key(event.pid, event.cpu))
-            .or_default()
+    /// The task that is current on a CPU.
+    pub(crate) fn task(&mut self, cpu: usize) -> Option<&mut Task> {
+        let place = self.cpus.get(cpu)?.task?;
+        self.tasks.get_mut(place)
     }
 
-    fn syscall_enter(&mut self, event: &Event, op: Op) {
-        let io = self.ios.insert(Io::new(event.pid, op, event.ts));
-        if let Some(old) = self.task(event).io.replace(io) {
-            self.abandon(old, event.ts);
-        }
-        if op.writes() {
-            self.writers.push(io);
-        }
+    /// The I/O of the task that is current on a CPU.
+    pub(crate) fn current_io(&self, cpu: usize) -> Option<Ref> {
+        self.tasks.get(self.cpus.get(cpu)?.task?)?.io
     }
 
-    fn syscall_exit(&mut self, event: &Event, op: Op, ret: i64) {
-        let open = self.task(event).io.take();
-        match open {
-            Some(at) if self.ios.get(at).is_some_and(|io| io.op == op) => {
-                self.close(at, event.ts, ret);
+    /// A place for a new I/O.
+    pub(crate) fn open(&mut self, io: impl FnOnce(&mut Io)) -> Ref {
+        if self.ios.len() >= limits::OPEN_IOS {
+            let oldest = self.ios.iter().min_by_key(|(_, io)| io.start);
+            if let Some(oldest) = oldest.map(|(at, _)| at) {
+                self.abandon(oldest, u64::MAX);
             }
-            Some(at) => self.abandon(at, event.ts),
-            None if self.names.selected(event.pid) => {
-                self.out.ios.seen += 1;
-                let after_gap = self
-                    .options
-                    .lost
-                    .iter()
-                    .any(|l| l.from > 0 && l.to <= event.ts);
-                let count = if after_gap {
-                    &mut self.out.ios.dropped_lost
-                } else {
-                    &mut self.out.ios.incomplete
-                };
-                *count += 1;
-            }
-            None => {}
+        }
+        let mut new = self.spare.pop().unwrap_or_default();
+        io(&mut new);
+        self.ios.insert(new)
+    }
+
+    /// Keeps a closed I/O's memory, unless it is much.
+    pub(crate) fn recycle(&mut self, io: Io) {
+        let small = io.pieces.capacity() <= 1024 && io.requests.capacity() <= 256;
+        if small && self.spare.len() < 256 {
+            self.spare.push(io);
         }
     }
 
-    fn switch(&mut self, event: &Event, cpu: usize, blocked: bool, next: i32) {
-        self.switches_seen = true;
-        self.task(event).blocked = blocked;
-        let mut io = None;
-        if let Some(task) = self.tasks.get_mut(&task_key(next, event.cpu)) {
-            task.blocked = false;
-            io = task.io;
-        }
-        self.on_cpu(cpu, |c, ios| c.switch(ios, next, io));
-    }
-
-    /// Whether events are missing between two times.
-    fn touches_gap(&self, from: u64, to: u64) -> bool {
-        self.options
-            .lost
-            .iter()
-            .any(|l| l.from <= to && l.to >= from)
-    }
-
-    /// An I/O whose exit was never seen.
-    fn abandon(&mut self, at: Ref, until: u64) {
-        self.writers.retain(|&w| w != at);
-        let Some(io) = self.ios.remove(at) else {
-            return;
-        };
-        if self.names.selected(io.pid) {
-            self.out.ios.seen += 1;
-            let count = if self.touches_gap(io.start, until) {
-                &mut self.out.ios.dropped_lost
-            } else {
-                &mut self.out.ios.incomplete
-            };
-            *count += 1;
-        }
-    }
-
-    fn close(&mut self, at: Ref, end: u64, ret: i64) {
-        self.writers.retain(|&w| w != at);
-        let Some(mut io) = self.ios.remove(at) else {
-            return;
-        };
-        if !self.names.selected(io.pid) {
-            return;
-        }
-        self.out.ios.seen += 1;
-        if self.touches_gap(io.start, end) {
-            self.out.ios.dropped_lost += 1;
-            return;
-        }
-        for request in std::mem::take(&mut io.live) {
-            io.requests.extend(self.detach(request, at, end));
-        }
-        if io.requests.is_empty() {
-            self.out.ios.no_request += 1;
-            return;
-        }
-        let result = self.measure.finish(io, end, ret);
-        self.out.ios.measured += 1;
-        self.out.ios.clean += u64::from(result.clean);
-        self.out.ios.detached += u64::from(result.detached > 0);
-        self.out.results.push(result);
-    }
-
-    /// A request that is not complete when its I/O ends. A helper's counts for nobody: the task
-    /// did not wait for it.
-    fn detach(&mut self, at: Ref, io: Ref, end: u64) -> Option<IoRequest> {
-        let request = self.block.requests.get(at)?;
-        let parts = request.parts.iter().filter_map(|&bio| self.block.bio(bio));
-        if parts
-            .filter(|b| b.io.is_some_and(|i| i.io == io))
-            .all(|b| b.helper)
-        {
-            let request = self.block.requests.get_mut(at)?;
-            if request.owner == Some(io) {
-                (request.owner, request.category) = (None, Category::Unattributed);
-            }
-            return None;
-        }
-        let (start, _) = self.device_start(request, end, None);
-        Some(IoRequest {
-            seq: request.seq,
-            device: DeviceSpan {
-                start,
-                interrupt: end,
-                done: end,
-            },
-            rwbs: request.span.rwbs,
-            sectors: request.span.sectors,
-            helper: false,
-            detached: true,
-            frame: None,
-            share: None,
-        })
+    /// A measured I/O leaves.
+    pub(crate) fn emit(&mut self, io: IoResult) {
+        self.sink.take(io);
     }
 }

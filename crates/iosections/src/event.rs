@@ -1,7 +1,10 @@
 //! The events that the sections are cut from, free of any file format.
 
+use crate::op::Op;
+use crate::rwbs::Rwbs;
+
 /// A block device number, as the kernel prints it: major and minor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Dev {
     /// Major number.
     pub major: u32,
@@ -15,131 +18,10 @@ impl std::fmt::Display for Dev {
     }
 }
 
-/// The system calls that are one I/O each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)] // the names of the calls
-pub enum Op {
-    Read,
-    Pread64,
-    Readv,
-    Preadv,
-    Preadv2,
-    Write,
-    Pwrite64,
-    Writev,
-    Pwritev,
-    Pwritev2,
-    Fsync,
-    Fdatasync,
-    SyncFileRange,
-}
-
-impl Op {
-    /// All of them.
-    pub const ALL: [Self; 13] = [
-        Self::Read,
-        Self::Pread64,
-        Self::Readv,
-        Self::Preadv,
-        Self::Preadv2,
-        Self::Write,
-        Self::Pwrite64,
-        Self::Writev,
-        Self::Pwritev,
-        Self::Pwritev2,
-        Self::Fsync,
-        Self::Fdatasync,
-        Self::SyncFileRange,
-    ];
-
-    /// The call's name, as in `sys_enter_NAME`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Pread64 => "pread64",
-            Self::Readv => "readv",
-            Self::Preadv => "preadv",
-            Self::Preadv2 => "preadv2",
-            Self::Write => "write",
-            Self::Pwrite64 => "pwrite64",
-            Self::Writev => "writev",
-            Self::Pwritev => "pwritev",
-            Self::Pwritev2 => "pwritev2",
-            Self::Fsync => "fsync",
-            Self::Fdatasync => "fdatasync",
-            Self::SyncFileRange => "sync_file_range",
-        }
-    }
-
-    /// The call of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|op| op.name() == name)
-    }
-
-    /// Whether the call writes or waits for writes, so that others may submit requests for it.
-    pub const fn writes(self) -> bool {
-        !matches!(
-            self,
-            Self::Read | Self::Pread64 | Self::Readv | Self::Preadv | Self::Preadv2
-        )
-    }
-}
-
-/// The block layer's `rwbs` letters: a leading F (flush first), the operation, then flags
-/// (F: forced unit access, S: synchronous, M: metadata, A: read-ahead, …).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Rwbs {
-    text: [u8; 10],
-}
-
-impl Rwbs {
-    /// Takes the letters up to the first null, ten at most.
-    pub fn new(letters: &[u8]) -> Self {
-        let mut text = [0; 10];
-        for (to, &from) in text.iter_mut().zip(letters.iter().take_while(|&&b| b != 0)) {
-            *to = from;
-        }
-        Self { text }
-    }
-
-    /// The letters; other bytes than letters become `?`.
-    pub fn letters(&self) -> String {
-        let letters = self.text.iter().take_while(|&&b| b != 0);
-        letters
-            .map(|&b| {
-                if b.is_ascii_alphabetic() {
-                    char::from(b)
-                } else {
-                    '?'
-                }
-            })
-            .collect()
-    }
-
-    /// A flush of the device's cache comes before the data.
-    pub fn preflush(&self) -> bool {
-        matches!(self.text, [b'F', second, ..] if second != 0)
-    }
-
-    /// The letter of the operation: R, W, D, F (a flush by itself), …
-    pub fn op(&self) -> u8 {
-        let [first, second, ..] = self.text;
-        if self.preflush() { second } else { first }
-    }
-
-    /// Forced unit access: a device without it gets a flush after the data.
-    pub fn fua(&self) -> bool {
-        self.text
-            .iter()
-            .skip(1 + usize::from(self.preflush()))
-            .any(|&b| b == b'F')
-    }
-}
-
 /// Sectors of 512 bytes of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The device (a partition already resolved to its disk).
+    /// The device; of a bio it may be a partition.
     pub dev: Dev,
     /// First sector.
     pub sector: u64,
@@ -149,6 +31,48 @@ pub struct Span {
     pub rwbs: Rwbs,
 }
 
+/// A driver's own name of a request between its send and its completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tag {
+    /// A number that stands for the disk, host or controller.
+    pub host: u64,
+    /// Hardware queue; all ones without one.
+    pub queue: u32,
+    /// Tag or command id without its generation; of mmc the address of the request.
+    pub id: u64,
+}
+
+/// Drivers that report requests by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // the names of the drivers
+pub enum Driver {
+    Ufs,
+    Nvme,
+    Mmc,
+    Scsi,
+}
+
+impl Driver {
+    /// Name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ufs => "ufs",
+            Self::Nvme => "nvme",
+            Self::Mmc => "mmc",
+            Self::Scsi => "scsi",
+        }
+    }
+}
+
+/// A call that submits I/Os that outlive it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// `io_submit`.
+    Submit,
+    /// `io_uring_enter`.
+    Uring,
+}
+
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -156,55 +80,53 @@ pub enum Kind {
     SyscallEnter(Op),
     /// It leaves it with this return value.
     SyscallExit(Op, i64),
+    /// It enters a call that submits this many I/Os (0: it only waits).
+    CallEnter(Call, u32),
+    /// It leaves it with this return value.
+    CallExit(Call, i64),
+    /// It leaves a call that takes completions (`io_getevents`, `io_pgetevents`).
+    Reaped,
+    /// `io_uring_submit_req`, `io_uring_submit_sqe`: an entry is taken up; its request's address.
+    UringSubmit(u64),
+    /// `io_uring_complete` of this request.
+    UringComplete(u64),
+    /// `iomap_dio_rw_begin`: the file system begins a direct I/O.
+    FsBegin,
+    /// `iomap_dio_complete`.
+    DioComplete,
     /// `block_bio_queue`.
     BioQueue(Span),
+    /// `block_bio_remap`: sectors of one device become sectors of another.
+    Remap {
+        /// What they were.
+        from: (Dev, u64),
+        /// What they are now.
+        to: (Dev, u64),
+    },
+    /// `block_getrq`: the bio has a request (and a tag).
+    Getrq(Dev, u64),
     /// `block_split`.
     Split(Dev),
     /// `block_bio_backmerge`, `block_bio_frontmerge` or `block_rq_merge`.
     Merge(Dev),
+    /// `block_rq_insert`.
+    Insert(Dev, u64),
     /// `block_rq_issue`.
     Issue(Span),
     /// `block_rq_requeue`.
     Requeue(Span),
     /// `block_rq_complete`.
     Complete(Span),
-    /// `nvme_setup_cmd`: (disk, hardware queue, command id without its generation).
-    NvmeSetup {
-        /// A number that stands for the disk's name.
-        disk: u64,
-        /// Hardware queue.
-        qid: u32,
-        /// Tag.
-        cid: u32,
-    },
-    /// `nvme_sq`: a completion was read from the queue of this disk.
-    NvmeSq {
-        /// A number that stands for the disk's name.
-        disk: u64,
-    },
-    /// `nvme_complete_rq`.
-    NvmeComplete {
-        /// A number that stands for the disk's name.
-        disk: u64,
-        /// Hardware queue.
-        qid: u32,
-        /// Tag.
-        cid: u32,
-    },
-    /// `ufshcd_command` that sends a request.
-    UfsSend {
-        /// Hardware queue (all ones without one).
-        queue: u32,
-        /// Tag.
-        tag: u32,
-    },
-    /// `ufshcd_command` that completes one.
-    UfsComplete {
-        /// Hardware queue (all ones without one).
-        queue: u32,
-        /// Tag.
-        tag: u32,
-    },
+    /// `block_io_done`, just after it.
+    IoDone,
+    /// `nvme_setup_cmd`: before its `block_rq_issue`.
+    NvmeSetup(Tag),
+    /// `nvme_sq`: a completion was read from a queue of this disk.
+    NvmeSq(u64),
+    /// A driver sends a request to the device, after its `block_rq_issue`.
+    Send(Driver, Tag),
+    /// A driver reports its completion.
+    Done(Driver, Tag),
     /// The driver's queue function returns.
     QueueReturn,
     /// `irq_handler_entry`.
@@ -215,6 +137,8 @@ pub enum Kind {
     SoftirqEntry(u32),
     /// `softirq_exit`.
     SoftirqExit,
+    /// `sched_waking` of this task.
+    Waking(i32),
     /// `sched_switch` away from the current task.
     Switch {
         /// Whether the task waits (it is not merely preempted).
@@ -246,6 +170,6 @@ pub struct Event {
 pub struct Lost {
     /// Start; 0 when it reaches back before the trace.
     pub from: u64,
-    /// End.
+    /// End; `u64::MAX` when the CPU has nothing after it.
     pub to: u64,
 }

@@ -1,75 +1,57 @@
-//! The way up: drivers' completion events and `block_rq_complete`.
+//! The way up: drivers' completion events, `block_rq_complete`, and what comes after it.
 
-use crate::block::{Category, Completed, DriverDone, IoBio, Request};
+use crate::block::{Category, Completed, DriverDone, Interrupt, IoBio, Request};
 use crate::cpu::Slot;
-use crate::engine::{Engine, Tasks, task_key};
-use crate::event::{Event, Span};
-use crate::io::{IoRequest, Mode};
+use crate::engine::{Engine, Tasks};
+use crate::event::{Driver, Event, Span, Tag};
+use crate::io::{IoRequest, Mode, Sink};
+use crate::limits;
+use crate::mark::{Mark, Moment};
 use crate::section::DeviceSpan;
 use crate::slab::Ref;
+use crate::task::task_key;
 
-/// The mark of a completion that an interrupt encloses.
-const IRQ: &str = "irq_handler_entry";
-
-impl<T: Tasks> Engine<T> {
+impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn nvme_sq(&mut self, event: &Event, cpu: usize, disk: u64) {
-        if self.disk == Some(disk) {
-            self.on_cpu(cpu, |c, _| c.open_slot(event.ts));
+        if self.disks.contains(&disk) {
+            self.on_cpu(cpu, |c, _| c.open_slot(disk, event.ts));
         } else {
             self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Completion));
         }
     }
 
-    pub(crate) fn nvme_complete(
-        &mut self,
-        event: &Event,
-        cpu: usize,
-        disk: u64,
-        tag: (u64, u32, u32),
-    ) {
+    /// A driver reports that the device has completed a request.
+    pub(crate) fn done(&mut self, event: &Event, cpu: usize, driver: Driver, tag: Tag) {
         let request = self.tags.remove(&tag);
         let owner = self.owner(request);
-        let slot = if self.disk == Some(disk) {
-            self.on_cpu(cpu, |c, ios| c.close_slot(ios, owner))
-        } else {
-            None
-        };
-        let event = match &slot {
+        let mut slot = None;
+        if driver == Driver::Nvme {
+            self.options.has_nvme_complete = true;
+            slot = self.on_cpu(cpu, |c, ios| c.close_slot(ios, tag.host, owner));
+        } else if request.is_none() {
+            // A command that carries no request: another driver's, or one of the host's own.
+            return self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Completion));
+        }
+        let done = match &slot {
             Some(slot) => DriverDone {
                 ts: slot.ts,
-                irq: slot.irq,
-                event: "nvme_sq",
+                irq: slot.irq.map(hard),
+                event: Mark::NvmeSq,
             },
             None => DriverDone {
                 ts: event.ts,
-                irq: self.hard_irq(cpu),
-                event: "nvme_complete_rq",
+                irq: self.interrupt_of(cpu),
+                event: match driver {
+                    Driver::Ufs => Mark::UfsCommand,
+                    Driver::Nvme => Mark::NvmeComplete,
+                    Driver::Mmc => Mark::MmcDone,
+                    Driver::Scsi => Mark::ScsiDone,
+                },
             },
         };
-        self.driver_done(cpu, request, owner, event);
-    }
-
-    pub(crate) fn ufs_complete(&mut self, event: &Event, cpu: usize, tag: (u64, u32, u32)) {
-        let request = self.tags.remove(&tag);
-        let owner = self.owner(request);
-        let irq = self.hard_irq(cpu);
-        let done = DriverDone {
-            ts: event.ts,
-            irq,
-            event: "ufshcd_command",
-        };
-        self.driver_done(cpu, request, owner, done);
-    }
-
-    fn driver_done(
-        &mut self,
-        cpu: usize,
-        request: Option<Ref>,
-        owner: Option<Ref>,
-        done: DriverDone,
-    ) {
         if let Some(request) = request.and_then(|at| self.block.requests.get_mut(at)) {
-            request.driver_done = Some(done);
+            // The lowest driver's word counts: SCSI's comes after that of the host's driver.
+            request.driver_done.get_or_insert(done);
         }
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Completion));
     }
@@ -80,8 +62,17 @@ impl<T: Tasks> Engine<T> {
         self.ios.get(owner).map(|_| owner)
     }
 
-    fn hard_irq(&self, cpu: usize) -> Option<u64> {
-        self.cpus.get(cpu)?.hard_irq()
+    /// The interrupt that a CPU handles; or, in a thread that an interrupt woke, that one.
+    fn interrupt_of(&self, cpu: usize) -> Option<Interrupt> {
+        let c = self.cpus.get(cpu)?;
+        if let Some(ts) = c.hard_irq() {
+            return Some(hard(ts));
+        }
+        let woken_by = self.tasks.get(c.task?)?.woken_by?;
+        Some(Interrupt {
+            ts: woken_by,
+            threaded: true,
+        })
     }
 
     /// The CPU and the number of the interrupt or softirq that it handles.
@@ -90,63 +81,74 @@ impl<T: Tasks> Engine<T> {
     }
 
     pub(crate) fn complete(&mut self, event: &Event, cpu: usize, span: Span) {
-        if span.dev != self.options.device {
-            self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Return));
+        let Some(device) = self.block.device(span.dev) else {
             return;
-        }
-        match self.block.complete(&span) {
-            Completed::Request(request, bios) => {
-                self.request_done(event, cpu, &request, &bios);
-            }
+        };
+        match self.block.complete(device, &span) {
+            Completed::Request(request) => self.request_done(event, cpu, &request),
             Completed::FlushEnd(place) => self.flush_end(event, cpu, place),
             Completed::Unknown => {
-                self.out.requests.seen += 1;
-                self.out.requests.in_flight += 1;
+                if let Some(on) = self.block.devices.get_mut(device) {
+                    on.out.requests.seen += 1;
+                    on.out.requests.in_flight += 1;
+                }
                 self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Return));
             }
             Completed::Part | Completed::Nothing => {}
         }
     }
 
-    fn request_done(&mut self, event: &Event, cpu: usize, request: &Request, bios: &[IoBio]) {
+    fn request_done(&mut self, event: &Event, cpu: usize, request: &Request) {
         let owner = request.owner.filter(|&io| self.ios.get(io).is_some());
         let pairs = request.setup.is_some() && request.driver_done.is_none();
         let slot = if pairs && !self.options.has_nvme_complete {
-            self.on_cpu(cpu, |c, ios| c.close_slot(ios, owner))
+            self.on_cpu(cpu, |c, ios| c.close_next_slot(ios, owner))
         } else {
             None
         };
         let (interrupt, interrupt_mark) = self.interrupt(event, cpu, request, slot.as_ref());
-        let during = self.hard_irq(cpu).map(|_| task_key(event.pid, event.cpu));
+        let in_irq = self.cpus.get(cpu).and_then(|c| c.hard_irq());
+        let during = in_irq.map(|_| task_key(event.pid, event.cpu));
         let (start, device_mark) = self.device_start(request, interrupt, during);
-        let counts = &mut self.out.requests;
-        counts.seen += 1;
-        counts.flushes += u64::from(request.span.rwbs.op() == b'F');
-        match request.category {
-            Category::Attributed => counts.attributed += 1,
-            Category::Helper => counts.helper += 1,
-            Category::Unattributed => counts.unattributed += 1,
-        }
-        if request.category != Category::Unattributed {
-            *self.out.device_marks.entry(device_mark).or_default() += 1;
-            *self.out.interrupt_marks.entry(interrupt_mark).or_default() += 1;
+        if let Some(on) = self.block.devices.get_mut(request.device) {
+            let counts = &mut on.out.requests;
+            counts.seen += 1;
+            counts.flushes += u64::from(request.span.rwbs.op() == b'F');
+            match request.category {
+                Category::Attributed => counts.attributed += 1,
+                Category::Helper => counts.helper += 1,
+                Category::Unattributed => counts.unattributed += 1,
+            }
+            if request.category != Category::Unattributed {
+                on.out.device_marks.add(device_mark);
+                on.out.interrupt_marks.add(interrupt_mark);
+            }
         }
         let device = DeviceSpan {
             start,
             interrupt: interrupt.max(start),
             done: event.ts,
         };
-        self.hand_back(event, cpu, request, bios, device);
-        if interrupt_mark == IRQ {
-            let owners = bios.iter().map(|place| place.io);
-            self.on_cpu(cpu, |c, ios| {
-                c.batches.completed(ios, interrupt, request.seq, owners);
-            });
+        let ended = std::mem::take(&mut self.block.ended);
+        let mut batch = None;
+        if interrupt_mark == Mark::Irq {
+            let owners = ended.iter().map(|place| place.io);
+            batch = self.on_cpu(cpu, |c, _| c.batches.completed(interrupt, owners));
         }
+        let done = RequestDone {
+            device,
+            marks: (device_mark, interrupt_mark),
+            batch,
+        };
+        self.hand_back(event, cpu, request, &ended, done);
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Return));
-        if let (Some(io), None, false) = (owner, self.task(event).io, event.pid == 0) {
+        if let (Some(io), None, false) = (owner, self.current_io(cpu), event.pid == 0) {
             self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
         }
+        for place in &ended {
+            self.try_close(place.io, Some(cpu));
+        }
+        self.block.ended = ended;
     }
 
     /// The completion interrupt's time, and what marks it.
@@ -156,18 +158,20 @@ impl<T: Tasks> Engine<T> {
         cpu: usize,
         request: &Request,
         slot: Option<&Slot>,
-    ) -> (u64, &'static str) {
+    ) -> (u64, Mark) {
         let driver = request.driver_done;
-        let slot_irq = slot.and_then(|s| s.irq);
         let irq = driver
             .and_then(|d| d.irq)
-            .or(slot_irq)
-            .or_else(|| self.hard_irq(cpu));
+            .or_else(|| slot.and_then(|s| s.irq).map(hard))
+            .or_else(|| self.interrupt_of(cpu));
+        // A thread may go on with what a later interrupt reported: then its waking tells nothing.
+        let irq = irq.filter(|irq| !irq.threaded || irq.ts >= request.issued);
         match (irq, driver, slot) {
-            (Some(ts), ..) => (ts, IRQ),
+            (Some(irq), ..) if irq.threaded => (irq.ts, Mark::ThreadedIrq),
+            (Some(irq), ..) => (irq.ts, Mark::Irq),
             (None, Some(done), _) => (done.ts, done.event),
-            (None, None, Some(slot)) => (slot.ts, "nvme_sq"),
-            (None, None, None) => (event.ts, "none"),
+            (None, None, Some(slot)) => (slot.ts, Mark::NvmeSq),
+            (None, None, None) => (event.ts, Mark::None),
         }
     }
 
@@ -178,30 +182,70 @@ impl<T: Tasks> Engine<T> {
         cpu: usize,
         request: &Request,
         bios: &[IoBio],
-        device: DeviceSpan,
+        done: RequestDone,
     ) {
         let frame = self.frame(cpu);
-        for place in bios {
+        let softirq = self.cpus.get(cpu).and_then(|c| c.softirq());
+        for &place in bios {
+            self.part_done(place, request, event.ts);
             let Some(io) = self.ios.get_mut(place.io) else {
                 continue;
             };
-            if let Some(bio) = io.bios.get_mut(place.index) {
-                bio.ended = Some(event.ts);
-            }
-            if io.requests.last().is_some_and(|r| r.seq == request.seq) {
+            if io.requests.last().is_some_and(|r| r.seq == request.seq)
+                || io.requests.len() >= limits::PARTS
+            {
                 continue;
             }
-            io.live.retain(|&at| self.block.requests.get(at).is_some());
+            let live = &self.block.requests;
+            io.live.retain(|&at| live.get(at).is_some());
+            io.last_done = event.ts;
+            let helper = request.category == Category::Helper;
+            if !helper && io.moments.get(Moment::RqComplete).is_none() {
+                let m = &mut io.moments;
+                m.set(Moment::Issue, request.issued);
+                m.set(Moment::Device, done.device.start);
+                if matches!(done.marks.1, Mark::Irq | Mark::ThreadedIrq) {
+                    m.set(Moment::Irq, done.device.interrupt);
+                }
+                m.set(Moment::Softirq, softirq.unwrap_or(0));
+                m.set(Moment::DriverDone, request.driver_done.map_or(0, |d| d.ts));
+                m.set(Moment::RqComplete, event.ts);
+            }
             io.requests.push(IoRequest {
                 seq: request.seq,
-                device,
+                device: done.device,
+                dev: request.span.dev,
                 rwbs: request.span.rwbs,
+                sector: request.span.sector,
                 sectors: request.span.sectors,
-                helper: request.category == Category::Helper,
+                queue: request.queue,
+                requeues: request.requeues,
+                helper,
                 detached: false,
+                marks: done.marks,
+                cpu: event.cpu,
                 frame,
+                batch: done.batch,
                 share: None,
             });
+        }
+    }
+
+    /// A request with sectors of this bio is complete.
+    fn part_done(&mut self, place: IoBio, request: &Request, ts: u64) {
+        let is_part = |bio: &crate::block::Bio| bio.io == Some(place);
+        // The bios that are not forgotten yet have sectors to come, or a flush.
+        let open = request.parts.iter().any(|&at| {
+            let bio = self.block.bio(at).filter(|bio| is_part(bio));
+            bio.is_some_and(|b| b.to_finish > 0 || b.to_issue > 0 || b.needs_flush)
+        });
+        if open {
+            let io = self.ios.get_mut(place.io);
+            if let Some(bio) = io.and_then(|io| io.bios.get_mut(place.index)) {
+                bio.ended = Some(ts);
+            }
+        } else {
+            self.end_bio(place, Some(ts));
         }
     }
 
@@ -209,12 +253,11 @@ impl<T: Tasks> Engine<T> {
     /// request's completion.
     fn flush_end(&mut self, event: &Event, cpu: usize, place: IoBio) {
         let frame = self.frame(cpu);
+        self.end_bio(place, Some(event.ts));
         let Some(io) = self.ios.get_mut(place.io) else {
             return;
         };
-        if let Some(bio) = io.bios.get_mut(place.index) {
-            bio.ended = Some(event.ts);
-        }
+        io.last_done = event.ts;
         if let Some(last) = io
             .requests
             .last_mut()
@@ -223,5 +266,79 @@ impl<T: Tasks> Engine<T> {
             last.device.done = event.ts;
         }
         self.on_cpu(cpu, |c, ios| c.mark(ios, Some(place.io), Mode::Return));
+        self.try_close(place.io, Some(cpu));
+    }
+
+    /// `block_io_done`, right after the completion on the same CPU.
+    pub(crate) fn io_done(&mut self, event: &Event, cpu: usize) {
+        let last = self.cpus.get(cpu).and_then(|c| c.last_done);
+        if let Some(io) = last.and_then(|at| self.ios.get_mut(at)) {
+            io.moments.first(Moment::IoDone, event.ts);
+        }
+    }
+
+    /// `iomap_dio_complete`: in the completion itself, or in the task that waited for it.
+    pub(crate) fn dio_complete(&mut self, event: &Event, cpu: usize) {
+        let current = self.current_io(cpu);
+        let waits = |at: &Ref| self.ios.get(*at).is_some_and(|io| !io.op.is_async());
+        if let Some(at) = current.filter(waits) {
+            if let Some(io) = self.ios.get_mut(at) {
+                io.moments.first(Moment::DioComplete, event.ts);
+            }
+            return;
+        }
+        let Some(at) = self.cpus.get_mut(cpu).and_then(|c| c.ended.pop_front()) else {
+            return;
+        };
+        if let Some(io) = self.ios.get_mut(at) {
+            io.moments.first(Moment::DioComplete, event.ts);
+        }
+        self.close_async(at, event.ts, Mark::DioComplete);
+    }
+
+    /// A task is woken: by the interrupt that is handled, if one is.
+    pub(crate) fn waking(&mut self, event: &Event, cpu: usize, pid: i32) {
+        let irq = self.cpus.get(cpu).and_then(|c| c.hard_irq());
+        let Some(task) = self.tasks.by_key_mut(pid) else {
+            return;
+        };
+        task.woken_by = irq;
+        let io = task.io.and_then(|at| self.ios.get_mut(at));
+        if let Some(io) = io.filter(|io| io.last_done > 0) {
+            io.moments.set(Moment::Waking, event.ts);
+        }
+    }
+
+    pub(crate) fn switch(&mut self, event: &Event, cpu: usize, blocked: bool, next: i32) {
+        self.switches_seen = true;
+        if let Some(task) = self.task(cpu) {
+            task.blocked = blocked;
+        }
+        let mut io = None;
+        if let Some(task) = self.tasks.by_key_mut(task_key(next, event.cpu)) {
+            task.blocked = false;
+            io = task.io;
+        }
+        if let Some(io) = io.and_then(|at| self.ios.get_mut(at)) {
+            if io.moments.get(Moment::Waking).is_some() {
+                io.moments.set(Moment::SchedIn, event.ts);
+            }
+        }
+        self.on_cpu(cpu, |c, ios| c.switch(ios, next, io));
+    }
+}
+
+/// What is known of a request at its completion.
+#[derive(Debug, Clone, Copy)]
+struct RequestDone {
+    device: DeviceSpan,
+    marks: (Mark, Mark),
+    batch: Option<u64>,
+}
+
+fn hard(ts: u64) -> Interrupt {
+    Interrupt {
+        ts,
+        threaded: false,
     }
 }

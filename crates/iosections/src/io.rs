@@ -1,8 +1,10 @@
 //! One I/O from its entry to its exit, and what is measured of it.
 
-use crate::event::{Op, Rwbs};
-use crate::path::path;
-use crate::section::{DeviceSpan, Section, Timeline};
+use crate::event::Dev;
+use crate::mark::{Mark, Moments};
+use crate::op::Op;
+use crate::rwbs::Rwbs;
+use crate::section::DeviceSpan;
 use crate::slab::Ref;
 
 /// How a stretch of executed code is given to a section.
@@ -16,12 +18,12 @@ pub(crate) enum Mode {
     Return,
 }
 
-/// Code executed for an I/O on one CPU, up to the event that ends the piece.
+/// Code executed for an I/O on one CPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Name of the event at `end`.
+    /// Name of the event at `end`, where events are counted.
     pub(crate) event: u16,
     pub(crate) mode: Mode,
 }
@@ -31,12 +33,21 @@ pub(crate) struct Piece {
 pub(crate) struct IoRequest {
     pub(crate) seq: u64,
     pub(crate) device: DeviceSpan,
+    pub(crate) dev: Dev,
     pub(crate) rwbs: Rwbs,
+    pub(crate) sector: u64,
     pub(crate) sectors: u32,
+    pub(crate) queue: Option<u32>,
+    pub(crate) requeues: u32,
     pub(crate) helper: bool,
     pub(crate) detached: bool,
+    pub(crate) marks: (Mark, Mark),
+    /// CPU of the completion.
+    pub(crate) cpu: u32,
     /// The interrupt or softirq in which it completed.
     pub(crate) frame: Option<(usize, u64)>,
+    /// The batch of completions that it was part of, while that is remembered.
+    pub(crate) batch: Option<u64>,
     /// Its share of the completion interrupt (`batch`), in clock units.
     pub(crate) share: Option<u64>,
 }
@@ -51,56 +62,105 @@ pub(crate) struct BioTime {
     pub(crate) issued: bool,
     /// Another task submitted it.
     pub(crate) helper: bool,
+    /// Nothing more is to come of it.
+    pub(crate) done: bool,
 }
 
 /// An open I/O.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Io {
     pub(crate) pid: i32,
     pub(crate) op: Op,
     pub(crate) start: u64,
+    pub(crate) start_mark: Mark,
+    /// CPU of its entry.
+    pub(crate) cpu: u32,
     pub(crate) bios: Vec<BioTime>,
+    /// Bios that are not done.
+    pub(crate) open_bios: u32,
     /// Requests at the device or on their way.
     pub(crate) live: Vec<Ref>,
     pub(crate) requests: Vec<IoRequest>,
     pub(crate) pieces: Vec<Piece>,
+    pub(crate) moments: Moments,
+    pub(crate) sectors: u64,
+    pub(crate) merges: u32,
+    pub(crate) splits: u32,
     /// An interrupt that completed its request served others, too.
     pub(crate) shared: bool,
+    /// It is still being submitted (asynchronous ones).
+    pub(crate) submitting: bool,
+    /// Its call submitted others that the trace does not tell apart from it.
+    pub(crate) ambiguous: bool,
+    /// Address of its `io_uring` request.
+    pub(crate) uring: Option<u64>,
+    /// `io_uring_complete`.
+    pub(crate) posted: Option<u64>,
+    /// Last completion of one of its requests.
+    pub(crate) last_done: u64,
 }
 
 impl Io {
-    pub(crate) fn new(pid: i32, op: Op, start: u64) -> Self {
-        Self {
+    /// Makes a used one new, keeping its memory.
+    pub(crate) fn renew(&mut self, pid: i32, op: Op, start: u64, start_mark: Mark, cpu: u32) {
+        let Self {
+            bios,
+            live,
+            requests,
+            pieces,
+            ..
+        } = std::mem::take(self);
+        *self = Self {
             pid,
             op,
             start,
-            bios: Vec::new(),
-            live: Vec::new(),
-            requests: Vec::new(),
-            pieces: Vec::new(),
-            shared: false,
-        }
+            start_mark,
+            cpu,
+            bios,
+            live,
+            requests,
+            pieces,
+            submitting: op.is_async(),
+            ..Self::default()
+        };
+        self.bios.clear();
+        self.live.clear();
+        self.requests.clear();
+        self.pieces.clear();
     }
 }
 
 /// What was measured of one I/O. Times in clock units; arrays by [`Section::index`].
+///
+/// [`Section::index`]: crate::Section::index
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IoResult {
-    /// Time of the system call's entry.
+    /// Time of the submission: the system call's entry, or the entry's own event.
     pub start: u64,
+    /// Time of its end: the system call's exit, or the completion of an asynchronous one.
+    pub end: u64,
     /// Task.
     pub pid: i32,
-    /// System call.
+    /// What it is.
     pub op: Op,
-    /// Its return value: bytes, or a negative error number.
-    pub ret: i64,
-    /// Its requests in the order of issue, for example `WS4+hWSM8+hFF+hWSM4`: letters of `rwbs`
-    /// and KiB, `h` before a request that another task submitted, `d` after one that outlived the
-    /// system call, repetitions as `2xR64`.
-    pub path: String,
+    /// Bytes, or a negative error number: of a system call its return value, of the others the
+    /// bytes of its bios.
+    pub bytes: i64,
+    /// Device of its first request.
+    pub dev: Dev,
+    /// Bit of every device that has a request of it, by its place in `Outcome::devices`.
+    pub devices: u64,
+    /// First sector of its first request; `None` for a flush.
+    pub sector: Option<u64>,
+    /// The operation letter of its first request: R, W, F, D, …
+    pub direction: u8,
+    /// Number of the way that it took, see `Outcome::path`: its requests in the order of issue, for
+    /// example `WS4+hWSM8+hFF+hWSM4`: letters of `rwbs` and KiB, `h` before a request that
+    /// another task submitted, `d` after one that outlived the I/O, repetitions as `2xR64`.
+    pub path: u32,
     /// Nothing foreign ran in the sections other than `hardware`, and no interrupt was shared.
     pub clean: bool,
-    /// Length of each section; they add up to the time from entry to exit.
+    /// Length of each section; they add up to the time from start to end.
     pub elapsed: [u64; 5],
     /// Time in which code ran for this I/O.
     pub own: [u64; 5],
@@ -108,18 +168,36 @@ pub struct IoResult {
     /// and `completion`: free of what journal and flush requests of the same I/O add. `None` when
     /// the task submitted no request itself; no completion when that request outlived the call.
     pub first: Option<FirstRequest>,
+    /// Times inside the sections, of its first own request.
+    pub moments: Moments,
+    /// The events that set its start, the hand-over, the interrupt and its end.
+    pub marks: [Mark; 4],
     /// Requests with a part in it.
     pub requests: u32,
-    /// Of these, the ones that outlived the system call.
+    /// Of these, the ones that outlived the I/O.
     pub detached: u32,
-    /// Bios submitted for it on the device.
+    /// Bios submitted for it.
     pub bios: u32,
+    /// Bios merged into a request that was there already.
+    pub merges: u32,
+    /// Bios split.
+    pub splits: u32,
+    /// Times that a request of it was issued again.
+    pub requeues: u32,
+    /// Hardware queue of its first request, if the driver tells.
+    pub queue: Option<u32>,
+    /// CPU of its start.
+    pub submit_cpu: u32,
+    /// CPU on which its first request completed.
+    pub complete_cpu: u32,
+    /// When the task took the completion of an asynchronous I/O by a system call.
+    pub reaped: Option<u64>,
 }
 
 /// Own time of an I/O's first request, in clock units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstRequest {
-    /// From the system call's entry to the request's bio.
+    /// From the submission to the request's bio.
     pub vfs_fs: u64,
     /// From the bio to the hand-over.
     pub submission: u64,
@@ -128,119 +206,14 @@ pub struct FirstRequest {
     pub completion: Option<u64>,
 }
 
-/// Work space and counts of the measurement.
-#[derive(Debug, Default)]
-pub(crate) struct Measure {
-    timeline: Timeline,
-    /// Events inside own pieces, by name and section.
-    pub(crate) events: Vec<[u64; 5]>,
+/// Takes the measured I/Os one by one, as they end.
+pub trait Sink {
+    /// The next one.
+    fn take(&mut self, io: IoResult);
 }
 
-impl Measure {
-    /// Cuts a closed I/O. Its pieces may be in any order.
-    pub(crate) fn finish(&mut self, mut io: Io, end: u64, ret: i64) -> IoResult {
-        let start = io.start;
-        io.requests.sort_unstable_by_key(|r| r.seq);
-        // What a helper had not finished by now, the task did not wait for.
-        io.bios.retain(|b| !b.helper || b.ended.is_some());
-        // A bio that no request carried (a driver that ends bios itself) takes no time.
-        let bios = io.bios.iter().map(|b| {
-            let open = if b.issued { end } else { b.queued };
-            (b.queued, b.ended.unwrap_or(open))
-        });
-        self.timeline
-            .build((start, end), bios, io.requests.iter().map(|r| r.device));
-        let mut elapsed = [0; 5];
-        self.timeline.cut(start, end, |from, to, section| {
-            add(&mut elapsed, section, to - from);
-        });
-        let (own, covered) = self.own(&mut io.pieces, start, end);
-        let software: u64 = elapsed.iter().sum::<u64>() - at(&elapsed, Section::Hardware);
-        let first = first_request(&io);
-        IoResult {
-            first,
-            start,
-            pid: io.pid,
-            op: io.op,
-            ret,
-            path: path(&io.requests),
-            clean: covered == software && !io.shared,
-            elapsed,
-            own,
-            requests: io.requests.len() as u32,
-            detached: io.requests.iter().filter(|r| r.detached).count() as u32,
-            bios: io.bios.len() as u32,
-        }
+impl Sink for Vec<IoResult> {
+    fn take(&mut self, io: IoResult) {
+        self.push(io);
     }
-
-    /// Own time by section, and how much of the software sections it covers.
-    fn own(&mut self, pieces: &mut [Piece], start: u64, end: u64) -> ([u64; 5], u64) {
-        pieces.sort_unstable_by_key(|p| p.start);
-        let (mut own, mut covered, mut reached) = ([0; 5], 0, start);
-        for piece in pieces.iter() {
-            let (from, to) = (piece.start.max(start), piece.end.min(end));
-            if from >= to {
-                continue;
-            }
-            let mut last = Section::VfsFs;
-            self.timeline.cut(from, to, |from, to, section| {
-                last = match (piece.mode, section) {
-                    (Mode::Completion, Section::Hardware) => Section::Completion,
-                    (Mode::Return, Section::Hardware) => Section::Return,
-                    _ => section,
-                };
-                add(&mut own, last, to - from);
-                if section != Section::Hardware {
-                    covered += to.saturating_sub(from.max(reached));
-                }
-            });
-            reached = reached.max(to);
-            if piece.end <= end {
-                self.count(piece.event, last);
-            }
-        }
-        (own, covered)
-    }
-
-    fn count(&mut self, event: u16, section: Section) {
-        let event = usize::from(event);
-        if self.events.len() <= event {
-            self.events.resize(event + 1, [0; 5]);
-        }
-        if let Some(counts) = self.events.get_mut(event) {
-            add(counts, section, 1);
-        }
-    }
-}
-
-/// Cuts the way of the first request that the task itself submitted; the pieces are in order.
-fn first_request(io: &Io) -> Option<FirstRequest> {
-    let bio = io.bios.iter().find(|b| !b.helper)?.queued;
-    let request = io.requests.iter().find(|r| !r.helper)?;
-    let device = request.device;
-    let ran = |from: u64, to: u64| {
-        let lengths = io.pieces.iter().map(|p| {
-            let (start, end) = (p.start.max(from), p.end.min(to));
-            end.saturating_sub(start)
-        });
-        lengths.sum()
-    };
-    Some(FirstRequest {
-        vfs_fs: ran(io.start, bio),
-        submission: ran(bio, device.start),
-        completion: (!request.detached).then(|| {
-            let alone = || ran(device.interrupt, device.done);
-            request.share.unwrap_or_else(alone)
-        }),
-    })
-}
-
-fn add(sums: &mut [u64; 5], section: Section, amount: u64) {
-    if let Some(sum) = sums.get_mut(section.index()) {
-        *sum += amount;
-    }
-}
-
-fn at(sums: &[u64; 5], section: Section) -> u64 {
-    sums.get(section.index()).copied().unwrap_or(0)
 }

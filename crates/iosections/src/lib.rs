@@ -1,26 +1,40 @@
 //! Cuts I/Os out of a stream of kernel events and measures their latency sections.
 //!
 //! It knows no file format: the caller translates its events to [`Event`] and feeds them to an
-//! [`Engine`] in order of time. One I/O is one system call of one task; see [`Section`] for its
-//! parts, which always add up to its whole duration.
+//! [`Engine`] in order of time. One I/O is a system call of one task, one entry that a call
+//! submits, or a bio; see [`Section`] for its parts, which always add up to its whole duration.
+//!
+//! Its memory depends on what is in flight, not on the length of the stream, and is limited
+//! whatever the stream says (module `limits`).
 
 mod batch;
 mod block;
+mod calls;
+mod close;
 mod cpu;
+mod device;
 mod engine;
 mod event;
 mod finish;
+mod flush;
 mod io;
+mod limits;
+mod mark;
+mod measure;
+mod op;
 mod outcome;
 mod path;
+mod rwbs;
 mod section;
 mod slab;
-mod stats;
 mod submit;
+mod task;
 
 pub use engine::{Engine, Options, Tasks};
-pub use event::{Dev, Event, Kind, Lost, Op, Rwbs, Span};
-pub use io::{FirstRequest, IoResult};
-pub use outcome::{IoCounts, Outcome, RequestCounts};
+pub use event::{Call, Dev, Driver, Event, Kind, Lost, Span, Tag};
+pub use io::{FirstRequest, IoResult, Sink};
+pub use mark::{Mark, MarkCounts, Moment, Moments};
+pub use op::Op;
+pub use outcome::{DeviceOutcome, IoCounts, Outcome, RequestCounts};
+pub use rwbs::Rwbs;
 pub use section::Section;
-pub use stats::Stats;

@@ -1,9 +1,77 @@
-//! The name of the way that an I/O took.
+//! The names of the ways that I/Os take.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::event::Rwbs;
+use smallvec::SmallVec;
+
 use crate::io::IoRequest;
+use crate::limits;
+use crate::rwbs::Rwbs;
+
+/// A run of like requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Step {
+    count: u32,
+    sectors: u32,
+    rwbs: Rwbs,
+    helper: bool,
+    detached: bool,
+}
+
+type Way = SmallVec<[Step; 1]>;
+
+/// All ways seen, each with a number.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    numbers: HashMap<Way, u32>,
+    names: Vec<String>,
+    /// The last way, since the next one is mostly the same.
+    last: Option<(Way, u32)>,
+    work: Way,
+}
+
+impl Paths {
+    /// The number of the way of these requests, in the order given.
+    pub(crate) fn number(&mut self, requests: &[IoRequest]) -> u32 {
+        let work = &mut self.work;
+        work.clear();
+        for r in requests {
+            let step = Step {
+                count: 1,
+                sectors: r.sectors,
+                rwbs: r.rwbs,
+                helper: r.helper,
+                detached: r.detached,
+            };
+            match work.last_mut() {
+                Some(last) if (Step { count: 1, ..*last }) == step => last.count += 1,
+                _ => work.push(step),
+            }
+        }
+        if let Some((way, number)) = &self.last {
+            if way == work {
+                return *number;
+            }
+        }
+        let number = match self.numbers.get(work) {
+            Some(&number) => number,
+            None if self.names.len() >= limits::PATHS => return u32::MAX,
+            None => {
+                let number = self.names.len() as u32;
+                self.names.push(name(work));
+                self.numbers.insert(work.clone(), number);
+                number
+            }
+        };
+        self.last = Some((work.clone(), number));
+        number
+    }
+
+    pub(crate) fn names(self) -> Vec<String> {
+        self.names
+    }
+}
 
 /// Name of one request: letters, then KiB, with a half for an odd sector.
 fn label(rwbs: Rwbs, sectors: u32) -> String {
@@ -14,28 +82,23 @@ fn label(rwbs: Rwbs, sectors: u32) -> String {
     }
 }
 
-/// The signature of the requests, in the order given.
-pub(crate) fn path(requests: &[IoRequest]) -> String {
-    let same = |a: &IoRequest, b: &IoRequest| {
-        (a.rwbs, a.sectors, a.helper, a.detached) == (b.rwbs, b.sectors, b.helper, b.detached)
-    };
-    let mut path = String::new();
-    for run in requests.chunk_by(same) {
-        let Some(first) = run.first() else { continue };
-        if !path.is_empty() {
-            path.push('+');
+fn name(way: &Way) -> String {
+    let mut name = String::new();
+    for step in way {
+        if !name.is_empty() {
+            name.push('+');
         }
-        if run.len() > 1 {
+        if step.count > 1 {
             // Writing to a String cannot fail.
-            let _ = write!(path, "{}x", run.len());
+            let _ = write!(name, "{}x", step.count);
         }
-        if first.helper {
-            path.push('h');
+        if step.helper {
+            name.push('h');
         }
-        path.push_str(&label(first.rwbs, first.sectors));
-        if first.detached {
-            path.push('d');
+        name.push_str(&label(step.rwbs, step.sectors));
+        if step.detached {
+            name.push('d');
         }
     }
-    path
+    name
 }

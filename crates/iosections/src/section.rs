@@ -116,6 +116,18 @@ impl Timeline {
         }
     }
 
+    /// The timeline of one bio in one request: the ends of the five sections, rising.
+    pub(crate) fn straight(&mut self, start: u64, ends: [u64; 5]) {
+        self.stretches.clear();
+        let mut at = start;
+        for (end, section) in ends.into_iter().zip(Section::ALL) {
+            if end > at {
+                self.stretches.push((end, section));
+                at = end;
+            }
+        }
+    }
+
     fn push(&mut self, end: u64, section: Section) {
         match self.stretches.last_mut() {
             Some(last) if last.1 == section => last.0 = end,
@@ -125,11 +137,18 @@ impl Timeline {
 
     /// Calls `each(from, to, section)` for the parts of `[from, to)`, which must lie within.
     pub(crate) fn cut(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64, Section)) {
-        let first = self.stretches.partition_point(|&(end, _)| end <= from);
+        let first = if self.stretches.len() > 8 {
+            self.stretches.partition_point(|&(end, _)| end <= from)
+        } else {
+            0
+        };
         let mut at = from;
         for &(end, section) in self.stretches.get(first..).unwrap_or_default() {
             if at >= to {
                 break;
+            }
+            if end <= at {
+                continue;
             }
             let until = end.min(to);
             each(at, until, section);

@@ -75,6 +75,24 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Removes all elements, oldest slot first.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
+        let free = &mut self.free;
+        self.slots
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, slot)| {
+                let value = slot.1.take()?;
+                free.push(index as u32);
+                Some(value)
+            })
+    }
+
     /// All elements, oldest slot first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ref, &T)> {
         self.slots

@@ -1,50 +1,117 @@
 //! The way down: bios, requests, and the hand-over to the driver.
 
-use crate::block::{Category, IoBio, Issued, Request};
-use crate::engine::{Engine, Setup, Tasks, task_key};
-use crate::event::{Event, Span};
-use crate::io::BioTime;
+use crate::block::{Category, From, IoBio, Issued, Request};
+use crate::engine::{Engine, Tasks};
+use crate::event::{Dev, Driver, Event, Span, Tag};
+use crate::io::{BioTime, Sink};
+use crate::limits;
+use crate::mark::{Mark, Moment};
 use crate::slab::Ref;
+use crate::task::{Setup, task_key};
 
-impl<T: Tasks> Engine<T> {
+/// Requests handed to a queue function that has not returned, or is not recorded.
+const AWAITING: usize = 256;
+
+impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn bio_queue(&mut self, event: &Event, cpu: usize, span: Span) {
-        if span.dev != self.options.device {
+        let Some(device) = self.block.device(span.dev) else {
             return;
-        }
-        let own = self.task(event).io;
-        let helped = if own.is_none() {
-            self.helped(event, span)
-        } else {
-            None
         };
+        let own = self.bio_owner(event, cpu);
+        let helped = match own {
+            Some(_) => None,
+            None => self.helped(event, cpu, span),
+        };
+        let queued = self.queued_since(event, cpu, span);
         let place = own.or(helped).and_then(|at| {
             let io = self.ios.get_mut(at)?;
+            if io.bios.len() >= limits::PARTS {
+                return None;
+            }
             io.bios.push(BioTime {
-                queued: event.ts,
+                queued,
                 ended: None,
                 issued: false,
                 helper: helped.is_some(),
+                done: false,
             });
+            io.open_bios += 1;
+            if helped.is_none() {
+                io.moments.first(Moment::BioQueue, queued);
+                io.sectors += u64::from(span.sectors);
+            }
             Some(IoBio {
                 io: at,
                 index: io.bios.len() - 1,
             })
         });
-        self.block.queue(span, event.pid, place, helped.is_some());
+        self.block
+            .queue(device, span, event.pid, place, helped.is_some());
         if let Some(io) = helped {
-            self.task(event).serves = Some(io);
+            if let Some(task) = self.task(cpu) {
+                task.serves = Some(io);
+            }
             self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
+        }
+    }
+
+    /// When the block layer received a bio: now, or when it received the one of the stacked
+    /// device that this one comes from.
+    fn queued_since(&mut self, event: &Event, cpu: usize, span: Span) -> u64 {
+        let Some((dev, sector, place)) = self.task(cpu).and_then(|task| task.remap) else {
+            return event.ts;
+        };
+        if (dev, sector) != (span.dev, span.sector) {
+            return event.ts;
+        }
+        if let Some(task) = self.task(cpu) {
+            task.remap = None;
+        }
+        let parent = place.and_then(|place| self.ios.get(place.io)?.bios.get(place.index));
+        parent.map_or(event.ts, |bio| bio.queued)
+    }
+
+    /// Sectors of one device become sectors of another: of a partition, those of its disk, before
+    /// the bio is queued; of a stacked device (device mapper, md), those of the bio below.
+    pub(crate) fn remap(&mut self, cpu: usize, from: (Dev, u64), to: (Dev, u64)) {
+        if from.0 == to.0 {
+            return;
+        }
+        if let Some(place) = self.block.remapped(from.0, from.1) {
+            if let Some(place) = place {
+                self.end_bio(place, None);
+            }
+            if let Some(task) = self.task(cpu) {
+                task.remap = Some((to.0, to.1, place));
+            }
+        } else if !self.block.knows(from.0) && self.block.aliases.len() < limits::DEVICES {
+            self.block.aliases.insert(from.0, to.0);
+        }
+    }
+
+    /// A bio is over, or another one goes on for it.
+    pub(crate) fn end_bio(&mut self, place: IoBio, ts: Option<u64>) {
+        let Some(io) = self.ios.get_mut(place.io) else {
+            return;
+        };
+        let Some(bio) = io.bios.get_mut(place.index) else {
+            return;
+        };
+        // One that needs a flush after its data ends once more.
+        bio.ended = ts.or(bio.ended);
+        if !std::mem::replace(&mut bio.done, true) {
+            io.open_bios = io.open_bios.saturating_sub(1);
         }
     }
 
     /// The I/O that a task without one submits a bio for: the one that it served before if that
     /// still waits; else the only waiting I/O that writes; else the oldest of them with nothing
     /// at the device.
-    fn helped(&mut self, event: &Event, span: Span) -> Option<Ref> {
+    fn helped(&mut self, event: &Event, cpu: usize, span: Span) -> Option<Ref> {
         if event.pid == 0 || span.rwbs.op() == b'R' || !self.names.helps(event.pid) {
             return None;
         }
-        let before = self.task(event).serves;
+        let before = self.task(cpu).and_then(|task| task.serves);
         let waiting = |&at: &Ref| self.ios.get(at).is_some_and(|io| self.waits(io.pid));
         if let Some(io) = before.filter(waiting) {
             return Some(io);
@@ -60,41 +127,70 @@ impl<T: Tasks> Engine<T> {
 
     /// Whether a task sleeps; without `sched_switch` every task might.
     fn waits(&self, pid: i32) -> bool {
-        !self.switches_seen || self.tasks.get(&pid).is_some_and(|t| t.blocked)
+        !self.switches_seen || self.tasks.by_key(pid).is_some_and(|t| t.blocked)
     }
 
-    pub(crate) fn issue(&mut self, event: &Event, cpu: usize, span: Span) {
-        if span.dev != self.options.device {
-            let task = self.task(event);
-            (task.issued, task.setup) = (None, None);
+    pub(crate) fn issue(&mut self, event: &Event, cpu: usize, mut span: Span) {
+        let Some(device) = self.block.device(span.dev) else {
             return;
+        };
+        if self.block.requests.len() >= limits::IN_FLIGHT {
+            self.block.clear();
+            self.tags.clear();
         }
-        let key = task_key(event.pid, event.cpu);
-        let at = match self.block.issue(span, key, event.pid, event.ts) {
+        if let Some(on) = self.block.devices.get(device) {
+            span.dev = on.out.dev;
+        }
+        let from = From {
+            ts: event.ts,
+            pid: event.pid,
+            task: task_key(event.pid, event.cpu),
+            cpu: event.cpu,
+        };
+        let at = match self.block.issue(device, span, &from) {
             Issued::New(at) => {
                 self.link(at);
                 at
             }
             Issued::Again(at, told) => {
-                self.out.requests.requeues += u64::from(!told);
+                if let Some(on) = self.block.devices.get_mut(device) {
+                    on.out.requests.requeues += u64::from(!told);
+                }
                 at
             }
         };
-        let setup = {
-            let task = self.task(event);
-            task.issued = Some(at);
-            task.awaiting.push(at);
-            task.setup.take()
+        let Some(task) = self.task(cpu) else {
+            return;
         };
+        task.issued = Some(at);
+        if task.awaiting.len() < AWAITING {
+            task.awaiting.push(at);
+        }
+        let (setup, in_io) = (task.setup.take(), task.io.is_some());
         if let (Some(setup), Some(request)) = (setup, self.block.requests.get_mut(at)) {
             request.setup = Some(setup.ts);
-            self.disk = Some(setup.disk);
-            self.tags.insert(setup.tag, at);
-            self.out.drivers[1] += 1;
+            request.queue = Some(setup.tag.queue);
+            self.drive(device, at, Driver::Nvme, setup.tag);
+            if !self.disks.contains(&setup.tag.host) && self.disks.len() < limits::DEVICES {
+                self.disks.push(setup.tag.host);
+            }
+        }
+        if in_io {
+            return;
         }
         let owner = self.block.requests.get(at).and_then(|r| r.owner);
-        if let (Some(io), None) = (owner, self.task(event).io) {
+        if let Some(io) = owner {
             self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
+        }
+    }
+
+    fn drive(&mut self, device: usize, at: Ref, driver: Driver, tag: Tag) {
+        if self.tags.len() >= limits::IN_FLIGHT {
+            self.tags.clear();
+        }
+        self.tags.insert(tag, at);
+        if let Some(on) = self.block.devices.get_mut(device) {
+            on.driven(driver);
         }
     }
 
@@ -103,20 +199,24 @@ impl<T: Tasks> Engine<T> {
         let Some(request) = self.block.requests.get(at) else {
             return;
         };
-        let bios = request.parts.iter().filter_map(|&bio| self.block.bio(bio));
-        let places: Vec<(IoBio, bool)> = bios.filter_map(|b| Some((b.io?, b.helper))).collect();
         let mut owner = None;
-        for (place, helper) in places {
+        for &bio in &request.parts {
+            let Some(bio) = self.block.bios.get(bio) else {
+                continue;
+            };
+            let Some(place) = bio.io else {
+                continue;
+            };
             let Some(io) = self.ios.get_mut(place.io) else {
                 continue;
             };
-            if let Some(bio) = io.bios.get_mut(place.index) {
-                bio.issued = true;
+            if let Some(time) = io.bios.get_mut(place.index) {
+                time.issued = true;
             }
-            if !io.live.contains(&at) {
+            if io.live.last() != Some(&at) && !io.live.contains(&at) {
                 io.live.push(at);
             }
-            let kind = if helper {
+            let kind = if bio.helper {
                 Category::Helper
             } else {
                 Category::Attributed
@@ -133,34 +233,111 @@ impl<T: Tasks> Engine<T> {
         }
     }
 
-    pub(crate) fn nvme_setup(&mut self, event: &Event, disk: u64, tag: (u64, u32, u32)) {
-        self.task(event).setup = Some(Setup {
-            ts: event.ts,
-            disk,
-            tag,
-        });
-    }
-
-    pub(crate) fn ufs_send(&mut self, event: &Event, tag: (u64, u32, u32)) {
-        let Some(at) = self.task(event).issued.take() else {
-            self.tags.remove(&tag);
+    pub(crate) fn requeue(&mut self, span: Span) {
+        let Some(device) = self.block.device(span.dev) else {
             return;
         };
-        if let Some(request) = self.block.requests.get_mut(at) {
-            request.sent = Some(event.ts);
-            self.tags.insert(tag, at);
-            self.out.drivers[0] += 1;
+        if let Some(on) = self.block.devices.get_mut(device) {
+            on.out.requests.requeues += 1;
+        }
+        self.block.requeue(device, &span);
+    }
+
+    pub(crate) fn split(&mut self, cpu: usize, dev: Dev) {
+        let io = self.current_io(cpu);
+        if let Some(io) = io.and_then(|at| self.ios.get_mut(at)) {
+            io.splits += 1;
+        }
+        let device = self.block.device(dev);
+        if let Some(on) = device.and_then(|at| self.block.devices.get_mut(at)) {
+            on.out.requests.splits += 1;
         }
     }
 
-    pub(crate) fn queue_return(&mut self, event: &Event) {
-        let mut returned = std::mem::take(&mut self.task(event).awaiting);
+    pub(crate) fn merge(&mut self, cpu: usize, dev: Dev) {
+        let io = self.current_io(cpu);
+        if let Some(io) = io.and_then(|at| self.ios.get_mut(at)) {
+            io.merges += 1;
+        }
+        let device = self.block.device(dev);
+        if let Some(on) = device.and_then(|at| self.block.devices.get_mut(at)) {
+            on.out.requests.merges += 1;
+        }
+    }
+
+    pub(crate) fn getrq(&mut self, event: &Event, dev: Dev, sector: u64) {
+        self.moment_of_bio(event, dev, sector, Moment::Getrq);
+    }
+
+    pub(crate) fn insert(&mut self, event: &Event, dev: Dev, sector: u64) {
+        self.moment_of_bio(event, dev, sector, Moment::Insert);
+    }
+
+    /// Something happens to the bio with this first sector.
+    fn moment_of_bio(&mut self, event: &Event, dev: Dev, sector: u64, moment: Moment) {
+        let Some((_, at)) = self.block.waiting_at(dev, sector) else {
+            return;
+        };
+        let bio = self.block.bio(at).filter(|bio| !bio.helper);
+        let Some(place) = bio.and_then(|bio| bio.io).filter(|p| p.index == 0) else {
+            return;
+        };
+        if let Some(io) = self.ios.get_mut(place.io) {
+            io.moments.first(moment, event.ts);
+        }
+    }
+
+    pub(crate) fn nvme_setup(&mut self, event: &Event, cpu: usize, tag: Tag) {
+        if let Some(task) = self.task(cpu) {
+            task.setup = Some(Setup { ts: event.ts, tag });
+        }
+    }
+
+    /// A driver sends the request that the task issued last.
+    pub(crate) fn send(&mut self, event: &Event, cpu: usize, driver: Driver, tag: Tag) {
+        let issued = self.task(cpu).and_then(|task| match driver {
+            // Above another driver: that one's own event is still to come.
+            Driver::Scsi => task.issued,
+            _ => task.issued.take(),
+        });
+        let Some(at) = issued else {
+            self.tags.remove(&tag);
+            return;
+        };
+        let mark = match driver {
+            Driver::Ufs => Mark::UfsCommand,
+            Driver::Nvme => Mark::NvmeSetup,
+            Driver::Mmc => Mark::MmcStart,
+            Driver::Scsi => Mark::ScsiStart,
+        };
+        let Some(request) = self.block.requests.get_mut(at) else {
+            return;
+        };
+        request.sent = Some((event.ts, mark));
+        if tag.queue != u32::MAX {
+            request.queue = Some(tag.queue);
+        }
+        let device = request.device;
+        self.drive(device, at, driver, tag);
+    }
+
+    pub(crate) fn queue_return(&mut self, event: &Event, cpu: usize) {
+        if self.options.ignore_queue_return {
+            return;
+        }
+        self.options.use_queue_return = true;
+        let Some(task) = self.task(cpu) else {
+            return;
+        };
+        let mut returned = std::mem::take(&mut task.awaiting);
         for at in returned.drain(..) {
             if let Some(request) = self.block.requests.get_mut(at) {
                 request.returned = Some(event.ts);
             }
         }
-        self.task(event).awaiting = returned;
+        if let Some(task) = self.task(cpu) {
+            task.awaiting = returned;
+        }
     }
 
     /// When a request was handed to the device, and by which mark, given that its interrupt came
@@ -170,20 +347,20 @@ impl<T: Tasks> Engine<T> {
         request: &Request,
         interrupt: u64,
         during: Option<i32>,
-    ) -> (u64, &'static str) {
+    ) -> (u64, Mark) {
         if self.options.use_queue_return {
             match request.returned {
-                Some(ts) if ts <= interrupt => return (ts, "queue_rq_return"),
-                Some(_) => return (interrupt, "clamped"),
+                Some(ts) if ts <= interrupt => return (ts, Mark::QueueReturn),
+                Some(_) => return (interrupt, Mark::Clamped),
                 // The interrupt came while the queue function still ran.
-                None if during == Some(request.issue_task) => return (interrupt, "clamped"),
+                None if during == Some(request.issue_task) => return (interrupt, Mark::Clamped),
                 None => {}
             }
         }
         match (request.sent, request.setup) {
-            (Some(ts), _) => (ts, "ufshcd_command"),
-            (None, Some(ts)) if ts > request.issued => (ts, "nvme_setup_cmd"),
-            _ => (request.issued, "block_rq_issue"),
+            (Some((ts, mark)), _) => (ts, mark),
+            (None, Some(ts)) if ts > request.issued => (ts, Mark::NvmeSetup),
+            _ => (request.issued, Mark::Issue),
         }
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use iosections::{Dev, Kind, Op, Options};
+use iosections::{Dev, Kind, Op};
 
 /// Two reads that one interrupt completes, on one CPU.
 fn batch(first: Kind, second: Kind) -> Vec<Line> {
@@ -76,15 +76,15 @@ fn the_share_counts_the_softirq_and_not_what_interrupts_it() {
 
 #[test]
 fn nvme_batches_are_shared_out_by_the_order_of_the_queue() {
-    let mut lines = batch(Kind::NvmeSq { disk: 1 }, Kind::Other);
-    lines.retain(|l| !matches!(l.3, Kind::UfsSend { .. }));
+    let mut lines = batch(Kind::NvmeSq(1), Kind::Other);
+    lines.retain(|l| !matches!(l.3, Kind::Send(..)));
     lines.insert(2, (15, 0, 1, SETUP(1)));
     lines.insert(7, (45, 0, 2, SETUP(2)));
     let at = lines
         .iter()
         .position(|l| l.3 == complete("R", 100, 8))
         .unwrap();
-    lines.insert(at, (113, 0, 0, Kind::NvmeSq { disk: 1 }));
+    lines.insert(at, (113, 0, 0, Kind::NvmeSq(1)));
     let outcome = run(&lines);
     let [one, two] = &outcome.results[..] else {
         panic!("{outcome:?}")
@@ -272,14 +272,8 @@ fn what_touches_a_gap_is_dropped() {
     };
     let lines: Vec<Line> = (0..5).flat_map(|n| io(n * 100, n * 8)).collect();
     // A later gap overlaps; one reaches back before the trace.
-    let gaps = vec![lost(240, 300), lost(0, 20), lost(230, 250)];
-    let outcome = run_with(
-        Options {
-            lost: gaps,
-            ..options()
-        },
-        &lines,
-    );
+    let gaps = [(1, lost(240, 300)), (2, lost(0, 20)), (3, lost(230, 250))];
+    let outcome = feed(options(), &gaps, &lines);
     let starts: Vec<u64> = outcome.results.iter().map(|r| r.start).collect();
     assert_eq!(starts, [100, 400]);
     assert_eq!((outcome.ios.seen, outcome.ios.dropped_lost), (5, 3));
@@ -327,7 +321,9 @@ fn other_devices_and_unselected_tasks_do_not_count() {
         (80, 0, 100, complete("R", 100, 8)),
         (90, 0, 100, leave(Op::Pread64)),
     ]);
-    assert_eq!((outcome.ios.seen, outcome.ios.no_request), (1, 1));
+    assert_eq!((outcome.ios.seen, only(&outcome).dev), (1, other.dev));
+    let disk = outcome.outcome.device(DISK).map(|d| d.measured);
+    assert_eq!(disk, Some(0));
     assert_eq!(
         (outcome.requests.seen, outcome.requests.unattributed),
         (1, 1)

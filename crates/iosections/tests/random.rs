@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::*;
-use iosections::{Kind, Op, Options};
+use iosections::{Kind, Lost, Op, Options};
 use proptest::prelude::*;
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -23,10 +23,10 @@ fn kinds() -> impl Strategy<Value = Kind> {
         4 => spans.clone().prop_map(Kind::Complete),
         1 => spans.prop_map(Kind::Requeue),
         1 => (0..3_u32).prop_map(SETUP),
-        1 => Just(Kind::NvmeSq { disk: 1 }),
+        1 => Just(Kind::NvmeSq(1)),
         1 => (0..3_u32).prop_map(SEND),
         1 => (0..3_u32).prop_map(DONE),
-        1 => (0..3_u32).prop_map(|cid| Kind::NvmeComplete { disk: 1, qid: 1, cid }),
+        1 => (0..3_u32).prop_map(|cid| NVME_DONE(cid)),
         1 => Just(Kind::QueueReturn),
         2 => Just(Kind::IrqEntry),
         2 => Just(Kind::IrqExit),
@@ -75,28 +75,32 @@ fn exits(lines: &[Line]) -> BTreeMap<(i32, u64), u64> {
 }
 
 fn any_options() -> impl Strategy<Value = Options> {
-    let gaps = prop::collection::vec((0..3000_u64, 0..200_u64), 0..3);
-    (any::<bool>(), any::<bool>(), gaps).prop_map(|(use_queue_return, has_nvme_complete, gaps)| {
-        let lost = gaps
-            .into_iter()
-            .map(|(from, len)| lost(from, from + len))
-            .collect();
+    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(returns, nvme, count_events)| {
         Options {
-            use_queue_return,
-            has_nvme_complete,
-            lost,
+            use_queue_return: returns,
+            ignore_queue_return: !returns,
+            has_nvme_complete: nvme,
+            count_events,
             ..options()
         }
     })
+}
+
+fn any_gaps() -> impl Strategy<Value = Vec<(u32, Lost)>> {
+    let gap = (0..3_u32, 0..3000_u64, 0..200_u64);
+    prop::collection::vec(
+        gap.prop_map(|(cpu, from, len)| (cpu, lost(from, from + len))),
+        0..3,
+    )
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sections_add_up(lines in streams(3), options in any_options()) {
+    fn sections_add_up(lines in streams(3), options in any_options(), gaps in any_gaps()) {
         let exits = exits(&lines);
-        for io in run_with(options, &lines).results {
+        for io in feed(options, &gaps, &lines).results {
             let end = exits[&(io.pid, io.start)];
             prop_assert_eq!(io.elapsed.iter().sum::<u64>(), end - io.start);
         }
@@ -116,16 +120,13 @@ proptest! {
     }
 
     #[test]
-    fn gaps_in_the_stream_break_nothing(lines in streams(2), every in 5..50_usize) {
-        let gaps: Vec<_> = lines.iter().step_by(every).map(|l| (l.1, lost(l.0 - 1, l.0))).collect();
-        let lost = gaps.iter().map(|g| g.1).collect();
-        let mut engine = iosections::Engine::new(Options { lost, ..options() }, Names);
-        for (n, line) in lines.iter().enumerate() {
-            if n % every == 0 {
-                engine.gap(line.1);
-            }
-            engine.push(&event(line));
+    fn gaps_change_only_what_touches_them(lines in streams(2), gaps in any_gaps()) {
+        let whole = feed(options(), &[], &lines);
+        let gappy = feed(options(), &gaps, &lines);
+        let touched = |io: &Measured| gaps.iter().any(|(_, g)| g.from <= io.end && g.to >= io.start);
+        for io in gappy.results.iter().filter(|io| io.requests == 1 && io.bios == 1) {
+            prop_assert!(!touched(io));
         }
-        check(&engine.finish());
+        prop_assert!(gappy.ios.measured <= whole.ios.measured + gappy.ios.dropped_lost);
     }
 }

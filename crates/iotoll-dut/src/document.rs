@@ -46,7 +46,7 @@ pub(crate) fn document(
         for (place, (name, value)) in COLUMNS.iter().enumerate() {
             let comma = if place > 0 { "," } else { "" };
             let _ = write!(text, "{comma}\"{name}\":[");
-            push_values(&mut text, analysis.outcome.results.iter().map(value));
+            push_values(&mut text, analysis.ios.iter().map(value));
             text.push(']');
         }
         text.push('}');

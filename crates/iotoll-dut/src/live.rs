@@ -16,8 +16,6 @@ use crate::options::{Options, number, text};
 
 /// Where tracefs is mounted: its own place, and that of kernels before 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// The kernel's block devices by number.
-const DEVICES: &str = "/sys/dev/block";
 
 #[derive(Debug)]
 struct Settings {
@@ -32,13 +30,13 @@ struct Settings {
 /// Runs the command.
 pub(crate) fn run(words: &mut lexopt::Parser) -> Result<(), Error> {
     let settings = parse(words)?;
-    let device = settings.options.request.device.as_deref();
-    let device = device.ok_or_else(|| {
-        Error::usage("live: name the disk with --device MAJOR:MINOR (cat /sys/block/*/dev)")
-    })?;
     let failed = |e: &iorecord::Error| Error::measuring(&settings.tracefs, e);
     let events = enabled(&settings.tracefs)?;
-    let events: Vec<(&str, &str)> = events.lines().filter_map(|l| l.split_once(':')).collect();
+    let events: Vec<(&str, &str)> = events
+        .lines()
+        .filter_map(|l| l.split_once(':'))
+        .filter(|e| !e.0.is_empty())
+        .collect();
     let events = [events.as_slice(), &[("ftrace", "print")]].concat();
     let trace = Trace::from_tracefs(&settings.tracefs, &events, LiveOptions { follow: false });
     let trace = trace.map_err(|e| failed(&e.into()))?;
@@ -47,10 +45,7 @@ pub(crate) fn run(words: &mut lexopt::Parser) -> Result<(), Error> {
     } else {
         Cells::Whole(settings.name.clone())
     };
-    let disk = disk(device);
-    let mut request = settings.options.request.clone();
-    request.device = Some(disk.clone());
-    let mut live = Live::new(trace, &request, &partitions(&disk), cells).map_err(|e| failed(&e))?;
+    let mut live = Live::new(trace, &settings.options.request(), cells).map_err(|e| failed(&e))?;
     follow(&settings, &mut live)?;
     live.finish(|name, analysis| settings.print(name, analysis))
 }
@@ -133,28 +128,4 @@ fn enabled(tracefs: &Path) -> Result<String, Error> {
         )));
     }
     Ok(text)
-}
-
-/// The whole disk of a partition; the device itself if it is none.
-fn disk(device: &str) -> String {
-    let path = Path::new(DEVICES).join(device);
-    let disk = path.join("partition").exists().then(|| {
-        let parent = fs::canonicalize(&path).ok()?.parent()?.join("dev");
-        fs::read_to_string(parent).ok()
-    });
-    disk.flatten()
-        .map_or_else(|| device.to_owned(), |text| text.trim().to_owned())
-}
-
-/// Device numbers of a disk's partitions.
-fn partitions(disk: &str) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(Path::new(DEVICES).join(disk)) else {
-        return Vec::new();
-    };
-    let parts = entries.flatten().map(|entry| entry.path());
-    let parts = parts.filter(|path| path.join("partition").exists());
-    parts
-        .filter_map(|path| fs::read_to_string(path.join("dev")).ok())
-        .map(|text| text.trim().to_owned())
-        .collect()
 }

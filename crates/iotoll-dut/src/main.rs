@@ -23,8 +23,7 @@ const USAGE: &str = "\
 iotoll-dut: measures storage I/O on the device under test
 
 usage: iotoll-dut record TRACE [OPTION]...    measures a trace.dat
-       iotoll-dut live --device MAJOR:MINOR [OPTION]...
-                                              measures the running kernel's ring buffers
+       iotoll-dut live [OPTION]...            measures the running kernel's ring buffers
        iotoll-dut send [OPTION]...            prints records as checked lines for a serial console
 
 record and live print one JSON document per cell and line:

@@ -39,6 +39,16 @@ impl Options {
     pub(crate) fn columns(&self) -> bool {
         self.columns || self.unit == Unit::Instructions
     }
+
+    /// What to analyse.
+    pub(crate) fn request(&self) -> Request {
+        Request {
+            keep_ios: self.columns(),
+            // What an event costs is known on the clock of instructions only.
+            count_events: self.unit == Unit::Instructions,
+            ..self.request.clone()
+        }
+    }
 }
 
 fn mark(name: &str) -> Result<DeviceMark, Error> {

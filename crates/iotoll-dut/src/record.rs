@@ -66,7 +66,7 @@ fn measure(path: &Path, digest: Option<&str>, options: &Options) -> Result<(), E
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
     for (name, window) in windows {
-        let mut request = options.request.clone();
+        let mut request = options.request();
         request.window = window;
         let analysis = Analysis::of(trace.clone(), &request).map_err(|e| failed(&e))?;
         let text = document(&name, digest, &analysis, options)?;

@@ -1,8 +1,10 @@
 //! The private Python module `iotoll._native`: conversion only.
 
-use iorecord::{Analysis, DeviceMark, Error, FirstRequest, IoResult, Request, Section, Unit};
+mod table;
+
+use iorecord::{Analysis, DeviceMark, Error, Filter, Request, Unit};
 use pyo3::create_exception;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -17,102 +19,131 @@ fn trace_error(path: &str, error: &Error) -> PyErr {
     TraceError::new_err(format!("{path}: {error}"))
 }
 
-fn request(
+/// What to analyse, as Python says it.
+#[derive(Default)]
+struct Wanted {
     comm: Option<String>,
+    pid: Option<i32>,
     device: Option<String>,
-    mark: &str,
+    device_mark: Option<String>,
+    unit: Option<String>,
     window: Option<(u64, u64)>,
-) -> Result<Request, Error> {
-    let device_mark = match mark {
-        "auto" => DeviceMark::Auto,
-        "last_before" => DeviceMark::LastBefore,
-        _ => {
-            return Err(Error::Option {
-                name: "device_mark",
-                value: mark.to_owned(),
-                known: "auto or last_before",
-            });
+    direction: Option<String>,
+    size: Option<(i64, i64)>,
+}
+
+impl Wanted {
+    /// Takes keyword arguments.
+    fn parse(options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let mut wanted = Self::default();
+        for (key, value) in options.into_iter().flatten() {
+            match key.extract::<&str>()? {
+                "comm" => wanted.comm = value.extract()?,
+                "pid" => wanted.pid = value.extract()?,
+                "device" => wanted.device = value.extract()?,
+                "device_mark" => wanted.device_mark = value.extract()?,
+                "unit" => wanted.unit = value.extract()?,
+                "window" => wanted.window = value.extract()?,
+                "direction" => wanted.direction = value.extract()?,
+                "size" => wanted.size = value.extract()?,
+                other => {
+                    let message = format!("unexpected keyword argument '{other}'");
+                    return Err(PyTypeError::new_err(message));
+                }
+            }
         }
-    };
-    Ok(Request {
-        comm,
-        device,
-        device_mark,
-        window,
+        Ok(wanted)
+    }
+
+    fn unit(&self) -> Result<Unit, Error> {
+        self.unit
+            .as_deref()
+            .map_or(Ok(Unit::Nanoseconds), Unit::parse)
+    }
+
+    fn request(self) -> Result<Request, Error> {
+        let device_mark = match self.device_mark.as_deref() {
+            None | Some("auto") => DeviceMark::Auto,
+            Some("last_before") => DeviceMark::LastBefore,
+            Some(other) => {
+                return Err(Error::Option {
+                    name: "device_mark",
+                    value: other.to_owned(),
+                    known: "auto or last_before",
+                });
+            }
+        };
+        // What an event costs is known on the clock of instructions only.
+        let count_events = self.unit()? == Unit::Instructions;
+        Ok(Request {
+            comm: self.comm,
+            pid: self.pid,
+            device: self.device,
+            device_mark,
+            window: self.window,
+            filter: Filter {
+                direction: self.direction.map(direction).transpose()?,
+                bytes: self.size,
+            },
+            keep_ios: false,
+            count_events,
+        })
+    }
+}
+
+const DIRECTIONS: [(&str, u8); 4] = [
+    ("read", b'R'),
+    ("write", b'W'),
+    ("flush", b'F'),
+    ("discard", b'D'),
+];
+
+fn direction(name: String) -> Result<u8, Error> {
+    let known = DIRECTIONS.iter().find(|(known, _)| *known == name);
+    known.map(|&(_, letter)| letter).ok_or(Error::Option {
+        name: "direction",
+        value: name,
+        known: "read, write, flush or discard",
     })
+}
+
+/// The name of an operation's letter.
+pub(crate) fn direction_name(letter: u8) -> &'static str {
+    let known = DIRECTIONS.iter().find(|(_, known)| *known == letter);
+    known.map_or("other", |&(name, _)| name)
 }
 
 /// The record of a trace as JSON text.
 #[pyfunction]
-#[pyo3(signature = (path, *, comm=None, device=None, device_mark="auto", unit="ns", window=None))]
-fn analyze(
-    py: Python<'_>,
-    path: &str,
-    comm: Option<String>,
-    device: Option<String>,
-    device_mark: &str,
-    unit: &str,
-    window: Option<(u64, u64)>,
-) -> PyResult<String> {
+#[pyo3(signature = (path, **options))]
+fn analyze(py: Python<'_>, path: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<String> {
+    let wanted = Wanted::parse(options)?;
     py.detach(|| {
-        let unit = Unit::parse(unit)?;
-        Analysis::run(path, &request(comm, device, device_mark, window)?)?.record(unit)
+        let unit = wanted.unit()?;
+        Analysis::run(path, &wanted.request()?)?.record(unit)
     })
     .map_err(|e| trace_error(path, &e))
 }
 
 /// One entry per measured I/O in every column.
 #[pyfunction]
-#[pyo3(signature = (path, *, comm=None, device=None, device_mark="auto", unit="ns", window=None))]
+#[pyo3(signature = (path, **options))]
 fn io_table<'py>(
     py: Python<'py>,
     path: &str,
-    comm: Option<String>,
-    device: Option<String>,
-    device_mark: &str,
-    unit: &str,
-    window: Option<(u64, u64)>,
+    options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let wanted = Wanted::parse(options)?;
     let analysis = py
         .detach(|| {
-            Unit::parse(unit)?;
-            Analysis::run(path, &request(comm, device, device_mark, window)?)
+            let request = Request {
+                keep_ios: true,
+                ..wanted.request()?
+            };
+            Analysis::run(path, &request)
         })
         .map_err(|e| trace_error(path, &e))?;
-    columns(py, &analysis.outcome.results)
-}
-
-fn columns<'py>(py: Python<'py>, ios: &[IoResult]) -> PyResult<Bound<'py, PyDict>> {
-    let table = PyDict::new(py);
-    table.set_item("start", ios.iter().map(|io| io.start).collect::<Vec<_>>())?;
-    table.set_item("pid", ios.iter().map(|io| io.pid).collect::<Vec<_>>())?;
-    table.set_item("op", ios.iter().map(|io| io.op.name()).collect::<Vec<_>>())?;
-    table.set_item("bytes", ios.iter().map(|io| io.ret).collect::<Vec<_>>())?;
-    table.set_item(
-        "path",
-        ios.iter().map(|io| io.path.as_str()).collect::<Vec<_>>(),
-    )?;
-    table.set_item("clean", ios.iter().map(|io| io.clean).collect::<Vec<_>>())?;
-    for section in Section::ALL {
-        let pick = |values: &[u64; 5]| values.get(section.index()).copied().unwrap_or(0);
-        let elapsed: Vec<u64> = ios.iter().map(|io| pick(&io.elapsed)).collect();
-        let own: Vec<u64> = ios.iter().map(|io| pick(&io.own)).collect();
-        table.set_item(format!("elapsed_{}", section.name()), elapsed)?;
-        table.set_item(format!("own_{}", section.name()), own)?;
-    }
-    let first = |pick: fn(&FirstRequest) -> Option<u64>| {
-        let values = ios.iter().map(|io| io.first.as_ref().and_then(pick));
-        values.collect::<Vec<_>>()
-    };
-    table.set_item("first_vfs_fs", first(|f| Some(f.vfs_fs)))?;
-    table.set_item("first_submission", first(|f| Some(f.submission)))?;
-    table.set_item("first_completion", first(|f| f.completion))?;
-    table.set_item(
-        "requests",
-        ios.iter().map(|io| io.requests).collect::<Vec<_>>(),
-    )?;
-    table.set_item("bios", ios.iter().map(|io| io.bios).collect::<Vec<_>>())?;
-    Ok(table)
+    table::columns(py, &analysis)
 }
 
 /// What a trace is, as JSON text.

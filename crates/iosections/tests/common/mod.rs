@@ -1,8 +1,11 @@
 //! Hand-written event lists.
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::pedantic)]
 
+use std::collections::BTreeMap;
+
 use iosections::{
-    Dev, Engine, Event, IoResult, Kind, Lost, Op, Options, Outcome, Rwbs, Span, Tasks,
+    Dev, DeviceOutcome, Driver, Engine, Event, IoCounts, IoResult, Kind, Lost, MarkCounts, Op,
+    Options, Outcome, RequestCounts, Rwbs, Span, Tag, Tasks,
 };
 
 pub const DISK: Dev = Dev { major: 8, minor: 0 };
@@ -23,10 +26,9 @@ impl Tasks for Names {
 
 pub fn options() -> Options {
     Options {
-        device: DISK,
-        use_queue_return: false,
-        has_nvme_complete: false,
-        lost: vec![],
+        ignore_queue_return: true,
+        count_events: true,
+        ..Options::default()
     }
 }
 
@@ -63,43 +65,102 @@ pub fn event(&(ts, cpu, pid, kind): &Line) -> Event {
     }
 }
 
-pub fn run_with(options: Options, lines: &[Line]) -> Outcome {
-    let mut engine = Engine::new(options, Names);
-    lines.iter().for_each(|line| engine.push(&event(line)));
-    let outcome = engine.finish();
-    check(&outcome);
-    outcome
+/// What came out, of one disk.
+#[derive(Debug)]
+pub struct Run {
+    pub results: Vec<Measured>,
+    pub ios: IoCounts,
+    pub requests: RequestCounts,
+    pub device_marks: BTreeMap<&'static str, u64>,
+    pub interrupt_marks: BTreeMap<&'static str, u64>,
+    pub drivers: [u64; 4],
+    pub probe_events: Vec<[u64; 5]>,
+    pub outcome: Outcome,
 }
 
-pub fn run(lines: &[Line]) -> Outcome {
+/// One I/O with the name of its way.
+#[derive(Debug)]
+pub struct Measured {
+    pub io: IoResult,
+    pub path: String,
+}
+
+impl std::ops::Deref for Measured {
+    type Target = IoResult;
+    fn deref(&self) -> &IoResult {
+        &self.io
+    }
+}
+
+fn marks(counts: MarkCounts) -> BTreeMap<&'static str, u64> {
+    counts.iter().map(|(mark, n)| (mark.name(), n)).collect()
+}
+
+/// Feeds events, and each gap as soon as it can be known.
+pub fn feed(options: Options, gaps: &[(u32, Lost)], lines: &[Line]) -> Run {
+    let mut gaps = gaps.to_vec();
+    gaps.sort_by_key(|(_, gap)| std::cmp::Reverse(gap.from));
+    let mut engine = Engine::new(options, Names, Vec::new());
+    for line in lines {
+        while let Some((cpu, gap)) = gaps.pop_if(|(_, gap)| gap.from < line.0) {
+            engine.gap(cpu, gap);
+        }
+        engine.push(&event(line));
+    }
+    let (outcome, mut results, _) = engine.finish();
+    results.sort_by_key(|io| (io.start, io.pid));
+    check(&outcome, &results);
+    let disk = outcome.device(DISK).cloned().unwrap_or_default();
+    let named = |io: IoResult| Measured {
+        path: outcome.path(io.path).to_owned(),
+        io,
+    };
+    Run {
+        results: results.into_iter().map(named).collect(),
+        ios: outcome.ios,
+        requests: disk.requests,
+        device_marks: marks(disk.device_marks),
+        interrupt_marks: marks(disk.interrupt_marks),
+        drivers: disk.drivers,
+        probe_events: outcome.probe_events.clone(),
+        outcome,
+    }
+}
+
+pub fn run_with(options: Options, lines: &[Line]) -> Run {
+    feed(options, &[], lines)
+}
+
+pub fn run(lines: &[Line]) -> Run {
     run_with(options(), lines)
 }
 
-pub fn only(outcome: &Outcome) -> &IoResult {
-    assert_eq!(outcome.results.len(), 1, "{outcome:#?}");
-    &outcome.results[0]
+pub fn only(run: &Run) -> &Measured {
+    assert_eq!(run.results.len(), 1, "{run:#?}");
+    &run.results[0]
 }
 
 /// What always holds.
-pub fn check(outcome: &Outcome) {
-    let r = &outcome.requests;
-    assert_eq!(
-        r.seen,
-        r.attributed + r.helper + r.unattributed + r.in_flight,
-        "{r:?}"
-    );
+pub fn check(outcome: &Outcome, results: &[IoResult]) {
+    for DeviceOutcome { requests: r, .. } in &outcome.devices {
+        assert_eq!(
+            r.seen,
+            r.attributed + r.helper + r.unattributed + r.in_flight,
+            "{r:?}"
+        );
+    }
     let i = &outcome.ios;
     assert_eq!(
         i.seen,
-        i.measured + i.no_request + i.dropped_lost + i.incomplete,
+        i.measured + i.no_request + i.dropped_lost + i.incomplete + i.ambiguous,
         "{i:?}"
     );
-    assert_eq!(i.measured as usize, outcome.results.len());
-    assert_eq!(
-        i.clean,
-        outcome.results.iter().filter(|r| r.clean).count() as u64
-    );
-    assert!(outcome.results.iter().all(|r| r.requests > 0));
+    assert_eq!(i.measured as usize, results.len());
+    assert_eq!(i.clean, results.iter().filter(|r| r.clean).count() as u64);
+    for io in results {
+        assert!(io.requests > 0);
+        assert_eq!(io.elapsed.iter().sum::<u64>(), io.end - io.start);
+    }
 }
 
 pub fn enter(op: Op) -> Kind {
@@ -140,16 +201,18 @@ pub fn lost(from: u64, to: u64) -> Lost {
     Lost { from, to }
 }
 
-pub const SETUP: fn(u32) -> Kind = |cid| Kind::NvmeSetup {
-    disk: 1,
-    qid: 1,
-    cid,
-};
-pub const SEND: fn(u32) -> Kind = |tag| Kind::UfsSend {
-    queue: u32::MAX,
-    tag,
-};
-pub const DONE: fn(u32) -> Kind = |tag| Kind::UfsComplete {
-    queue: u32::MAX,
-    tag,
-};
+/// What no driver in these tests uses.
+const NO_QUEUE: u32 = u32::MAX;
+
+fn tag(host: u64, queue: u32, id: u32) -> Tag {
+    Tag {
+        host,
+        queue,
+        id: u64::from(id),
+    }
+}
+
+pub const SETUP: fn(u32) -> Kind = |cid| Kind::NvmeSetup(tag(1, 1, cid));
+pub const NVME_DONE: fn(u32) -> Kind = |cid| Kind::Done(Driver::Nvme, tag(1, 1, cid));
+pub const SEND: fn(u32) -> Kind = |id| Kind::Send(Driver::Ufs, tag(0, NO_QUEUE, id));
+pub const DONE: fn(u32) -> Kind = |id| Kind::Done(Driver::Ufs, tag(0, NO_QUEUE, id));

@@ -1,0 +1,360 @@
+//! Summaries of many durations in bounded memory.
+
+/// Values up to this number are kept one by one; then only how many fall into each narrow bin.
+pub const EXACT: usize = 1 << 14;
+
+/// Bins per power of two of what is not exact: a value is known to 1/256 of it.
+const SUB_BITS: u32 = 8;
+/// Bins per power of two in the published histogram.
+const SHOWN_BITS: u32 = 5;
+
+/// Order statistics, moments and a compact histogram.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stats {
+    /// Number of values; everything else is zero when this is.
+    pub count: u64,
+    /// Whether all quantiles are observed values; else they are middles of bins of 1/256.
+    pub exact: bool,
+    /// Smallest value (clock units, as all below).
+    pub min: u64,
+    /// 50th percentile by nearest rank.
+    pub median: u64,
+    /// Mean of what is left after 10 % of the values (rounded down) is cut off at either end.
+    pub trimmed_mean: f64,
+    /// Mean.
+    pub mean: f64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p99_9: u64,
+    /// Largest value.
+    pub max: u64,
+    /// Most frequent value, the smallest of them if several.
+    pub mode: u64,
+    /// How often it occurs.
+    pub mode_count: u64,
+    /// Non-empty buckets: (lower bound, exclusive upper bound, count), rising.
+    pub histogram: Vec<(u64, u64, u64)>,
+}
+
+/// A growing set of values.
+#[derive(Debug, Clone)]
+pub struct Values {
+    exact: Vec<u64>,
+    bins: Option<Box<Bins>>,
+}
+
+/// Counts by bin, in rows that are made when a value falls into them.
+#[derive(Debug, Clone)]
+struct Bins {
+    rows: Vec<Vec<u32>>,
+    count: u64,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self {
+            exact: Vec::new(),
+            bins: None,
+        }
+    }
+}
+
+impl Values {
+    /// Adds one.
+    #[inline]
+    pub fn add(&mut self, value: u64) {
+        match &mut self.bins {
+            Some(bins) => bins.add(value, 1),
+            None => self.add_exact(value),
+        }
+    }
+
+    fn add_exact(&mut self, value: u64) {
+        self.exact.push(value);
+        if self.exact.len() > EXACT {
+            self.coarsen();
+        }
+    }
+
+    /// Adds all of another set.
+    pub fn extend(&mut self, other: &Self) {
+        if other.bins.is_some() || self.exact.len() + other.exact.len() > EXACT {
+            self.coarsen();
+        }
+        for &value in &other.exact {
+            self.add(value);
+        }
+        if let (Some(into), Some(from)) = (&mut self.bins, &other.bins) {
+            into.extend(from);
+        }
+    }
+
+    /// From now on only bins are kept.
+    fn coarsen(&mut self) {
+        let bins = self.bins.get_or_insert_with(|| {
+            Box::new(Bins {
+                rows: Vec::new(),
+                count: 0,
+                sum: 0,
+                min: u64::MAX,
+                max: 0,
+            })
+        });
+        for value in std::mem::take(&mut self.exact) {
+            bins.add(value, 1);
+        }
+    }
+
+    /// Their summary.
+    pub fn stats(mut self) -> Stats {
+        if let Some(bins) = self.bins {
+            return bins.stats();
+        }
+        self.exact.sort_unstable();
+        let runs = self.exact.chunk_by(|a, b| a == b);
+        let runs: Vec<Run> = runs
+            .filter_map(|run| {
+                let value = *run.first()?;
+                Some(Run {
+                    value,
+                    low: value,
+                    count: run.len() as u64,
+                })
+            })
+            .collect();
+        let sum = self.exact.iter().map(|&v| u128::from(v)).sum();
+        let ends = (self.exact.first().copied(), self.exact.last().copied());
+        summarize(&runs, sum, (ends.0.unwrap_or(0), ends.1.unwrap_or(0)), true)
+    }
+}
+
+/// Values that are equal, or not told apart.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    value: u64,
+    /// Lower bound, by which it falls into the published histogram.
+    low: u64,
+    count: u64,
+}
+
+/// Row and place of a value.
+#[inline]
+fn bin(value: u64) -> (usize, usize) {
+    let low_bits = (1 << SUB_BITS) - 1;
+    if value <= low_bits {
+        return (0, value as usize);
+    }
+    let shift = value.ilog2() - SUB_BITS;
+    (shift as usize + 1, (value >> shift & low_bits) as usize)
+}
+
+/// Lower bound and width of a bin.
+fn bounds(row: usize, place: usize) -> (u64, u64) {
+    match row {
+        0 => (place as u64, 1),
+        _ => ((1 << SUB_BITS | place as u64) << (row - 1), 1 << (row - 1)),
+    }
+}
+
+impl Bins {
+    #[inline]
+    fn add(&mut self, value: u64, times: u32) {
+        let (row, place) = bin(value);
+        if self.rows.get(row).is_none_or(Vec::is_empty) {
+            self.make_row(row);
+        }
+        if let Some(count) = self.rows.get_mut(row).and_then(|r| r.get_mut(place)) {
+            *count = count.saturating_add(times);
+        }
+        self.count += u64::from(times);
+        self.sum += u128::from(value) * u128::from(times);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    #[cold]
+    fn make_row(&mut self, row: usize) {
+        if self.rows.len() <= row {
+            self.rows.resize(row + 1, Vec::new());
+        }
+        if let Some(row) = self.rows.get_mut(row) {
+            row.resize(1 << SUB_BITS, 0);
+        }
+    }
+
+    fn extend(&mut self, other: &Self) {
+        for (number, row) in other.rows.iter().enumerate().filter(|(_, r)| !r.is_empty()) {
+            if self.rows.get(number).is_none_or(Vec::is_empty) {
+                self.make_row(number);
+            }
+            for (to, from) in self.rows.get_mut(number).into_iter().flatten().zip(row) {
+                *to = to.saturating_add(*from);
+            }
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    fn stats(&self) -> Stats {
+        let mut runs = Vec::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            for (place, &count) in row.iter().enumerate().filter(|&(_, &count)| count > 0) {
+                let (low, width) = bounds(number, place);
+                runs.push(Run {
+                    value: (low + width / 2).clamp(self.min, self.max),
+                    low,
+                    count: u64::from(count),
+                });
+            }
+        }
+        summarize(&runs, self.sum, (self.min, self.max), false)
+    }
+}
+
+fn summarize(runs: &[Run], sum: u128, (min, max): (u64, u64), exact: bool) -> Stats {
+    let count: u64 = runs.iter().map(|run| run.count).sum();
+    if count == 0 {
+        return Stats::default();
+    }
+    let mode = runs
+        .iter()
+        .max_by_key(|run| (run.count, std::cmp::Reverse(run.value)));
+    Stats {
+        count,
+        exact,
+        min,
+        median: rank(runs, count, 500),
+        trimmed_mean: trimmed_mean(runs, count),
+        mean: sum as f64 / count as f64,
+        p90: rank(runs, count, 900),
+        p99: rank(runs, count, 990),
+        p99_9: rank(runs, count, 999),
+        max,
+        mode: mode.map_or(0, |run| run.value),
+        mode_count: mode.map_or(0, |run| run.count),
+        histogram: histogram(runs),
+    }
+}
+
+/// Nearest rank: the smallest value with at least `per_mille` of all values at or below it.
+fn rank(runs: &[Run], count: u64, per_mille: u64) -> u64 {
+    let rank = (count * per_mille).div_ceil(1000).max(1);
+    let mut seen = 0;
+    let run = runs.iter().find(|run| {
+        seen += run.count;
+        seen >= rank
+    });
+    run.map_or(0, |run| run.value)
+}
+
+fn trimmed_mean(runs: &[Run], count: u64) -> f64 {
+    let cut = count / 10;
+    let (mut seen, mut sum) = (0, 0_u128);
+    for run in runs {
+        let from = seen.max(cut);
+        seen += run.count;
+        let kept = seen.min(count - cut).saturating_sub(from);
+        sum += u128::from(run.value) * u128::from(kept);
+    }
+    sum as f64 / (count - 2 * cut) as f64
+}
+
+fn histogram(runs: &[Run]) -> Vec<(u64, u64, u64)> {
+    let mut buckets: Vec<(u64, u64, u64)> = Vec::new();
+    for run in runs {
+        match buckets.last_mut() {
+            Some(last) if run.low < last.1 => last.2 += run.count,
+            _ => {
+                let (low, high) = bucket(run.low);
+                buckets.push((low, high, run.count));
+            }
+        }
+    }
+    buckets
+}
+
+/// The published bucket of a value. The last bucket's upper bound saturates.
+fn bucket(value: u64) -> (u64, u64) {
+    if value < 2 << SHOWN_BITS {
+        return (value, value + 1);
+    }
+    let shift = value.ilog2() - SHOWN_BITS;
+    let low = (value >> shift) << shift;
+    (low, low.saturating_add(1 << shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXACT, Values, bin, bounds};
+
+    fn of(values: impl Iterator<Item = u64>) -> super::Stats {
+        let mut all = Values::default();
+        values.for_each(|v| all.add(v));
+        all.stats()
+    }
+
+    #[test]
+    fn few_values_are_exact() {
+        let s = of([7, 1000, 3, 3, 5].into_iter());
+        assert_eq!(
+            (s.count, s.min, s.median, s.max, s.exact),
+            (5, 3, 5, 1000, true)
+        );
+        assert_eq!((s.mode, s.mode_count, s.p99), (3, 2, 1000));
+        assert_eq!(
+            s.histogram,
+            [(3, 4, 2), (5, 6, 1), (7, 8, 1), (992, 1008, 1)]
+        );
+        assert_eq!(of(std::iter::empty()), super::Stats::default());
+    }
+
+    #[test]
+    fn many_values_are_near() {
+        let n = 10 * EXACT as u64;
+        let s = of((0..n).map(|v| v * 977 % n * 100));
+        assert!(!s.exact);
+        assert_eq!((s.count, s.min, s.max), (n, 0, (n - 1) * 100));
+        for (got, part) in [(s.median, 0.5), (s.p90, 0.9), (s.p99, 0.99)] {
+            let want = n as f64 * 100.0 * part;
+            assert!(
+                (got as f64 / want - 1.0).abs() < 1.0 / 256.0,
+                "{got} {want}"
+            );
+        }
+        assert!((s.mean / (n as f64 * 50.0) - 1.0).abs() < 0.001);
+        assert!((s.trimmed_mean / (n as f64 * 50.0) - 1.0).abs() < 0.004);
+        assert_eq!(s.histogram.iter().map(|b| b.2).sum::<u64>(), n);
+    }
+
+    #[test]
+    fn sets_join_to_what_one_set_gives() {
+        let all = |from: u64, to: u64| {
+            let mut set = Values::default();
+            (from..to).for_each(|v| set.add(v * v));
+            set
+        };
+        for (cut, end) in [(10, 30), (10, 40_000), (30_000, 30_010), (30_000, 70_000)] {
+            let mut joined = all(0, cut);
+            joined.extend(&all(cut, end));
+            assert_eq!(joined.stats(), all(0, end).stats(), "{cut} {end}");
+        }
+    }
+
+    #[test]
+    fn every_value_is_in_its_bin() {
+        for value in (0..2000).chain([1 << 20, (1 << 40) + 12345, u64::MAX - 1, u64::MAX]) {
+            let (row, place) = bin(value);
+            let (low, width) = bounds(row, place);
+            assert!(low <= value && value - low < width, "{value}");
+            assert!(width == 1 || width <= value / 256);
+        }
+    }
+}

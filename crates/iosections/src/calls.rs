@@ -1,0 +1,178 @@
+//! Calls that submit several I/Os at once: `io_submit` and `io_uring_enter`.
+//!
+//! A call that is asked for one I/O submits just that. One that is asked for more is told apart by
+//! what shows of each entry: `io_uring_submit_req`, else `iomap_dio_rw_begin`, else its bio. If the
+//! number found is not what the call returns, none of them is measured: they count as ambiguous.
+
+use crate::engine::{Engine, Tasks};
+use crate::event::{Call, Event};
+use crate::io::Sink;
+use crate::limits;
+use crate::mark::{Mark, Moment};
+use crate::op::Op;
+use crate::slab::Ref;
+use crate::task::Submission;
+
+fn op(call: Call) -> Op {
+    match call {
+        Call::Submit => Op::IoSubmit,
+        Call::Uring => Op::IoUring,
+    }
+}
+
+impl<T: Tasks, S: Sink> Engine<T, S> {
+    pub(crate) fn call_enter(&mut self, event: &Event, cpu: usize, call: Call, asked: u32) {
+        let old = self.task(cpu).and_then(|task| {
+            task.call = Some(Submission {
+                call,
+                asked,
+                marked: false,
+                ios: Vec::new(),
+            });
+            task.io.take()
+        });
+        if let Some(old) = old {
+            self.leave(old, event.ts);
+        }
+        if asked > 0 {
+            self.start(event, cpu, op(call), Mark::SyscallEnter);
+        }
+    }
+
+    /// The task begins to submit the next I/O.
+    fn start(&mut self, event: &Event, cpu: usize, op: Op, mark: Mark) -> Ref {
+        let (pid, ts, on) = (event.pid, event.ts, event.cpu);
+        let io = self.open(|io| io.renew(pid, op, ts, mark, on));
+        let mut old = None;
+        if let Some(task) = self.task(cpu) {
+            old = task.io.replace(io);
+            if let Some(call) = task.call.as_mut() {
+                if call.ios.len() < limits::BATCH {
+                    call.ios.push(io);
+                }
+            }
+        }
+        let within_call = self.task(cpu).is_some_and(|task| task.call.is_some());
+        if let (Some(old), false) = (old, within_call) {
+            // A submission thread (SQPOLL) has no call whose end would tell.
+            self.leave(old, ts);
+        }
+        io
+    }
+
+    pub(crate) fn call_exit(&mut self, event: &Event, cpu: usize, call: Call, ret: i64) {
+        let Some(task) = self.task(cpu) else {
+            return;
+        };
+        let Some(submission) = task.call.take().filter(|s| s.call == call) else {
+            return;
+        };
+        task.io = None;
+        let told_apart = submission.marked || ret <= 0 || submission.asked <= 1 || {
+            submission.ios.len() as u64 == ret as u64
+        };
+        for &at in &submission.ios {
+            if let Some(io) = self.ios.get_mut(at) {
+                io.submitting = false;
+                io.ambiguous |= !told_apart;
+            }
+            self.try_close(at, None);
+        }
+        if call == Call::Uring {
+            self.reap(event, cpu);
+        }
+    }
+
+    /// An entry of `io_uring` is taken up.
+    pub(crate) fn uring_submit(&mut self, event: &Event, cpu: usize, request: u64) {
+        let current = self.current_io(cpu);
+        let fresh = current.filter(|&at| {
+            let fresh = |io: &crate::io::Io| io.uring.is_none() && io.op == Op::IoUring;
+            self.ios.get(at).is_some_and(fresh)
+        });
+        let io = match fresh {
+            Some(io) => io,
+            None => self.start(event, cpu, Op::IoUring, Mark::UringSubmit),
+        };
+        if let Some(call) = self.task(cpu).and_then(|task| task.call.as_mut()) {
+            call.marked = true;
+        }
+        if let Some(io) = self.ios.get_mut(io) {
+            io.uring = Some(request);
+        }
+        if let Some(old) = self.uring.insert(request, io) {
+            // Its end was not seen, and its request is used again.
+            if self
+                .ios
+                .get(old)
+                .is_some_and(|io| io.open_bios == 0 && io.last_done > 0)
+            {
+                let ts = self.ios.get(old).map_or(0, |io| io.last_done);
+                self.close_async(old, ts, Mark::Complete);
+            } else {
+                self.abandon(old, event.ts);
+            }
+        }
+        if self.uring.len() > limits::OPEN_IOS {
+            self.uring.clear();
+        }
+    }
+
+    pub(crate) fn uring_complete(&mut self, event: &Event, request: u64) {
+        self.options.has_uring_complete = true;
+        let Some(at) = self.uring.remove(&request) else {
+            return;
+        };
+        if let Some(io) = self.ios.get_mut(at) {
+            io.posted = Some(event.ts);
+            io.moments.first(Moment::UringComplete, event.ts);
+        }
+        self.try_close(at, None);
+    }
+
+    /// The file system begins a direct I/O: of a call with several, the next one.
+    pub(crate) fn fs_begin(&mut self, event: &Event, cpu: usize) {
+        let Some(at) = self.current_io(cpu) else {
+            return;
+        };
+        let begun =
+            |io: &crate::io::Io| io.moments.get(Moment::FsBegin).is_some() || !io.bios.is_empty();
+        let next = self.ios.get(at).filter(|io| begun(io)).map(|io| io.op);
+        let at = match next.filter(|_| self.takes_next(cpu)) {
+            Some(op) => self.start(event, cpu, op, Mark::FsBegin),
+            None => at,
+        };
+        if let Some(io) = self.ios.get_mut(at) {
+            io.moments.first(Moment::FsBegin, event.ts);
+        }
+    }
+
+    /// Whether the current call has more than one I/O, and no event of its own tells of each.
+    fn takes_next(&mut self, cpu: usize) -> bool {
+        let call = self.task(cpu).and_then(|task| task.call.as_ref());
+        call.is_some_and(|call| call.asked > 1 && !call.marked)
+    }
+
+    /// The I/O that a bio of the current task is for: in a call whose entries show by nothing
+    /// else, every bio is one.
+    pub(crate) fn bio_owner(&mut self, event: &Event, cpu: usize) -> Option<Ref> {
+        if self.options.bios_are_ios {
+            let io = self.start(event, cpu, Op::Bio, Mark::BioQueue);
+            if let Some(task) = self.task(cpu) {
+                task.io = None;
+            }
+            if let Some(io) = self.ios.get_mut(io) {
+                io.submitting = false;
+            }
+            return Some(io);
+        }
+        let at = self.current_io(cpu)?;
+        let io = self.ios.get(at)?;
+        let is_second = !io.bios.is_empty() && io.moments.get(Moment::FsBegin).is_none();
+        if io.op.is_async() && is_second && self.takes_next(cpu) {
+            let op = self.ios.get(at)?.op;
+            return Some(self.start(event, cpu, op, Mark::BioQueue));
+        }
+        Some(at)
+    }
+}

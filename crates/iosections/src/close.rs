@@ -1,0 +1,259 @@
+//! The ends of I/Os: measured, dropped, or never seen.
+
+use crate::block::Category;
+use crate::engine::{Engine, Tasks};
+use crate::event::{Event, Kind};
+use crate::io::{Io, IoRequest, IoResult, Sink};
+use crate::limits;
+use crate::mark::Mark;
+use crate::measure::End;
+use crate::op::Op;
+use crate::section::DeviceSpan;
+use crate::slab::Ref;
+
+impl<T: Tasks, S: Sink> Engine<T, S> {
+    pub(crate) fn syscall_enter(&mut self, event: &Event, cpu: usize, op: Op) {
+        let (pid, ts, on) = (event.pid, event.ts, event.cpu);
+        let io = self.open(|io| io.renew(pid, op, ts, Mark::SyscallEnter, on));
+        let old = self.task(cpu).and_then(|task| task.io.replace(io));
+        if let Some(old) = old {
+            self.leave(old, ts);
+        }
+        if op.writes() {
+            self.writers.push(io);
+        }
+    }
+
+    /// An I/O that its task is no longer in, without its exit having been seen.
+    pub(crate) fn leave(&mut self, at: Ref, ts: u64) {
+        match self.ios.get_mut(at) {
+            Some(io) if io.op.is_async() => {
+                io.submitting = false;
+                self.try_close(at, None);
+            }
+            _ => self.abandon(at, ts),
+        }
+    }
+
+    pub(crate) fn syscall_exit(&mut self, event: &Event, cpu: usize, op: Op, ret: i64) {
+        let open = self.task(cpu).and_then(|task| task.io.take());
+        match open {
+            Some(at) if self.ios.get(at).is_some_and(|io| io.op == op) => {
+                let end = End {
+                    ts: event.ts,
+                    mark: Mark::SyscallExit,
+                    ret: Some(ret),
+                };
+                self.close(at, end);
+            }
+            Some(at) => self.leave(at, event.ts),
+            None if self.names.selected(event.pid) => {
+                self.out.ios.seen += 1;
+                if self.gaps.before(event.ts) {
+                    self.out.ios.dropped_lost += 1;
+                } else {
+                    self.out.ios.incomplete += 1;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// An I/O whose end was never seen.
+    pub(crate) fn abandon(&mut self, at: Ref, until: u64) {
+        let Some(io) = self.take_open(at) else {
+            return;
+        };
+        if self.names.selected(io.pid) {
+            self.out.ios.seen += 1;
+            if self.gaps.touch(io.start, until) {
+                self.out.ios.dropped_lost += 1;
+            } else {
+                self.out.ios.incomplete += 1;
+            }
+        }
+        self.recycle(io);
+    }
+
+    fn take_open(&mut self, at: Ref) -> Option<Io> {
+        let io = self.ios.remove(at)?;
+        if io.op.writes() {
+            self.writers.retain(|&w| w != at);
+        }
+        if let Some(request) = io.uring {
+            if self.uring.get(&request) == Some(&at) {
+                self.uring.remove(&request);
+            }
+        }
+        Some(io)
+    }
+
+    /// Measures an I/O.
+    pub(crate) fn close(&mut self, at: Ref, end: End) {
+        let Some(mut io) = self.take_open(at) else {
+            return;
+        };
+        if self.names.selected(io.pid) {
+            if let Some(result) = self.measured(at, &mut io, end) {
+                self.hand_out(result);
+            }
+        }
+        self.recycle(io);
+    }
+
+    fn measured(&mut self, at: Ref, io: &mut Io, end: End) -> Option<IoResult> {
+        self.out.ios.seen += 1;
+        if self.gaps.touch(io.start, end.ts) {
+            self.out.ios.dropped_lost += 1;
+            return None;
+        }
+        if io.ambiguous {
+            self.out.ios.ambiguous += 1;
+            return None;
+        }
+        for &request in &io.live {
+            let request = self.detach(request, at, end.ts);
+            io.requests.extend(request);
+        }
+        if io.requests.is_empty() {
+            self.out.ios.no_request += 1;
+            return None;
+        }
+        for request in &mut io.requests {
+            if request.batch.is_some() {
+                let batches = self.cpus.get(request.cpu as usize).map(|c| &c.batches);
+                request.share = batches.and_then(|b| b.share(request));
+            }
+        }
+        let mut result = self.measure.finish(io, end);
+        self.out.ios.measured += 1;
+        self.out.ios.clean += u64::from(result.clean);
+        self.out.ios.detached += u64::from(result.detached > 0);
+        for request in &io.requests {
+            if let Some(device) = self.block.device(request.dev) {
+                result.devices |= 1 << device.min(63);
+            }
+        }
+        let devices = self.block.devices.iter_mut().enumerate();
+        for (_, device) in devices.filter(|(n, _)| result.devices >> (*n).min(63) & 1 == 1) {
+            device.out.measured += 1;
+        }
+        Some(result)
+    }
+
+    /// An asynchronous I/O waits until its task takes the completion.
+    fn hand_out(&mut self, io: IoResult) {
+        if matches!(io.marks, [Mark::SyscallEnter, ..]) && io.op.is_async() {
+            if let Some(task) = self.tasks.by_key_mut(io.pid) {
+                task.unreaped.push(io);
+                if task.unreaped.len() > limits::BATCH {
+                    let waiting = std::mem::take(&mut task.unreaped);
+                    waiting.into_iter().for_each(|io| self.emit(io));
+                }
+                return;
+            }
+        }
+        self.emit(io);
+    }
+
+    /// The task takes completions.
+    pub(crate) fn reap(&mut self, event: &Event, cpu: usize) {
+        let Some(task) = self.task(cpu) else {
+            return;
+        };
+        if task.unreaped.is_empty() {
+            return;
+        }
+        for mut io in std::mem::take(&mut task.unreaped) {
+            io.reaped = Some(event.ts);
+            self.emit(io);
+        }
+    }
+
+    /// Closes an asynchronous I/O if nothing more is to come of it. One that ends with the last
+    /// completion of its requests stays open up to the next event of that CPU, which may tell of
+    /// a later end.
+    pub(crate) fn try_close(&mut self, at: Ref, cpu: Option<usize>) {
+        let Some(io) = self.ios.get(at) else {
+            return;
+        };
+        if !io.op.is_async() || io.submitting || io.open_bios > 0 {
+            return;
+        }
+        let posts = io.uring.is_some() && self.options.has_uring_complete;
+        match io.posted {
+            Some(ts) => {
+                let ts = ts.max(io.last_done);
+                self.close_async(at, ts, Mark::UringComplete);
+            }
+            None if posts => {}
+            None if io.bios.is_empty() => self.close_async(at, io.start, Mark::None),
+            None => match cpu.and_then(|cpu| self.cpus.get_mut(cpu)) {
+                Some(cpu) => cpu.ended.push_back(at),
+                None => self.close_async(at, io.last_done, Mark::Complete),
+            },
+        }
+    }
+
+    pub(crate) fn close_async(&mut self, at: Ref, ts: u64, mark: Mark) {
+        let start = self.ios.get(at).map_or(ts, |io| io.start);
+        let ts = ts.max(start);
+        self.close(
+            at,
+            End {
+                ts,
+                mark,
+                ret: None,
+            },
+        );
+    }
+
+    /// The next event of a CPU: an I/O that ended with its last completion has no later end.
+    pub(crate) fn settle(&mut self, cpu: usize, next: Option<&Kind>) {
+        if matches!(next, Some(Kind::IoDone | Kind::DioComplete | Kind::Other)) {
+            return;
+        }
+        while let Some(at) = self.cpus.get_mut(cpu).and_then(|c| c.ended.pop_front()) {
+            self.try_close(at, None);
+        }
+    }
+
+    /// A request that is not complete when its I/O ends. A helper's counts for nobody: the task
+    /// did not wait for it.
+    fn detach(&mut self, at: Ref, io: Ref, end: u64) -> Option<IoRequest> {
+        let request = self.block.requests.get(at)?;
+        let parts = request.parts.iter().filter_map(|&bio| self.block.bio(bio));
+        if parts
+            .filter(|b| b.io.is_some_and(|i| i.io == io))
+            .all(|b| b.helper)
+        {
+            let request = self.block.requests.get_mut(at)?;
+            if request.owner == Some(io) {
+                (request.owner, request.category) = (None, Category::Unattributed);
+            }
+            return None;
+        }
+        let (start, mark) = self.device_start(request, end, None);
+        Some(IoRequest {
+            seq: request.seq,
+            device: DeviceSpan {
+                start,
+                interrupt: end,
+                done: end,
+            },
+            dev: request.span.dev,
+            rwbs: request.span.rwbs,
+            sector: request.span.sector,
+            sectors: request.span.sectors,
+            queue: request.queue,
+            requeues: request.requeues,
+            helper: false,
+            detached: true,
+            marks: (mark, Mark::None),
+            cpu: request.cpu,
+            frame: None,
+            batch: None,
+            share: None,
+        })
+    }
+}

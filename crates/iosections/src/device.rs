@@ -1,0 +1,59 @@
+//! One block device: its bios that wait for a request, its requests by place, its counts.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::event::{Dev, Driver, Span};
+use crate::outcome::DeviceOutcome;
+use crate::slab::{IntMap, Ref};
+
+/// Key of the requests without sectors.
+pub(crate) const NO_SECTOR: u64 = u64::MAX;
+
+#[derive(Debug, Default)]
+pub(crate) struct Device {
+    /// Bios that still wait for a request for some of their sectors, by first sector and age.
+    pub(crate) waiting: BTreeMap<(u64, u64), Ref>,
+    /// Longest bio so far (sectors), the reach of a look-back in `waiting`.
+    pub(crate) longest: u64,
+    /// Bios with a flush before or after, oldest first.
+    pub(crate) flushes: VecDeque<Ref>,
+    /// Seen: a flush with nobody waiting for one but bios whose data are written.
+    pub(crate) flush_after: bool,
+    /// First sector → the oldest request there; younger ones hang on it.
+    pub(crate) by_sector: IntMap<u64, Ref>,
+    pub(crate) out: DeviceOutcome,
+}
+
+impl Device {
+    pub(crate) fn new(dev: Dev) -> Self {
+        Self {
+            out: DeviceOutcome {
+                dev,
+                ..DeviceOutcome::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// A driver's event was matched to a request.
+    pub(crate) fn driven(&mut self, driver: Driver) {
+        if let Some(count) = self.out.drivers.get_mut(driver as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Forgets what is in flight.
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+        self.flushes.clear();
+        self.by_sector.clear();
+    }
+}
+
+pub(crate) fn key(span: &Span) -> u64 {
+    if span.sectors == 0 {
+        NO_SECTOR
+    } else {
+        span.sector
+    }
+}

@@ -1,0 +1,103 @@
+//! What user space asked for.
+
+/// What one I/O is: a system call by itself, or one entry that a call submits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[allow(missing_docs)] // the names of the calls
+pub enum Op {
+    #[default]
+    Read,
+    Pread64,
+    Readv,
+    Preadv,
+    Preadv2,
+    Write,
+    Pwrite64,
+    Writev,
+    Pwritev,
+    Pwritev2,
+    Fsync,
+    Fdatasync,
+    SyncFileRange,
+    /// One iocb of `io_submit`.
+    IoSubmit,
+    /// One submission queue entry of `io_uring`.
+    IoUring,
+    /// A bio, where the trace has no system calls (blktrace).
+    Bio,
+}
+
+impl Op {
+    /// The system calls that are one I/O each.
+    pub const CALLS: [Self; 13] = [
+        Self::Read,
+        Self::Pread64,
+        Self::Readv,
+        Self::Preadv,
+        Self::Preadv2,
+        Self::Write,
+        Self::Pwrite64,
+        Self::Writev,
+        Self::Pwritev,
+        Self::Pwritev2,
+        Self::Fsync,
+        Self::Fdatasync,
+        Self::SyncFileRange,
+    ];
+
+    /// The call's name, as in `sys_enter_NAME`; `io_uring`, `bio` for those that are no call.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Pread64 => "pread64",
+            Self::Readv => "readv",
+            Self::Preadv => "preadv",
+            Self::Preadv2 => "preadv2",
+            Self::Write => "write",
+            Self::Pwrite64 => "pwrite64",
+            Self::Writev => "writev",
+            Self::Pwritev => "pwritev",
+            Self::Pwritev2 => "pwritev2",
+            Self::Fsync => "fsync",
+            Self::Fdatasync => "fdatasync",
+            Self::SyncFileRange => "sync_file_range",
+            Self::IoSubmit => "io_submit",
+            Self::IoUring => "io_uring",
+            Self::Bio => "bio",
+        }
+    }
+
+    /// How it was submitted: `sync`, `libaio`, `io_uring` or `bio`.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::IoSubmit => "libaio",
+            Self::IoUring => "io_uring",
+            Self::Bio => "bio",
+            _ => "sync",
+        }
+    }
+
+    /// The call of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::CALLS.into_iter().find(|op| op.name() == name)
+    }
+
+    /// Whether it outlives the system call that submits it.
+    pub const fn is_async(self) -> bool {
+        matches!(self, Self::IoSubmit | Self::IoUring | Self::Bio)
+    }
+
+    /// Whether the call writes or waits for writes, so that others may submit requests for it.
+    pub const fn writes(self) -> bool {
+        matches!(
+            self,
+            Self::Write
+                | Self::Pwrite64
+                | Self::Writev
+                | Self::Pwritev
+                | Self::Pwritev2
+                | Self::Fsync
+                | Self::Fdatasync
+                | Self::SyncFileRange
+        )
+    }
+}

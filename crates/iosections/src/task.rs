@@ -1,0 +1,128 @@
+//! Tasks, and the calls by which they submit several I/Os.
+
+use crate::block::IoBio;
+use crate::event::{Call, Dev, Tag};
+use crate::io::IoResult;
+use crate::limits;
+use crate::slab::{IntMap, Ref};
+
+/// A task, or the idle task of one CPU.
+#[derive(Debug, Default)]
+pub(crate) struct Task {
+    /// The I/O that it is in, or submits.
+    pub(crate) io: Option<Ref>,
+    pub(crate) call: Option<Submission>,
+    pub(crate) blocked: bool,
+    /// The I/O that it last submitted a bio for as a helper.
+    pub(crate) serves: Option<Ref>,
+    /// Its last request that the driver has not confirmed.
+    pub(crate) issued: Option<Ref>,
+    pub(crate) setup: Option<Setup>,
+    /// Requests handed to the queue function that has not returned.
+    pub(crate) awaiting: Vec<Ref>,
+    /// A bio of a stacked device that comes back as a bio of another one.
+    pub(crate) remap: Option<(Dev, u64, Option<IoBio>)>,
+    /// Start of the interrupt that woke it last.
+    pub(crate) woken_by: Option<u64>,
+    /// Asynchronous I/Os that ended and were not taken yet.
+    pub(crate) unreaped: Vec<IoResult>,
+}
+
+impl Task {
+    /// Forgets the requests on their way, after a gap.
+    pub(crate) fn forget(&mut self) {
+        (self.issued, self.setup, self.remap) = (None, None, None);
+        self.awaiting.clear();
+    }
+
+    fn is_idle(&self) -> bool {
+        self.io.is_none() && self.call.is_none() && self.unreaped.is_empty()
+    }
+}
+
+/// A call that submits asynchronous I/Os.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) call: Call,
+    /// How many it was asked to submit.
+    pub(crate) asked: u32,
+    /// Each entry shows by an event of its own.
+    pub(crate) marked: bool,
+    /// The I/Os so far.
+    pub(crate) ios: Vec<Ref>,
+}
+
+/// An `nvme_setup_cmd` whose `block_rq_issue` is still to come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) ts: u64,
+    pub(crate) tag: Tag,
+}
+
+/// All tasks, by key.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    places: IntMap<i32, usize>,
+    list: Vec<Task>,
+}
+
+/// A task's key: idle tasks share number 0 but not a CPU.
+pub(crate) fn task_key(pid: i32, cpu: u32) -> i32 {
+    if pid == 0 {
+        -1 - (cpu as i32 & i32::MAX)
+    } else {
+        pid
+    }
+}
+
+impl Table {
+    /// The place of a task; it is made if need be.
+    pub(crate) fn place(&mut self, key: i32) -> usize {
+        if let Some(&place) = self.places.get(&key) {
+            return place;
+        }
+        self.places.insert(key, self.list.len());
+        self.list.push(Task::default());
+        self.list.len() - 1
+    }
+
+    /// Makes room when there are too many. Tells whether places have changed.
+    pub(crate) fn prune(&mut self) -> bool {
+        if self.list.len() < limits::TASKS {
+            return false;
+        }
+        let mut list = std::mem::take(&mut self.list);
+        let keep: Vec<(i32, usize)> = self.places.drain().collect();
+        for (key, place) in keep {
+            let Some(task) = list.get_mut(place).filter(|t| !t.is_idle()) else {
+                continue;
+            };
+            // Those that never end are forgotten as well, once nothing else helps.
+            if self.list.len() < limits::TASKS / 2 {
+                self.places.insert(key, self.list.len());
+                self.list.push(std::mem::take(task));
+            }
+        }
+        true
+    }
+
+    pub(crate) fn get(&self, place: usize) -> Option<&Task> {
+        self.list.get(place)
+    }
+
+    pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut Task> {
+        self.list.get_mut(place)
+    }
+
+    pub(crate) fn by_key(&self, key: i32) -> Option<&Task> {
+        self.list.get(*self.places.get(&key)?)
+    }
+
+    pub(crate) fn by_key_mut(&mut self, key: i32) -> Option<&mut Task> {
+        self.list.get_mut(*self.places.get(&key)?)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+        self.list.iter_mut()
+    }
+}
