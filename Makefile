@@ -10,7 +10,7 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run test bench bench-gate lint setup clean
+.PHONY: help run test bench bench-gate lint setup dut clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
@@ -18,6 +18,7 @@ help:
 	@echo 'make lint              lint only'
 	@echo 'make bench [TRACE=F]   how fast the analyser is, beside its peers'
 	@echo 'make bench-gate        how long a verdict takes here'
+	@echo 'make dut               the static command for boards, for arm64 and x86-64'
 	@echo 'make setup             set up what make test needs'
 	@echo 'make clean             remove what was built here; kernels stay in the cache'
 
@@ -34,7 +35,7 @@ else
 	@$(BIN)/iotoll gate --candidate $(PATCH)
 endif
 
-test: lint
+test: lint dut
 	cargo test --workspace --locked
 	$(BIN)/pytest
 
@@ -57,6 +58,10 @@ lint: setup
 
 setup:
 	@tools/setup.sh test
+
+# target/dut/{arm64,x86_64}/iotoll-dut; see docs/dut.md.
+dut: setup
+	@tools/build-dut.sh
 
 clean:
 	rm -rf .venv .cache target dist runs src/iotoll/*.so .pytest_cache .mypy_cache .ruff_cache

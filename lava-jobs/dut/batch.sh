@@ -9,22 +9,11 @@ job=$1 batch=$2 out=$3
 . "$job/job.env"
 
 mkdir -p "$out"
-if [ -s "$job/$batch.kprobes" ]; then
-    : >"$TRACEFS/kprobe_events" 2>/dev/null
-    while read -r probe; do
-        # A function may be absent on this kernel (nvme_queue_rqs came with 5.16): the analyser
-        # then uses the last event before the doorbell, and says so.
-        echo "$probe" >>"$TRACEFS/kprobe_events" 2>/dev/null || say "note: no kprobe $probe"
-    done <"$job/$batch.kprobes"
-fi
+set_probes "$job/$batch.kprobes"
 set --
-while read -r event; do
-    if [ -d "$TRACEFS/events/$(echo "$event" | tr : /)" ]; then
-        set -- "$@" -e "$event"
-    else
-        say "note: no event $event"
-    fi
-done <"$job/$batch.events"
+for event in $(present_events "$job/$batch.events"); do
+    set -- "$@" -e "$event"
+done
 [ $# -gt 0 ] || fail workload "$batch: none of its trace events exists: CONFIG_FTRACE"
 head -c 4096 /dev/zero >/tmp/iotoll-mark
 # The recorder must sleep until the end: woken while fio runs, it would be part of the measure.

@@ -39,3 +39,25 @@ drivers_of() {
     *) return 1 ;;
     esac
 }
+
+# set_probes FILE: makes the kernel probes that FILE lists.
+set_probes() {
+    [ -s "$1" ] || return 0
+    : >"$TRACEFS/kprobe_events" 2>/dev/null
+    while read -r probe; do
+        # A function may be absent on this kernel (nvme_queue_rqs came with 5.16): the analyser
+        # then uses the last event before the doorbell, and says so.
+        echo "$probe" >>"$TRACEFS/kprobe_events" 2>/dev/null || say "note: no kprobe $probe"
+    done <"$1"
+}
+
+# present_events FILE: prints those events of FILE's list that this kernel has.
+present_events() {
+    while read -r event; do
+        if [ -d "$TRACEFS/events/$(echo "$event" | tr : /)" ]; then
+            echo "$event"
+        else
+            say "note: no event $event" >&2
+        fi
+    done <"$1"
+}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh JOB: the whole workload of one boot: prepare, every batch, hand over. JOB is the folder
 # that the host rendered (job.env, and NAME.fio, NAME.events, NAME.kprobes for each batch).
+# MEASURE in job.env: batch (default, hands the traces over) or live (the board measures itself).
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -20,7 +21,7 @@ sh "$here/prepare.sh" "$job" "$out/boot/devices" || exit 1
 sh "$here/handover.sh" "$out/boot" || exit 1
 for batch in $BATCHES; do
     say "step batch $batch"
-    sh "$here/batch.sh" "$job" "$batch" "$out/$batch" || exit 1
+    sh "$here/${MEASURE:-batch}.sh" "$job" "$batch" "$out/$batch" || exit 1
     sh "$here/handover.sh" "$out/$batch" || exit 1
     rm -rf "${out:?}/$batch"
 done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,7 +153,6 @@ def make_record(
     table, name = measured.table, measured.window.name
     gate = {}
     if clock is Clock.INSTRUCTIONS:
-        # The first I/O meets cold caches of the file system; it is in the statistics, not here.
         gate = {section: _values(table, column) for section, column in GATE_COLUMNS.items()}
     job = jobs.get(name)
     seen = measured.data["ios"]["seen"]
@@ -172,7 +171,7 @@ def make_record(
         gate=gate,
         **measured.data,
     )
-    return record.model_copy(update={"invalid": _invalid(record)})
+    return record.model_copy(update={"invalid": invalid(record)})
 
 
 def _unmeasured(measured: Measured) -> Calls:
@@ -192,11 +191,18 @@ def _unmeasured(measured: Measured) -> Calls:
 
 def _values(table: IoTable, column: str) -> list[int]:
     found = table.get(column)
-    values = [] if found is None else np.ma.compressed(found[1:]).tolist()
-    return [v for v in values if v]
+    return gate_values([] if found is None else np.ma.array(found).tolist())
 
 
-def _invalid(record: CellRecord) -> str | None:
+def gate_values(column: Sequence[int | None]) -> list[int]:
+    """What the gate compares of a per-I/O column: all but the first I/O and empty ones.
+
+    The first I/O meets cold caches of the file system; it is in the statistics, not here.
+    """
+    return [value for value in column[1:] if value]
+
+
+def invalid(record: CellRecord) -> str | None:
     """Rules that cannot see the measured values: may this cell's figures be used?"""
     ios = record.ios
     if record.fio.get("error"):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
-from iotoll import __version__, candidate, results
+from iotoll import __version__, candidate, results, serialrecord
 from iotoll.boards import load_board
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageError
@@ -160,6 +160,18 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 
 cli.add_command(analyze_command)
+
+
+@cli.command("receive")
+@click.argument("log", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the records.", default=".")
+def receive_command(log: Path, out: Path) -> None:
+    """Take the records of iotoll-dut out of the LOG of a serial console.
+
+    Writes OUT/CELL-NUMBER.json for each complete one. For the others it says what to run on the
+    board, with the file that was sent, to get what is missing; then the exit code is 4.
+    """
+    raise SystemExit(0 if serialrecord.deliver(log, out, click.echo) else 4)
 
 
 @cli.command("report")

@@ -26,6 +26,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "source": models.SourceRecord,
     "build": models.BuildRecord,
     "boot": models.BootRecord,
+    "dut": models.DutRecord,
     "cell": models.CellRecord,
     "result": models.SideResult,
     "verdict": models.VerdictRecord,
@@ -88,13 +89,18 @@ def read(path: Path, model: type[M]) -> M:
         raise ResultError(f"{path} is missing: run the step that writes it") from error
     except (OSError, ValueError) as error:
         raise ResultError(f"{path} is not readable JSON ({error}): run its step again") from error
-    _check(_schema_name(model), data, path)
+    return checked(data, model, path)
+
+
+def checked(data: Any, model: type[M], where: Path) -> M:
+    """A document from JSON data; raises ResultError naming ``where`` and field if it is none."""
+    _check(_schema_name(model), data, where)
     try:
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         field = "/".join(str(p) for p in first["loc"])
-        raise ResultError(f"{path}: field {field}: {first['msg']}") from error
+        raise ResultError(f"{where}: field {field}: {first['msg']}") from error
 
 
 def write_schemas(folder: Path) -> list[Path]:

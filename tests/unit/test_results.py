@@ -21,6 +21,7 @@ FIELDS = {
     "build.unknown-arch": "arch",
     "boot.cells-not-a-list": "cells",
     "cell.unknown-section": "sections",
+    "dut.columns-not-numbers": "columns",
     "result.unknown-key": r"\(top\)",
     "verdict.unknown-outcome": "outcome",
 }

@@ -1,6 +1,7 @@
 //! Runs the measurement over a trace.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use iosections::{Dev, Engine, IoResult, Lost, Options, Outcome};
 use tracedat::{Entry, LostRange, Record, Trace};
@@ -62,7 +63,7 @@ impl Request {
 /// A trace and what was measured in it.
 #[derive(Debug)]
 pub struct Analysis {
-    pub(crate) trace: Trace,
+    pub(crate) trace: Arc<Trace>,
     pub(crate) facts: Facts,
     /// All counts.
     pub outcome: Outcome,
@@ -87,7 +88,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     #[inline]
-    fn count(&mut self, id: u16) {
+    pub(crate) fn count(&mut self, id: u16) {
         let id = usize::from(id);
         if let Some(count) = self.counts.get_mut(id) {
             *count += 1;
@@ -97,7 +98,7 @@ impl Facts {
         self.count(id as u16);
     }
 
-    fn lose(&mut self, gap: &LostRange) {
+    pub(crate) fn lose(&mut self, gap: &LostRange) {
         self.lost_ranges += 1;
         self.lost_events = self.lost_events.saturating_add(gap.count.unwrap_or(1));
     }
@@ -116,11 +117,12 @@ impl Analysis {
     ///
     /// # Errors
     /// As [`Analysis::run`].
-    pub fn of(trace: Trace, request: &Request) -> Result<Self, Error> {
+    pub fn of(trace: impl Into<Arc<Trace>>, request: &Request) -> Result<Self, Error> {
+        let trace = trace.into();
         let wanted = request.device.as_deref().map(device).transpose()?;
         let names = Names::new(trace.comms(), request.comm.as_deref(), request.pid);
         let collector = Collector::new(request.filter.clone(), request.keep_ios);
-        let mut measured = match Binding::new(&trace) {
+        let measured = match Binding::new(&trace) {
             Some(binding) => measure(&trace, &binding, request, names, collector)?,
             None => Measured {
                 facts: Facts::default(),
@@ -129,18 +131,18 @@ impl Analysis {
                 collector,
             },
         };
-        let lost = trace.unplaced_losses();
-        measured.facts.lost_events = measured.facts.lost_events.saturating_add(lost);
         Ok(Self::assemble(trace, measured, wanted))
     }
 
-    fn assemble(trace: Trace, measured: Measured, wanted: Option<Dev>) -> Self {
+    pub(crate) fn assemble(trace: Arc<Trace>, measured: Measured, wanted: Option<Dev>) -> Self {
         let Measured {
-            facts,
+            mut facts,
             outcome,
             names,
             mut collector,
         } = measured;
+        let lost = trace.unplaced_losses();
+        facts.lost_events = facts.lost_events.saturating_add(lost);
         let device = wanted
             .map(|dev| outcome.disk(dev))
             .or_else(|| outcome.busiest());
@@ -175,11 +177,11 @@ impl Analysis {
     }
 }
 
-struct Measured {
-    facts: Facts,
-    outcome: Outcome,
-    names: Names,
-    collector: Collector,
+pub(crate) struct Measured {
+    pub(crate) facts: Facts,
+    pub(crate) outcome: Outcome,
+    pub(crate) names: Names,
+    pub(crate) collector: Collector,
 }
 
 fn measure(
@@ -259,24 +261,33 @@ fn options(trace: &Trace, binding: &Binding, request: &Request) -> Result<Option
             break;
         }
     }
+    Ok(options_of(trace, request, |id| {
+        seen.counts.get(usize::from(id)).is_some_and(|&n| n > 0)
+    }))
+}
+
+/// Options by which events occur.
+pub(crate) fn options_of(
+    trace: &Trace,
+    request: &Request,
+    occurs: impl Fn(u16) -> bool,
+) -> Options {
     let has = |system: &str, wanted: &dyn Fn(&str) -> bool| {
-        trace.formats().iter().any(|f| {
-            let count = seen.counts.get(usize::from(f.id)).copied().unwrap_or(0);
-            count > 0 && f.system == system && wanted(&f.name)
-        })
+        let mut formats = trace.formats().iter();
+        formats.any(|f| f.system == system && wanted(&f.name) && occurs(f.id))
     };
     let auto = request.device_mark == DeviceMark::Auto;
-    Ok(Options {
+    Options {
         use_queue_return: auto && has("iotoll", &crate::bind::is_queue_return),
         ignore_queue_return: !auto,
         has_nvme_complete: has("nvme", &|name| name == "nvme_complete_rq"),
         has_uring_complete: has("io_uring", &|name| name == "io_uring_complete"),
         bios_are_ios: false,
         count_events: request.count_events,
-    })
+    }
 }
 
-fn device(text: &str) -> Result<Dev, Error> {
+pub(crate) fn device(text: &str) -> Result<Dev, Error> {
     parse_device(text).ok_or(Error::Option {
         name: "device",
         value: text.to_owned(),

@@ -19,6 +19,9 @@ pub enum Error {
         /// What would do.
         known: &'static str,
     },
+    /// Nothing is being recorded.
+    #[error("no event is enabled; enable those that the sections need first")]
+    NoEvents,
     /// The record could not be written as JSON.
     #[error("gives no JSON ({0}); report this")]
     Json(#[from] serde_json::Error),

@@ -12,8 +12,10 @@ mod decode;
 mod detail;
 mod error;
 mod fields;
+mod live;
 mod markers;
 mod names;
+mod order;
 mod record;
 mod stats;
 mod summary;
@@ -26,7 +28,8 @@ pub use error::Error;
 pub use iosections::{
     Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome, Section,
 };
-pub use markers::markers;
+pub use live::{Cells, Live};
+pub use markers::{markers, markers_in};
 pub use record::{Unit, summarise};
 pub use stats::{Stats, Values};
 pub use summary::Filter;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tracedat::{Entry, Trace};
+use tracedat::{Accessor, Entry, Trace};
 
 use crate::error::Error;
 
@@ -12,28 +12,56 @@ use crate::error::Error;
 /// # Errors
 /// When the trace cannot be read.
 pub fn markers(path: impl AsRef<Path>) -> Result<Vec<(u64, String)>, Error> {
-    let trace = Trace::open(path)?;
+    markers_in(&Trace::open(path)?)
+}
+
+/// The markers of a trace that is open already, as [`markers`] gives them.
+///
+/// # Errors
+/// When the trace is damaged.
+pub fn markers_in(trace: &Trace) -> Result<Vec<(u64, String)>, Error> {
     let mut found = Vec::new();
-    let Some(print) = trace.format("ftrace", "print") else {
+    let Some(texts) = Texts::new(trace) else {
         return Ok(found);
     };
-    let Some(text) = print.field("buf").map(|f| f.offset) else {
-        return Ok(found);
-    };
-    let kind = print.accessor("common_type");
     let mut events = trace.events()?;
     while let Some(entry) = events.next()? {
-        let Entry::Event(record) = entry else {
-            continue;
-        };
-        if kind.and_then(|a| a.uint(record.data)) != Some(u64::from(print.id)) {
-            continue;
+        if let Entry::Event(record) = entry {
+            found.extend(texts.read(record.data).map(|text| (record.ts, text)));
         }
-        // `buf` has no length of its own: it ends with the record, or earlier at a NUL.
-        let bytes = record.data.get(text..).unwrap_or_default();
-        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-        let text = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default());
-        found.push((record.ts, text.trim_end().to_owned()));
     }
     Ok(found)
+}
+
+/// How to read the texts of a trace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Texts {
+    kind: Accessor,
+    id: u16,
+    /// Place of the text in the record.
+    at: usize,
+}
+
+impl Texts {
+    /// `None` when the trace cannot have any.
+    pub(crate) fn new(trace: &Trace) -> Option<Self> {
+        let print = trace.format("ftrace", "print")?;
+        Some(Self {
+            kind: print.accessor("common_type")?,
+            id: print.id,
+            at: print.field("buf")?.offset,
+        })
+    }
+
+    /// The text without its line end, if the record is one.
+    pub(crate) fn read(&self, record: &[u8]) -> Option<String> {
+        if self.kind.uint(record) != Some(u64::from(self.id)) {
+            return None;
+        }
+        // `buf` has no length of its own: it ends with the record, or earlier at a NUL.
+        let bytes = record.get(self.at..).unwrap_or_default();
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        let text = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default());
+        Some(text.trim_end().to_owned())
+    }
 }

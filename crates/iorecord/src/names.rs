@@ -39,20 +39,26 @@ impl Names {
         pid: Option<i32>,
     ) -> Self {
         let mut names = Self {
-            comms: saved.clone(),
+            comms: HashMap::new(),
             wanted: wanted.map(str::to_owned),
             pid,
             chosen: HashSet::new(),
         };
+        names.update(saved);
+        names
+    }
+
+    /// Takes the names that a running kernel has saved by now.
+    pub(crate) fn update(&mut self, saved: &HashMap<i32, String>) {
         // The threads of io_uring last: they are chosen by the tasks that they work for.
         for uring in [false, true] {
             for (&task, comm) in saved {
-                if owner(comm).is_some() == uring {
-                    names.choose(task, comm);
+                if owner(comm).is_some() == uring && self.comms.get(&task) != Some(comm) {
+                    self.choose(task, comm);
+                    self.comms.insert(task, comm.clone());
                 }
             }
         }
-        names
     }
 
     /// Whether a task's name is still to be learned.

@@ -2,6 +2,7 @@
 
 from iotoll.models.analysis import CellRecord, SectionRecord, Stats
 from iotoll.models.base import Clock, Model, Outcome, Section, Unit
+from iotoll.models.dut import DutRecord
 from iotoll.models.run import (
     BootRecord,
     BuildRecord,
@@ -20,6 +21,7 @@ __all__ = [
     "CellRecord",
     "CellVerdict",
     "Clock",
+    "DutRecord",
     "FailureRecord",
     "Model",
     "Outcome",

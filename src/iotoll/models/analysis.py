@@ -74,7 +74,9 @@ class CellRecord(Model):
     cell: str
     clock: Clock
     unit: Unit
-    trace_sha256: str
+    trace_sha256: str | None = Field(
+        None, description="absent where the board measured itself and kept its trace, if any"
+    )
     trace: dict[str, Any]
     device: dict[str, str]
     ios: dict[str, int]

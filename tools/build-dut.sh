@@ -1,0 +1,68 @@
+#!/bin/bash
+# Builds the static command for the device under test: target/dut/ARCH/iotoll-dut.
+#
+#   tools/build-dut.sh [arm64|x86_64]...      (default: both)
+#
+# Rust's standard library for the other architecture comes from the toolchain itself, from rustup
+# (musl), or, where Rust is Debian's, from Debian's package for that architecture, which is unpacked
+# under .cache and never installed. The linker is Debian's cross compiler, as for arm64 kernels.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unset CARGO_TARGET_DIR # an empty value would be an error, another one would hide the result
+
+say() { printf 'build-dut: %s\n' "$*" >&2; }
+die() { say "$*"; exit 4; }
+
+# has_std TRIPLE: the toolchain on PATH has that target's standard library.
+has_std() { compgen -G "$(rustc --print sysroot)/lib/rustlib/$1/lib/libstd-*.rlib" >/dev/null; }
+
+# debian_std ARCH TRIPLE: prints a sysroot with Debian's standard library for ARCH.
+debian_std() {
+    local owner package version codename folder
+    owner=$(dpkg -S "$(readlink -f "$(command -v rustc)")" 2>/dev/null | cut -d : -f 1) || owner=
+    [ -n "$owner" ] || die "no Rust standard library for $2: rustup target add ${2/%gnu/musl}"
+    package=libstd-rust${owner#rustc}-dev
+    version=$(rustc --version | cut -d ' ' -f 2)
+    codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    folder=.cache/rust-std/$codename-$version-$1
+    if ! [ -d "$folder" ]; then
+        say "unpacking Debian's $package for $1 (log: $folder.log)"
+        rm -rf "$folder.new"
+        mkdir -p "$folder.new"
+        # As a tar stream: files that mmdebstrap makes without root belong to another user.
+        mmdebstrap --quiet --variant=extract --architectures="$1" --include="$package" "$codename" - \
+            2>"$folder.log" | tar -C "$folder.new" --strip-components=2 -x "./usr/lib/rustlib/$2" ||
+            { tail -n 5 "$folder.log" >&2; die "could not get $package for $1"; }
+        mv "$folder.new" "$folder"
+    fi
+    echo "$PWD/$folder"
+}
+
+build() {
+    local arch=$1 machine=$2 deb=$3 triple prefix= gcc flags=
+    [ "$(uname -m)" = "$machine" ] || prefix=$machine-linux-gnu-
+    gcc=${prefix}gcc
+    command -v "$gcc" >/dev/null || die "no $gcc: apt install gcc-${machine/_/-}-linux-gnu"
+    triple=$machine-unknown-linux-musl
+    if ! has_std "$triple" && ! { command -v rustup >/dev/null && rustup target add "$triple"; }; then
+        triple=$machine-unknown-linux-gnu
+        flags="-C target-feature=+crt-static"
+        has_std "$triple" || flags+=" --sysroot $(debian_std "$deb" "$triple")"
+    fi
+    local upper=${triple//-/_}
+    say "$arch: $triple"
+    env "CARGO_TARGET_${upper^^}_LINKER=$gcc" "CARGO_TARGET_${upper^^}_RUSTFLAGS=$flags" \
+        "CC_$upper=$gcc" "AR_$upper=${prefix}ar" \
+        cargo build --locked --profile dut -p iotoll-dut --target "$triple" || die "cargo failed"
+    mkdir -p "target/dut/$arch"
+    cp "target/$triple/dut/iotoll-dut" "target/dut/$arch/iotoll-dut"
+}
+
+[ $# -gt 0 ] || set -- arm64 x86_64
+for arch; do
+    case $arch in
+        arm64) build arm64 aarch64 arm64 ;;
+        x86_64) build x86_64 x86_64 amd64 ;;
+        *) say "no architecture $arch: use arm64, x86_64"; exit 2 ;;
+    esac
+done
