@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from iotoll import _native, analyze
+from iotoll import _native, analyze, dutcell
 from iotoll.errors import ResultError
 from iotoll.models import Clock
 from iotoll.serialrecord import receive
@@ -71,12 +71,14 @@ def test_record_is_the_host_s(command: Dut, trace: str) -> None:
 
 @pytest.mark.parametrize("clock", list(Clock))
 def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock) -> None:
-    cells = ["--cells"] if analyze.windows(Path(trace)) else []
-    words = ("--comm", "fio", "--unit", clock.unit.value, "--digest", *cells)
+    marked = ["--cells"] if analyze.windows(Path(trace)) else []
+    words = ("--comm", "fio", "--unit", clock.unit.value, "--digest", *marked)
     sent = command.output("send", data=command.output("record", trace, *words))
     received = [one.text for one in receive(sent.encode())]
     assert None not in received
-    expected = analyze.analyze_trace(Path(trace), clock, "fio")
+    cells = analyze.analyze_trace(Path(trace), clock, "fio")
+    # Sub-steps need every I/O's moments, which the document leaves out.
+    expected = [cell.model_copy(update={"steps": []}) for cell in cells]
     assert [dutcell.cell_of_dut(text or "", clock) for text in received] == expected
 
 

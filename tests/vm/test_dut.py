@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.analyze import analyze_boot, cell_of_dut, fio_jobs
+from iotoll.analyze import analyze_boot
 from iotoll.boots import plan_boot
+from iotoll.dutcell import cell_of_dut
+from iotoll.fio import read_jobs
 from iotoll.flow import Flow
 from iotoll.models import CellRecord, Clock, Section
 from iotoll.progress import Progress
@@ -86,11 +88,11 @@ def boots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boots]:
     boot(live)
     console = (live.folder / "console.log").read_bytes()
     sent = live.folder / "ufs/records"
-    fio = fio_jobs(sent.with_name("fio.json"))
+    fio = read_jobs(sent.with_name("fio.json"))
     records = {}
     for text in sent.read_text().splitlines():
         name = json.loads(text)["cell"]
-        records[name] = cell_of_dut(text, Clock.INSTRUCTIONS, fio[name])
+        records[name] = cell_of_dut(text, Clock.INSTRUCTIONS, fio[name].totals())
     yield Boots(traced, records, console, sent)
 
 
