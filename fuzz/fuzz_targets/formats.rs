@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     // The text itself serves as the record: it holds any numbers.
     let record = text.get(..usize::from(*len).min(text.len())).unwrap_or_default();
     for field in format.fields() {
-        let accessor = format.accessor(&field.name).expect("a field has an accessor");
+        let accessor = format.accessor_of(&field);
         let value = accessor.uint(record);
         assert_eq!(value.is_some(), field.offset + field.size <= record.len());
         std::hint::black_box((accessor.int(record), accessor.bytes(record)));

@@ -32,8 +32,9 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("libtracecmd is not installed, so there is no oracle (apt install "
                     "libtracecmd-dev)")  # fmt: skip
     program = tmp_path_factory.mktemp("oracle") / "events"
-    command = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-o", program, SOURCE]
-    subprocess.run([*command, *found.stdout.split()], check=True)
+    command = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"]
+    files = ["-o", str(program), str(SOURCE)]
+    subprocess.run([*command, *files, *found.stdout.split()], check=True)
     return program
 
 
@@ -68,7 +69,8 @@ def compare(oracle: Path, dump: Path, trace: Path) -> int:
 
 def convert(trace_cmd: str, trace: Path, version: str, packing: str, target: Path) -> None:
     """Write the trace in another version or packing."""
-    command = [trace_cmd, "convert", "-i", trace, "-o", target, "--file-version", version]
+    command = [trace_cmd, "convert", "-i", str(trace), "-o", str(target)]
+    command += ["--file-version", version]
     command += [] if version == "6" else ["--compression", packing]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "is not supported" in done.stdout + done.stderr:
@@ -125,24 +127,34 @@ def work(folder: Path) -> None:
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("clock", CLOCKS)
-def test_instances_and_clocks(
-    oracle: Path, dump: Path, trace_cmd: str, clock: str, tmp_path: Path
-) -> None:
+def record(trace_cmd: str, clock: str, folder: Path) -> Path:
+    """Record two instances of this machine's kernel with trace-cmd."""
     names = [f"oracle-{os.getpid()}-{n}" for n in (1, 2)]
-    recorded = tmp_path / "recorded.dat"
+    recorded = folder / "recorded.dat"
     with (
         instance(names[0], clock, ["syscalls"]) as first,
         instance(names[1], clock, ["irq", "sched/sched_switch"]) as second,
     ):
-        work(tmp_path)
+        work(folder)
         (first / "trace_marker").write_text("a marker")
         for path in (first, second):
             (path / "tracing_on").write_text("0")
-        command = [trace_cmd, "extract", "-o", recorded, "-B", names[0], "-B", names[1]]
+        command = [trace_cmd, "extract", "-o", str(recorded), "-B", names[0], "-B", names[1]]
         subprocess.run(command, capture_output=True, check=True)
-    if not next(events(oracle, recorded), None):
-        pytest.skip("trace-cmd extract wrote a file that libtracecmd cannot read")
+    return recorded
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_instances_and_clocks(
+    oracle: Path, dump: Path, trace_cmd: str, clock: str, tmp_path: Path
+) -> None:
+    # trace-cmd 3.1.6 asks for the size of saved_cmdlines first and reads it later: when tasks
+    # have come or gone in between, the file cannot be read by anything.
+    for _ in range(10):
+        recorded = record(trace_cmd, clock, tmp_path)
+        opened = subprocess.run([oracle, recorded], stdout=subprocess.DEVNULL, check=False)
+        if opened.returncode == 0:
+            break
     count = compare(oracle, dump, recorded)
     assert count > 500
     for version, packing in [("6", "none"), ("7", "none")]:
@@ -151,17 +163,24 @@ def test_instances_and_clocks(
         assert compare(oracle, dump, target) == count
 
 
+def numbers(*values: tuple[int, int]) -> bytes:
+    """Integers of the given sizes (bytes), little-endian."""
+    return b"".join(value.to_bytes(size, "little") for value, size in values)
+
+
+ONE_SAMPLE = numbers((0, 8), (0, 4), (1, 4), (1, 4), (5, 8), (777, 8), (1, 8), (0, 8))
+TWO_SAMPLES = numbers(
+    *[(0, 8), (1, 4), (1, 4), (2, 4)],
+    *[(10**9, 8), (2 * 10**12, 8), (777, 8), (99777, 8), (1, 8), (1, 8), (0, 8), (0, 8)],
+)
 OPTIONS = {
     "offset": [(7, b"1234567\0")],
     "negative offset": [(7, b"-1000\0")],
     "date": [(1, b"0x1234\0")],
     "both": [(1, b"0x1234\0"), (7, b"0x10\0")],
-    "one sample": [(12, [(0, 8), (0, 4), (1, 4), (1, 4), (5, 8), (777, 8), (1, 8), (0, 8)])],
-    "two samples": [
-        (12, [(0, 8), (1, 4), (1, 4), (2, 4), (10**9, 8), (2 * 10**12, 8), (777, 8), (99777, 8),
-              (1, 8), (1, 8), (0, 8), (0, 8)])
-    ],
-}  # fmt: skip
+    "one sample of a guest": [(12, ONE_SAMPLE)],
+    "two samples of a guest": [(12, TWO_SAMPLES)],
+}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -173,8 +192,6 @@ def test_clock_options(oracle: Path, dump: Path, trace_cmd: str, name: str, tmp_
     data = plain.read_bytes()
     added = b""
     for number, value in OPTIONS[name]:
-        if isinstance(value, list):
-            value = b"".join(n.to_bytes(size, "little") for n, size in value)
         added += number.to_bytes(2, "little") + len(value).to_bytes(4, "little") + value
     at = data.index(b"options  \0") + 10
     table = data.index(b"flyrecord\0", at) + 10

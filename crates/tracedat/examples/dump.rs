@@ -18,8 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .formats()
         .iter()
         .map(|format| {
-            let accessor = |f: Field| Some((f.clone(), format.accessor(&f.name)?));
-            let columns = format.fields().into_iter().filter_map(accessor);
+            let fields = format.fields().into_iter();
+            let columns = fields.map(|f| (f.clone(), format.accessor_of(&f)));
             (u64::from(format.id), columns.collect())
         })
         .collect();

@@ -188,15 +188,14 @@ impl<'a> Cursor<'a> {
                     self.miss(reason, None);
                     continue;
                 }
+                Step::End if self.gap.is_none() => {
+                    self.lost = None;
+                    return Ok(false);
+                }
                 Step::End => u64::MAX,
             };
             let Some(gap) = self.gap.take() else {
-                self.lost = None;
-                return if to == u64::MAX && self.slots.is_empty() {
-                    Ok(false)
-                } else {
-                    self.advance()
-                };
+                return self.advance();
             };
             // The next call takes the first event of the page, which is ready.
             self.slot.ts = from.unwrap_or(0);

@@ -66,7 +66,12 @@ impl EventFormat {
 
     /// An accessor for the field of this name; `None` when this kernel's event lacks it.
     pub fn accessor(&self, name: &str) -> Option<Accessor> {
-        self.field(name).map(|f| Accessor::new(&f, self.endian))
+        self.field(name).map(|f| self.accessor_of(&f))
+    }
+
+    /// An accessor for one of its own fields.
+    pub fn accessor_of(&self, field: &Field) -> Accessor {
+        Accessor::new(field, self.endian)
     }
 
     /// The `print fmt` line.

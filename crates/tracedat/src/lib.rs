@@ -24,7 +24,7 @@
 //!
 //! # Speed and memory
 //!
-//! A file is neither mapped nor read as a whole. Each CPU has one block of at most 256 KiB, all
+//! A file is neither mapped nor read as a whole. Each CPU has one block of at most 64 KiB, all
 //! of them together 8 MiB, but at least three pages each; packed data are unpacked chunk by chunk
 //! (trace-cmd packs ten pages at once). So memory depends on the number of CPUs and the size of
 //! the event formats, not on the length of the trace. A page is taken apart as a whole, and the

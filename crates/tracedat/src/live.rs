@@ -30,8 +30,12 @@ const TEXT_LIMIT: u64 = 16 << 20;
 /// How to read the running kernel's ring buffers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LiveOptions {
-    /// Wait for more events until tracing is switched off (`tracing_on` is 0). Without it the
-    /// events end when the ring buffers are empty, which is right after tracing was switched off.
+    /// Wait for more events until tracing is switched off (`tracing_on` is 0). In order of time a
+    /// CPU without events holds the others back, whose events stay in the ring buffers meanwhile:
+    /// make those large enough, or read each cursor in a thread of its own.
+    ///
+    /// Without this the events end when the ring buffers are empty, which is right after tracing
+    /// was switched off.
     pub follow: bool,
 }
 

@@ -7,9 +7,9 @@ use crate::live::Pipe;
 use crate::packed::{Chunks, Packing};
 use crate::source::Source;
 
-/// Bytes fetched at once for one CPU, at most and for all CPUs together. More does not read
-/// faster, and these still fit into the second-level cache.
-const BLOCK: usize = 256 << 10;
+/// Bytes fetched at once for one CPU, at most and for all CPUs together. More is slower: the
+/// bytes of all CPUs shall still be in the cache when they are looked at.
+const BLOCK: usize = 64 << 10;
 const BLOCKS: usize = 8 << 20;
 /// Pages behind the current one that are kept in sight, to tell which of two contradicting times
 /// is wrong.

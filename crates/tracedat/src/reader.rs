@@ -96,12 +96,14 @@ impl<'a> Reader<'a> {
             let text = format!("{what} of {len} bytes, more than {BLOCK_LIMIT}");
             return Err(Error::corrupt(self.offset(), text));
         }
-        let mut out = vec![0; len as usize];
-        if self.source.read_at(self.at, &mut out)? < out.len() {
-            return Err(self.truncated(what));
-        }
+        let out = if len < WINDOW {
+            self.peek(len)?.get(..len as usize).map(<[u8]>::to_vec)
+        } else {
+            let mut out = vec![0; len as usize];
+            (self.source.read_at(self.at, &mut out)? == out.len()).then_some(out)
+        };
         self.at += len;
-        Ok(out)
+        out.ok_or_else(|| self.truncated(what))
     }
 
     /// The bytes of the window from the present position on.

@@ -161,7 +161,7 @@ fn a_text_trace_is_refused() {
 fn files_are_read_as_memory_is() {
     for shape in Shape::all() {
         // More than one block of each CPU.
-        let count = 700_000 / shape.page_size as u64 + 3;
+        let count = 200_000 / shape.page_size as u64 + 3;
         let count = count.min(2000);
         let cpus = vec![
             (0, pages(&shape, 5, 10, count)),

@@ -49,8 +49,8 @@ const HEADER_EVENT: &[u8] = b"# compressed entry header
 \tdata max type_len  == 28
 ";
 
-fn tracefs(shape: &Shape) -> Folder {
-    let folder = Folder::new("tracefs");
+fn tracefs(shape: &Shape, name: &str) -> Folder {
+    let folder = Folder::new(name);
     folder.write("events/header_page", HEADER_PAGE);
     folder.write("events/header_event", HEADER_EVENT);
     folder.write("events/test/tick/format", FORMAT.as_bytes());
@@ -89,7 +89,7 @@ fn pages_of_a_folder_that_looks_like_tracefs() {
         },
         ..Shape::PLAIN
     };
-    let folder = tracefs(&shape);
+    let folder = tracefs(&shape, "pages");
     for follow in [false, true] {
         let options = LiveOptions { follow };
         let trace = Trace::from_tracefs(&folder.0, &[("test", "tick")], options).unwrap();
@@ -120,7 +120,7 @@ fn pages_of_a_folder_that_looks_like_tracefs() {
 
 #[test]
 fn a_missing_event_is_named() {
-    let folder = tracefs(&Shape::PLAIN);
+    let folder = tracefs(&Shape::PLAIN, "missing");
     let error = Trace::from_tracefs(&folder.0, &[("test", "tock")], LiveOptions::default());
     let text = error.unwrap_err().to_string();
     assert!(
@@ -160,30 +160,39 @@ fn markers_of_the_running_kernel() {
     };
     for follow in [false, true] {
         instance.set("tracing_on", "1");
-        for n in 0..500 {
-            instance.set("trace_marker", &format!("marker {n}"));
-        }
-        instance.set("tracing_on", "0");
-        let options = LiveOptions { follow };
-        let trace = Trace::from_tracefs(&instance.0, &[("ftrace", "print")], options).unwrap();
-        let text = trace
-            .format("ftrace", "print")
-            .unwrap()
-            .field("buf")
-            .unwrap()
-            .offset;
-        let (mut found, mut last) = (0, 0);
-        let mut events = trace.events().unwrap();
-        while let Some(entry) = events.next().unwrap() {
-            let Entry::Event(record) = entry else {
-                panic!("{entry:?}");
-            };
-            assert!(record.ts >= last);
-            last = record.ts;
-            let expected = format!("marker {found}");
-            assert!(record.data[text..].starts_with(expected.as_bytes()));
-            found += 1;
-        }
-        assert_eq!(found, 500);
+        let write = || {
+            for n in 0..500 {
+                instance.set("trace_marker", &format!("marker {n}"));
+            }
+            instance.set("tracing_on", "0");
+        };
+        // Those who follow read while it is written.
+        std::thread::scope(|threads| {
+            if follow {
+                threads.spawn(write);
+            } else {
+                write();
+            }
+            read_markers(&instance, LiveOptions { follow });
+        });
     }
+}
+
+fn read_markers(instance: &Instance, options: LiveOptions) {
+    let trace = Trace::from_tracefs(&instance.0, &[("ftrace", "print")], options).unwrap();
+    let text = trace.format("ftrace", "print").unwrap();
+    let text = text.field("buf").unwrap().offset;
+    let (mut found, mut last) = (0, 0);
+    let mut events = trace.events().unwrap();
+    while let Some(entry) = events.next().unwrap() {
+        let Entry::Event(record) = entry else {
+            panic!("{entry:?}");
+        };
+        assert!(record.ts >= last);
+        last = record.ts;
+        let expected = format!("marker {found}");
+        assert!(record.data[text..].starts_with(expected.as_bytes()));
+        found += 1;
+    }
+    assert_eq!(found, 500);
 }

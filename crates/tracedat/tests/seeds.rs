@@ -56,7 +56,9 @@ fn formats() {
             continue;
         };
         for field in format.fields() {
-            let accessor = format.accessor(&field.name).unwrap();
+            let accessor = format.accessor_of(&field);
+            let inside = field.offset + field.size <= text.len();
+            assert_eq!(accessor.uint(text).is_some(), inside, "{name} {field:?}");
             let _ = (
                 accessor.int(text),
                 accessor.text(text),
