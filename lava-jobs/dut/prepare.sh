@@ -9,6 +9,8 @@ here=$(dirname "$0")
 write_file() { # FILE KIB
     dd if=/dev/zero of="$1" bs=128k count=$(($2 / 128)) conv=fsync 2>/dev/null ||
         fail prepare "writing $1 failed"
+    # A sign of life: a busy host takes minutes for QEMU's SD card, in which nothing else is said.
+    say "wrote $1"
 }
 
 echo "$HUGE_PAGES" >/proc/sys/vm/nr_hugepages || fail prepare "no huge pages: CONFIG_HUGETLBFS"

@@ -17,6 +17,7 @@ CRASH = re.compile(
 IO_ERROR = re.compile(
     r"I/O error, dev .*|EXT4-fs error .*|Buffer I/O error .*|ufshcd.*: .*(abort|reset).*failed.*"
     r"|nvme nvme\d+: (I/O tag .* timeout|Device not ready|controller is down).*"
+    r"|mmc\d+: Timeout waiting for hardware .*"
     r"|VFS: Unable to mount root fs.*"
 )
 FAIL = re.compile(r"iotoll: FAIL (\w+): (.*)")

@@ -98,7 +98,7 @@ def thin(data: bytes, wanted: set[str], start: float, end: float) -> bytes:
 
 def convert(source: Path, target: Path, *options: str) -> None:
     """Rewrite a trace with trace-cmd; what it says is shown only when it fails."""
-    command = ["trace-cmd", "convert", "-i", source, "-o", target, *options]
+    command = ["trace-cmd", "convert", "-i", str(source), "-o", str(target), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"trace-cmd convert of {source} failed: {done.stderr.strip()}")

@@ -91,6 +91,7 @@ def test_a_crash_counts_even_after_the_last_line() -> None:
         "EXT4-fs error (device sda): ext4_lookup:1855: inode #2: comm fio: deleted inode",
         "Buffer I/O error on dev nvme0n1, logical block 0, async page read",
         "nvme nvme0: I/O tag 5 (1005) opcode 0x2 (I/O Cmd) QID 1 timeout, aborting",
+        "mmc0: Timeout waiting for hardware interrupt.",
         "VFS: Unable to mount root fs on unknown-block(0,0)",
     ],
 )

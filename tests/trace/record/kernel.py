@@ -22,7 +22,7 @@ class Kernel:
 
 
 def unpack(packages: Iterable[Path], folder: Path) -> Kernel:
-    """Unpack a kernel's packages: one, or since 7.x ``linux-base``, ``-binary`` and ``-modules``."""
+    """Unpack a kernel's packages: one, or for 7.x linux-base, linux-binary and linux-modules."""
     if not folder.is_dir():
         partial = folder.with_name(f".{folder.name}")
         shutil.rmtree(partial, ignore_errors=True)

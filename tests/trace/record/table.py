@@ -18,7 +18,7 @@ A row's trace is recorded again by
 
     python -m tests.trace.record --deb PACKAGE.deb --arch ARCH --out DIR --case CASE RECIPE
 
-with the package of that kernel (7.x: three, `linux-base-*`, `linux-binary-*` and `linux-modules-*`).
+with the package of that kernel (of 7.x: `linux-base-*`, `linux-binary-*` and `linux-modules-*`).
 `NAME.json` has the command that ran in the guest, the trace clock, how many of each event there
 are and which wanted events the kernel lacked; `NAME.fio.json` has what fio itself measured. The
 files of `--case blktrace`, which makes all `blktrace*` traces, lie in `../blktrace`.
@@ -30,7 +30,8 @@ This table is written by `python -m tests.trace.record.table tests/trace/data/ke
 """
 # Options that every load has, or that say where the result goes.
 USUAL = re.compile(
-    r"--(output(-format)?|eta|name|clocksource|randseed|filename|allow_mounted_write)=\S+ ?|--thread ?"
+    r"--(output(-format)?|eta|name|clocksource|randseed|filename|allow_mounted_write)=\S+ ?"
+    r"|--thread ?"
 )
 
 
