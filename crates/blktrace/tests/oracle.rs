@@ -28,16 +28,22 @@ struct Line {
 
 const FORMAT: &str = "@%T %t %c %s %M,%m %p %a %d %S %N %e %U [%C]\\n";
 
-/// Every run among the fixtures.
+/// Every run among the fixtures: their files lie in one folder and in folders below it.
 fn runs() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/trace/data/blktrace");
-    let names = std::fs::read_dir(&folder).unwrap().filter_map(|file| {
-        let name = file.unwrap().file_name().into_string().unwrap();
-        let (name, _) = name.split_once(".blktrace.")?;
-        Some(folder.join(name))
-    });
-    let runs: BTreeSet<PathBuf> = names.collect();
-    assert!(!runs.is_empty(), "no recordings in {}", folder.display());
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/trace/data/blktrace");
+    let (mut runs, mut folders) = (BTreeSet::new(), vec![top]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Some((name, _)) = file.split_once(".blktrace.") {
+                runs.insert(folder.join(name));
+            }
+        }
+    }
+    assert!(runs.len() >= 7, "{runs:?}");
     runs.into_iter().collect()
 }
 

@@ -140,21 +140,19 @@ impl<'a> Container<'a> {
     }
 
     /// Writes a file with everything but the buffer, then the buffer: `write` writes the data of
-    /// each CPU in turn and gives the size that the option is to tell. Uncompressed data begin at
-    /// a multiple of the page size.
+    /// each CPU in turn and gives the size that the option is to tell. They begin at a multiple
+    /// of the page size.
     ///
     /// # Errors
     /// Those of `write` and of the file.
     pub fn write<W: Write + Seek>(
         &self,
         out: &mut W,
-        packed: bool,
         mut write: impl FnMut(&mut W, &Part) -> Result<u64>,
     ) -> Result<Vec<Part>> {
         out.write_all(b"\x17\x08\x44tracing7\0\0\x08")?;
         out.write_all(&self.buffer.page_size.to_le_bytes())?;
-        let compression: &[u8] = if packed { b"zstd\x001\0" } else { b"none\0\0" };
-        out.write_all(compression)?;
+        out.write_all(b"none\0\0")?;
         let options_at = out.stream_position()?;
         out.write_all(&[0; 8])?;
         let mut options = Vec::new();
@@ -166,11 +164,11 @@ impl<'a> Container<'a> {
         for (id, value) in &self.others {
             option(&mut options, *id, value);
         }
-        let (at, parts) = self.write_buffer(out, packed, &mut write)?;
+        let (at, parts) = self.write_buffer(out, &mut write)?;
         option(&mut options, BUFFER, &self.buffer_option(at, &parts));
         option(&mut options, DONE, &0_u64.to_le_bytes());
         let end = out.stream_position()?;
-        out.write_all(&section_head(0, 0, options.len() as u64))?;
+        out.write_all(&section_head(0, options.len() as u64))?;
         out.write_all(&options)?;
         out.seek(std::io::SeekFrom::Start(options_at))?;
         out.write_all(&end.to_le_bytes())?;
@@ -181,18 +179,15 @@ impl<'a> Container<'a> {
     fn write_buffer<W: Write + Seek>(
         &self,
         out: &mut W,
-        packed: bool,
         write: &mut impl FnMut(&mut W, &Part) -> Result<u64>,
     ) -> Result<(u64, Vec<Part>)> {
         let at = out.stream_position()?;
         out.write_all(&[0; SECTION_HEAD])?;
         let mut parts = Vec::new();
         for part in &self.buffer.parts {
-            if !packed {
-                let page = u64::from(self.buffer.page_size);
-                let gap = out.stream_position()?.next_multiple_of(page) - out.stream_position()?;
-                out.write_all(&vec![0; gap as usize])?;
-            }
+            let page = u64::from(self.buffer.page_size);
+            let gap = out.stream_position()?.next_multiple_of(page) - out.stream_position()?;
+            out.write_all(&vec![0; gap as usize])?;
             let offset = out.stream_position()?;
             let size = write(out, part)?;
             parts.push(Part {
@@ -203,9 +198,8 @@ impl<'a> Container<'a> {
         }
         let end = out.stream_position()?;
         out.seek(std::io::SeekFrom::Start(at))?;
-        let flags = if packed { PACKED } else { 0 };
         let size = end - at - SECTION_HEAD as u64;
-        out.write_all(&section_head(BUFFER, flags, size))?;
+        out.write_all(&section_head(BUFFER, size))?;
         out.seek(std::io::SeekFrom::Start(end))?;
         Ok((at, parts))
     }
@@ -237,10 +231,9 @@ fn section(file: &[u8], at: u64) -> Result<&[u8]> {
     Ok(rest.get(..r.at).unwrap_or_default())
 }
 
-fn section_head(id: u16, flags: u16, size: u64) -> Vec<u8> {
+fn section_head(id: u16, size: u64) -> Vec<u8> {
     let mut head = id.to_le_bytes().to_vec();
-    head.extend(flags.to_le_bytes());
-    head.extend([0; 4]);
+    head.extend([0; 6]);
     head.extend(size.to_le_bytes());
     head
 }
