@@ -171,7 +171,9 @@ mod tests {
         let mut order = Order::default();
         for times in [[10, 20], [30, 40], [50, 60]] {
             let mut look = order.look();
-            times.map(|ts| look.event(event(1, ts), None));
+            for ts in times {
+                look.event(event(1, ts), None);
+            }
             look.end();
             order.settled();
         }

@@ -215,7 +215,9 @@ fn three_json(three: &Three) -> Value {
 /// When it cannot be written as JSON.
 pub fn summarise(values: &[u64]) -> Result<String, Error> {
     let mut set = Values::default();
-    values.iter().for_each(|&value| set.add(value));
+    for &value in values {
+        set.add(value);
+    }
     Ok(serde_json::to_string(&stats_json(&set.stats()))?)
 }
 

@@ -135,7 +135,9 @@ impl Summary {
                 None,
             ];
             for (values, own) in self.first.iter_mut().zip(own) {
-                own.into_iter().for_each(|own| values.add(own));
+                if let Some(own) = own {
+                    values.add(own);
+                }
             }
         }
         let sum = |of: &[u64; 5]| of.iter().sum::<u64>();
@@ -188,9 +190,9 @@ impl Summary {
 fn add_three([elapsed, clean, other]: &mut [Values; 3], io: &IoResult, all: u64, own: u64) {
     elapsed.add(all);
     if io.clean {
-        clean.add(own)
+        clean.add(own);
     } else {
-        other.add(own)
+        other.add(own);
     }
 }
 
@@ -232,9 +234,9 @@ impl Way {
         for (part, (&elapsed, &own)) in self.sections.iter_mut().zip(times) {
             part.elapsed.add(elapsed);
             if io.clean {
-                part.clean.add(own)
+                part.clean.add(own);
             } else {
-                part.other.add(own)
+                part.other.add(own);
             }
         }
     }

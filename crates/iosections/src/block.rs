@@ -279,6 +279,11 @@ impl Block {
         bio.io
     }
 
+    /// Whether a request is not complete yet.
+    pub(crate) fn is_open(&self, at: Ref) -> bool {
+        self.requests.get(at).is_some()
+    }
+
     /// A request goes to the driver.
     pub(crate) fn issue(&mut self, device: usize, span: Span, from: &From) -> Issued {
         if let Some(again) = self.find_live(device, &span, |r| r.requeued) {

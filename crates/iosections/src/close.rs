@@ -162,7 +162,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         task.unreaped.push(io);
         if task.unreaped.len() > limits::BATCH {
             let waiting = std::mem::take(&mut task.unreaped);
-            waiting.iter().for_each(|io| self.emit(io));
+            for io in &waiting {
+                self.emit(io);
+            }
         }
     }
 

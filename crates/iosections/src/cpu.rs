@@ -329,10 +329,8 @@ impl Cpu {
             _ => {}
         }
         match io {
-            Some(io) if !frame.ios.contains(&io) => {
-                if frame.ios.len() < WAKE_LIMIT {
-                    frame.ios.push(io);
-                }
+            Some(io) if frame.ios.len() < WAKE_LIMIT && !frame.ios.contains(&io) => {
+                frame.ios.push(io);
             }
             None => frame.foreign = true,
             _ => {}

@@ -29,6 +29,7 @@ pub trait Tasks {
 
 /// What to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(clippy::struct_excessive_bools)] // independent switches
 pub struct Options {
     /// Take the return of the driver's queue function as the hand-over to the device; set by
     /// itself with the first one.
@@ -58,6 +59,7 @@ pub struct Engine<T, S> {
     pub(crate) tasks: Table,
     pub(crate) ios: Ios,
     /// Closed I/Os, whose memory is used again.
+    #[allow(clippy::vec_box)] // they go back as they came
     spare: Vec<Box<Io>>,
     /// Open I/Os that write, oldest first.
     pub(crate) writers: Vec<Ref>,
@@ -68,6 +70,8 @@ pub struct Engine<T, S> {
     pub(crate) disks: Vec<u64>,
     /// Open entries of `io_uring` by what its events call them.
     pub(crate) uring: IntMap<u64, Ref>,
+    /// The request that a card has served last, by the host's name.
+    pub(crate) cards: IntMap<u64, Ref>,
     /// Those that a worker thread is to do.
     pub(crate) punted: Vec<Ref>,
     pub(crate) switches_seen: bool,
@@ -130,6 +134,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             tags: IntMap::default(),
             disks: Vec::new(),
             uring: IntMap::default(),
+            cards: IntMap::default(),
             punted: Vec::new(),
             switches_seen: false,
             gaps: Gaps::default(),
@@ -190,7 +195,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             .iter_mut()
             .flat_map(|task| std::mem::take(&mut task.unreaped))
             .collect();
-        unreaped.iter().for_each(|io| self.sink.take(io));
+        for io in &unreaped {
+            self.sink.take(io);
+        }
         self.block.clear();
         self.out.partitions = self.block.aliases.drain().collect();
         self.out.partitions.sort_unstable();
@@ -248,6 +255,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         self.block.clear();
         self.tags.clear();
+        self.cards.clear();
         self.tasks.iter_mut().for_each(Task::forget);
         let stale = |io: &Io| io.op.is_async() && !io.submitting;
         let ios = self.ios.iter().filter(|(_, io)| stale(io));

@@ -1,7 +1,7 @@
 //! The way up: drivers' completion events, `block_rq_complete`, and what comes after it.
 
 use crate::block::{Category, Completed, DriverDone, Interrupt, IoBio, Request};
-use crate::cpu::Slot;
+use crate::cpu::{Cpu, Slot};
 use crate::engine::{Engine, Tasks};
 use crate::event::{Driver, Event, Span, Tag};
 use crate::io::{IoRequest, Mode, Sink};
@@ -28,6 +28,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if driver == Driver::Nvme {
             self.options.has_nvme_complete = true;
             slot = self.on_cpu(cpu, |c, ios| c.close_slot(ios, tag.host, owner));
+        } else if let (Driver::Mmc, Some(at)) = (driver, request) {
+            if self.cards.len() >= limits::DEVICES {
+                self.cards.clear();
+            }
+            self.cards.insert(tag.host, at);
         } else if request.is_none() {
             // A command that carries no request: another driver's, or one of the host's own.
             return self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Completion));
@@ -50,8 +55,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             },
         };
         if let Some(request) = request.and_then(|at| self.block.requests.get_mut(at)) {
-            // The lowest driver's word counts: SCSI's comes after that of the host's driver.
-            request.driver_done.get_or_insert(done);
+            // The lowest driver's word counts: SCSI's comes after that of the host's driver. The
+            // card's last one: after a write it is asked whether it is still busy.
+            match driver {
+                Driver::Mmc => request.driver_done = Some(done),
+                _ => _ = request.driver_done.get_or_insert(done),
+            }
         }
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Completion));
     }
@@ -110,7 +119,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             None
         };
         let (interrupt, interrupt_mark) = self.interrupt(event, cpu, request, slot.as_ref());
-        let in_irq = self.cpus.get(cpu).and_then(|c| c.hard_irq());
+        let in_irq = self.cpus.get(cpu).and_then(Cpu::hard_irq);
         let during = in_irq.map(|_| task_key(event.pid, event.cpu));
         let (start, device_mark) = self.device_start(request, interrupt, during);
         if let Some(on) = self.block.devices.get_mut(request.device) {
@@ -188,7 +197,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         done: RequestDone,
     ) {
         let frame = self.frame(cpu);
-        let softirq = self.cpus.get(cpu).and_then(|c| c.softirq());
+        let softirq = self.cpus.get(cpu).and_then(Cpu::softirq);
         for &place in bios {
             self.part_done(place, request, event.ts);
             let Some(io) = self.ios.get_mut(place.io) else {
@@ -301,13 +310,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// A task is woken: by an interrupt, or by a task whose write waits for what it will do.
     pub(crate) fn waking(&mut self, event: &Event, cpu: usize, pid: i32) {
-        let irq = self.cpus.get(cpu).and_then(|c| c.waking_irq());
+        let irq = self.cpus.get(cpu).and_then(Cpu::waking_irq);
         let writer = match irq {
             Some(_) => None,
             None => self.current_io(cpu),
         };
-        let writes = |&at: &Ref| self.ios.get(at).is_some_and(|io| io.op.writes());
-        let writer = writer.filter(writes).filter(|_| self.names.helps(pid));
+        let waits = |&at: &Ref| self.ios.get(at).is_some_and(|io| io.op.writes());
+        let writer = writer.filter(waits).filter(|_| self.names.helps(pid));
         let place = self.tasks.place(pid);
         let Some(task) = self.tasks.get_mut(place) else {
             return;

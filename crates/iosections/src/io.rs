@@ -68,6 +68,7 @@ pub(crate) struct BioTime {
 
 /// An open I/O.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(crate) struct Io {
     pub(crate) pid: i32,
     pub(crate) op: Op,

@@ -319,7 +319,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             _ => task.issued.take(),
         });
         let Some(at) = issued else {
-            self.tags.remove(&tag);
+            // A command of the host's own; that to a card which still has a request done by the
+            // driver asks whether it is busy (CMD13), so the request is not over.
+            let card = self.cards.get(&tag.host).copied();
+            match card.filter(|&at| driver == Driver::Mmc && self.block.is_open(at)) {
+                Some(at) => _ = self.tags.insert(tag, at),
+                None => _ = self.tags.remove(&tag),
+            }
             return;
         };
         let mark = match driver {

@@ -164,6 +164,7 @@ fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
 
 /// The summary of some durations as JSON text.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // Python's list becomes it
 fn summarise(py: Python<'_>, values: Vec<u64>) -> PyResult<String> {
     py.detach(|| iorecord::summarise(&values))
         .map_err(|e| TraceError::new_err(e.to_string()))

@@ -108,7 +108,8 @@ pub fn feed(options: Options, gaps: &[(u32, Lost)], lines: &[Line]) -> Run {
     gaps.sort_by_key(|(_, gap)| std::cmp::Reverse(gap.from));
     let mut engine = Engine::new(options, Names, Vec::new());
     for line in lines {
-        while let Some((cpu, gap)) = gaps.pop_if(|(_, gap)| gap.from < line.0) {
+        while gaps.last().is_some_and(|(_, gap)| gap.from < line.0) {
+            let (cpu, gap) = gaps.pop().unwrap();
             engine.gap(cpu, gap);
         }
         engine.push(&event(line));
