@@ -39,8 +39,6 @@ class IoTable(TypedDict):
     """Time of the system call's exit, or of the completion of an asynchronous I/O."""
     pid: list[int]
     """Thread number of the task."""
-    comm: list[str | None]
-    """Its name, as far as the trace tells."""
     op: list[str]
     """Name of the system call, such as ``pread64``; ``io_submit``, ``io_uring`` or ``bio``."""
     kind: list[str]

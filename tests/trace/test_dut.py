@@ -76,7 +76,7 @@ def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock)
     sent = command.output("send", data=command.output("record", trace, *words))
     received = [one.text for one in receive(sent.encode())]
     assert None not in received
-    cells = analyze.analyze_trace(Path(trace), clock, "fio")
+    cells = analyze_trace(Path(trace), clock, "fio")
     # Sub-steps need every I/O's moments, which the document leaves out.
     expected = [cell.model_copy(update={"steps": []}) for cell in cells]
     assert [dutcell.cell_of_dut(text or "", clock) for text in received] == expected

@@ -26,15 +26,12 @@ LAYOUTS = [
     Layout(big_endian=True, page_size=65536),
     Layout(big_endian=True, long_size=4),
 ]
-# These sections end with scsi_dispatch_cmd_* and mmc_request_*, which the analyser does not use.
-OTHER_MARKS = [("scsi", kernel) for kernel in KERNELS]
-OTHER_MARKS += [("emmc", kernel) for kernel in KERNELS if kernel != "4.4"]
 CASES = [
     (kernel, driver, scenario)
     for kernel in KERNELS
     for driver in DRIVERS
     for scenario in SCENARIOS
-    if possible(driver, scenario, kernel) and (driver, kernel) not in OTHER_MARKS
+    if possible(driver, scenario, kernel)
 ]
 
 

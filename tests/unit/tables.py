@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,18 @@ SPLIT = TRACES / "virtio-split-flush.dat"
 READ = TRACES / "ufs-read.dat"
 
 
+LEAST = ("start", "pid", "op", "bytes", "path", "clean", "requests", "bios")
+
+
+def is_least(name: str) -> bool:
+    """Whether every analyser gives this column: the others may be absent."""
+    return name in LEAST or name.startswith(("elapsed_", "own_", "first_"))
+
+
 def raw(path: Path = SYNC8) -> dict[str, Any]:
-    """What the analyser gives today."""
-    return dict(_native.io_table(str(path), comm="fio"))
+    """The columns that every analyser gives."""
+    table = _native.io_table(str(path), comm="fio")
+    return {name: column for name, column in table.items() if is_least(name)}
 
 
 def full(path: Path = SYNC8) -> dict[str, Any]:
@@ -72,9 +82,10 @@ def full_table(path: Path = SYNC8) -> IoTable:
 
 
 def cell(path: Path = SYNC8, clock: Clock = Clock.INSTRUCTIONS, **filters: Any) -> Cell:
-    """The only cell of a trace as it is today."""
+    """The only cell of a trace, with the columns that every analyser gives."""
     (found,) = load(path, clock, Filters(comm="fio", **filters))
-    return found
+    columns = {name: c for name, c in found.table.columns.items() if is_least(name)}
+    return replace(found, table=IoTable(columns, len(found.table)))
 
 
 def full_cell(path: Path = SYNC8, clock: Clock = Clock.INSTRUCTIONS) -> Cell:

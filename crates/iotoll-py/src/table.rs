@@ -32,7 +32,6 @@ pub(crate) fn columns<'py>(py: Python<'py>, analysis: &Analysis) -> PyResult<Bou
     c.add("start", |io| io.start)?;
     c.add("end", |io| io.end)?;
     c.add("pid", |io| io.pid)?;
-    c.add("comm", |io| analysis.comm(io.pid))?;
     c.add("op", |io| io.op.name())?;
     c.add("kind", |io| io.op.kind())?;
     c.add("dev", |io| io.dev.to_string())?;

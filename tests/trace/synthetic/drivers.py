@@ -239,7 +239,7 @@ class Emmc(Driver):
     def complete(self, cpu: int, requests: Sequence[Request]) -> tuple[int, list[int]]:
         """The MMC core is done in a tasklet, or since 5.2 in the interrupt; the rest is a task's.
 
-        The mark is the interrupt only where it encloses ``mmc_request_done``.
+        A softirq right behind the interrupt belongs to it.
         """
         irq = self.m.emit(cpu, "irq_handler_entry", irq=self.irq, name=self.irq_name)
         if self.m.kernel == "5.4":
@@ -249,7 +249,7 @@ class Emmc(Driver):
         else:
             self.m.emit(cpu, "irq_handler_exit", irq=self.irq, ret=1)
             self.m.emit(cpu, "softirq_entry", vec=TASKLET_SOFTIRQ)
-            marks = self._mmc_done(cpu, requests)
+            marks = [irq] if self._mmc_done(cpu, requests) else []
             self.m.emit(cpu, "softirq_exit", vec=TASKLET_SOFTIRQ)
         self.m.switch(cpu, self.thread)
         done = [self.rq_complete(cpu, request) for request in requests]
