@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("oracle") / "events.c"
+DATA = Path(__file__).with_name("data")
+KERNELS = sorted(str(path.relative_to(DATA)) for path in DATA.glob("kernels/**/*.dat"))
 TRACEFS = Path("/sys/kernel/tracing")
 CONVERSIONS = [("6", "none"), ("7", "none"), ("7", "zlib"), ("7", "zstd")]
 CLOCKS = ["local", "mono", "boot", "counter", "uptime", "x86-tsc"]
@@ -80,6 +82,11 @@ def convert(trace_cmd: str, trace: Path, version: str, packing: str, target: Pat
 
 def test_fixtures(oracle: Path, dump: Path, trace: str) -> None:
     assert compare(oracle, dump, Path(trace)) > 5000
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_other_kernels(oracle: Path, dump: Path, name: str) -> None:
+    assert compare(oracle, dump, DATA / name) > 0
 
 
 @pytest.mark.parametrize(("version", "packing"), CONVERSIONS)
@@ -186,7 +193,7 @@ OPTIONS = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_clock_options(oracle: Path, dump: Path, trace_cmd: str, name: str, tmp_path: Path) -> None:
     """Options that move time stamps, put into the options of a version 6 file."""
-    source = SOURCE.parent.parent / "data" / "ufs-read.dat"
+    source = DATA / "ufs-read.dat"
     plain, moved = tmp_path / "plain.dat", tmp_path / "moved.dat"
     convert(trace_cmd, source, "6", "none", plain)
     data = plain.read_bytes()

@@ -13,52 +13,16 @@ pub enum Location {
     Relative,
 }
 
-/// How an integer is read; chosen once, so that reading is one jump and one load.
-#[derive(Debug, Clone, Copy)]
-enum Width {
-    U8,
-    /// In this machine's byte order.
-    U16,
-    U32,
-    U64,
-    /// In the other byte order.
-    Swapped16,
-    Swapped32,
-    Swapped64,
-    /// Any other size.
-    Odd,
-}
-
-impl Width {
-    fn new(size: usize, endian: Endian) -> Self {
-        match (size, endian == Endian::native()) {
-            (1, _) => Self::U8,
-            (2, true) => Self::U16,
-            (4, true) => Self::U32,
-            (8, true) => Self::U64,
-            (2, false) => Self::Swapped16,
-            (4, false) => Self::Swapped32,
-            (8, false) => Self::Swapped64,
-            _ => Self::Odd,
-        }
-    }
-}
-
 /// Reads one field out of records; made once, used for every event.
 #[derive(Debug, Clone, Copy)]
 pub struct Accessor {
     offset: usize,
     size: usize,
-    width: Width,
+    /// Bits that the field leaves free in 64 of them.
+    free: u32,
     signed: bool,
     location: Location,
     endian: Endian,
-}
-
-/// The first `N` bytes from `at` on.
-#[inline]
-fn array<const N: usize>(record: &[u8], at: usize) -> Option<[u8; N]> {
-    record.get(at..)?.first_chunk().copied()
 }
 
 impl Accessor {
@@ -66,7 +30,7 @@ impl Accessor {
         Self {
             offset: field.offset,
             size: field.size,
-            width: Width::new(field.size, endian),
+            free: 64_u32.saturating_sub(field.size.min(8) as u32 * 8),
             signed: field.signed,
             location: field.location,
             endian,
@@ -80,28 +44,40 @@ impl Accessor {
     }
 
     /// The field as an unsigned integer; `None` when the record is too short.
+    ///
+    /// One load and two shifts for a field of any size, with no branch on the size: the events of
+    /// a trace change from one to the next, so that such a branch could not be foretold.
     #[inline]
     pub fn uint(&self, record: &[u8]) -> Option<u64> {
-        let at = self.offset;
-        Some(match self.width {
-            Width::U8 => u64::from(*record.get(at)?),
-            Width::U16 => u64::from(u16::from_ne_bytes(array(record, at)?)),
-            Width::U32 => u64::from(u32::from_ne_bytes(array(record, at)?)),
-            Width::U64 => u64::from_ne_bytes(array(record, at)?),
-            Width::Swapped16 => u64::from(u16::from_ne_bytes(array(record, at)?).swap_bytes()),
-            Width::Swapped32 => u64::from(u32::from_ne_bytes(array(record, at)?).swap_bytes()),
-            Width::Swapped64 => u64::from_ne_bytes(array(record, at)?).swap_bytes(),
-            Width::Odd => self.endian.uint(record.get(at..at + self.size)?),
+        if self.offset + self.size > record.len() {
+            return None;
+        }
+        let (Some(room), 0..=63) = (record.len().checked_sub(8), self.free) else {
+            return self.odd(record);
+        };
+        // Near the end of the record the eight bytes start before the field.
+        let start = self.offset.min(room);
+        let before = (self.offset - start) as u32 * 8;
+        let raw = *record.get(start..)?.first_chunk()?;
+        Some(match self.endian {
+            Endian::Little => (u64::from_le_bytes(raw) >> before << self.free) >> self.free,
+            Endian::Big => (u64::from_be_bytes(raw) << before) >> self.free,
         })
+    }
+
+    /// [`Accessor::uint`] of records of less than 8 bytes and of fields without a size.
+    #[cold]
+    fn odd(&self, record: &[u8]) -> Option<u64> {
+        let bytes = record.get(self.offset..self.offset + self.size)?;
+        Some(self.endian.uint(bytes))
     }
 
     /// The field as a signed integer (sign-extended only if the format says signed).
     #[inline]
     pub fn int(&self, record: &[u8]) -> Option<i64> {
         let value = self.uint(record)?;
-        let unused = 64_u32.saturating_sub(self.size as u32 * 8);
-        if self.signed && unused < 64 {
-            Some(((value << unused) as i64) >> unused)
+        if self.signed && self.free < 64 {
+            Some(((value << self.free) as i64) >> self.free)
         } else {
             Some(value as i64)
         }
@@ -129,5 +105,34 @@ impl Accessor {
     pub fn text<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
         let bytes = self.bytes(record)?;
         bytes.split(|&b| b == 0).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Accessor, Location};
+    use crate::{Endian, Field};
+
+    #[test]
+    fn fields_of_any_size_anywhere() {
+        let record: Vec<u8> = (0..20_u8).map(|n| n.wrapping_mul(59) ^ 0xa5).collect();
+        for endian in [Endian::Little, Endian::Big] {
+            for (len, offset, size) in (0..=20).flat_map(|len| {
+                (0..=21).flat_map(move |offset| (0..=12).map(move |size| (len, offset, size)))
+            }) {
+                let record = record.get(..len).unwrap_or_default();
+                let field = Field {
+                    name: String::new(),
+                    kind: String::new(),
+                    offset,
+                    size,
+                    signed: false,
+                    location: Location::Fixed,
+                };
+                let plain = record.get(offset..offset + size).map(|b| endian.uint(b));
+                let read = Accessor::new(&field, endian).uint(record);
+                assert_eq!(read, plain, "{endian:?}: {size} bytes at {offset} of {len}");
+            }
+        }
     }
 }
