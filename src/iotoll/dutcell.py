@@ -15,9 +15,9 @@ from iotoll.models import CellRecord, Clock, DutRecord
 def cell_of_dut(text: str, clock: Clock, fio: dict[str, Any] | None = None) -> CellRecord:
     """The record of a cell that the board measured itself (``text``: iotoll-dut's document).
 
-    It equals what `analyze_trace` makes of the same trace, but for what needs more than the record
-    and the gate's columns: sub-steps, and the comparison with fio. ``fio`` are a job's totals. Raises
-    ResultError when the document is not of its schema, or of another clock's unit.
+    It equals what the analysis makes of the same trace, but for what needs more than the record
+    and the gate's columns: sub-steps, and the comparison with fio. ``fio`` are a job's totals.
+    Raises ResultError when the document is not of its schema, or of another clock's unit.
     """
     where = Path("record of iotoll-dut")
     try:

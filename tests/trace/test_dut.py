@@ -13,6 +13,8 @@ import pytest
 from iotoll import _native, analyze, dutcell
 from iotoll.errors import ResultError
 from iotoll.models import Clock
+from iotoll.outputs.cells import load
+from iotoll.outputs.filters import Filters
 from iotoll.serialrecord import receive
 from tests.trace import dut
 from tests.trace.conftest import DATA
@@ -76,7 +78,7 @@ def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock)
     sent = command.output("send", data=command.output("record", trace, *words))
     received = [one.text for one in receive(sent.encode())]
     assert None not in received
-    cells = analyze_trace(Path(trace), clock, "fio")
+    cells = [cell.record for cell in load(Path(trace), clock, Filters(comm="fio"))]
     # Sub-steps need every I/O's moments, which the document leaves out.
     expected = [cell.model_copy(update={"steps": []}) for cell in cells]
     assert [dutcell.cell_of_dut(text or "", clock) for text in received] == expected
