@@ -510,8 +510,12 @@ impl Block {
     /// A completion event.
     pub(crate) fn complete(&mut self, device: usize, span: &Span) -> Completed {
         self.ended.clear();
+        // Of several that begin at this sector the one of this length; a part of one otherwise.
         let Some(at) = self
-            .find_live(device, span, |r| !r.requeued)
+            .find_live(device, span, |r| {
+                !r.requeued && r.span.sectors == span.sectors
+            })
+            .or_else(|| self.find_live(device, span, |r| !r.requeued))
             .or_else(|| self.find_live(device, span, |_| true))
         else {
             return if span.sectors == 0 {

@@ -106,7 +106,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if let Some(io) = self.ios.get_mut(io) {
             io.uring = Some((entry, request));
         }
-        if let Some(request) = request {
+        if let Some(request) = request.filter(|&request| request != entry) {
             self.uring.insert(request, io);
         }
         if let Some(old) = self.uring.insert(entry, io) {

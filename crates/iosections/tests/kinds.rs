@@ -127,7 +127,7 @@ fn entries_of_io_uring_show_and_end_by_their_own_events() {
         options,
         &[
             (100, 0, 1, uring(2)),
-            (105, 0, 1, Kind::UringSubmit(7, None)),
+            (105, 0, 1, Kind::UringSubmit(7, Some(7))),
             (110, 0, 1, queue("R", 8, 8)),
             (120, 0, 1, issue("R", 8, 8)),
             (125, 0, 1, Kind::UringSubmit(9, None)),
@@ -431,4 +431,27 @@ fn what_was_in_flight_in_a_gap_is_dropped() {
     let outcome = feed(options(), &[(1, lost(150, 400))], &lines);
     assert_eq!(brief(&outcome), [(500, 600, "R4", [10, 20, 70, 0, 0])]);
     assert_eq!((outcome.ios.seen, outcome.ios.dropped_lost), (2, 1));
+}
+
+#[test]
+fn requests_of_one_first_sector_are_told_apart_by_their_lengths() {
+    let outcome = run(&[
+        (100, 0, 1, submit(1)),
+        (110, 0, 1, queue("R", 8, 48)),
+        (120, 0, 1, issue("R", 8, 48)),
+        (130, 0, 1, submitted(1)),
+        (140, 0, 1, submit(1)),
+        (150, 0, 1, queue("R", 8, 64)),
+        (160, 0, 1, issue("R", 8, 64)),
+        (170, 0, 1, submitted(1)),
+        (200, 0, 0, complete("R", 8, 64)),
+        (300, 0, 0, complete("R", 8, 48)),
+    ]);
+    assert_eq!(
+        brief(&outcome),
+        [
+            (100, 300, "R24", [10, 10, 180, 0, 0]),
+            (140, 200, "R32", [10, 10, 40, 0, 0]),
+        ]
+    );
 }
