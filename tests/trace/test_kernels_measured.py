@@ -1,4 +1,4 @@
-"""What the analyser says of the real traces of every kernel: against fio, and as it was reviewed."""
+"""What the analyser says of real traces of every kernel: against fio, and as it was reviewed."""
 
 from __future__ import annotations
 

@@ -104,7 +104,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                     on.out.requests.seen += 1;
                     on.out.requests.in_flight += 1;
                 }
-                self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Return));
+                self.on_cpu(cpu, |c, ios| {
+                    // It has its share of the interrupt, known or not.
+                    if let Some(irq) = c.hard_irq() {
+                        c.batches.completed(irq, std::iter::empty());
+                    }
+                    c.mark(ios, None, Mode::Return);
+                });
             }
             Completed::Part | Completed::Nothing => {}
         }

@@ -1,0 +1,108 @@
+"""A page of a real trace that is damaged, or lost, changes only the I/Os that touch its time."""
+
+from __future__ import annotations
+
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iotoll import _native
+from tests.trace.thin import Reader
+
+DATA = Path(__file__).with_name("data")
+NAMES = (
+    "virtio-split-flush",
+    "kernels/6.12-arm64-nvme-threads",
+    "kernels/6.12-arm64-ufs-fsync",
+    "kernels/7.3-arm64-sd-libaio",
+    "kernels/6.1-x86_64-nvme-libaio",
+)
+MISSED = 1 << 31
+Row = dict[str, Any]
+
+
+def pages_of(data: bytes) -> list[list[int]]:
+    """Offsets of the pages of each CPU of a little-endian version 6 file."""
+    reader = Reader(data)
+    reader.take(10 + 2 + 1 + 1)
+    size = reader.number(4)
+    for name in (b"header_page\0", b"header_event\0"):
+        reader.take(len(name))
+        reader.block(8)
+    for _ in range(reader.number(4)):
+        reader.block(8)
+    for _ in range(reader.number(4)):
+        reader.text()
+        for _ in range(reader.number(4)):
+            reader.block(8)
+    reader.block(4), reader.block(4), reader.block(8)
+    cpus = reader.number(4)
+    reader.take(10)
+    while reader.number(2):
+        reader.block(4)
+    reader.take(10)
+    parts = [(reader.number(8), reader.number(8)) for _ in range(cpus)]
+    return [list(range(at, at + length, size)) for at, length in parts]
+
+
+def rows(path: Path) -> dict[tuple[int, int], Row]:
+    """The measured I/Os by task and start."""
+    table: dict[str, list[Any]] = dict(_native.io_table(str(path)))  # type: ignore[arg-type]
+    made = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
+    return {(row["pid"], row["start"]): row for row in made}
+
+
+def stamp(data: bytes, page: int) -> int:
+    return int.from_bytes(data[page : page + 8], "little")
+
+
+def without(data: bytes, page: int, following: int | None) -> bytes:
+    """The file with a page that is nonsense; or with one that the kernel overwrote, if the next
+    page is named."""
+    hurt = bytearray(data)
+    if following is None:
+        hurt[page + 8 : page + 16] = b"\xff" * 8
+        return bytes(hurt)
+    hurt[page + 8 : page + 16] = (0).to_bytes(8, "little")
+    commit = int.from_bytes(hurt[following + 8 : following + 16], "little") | MISSED
+    hurt[following + 8 : following + 16] = commit.to_bytes(8, "little")
+    return bytes(hurt)
+
+
+@pytest.mark.parametrize("kind", ["damaged", "overwritten"])
+@pytest.mark.parametrize("name", NAMES)
+def test_only_what_touches_the_page_changes(
+    trace_cmd: str, name: str, kind: str, tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain.dat"
+    source = str(DATA / f"{name}.dat")
+    convert = [trace_cmd, "convert", "-i", source, "-o", str(plain), "--file-version", "6"]
+    subprocess.run(convert, capture_output=True, check=True)
+    data = plain.read_bytes()
+    whole = rows(plain)
+    assert whole == rows(Path(source))
+    hurt = tmp_path / "hurt.dat"
+    dropped = 0
+    for cpu in pages_of(data):
+        spans = list(pairwise([*cpu, None]))
+        for number, (page, following) in enumerate(spans[1:-1:3], 1):
+            assert page is not None and following is not None
+            hurt.write_bytes(without(data, page, following if kind == "overwritten" else None))
+            before = spans[(number - 1) * 3][0]
+            assert before is not None
+            # The gap begins with the last event of the page before.
+            gap = (stamp(data, before), stamp(data, following))
+            found = rows(hurt)
+            outside = {
+                key: row
+                for key, row in whole.items()
+                if (row["reaped"] or row["end"]) < gap[0] or row["start"] > gap[1]
+            }
+            assert {key: found.get(key) for key in outside} == outside
+            inside = {key: row for key, row in found.items() if key not in outside}
+            assert all(whole.get(key) == row for key, row in inside.items() if key in whole)
+            dropped += len(whole) - len(found)
+    assert dropped > 0
