@@ -13,6 +13,9 @@ pub enum Location {
     Relative,
 }
 
+/// Behind the end of any record (bytes), and far from the end of the numbers.
+const FAR: usize = 1 << 30;
+
 /// Reads one field out of records; made once, used for every event.
 #[derive(Debug, Clone, Copy)]
 pub struct Accessor {
@@ -28,8 +31,8 @@ pub struct Accessor {
 impl Accessor {
     pub(crate) fn new(field: &crate::Field, endian: Endian) -> Self {
         Self {
-            offset: field.offset as u32,
-            size: field.size as u32,
+            offset: field.offset.min(FAR) as u32,
+            size: field.size.min(FAR) as u32,
             free: 64 - field.size.min(8) as u8 * 8,
             signed: field.signed,
             location: field.location,
