@@ -13,13 +13,16 @@ pub enum Location {
     Relative,
 }
 
+/// Behind the end of any record (bytes), and far from the end of the numbers.
+const FAR: usize = 1 << 30;
+
 /// Reads one field out of records; made once, used for every event.
 #[derive(Debug, Clone, Copy)]
 pub struct Accessor {
-    offset: usize,
-    size: usize,
+    offset: u32,
+    size: u32,
     /// Bits that the field leaves free in 64 of them.
-    free: u32,
+    free: u8,
     signed: bool,
     location: Location,
     endian: Endian,
@@ -28,9 +31,9 @@ pub struct Accessor {
 impl Accessor {
     pub(crate) fn new(field: &crate::Field, endian: Endian) -> Self {
         Self {
-            offset: field.offset,
-            size: field.size,
-            free: 64_u32.saturating_sub(field.size.min(8) as u32 * 8),
+            offset: field.offset.min(FAR) as u32,
+            size: field.size.min(FAR) as u32,
+            free: 64 - field.size.min(8) as u8 * 8,
             signed: field.signed,
             location: field.location,
             endian,
@@ -49,15 +52,16 @@ impl Accessor {
     /// a trace change from one to the next, so that such a branch could not be foretold.
     #[inline]
     pub fn uint(&self, record: &[u8]) -> Option<u64> {
-        if self.offset + self.size > record.len() {
+        let (offset, size) = (self.offset as usize, self.size as usize);
+        if offset + size > record.len() {
             return None;
         }
         let (Some(room), 0..=63) = (record.len().checked_sub(8), self.free) else {
             return self.odd(record);
         };
         // Near the end of the record the eight bytes start before the field.
-        let start = self.offset.min(room);
-        let before = (self.offset - start) as u32 * 8;
+        let start = offset.min(room);
+        let before = (offset - start) as u32 * 8;
         let raw = *record.get(start..)?.first_chunk()?;
         Some(match self.endian {
             Endian::Little => (u64::from_le_bytes(raw) >> before << self.free) >> self.free,
@@ -68,7 +72,8 @@ impl Accessor {
     /// [`Accessor::uint`] of records of less than 8 bytes and of fields without a size.
     #[cold]
     fn odd(&self, record: &[u8]) -> Option<u64> {
-        let bytes = record.get(self.offset..self.offset + self.size)?;
+        let bytes = record.get(self.offset as usize..)?;
+        let bytes = bytes.get(..self.size as usize)?;
         Some(self.endian.uint(bytes))
     }
 
@@ -87,11 +92,12 @@ impl Accessor {
     #[inline]
     pub fn bytes<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
         let (start, len) = match self.location {
-            Location::Fixed => (self.offset, self.size),
+            Location::Fixed => (self.offset as usize, self.size as usize),
             Location::Data | Location::Relative => {
-                let word = self.endian.u32_at(record, self.offset)?;
+                let at = self.offset as usize;
+                let word = self.endian.u32_at(record, at)?;
                 let base = match self.location {
-                    Location::Relative => self.offset + 4,
+                    Location::Relative => at + 4,
                     _ => 0,
                 };
                 (base + (word & 0xffff) as usize, (word >> 16) as usize)

@@ -139,11 +139,26 @@ impl<'a> Cursor<'a> {
         if let Some(lost) = self.lost {
             return Entry::Lost(lost);
         }
+        self.event(self.slot)
+    }
+
+    /// An event of the current page.
+    #[inline]
+    pub(crate) fn event(&self, slot: Slot) -> Entry<'_> {
         Entry::Event(Record {
             cpu: self.cpu,
-            ts: self.slot.ts,
-            data: self.pages.slice(self.slot.start, self.slot.end),
+            ts: slot.ts,
+            data: self.pages.slice(slot.start, slot.end),
         })
+    }
+
+    /// Steps over the next event of the current page if its time is before `limit`. The current
+    /// entry stays what it was; [`Cursor::advance`] goes on behind the event.
+    #[inline]
+    pub(crate) fn take_before(&mut self, limit: u64) -> Option<Slot> {
+        let slot = self.slots.get(self.now).filter(|slot| slot.ts < limit)?;
+        self.now += 1;
+        Some(*slot)
     }
 
     /// The next event or gap of this CPU; `None` at the end.

@@ -43,14 +43,24 @@ impl<'a> Merged<'a> {
     #[inline]
     #[allow(clippy::should_implement_trait)] // the record borrows the reader
     pub fn next(&mut self) -> Result<Option<Entry<'_>>> {
-        let more = match self.cursors.get_mut(self.top) {
+        let run = self.cursors.get_mut(self.top);
+        let Some(slot) = run.and_then(|cursor| cursor.take_before(self.limit)) else {
+            self.leave()?;
+            return Ok(self.cursors.get(self.top).map(Cursor::entry));
+        };
+        Ok(self.cursors.get(self.top).map(|cursor| cursor.event(slot)))
+    }
+
+    /// Goes to the next entry when it is not the next event of the page that is being read.
+    fn leave(&mut self) -> Result<()> {
+        let due = match self.cursors.get_mut(self.top) {
             Some(cursor) => cursor.advance()?.then(|| cursor.due()),
             None => None,
         };
-        if more.is_none_or(|due| due >= self.limit) {
-            self.switch(more)?;
+        if due.is_none_or(|due| due >= self.limit) {
+            self.switch(due)?;
         }
-        Ok(self.cursors.get(self.top).map(Cursor::entry))
+        Ok(())
     }
 
     /// How many events so far were earlier than the one before them on their CPU, by up to a
