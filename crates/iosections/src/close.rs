@@ -175,7 +175,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         };
         let mut waiting = std::mem::take(&mut task.unreaped);
         for io in &mut waiting {
-            io.reaped = Some(event.ts);
+            // An earlier call may be among events that are missing.
+            io.reaped = Some(event.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
             self.emit(io);
         }
         waiting.clear();
