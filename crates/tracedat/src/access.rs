@@ -43,7 +43,8 @@ impl Accessor {
     /// Offset and size (bytes) of a field that is in place and in this machine's byte order.
     pub fn native(&self) -> Option<(usize, usize)> {
         let swapped = self.size > 1 && self.endian != Endian::native();
-        (self.location == Location::Fixed && !swapped).then_some((self.offset, self.size))
+        let place = (self.offset as usize, self.size as usize);
+        (self.location == Location::Fixed && !swapped).then_some(place)
     }
 
     /// The field as an unsigned integer; `None` when the record is too short.
