@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use iosections::{Dev, Engine, IoResult, Lost, Options, Outcome};
+use iosections::{Dev, Engine, Event, IoResult, Kind, Lost, Options, Outcome};
 use tracedat::{Entry, LostRange, Record, Trace};
 
 use crate::bind::Binding;
@@ -213,8 +213,19 @@ fn measure(
             }
             continue;
         }
-        let event = binding.event(&record);
-        facts.count(event.name);
+        let (name, pid) = binding.header.read(record.data);
+        facts.count(name);
+        let Some(kind) = binding.kind(name, record.data) else {
+            engine.pass(record.ts, record.cpu, pid, name);
+            continue;
+        };
+        let event = Event {
+            ts: record.ts,
+            cpu: record.cpu,
+            pid,
+            name,
+            kind,
+        };
         learn(&mut engine, binding, &event, &record);
         engine.push(&event);
     }
@@ -232,10 +243,10 @@ fn measure(
 fn learn(
     engine: &mut Engine<Names, Collector>,
     binding: &Binding,
-    event: &iosections::Event,
+    event: &Event,
     record: &Record<'_>,
 ) {
-    if let iosections::Kind::Switch { next, .. } = event.kind {
+    if let Kind::Switch { next, .. } = event.kind {
         if engine.names().lacks(next) {
             if let Some(comm) = binding.next_comm(event, record) {
                 engine.names().learn(next, comm);

@@ -178,22 +178,23 @@ impl Binding {
     }
 
     /// Translates one record. An event that is too short for its format counts as any other.
-    #[inline]
     pub(crate) fn event(&self, record: &Record<'_>) -> Event {
         let (name, pid) = self.header.read(record.data);
-        let decoder = self
-            .decoders
-            .get(usize::from(name))
-            .and_then(Option::as_ref);
         Event {
             ts: record.ts,
             cpu: record.cpu,
             pid,
             name,
-            kind: match decoder {
-                Some(decoder) => decode(decoder, record.data).unwrap_or(Kind::Other),
-                None => Kind::Other,
-            },
+            kind: self.kind(name, record.data).unwrap_or(Kind::Other),
+        }
+    }
+
+    /// What an event of this number tells; `None` when it tells nothing.
+    #[inline]
+    pub(crate) fn kind(&self, name: u16, data: &[u8]) -> Option<Kind> {
+        match self.decoders.get(usize::from(name)) {
+            Some(Some(decoder)) => decode(decoder, data),
+            _ => None,
         }
     }
 
@@ -204,6 +205,7 @@ impl Binding {
     }
 }
 
+#[inline]
 fn decode(decoder: &Decode, data: &[u8]) -> Option<Kind> {
     Some(match decoder {
         Decode::Plain(kind) => *kind,

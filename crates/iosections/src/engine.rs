@@ -148,6 +148,25 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         &mut self.names
     }
 
+    /// Takes the next event, of which nothing but its being there is known: [`Kind::Other`].
+    #[inline]
+    pub fn pass(&mut self, ts: u64, cpu: u32, pid: i32, name: u16) {
+        let same = |c: &Cpu| c.task.is_some() && c.pid == pid;
+        if self.gaps.ahead.is_empty()
+            && !self.options.count_events
+            && self.cpus.get(cpu as usize).is_some_and(same)
+        {
+            return;
+        }
+        self.push(&Event {
+            ts,
+            cpu,
+            pid,
+            name,
+            kind: Kind::Other,
+        });
+    }
+
     /// Takes the next event.
     pub fn push(&mut self, event: &Event) {
         if !self.gaps.ahead.is_empty() {
