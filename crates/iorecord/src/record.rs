@@ -63,6 +63,8 @@ impl Analysis {
             "ios": self.io_counts(),
             "requests": request_counts(&device.requests),
             "marks": {
+                "start": mark_counts(&self.summary.starts),
+                "end": mark_counts(&self.summary.ends),
                 "device": mark_counts(&device.device_marks),
                 "interrupt": mark_counts(&device.interrupt_marks),
             },

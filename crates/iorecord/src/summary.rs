@@ -1,6 +1,6 @@
 //! Sums up I/Os as they come, by device and way.
 
-use iosections::{Dev, IoResult, Section, Sink};
+use iosections::{Dev, IoResult, MarkCounts, Section, Sink};
 
 use crate::stats::{Stats, Values};
 
@@ -81,6 +81,9 @@ pub(crate) struct Summary {
     pub(crate) ios: u64,
     pub(crate) clean: u64,
     pub(crate) detached: u64,
+    /// Events that set the starts, and the ends.
+    pub(crate) starts: MarkCounts,
+    pub(crate) ends: MarkCounts,
     /// Own time on the way of the first request, by section.
     pub(crate) first: [Values; 5],
     overhead: [Values; 3],
@@ -125,6 +128,9 @@ impl Summary {
         self.ios += 1;
         self.clean += u64::from(io.clean);
         self.detached += u64::from(io.detached > 0);
+        let [start, _, _, end] = io.marks;
+        self.starts.add(start);
+        self.ends.add(end);
         self.way(io.path).add(io);
         if let Some(first) = io.first {
             let own = [

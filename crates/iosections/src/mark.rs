@@ -95,7 +95,8 @@ impl Mark {
 pub struct MarkCounts([u64; Mark::COUNT]);
 
 impl MarkCounts {
-    pub(crate) fn add(&mut self, mark: Mark) {
+    /// Counts one.
+    pub fn add(&mut self, mark: Mark) {
         if let Some(count) = self.0.get_mut(mark as usize) {
             *count += 1;
         }

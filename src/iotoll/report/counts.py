@@ -17,6 +17,13 @@ _PARTS = (
 """Counts that every I/O seen falls into, and what a reader is told: dropped ones touch lost
 events, those in flight began before the trace or end after it."""
 
+_RARE = (
+    ("ambiguous", "not told apart"),
+    ("other_device", "on another device"),
+    ("filtered", "filtered out"),
+)
+"""More of them, told when there are any."""
+
 
 def count_line(record: CellRecord) -> str:
     """Return ``257 seen = 256 attributed + 0 dropped + 1 in flight``.
@@ -27,7 +34,8 @@ def count_line(record: CellRecord) -> str:
     if "seen" not in ios:
         return ""
     parts = [f"{number(ios[key])} {word}" for key, word in _PARTS if key in ios]
-    rest = ios["seen"] - sum(ios.get(key, 0) for key, _ in _PARTS)
+    parts += [f"{number(ios[key])} {word}" for key, word in _RARE if ios.get(key)]
+    rest = ios["seen"] - sum(ios.get(key, 0) for key, _ in _PARTS + _RARE)
     if rest:
         parts.append(f"{number(rest)} unexplained")
     return f"{number(ios['seen'])} seen = {' + '.join(parts)}"
