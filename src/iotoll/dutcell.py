@@ -49,6 +49,13 @@ def cell_of_dut(text: str, clock: Clock, fio: dict[str, Any] | None = None) -> C
         **dut.record,
     )
     try:
-        return record.model_copy(update={"invalid": invalid(record)})
+        problem = invalid(record) or _fewer_than_fio(record)
+        return record.model_copy(update={"invalid": problem})
     except KeyError as error:
         raise ResultError(f"{where}: field record/ios: no {error}") from error
+
+
+def _fewer_than_fio(record: CellRecord) -> str | None:
+    """Say it when the board saw fewer I/Os than fio did."""
+    done, seen = record.fio.get("ios", 0), record.ios["seen"]
+    return f"fio did {done} I/Os, the board saw {seen}" if seen < done else None
