@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -68,15 +69,19 @@ def build_programs() -> None:
 
 def _run(command: Command) -> Sample:
     result = PROGRAMS / "result"
-    output([PROGRAMS / "run", result, *command])
+    # btt leaves files where it runs, whatever its options say.
+    with tempfile.TemporaryDirectory() as folder:
+        output([PROGRAMS / "run", result, *command], Path(folder))
     wall, cpu, rss = result.read_text().split()
     return Sample(float(wall), float(cpu), int(rss))
 
 
-def output(command: Command) -> str:
-    """Run a command and return what it prints."""
-    words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+def output(command: Command, folder: Path = ROOT) -> str:
+    """Run a command in a folder and return what it prints; paths may be relative to this one's."""
+    words = [str(word.resolve()) if isinstance(word, Path) else word for word in command]
+    done = subprocess.run(
+        words, capture_output=True, text=True, errors="replace", check=False, cwd=folder
+    )
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:]
         raise BenchError(f"{' '.join(words)}: exit code {done.returncode} {''.join(last)}")
