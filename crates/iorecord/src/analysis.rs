@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iosections::{Dev, Engine, Event, IoResult, Kind, Lost, Options, Outcome};
-use tracedat::{Entry, LostRange, Record, Trace};
+use tracedat::{Entry, LostRange, Record, Run, Trace};
 
-use crate::bind::Binding;
+use crate::bind::{Binding, Take};
 use crate::error::Error;
 use crate::names::Names;
 use crate::summary::{Collector, Filter, Summary, parse_device};
@@ -195,10 +195,10 @@ fn measure(
     let mut engine = Engine::new(options, names, collector);
     let mut facts = Facts::default();
     let mut events = trace.events()?;
-    while let Some(entry) = events.next()? {
-        let record = match entry {
-            Entry::Event(record) => record,
-            Entry::Lost(gap) => {
+    while let Some(run) = events.next_run()? {
+        let records = match run {
+            Run::Events(records) => records,
+            Run::Lost(gap) => {
                 if request.touches(&gap) {
                     facts.lose(&gap);
                     let from = gap.from.unwrap_or(0);
@@ -207,27 +207,14 @@ fn measure(
                 continue;
             }
         };
-        if !request.covers(record.ts) {
-            if request.window.is_some_and(|(_, to)| record.ts >= to) {
-                break;
-            }
-            continue;
+        let (first, last) = records.ends();
+        if request.window.is_some_and(|(_, to)| first >= to) {
+            break;
         }
-        let (name, pid) = binding.header.read(record.data);
-        facts.count(name);
-        let Some(kind) = binding.kind(name, record.data) else {
-            engine.pass(record.ts, record.cpu, pid, name);
-            continue;
-        };
-        let event = Event {
-            ts: record.ts,
-            cpu: record.cpu,
-            pid,
-            name,
-            kind,
-        };
-        learn(&mut engine, binding, &event, &record);
-        engine.push(&event);
+        let all = request.covers(first) && request.covers(last);
+        for record in records.filter(|record| all || request.covers(record.ts)) {
+            take(&mut engine, &mut facts, binding, &record);
+        }
     }
     let (outcome, collector, names) = engine.finish();
     Ok(Measured {
@@ -238,19 +225,65 @@ fn measure(
     })
 }
 
+/// An event on its way to the measurement.
+struct Next<'m> {
+    engine: &'m mut Engine<Names, Collector>,
+    binding: &'m Binding,
+    record: &'m Record<'m>,
+    name: u16,
+    pid: i32,
+}
+
+impl Take<()> for Next<'_> {
+    #[inline(always)]
+    fn take(self, kind: Kind) {
+        if let Kind::Switch { next, .. } = kind {
+            learn(self.engine, self.binding, self.name, next, self.record.data);
+        }
+        self.engine.push(&Event {
+            ts: self.record.ts,
+            cpu: self.record.cpu,
+            pid: self.pid,
+            name: self.name,
+            kind,
+        });
+    }
+}
+
+/// Measures the next event.
+#[inline]
+fn take(
+    engine: &mut Engine<Names, Collector>,
+    facts: &mut Facts,
+    binding: &Binding,
+    record: &Record<'_>,
+) {
+    let (name, pid) = binding.header.read(record.data);
+    facts.count(name);
+    let next = Next {
+        engine,
+        binding,
+        record,
+        name,
+        pid,
+    };
+    if binding.visit(name, record.data, next).is_none() {
+        engine.pass(record.ts, record.cpu, pid, name);
+    }
+}
+
 /// The name of a task that the trace's own list lacks.
 #[inline]
 fn learn(
     engine: &mut Engine<Names, Collector>,
     binding: &Binding,
-    event: &Event,
-    record: &Record<'_>,
+    name: u16,
+    next: i32,
+    data: &[u8],
 ) {
-    if let Kind::Switch { next, .. } = event.kind {
-        if engine.names().lacks(next) {
-            if let Some(comm) = binding.next_comm(event, record) {
-                engine.names().learn(next, comm);
-            }
+    if engine.names().lacks(next) {
+        if let Some(comm) = binding.next_comm(name, data) {
+            engine.names().learn(next, comm);
         }
     }
 }

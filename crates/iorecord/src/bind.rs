@@ -136,6 +136,20 @@ pub(crate) fn is_queue_return(name: &str) -> bool {
     name.starts_with("queue_rq") && name.ends_with("return")
 }
 
+/// Takes what an event tells. A trait, since a closure cannot be made to be inlined.
+pub(crate) trait Take<R> {
+    fn take(self, kind: Kind) -> R;
+}
+
+/// Just tells.
+struct Tell;
+
+impl Take<Kind> for Tell {
+    fn take(self, kind: Kind) -> Kind {
+        kind
+    }
+}
+
 /// The translation of a whole trace.
 #[derive(Debug)]
 pub(crate) struct Binding {
@@ -190,69 +204,89 @@ impl Binding {
     }
 
     /// What an event of this number tells; `None` when it tells nothing.
-    #[inline]
-    pub(crate) fn kind(&self, name: u16, data: &[u8]) -> Option<Kind> {
+    fn kind(&self, name: u16, data: &[u8]) -> Option<Kind> {
+        self.visit(name, data, Tell)
+    }
+
+    /// Calls `take` with what an event of this number tells; `None` when it tells nothing.
+    ///
+    /// Each kind has a call of its own, so that `take`, when inlined, need not ask for the kind.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // worth nothing otherwise
+    pub(crate) fn visit<R>(
+        &self,
+        name: u16,
+        data: &[u8],
+        take: impl Take<R>,
+    ) -> Option<R> {
         match self.decoders.get(usize::from(name)) {
-            Some(Some(decoder)) => decode(decoder, data),
+            Some(Some(decoder)) => decode(decoder, data, take),
             _ => None,
         }
     }
 
     /// The name of the task that a `sched_switch` goes to.
-    pub(crate) fn next_comm<'r>(&self, event: &Event, record: &Record<'r>) -> Option<&'r [u8]> {
+    pub(crate) fn next_comm<'r>(&self, name: u16, data: &'r [u8]) -> Option<&'r [u8]> {
         let (id, comm) = self.switch?;
-        (id == event.name).then(|| comm.text(record.data))?
+        (id == name).then(|| comm.text(data))?
     }
 }
 
-#[inline]
-fn decode(decoder: &Decode, data: &[u8]) -> Option<Kind> {
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Binding::visit`
+fn decode<R>(decoder: &Decode, data: &[u8], taker: impl Take<R>) -> Option<R> {
     Some(match decoder {
-        Decode::Plain(kind) => *kind,
-        Decode::Exit(op, ret) => Kind::SyscallExit(*op, ret.int(data)?),
+        Decode::Plain(kind) => taker.take(*kind),
+        Decode::Exit(op, ret) => taker.take(Kind::SyscallExit(*op, ret.int(data)?)),
         // The kernel passes arguments as long; these two are 32 bits wide.
-        Decode::CallEnter(call, count) => Kind::CallEnter(*call, count.uint(data)? as u32),
+        Decode::CallEnter(call, count) => taker.take(Kind::CallEnter(*call, count.uint(data)? as u32)),
         Decode::UringEnter(count, flags) => {
             // A call that wakes a submission thread submits nothing by itself.
             let wakes = flags.uint(data)? & SQ_WAKEUP != 0;
             let count = if wakes { 0 } else { count.uint(data)? as u32 };
-            Kind::CallEnter(Call::Uring, count)
+            taker.take(Kind::CallEnter(Call::Uring, count))
         }
-        Decode::CallExit(call, ret) => Kind::CallExit(*call, ret.int(data)?),
+        Decode::CallExit(call, ret) => taker.take(Kind::CallExit(*call, ret.int(data)?)),
         Decode::UringSubmit(key, request) => {
             let request = request.and_then(|a| a.uint(data));
-            Kind::UringSubmit(key.read(data)?, request)
+            taker.take(Kind::UringSubmit(key.read(data)?, request))
         }
-        Decode::UringPunt(request) => Kind::UringPunt(request.uint(data)?),
-        Decode::UringComplete(request) => Kind::UringComplete(request.read(data)?),
-        Decode::BioQueue(fields) => Kind::BioQueue(fields.read(data)?),
-        Decode::Issue(fields) => Kind::Issue(fields.read(data)?),
-        Decode::Requeue(fields) => Kind::Requeue(fields.read(data)?),
-        Decode::Complete(fields) => Kind::Complete(fields.read(data)?),
-        Decode::Remap(from, to) => Kind::Remap {
+        Decode::UringPunt(request) => taker.take(Kind::UringPunt(request.uint(data)?)),
+        Decode::UringComplete(request) => taker.take(Kind::UringComplete(request.read(data)?)),
+        Decode::BioQueue(fields) => taker.take(Kind::BioQueue(fields.read(data)?)),
+        Decode::Issue(fields) => taker.take(Kind::Issue(fields.read(data)?)),
+        Decode::Requeue(fields) => taker.take(Kind::Requeue(fields.read(data)?)),
+        Decode::Complete(fields) => taker.take(Kind::Complete(fields.read(data)?)),
+        Decode::Remap(from, to) => taker.take(Kind::Remap {
             from: from.read(data)?,
             to: to.read(data)?,
-        },
-        Decode::Getrq(fields) => fields.read(data).map(|(dev, at)| Kind::Getrq(dev, at))?,
-        Decode::Insert(fields) => fields.read(data).map(|(dev, at)| Kind::Insert(dev, at))?,
-        Decode::Split(field) => Kind::Split(dev(field.uint(data)?)),
-        Decode::Merge(field) => Kind::Merge(dev(field.uint(data)?)),
-        Decode::NvmeSetup(fields) => Kind::NvmeSetup(fields.read(data)),
-        Decode::NvmeSq(fields) => Kind::NvmeSq(fields.read(data).host),
-        Decode::NvmeComplete(fields) => Kind::Done(Driver::Nvme, fields.read(data)),
-        Decode::Ufs(fields) => fields.read(data)?,
-        Decode::MmcStart(fields) => Kind::Send(Driver::Mmc, fields.read(data)?),
-        Decode::MmcDone(fields) => Kind::Done(Driver::Mmc, fields.read(data)?),
-        Decode::ScsiStart(fields) => Kind::Send(Driver::Scsi, fields.read(data)?),
-        Decode::ScsiDone(fields) => Kind::Done(Driver::Scsi, fields.read(data)?),
-        Decode::SoftirqEntry(vector) => Kind::SoftirqEntry(vector.uint(data)? as u32),
-        Decode::Waking(pid) => Kind::Waking(pid.int(data)? as i32),
-        Decode::Switch { state, next } => Kind::Switch {
+        }),
+        Decode::Getrq(fields) => {
+            let (dev, at) = fields.read(data)?;
+            taker.take(Kind::Getrq(dev, at))
+        }
+        Decode::Insert(fields) => {
+            let (dev, at) = fields.read(data)?;
+            taker.take(Kind::Insert(dev, at))
+        }
+        Decode::Split(field) => taker.take(Kind::Split(dev(field.uint(data)?))),
+        Decode::Merge(field) => taker.take(Kind::Merge(dev(field.uint(data)?))),
+        Decode::NvmeSetup(fields) => taker.take(Kind::NvmeSetup(fields.read(data))),
+        Decode::NvmeSq(fields) => taker.take(Kind::NvmeSq(fields.read(data).host)),
+        Decode::NvmeComplete(fields) => taker.take(Kind::Done(Driver::Nvme, fields.read(data))),
+        Decode::Ufs(fields) => taker.take(fields.read(data)?),
+        Decode::MmcStart(fields) => taker.take(Kind::Send(Driver::Mmc, fields.read(data)?)),
+        Decode::MmcDone(fields) => taker.take(Kind::Done(Driver::Mmc, fields.read(data)?)),
+        Decode::ScsiStart(fields) => taker.take(Kind::Send(Driver::Scsi, fields.read(data)?)),
+        Decode::ScsiDone(fields) => taker.take(Kind::Done(Driver::Scsi, fields.read(data)?)),
+        Decode::SoftirqEntry(vector) => taker.take(Kind::SoftirqEntry(vector.uint(data)? as u32)),
+        Decode::Waking(pid) => taker.take(Kind::Waking(pid.int(data)? as i32)),
+        Decode::Switch { state, next } => taker.take(Kind::Switch {
             // The low byte holds the sleeping states; above it is "preempted".
             blocked: state
                 .and_then(|s| s.uint(data))
                 .is_none_or(|s| s & 0xff != 0),
             next: next.int(data)? as i32,
-        },
+        }),
     })
 }

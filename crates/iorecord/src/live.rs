@@ -119,7 +119,7 @@ impl Live {
             let event = self.binding.event(&record);
             if let Kind::Switch { next, .. } = event.kind {
                 if names.lacks(next) {
-                    if let Some(comm) = self.binding.next_comm(&event, &record) {
+                    if let Some(comm) = self.binding.next_comm(event.name, record.data) {
                         names.learn(next, comm);
                     }
                 }

@@ -5,7 +5,7 @@
 //! number found is not what the call returns, none of them is measured: they count as ambiguous.
 
 use crate::engine::{Engine, Tasks};
-use crate::event::{Call, Event};
+use crate::event::{Call, Now};
 use crate::io::Sink;
 use crate::limits;
 use crate::mark::{Mark, Moment};
@@ -21,7 +21,7 @@ fn op(call: Call) -> Op {
 }
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
-    pub(crate) fn call_enter(&mut self, event: &Event, cpu: usize, call: Call, asked: u32) {
+    pub(crate) fn call_enter(&mut self, now: Now, cpu: usize, call: Call, asked: u32) {
         let old = self.task(cpu).and_then(|task| {
             task.call = Some(Submission {
                 call,
@@ -32,16 +32,16 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             task.io.take()
         });
         if let Some(old) = old {
-            self.leave(old, event.ts);
+            self.leave(old, now.ts);
         }
         if asked > 0 {
-            self.start(event, cpu, op(call), Mark::SyscallEnter);
+            self.start(now, cpu, op(call), Mark::SyscallEnter);
         }
     }
 
     /// The task begins to submit the next I/O.
-    fn start(&mut self, event: &Event, cpu: usize, op: Op, mark: Mark) -> Ref {
-        let (pid, ts, on) = (event.pid, event.ts, event.cpu);
+    fn start(&mut self, now: Now, cpu: usize, op: Op, mark: Mark) -> Ref {
+        let (pid, ts, on) = (now.pid, now.ts, now.cpu);
         let io = self.open(|io| io.renew(pid, op, ts, mark, on));
         let mut old = None;
         if let Some(task) = self.task(cpu) {
@@ -60,7 +60,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         io
     }
 
-    pub(crate) fn call_exit(&mut self, event: &Event, cpu: usize, call: Call, ret: i64) {
+    pub(crate) fn call_exit(&mut self, now: Now, cpu: usize, call: Call, ret: i64) {
         let Some(task) = self.task(cpu) else {
             return;
         };
@@ -79,14 +79,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             self.try_close(at, None);
         }
         if call == Call::Uring {
-            self.reap(event, cpu);
+            self.reap(now, cpu);
         }
     }
 
     /// An entry of `io_uring` is taken up.
     pub(crate) fn uring_submit(
         &mut self,
-        event: &Event,
+        now: Now,
         cpu: usize,
         entry: u64,
         request: Option<u64>,
@@ -98,7 +98,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         });
         let io = match fresh {
             Some(io) => io,
-            None => self.start(event, cpu, Op::IoUring, Mark::UringSubmit),
+            None => self.start(now, cpu, Op::IoUring, Mark::UringSubmit),
         };
         if let Some(call) = self.task(cpu).and_then(|task| task.call.as_mut()) {
             call.marked = true;
@@ -119,7 +119,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 let ts = self.ios.get(old).map_or(0, |io| io.last_done);
                 self.close_async(old, ts, Mark::Complete);
             } else {
-                self.abandon(old, event.ts);
+                self.abandon(old, now.ts);
             }
         }
         if self.uring.len() > limits::OPEN_IOS {
@@ -153,7 +153,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         first.filter(|_| all.next().is_none())
     }
 
-    pub(crate) fn uring_complete(&mut self, event: &Event, entry: u64) {
+    pub(crate) fn uring_complete(&mut self, now: Now, entry: u64) {
         self.options.has_uring_complete = true;
         let Some(at) = self.uring.remove(&entry) else {
             return;
@@ -162,14 +162,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             let task = self.tasks.by_key(io.pid);
             // A submission thread tells by nothing else that it is done with the last entry.
             io.submitting &= task.is_some_and(|task| task.call.is_some());
-            io.posted = Some(event.ts);
-            io.moments.first(Moment::UringComplete, event.ts);
+            io.posted = Some(now.ts);
+            io.moments.first(Moment::UringComplete, now.ts);
         }
         self.try_close(at, None);
     }
 
     /// The file system begins a direct I/O: of a call with several, the next one.
-    pub(crate) fn fs_begin(&mut self, event: &Event, cpu: usize) {
+    pub(crate) fn fs_begin(&mut self, now: Now, cpu: usize) {
         let Some(at) = self.current_io(cpu) else {
             return;
         };
@@ -177,11 +177,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             |io: &crate::io::Io| io.moments.get(Moment::FsBegin).is_some() || !io.bios.is_empty();
         let next = self.ios.get(at).filter(|io| begun(io)).map(|io| io.op);
         let at = match next.filter(|_| self.takes_next(cpu)) {
-            Some(op) => self.start(event, cpu, op, Mark::FsBegin),
+            Some(op) => self.start(now, cpu, op, Mark::FsBegin),
             None => at,
         };
         if let Some(io) = self.ios.get_mut(at) {
-            io.moments.first(Moment::FsBegin, event.ts);
+            io.moments.first(Moment::FsBegin, now.ts);
         }
     }
 
@@ -193,9 +193,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// The I/O that a bio of the current task is for: in a call whose entries show by nothing
     /// else, every bio is one.
-    pub(crate) fn bio_owner(&mut self, event: &Event, cpu: usize) -> Option<Ref> {
+    pub(crate) fn bio_owner(&mut self, now: Now, cpu: usize) -> Option<Ref> {
         if self.options.bios_are_ios {
-            let io = self.start(event, cpu, Op::Bio, Mark::BioQueue);
+            let io = self.start(now, cpu, Op::Bio, Mark::BioQueue);
             if let Some(task) = self.task(cpu) {
                 task.io = None;
             }
@@ -209,7 +209,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let is_second = !io.bios.is_empty() && io.moments.get(Moment::FsBegin).is_none();
         if io.op.is_async() && is_second && self.takes_next(cpu) {
             let op = self.ios.get(at)?.op;
-            return Some(self.start(event, cpu, op, Mark::BioQueue));
+            return Some(self.start(now, cpu, op, Mark::BioQueue));
         }
         Some(at)
     }

@@ -2,7 +2,7 @@
 
 use crate::block::Category;
 use crate::engine::{Engine, Tasks};
-use crate::event::{Event, Kind};
+use crate::event::Now;
 use crate::io::{Io, IoRequest, IoResult, Sink};
 use crate::limits;
 use crate::mark::Mark;
@@ -12,8 +12,8 @@ use crate::section::DeviceSpan;
 use crate::slab::Ref;
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
-    pub(crate) fn syscall_enter(&mut self, event: &Event, cpu: usize, op: Op) {
-        let (pid, ts, on) = (event.pid, event.ts, event.cpu);
+    pub(crate) fn syscall_enter(&mut self, now: Now, cpu: usize, op: Op) {
+        let (pid, ts, on) = (now.pid, now.ts, now.cpu);
         let io = self.open(|io| io.renew(pid, op, ts, Mark::SyscallEnter, on));
         let old = self.task(cpu).and_then(|task| task.io.replace(io));
         if let Some(old) = old {
@@ -35,21 +35,21 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    pub(crate) fn syscall_exit(&mut self, event: &Event, cpu: usize, op: Op, ret: i64) {
+    pub(crate) fn syscall_exit(&mut self, now: Now, cpu: usize, op: Op, ret: i64) {
         let open = self.task(cpu).and_then(|task| task.io.take());
         match open {
             Some(at) if self.ios.get(at).is_some_and(|io| io.op == op) => {
                 let end = End {
-                    ts: event.ts,
+                    ts: now.ts,
                     mark: Mark::SyscallExit,
                     ret: Some(ret),
                 };
                 self.close(at, end);
             }
-            Some(at) => self.leave(at, event.ts),
-            None if self.names.selected(event.pid) && !op.is_by_chance() => {
+            Some(at) => self.leave(at, now.ts),
+            None if self.names.selected(now.pid) && !op.is_by_chance() => {
                 self.out.ios.seen += 1;
-                if self.gaps.before(event.ts) {
+                if self.gaps.before(now.ts) {
                     self.out.ios.dropped_lost += 1;
                 } else {
                     self.out.ios.incomplete += 1;
@@ -169,14 +169,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// The task takes completions.
-    pub(crate) fn reap(&mut self, event: &Event, cpu: usize) {
+    pub(crate) fn reap(&mut self, now: Now, cpu: usize) {
         let Some(task) = self.task(cpu).filter(|task| !task.unreaped.is_empty()) else {
             return;
         };
         let mut waiting = std::mem::take(&mut task.unreaped);
         for io in &mut waiting {
             // An earlier call may be among events that are missing.
-            io.reaped = Some(event.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
+            io.reaped = Some(now.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
             self.emit(io);
         }
         waiting.clear();
@@ -224,10 +224,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// The next event of a CPU: an I/O that ended with its last completion has no later end.
-    pub(crate) fn settle(&mut self, cpu: usize, next: Option<&Kind>) {
-        if matches!(next, Some(Kind::IoDone | Kind::DioComplete | Kind::Other)) {
-            return;
-        }
+    pub(crate) fn settle(&mut self, cpu: usize) {
         while let Some(at) = self.cpus.get_mut(cpu).and_then(|c| c.ended.pop_front()) {
             self.try_close(at, None);
         }

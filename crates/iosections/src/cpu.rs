@@ -15,8 +15,7 @@ use std::collections::VecDeque;
 
 use crate::batch::Batches;
 use crate::engine::Ios;
-use crate::io::{Mode, Piece};
-use crate::limits;
+use crate::io::{Io, Mode, Piece};
 use crate::slab::Ref;
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
@@ -131,17 +130,10 @@ pub(crate) struct Ends {
     pub(crate) softirq: bool,
 }
 
-/// Gives a piece to an I/O, as one with the piece before it where no events are counted.
+/// Gives a piece to an I/O.
 fn give(ios: &mut Ios, to: Ref, mode: Mode, piece: Piece) {
-    let Some(io) = ios.get_mut(to) else {
-        return;
-    };
-    let joins =
-        |last: &&mut Piece| piece.event == 0 && last.end == piece.start && last.mode == mode;
-    if let Some(last) = io.pieces.last_mut().filter(joins) {
-        last.end = piece.end;
-    } else if io.pieces.len() < limits::PARTS {
-        io.pieces.push(Piece { mode, ..piece });
+    if let Some(io) = ios.get_mut(to) {
+        io.add(Piece { mode, ..piece });
     }
 }
 
@@ -391,6 +383,27 @@ impl Cpu {
     pub(crate) fn waking_irq(&self) -> Option<u64> {
         let left = self.left.and_then(|(_, irq)| irq);
         self.hard_irq().or(left).or(self.just_left)
+    }
+
+    /// An event of a task in its own I/O: the same as [`Cpu::account`] when no interrupt is being
+    /// handled, none has just ended, and no I/O waits for the next event. Else nothing happens.
+    #[inline]
+    pub(crate) fn go_on(&mut self, io: &mut Io, ts: u64) -> bool {
+        if !self.frames.is_empty() || self.left.is_some() || !self.ended.is_empty() {
+            return false;
+        }
+        (self.just_left, self.before) = (None, None);
+        self.wake.clear();
+        self.idle.clear();
+        if let Some(start) = self.last.replace(ts) {
+            io.add(Piece {
+                start,
+                end: ts,
+                event: 0,
+                mode: Mode::Timeline,
+            });
+        }
+        true
     }
 
     /// An event passes that ends no piece.

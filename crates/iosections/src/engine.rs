@@ -2,7 +2,7 @@
 
 use crate::block::Block;
 use crate::cpu::{Cpu, Ends};
-use crate::event::{Event, Kind, Lost, Tag};
+use crate::event::{Event, Kind, Lost, Now, Tag};
 use crate::io::{Io, IoResult, Sink};
 use crate::limits;
 use crate::mark::Moment;
@@ -168,29 +168,58 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// Takes the next event.
+    ///
+    /// Inlined, so that a caller who knows the kind when compiled spares all questions about it.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // the calls by kind cost as much as what they do
     pub fn push(&mut self, event: &Event) {
         if !self.gaps.ahead.is_empty() {
             self.end_gaps(event.ts);
         }
         let cpu = self.cpu(event.cpu);
+        let now = Now {
+            ts: event.ts,
+            cpu: event.cpu,
+            pid: event.pid,
+        };
+        if !self.goes_on(now, cpu, &event.kind) {
+            let softirq = matches!(event.kind, Kind::SoftirqEntry(_));
+            self.end_piece(now, event.name, cpu, softirq);
+            if !matches!(event.kind, Kind::IoDone | Kind::DioComplete | Kind::Other) {
+                self.settle(cpu);
+            }
+        }
+        self.apply(now, cpu, event.kind);
+    }
+
+    /// The piece of code that an event ends goes to its I/O.
+    fn end_piece(&mut self, now: Now, name: u16, cpu: usize, softirq: bool) {
         let Some(c) = self.cpus.get_mut(cpu) else {
             return;
         };
-        if c.task.is_none() || c.pid != event.pid {
-            c.pid = event.pid;
-            c.task = Some(self.tasks.place(task_key(event.pid, event.cpu)));
+        if c.task.is_none() || c.pid != now.pid {
+            c.pid = now.pid;
+            c.task = Some(self.tasks.place(task_key(now.pid, now.cpu)));
             self.prune();
-        } else if !self.options.count_events && self.is_only_noted(cpu, &event.kind) {
-            // The same task goes on: the piece of code that it ends will go to the same I/O as
-            // the next one.
-            if let Some(c) = self.cpus.get_mut(cpu) {
-                c.note();
-            }
-            return self.apply(event, cpu);
         }
-        self.account(event, cpu);
-        self.settle(cpu, Some(&event.kind));
-        self.apply(event, cpu);
+        let Some(c) = self.cpus.get_mut(cpu) else {
+            return;
+        };
+        let task = c.task.and_then(|place| self.tasks.get(place));
+        let own = task.and_then(|t| t.io);
+        let serves = match own {
+            Some(_) => None,
+            None => task.and_then(|t| t.serves),
+        };
+        let ends = Ends {
+            ts: now.ts,
+            name: if self.options.count_events { name } else { 0 },
+            pid: now.pid,
+            own,
+            serves: serves.filter(|&io| self.ios.get(io).is_some()),
+            softirq,
+        };
+        c.account(&mut self.ios, ends);
     }
 
     /// Events of a CPU are missing. To be told as soon as it is known: before any event that is
@@ -203,7 +232,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// Ends the measurement. Gives what was counted, the sink, and what is known of tasks.
     pub fn finish(mut self) -> (Outcome, S, T) {
         for cpu in 0..self.cpus.len() {
-            self.settle(cpu, None);
+            self.settle(cpu);
         }
         let open: Vec<Ref> = self.ios.iter().map(|(io, _)| io).collect();
         for io in open {
@@ -226,23 +255,44 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         (self.out, self.sink, self.names)
     }
 
-    /// Whether an event tells nothing of whose code runs before and after it.
-    #[inline]
-    fn is_only_noted(&self, cpu: usize, kind: &Kind) -> bool {
-        let Some(c) = self.cpus.get(cpu) else {
+    /// Whether the code before and after an event runs for the same I/O, or for none: then little
+    /// is to be done.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `push`
+    fn goes_on(&mut self, now: Now, cpu: usize, kind: &Kind) -> bool {
+        let Some(c) = self.cpus.get_mut(cpu) else {
             return false;
         };
-        match kind {
-            // It may begin the next I/O of a call, or end an asynchronous one.
-            Kind::FsBegin => {
-                let call = c
-                    .task
-                    .and_then(|place| self.tasks.get(place)?.call.as_ref());
-                call.is_none_or(|call| call.asked <= 1)
-            }
-            Kind::DioComplete => c.ended.is_empty(),
-            kind => !kind.is_boundary(),
+        let Some(task) = c.task.filter(|_| c.pid == now.pid) else {
+            return false;
+        };
+        let task = self.tasks.get(task);
+        let noted = !self.options.count_events
+            && match kind {
+                // It may begin the next I/O of a call, or end an asynchronous one.
+                Kind::FsBegin => {
+                    let call = task.and_then(|task| task.call.as_ref());
+                    call.is_none_or(|call| call.asked <= 1)
+                }
+                Kind::DioComplete => c.ended.is_empty(),
+                Kind::BioQueue(_)
+                | Kind::Issue(_)
+                | Kind::NvmeSetup(_)
+                | Kind::Send(..)
+                | Kind::QueueReturn => {
+                    let io = task.and_then(|task| task.io);
+                    let io = io.and_then(|io| self.ios.get_mut(io));
+                    // A bio may be the next I/O of a call.
+                    let bio = matches!(kind, Kind::BioQueue(_));
+                    let io = io.filter(|io| !(bio && io.op.is_async()));
+                    return io.is_some_and(|io| c.go_on(io, now.ts));
+                }
+                kind => !kind.is_boundary(),
+            };
+        if noted {
+            c.note();
         }
+        noted
     }
 
     #[inline]
@@ -284,63 +334,40 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    fn account(&mut self, event: &Event, cpu: usize) {
-        let Some(c) = self.cpus.get_mut(cpu) else {
-            return;
-        };
-        let task = c.task.and_then(|place| self.tasks.get(place));
-        let own = task.and_then(|t| t.io);
-        let serves = match own {
-            Some(_) => None,
-            None => task.and_then(|t| t.serves),
-        };
-        let ends = Ends {
-            ts: event.ts,
-            name: if self.options.count_events {
-                event.name
-            } else {
-                0
-            },
-            pid: event.pid,
-            own,
-            serves: serves.filter(|&io| self.ios.get(io).is_some()),
-            softirq: matches!(event.kind, Kind::SoftirqEntry(_)),
-        };
-        c.account(&mut self.ios, ends);
-    }
-
-    fn apply(&mut self, event: &Event, cpu: usize) {
-        match event.kind {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `push`
+    fn apply(&mut self, now: Now, cpu: usize, kind: Kind) {
+        match kind {
             Kind::Other => {}
-            Kind::SyscallEnter(op) => self.syscall_enter(event, cpu, op),
-            Kind::SyscallExit(op, ret) => self.syscall_exit(event, cpu, op, ret),
-            Kind::CallEnter(call, asked) => self.call_enter(event, cpu, call, asked),
-            Kind::CallExit(call, ret) => self.call_exit(event, cpu, call, ret),
-            Kind::Reaped => self.reap(event, cpu),
-            Kind::UringSubmit(entry, request) => self.uring_submit(event, cpu, entry, request),
+            Kind::SyscallEnter(op) => self.syscall_enter(now, cpu, op),
+            Kind::SyscallExit(op, ret) => self.syscall_exit(now, cpu, op, ret),
+            Kind::CallEnter(call, asked) => self.call_enter(now, cpu, call, asked),
+            Kind::CallExit(call, ret) => self.call_exit(now, cpu, call, ret),
+            Kind::Reaped => self.reap(now, cpu),
+            Kind::UringSubmit(entry, request) => self.uring_submit(now, cpu, entry, request),
             Kind::UringPunt(request) => self.uring_punt(request),
-            Kind::UringComplete(entry) => self.uring_complete(event, entry),
-            Kind::FsBegin => self.fs_begin(event, cpu),
-            Kind::DioComplete => self.dio_complete(event, cpu),
-            Kind::BioQueue(span) => self.bio_queue(event, cpu, span),
+            Kind::UringComplete(entry) => self.uring_complete(now, entry),
+            Kind::FsBegin => self.fs_begin(now, cpu),
+            Kind::DioComplete => self.dio_complete(now, cpu),
+            Kind::BioQueue(span) => self.bio_queue(now, cpu, span),
             Kind::Remap { from, to } => self.remap(cpu, from, to),
-            Kind::Getrq(dev, at) => self.moment_of_bio(event, cpu, (dev, at), Moment::Getrq),
+            Kind::Getrq(dev, at) => self.moment_of_bio(now, cpu, (dev, at), Moment::Getrq),
             Kind::Split(dev) => self.split(cpu, dev),
             Kind::Merge(dev) => self.merge(cpu, dev),
-            Kind::Insert(dev, at) => self.moment_of_bio(event, cpu, (dev, at), Moment::Insert),
-            Kind::Issue(span) => self.issue(event, cpu, span),
+            Kind::Insert(dev, at) => self.moment_of_bio(now, cpu, (dev, at), Moment::Insert),
+            Kind::Issue(span) => self.issue(now, cpu, span),
             Kind::Requeue(span) => self.requeue(span),
-            Kind::Complete(span) => self.complete(event, cpu, span),
-            Kind::IoDone => self.io_done(event, cpu),
-            Kind::NvmeSetup(tag) => self.nvme_setup(event, cpu, tag),
-            Kind::NvmeSq(disk) => self.nvme_sq(event, cpu, disk),
-            Kind::Send(driver, tag) => self.send(event, cpu, driver, tag),
-            Kind::Done(driver, tag) => self.done(event, cpu, driver, tag),
-            Kind::QueueReturn => self.queue_return(event, cpu),
-            Kind::Waking(pid) => self.waking(event, cpu, pid),
-            Kind::Switch { blocked, next } => self.switch(event, cpu, blocked, next),
-            Kind::IrqEntry => self.on_cpu(cpu, |c, ios| c.enter(ios, true, event.ts)),
-            Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, ios| c.enter(ios, false, event.ts)),
+            Kind::Complete(span) => self.complete(now, cpu, span),
+            Kind::IoDone => self.io_done(now, cpu),
+            Kind::NvmeSetup(tag) => self.nvme_setup(now, cpu, tag),
+            Kind::NvmeSq(disk) => self.nvme_sq(now, cpu, disk),
+            Kind::Send(driver, tag) => self.send(now, cpu, driver, tag),
+            Kind::Done(driver, tag) => self.done(now, cpu, driver, tag),
+            Kind::QueueReturn => self.queue_return(now, cpu),
+            Kind::Waking(pid) => self.waking(now, cpu, pid),
+            Kind::Switch { blocked, next } => self.switch(now, cpu, blocked, next),
+            Kind::IrqEntry => self.on_cpu(cpu, |c, ios| c.enter(ios, true, now.ts)),
+            Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, ios| c.enter(ios, false, now.ts)),
             Kind::IrqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, true)),
             Kind::SoftirqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, false)),
         }

@@ -185,6 +185,14 @@ pub struct Event {
     pub kind: Kind,
 }
 
+/// When and where something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub(crate) ts: u64,
+    pub(crate) cpu: u32,
+    pub(crate) pid: i32,
+}
+
 /// A stretch of time in which some CPU's events are missing (clock units, both ends included).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {

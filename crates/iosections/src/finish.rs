@@ -3,7 +3,7 @@
 use crate::block::{Category, Completed, DriverDone, Interrupt, IoBio, Request};
 use crate::cpu::{Cpu, Slot};
 use crate::engine::{Engine, Tasks};
-use crate::event::{Driver, Event, Span, Tag};
+use crate::event::{Driver, Now, Span, Tag};
 use crate::io::{IoRequest, Mode, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
@@ -12,16 +12,16 @@ use crate::slab::Ref;
 use crate::task::task_key;
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
-    pub(crate) fn nvme_sq(&mut self, event: &Event, cpu: usize, disk: u64) {
+    pub(crate) fn nvme_sq(&mut self, now: Now, cpu: usize, disk: u64) {
         if self.disks.contains(&disk) {
-            self.on_cpu(cpu, |c, _| c.open_slot(disk, event.ts));
+            self.on_cpu(cpu, |c, _| c.open_slot(disk, now.ts));
         } else {
             self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Completion));
         }
     }
 
     /// A driver reports that the device has completed a request.
-    pub(crate) fn done(&mut self, event: &Event, cpu: usize, driver: Driver, tag: Tag) {
+    pub(crate) fn done(&mut self, now: Now, cpu: usize, driver: Driver, tag: Tag) {
         let request = self.tags.remove(&tag);
         let owner = self.owner(request);
         let mut slot = None;
@@ -44,7 +44,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 event: Mark::NvmeSq,
             },
             None => DriverDone {
-                ts: event.ts,
+                ts: now.ts,
                 irq: self.interrupt_of(cpu),
                 event: match driver {
                     Driver::Ufs => Mark::UfsCommand,
@@ -92,13 +92,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         Some((cpu, self.cpus.get(cpu)?.frame()?))
     }
 
-    pub(crate) fn complete(&mut self, event: &Event, cpu: usize, span: Span) {
+    pub(crate) fn complete(&mut self, now: Now, cpu: usize, span: Span) {
         let Some(device) = self.block.device(span.dev) else {
             return;
         };
         match self.block.complete(device, &span) {
-            Completed::Request(request) => self.request_done(event, cpu, &request),
-            Completed::FlushEnd(place) => self.flush_end(event, cpu, place),
+            Completed::Request(request) => self.request_done(now, cpu, &request),
+            Completed::FlushEnd(place) => self.flush_end(now, cpu, place),
             Completed::Unknown => {
                 if let Some(on) = self.block.devices.get_mut(device) {
                     on.out.requests.seen += 1;
@@ -116,7 +116,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    fn request_done(&mut self, event: &Event, cpu: usize, request: &Request) {
+    fn request_done(&mut self, now: Now, cpu: usize, request: &Request) {
         let owner = request.owner.filter(|&io| self.ios.get(io).is_some());
         let pairs = request.setup.is_some() && request.driver_done.is_none();
         let slot = if pairs && !self.options.has_nvme_complete {
@@ -124,9 +124,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         } else {
             None
         };
-        let (interrupt, interrupt_mark) = self.interrupt(event, cpu, request, slot.as_ref());
+        let (interrupt, interrupt_mark) = self.interrupt(now, cpu, request, slot.as_ref());
         let in_irq = self.cpus.get(cpu).and_then(Cpu::hard_irq);
-        let during = in_irq.map(|_| task_key(event.pid, event.cpu));
+        let during = in_irq.map(|_| task_key(now.pid, now.cpu));
         let (start, device_mark) = self.device_start(request, interrupt, during);
         if let Some(on) = self.block.devices.get_mut(request.device) {
             let counts = &mut on.out.requests;
@@ -145,7 +145,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let device = DeviceSpan {
             start,
             interrupt: interrupt.max(start),
-            done: event.ts,
+            done: now.ts,
         };
         let ended = std::mem::take(&mut self.block.ended);
         let mut batch = None;
@@ -158,10 +158,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             marks: (device_mark, interrupt_mark),
             batch,
         };
-        self.hand_back(event, cpu, request, &ended, done);
+        self.hand_back(now, cpu, request, &ended, done);
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Return));
-        if let (Some(io), None, false) = (owner, self.current_io(cpu), event.pid == 0) {
-            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
+        if let (Some(io), None, false) = (owner, self.current_io(cpu), now.pid == 0) {
+            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid, io));
         }
         for place in &ended {
             self.try_close(place.io, Some(cpu));
@@ -172,7 +172,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// The completion interrupt's time, and what marks it.
     fn interrupt(
         &self,
-        event: &Event,
+        now: Now,
         cpu: usize,
         request: &Request,
         slot: Option<&Slot>,
@@ -189,14 +189,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             (Some(irq), ..) => (irq.ts, Mark::Irq),
             (None, Some(done), _) => (done.ts, done.event),
             (None, None, Some(slot)) => (slot.ts, Mark::NvmeSq),
-            (None, None, None) => (event.ts, Mark::None),
+            (None, None, None) => (now.ts, Mark::None),
         }
     }
 
     /// Tells all I/Os with a bio in the request that it is complete.
     fn hand_back(
         &mut self,
-        event: &Event,
+        now: Now,
         cpu: usize,
         request: &Request,
         bios: &[IoBio],
@@ -205,7 +205,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let frame = self.frame(cpu);
         let softirq = self.cpus.get(cpu).and_then(Cpu::softirq);
         for &place in bios {
-            self.part_done(place, request, event.ts);
+            self.part_done(place, request, now.ts);
             let Some(io) = self.ios.get_mut(place.io) else {
                 continue;
             };
@@ -216,7 +216,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             }
             let live = &self.block.requests;
             io.live.retain(|&at| live.get(at).is_some());
-            io.last_done = event.ts;
+            io.last_done = now.ts;
             let helper = request.category == Category::Helper;
             if !helper && io.moments.get(Moment::RqComplete).is_none() {
                 let m = &mut io.moments;
@@ -227,7 +227,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 }
                 m.set(Moment::Softirq, softirq.unwrap_or(0));
                 m.set(Moment::DriverDone, request.driver_done.map_or(0, |d| d.ts));
-                m.set(Moment::RqComplete, event.ts);
+                m.set(Moment::RqComplete, now.ts);
             }
             io.requests.push(IoRequest {
                 seq: request.seq,
@@ -241,7 +241,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 helper,
                 detached: false,
                 marks: done.marks,
-                cpu: event.cpu,
+                cpu: now.cpu,
                 frame,
                 batch: done.batch,
                 share: None,
@@ -269,39 +269,39 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// A flush bio ends after its last request. In the same interrupt this still belongs to that
     /// request's completion.
-    fn flush_end(&mut self, event: &Event, cpu: usize, place: IoBio) {
+    fn flush_end(&mut self, now: Now, cpu: usize, place: IoBio) {
         let frame = self.frame(cpu);
-        self.end_bio(place, Some(event.ts));
+        self.end_bio(place, Some(now.ts));
         let Some(io) = self.ios.get_mut(place.io) else {
             return;
         };
-        io.last_done = event.ts;
+        io.last_done = now.ts;
         if let Some(last) = io
             .requests
             .last_mut()
             .filter(|r| r.frame == frame && frame.is_some())
         {
-            last.device.done = event.ts;
+            last.device.done = now.ts;
         }
         self.on_cpu(cpu, |c, ios| c.mark(ios, Some(place.io), Mode::Return));
         self.try_close(place.io, Some(cpu));
     }
 
     /// `block_io_done`, right after the completion on the same CPU.
-    pub(crate) fn io_done(&mut self, event: &Event, cpu: usize) {
+    pub(crate) fn io_done(&mut self, now: Now, cpu: usize) {
         let last = self.cpus.get(cpu).and_then(|c| c.last_done);
         if let Some(io) = last.and_then(|at| self.ios.get_mut(at)) {
-            io.moments.first(Moment::IoDone, event.ts);
+            io.moments.first(Moment::IoDone, now.ts);
         }
     }
 
     /// `iomap_dio_complete`: in the completion itself, or in the task that waited for it.
-    pub(crate) fn dio_complete(&mut self, event: &Event, cpu: usize) {
+    pub(crate) fn dio_complete(&mut self, now: Now, cpu: usize) {
         let current = self.current_io(cpu);
         let waits = |at: &Ref| self.ios.get(*at).is_some_and(|io| !io.op.is_async());
         if let Some(at) = current.filter(waits) {
             if let Some(io) = self.ios.get_mut(at) {
-                io.moments.first(Moment::DioComplete, event.ts);
+                io.moments.first(Moment::DioComplete, now.ts);
             }
             return;
         }
@@ -309,13 +309,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         };
         if let Some(io) = self.ios.get_mut(at) {
-            io.moments.first(Moment::DioComplete, event.ts);
+            io.moments.first(Moment::DioComplete, now.ts);
         }
-        self.close_async(at, event.ts, Mark::DioComplete);
+        self.close_async(at, now.ts, Mark::DioComplete);
     }
 
     /// A task is woken: by an interrupt, or by a task whose write waits for what it will do.
-    pub(crate) fn waking(&mut self, event: &Event, cpu: usize, pid: i32) {
+    pub(crate) fn waking(&mut self, now: Now, cpu: usize, pid: i32) {
         let irq = self.cpus.get(cpu).and_then(Cpu::waking_irq);
         let writer = match irq {
             Some(_) => None,
@@ -331,23 +331,23 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         task.woken_for = writer;
         let io = task.io.and_then(|at| self.ios.get_mut(at));
         if let Some(io) = io.filter(|io| io.last_done > 0) {
-            io.moments.set(Moment::Waking, event.ts);
+            io.moments.set(Moment::Waking, now.ts);
         }
     }
 
-    pub(crate) fn switch(&mut self, event: &Event, cpu: usize, blocked: bool, next: i32) {
+    pub(crate) fn switch(&mut self, now: Now, cpu: usize, blocked: bool, next: i32) {
         self.switches_seen = true;
         if let Some(task) = self.task(cpu) {
             task.blocked = blocked;
         }
         let mut io = None;
-        if let Some(task) = self.tasks.by_key_mut(task_key(next, event.cpu)) {
+        if let Some(task) = self.tasks.by_key_mut(task_key(next, now.cpu)) {
             task.blocked = false;
             io = task.io;
         }
         if let Some(io) = io.and_then(|at| self.ios.get_mut(at)) {
             if io.moments.get(Moment::Waking).is_some() {
-                io.moments.set(Moment::SchedIn, event.ts);
+                io.moments.set(Moment::SchedIn, now.ts);
             }
         }
         self.on_cpu(cpu, |c, ios| c.switch(ios, next, io));

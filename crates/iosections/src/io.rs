@@ -1,6 +1,7 @@
 //! One I/O from its entry to its exit, and what is measured of it.
 
 use crate::event::Dev;
+use crate::limits;
 use crate::mark::{Mark, Moments};
 use crate::op::Op;
 use crate::rwbs::Rwbs;
@@ -118,6 +119,20 @@ impl Io {
         (self.shared, self.ambiguous, self.punted) = (false, false, false);
         self.submitting = op.is_async();
         (self.uring, self.posted) = (None, None);
+    }
+}
+
+impl Io {
+    /// Code ran for it: one with the piece before where no events are counted.
+    #[inline]
+    pub(crate) fn add(&mut self, piece: Piece) {
+        let joins =
+            |last: &&mut Piece| piece.event == 0 && last.end == piece.start && last.mode == piece.mode;
+        if let Some(last) = self.pieces.last_mut().filter(joins) {
+            last.end = piece.end;
+        } else if self.pieces.len() < limits::PARTS {
+            self.pieces.push(piece);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::block::{Category, From, IoBio, Issued, Request};
 use crate::engine::{Engine, Tasks};
-use crate::event::{Dev, Driver, Event, Span, Tag};
+use crate::event::{Dev, Driver, Now, Span, Tag};
 use crate::io::{BioTime, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
@@ -13,21 +13,21 @@ use crate::task::{Remap, Setup, task_key};
 const AWAITING: usize = 256;
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
-    pub(crate) fn bio_queue(&mut self, event: &Event, cpu: usize, span: Span) {
+    pub(crate) fn bio_queue(&mut self, now: Now, cpu: usize, span: Span) {
         let Some(device) = self.block.device(span.dev) else {
             return;
         };
-        let current = self.bio_owner(event, cpu);
+        let current = self.bio_owner(now, cpu);
         let punted = match current {
             Some(_) => None,
-            None => self.punted_to(event.pid),
+            None => self.punted_to(now.pid),
         };
         let own = current.or(punted);
         let helped = match own {
             Some(_) => None,
-            None => self.helped(event, cpu, span),
+            None => self.helped(now, cpu, span),
         };
-        let queued = self.queued_since(event, cpu, span);
+        let queued = self.queued_since(now, cpu, span);
         let place = own.or(helped).and_then(|at| {
             let io = self.ios.get_mut(at)?;
             if io.bios.len() >= limits::PARTS {
@@ -52,33 +52,33 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         });
         let bio = self
             .block
-            .queue(device, span, event.pid, place, helped.is_some());
+            .queue(device, span, now.pid, place, helped.is_some());
         if let Some(task) = self.task(cpu) {
             task.last_bio = bio;
             task.serves = helped.or(task.serves);
         }
         if let Some(io) = helped.or(punted) {
-            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
+            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid, io));
         }
     }
 
     /// When the block layer received a bio: now, or when it received the one of the stacked
     /// device that this one comes from.
-    fn queued_since(&mut self, event: &Event, cpu: usize, span: Span) -> u64 {
+    fn queued_since(&mut self, now: Now, cpu: usize, span: Span) -> u64 {
         let stacked = self.task(cpu).and_then(|task| {
             let same = |&(dev, sector, _): &Remap| (dev, sector) == (span.dev, span.sector);
             task.remap.take_if(|remap| same(remap))
         });
         let parent = stacked.and_then(|(.., bio)| self.block.replaced(bio));
         let Some(place) = parent else {
-            return event.ts;
+            return now.ts;
         };
         self.end_bio(place, None);
         let bio = self
             .ios
             .get(place.io)
             .and_then(|io| io.bios.get(place.index));
-        bio.map_or(event.ts, |bio| bio.queued)
+        bio.map_or(now.ts, |bio| bio.queued)
     }
 
     /// Sectors of one device become sectors of another: of a partition, those of its disk, before
@@ -115,8 +115,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// The I/O that a task without one submits a bio for: the one in which it was woken, while
     /// that is open; the one that it served before if that still waits; else the only waiting I/O that writes; else the oldest of them with nothing
     /// at the device.
-    fn helped(&mut self, event: &Event, cpu: usize, span: Span) -> Option<Ref> {
-        if event.pid == 0 || span.rwbs.op() == b'R' || !self.names.helps(event.pid) {
+    fn helped(&mut self, now: Now, cpu: usize, span: Span) -> Option<Ref> {
+        if now.pid == 0 || span.rwbs.op() == b'R' || !self.names.helps(now.pid) {
             return None;
         }
         let woken_for = self.task(cpu).and_then(|task| task.woken_for);
@@ -142,7 +142,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         !self.switches_seen || self.tasks.by_key(pid).is_some_and(|t| t.blocked)
     }
 
-    pub(crate) fn issue(&mut self, event: &Event, cpu: usize, mut span: Span) {
+    pub(crate) fn issue(&mut self, now: Now, cpu: usize, mut span: Span) {
         let Some(device) = self.block.device(span.dev) else {
             return;
         };
@@ -154,10 +154,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             span.dev = on.out.dev;
         }
         let from = From {
-            ts: event.ts,
-            pid: event.pid,
-            task: task_key(event.pid, event.cpu),
-            cpu: event.cpu,
+            ts: now.ts,
+            pid: now.pid,
+            task: task_key(now.pid, now.cpu),
+            cpu: now.cpu,
         };
         let at = match self.block.issue(device, span, &from) {
             Issued::New(at) => {
@@ -192,7 +192,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         let owner = self.block.requests.get(at).and_then(|r| r.owner);
         if let Some(io) = owner {
-            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, event.pid, io));
+            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid, io));
         }
     }
 
@@ -280,7 +280,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// Something happens to the bio with this first sector: mostly the task's last one.
     pub(crate) fn moment_of_bio(
         &mut self,
-        event: &Event,
+        now: Now,
         cpu: usize,
         (dev, sector): (Dev, u64),
         moment: Moment,
@@ -301,18 +301,18 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         };
         if let Some(io) = self.ios.get_mut(place.io) {
-            io.moments.first(moment, event.ts);
+            io.moments.first(moment, now.ts);
         }
     }
 
-    pub(crate) fn nvme_setup(&mut self, event: &Event, cpu: usize, tag: Tag) {
+    pub(crate) fn nvme_setup(&mut self, now: Now, cpu: usize, tag: Tag) {
         if let Some(task) = self.task(cpu) {
-            task.setup = Some(Setup { ts: event.ts, tag });
+            task.setup = Some(Setup { ts: now.ts, tag });
         }
     }
 
     /// A driver sends the request that the task issued last.
-    pub(crate) fn send(&mut self, event: &Event, cpu: usize, driver: Driver, tag: Tag) {
+    pub(crate) fn send(&mut self, now: Now, cpu: usize, driver: Driver, tag: Tag) {
         let issued = self.task(cpu).and_then(|task| match driver {
             // Above another driver: that one's own event is still to come.
             Driver::Scsi => task.issued,
@@ -337,7 +337,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(request) = self.block.requests.get_mut(at) else {
             return;
         };
-        request.sent = Some((event.ts, mark));
+        request.sent = Some((now.ts, mark));
         if tag.queue != u32::MAX {
             request.queue = Some(tag.queue);
         }
@@ -345,7 +345,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.drive(device, at, driver, tag);
     }
 
-    pub(crate) fn queue_return(&mut self, event: &Event, cpu: usize) {
+    pub(crate) fn queue_return(&mut self, now: Now, cpu: usize) {
         if self.options.ignore_queue_return {
             return;
         }
@@ -356,7 +356,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let mut returned = std::mem::take(&mut task.awaiting);
         for at in returned.drain(..) {
             if let Some(request) = self.block.requests.get_mut(at) {
-                request.returned = Some(event.ts);
+                request.returned = Some(now.ts);
             }
         }
         if let Some(task) = self.task(cpu) {

@@ -61,6 +61,50 @@ pub enum Entry<'a> {
     Lost(LostRange),
 }
 
+/// What a trace gives one after the other, many events at a time.
+#[derive(Debug, Clone)]
+pub enum Run<'a> {
+    /// Events of one CPU, with nothing of another CPU between them.
+    Events(Events<'a>),
+    /// As [`Entry::Lost`].
+    Lost(LostRange),
+}
+
+/// Consecutive events of one CPU.
+#[derive(Debug, Clone)]
+pub struct Events<'a> {
+    cpu: u32,
+    page: &'a [u8],
+    slots: std::slice::Iter<'a, Slot>,
+}
+
+impl Events<'_> {
+    /// Times of the first and the last one (clock units); they never go back.
+    pub fn ends(&self) -> (u64, u64) {
+        let slots = self.slots.as_slice();
+        let time = |slot: Option<&Slot>| slot.map_or(0, |slot| slot.ts);
+        (time(slots.first()), time(slots.last()))
+    }
+}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = Record<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'a>> {
+        let slot = self.slots.next()?;
+        Some(Record {
+            cpu: self.cpu,
+            ts: slot.ts,
+            data: slot.of(self.page),
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.slots.size_hint()
+    }
+}
+
 /// A gap whose end is not known yet.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
@@ -148,7 +192,7 @@ impl<'a> Cursor<'a> {
         Entry::Event(Record {
             cpu: self.cpu,
             ts: slot.ts,
-            data: self.pages.slice(slot.start, slot.end),
+            data: slot.of(self.pages.page()),
         })
     }
 
@@ -159,6 +203,42 @@ impl<'a> Cursor<'a> {
         let slot = self.slots.get(self.now).filter(|slot| slot.ts < limit)?;
         self.now += 1;
         Some(*slot)
+    }
+
+    /// The current entry as a run.
+    #[inline]
+    pub(crate) fn run(&self) -> Run<'_> {
+        match self.lost {
+            Some(lost) => Run::Lost(lost),
+            None => Run::Events(self.events(std::slice::from_ref(&self.slot))),
+        }
+    }
+
+    fn events<'s>(&'s self, slots: &'s [Slot]) -> Events<'s> {
+        Events {
+            cpu: self.cpu,
+            page: self.pages.page(),
+            slots: slots.iter(),
+        }
+    }
+
+    /// Steps over the next events of the current page whose times are before `limit`. As with
+    /// [`Cursor::take_before`] the current entry stays what it was.
+    pub(crate) fn run_before(&mut self, limit: u64) -> Option<Events<'_>> {
+        let from = self.now;
+        let left = self.slots.get(from..)?;
+        let all = left.last().is_some_and(|slot| slot.ts < limit);
+        self.now += if all {
+            left.len()
+        } else {
+            left.partition_point(|slot| slot.ts < limit)
+        };
+        Some(self.events(self.slots.get(from..self.now)?))
+    }
+
+    /// Whether there are such events.
+    pub(crate) fn has_before(&self, limit: u64) -> bool {
+        self.slots.get(self.now).is_some_and(|slot| slot.ts < limit)
     }
 
     /// The next event or gap of this CPU; `None` at the end.

@@ -21,6 +21,15 @@ pub(crate) struct Slot {
     pub(crate) end: u32,
 }
 
+impl Slot {
+    /// The record in its page.
+    #[inline]
+    pub(crate) fn of(self, page: &[u8]) -> &[u8] {
+        let place = self.start as usize..self.end as usize;
+        page.get(place).unwrap_or_default()
+    }
+}
+
 /// What a page's header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageHead {

@@ -89,7 +89,7 @@ pub use access::{Accessor, Location};
 pub use buffer::Buffer;
 pub use bytes::Endian;
 pub use compress::Compression;
-pub use cursor::{Cursor, Entry, LostRange, LostReason, Record};
+pub use cursor::{Cursor, Entry, Events, LostRange, LostReason, Record, Run};
 pub use error::{Error, Result};
 pub use format::{EventFormat, Field};
 pub use live::LiveOptions;

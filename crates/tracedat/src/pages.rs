@@ -78,13 +78,6 @@ impl<'a> Pages<'a> {
         self.block.get(self.start..self.at).unwrap_or_default()
     }
 
-    /// Bytes of the current page, given by their places in it.
-    #[inline]
-    pub(crate) fn slice(&self, from: u32, to: u32) -> &[u8] {
-        let (from, to) = (self.start + from as usize, self.start + to as usize);
-        self.block.get(from..to).unwrap_or_default()
-    }
-
     /// The pages behind the current one that are already there.
     pub(crate) fn ahead(&self) -> impl Iterator<Item = &[u8]> {
         let rest = self.block.get(self.at..self.filled).unwrap_or_default();
