@@ -133,17 +133,11 @@ impl Summary {
         self.ends.add(end);
         self.way(io.path).add(io);
         if let Some(first) = io.first {
-            let own = [
-                Some(first.vfs_fs),
-                Some(first.submission),
-                None,
-                first.completion,
-                None,
-            ];
-            for (values, own) in self.first.iter_mut().zip(own) {
-                if let Some(own) = own {
-                    values.add(own);
-                }
+            let [fs, submission, _, completion, _] = &mut self.first;
+            fs.add(first.vfs_fs);
+            submission.add(first.submission);
+            if let Some(own) = first.completion {
+                completion.add(own);
             }
         }
         let sum = |of: &[u64; 5]| of.iter().sum::<u64>();

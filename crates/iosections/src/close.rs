@@ -3,7 +3,7 @@
 use crate::block::Category;
 use crate::engine::{Engine, Tasks};
 use crate::event::Now;
-use crate::io::{Io, IoRequest, IoResult, Sink};
+use crate::io::{Io, IoRequest, Sink};
 use crate::limits;
 use crate::mark::Mark;
 use crate::measure::End;
@@ -100,26 +100,26 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         };
         if self.names.selected(io.pid) {
-            if let Some(result) = self.measured(at, &mut io, end) {
-                self.hand_out(result);
+            if self.measured(at, &mut io, end) {
+                self.hand_out();
             }
         }
         self.recycle(io);
     }
 
-    fn measured(&mut self, at: Ref, io: &mut Io, end: End) -> Option<IoResult> {
+    fn measured(&mut self, at: Ref, io: &mut Io, end: End) -> bool {
         if io.op.is_by_chance() && io.bios.is_empty() {
-            return None;
+            return false;
         }
         self.out.ios.seen += 1;
         if self.gaps.touch(io.start, end.ts) {
             self.out.ios.dropped_lost += 1;
-            return None;
+            return false;
         }
         // What a worker of io_uring did for it cannot be told from what it did for others.
         if io.ambiguous || (io.punted && io.bios.is_empty()) {
             self.out.ios.ambiguous += 1;
-            return None;
+            return false;
         }
         for &request in &io.live {
             let request = self.detach(request, at, end.ts);
@@ -127,7 +127,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         if io.requests.is_empty() {
             self.out.ios.no_request += 1;
-            return None;
+            return false;
         }
         for request in &mut io.requests {
             if request.batch.is_some() {
@@ -135,7 +135,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 request.share = batches.and_then(|b| b.share(request));
             }
         }
-        let mut result = self.measure.finish(io, end);
+        let result = &mut self.result;
+        self.measure.finish(io, end, result);
         self.out.ios.measured += 1;
         self.out.ios.clean += u64::from(result.clean);
         self.out.ios.detached += u64::from(result.detached > 0);
@@ -148,40 +149,35 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         for (_, device) in devices.filter(|(n, _)| result.devices >> (*n).min(63) & 1 == 1) {
             device.out.measured += 1;
         }
-        Some(result)
+        true
     }
 
     /// An asynchronous I/O waits until its task takes the completion.
-    fn hand_out(&mut self, io: IoResult) {
-        if !matches!(io.marks, [Mark::SyscallEnter, ..]) || !io.op.is_async() {
-            return self.emit(&io);
-        }
-        let Some(task) = self.tasks.by_key_mut(io.pid) else {
-            return self.emit(&io);
+    fn hand_out(&mut self) {
+        let io = &self.result;
+        let waits = io.op.is_async() && matches!(io.marks, [Mark::SyscallEnter, ..]);
+        let task = self.tasks.by_key_mut(io.pid).filter(|_| waits);
+        let Some(task) = task else {
+            return self.sink.take(io);
         };
-        task.unreaped.push(io);
+        task.unreaped.push(io.clone());
         if task.unreaped.len() > limits::BATCH {
-            let waiting = std::mem::take(&mut task.unreaped);
-            for io in &waiting {
-                self.emit(io);
+            for io in task.unreaped.drain(..) {
+                self.sink.take(&io);
             }
         }
     }
 
     /// The task takes completions.
     pub(crate) fn reap(&mut self, now: Now, cpu: usize) {
-        let Some(task) = self.task(cpu).filter(|task| !task.unreaped.is_empty()) else {
+        let place = self.cpus.get(cpu).and_then(|c| c.task);
+        let Some(task) = place.and_then(|place| self.tasks.get_mut(place)) else {
             return;
         };
-        let mut waiting = std::mem::take(&mut task.unreaped);
-        for io in &mut waiting {
+        for mut io in task.unreaped.drain(..) {
             // An earlier call may be among events that are missing.
             io.reaped = Some(now.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
-            self.emit(io);
-        }
-        waiting.clear();
-        if let Some(task) = self.task(cpu) {
-            task.unreaped = waiting;
+            self.sink.take(&io);
         }
     }
 

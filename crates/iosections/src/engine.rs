@@ -55,7 +55,7 @@ pub(crate) type Ios = Slab<Box<Io>>;
 pub struct Engine<T, S> {
     pub(crate) options: Options,
     pub(crate) names: T,
-    sink: S,
+    pub(crate) sink: S,
     pub(crate) tasks: Table,
     pub(crate) ios: Ios,
     /// Closed I/Os, whose memory is used again.
@@ -77,6 +77,8 @@ pub struct Engine<T, S> {
     pub(crate) switches_seen: bool,
     pub(crate) gaps: Gaps,
     pub(crate) measure: Measure,
+    /// The I/O that was measured last.
+    pub(crate) result: IoResult,
     pub(crate) out: Outcome,
 }
 
@@ -139,6 +141,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             switches_seen: false,
             gaps: Gaps::default(),
             measure: Measure::new(options.count_events),
+            result: IoResult::default(),
             out: Outcome::default(),
         }
     }
@@ -414,10 +417,5 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if small && self.spare.len() < 256 {
             self.spare.push(io);
         }
-    }
-
-    /// A measured I/O leaves.
-    pub(crate) fn emit(&mut self, io: &IoResult) {
-        self.sink.take(io);
     }
 }

@@ -139,7 +139,7 @@ impl Io {
 /// What was measured of one I/O. Times in clock units; arrays by [`Section::index`].
 ///
 /// [`Section::index`]: crate::Section::index
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IoResult {
     /// Time of the submission: the system call's entry, or the entry's own event.
     pub start: u64,

@@ -34,65 +34,60 @@ impl Measure {
         }
     }
 
-    /// Cuts a closed I/O. Its pieces may be in any order.
-    pub(crate) fn finish(&mut self, io: &mut Io, end: End) -> IoResult {
+    /// Cuts a closed I/O into `result`. Its pieces may be in any order.
+    pub(crate) fn finish(&mut self, io: &mut Io, end: End, result: &mut IoResult) {
         if io.requests.len() > 1 {
             io.requests.sort_unstable_by_key(|r| r.seq);
         }
-        self.build(io, end.ts);
-        let mut elapsed = [0; 5];
-        self.timeline.cut(io.start, end.ts, |from, to, section| {
-            add(&mut elapsed, section, to - from);
-        });
-        let (own, covered) = self.own(&mut io.pieces, io.start, end.ts);
-        let software: u64 = elapsed.iter().sum::<u64>() - at(&elapsed, Section::Hardware);
-        let detached = io.requests.iter().filter(|r| r.detached).count() as u32;
+        if !io.pieces.is_sorted_by_key(|p| p.start) {
+            io.pieces.sort_unstable_by_key(|p| p.start);
+        }
+        let covered = match straight(io, end.ts).filter(|_| !self.counts_events) {
+            Some(cuts) => cut_straight(io, &cuts, result),
+            None => self.cut(io, end.ts, result),
+        };
+        let software: u64 = result.elapsed.iter().sum::<u64>() - at(&result.elapsed, Section::Hardware);
+        result.clean = covered == software && !io.shared;
         let first = io.requests.first();
         let own_first = io.requests.iter().find(|r| !r.helper).or(first);
         let marks = own_first.map_or((Mark::None, Mark::None), |r| r.marks);
-        IoResult {
-            start: io.start,
-            end: end.ts,
-            pid: io.pid,
-            op: io.op,
-            bytes: end
-                .ret
-                .unwrap_or_else(|| io.sectors.saturating_mul(512) as i64),
-            dev: first.map(|r| r.dev).unwrap_or_default(),
-            devices: 0,
-            sector: first.filter(|r| r.sectors > 0).map(|r| r.sector),
-            direction: direction(io),
-            path: self.paths.number(&io.requests),
-            clean: covered == software && !io.shared,
-            elapsed,
-            own,
-            first: first_request(io),
-            moments: io.moments,
-            marks: [io.start_mark, marks.0, marks.1, end.mark],
-            requests: io.requests.len() as u32,
-            detached,
-            bios: io.bios.len() as u32,
-            merges: io.merges,
-            splits: io.splits,
-            requeues: io.requests.iter().map(|r| r.requeues).sum(),
-            queue: own_first.and_then(|r| r.queue),
-            submit_cpu: io.cpu,
-            complete_cpu: own_first.map_or(io.cpu, |r| r.cpu),
-            reaped: None,
-        }
+        (result.start, result.end) = (io.start, end.ts);
+        (result.pid, result.op) = (io.pid, io.op);
+        result.bytes = end
+            .ret
+            .unwrap_or_else(|| io.sectors.saturating_mul(512) as i64);
+        result.dev = first.map(|r| r.dev).unwrap_or_default();
+        result.devices = 0;
+        result.sector = first.filter(|r| r.sectors > 0).map(|r| r.sector);
+        result.direction = direction(io);
+        result.path = self.paths.number(&io.requests);
+        result.moments = io.moments;
+        result.marks = [io.start_mark, marks.0, marks.1, end.mark];
+        result.requests = io.requests.len() as u32;
+        result.detached = io.requests.iter().filter(|r| r.detached).count() as u32;
+        result.bios = io.bios.len() as u32;
+        (result.merges, result.splits) = (io.merges, io.splits);
+        result.requeues = io.requests.iter().map(|r| r.requeues).sum();
+        result.queue = own_first.and_then(|r| r.queue);
+        result.submit_cpu = io.cpu;
+        result.complete_cpu = own_first.map_or(io.cpu, |r| r.cpu);
+        result.reaped = None;
+    }
+
+    /// Cuts any I/O; gives how much of the software sections its own time covers.
+    fn cut(&mut self, io: &mut Io, end: u64, result: &mut IoResult) -> u64 {
+        self.build(io, end);
+        let mut elapsed = [0; 5];
+        self.timeline.cut(io.start, end, |from, to, section| {
+            add(&mut elapsed, section, to - from);
+        });
+        let (own, covered) = self.own(&io.pieces, io.start, end);
+        (result.elapsed, result.own) = (elapsed, own);
+        result.first = first_request(io);
+        covered
     }
 
     fn build(&mut self, io: &mut Io, end: u64) {
-        if let ([bio], [request]) = (io.bios.as_slice(), io.requests.as_slice()) {
-            let d = request.device;
-            if bio.ended == Some(d.done) && !bio.helper {
-                let cuts = [bio.queued, d.start, d.interrupt, d.done, end];
-                if io.start <= bio.queued && cuts.is_sorted() {
-                    self.timeline.straight(io.start, cuts);
-                    return;
-                }
-            }
-        }
         // What a helper had not finished by now, the task did not wait for.
         io.bios.retain(|b| !b.helper || b.ended.is_some());
         // A bio that no request carried (a driver that ends bios itself) takes no time.
@@ -106,12 +101,9 @@ impl Measure {
     }
 
     /// Own time by section, and how much of the software sections it covers.
-    fn own(&mut self, pieces: &mut [Piece], start: u64, end: u64) -> ([u64; 5], u64) {
-        if !pieces.is_sorted_by_key(|p| p.start) {
-            pieces.sort_unstable_by_key(|p| p.start);
-        }
+    fn own(&mut self, pieces: &[Piece], start: u64, end: u64) -> ([u64; 5], u64) {
         let (mut own, mut covered, mut reached) = ([0; 5], 0, start);
-        for piece in pieces.iter() {
+        for piece in pieces {
             let (from, to) = (piece.start.max(start), piece.end.min(end));
             if from >= to {
                 continue;
@@ -145,6 +137,58 @@ impl Measure {
             add(counts, section, 1);
         }
     }
+}
+
+/// The ends of the sections of an I/O that is one bio in one request, rising; with its start before
+/// them.
+fn straight(io: &Io, end: u64) -> Option<[u64; 6]> {
+    let ([bio], [request]) = (io.bios.as_slice(), io.requests.as_slice()) else {
+        return None;
+    };
+    let d = request.device;
+    let cuts = [io.start, bio.queued, d.start, d.interrupt, d.done, end];
+    let plain = bio.ended == Some(d.done) && !bio.helper && !request.helper;
+    (plain && cuts.is_sorted()).then_some(cuts)
+}
+
+/// The same as [`Measure::cut`] between such ends.
+fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
+    let [a, b, c, d, e, end] = *cuts;
+    result.elapsed = [b - a, c - b, d - c, e - d, end - e];
+    // Time in each section as it is; and in `hardware`, which of the others it counts for.
+    let (mut ran, mut moved, mut covered, mut reached) = ([0; 5], [0; 5], 0, a);
+    for piece in &io.pieces {
+        let (from, to) = (piece.start.max(a), piece.end.min(end));
+        if from >= to {
+            continue;
+        }
+        let within = |low: u64, high: u64| to.min(high).saturating_sub(from.max(low));
+        let here = [within(a, b), within(b, c), within(c, d), within(d, e), within(e, end)];
+        for (sum, here) in ran.iter_mut().zip(here) {
+            *sum += here;
+        }
+        let busy = match piece.mode {
+            Mode::Timeline => Section::Hardware,
+            Mode::Completion => Section::Completion,
+            Mode::Return => Section::Return,
+        };
+        add(&mut moved, busy, at(&here, Section::Hardware));
+        let new = from.max(reached);
+        let device = to.min(d).saturating_sub(new.max(c));
+        covered += to.saturating_sub(new) - device;
+        reached = reached.max(to);
+    }
+    let device = io.requests.first().filter(|r| !r.detached);
+    let alone = at(&ran, Section::Completion);
+    result.first = Some(FirstRequest {
+        vfs_fs: at(&ran, Section::VfsFs),
+        submission: at(&ran, Section::Submission),
+        completion: device.map(|r| r.share.unwrap_or(alone)),
+    });
+    let [fs, submission, _, completion, back] = ran;
+    let [_, _, hardware, more, still_more] = moved;
+    result.own = [fs, submission, hardware, completion + more, back + still_more];
+    covered
 }
 
 /// What the I/O does: of its first own request; of a call for a flush always F.

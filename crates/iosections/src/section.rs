@@ -116,18 +116,6 @@ impl Timeline {
         }
     }
 
-    /// The timeline of one bio in one request: the ends of the five sections, rising.
-    pub(crate) fn straight(&mut self, start: u64, ends: [u64; 5]) {
-        self.stretches.clear();
-        let mut at = start;
-        for (end, section) in ends.into_iter().zip(Section::ALL) {
-            if end > at {
-                self.stretches.push((end, section));
-                at = end;
-            }
-        }
-    }
-
     fn push(&mut self, end: u64, section: Section) {
         match self.stretches.last_mut() {
             Some(last) if last.1 == section => last.0 = end,
