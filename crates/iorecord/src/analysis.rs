@@ -89,13 +89,16 @@ pub(crate) struct Facts {
 impl Facts {
     #[inline]
     pub(crate) fn count(&mut self, id: u16) {
-        let id = usize::from(id);
-        if let Some(count) = self.counts.get_mut(id) {
-            *count += 1;
-            return;
+        match self.counts.get_mut(usize::from(id)) {
+            Some(count) => *count += 1,
+            None => self.count_first(id),
         }
-        self.counts.resize(id + 1, 0);
-        self.count(id as u16);
+    }
+
+    #[cold]
+    fn count_first(&mut self, id: u16) {
+        self.counts.resize(usize::from(id), 0);
+        self.counts.push(1);
     }
 
     pub(crate) fn lose(&mut self, gap: &LostRange) {
@@ -207,12 +210,12 @@ fn measure(
                 continue;
             }
         };
-        let (first, last) = records.ends();
-        if request.window.is_some_and(|(_, to)| first >= to) {
-            break;
-        }
-        let all = request.covers(first) && request.covers(last);
-        for record in records.filter(|record| all || request.covers(record.ts)) {
+        let records = match request.window {
+            Some((_, to)) if records.start() >= Some(to) => break,
+            Some((from, to)) => records.within(from, to),
+            None => records,
+        };
+        for record in records {
             take(&mut engine, &mut facts, binding, &record);
         }
     }
@@ -251,7 +254,7 @@ impl Take<()> for Next<'_> {
 }
 
 /// Measures the next event.
-#[inline]
+#[inline(always)]
 fn take(
     engine: &mut Engine<Names, Collector>,
     facts: &mut Facts,

@@ -213,12 +213,7 @@ impl Binding {
     /// Each kind has a call of its own, so that `take`, when inlined, need not ask for the kind.
     #[inline(always)]
     #[allow(clippy::inline_always)] // worth nothing otherwise
-    pub(crate) fn visit<R>(
-        &self,
-        name: u16,
-        data: &[u8],
-        take: impl Take<R>,
-    ) -> Option<R> {
+    pub(crate) fn visit<R>(&self, name: u16, data: &[u8], take: impl Take<R>) -> Option<R> {
         match self.decoders.get(usize::from(name)) {
             Some(Some(decoder)) => decode(decoder, data, take),
             _ => None,
@@ -239,7 +234,9 @@ fn decode<R>(decoder: &Decode, data: &[u8], taker: impl Take<R>) -> Option<R> {
         Decode::Plain(kind) => taker.take(*kind),
         Decode::Exit(op, ret) => taker.take(Kind::SyscallExit(*op, ret.int(data)?)),
         // The kernel passes arguments as long; these two are 32 bits wide.
-        Decode::CallEnter(call, count) => taker.take(Kind::CallEnter(*call, count.uint(data)? as u32)),
+        Decode::CallEnter(call, count) => {
+            taker.take(Kind::CallEnter(*call, count.uint(data)? as u32))
+        }
         Decode::UringEnter(count, flags) => {
             // A call that wakes a submission thread submits nothing by itself.
             let wakes = flags.uint(data)? & SQ_WAKEUP != 0;

@@ -9,14 +9,18 @@ const NVME_TAG: u64 = 0xfff;
 const NO_QUEUE: u32 = u32::MAX;
 
 /// `N` bytes at an offset.
-#[inline]
-fn array<const N: usize>(record: &[u8], at: usize) -> Option<[u8; N]> {
-    record.get(at..)?.first_chunk().copied()
+#[inline(always)]
+#[allow(clippy::inline_always)] // one comparison and one load
+fn array<const N: usize>(record: &[u8], at: u32) -> Option<[u8; N]> {
+    record
+        .get(at as usize..at as usize + N)?
+        .first_chunk()
+        .copied()
 }
 
 /// Where a field is, if it is in place, in this machine's byte order and of this size.
-pub(crate) fn plain(field: Accessor, size: usize) -> Option<usize> {
-    field.native().filter(|f| f.1 == size).map(|f| f.0)
+pub(crate) fn plain(field: Accessor, size: usize) -> Option<u32> {
+    field.native().filter(|f| f.1 == size).map(|f| f.0 as u32)
 }
 
 /// The fields of a block event that has sectors.
@@ -26,8 +30,8 @@ pub(crate) struct SpanFields {
     sector: Accessor,
     sectors: Accessor,
     rwbs: Accessor,
-    /// Where they are in a trace of such a machine as this one, with the size of `rwbs`.
-    plain: Option<[usize; 5]>,
+    /// Where they are in a trace of such a machine as this one.
+    plain: Option<[u32; 4]>,
 }
 
 impl SpanFields {
@@ -35,9 +39,9 @@ impl SpanFields {
         let (dev, sector) = (format.accessor("dev")?, format.accessor("sector")?);
         let (sectors, rwbs) = (format.accessor("nr_sector")?, format.accessor("rwbs")?);
         let places = || {
-            let (letters, size) = rwbs.native()?;
+            let letters = rwbs.native().filter(|f| f.1 >= 8)?.0 as u32;
             let dev = plain(dev, 4)?;
-            Some([dev, plain(sector, 8)?, plain(sectors, 4)?, letters, size])
+            Some([dev, plain(sector, 8)?, plain(sectors, 4)?, letters])
         };
         Some(Self {
             dev,
@@ -50,13 +54,16 @@ impl SpanFields {
 
     #[inline]
     pub(crate) fn read(&self, record: &[u8]) -> Option<Span> {
-        if let Some([dev_at, sector, sectors, rwbs, size]) = self.plain {
-            return Some(Span {
-                dev: dev(u64::from(u32::from_ne_bytes(array(record, dev_at)?))),
-                sector: u64::from_ne_bytes(array(record, sector)?),
-                sectors: u32::from_ne_bytes(array(record, sectors)?),
-                rwbs: Rwbs::new(record.get(rwbs..rwbs + size)?),
-            });
+        if let Some([dev_at, sector, sectors, rwbs]) = self.plain {
+            // Longer letters than eight end the quick way.
+            if let Some(rwbs) = Rwbs::short(array(record, rwbs)?) {
+                return Some(Span {
+                    dev: dev(u64::from(u32::from_ne_bytes(array(record, dev_at)?))),
+                    sector: u64::from_ne_bytes(array(record, sector)?),
+                    sectors: u32::from_ne_bytes(array(record, sectors)?),
+                    rwbs,
+                });
+            }
         }
         Some(Span {
             dev: dev(self.dev.uint(record)?),
@@ -72,18 +79,28 @@ impl SpanFields {
 pub(crate) struct PlaceFields {
     dev: Accessor,
     sector: Accessor,
+    /// As in [`SpanFields`].
+    plain: Option<[u32; 2]>,
 }
 
 impl PlaceFields {
     pub(crate) fn new(format: &EventFormat, dev: &str, sector: &str) -> Option<Self> {
+        let (dev, sector) = (format.accessor(dev)?, format.accessor(sector)?);
+        let places = || Some([plain(dev, 4)?, plain(sector, 8)?]);
         Some(Self {
-            dev: format.accessor(dev)?,
-            sector: format.accessor(sector)?,
+            dev,
+            sector,
+            plain: places(),
         })
     }
 
     #[inline]
     pub(crate) fn read(&self, record: &[u8]) -> Option<(Dev, u64)> {
+        if let Some([device, sector]) = self.plain {
+            let device = u32::from_ne_bytes(array(record, device)?);
+            let sector = u64::from_ne_bytes(array(record, sector)?);
+            return Some((dev(u64::from(device)), sector));
+        }
         Some((dev(self.dev.uint(record)?), self.sector.uint(record)?))
     }
 }

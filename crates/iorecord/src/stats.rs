@@ -350,8 +350,8 @@ mod tests {
     #[test]
     fn every_value_is_in_its_bin() {
         for value in (0..2000).chain([1 << 20, (1 << 40) + 12345, u64::MAX - 1, u64::MAX]) {
-            let (row, place) = bin(value);
-            let (low, width) = bounds(row, place);
+            let bin = bin(value);
+            let (low, width) = bounds(bin >> SUB_BITS, bin & ((1 << SUB_BITS) - 1));
             assert!(low <= value && value - low < width, "{value}");
             assert!(width == 1 || width <= value / 256);
         }

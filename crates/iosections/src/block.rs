@@ -202,7 +202,7 @@ impl Block {
         let Some(on) = self.devices.get_mut(device) else {
             return;
         };
-        for (_, at) in std::mem::take(&mut on.waiting) {
+        for (_, at) in on.waiting.drain() {
             self.bios.remove(at);
         }
         for at in std::mem::take(&mut on.flushes) {
@@ -216,12 +216,8 @@ impl Block {
             return None;
         }
         let device = self.device(dev)?;
-        let mut here = self
-            .devices
-            .get(device)?
-            .waiting
-            .range((sector, 0)..=(sector, u64::MAX));
-        here.next().map(|(_, &at)| (device, at))
+        let first = self.devices.get(device)?.waiting.at(sector).next();
+        first.map(|at| (device, at))
     }
 
     /// A bio of a stacked device becomes one of the device below. `None` without such a bio.
@@ -233,7 +229,7 @@ impl Block {
         let (above, below) = (self.device(from.0)?, self.device(to.0)?);
         let bio = self.bios.get_mut(at)?;
         let on = self.devices.get_mut(above)?;
-        on.waiting.remove(&(bio.span.sector, bio.serial));
+        on.waiting.remove((bio.span.sector, bio.serial));
         let flushes = on.flushes.iter().position(|&f| f == at);
         let flushes = flushes.and_then(|place| on.flushes.remove(place));
         on.out.bios = on.out.bios.saturating_sub(1);
@@ -274,7 +270,7 @@ impl Block {
         let bio = self.bios.remove(at)?;
         let device = self.device(bio.span.dev)?;
         let on = self.devices.get_mut(device)?;
-        on.waiting.remove(&(bio.span.sector, bio.serial));
+        on.waiting.remove((bio.span.sector, bio.serial));
         on.out.bios = on.out.bios.saturating_sub(1);
         bio.io
     }
@@ -428,11 +424,11 @@ impl Block {
     fn adopt(&mut self, device: usize, span: &Span) -> bool {
         let bios = &self.bios;
         let fits = |d: &Device| {
-            let mut here = d.waiting.range((span.sector, 0)..=(span.sector, u64::MAX));
+            let mut here = d.waiting.at(span.sector);
             let op = span.rwbs.op();
             d.out.requests.seen == 0
                 && d.by_sector.is_empty()
-                && here.any(|(_, &at)| bios.get(at).is_some_and(|b| b.span.rwbs.op() == op))
+                && here.any(|at| bios.get(at).is_some_and(|b| b.span.rwbs.op() == op))
         };
         let Some(from) = self
             .devices
@@ -445,12 +441,14 @@ impl Block {
         let Some(part) = self.devices.get_mut(from) else {
             return false;
         };
-        let taken = std::mem::replace(part, Device::new(part.out.dev));
+        let mut taken = std::mem::replace(part, Device::new(part.out.dev));
         let Some(disk) = self.devices.get_mut(device) else {
             return false;
         };
         disk.longest = disk.longest.max(taken.longest);
-        disk.waiting.extend(taken.waiting);
+        for (place, bio) in taken.waiting.drain() {
+            disk.waiting.insert(place, bio);
+        }
         disk.flushes.extend(taken.flushes);
         disk.out.add(&taken.out);
         let (from, to) = (taken.out.dev, disk.out.dev);
@@ -469,16 +467,12 @@ impl Block {
         let reach = span.sector.saturating_sub(on.longest);
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
-        candidates.extend(
-            on.waiting
-                .range((reach, 0)..(end, 0))
-                .filter_map(|(_, &at)| {
-                    let bio = self.bios.get(at)?;
-                    let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
-                    let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();
-                    fits.then_some((bio.span.sector, bio_end, bio.pid != pid, bio.serial, at))
-                }),
-        );
+        candidates.extend(on.waiting.range((reach, 0)..(end, 0)).filter_map(|at| {
+            let bio = self.bios.get(at)?;
+            let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
+            let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();
+            fits.then_some((bio.span.sector, bio_end, bio.pid != pid, bio.serial, at))
+        }));
         if candidates.len() > 1 {
             candidates.sort_unstable_by_key(|&(_, _, foreign, serial, _)| (foreign, serial));
         }
@@ -497,7 +491,7 @@ impl Block {
             if let Some(bio) = self.bios.get_mut(bio) {
                 bio.to_issue = bio.to_issue.saturating_sub(taken as u32);
                 if bio.to_issue == 0 {
-                    on.waiting.remove(&(from, serial));
+                    on.waiting.remove((from, serial));
                 }
             }
             parts.push(bio);

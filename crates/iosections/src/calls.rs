@@ -84,13 +84,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// An entry of `io_uring` is taken up.
-    pub(crate) fn uring_submit(
-        &mut self,
-        now: Now,
-        cpu: usize,
-        entry: u64,
-        request: Option<u64>,
-    ) {
+    pub(crate) fn uring_submit(&mut self, now: Now, cpu: usize, entry: u64, request: Option<u64>) {
         let current = self.current_io(cpu);
         let fresh = current.filter(|&at| {
             let io = self.ios.get(at);

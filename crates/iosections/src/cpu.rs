@@ -155,6 +155,7 @@ fn hold(pending: &mut Vec<Piece>, piece: Piece) {
 
 impl Cpu {
     /// Gives away the piece that ends with an event.
+    #[inline]
     pub(crate) fn account(&mut self, ios: &mut Ios, ends: Ends) {
         let left = self.left.take();
         self.just_left = left.and_then(|(_, irq)| irq);

@@ -1,10 +1,11 @@
 //! One block device: its bios that wait for a request, its requests by place, its counts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::event::{Dev, Driver, Span};
 use crate::outcome::DeviceOutcome;
 use crate::slab::{IntMap, Ref};
+use crate::waiting::Waiting;
 
 /// Key of the requests without sectors.
 pub(crate) const NO_SECTOR: u64 = u64::MAX;
@@ -12,7 +13,7 @@ pub(crate) const NO_SECTOR: u64 = u64::MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Device {
     /// Bios that still wait for a request for some of their sectors, by first sector and age.
-    pub(crate) waiting: BTreeMap<(u64, u64), Ref>,
+    pub(crate) waiting: Waiting,
     /// Longest bio so far (sectors), the reach of a look-back in `waiting`.
     pub(crate) longest: u64,
     /// Bios with a flush before or after, oldest first.
@@ -44,7 +45,7 @@ impl Device {
 
     /// Forgets what is in flight.
     pub(crate) fn clear(&mut self) {
-        self.waiting.clear();
+        self.waiting.drain().for_each(drop);
         self.flushes.clear();
         self.by_sector.clear();
     }

@@ -126,8 +126,9 @@ impl Io {
     /// Code ran for it: one with the piece before where no events are counted.
     #[inline]
     pub(crate) fn add(&mut self, piece: Piece) {
-        let joins =
-            |last: &&mut Piece| piece.event == 0 && last.end == piece.start && last.mode == piece.mode;
+        let joins = |last: &&mut Piece| {
+            piece.event == 0 && last.end == piece.start && last.mode == piece.mode
+        };
         if let Some(last) = self.pieces.last_mut().filter(joins) {
             last.end = piece.end;
         } else if self.pieces.len() < limits::PARTS {

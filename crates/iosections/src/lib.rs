@@ -29,6 +29,7 @@ mod section;
 mod slab;
 mod submit;
 mod task;
+mod waiting;
 
 pub use engine::{Engine, Options, Tasks};
 pub use event::{Call, Dev, Driver, Event, Kind, Lost, Span, Tag};

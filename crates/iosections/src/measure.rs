@@ -46,7 +46,8 @@ impl Measure {
             Some(cuts) => cut_straight(io, &cuts, result),
             None => self.cut(io, end.ts, result),
         };
-        let software: u64 = result.elapsed.iter().sum::<u64>() - at(&result.elapsed, Section::Hardware);
+        let software: u64 =
+            result.elapsed.iter().sum::<u64>() - at(&result.elapsed, Section::Hardware);
         result.clean = covered == software && !io.shared;
         let first = io.requests.first();
         let own_first = io.requests.iter().find(|r| !r.helper).or(first);
@@ -163,7 +164,13 @@ fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
             continue;
         }
         let within = |low: u64, high: u64| to.min(high).saturating_sub(from.max(low));
-        let here = [within(a, b), within(b, c), within(c, d), within(d, e), within(e, end)];
+        let here = [
+            within(a, b),
+            within(b, c),
+            within(c, d),
+            within(d, e),
+            within(e, end),
+        ];
         for (sum, here) in ran.iter_mut().zip(here) {
             *sum += here;
         }
@@ -187,7 +194,13 @@ fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
     });
     let [fs, submission, _, completion, back] = ran;
     let [_, _, hardware, more, still_more] = moved;
-    result.own = [fs, submission, hardware, completion + more, back + still_more];
+    result.own = [
+        fs,
+        submission,
+        hardware,
+        completion + more,
+        back + still_more,
+    ];
     covered
 }
 

@@ -35,6 +35,13 @@ impl Rwbs {
         Self { low, high }
     }
 
+    /// Takes the letters up to the first null; `None` without one.
+    #[inline]
+    pub fn short(letters: [u8; 8]) -> Option<Self> {
+        let (low, ended) = up_to_null(u64::from_le_bytes(letters));
+        ended.then_some(Self { low, high: 0 })
+    }
+
     fn bytes(self) -> impl Iterator<Item = u8> {
         let bytes = self.low.to_le_bytes().into_iter();
         bytes.chain(self.high.to_le_bytes()).take_while(|&b| b != 0)

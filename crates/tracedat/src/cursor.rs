@@ -79,11 +79,19 @@ pub struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// Times of the first and the last one (clock units); they never go back.
-    pub fn ends(&self) -> (u64, u64) {
+    /// Time of the first one (clock units); `None` when there is none.
+    pub fn start(&self) -> Option<u64> {
+        self.slots.as_slice().first().map(|slot| slot.ts)
+    }
+
+    /// Those whose times are from `from` to before `to`: times never go back.
+    #[must_use]
+    pub fn within(mut self, from: u64, to: u64) -> Self {
         let slots = self.slots.as_slice();
-        let time = |slot: Option<&Slot>| slot.map_or(0, |slot| slot.ts);
-        (time(slots.first()), time(slots.last()))
+        let place = |time: u64| slots.partition_point(|slot| slot.ts < time);
+        let places = place(from)..place(to);
+        self.slots = slots.get(places).unwrap_or_default().iter();
+        self
     }
 }
 
