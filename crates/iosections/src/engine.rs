@@ -258,8 +258,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         (self.out, self.sink, self.names)
     }
 
-    /// Whether the code before and after an event runs for the same I/O, or for none: then little
-    /// is to be done.
+    /// The two usual cases, in which little is to be done: an event that tells nothing of whose
+    /// code runs before and after it, and one of a task that is in its I/O.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `push`
     fn goes_on(&mut self, now: Now, cpu: usize, kind: &Kind) -> bool {
@@ -269,33 +269,26 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(task) = c.task.filter(|_| c.pid == now.pid) else {
             return false;
         };
+        if self.options.count_events {
+            return false;
+        }
         let task = self.tasks.get(task);
-        let noted = !self.options.count_events
-            && match kind {
-                // It may begin the next I/O of a call, or end an asynchronous one.
-                Kind::FsBegin => {
-                    let call = task.and_then(|task| task.call.as_ref());
-                    call.is_none_or(|call| call.asked <= 1)
-                }
-                Kind::DioComplete => c.ended.is_empty(),
-                Kind::BioQueue(_)
-                | Kind::Issue(_)
-                | Kind::NvmeSetup(_)
-                | Kind::Send(..)
-                | Kind::QueueReturn => {
-                    let io = task.and_then(|task| task.io);
-                    let io = io.and_then(|io| self.ios.get_mut(io));
-                    // A bio may be the next I/O of a call.
-                    let bio = matches!(kind, Kind::BioQueue(_));
-                    let io = io.filter(|io| !(bio && io.op.is_async()));
-                    return io.is_some_and(|io| c.go_on(io, now.ts));
-                }
-                kind => !kind.is_boundary(),
-            };
+        let noted = match kind {
+            // It may begin the next I/O of a call, or end an asynchronous one.
+            Kind::FsBegin => {
+                let call = task.and_then(|task| task.call.as_ref());
+                call.is_none_or(|call| call.asked <= 1)
+            }
+            Kind::DioComplete => c.ended.is_empty(),
+            kind => !kind.is_boundary(),
+        };
         if noted {
             c.note();
+            return true;
         }
-        noted
+        let io = task.and_then(|task| task.io).filter(|_| now.pid != 0);
+        let io = io.and_then(|io| self.ios.get_mut(io));
+        io.is_some_and(|io| c.go_on(io, now.ts))
     }
 
     #[inline]
