@@ -3,6 +3,7 @@
 use crate::block::Block;
 use crate::cpu::{Cpu, Ends};
 use crate::event::{Event, Kind, Lost, Now, Tag};
+use crate::gaps::Gaps;
 use crate::io::{Io, IoResult, Sink};
 use crate::limits;
 use crate::mark::Moment;
@@ -82,44 +83,6 @@ pub struct Engine<T, S> {
     pub(crate) out: Outcome,
 }
 
-/// Stretches of missing events.
-#[derive(Debug, Default)]
-pub(crate) struct Gaps {
-    /// Disjoint, rising.
-    all: Vec<Lost>,
-    /// Ends that are still to come.
-    ahead: Vec<(u64, usize)>,
-}
-
-impl Gaps {
-    /// They come in the order of their starts.
-    fn add(&mut self, gap: Lost, cpu: usize) {
-        match self.all.last_mut() {
-            Some(last) if gap.from <= last.to => last.to = last.to.max(gap.to),
-            _ => self.all.push(gap),
-        }
-        self.ahead.push((gap.to, cpu));
-    }
-
-    /// Whether events are missing between two times.
-    pub(crate) fn touch(&self, from: u64, to: u64) -> bool {
-        let after = self.all.partition_point(|gap| gap.to < from);
-        self.all.get(after).is_some_and(|gap| gap.from <= to)
-    }
-
-    /// Whether events are missing at some time before, but not only before the trace.
-    pub(crate) fn before(&self, ts: u64) -> bool {
-        let first = self.all.iter().find(|gap| gap.from > 0);
-        first.is_some_and(|gap| gap.to <= ts)
-    }
-
-    /// A CPU whose gap has ended by now.
-    fn over(&mut self, now: u64) -> Option<usize> {
-        let place = self.ahead.iter().position(|&(to, _)| to <= now)?;
-        Some(self.ahead.swap_remove(place).1)
-    }
-}
-
 impl<T: Tasks, S: Sink> Engine<T, S> {
     /// Starts a measurement; the I/Os go to the sink as they end.
     pub fn new(options: Options, names: T, sink: S) -> Self {
@@ -155,7 +118,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     #[inline]
     pub fn pass(&mut self, ts: u64, cpu: u32, pid: i32, name: u16) {
         let same = |c: &Cpu| c.task.is_some() && c.pid == pid;
-        if self.gaps.ahead.is_empty()
+        if self.gaps.are_over()
             && !self.options.count_events
             && self.cpus.get(cpu as usize).is_some_and(same)
         {
@@ -176,7 +139,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // the calls by kind cost as much as what they do
     pub fn push(&mut self, event: &Event) {
-        if !self.gaps.ahead.is_empty() {
+        if !self.gaps.are_over() {
             self.end_gaps(event.ts);
         }
         let cpu = self.cpu(event.cpu);
