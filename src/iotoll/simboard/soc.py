@@ -1,0 +1,89 @@
+"""QEMU as the board's SoC: boots what the firmware loaded, with the board's disks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from iotoll.simboard.profile import Soc
+
+
+def qemu_command(soc: Soc, folder: Path, kernel: Path, ramdisk: Path, cmdline: str) -> list[str]:
+    """QEMU's words. A reboot ends it; after a power-off it stays, dead, until the relay acts."""
+    command = [soc.binary, *soc.machine, "-accel", "tcg", "-nodefaults", "-display", "none"]
+    command += ["-monitor", "none", "-action", "reboot=shutdown,shutdown=pause,panic=none"]
+    command += ["-chardev", "stdio,id=uart,signal=off", "-serial", "chardev:uart"]
+    command += ["-kernel", str(kernel), "-append", f"{cmdline} {soc.cmdline}"]
+    if ramdisk.stat().st_size:
+        command += ["-initrd", str(ramdisk)]
+    for disk in soc.disks:
+        path = folder / f"{disk.name}.img"
+        command += [
+            "-drive",
+            f"file={path},if=none,id={disk.name}-drive,format=raw,cache=unsafe,discard=unmap",
+        ]
+        command += [word.replace("{drive}", f"{disk.name}-drive") for word in disk.qemu]
+    return command
+
+
+class RunningSoc:
+    """A started QEMU. ``ended`` is called once when it ends by itself, with its last words."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        put: Callable[[bytes], Awaitable[None]],
+        ended: Callable[[str], None],
+        log: Path,
+    ) -> None:
+        self._process = process
+        self._put = put
+        self._ended = ended
+        self._log = log
+        self._pump = asyncio.create_task(self._run())
+
+    @classmethod
+    async def start(
+        cls,
+        command: list[str],
+        put: Callable[[bytes], Awaitable[None]],
+        ended: Callable[[str], None],
+        log: Path,
+    ) -> RunningSoc:
+        """Start QEMU; raises OSError when there is none."""
+        with log.open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        return cls(process, put, ended, log)
+
+    def type(self, data: bytes) -> None:
+        """What a client sends to the UART."""
+        if self._process.stdin is not None and not self._process.stdin.is_closing():
+            self._process.stdin.write(data)
+
+    def hang(self) -> None:
+        """Stop all CPUs for good; only the relay helps."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGSTOP)
+
+    async def kill(self) -> None:
+        """Take the power away."""
+        self._pump.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+    async def _run(self) -> None:
+        assert self._process.stdout is not None
+        while data := await self._process.stdout.read(4096):
+            await self._put(data)
+        await self._process.wait()
+        self._ended(self._log.read_text(errors="replace")[-500:])
