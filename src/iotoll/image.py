@@ -74,7 +74,7 @@ APPLETS = [
 ]
 LAYOUT = 2  # change it when the tree below is made differently, so that cached images are redone
 EPOCH = 1_767_225_600  # 2026-01-01, the board's clock at boot too
-DEBIAN_ARCH = {"arm64": "arm64", "x86_64": "amd64"}
+DEBIAN_ARCH = {"arm": "armhf", "arm64": "arm64", "x86_64": "amd64"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,17 @@ class Contents:
 
 
 BOARD = Contents()
+LAB_APPLETS = [
+    *("chmod", "chown", "cmp", "cttyhack", "df", "expr", "false", "free", "getopt", "gunzip"),
+    *("gzip", "hexdump", "hostname", "id", "ifconfig", "ip", "kill", "less", "losetup", "md5sum"),
+    *("mktemp", "mountpoint", "nc", "nproc", "ping", "pidof", "ps", "pwd", "route", "seq"),
+    *("setsid", "sleep", "stty", "tee", "test", "timeout", "top", "touch", "true", "udhcpc"),
+    *("uniq", "uptime", "vi", "wget", "which", "xargs", "yes", "zcat", "tty", "blockdev"),
+]
+LAB = Contents(
+    applets=tuple(sorted({*APPLETS, *LAB_APPLETS})),
+)
+"""What a board in a lab has besides: a shell for people, and what LAVA's own scripts call."""
 
 
 @dataclass(frozen=True)

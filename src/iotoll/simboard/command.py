@@ -27,7 +27,9 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="iotoll simboard", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="iotoll simboard", description="A simulated HiKey960: docs/boards.md."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     state = argparse.ArgumentParser(add_help=False)
     state.add_argument("--state", type=Path, default=Path("simboards"), help="folder of the boards")
