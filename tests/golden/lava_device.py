@@ -2,8 +2,8 @@
 
     lava_device.py LAVA-ROOT DEVICES DEVICE-TYPES NAME…
 
-LAVA's modules come from LAVA-ROOT (a root file system that has its Debian packages). Prints one JSON
-object: name → device, as LAVA's dispatcher would get it. Anything that LAVA refuses is an exception.
+LAVA's modules come from LAVA-ROOT, a root file system that has its Debian packages. Prints one JSON
+object: name → device, as LAVA's dispatcher would get it. What LAVA refuses is an exception.
 """
 
 import json

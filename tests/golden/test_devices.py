@@ -1,4 +1,4 @@
-"""Device dictionaries and device types, rendered by LAVA's own templates and held against its schema."""
+"""Device dictionaries and types, rendered by LAVA's own templates, held against its schema."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ U_BOOT = {
 
 
 def lava_root() -> Path:
-    """A root file system with LAVA's packages; the lab's, or the one that IOTOLL_LAVA_ROOT names."""
+    """A root file system with LAVA's packages: the lab's, or IOTOLL_LAVA_ROOT."""
     named = os.environ.get("IOTOLL_LAVA_ROOT")
     roots = [Path(named)] if named else sorted((cache_dir() / "lab").glob("root-*"))
     for root in roots:
@@ -108,7 +109,7 @@ def test_qemu_device_is_the_local_virtual_board(
 
 def _options(words: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for option, value in zip(words[1:], words[2:], strict=False):
+    for option, value in pairwise(words):
         if option.startswith("-"):
             found.setdefault(option, []).append(value)
     return found

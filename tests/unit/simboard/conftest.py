@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
+import os
 import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from iotoll.simboard import profile
+from iotoll.simboard import client, profile
+from iotoll.simboard.board import Board
 from iotoll.simboard.flash import Flash
 from iotoll.simboard.gpt import Partition
 from iotoll.simboard.profile import Disk, Profile
@@ -54,3 +64,74 @@ def flash(small: Profile, tmp_path: Path) -> Flash:
     made = Flash(small, tmp_path / "board")
     made.create()
     return made
+
+
+class Running:
+    """A board that runs in a thread of its own, and what a lab would do with it."""
+
+    def __init__(self, kind: Profile, state: Path) -> None:
+        self.state = state
+        self.folder = state / "one"
+        self.port = free_port()
+        self.board = Board(kind, "one", "SERIAL1", self.port, self.folder)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        self._task = self._loop.create_task(self.board.run())
+        with contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._task)
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        self.until(lambda: (self.folder / "board.json").exists())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def ask(self, do: str, **more: object) -> dict[str, Any]:
+        """A control request."""
+        return client.ask(self.folder, {"do": do, **more})
+
+    def until(self, true: Callable[[], object], seconds: float = 20) -> None:
+        """Wait until something holds."""
+        end = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < end, f"waited {seconds} s in state {self.board.state}"
+            time.sleep(0.02)
+
+    def to_fastboot(self) -> None:
+        """Reset the board and wait for its fastboot."""
+        self.ask("power", how="reset")
+        self.until(lambda: self.ask("state")["usb"])
+
+    def fastboot(self, *words: str, serial: str = "SERIAL1") -> subprocess.CompletedProcess[str]:
+        """Run the lab's fastboot, which runs the real one."""
+        command = [sys.executable, "-m", "iotoll.simboard", "fastboot", "--state", str(self.state)]
+        return subprocess.run(
+            [*command, "-s", serial, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")},
+        )
+
+    def uart(self) -> socket.socket:
+        """Connect to the serial line."""
+        return socket.create_connection(("127.0.0.1", self.port), 10)
+
+    def heard(self) -> str:
+        """Everything that the board said."""
+        path = self.folder / "uart.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+@pytest.fixture
+def running(small: Profile, tmp_path: Path) -> Iterator[Running]:
+    """A running small board, powered off."""
+    with Running(small, tmp_path / "boards") as started:
+        yield started
