@@ -87,12 +87,18 @@ def ready_made(hardware: Hardware, image: Path, dtb: Path, out: Path) -> Kernel:
 
 
 def package(
-    hardware: Hardware, kernel: Kernel, dut: Path | None, out: Path, progress: Progress
+    hardware: Hardware,
+    kernel: Kernel,
+    out: Path,
+    progress: Progress,
+    dut: Path | None = None,
+    job: Path | None = None,
 ) -> ImageRecord:
     """Make and check all that the board needs, in ``out``; also writes ``image.json``.
 
-    Raises UsageError when kernel or device tree do not fit the board, InfrastructureError when
-    an image does not read back as it was written.
+    ``dut`` and ``job`` go into the root file system (`rootfs.make_tree`). Raises UsageError when
+    kernel or device tree do not fit the board, InfrastructureError when an image does not read
+    back as it was written.
     """
     work = _Work(hardware, out)
     work.file(kernel.image.name)
@@ -101,7 +107,7 @@ def package(
     _check_dtb(work, kernel.dtb)
     with tempfile.TemporaryDirectory(prefix="iotoll-") as name, progress.step("root file system"):
         root = Path(name) / "root"
-        packages = rootfs.make_tree(hardware.arch, dut, root, progress)
+        packages = rootfs.make_tree(hardware.arch, dut, job, root, progress)
         _make_rootfs(work, root)
     if isinstance(hardware.boot, AndroidBoot):
         with progress.step("boot image"):

@@ -29,7 +29,7 @@ from iotoll.progress import Progress
 from iotoll.qemu import kvm_works
 from iotoll.report import render_report, side_table, terminal_report
 from iotoll.rundir import RunDir
-from iotoll.simboard import command as simboard
+from iotoll.simboard.command import simboard_group
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
@@ -163,6 +163,7 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 cli.add_command(analyze_command)
 cli.add_command(image_command)
+cli.add_command(simboard_group)
 
 
 @cli.command("receive")
@@ -175,13 +176,6 @@ def receive_command(log: Path, out: Path) -> None:
     board, with the file that was sent, to get what is missing; then the exit code is 4.
     """
     raise SystemExit(0 if serialrecord.deliver(log, out, click.echo) else 4)
-
-
-@cli.command("simboard", context_settings={"ignore_unknown_options": True}, add_help_option=False)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def simboard_command(words: tuple[str, ...]) -> None:
-    """Run a simulated HiKey960, its power relay and fastboot (iotoll simboard --help)."""
-    simboard.main(words)
 
 
 @cli.command("report")

@@ -37,6 +37,7 @@ APPLETS = [
     "basename",
     "cat",
     "cp",
+    "cttyhack",
     "cut",
     "date",
     "dd",
@@ -60,6 +61,7 @@ APPLETS = [
     "rm",
     "rmdir",
     "sed",
+    "setsid",
     "sha256sum",
     "sleep",
     "sort",
@@ -87,17 +89,6 @@ class Contents:
 
 
 BOARD = Contents()
-LAB_APPLETS = [
-    *("chmod", "chown", "cmp", "cttyhack", "df", "expr", "false", "free", "getopt", "gunzip"),
-    *("gzip", "hexdump", "hostname", "id", "ifconfig", "ip", "kill", "less", "losetup", "md5sum"),
-    *("mktemp", "mountpoint", "nc", "nproc", "ping", "pidof", "ps", "pwd", "route", "seq"),
-    *("setsid", "sleep", "stty", "tee", "test", "timeout", "top", "touch", "true", "udhcpc"),
-    *("uniq", "uptime", "vi", "wget", "which", "xargs", "yes", "zcat", "tty", "blockdev"),
-]
-LAB = Contents(
-    applets=tuple(sorted({*APPLETS, *LAB_APPLETS})),
-)
-"""What a board in a lab has besides: a shell for people, and what LAVA's own scripts call."""
 
 
 @dataclass(frozen=True)

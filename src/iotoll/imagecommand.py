@@ -11,12 +11,10 @@ from rich.table import Table
 
 from iotoll import boardimage
 from iotoll.errors import UsageError
-from iotoll.hardware import load_hardware
+from iotoll.hardware import Hardware, load_hardware
 from iotoll.models import ImageRecord
+from iotoll.paths import dut_command
 from iotoll.progress import Progress
-
-BUILT_DUT = Path(__file__).resolve().parents[2] / "target/dut"
-"""Where ``make dut`` of a checkout leaves the static command for boards."""
 
 
 @click.command("image")
@@ -26,9 +24,7 @@ BUILT_DUT = Path(__file__).resolve().parents[2] / "target/dut"
 @click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel; needs --dtb.")
 @click.option("--dtb", type=click.Path(path_type=Path), help="The board's device tree blob.")
 @click.option(
-    "--dut",
-    type=click.Path(path_type=Path),
-    help="iotoll-dut to put in. Default: that of make dut.",
+    "--job", type=click.Path(path_type=Path), help="Rendered job to put in (a run's jobs/NAME)."
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder. Default: images/BOARD.")
 @click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")
@@ -39,7 +35,7 @@ def image_command(
     base: str | None,
     image: Path | None,
     dtb: Path | None,
-    dut: Path | None,
+    job: Path | None,
     out: Path | None,
     as_json: bool,
     quiet: bool,
@@ -58,14 +54,19 @@ def image_command(
         kernel = boardimage.ready_made(hardware, image, dtb, folder)
     else:
         kernel = boardimage.build_kernel(hardware, tree, base, folder, progress)
-    built = BUILT_DUT / hardware.arch / "iotoll-dut"
-    record = boardimage.package(
-        hardware, kernel, dut or (built if built.is_file() else None), folder, progress
-    )
+    record = boardimage.package(hardware, kernel, folder, progress, _dut(hardware, progress), job)
     if as_json:
         click.echo(json.dumps({"out": str(folder), **record.model_dump(mode="json")}, indent=1))
     elif not quiet:
         _show(record, folder)
+
+
+def _dut(hardware: Hardware, progress: Progress) -> Path | None:
+    try:
+        return dut_command(hardware.arch)
+    except UsageError as error:
+        progress.say(f"the board will have no iotoll-dut: {error}")
+        return None
 
 
 def _show(record: ImageRecord, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The DUT's root file system for boards in a lab: as a ramdisk, or as ext4 for a partition.
 
-It is the virtual boards' image (`iotoll.image`) with a login prompt, the DUT's scripts and, where
-it was built, ``iotoll-dut``. Same packages, same bytes: times, owners, ids and order are fixed.
+It is the virtual boards' image (`iotoll.image`) with the DUT's scripts, ``iotoll-dut`` and a job.
+Same packages and job, same bytes: times, owners, ids and order are fixed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from iotoll.errors import InfrastructureError, UsageError
-from iotoll.image import EPOCH, LAB, get_image, write_cpio
+from iotoll.image import EPOCH, get_image, write_cpio
 from iotoll.paths import data_dir
 from iotoll.proc import require_tool
 from iotoll.progress import Progress
@@ -28,10 +28,15 @@ FIRST_INODE = 11  # lost+found; those before it are ext4's own
 FAKE_TIME = {"E2FSPROGS_FAKE_TIME": str(EPOCH), "MKE2FS_CONFIG": os.devnull}
 
 
-def make_tree(arch: str, dut: Path | None, root: Path, progress: Progress) -> dict[str, str]:
-    """Make the root file system's tree in the new folder ``root``; returns package versions."""
+def make_tree(
+    arch: str, dut: Path | None, job: Path | None, root: Path, progress: Progress
+) -> dict[str, str]:
+    """Make the root file system's tree in the new folder ``root``; returns package versions.
+
+    ``dut`` is the static ``iotoll-dut`` for ``arch``, ``job`` the folder of a rendered job.
+    """
     require_tool("cpio", "cpio")
-    image = get_image(arch, progress, LAB)
+    image = get_image(arch, progress)
     root.mkdir(parents=True)
     with image.path.open("rb") as stream:
         done = subprocess.run(
@@ -45,15 +50,16 @@ def make_tree(arch: str, dut: Path | None, root: Path, progress: Progress) -> di
         raise InfrastructureError(f"cpio: {done.stderr.decode(errors='replace').strip()}")
     scripts = data_dir("lava-jobs") / "dut"
     shutil.copytree(scripts, root / "iotoll/dut")
-    (root / "init").unlink(missing_ok=True)
-    shutil.copy(scripts / "board-init", root / "init")
-    (root / "init").chmod(0o755)
-    (root / "usr/sbin/init").symlink_to("/init")
+    for path in (root / "init", root / "usr/sbin/init"):  # a ramdisk's, and a disk's
+        shutil.copy(scripts / "init", path)
+        path.chmod(0o755)
     if dut is not None:
         if not dut.is_file():
             raise UsageError(f"--dut {dut}: no such file: make dut")
         shutil.copy(dut, root / "usr/bin/iotoll-dut")
         (root / "usr/bin/iotoll-dut").chmod(0o755)
+    if job is not None:
+        shutil.copytree(job, root / "iotoll/job")
     return image.packages
 
 

@@ -6,21 +6,19 @@ import json
 import os
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iotoll.boards import load_board
 from iotoll.hardware import load_hardware
-from iotoll.models import Clock
 from iotoll.paths import cache_dir, data_dir
-from iotoll.qemu import BootFiles, qemu_command
+from iotoll.simboard.device import simulated_device
 from tests.conftest import Check
 
 LAVA_JOBS = data_dir("lava-jobs")
-NAMES = sorted(path.stem for path in (LAVA_JOBS / "devices").glob("*.jinja2"))
+SIMULATED = "hikey-sim-01"
+NAMES = sorted([SIMULATED, *(path.stem for path in (LAVA_JOBS / "devices").glob("*.jinja2"))])
 U_BOOT = {
     "zynq-zed-01": "zedboard",
     "tegra210-p2371-2180-01": "jetson-tx1",
@@ -39,12 +37,18 @@ def lava_root() -> Path:
 
 
 @pytest.fixture(scope="module")
-def devices() -> dict[str, Any]:
+def devices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All devices, as LAVA's dispatcher gets them."""
+    made = tmp_path_factory.mktemp("devices")
+    (made / f"{SIMULATED}.jinja2").write_text(simulated_device(SIMULATED, "HIKEYSIM01"))
+    folders = (made, LAVA_JOBS / "devices", LAVA_JOBS / "device-types")
     script = Path(__file__).parent / "lava_device.py"
-    words = [lava_root(), LAVA_JOBS / "devices", LAVA_JOBS / "device-types", *NAMES]
     done = subprocess.run(
-        [sys.executable, script, *words], capture_output=True, text=True, check=False
+        [sys.executable, str(script), str(lava_root()), *NAMES],
+        input="\n".join(map(str, folders)),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -56,13 +60,13 @@ def test_device_is_as_reviewed(name: str, devices: dict[str, Any], golden: Check
     golden(f"devices/{name}.json", json.dumps(devices[name], indent=1, sort_keys=True) + "\n")
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("qemu")])
+@pytest.mark.parametrize("name", NAMES)
 def test_board_can_be_reached_and_reset(name: str, devices: dict[str, Any]) -> None:
     commands = devices[name]["commands"]
     assert set(commands) >= {"connect", "hard_reset", "power_on", "power_off"}
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("hi960")])
+@pytest.mark.parametrize("name", [SIMULATED, "hi960-hikey-01"])
 def test_hikey_leaves_fastboot_as_the_board_wants_it(name: str, devices: dict[str, Any]) -> None:
     device = devices[name]
     fastboot = device["actions"]["deploy"]["methods"]["fastboot"]
@@ -71,7 +75,7 @@ def test_hikey_leaves_fastboot_as_the_board_wants_it(name: str, devices: dict[st
     assert {"boot", "system"} <= set(device["flash_cmds_order"])
     assert device["fastboot_serial_number"] != "0000000000", "LAVA's own default: not set"
     simulated = device["device_info"][0].get("wait_device_board_id") is False
-    assert simulated == ("-sim-" in name), "a real board is awaited on the USB bus"
+    assert simulated == (name == SIMULATED), "a real board is awaited on the USB bus"
 
 
 @pytest.mark.parametrize(("name", "hardware"), U_BOOT.items())
@@ -83,33 +87,3 @@ def test_console_of_u_boot_boards_is_that_of_their_images(
     text = json.dumps(devices[name]["actions"]["boot"]["methods"]["u-boot"]["ramdisk"])
     assert f"console={board.console}" in text.replace("115200n8n8", "115200n8")
     assert board.full_cmdline.partition(" ")[2] in text, "the kernel arguments of the hardware file"
-
-
-@pytest.mark.parametrize("arch", ["arm64", "x86_64"])
-def test_qemu_device_is_the_local_virtual_board(
-    arch: str, devices: dict[str, Any], tmp_path: Path
-) -> None:
-    """The same machine, CPU, clock, memory and disks, so that LAVA's figures are the local ones."""
-    board = load_board(f"virt-{arch}")
-    work = Path(f"/run/iotoll/disks/qemu-{arch}-01")
-    files = BootFiles(*[tmp_path] * 5, work=work)
-    local = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
-    parameters = devices[f"qemu-{arch}-01"]["actions"]["boot"]["methods"]["qemu"]["parameters"]
-    lava = [parameters["command"]]
-    for line in [*parameters["options"], *parameters["extra"]]:
-        option, _, value = line.partition(" ")
-        lava += [{"-machine": "-M"}.get(option, option), value]
-    theirs, ours = _options(lava), _options(local)
-    for option in ("-M", "-cpu", "-accel", "-icount", "-rtc", "-seed", "-smp", "-m"):
-        assert theirs[option] == ours[option], option
-    assert theirs["-drive"] == ours["-drive"]
-    console = {"virtio-serial-pci"} | {d for d in ours["-device"] if d.startswith("virtserialport")}
-    assert theirs["-device"] == [d for d in ours["-device"] if d not in console]
-
-
-def _options(words: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for option, value in pairwise(words):
-        if option.startswith("-"):
-            found.setdefault(option, []).append(value)
-    return found

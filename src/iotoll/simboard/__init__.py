@@ -5,6 +5,5 @@ table, an Android boot image. QEMU is the SoC and boots what was flashed. docs/b
 is not simulated.
 
 `board` ties the parts together; `firmware` speaks fastboot, `flash` holds the disks, `uart` is the
-serial line, `soc` is QEMU, `client` is what a lab calls. Only Python's own library is needed, so
-that it also runs inside a lab's root file system.
+serial line, `soc` is QEMU, `client` is what a lab calls, `device` its LAVA device dictionary.
 """

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from iotoll.bootimg import BootImage, BootImageError, parse
+from iotoll.simboard.client import address
 from iotoll.simboard.faults import Fault, FaultError, parse_fault
 from iotoll.simboard.firmware import After, Firmware
 from iotoll.simboard.flash import Flash, FlashError
@@ -25,9 +25,6 @@ from iotoll.simboard.profile import Profile
 from iotoll.simboard.soc import RunningSoc, qemu_command
 from iotoll.simboard.uart import Uart
 
-HOST = "127.0.0.1"
-UART, FASTBOOT, CONTROL = 0, 1, 2
-"""Ports of a board, from its first one on."""
 QUIT_FASTBOOT = b" \r\n"
 
 
@@ -35,7 +32,7 @@ class Board:
     """A simulated board; `run` serves it until it is cancelled."""
 
     def __init__(
-        self, profile: Profile, name: str, serial: str, port: int, folder: Path, baud: int = 0
+        self, profile: Profile, name: str, serial: str, folder: Path, port: int = 0, baud: int = 0
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
@@ -43,7 +40,6 @@ class Board:
         self.state = "off"
         self._profile = profile
         self._serial = serial
-        self._port = port
         self._resets = 0
         self._faults: list[Fault] = []
         self._lasting: dict[str, float] = {}
@@ -52,7 +48,7 @@ class Board:
         self._lock = asyncio.Lock()
         self._rom: asyncio.Task[None] | None = None
         self._flash = Flash(profile, folder)
-        self._uart = Uart(folder / "uart.log", self._typed, baud)
+        self._uart = Uart(folder / "uart.log", self._typed, port, baud)
         self._uart.on_line = self._heard
         self._firmware = Firmware(profile, self._flash, self.serial, self._uart.text, self._leave)
 
@@ -64,11 +60,11 @@ class Board:
 
     async def run(self) -> None:
         """Serve UART and control port until cancelled; leaves no process behind."""
-        self._flash.create()
-        control = await asyncio.start_server(self._controlled, HOST, self._port + CONTROL)
+        # First of all: it fails when a board of this name runs, before its disks are touched.
+        control = await asyncio.start_unix_server(self._controlled, address(self.name))
         try:
-            await self._uart.start(HOST, self._port + UART)
-            self._announce()
+            self._flash.create()
+            await self._uart.start()
             async with control:
                 await control.serve_forever()
         finally:
@@ -76,14 +72,6 @@ class Board:
                 task.cancel()
             await self._power(False)
             await self._uart.stop()
-            (self.folder / "board.json").unlink(missing_ok=True)
-
-    def _announce(self) -> None:
-        """Tell clients where the board is: complete or not at all."""
-        found = {"name": self.name, "port": self._port, "pid": os.getpid()}
-        temporary = self.folder / "board.json.new"
-        temporary.write_text(json.dumps(found) + "\n")
-        temporary.replace(self.folder / "board.json")
 
     # Power and states.
 
@@ -110,7 +98,7 @@ class Board:
         self._uart.text("\r\nNOTICE:  BL1: Booting BL31\r\nUEFI firmware (simulated board)\r\n")
         self.state = "fastboot"
         if "fastboot-lost" not in self._lasting:
-            await self._firmware.start(HOST, self._port + FASTBOOT)
+            await self._firmware.start()
         self._uart.text(
             "Android Fastboot mode - version 0.7.\r\nPress RETURN or SPACE key to quit.\r\n"
         )
@@ -186,9 +174,9 @@ class Board:
             self._faults.clear()
             self._lasting.clear()
             self._uart.garble = self._uart.drop = 0.0
-            await self._uart.start(HOST, self._port + UART)
+            await self._uart.start()
             if self.state == "fastboot":
-                await self._firmware.start(HOST, self._port + FASTBOOT)
+                await self._firmware.start()
         elif name == "uart-cut":
             await self._uart.stop()
             if value:
@@ -209,7 +197,7 @@ class Board:
 
     async def _mend_uart(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        await self._uart.start(HOST, self._port + UART)
+        await self._uart.start()
 
     # Control.
 
@@ -237,8 +225,8 @@ class Board:
             "name": self.name,
             "state": self.state,
             "serial": self.serial(),
-            "uart": self._port + UART,
-            "fastboot": self._port + FASTBOOT,
+            "uart": self._uart.port,
+            "fastboot": self._firmware.port,
             "usb": self.state == "fastboot" and "fastboot-lost" not in self._lasting,
             "faults": [*self._lasting, *(f"{f.name} at {f.when!r}" for f in self._faults)],
         }

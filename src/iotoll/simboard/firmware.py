@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from iotoll.simboard.client import HOST
 from iotoll.simboard.flash import Flash, FlashError
 from iotoll.simboard.profile import Profile
 
@@ -46,11 +47,14 @@ class Firmware:
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
         self._busy = asyncio.Lock()
+        self.port = 0
+        """TCP port; chosen when fastboot starts for the first time."""
 
-    async def start(self, host: str, port: int) -> None:
-        """Plug the cable in: the board can be reached at host:port from now on."""
+    async def start(self) -> None:
+        """Plug the cable in: the board can be reached at `port` from now on."""
         if self._server is None:
-            self._server = await asyncio.start_server(self._client, host, port)
+            self._server = await asyncio.start_server(self._client, HOST, self.port)
+            self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Pull the cable: every client loses the board."""

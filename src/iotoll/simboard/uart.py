@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from iotoll.simboard.client import HOST
+
 BITS = 10
 """Bits on the line per byte: start, eight, stop."""
 UNREAD_MAX = 4 << 20
@@ -20,7 +22,10 @@ class Uart:
     probabilities with which a byte of the board gets a wrong bit, or is lost.
     """
 
-    def __init__(self, log: Path, received: Callable[[bytes], None], baud: int = 0) -> None:
+    def __init__(
+        self, log: Path, received: Callable[[bytes], None], port: int = 0, baud: int = 0
+    ) -> None:
+        self.port = port
         self.garble = 0.0
         self.drop = 0.0
         self.baud = baud
@@ -32,10 +37,11 @@ class Uart:
         self._server: asyncio.Server | None = None
         self._line = b""
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen at host:port, unless that is done already."""
+    async def start(self) -> None:
+        """Listen at `port`, unless that is done already; 0 is any free one, kept from then on."""
         if self._server is None:
-            self._server = await asyncio.start_server(self._client, host, port)
+            self._server = await asyncio.start_server(self._client, HOST, self.port)
+            self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Cut the line: clients are thrown out, and nobody gets in."""

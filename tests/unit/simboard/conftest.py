@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -22,22 +22,6 @@ from iotoll.simboard.board import Board
 from iotoll.simboard.flash import Flash
 from iotoll.simboard.gpt import Partition
 from iotoll.simboard.profile import Disk, Profile
-
-
-def free_port() -> int:
-    """The first of three free ports in a row."""
-    for _ in range(50):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                for more in (1, 2):
-                    with socket.socket() as other:
-                        other.bind(("127.0.0.1", port + more))
-            except OSError:
-                continue
-        return port
-    raise RuntimeError("no three free ports in a row")
 
 
 @pytest.fixture
@@ -69,11 +53,14 @@ def flash(small: Profile, tmp_path: Path) -> Flash:
 class Running:
     """A board that runs in a thread of its own, and what a lab would do with it."""
 
-    def __init__(self, kind: Profile, state: Path) -> None:
-        self.state = state
-        self.folder = state / "one"
-        self.port = free_port()
-        self.board = Board(kind, "one", "SERIAL1", self.port, self.folder)
+    def __init__(self, kind: Profile, folder: Path) -> None:
+        self.folder = folder
+        # The bus is the machine's, and other tests may run.
+        self.name = f"test-{secrets.token_hex(6)}"
+        self.serial = self.name.upper()
+        self.board = Board(kind, self.name, self.serial, folder / self.name)
+        self.tools = folder / "bin"
+        client.install(self.tools)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run)
 
@@ -84,7 +71,7 @@ class Running:
 
     def __enter__(self) -> Running:
         self._thread.start()
-        self.until(lambda: (self.folder / "board.json").exists())
+        self.until(lambda: self.name in [board["name"] for board in client.boards()])
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,7 +81,7 @@ class Running:
 
     def ask(self, do: str, **more: object) -> dict[str, Any]:
         """A control request."""
-        return client.ask(self.folder, {"do": do, **more})
+        return client.ask(self.name, {"do": do, **more})
 
     def until(self, true: Callable[[], object], seconds: float = 20) -> None:
         """Wait until something holds."""
@@ -108,26 +95,23 @@ class Running:
         self.ask("power", how="reset")
         self.until(lambda: self.ask("state")["usb"])
 
-    def fastboot(self, *words: str, serial: str = "SERIAL1") -> subprocess.CompletedProcess[str]:
+    def tool(self, name: str, *words: str) -> list[str]:
+        """A lab's command line."""
+        return [sys.executable, str(self.tools / name), *words]
+
+    def fastboot(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the lab's fastboot, which runs the real one."""
-        command = [sys.executable, "-m", "iotoll.simboard", "fastboot", "--state", str(self.state)]
-        return subprocess.run(
-            [*command, "-s", serial, *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")},
-        )
+        command = self.tool("fastboot", "-s", self.serial, *words)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def uart(self) -> socket.socket:
         """Connect to the serial line."""
-        return socket.create_connection(("127.0.0.1", self.port), 10)
+        return socket.create_connection(("127.0.0.1", self.ask("state")["uart"]), 10)
 
     def heard(self) -> str:
         """Everything that the board said."""
-        path = self.folder / "uart.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        path = self.folder / self.name / "uart.log"
+        return path.read_bytes().decode() if path.exists() else ""
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.errors import InfrastructureError, UsageError
-from iotoll.simboard import client, command, profile
-from tests.unit.simboard.conftest import Running, free_port
+from iotoll.errors import UsageError
+from iotoll.simboard import client, profile
+from tests.unit.simboard.conftest import Running
 
 PROMPT = "Android Fastboot mode"
 
@@ -99,7 +99,7 @@ def test_serial_line_can_be_disturbed(running: Running, fault: str, same_length:
         running.until(lambda: "quit." in running.heard())
         time.sleep(0.1)
         got = line.recv(4096)
-    said = (running.folder / "uart.log").read_bytes()
+    said = running.heard().encode()
     assert got != said
     assert (len(got) == len(said)) == same_length
 
@@ -108,26 +108,23 @@ def test_fastboot_can_be_lost_while_the_prompt_shows(running: Running) -> None:
     running.ask("fault", fault="fastboot-lost")
     running.ask("power", how="reset")
     running.until(lambda: PROMPT in running.heard())
-    assert client.boards(running.state)[0]["usb"] is False
+    assert running.ask("state")["usb"] is False
     with pytest.raises(subprocess.TimeoutExpired) as caught:
-        words = [sys.executable, "-m", "iotoll.simboard", "fastboot", "--state", str(running.state)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
-        subprocess.run(
-            [*words, "-s", "SERIAL1", "reboot"], capture_output=True, timeout=1.5, env=environment
-        )
-    assert b"< waiting for SERIAL1 >" in (caught.value.stderr or b"")
+        words = running.tool("fastboot", "-s", running.serial, "reboot")
+        subprocess.run(words, capture_output=True, timeout=1.5, check=False)
+    assert f"< waiting for {running.serial} >".encode() in (caught.value.stderr or b"")
     running.ask("fault", fault="clear")
     assert running.ask("state")["usb"]
 
 
 def test_serial_number_can_change_at_reset(running: Running) -> None:
     running.to_fastboot()
-    assert running.ask("state")["serial"] == "SERIAL1"
+    assert running.ask("state")["serial"] == running.serial
     running.ask("fault", fault="serial-changes")
     running.to_fastboot()
     first = running.ask("state")["serial"]
     running.to_fastboot()
-    assert len({"SERIAL1", first, running.ask("state")["serial"]}) == 3
+    assert len({running.serial, first, running.ask("state")["serial"]}) == 3
 
 
 def test_dead_board_says_nothing(running: Running) -> None:
@@ -140,7 +137,7 @@ def test_dead_board_says_nothing(running: Running) -> None:
 
 def test_relay_can_stick(running: Running) -> None:
     running.ask("fault", fault="relay-stuck")
-    with pytest.raises(InfrastructureError, match="relay does not answer"):
+    with pytest.raises(client.ClientError, match="relay does not answer"):
         running.ask("power", how="reset")
     running.ask("fault", fault="clear")
     running.to_fastboot()
@@ -169,17 +166,60 @@ def test_fault_can_wait_for_a_line(running: Running) -> None:
 def test_wrong_requests_are_one_line(
     running: Running, request_: dict[str, object], words: str
 ) -> None:
-    with pytest.raises(InfrastructureError, match=words) as caught:
-        client.ask(running.folder, request_)
+    with pytest.raises(client.ClientError, match=words) as caught:
+        client.ask(running.name, request_)
     assert "\n" not in str(caught.value)
 
 
-# The command.
+# What a lab calls.
 
 
-def test_no_such_board() -> None:
-    with pytest.raises(InfrastructureError, match="iotoll simboard serve nobody"):
-        command.main(["power", "--state", "/nonexistent", "nobody", "on"])
+def test_relay_and_serial_line_by_the_labs_commands(running: Running) -> None:
+    line = subprocess.Popen(
+        running.tool("simboard-uart", running.name), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert line.stdin is not None and line.stdout is not None
+    time.sleep(0.3)
+    subprocess.run(running.tool("simboard-power", running.name, "reset"), check=True)
+    said = b""
+    while b"quit." not in said:
+        said += line.stdout.read(1)
+    line.stdin.write(b" ")
+    line.stdin.flush()
+    while b"no Android boot image" not in said:
+        said += line.stdout.read(1)
+    line.stdin.close()
+    assert line.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("simboard-power", "nobody", "on"), "simboard-power: no board nobody runs here"),
+        (("simboard-power", "nobody"), "wrong words"),
+        (("simboard-uart", "nobody"), "simboard-uart: no board nobody runs here"),
+        (("fastboot", "-s"), "fastboot -s: name a serial number"),
+    ],
+)
+def test_errors_of_the_labs_commands_are_one_line(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    client.install(tmp_path)
+    command = [sys.executable, str(tmp_path / words[0]), *words[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_second_board_of_one_name_is_refused(running: Running, tmp_path: Path) -> None:
+    words = ["simboard", "serve", running.name, "--state", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "iotoll", *words], capture_output=True, text=True, env=environment()
+    )
+    assert done.returncode == 4
+    assert "does it run already" in done.stderr
+    assert not (tmp_path / running.name / "lu3.img").exists()
 
 
 def test_profile_errors_name_the_file(tmp_path: Path) -> None:
@@ -192,16 +232,19 @@ def test_profile_errors_name_the_file(tmp_path: Path) -> None:
 
 
 def test_served_board_ends_at_a_signal_and_leaves_nothing(tmp_path: Path) -> None:
-    words = ["serve", "--state", str(tmp_path), "--port", str(free_port()), "two"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
-    process = subprocess.Popen([sys.executable, "-m", "iotoll.simboard", *words], env=environment)
-    path = tmp_path / "two/board.json"
+    name = f"test-{secrets.token_hex(6)}"
+    words = ["simboard", "serve", name, "--state", str(tmp_path)]
+    process = subprocess.Popen([sys.executable, "-m", "iotoll", *words], env=environment())
     end = time.monotonic() + 30
-    while not path.exists():
+    while name not in [board["name"] for board in client.boards()]:
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.05)
-    assert json.loads(path.read_text())["pid"] == process.pid
-    assert client.ask(tmp_path / "two", {"do": "state"})["serial"] == "TWO"
+    assert client.ask(name, {"do": "state"})["serial"] == name.upper().replace("-", "")
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
-    assert not path.exists()
+    with pytest.raises(client.ClientError, match="no board"):
+        client.ask(name, {"do": "state"})
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}

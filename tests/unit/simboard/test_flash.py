@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.simboard import gpt
+from iotoll.simboard import gpt, sparse
 from iotoll.simboard.flash import Flash, FlashError
-from tests.unit.simboard.test_sparse import BLOCK, image, sparse
+from tests.unit.simboard.test_sparse import BLOCK, image
 
 
 def test_factory_table_is_on_the_disk(flash: Flash) -> None:
