@@ -46,7 +46,7 @@ def parse(data: bytes) -> BootImage:
     if not kernel_size or ramdisk_begin + ramdisk_size > len(data):
         raise BootImageError("the image is cut")
     kernel, dtb = _split(data[page:kernel_end])
-    cmdline = (fields[11].rstrip(b"\0") + fields[13].rstrip(b"\0")).decode("ascii", "replace")
+    cmdline = (fields[12].rstrip(b"\0") + fields[14].rstrip(b"\0")).decode("ascii", "replace")
     ramdisk = data[ramdisk_begin : ramdisk_begin + ramdisk_size]
     return BootImage(page, kernel_at, ramdisk_at, tags_at, kernel, dtb, ramdisk, cmdline)
 
