@@ -88,6 +88,11 @@ class Hardware(Model):
         """The kernel's command line with its console."""
         return f"console={self.console} {self.cmdline}"
 
+    @property
+    def job_settings(self) -> dict[str, str]:
+        """What the DUT's scripts must know of this board (job.env)."""
+        return {f"TARGET_{name}": target for name, target in self.devices.items()}
+
 
 def load_hardware(name: str) -> Hardware:
     """Load a board by name or path; raises UsageError when it is not valid."""

@@ -64,6 +64,7 @@ class Board:
         control = await asyncio.start_unix_server(self._controlled, address(self.name))
         try:
             self._flash.create()
+            (self.folder / "uart.log").unlink(missing_ok=True)
             await self._uart.start()
             async with control:
                 await control.serve_forever()
