@@ -78,5 +78,5 @@ def _show(record: ImageRecord, folder: Path) -> None:
         table.add_row(name, str(file.size), file.partition or "", file.sha256[:16])
     console.print(table)
     for check in record.checks:
-        console.print(f"ok  {check}", markup=False, highlight=False)
+        console.print(f"ok  {check}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"images of {record.board}: {folder}", markup=False, highlight=False)

@@ -22,7 +22,7 @@ from iotoll.simboard.faults import Fault, FaultError, parse_fault
 from iotoll.simboard.firmware import After, Firmware
 from iotoll.simboard.flash import Flash, FlashError
 from iotoll.simboard.profile import Profile
-from iotoll.simboard.soc import RunningSoc, qemu_command
+from iotoll.simboard.soc import RunningSoc, device_tree, qemu_command
 from iotoll.simboard.uart import Uart
 
 QUIT_FASTBOOT = b" \r\n"
@@ -145,6 +145,7 @@ class Board:
         ramdisk.write_bytes(image.ramdisk)
         self._uart.text("\r\nUEFI: starting the boot image\r\n")
         cmdline = f"{image.cmdline} androidboot.serialno={self.serial()}"
+        await asyncio.to_thread(device_tree, self._profile.soc, self.folder / "soc.dtb")
         command = qemu_command(self._profile.soc, self.folder, kernel, ramdisk, cmdline)
         log = self.folder / "qemu.log"
         self._soc = await RunningSoc.start(command, self._uart.put, self._soc_ended, log)

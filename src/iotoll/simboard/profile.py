@@ -23,11 +23,12 @@ class Disk:
 
 @dataclass(frozen=True)
 class Soc:
-    """What stands in for the SoC."""
+    """What stands in for the SoC; ``uart`` is the number that Linux gives the board's console."""
 
     binary: str
     package: str
     machine: tuple[str, ...]
+    uart: int
     cmdline: str
     disks: tuple[Disk, ...]
 
@@ -99,5 +100,12 @@ def _profile(name: str, data: dict[str, Any], hardware: dict[str, Any]) -> Profi
         table_disk=table_disk,
         partitions=tuple(partitions),
         boot_partition=hardware["boot"]["partition"],
-        soc=Soc(soc["binary"], soc["package"], tuple(soc["machine"]), soc["cmdline"], tuple(disks)),
+        soc=Soc(
+            soc["binary"],
+            soc["package"],
+            tuple(soc["machine"]),
+            int(soc["uart"]),
+            soc["cmdline"],
+            tuple(disks),
+        ),
     )

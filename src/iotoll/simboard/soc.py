@@ -5,10 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import struct
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from iotoll.simboard.profile import Soc
+
+
+def device_tree(soc: Soc, target: Path) -> None:
+    """Write QEMU's device tree with the board's number for its UART; raises OSError.
+
+    The boot image's command line names the console of the real board, and is to stay as flashed.
+    """
+    words = list(soc.machine)
+    words[words.index("-M") + 1] += f",dumpdtb={target}"
+    command = [soc.binary, *words, "-nodefaults", "-display", "none", "-monitor", "none"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    tree = target.read_bytes() if done.returncode == 0 else b""
+    if tree.count(b"\0serial0\0") != 1:
+        raise OSError(f"{soc.binary}: no alias serial0 in its device tree {done.stderr.strip()}")
+    # QEMU dumps it with 1 MiB of room, and makes more when it reads it: Linux takes 2 MiB at most.
+    struct_at, strings_at = struct.unpack_from(">II", tree, 8)
+    strings_size, struct_size = struct.unpack_from(">II", tree, 32)
+    size = max(struct_at + struct_size, strings_at + strings_size)
+    packed = tree[:4] + struct.pack(">I", size) + tree[8:size]
+    target.write_bytes(packed.replace(b"\0serial0\0", f"\0serial{soc.uart}\0".encode()))
 
 
 def qemu_command(soc: Soc, folder: Path, kernel: Path, ramdisk: Path, cmdline: str) -> list[str]:
@@ -16,7 +38,8 @@ def qemu_command(soc: Soc, folder: Path, kernel: Path, ramdisk: Path, cmdline: s
     command = [soc.binary, *soc.machine, "-accel", "tcg", "-nodefaults", "-display", "none"]
     command += ["-monitor", "none", "-action", "reboot=shutdown,shutdown=pause,panic=none"]
     command += ["-chardev", "stdio,id=uart,signal=off", "-serial", "chardev:uart"]
-    command += ["-kernel", str(kernel), "-append", f"{cmdline} {soc.cmdline}"]
+    command += ["-kernel", str(kernel), "-dtb", str(folder / "soc.dtb")]
+    command += ["-append", f"{cmdline} {soc.cmdline}"]
     if ramdisk.stat().st_size:
         command += ["-initrd", str(ramdisk)]
     for disk in soc.disks:
