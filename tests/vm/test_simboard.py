@@ -159,6 +159,7 @@ def test_tracing_and_fio_are_there(booted: Lab) -> None:
 
 def test_reboot_ends_in_fastboot_and_files_stay(booted: Lab) -> None:
     booted.shell("echo kept >/root/kept; sync")
+
     def reboot() -> None:
         port = client.ask(booted.name, {"do": "state"})["uart"]
         with socket.create_connection(("127.0.0.1", port), 10) as uart:
@@ -179,6 +180,16 @@ def test_hang_is_ended_by_the_relay(booted: Lab) -> None:
     assert booted.heard() == before
     boot(booted)
     assert booted.shell("echo back").strip() == "back"
+
+
+def test_power_off_stays_off(booted: Lab) -> None:
+    port = client.ask(booted.name, {"do": "state"})["uart"]
+    with socket.create_connection(("127.0.0.1", port), 10) as uart:
+        uart.sendall(b"poweroff -f\n")
+        end = time.monotonic() + 60
+        while client.ask(booted.name, {"do": "state"})["state"] != "off":
+            assert time.monotonic() < end
+            time.sleep(0.2)
 
 
 def test_new_kernel_needs_the_board_s_own_device_tree(booted: Lab, images: Path) -> None:

@@ -22,7 +22,7 @@ from iotoll.simboard.faults import Fault, FaultError, parse_fault
 from iotoll.simboard.firmware import After, Firmware
 from iotoll.simboard.flash import Flash, FlashError
 from iotoll.simboard.profile import Profile
-from iotoll.simboard.soc import RunningSoc, device_tree, qemu_command
+from iotoll.simboard.soc import RunningSoc, device_tree, powered_off, qemu_command
 from iotoll.simboard.uart import Uart
 
 QUIT_FASTBOOT = b" \r\n"
@@ -151,10 +151,10 @@ class Board:
         self._soc = await RunningSoc.start(command, self._uart.put, self._soc_ended, log)
 
     def _soc_ended(self, words: str) -> None:
-        """The system has reset the SoC, or QEMU failed."""
+        """The system has reset the SoC or switched itself off, or QEMU failed."""
         if words.strip():
             self._uart.text(f"\r\nsimulated board: QEMU ended: {words.strip()}\r\n")
-        self._spawn(self._power(True))
+        self._spawn(self._power(not powered_off(self.folder)))
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

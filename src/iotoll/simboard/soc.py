@@ -12,6 +12,14 @@ from pathlib import Path
 
 from iotoll.simboard.profile import Soc
 
+EVENTS = "events"
+"""File with what QEMU's control interface says; it must be asked for it first."""
+
+
+def powered_off(folder: Path) -> bool:
+    """Tell whether the system switched itself off, and did not reset."""
+    return "guest-shutdown" in (folder / EVENTS).read_text(errors="replace")
+
 
 def device_tree(soc: Soc, target: Path) -> None:
     """Write QEMU's device tree with the board's number for its UART; raises OSError.
@@ -34,9 +42,11 @@ def device_tree(soc: Soc, target: Path) -> None:
 
 
 def qemu_command(soc: Soc, folder: Path, kernel: Path, ramdisk: Path, cmdline: str) -> list[str]:
-    """QEMU's words. A reboot ends it; after a power-off it stays, dead, until the relay acts."""
+    """QEMU's words. A reboot and a power-off both end it; `powered_off` tells them apart."""
     command = [soc.binary, *soc.machine, "-accel", "tcg", "-nodefaults", "-display", "none"]
-    command += ["-monitor", "none", "-action", "reboot=shutdown,shutdown=pause,panic=none"]
+    command += ["-monitor", "none", "-action", "reboot=shutdown,panic=none"]
+    command += ["-chardev", f"file,id=qmp,path={folder}/{EVENTS},input-path={folder}/{EVENTS}.in"]
+    command += ["-mon", "chardev=qmp,mode=control"]
     command += ["-chardev", "stdio,id=uart,signal=off", "-serial", "chardev:uart"]
     command += ["-kernel", str(kernel), "-dtb", str(folder / "soc.dtb")]
     command += ["-append", f"{cmdline} {soc.cmdline}"]
@@ -77,6 +87,7 @@ class RunningSoc:
         log: Path,
     ) -> RunningSoc:
         """Start QEMU; raises OSError when there is none."""
+        (log.parent / f"{EVENTS}.in").write_text('{"execute": "qmp_capabilities"}\n')
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 *command,
