@@ -239,6 +239,7 @@ struct Next<'m> {
 
 impl Take<()> for Next<'_> {
     #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Binding::visit`
     fn take(self, kind: Kind) {
         if let Kind::Switch { next, .. } = kind {
             learn(self.engine, self.binding, self.name, next, self.record.data);
@@ -255,6 +256,7 @@ impl Take<()> for Next<'_> {
 
 /// Measures the next event.
 #[inline(always)]
+#[allow(clippy::inline_always)] // as `Binding::visit`
 fn take(
     engine: &mut Engine<Names, Collector>,
     facts: &mut Facts,
