@@ -22,6 +22,7 @@ from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageEr
 from iotoll.flow import STEPS, Flow, execute
 from iotoll.imagecommand import image_command
 from iotoll.lab.command import lab_command
+from iotoll.lava.command import lava_command
 from iotoll.matrix import load_matrix
 from iotoll.models import Clock, RunManifest, SideResult
 from iotoll.outputs.command import analyze_command
@@ -100,7 +101,10 @@ def run_options(command: F) -> F:
                 help="Who boots the boards: this machine, or a LAVA lab.",
             ),
             click.option(
-                "--lab", default="local", show_default=True, help="LAVA lab, or file (--runner lava)."
+                "--lab",
+                default="local",
+                show_default=True,
+                help="LAVA lab, or file (--runner lava).",
             ),
             click.option(
                 "--out",
@@ -176,6 +180,7 @@ cli.add_command(analyze_command)
 cli.add_command(image_command)
 cli.add_command(simboard_group)
 cli.add_command(lab_command)
+cli.add_command(lava_command)
 
 
 @cli.command("receive")
