@@ -143,6 +143,10 @@ class BootRecord(Model):
     event_cost: dict[str, float] = Field(
         default_factory=dict, description="calibrated cost of one trace event, clock units, by name"
     )
+    measured: Literal["host", "board"] = Field(
+        "host", description="who cut the I/Os: the host, from traces, or the board itself"
+    )
+    lava: LavaRecord | None = Field(None, description="absent on a local board")
 
 
 class ImageFile(Model):
@@ -167,7 +171,3 @@ class ImageRecord(Model):
     packages: dict[str, str] = Field(description="of the root file system")
     files: dict[str, ImageFile]
     checks: list[str] = Field(description="what was found right, one sentence each")
-    measured: Literal["host", "board"] = Field(
-        "host", description="who cut the I/Os: the host, from traces, or the board itself"
-    )
-    lava: LavaRecord | None = Field(None, description="absent on a local board")
