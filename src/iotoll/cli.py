@@ -20,6 +20,7 @@ from iotoll.boards import load_board
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.flow import STEPS, Flow, execute
+from iotoll.lab.command import lab_command
 from iotoll.matrix import load_matrix
 from iotoll.models import Clock, RunManifest, SideResult
 from iotoll.outputs.command import analyze_command
@@ -160,6 +161,7 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 
 cli.add_command(analyze_command)
+cli.add_command(lab_command)
 
 
 @cli.command("receive")

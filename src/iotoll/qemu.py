@@ -77,7 +77,23 @@ def tool_versions(board: Board) -> dict[str, str]:
 
 
 def qemu_command(board: Board, clock: Clock, accelerator: str, files: BootFiles) -> list[str]:
-    """The QEMU command line; no shell is involved."""
+    """The QEMU command line of a local boot; no shell is involved."""
+    command = board_words(board, clock, accelerator)
+    command += ["-kernel", str(files.kernel), "-initrd", str(files.ramdisk)]
+    command += ["-append", kernel_words(board), "-serial", f"file:{files.console}"]
+    command += ["-device", "virtio-serial-pci"]
+    command += ["-chardev", f"file,id=handover,path={files.handover}"]
+    command += ["-device", "virtserialport,chardev=handover,name=org.iotoll.handover"]
+    return command + disk_words(board, str(files.work))
+
+
+def kernel_words(board: Board) -> str:
+    """The kernel's command line."""
+    return f"console={board.console} {board.cmdline}"
+
+
+def board_words(board: Board, clock: Clock, accelerator: str) -> list[str]:
+    """QEMU's binary and the machine: all but kernel, console and disks."""
     q = board.qemu
     command = [q.binary]
     if clock is Clock.INSTRUCTIONS:
@@ -88,40 +104,18 @@ def qemu_command(board: Board, clock: Clock, accelerator: str, files: BootFiles)
         command += [*q.kvm_machine, "-accel", "kvm"]
     else:
         command += [*q.time_machine, "-accel", "tcg"]
-    command += [
-        "-smp",
-        "1",
-        "-m",
-        str(board.memory_mb),
-        "-nodefaults",
-        "-display",
-        "none",
-        "-monitor",
-        "none",
-        "-no-reboot",
-        "-kernel",
-        str(files.kernel),
-        "-initrd",
-        str(files.ramdisk),
-        "-append",
-        f"console={board.console} {board.cmdline}",
-        "-serial",
-        f"file:{files.console}",
-        "-device",
-        "virtio-serial-pci",
-        "-chardev",
-        f"file,id=handover,path={files.handover}",
-        "-device",
-        "virtserialport,chardev=handover,name=org.iotoll.handover",
-    ]
+    command += ["-smp", "1", "-m", str(board.memory_mb), "-nodefaults"]
+    return [*command, "-display", "none", "-monitor", "none", "-no-reboot"]
+
+
+def disk_words(board: Board, sockets: str) -> list[str]:
+    """The storage devices, on the sockets ``DEVICE.sock`` of nbdkit in the folder ``sockets``."""
+    words = []
     for name, device in board.devices.items():
-        command += [
-            "-drive",
-            f"file=nbd+unix:///?socket={files.work}/{name}.sock,if=none,"
-            f"id={name}-drive,format=raw,cache=unsafe",
-        ]
-        command += [word.replace("{drive}", f"{name}-drive") for word in device.qemu]
-    return command
+        drive = f"file=nbd+unix:///?socket={sockets}/{name}.sock,if=none"
+        words += ["-drive", f"{drive},id={name}-drive,format=raw,cache=unsafe"]
+        words += [word.replace("{drive}", f"{name}-drive") for word in device.qemu]
+    return words
 
 
 class RunningBoard:

@@ -1,0 +1,129 @@
+"""The lab's root file system: LAVA and what it needs, from Debian's packages, made once.
+
+A running lab lays a file system in memory over it and never changes it, so every lab begins with
+the same empty database.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from iotoll.digest import files_sha256, json_sha256
+from iotoll.errors import InfrastructureError
+from iotoll.paths import cache_dir, data_dir
+from iotoll.proc import require_tool, run_logged
+from iotoll.progress import Progress
+
+SUITE = "trixie"
+BACKPORTS = (
+    "lava-common",
+    "lava-dispatcher",
+    "lava-server",
+    "lava-server-doc",  # a dependency of lava-server's web pages
+    "python3-django",
+)
+"""From trixie-backports: LAVA 2026.10, and the Django that it needs."""
+PACKAGES = (
+    "postgresql",
+    "qemu-system-arm",
+    "qemu-system-x86",
+    "nbdkit",  # disks of the virtual boards
+    "cpio",  # LAVA puts its overlay into ramdisks with it
+    "e2fsprogs",  # ... and into ext4 images, with debugfs
+    "file",
+    "ca-certificates",
+    "netcat-openbsd",  # a serial line over TCP, as ser2net gives it
+)
+PREPARED = ("prepare.sh", "settings.yaml")
+"""What makes the database, in the folder `scripts`."""
+LAYOUT = 1  # change it when the tree is made differently, so that cached ones are redone
+NO_DAEMONS = (
+    'mkdir -p "$1/usr/sbin"; printf "#!/bin/sh\\nexit 101\\n" >"$1/usr/sbin/policy-rc.d"; '
+    'chmod 755 "$1/usr/sbin/policy-rc.d"'
+)
+NAMESPACES = ("--fork", "--pid", "--mount", "--uts", "--ipc", "--propagation", "private")
+"""What a lab has of its own, as words of unshare; it shares the network, for its ports."""
+
+
+def scripts() -> Path:
+    """The folder of the files that run or are read inside the root file system."""
+    return data_dir("lava-jobs") / "lab"
+
+
+def get_root(progress: Progress) -> Path:
+    """Return the lab's root file system, made once and then from the cache."""
+    prepared = files_sha256([scripts() / name for name in PREPARED], scripts())
+    key = json_sha256([SUITE, BACKPORTS, PACKAGES, prepared, LAYOUT])[:16]
+    root = cache_dir() / "lab" / f"root-{key}"
+    if not root.is_dir():
+        title = "LAVA's root file system (once: 900 MB, about three minutes)"
+        with progress.step(title):
+            _build(root)
+    return root
+
+
+def version(root: Path) -> str:
+    """LAVA's version in a root file system."""
+    found = list((root / "usr/lib/python3/dist-packages").glob("lava-*.egg-info"))
+    return found[0].name.removeprefix("lava-").removesuffix(".egg-info") if found else "unknown"
+
+
+def _build(root: Path) -> None:
+    require_tool("mmdebstrap", "mmdebstrap")
+    root.parent.mkdir(parents=True, exist_ok=True)
+    log = root.parent / "root.log"
+    log.unlink(missing_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="new-", dir=root.parent))
+    work.chmod(0o755)  # a service's user must reach its files
+    try:
+        tree = work / "root"
+        run_logged(_mmdebstrap(tree), log, timeout=1800, env={"LC_ALL": "C.UTF-8"})
+        (tree / "lab").mkdir()
+        for name in PREPARED:
+            shutil.copy(scripts() / name, tree / "lab")
+        # Debian's scripts make the database; it needs /proc and a first process that goes away.
+        prepare = [sys.executable, "-m", "iotoll.lab.inside", "prepare", str(tree)]
+        run_logged(["unshare", *NAMESPACES, "--kill-child=KILL", *prepare], log, timeout=600)
+        tree.rename(root)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _mmdebstrap(tree: Path) -> list[str]:
+    mirror = _mirror()
+    names = [f"{name}/{SUITE}-backports" for name in BACKPORTS]
+    return [
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=apt",
+        '--aptopt=APT::Install-Recommends "false"',
+        "--dpkgopt=force-unsafe-io",
+        "--dpkgopt=path-exclude=/usr/share/man/*",
+        "--dpkgopt=path-exclude=/usr/share/locale/*",
+        f"--setup-hook={NO_DAEMONS}",
+        f"--include={','.join([*names, *PACKAGES])}",
+        SUITE,
+        str(tree),
+        f"deb {mirror} {SUITE} main",
+        f"deb {mirror} {SUITE}-backports main",
+    ]
+
+
+def _mirror() -> str:
+    """The Debian mirror that this machine uses."""
+    done = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(r"^(https?://\S+/debian)/?$", done.stdout, re.M)
+    if done.returncode != 0 or not found:
+        raise InfrastructureError("apt knows no Debian mirror: add one, then apt-get update")
+    return found[1]
+

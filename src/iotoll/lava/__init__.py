@@ -1,0 +1,1 @@
+"""LAVA jobs: rendered, submitted once, waited for and collected; LAVA schedules them."""

@@ -1,0 +1,74 @@
+"""LAVA labs as data: ``lava-jobs/labs/*.toml``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from iotoll.errors import UsageError
+from iotoll.matrix import first_error, load_toml, named_file
+from iotoll.models.base import Model
+from iotoll.paths import data_dir
+
+
+class JobSettings(Model):
+    """What all jobs of a lab share."""
+
+    priority: int = Field(ge=0, le=100, description="LAVA's: 0 low, 50 medium, 100 high")
+    visibility: Literal["public", "personal", "group"]
+    groups: list[str] = Field(default_factory=list, description="for visibility 'group'")
+    queue_limit: int = Field(gt=0, description="jobs of ours in LAVA at a time, waiting or running")
+    attempts: int = Field(ge=1, description="of one boot, when the lab fails; all are kept")
+
+    @model_validator(mode="after")
+    def _groups_are_named(self) -> JobSettings:
+        if (self.visibility == "group") != bool(self.groups):
+            raise ValueError("'groups' goes with visibility = \"group\", and only with it")
+        return self
+
+
+class Timeouts(Model):
+    """Time-outs in minutes; a job ends when the first is over."""
+
+    queue: int = Field(gt=0, description="until LAVA gives the job a board")
+    deploy: int = Field(gt=0)
+    boot: int = Field(gt=0)
+    workload: int = Field(gt=0)
+    job: int = Field(gt=0, description="from the job's start to its end")
+
+
+class LabBoard(Model):
+    """How the jobs of a board are run in a lab; ``count`` is how many `iotoll lab up` makes."""
+
+    device_type: str
+    tags: list[str] = Field(default_factory=list, description="LAVA device tags that it must have")
+    count: int = Field(0, ge=0)
+    timeouts: Timeouts
+
+
+class Lab(Model):
+    """A lab file."""
+
+    name: str
+    description: str
+    server: str = Field(description="URL of the LAVA server; '' is the lab that 'iotoll lab' made")
+    files: str = Field(description="URL of the lab's file server; '' as above")
+    jobs: JobSettings
+    boards: dict[str, LabBoard]
+
+    def board(self, name: str) -> LabBoard:
+        """How a board's jobs run here; raises UsageError when the lab has no such board."""
+        if name not in self.boards:
+            known = ", ".join(sorted(self.boards))
+            raise UsageError(f"lab {self.name} has no board {name}; it has: {known}")
+        return self.boards[name]
+
+
+def load_lab(name: str) -> Lab:
+    """Load a lab by name or path; raises UsageError when it is not valid."""
+    path = named_file(data_dir("lava-jobs") / "labs", name)
+    try:
+        return Lab.model_validate({"name": path.stem, **load_toml(path)})
+    except ValidationError as error:
+        raise first_error(path, error) from error
