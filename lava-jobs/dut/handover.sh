@@ -1,5 +1,5 @@
 #!/bin/sh
-# handover.sh DIR: gives DIR to the host as one more tar stream, over what this board has.
+# handover.sh JOB DIR: gives DIR to the host as one more tar stream, over what this board has.
 set -u
 . "$(dirname "$0")/lib.sh"
 
@@ -11,5 +11,5 @@ for name in /sys/class/virtio-ports/*/name; do
     port=/dev/${node##*/}
 done
 [ -n "$port" ] || fail handover "no hand-over channel: the board has no org.iotoll.handover port"
-cd "$(dirname "$1")" || fail handover "no $1"
-tar cf - "$(basename "$1")" >"$port" || fail handover "writing to $port failed"
+cd "$(dirname "$2")" || fail handover "no $2"
+tar cf - "$(basename "$2")" >"$port" || fail handover "writing to $port failed"

@@ -40,6 +40,12 @@ drivers_of() {
     esac
 }
 
+# find_dut JOB: prints the path of iotoll-dut, which a job may bring.
+find_dut() {
+    if [ -x "$1/iotoll-dut" ]; then echo "$1/iotoll-dut"; else command -v iotoll-dut; fi ||
+        fail workload "no iotoll-dut in $1 or PATH"
+}
+
 # set_probes FILE: makes the kernel probes that FILE lists.
 set_probes() {
     [ -s "$1" ] || return 0

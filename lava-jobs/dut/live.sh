@@ -8,8 +8,7 @@ here=$(dirname "$0")
 job=$1 batch=$2 out=$3
 . "$job/job.env"
 
-dut=$job/iotoll-dut
-[ -x "$dut" ] || dut=$(command -v iotoll-dut) || fail workload "no iotoll-dut in $job or PATH"
+dut=$(find_dut "$job") || { echo "$dut"; exit 1; }
 mkdir -p "$out"
 set_probes "$job/$batch.kprobes"
 echo 0 >"$TRACEFS/tracing_on"

@@ -1,7 +1,9 @@
 #!/bin/sh
 # run.sh JOB: the whole workload of one boot: prepare, every batch, hand over. JOB is the folder
 # that the host rendered (job.env, and NAME.fio, NAME.events, NAME.kprobes for each batch).
-# MEASURE in job.env: batch (default, hands the traces over) or live (the board measures itself).
+# In job.env: MEASURE is batch (default: a trace of each batch) or live (the board measures itself);
+# HANDOVER is handover (default: everything, through a port of the virtual board) or serial (what
+# the board measured of itself, on its console).
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -18,11 +20,11 @@ sh "$here/prepare.sh" "$job" "$out/boot/devices" || exit 1
     echo "trace-cmd $(trace-cmd --version 2>&1 | sed -n 's/^trace-cmd version \([^ ]*\).*/\1/p')"
     echo "cpus $(grep -c ^processor /proc/cpuinfo)"
 } >"$out/boot/tools"
-sh "$here/handover.sh" "$out/boot" || exit 1
+sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/boot" || exit 1
 for batch in $BATCHES; do
     say "step batch $batch"
     sh "$here/${MEASURE:-batch}.sh" "$job" "$batch" "$out/$batch" || exit 1
-    sh "$here/handover.sh" "$out/$batch" || exit 1
+    sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/$batch" || exit 1
     rm -rf "${out:?}/$batch"
 done
 say "done"

@@ -37,6 +37,7 @@ APPLETS = [
     "basename",
     "cat",
     "cp",
+    "cttyhack",
     "cut",
     "date",
     "dd",
@@ -60,6 +61,7 @@ APPLETS = [
     "rm",
     "rmdir",
     "sed",
+    "setsid",
     "sha256sum",
     "sleep",
     "sort",
@@ -233,6 +235,29 @@ def job_cpio(job: Path, target: Path) -> None:
         shutil.copytree(job, root / "iotoll/job")
         shutil.copy(scripts / "init", root / "init")
         (root / "init").chmod(0o755)
+        write_cpio(root, target)
+
+
+def whole_cpio(image: Image, job: Path, dut: Path, target: Path) -> None:
+    """Write image, scripts, job and iotoll-dut as one archive, for those who unpack only one."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name) / "root"
+        job_cpio(job, Path(name) / "job.cpio")
+        root.mkdir()
+        for archive in (image.path, Path(name) / "job.cpio"):
+            with archive.open("rb") as stream:
+                done = subprocess.run(
+                    ["cpio", "-i", "-d", "-m", "-u", "--quiet", "--no-absolute-filenames"],
+                    stdin=stream,
+                    stderr=subprocess.PIPE,
+                    cwd=root,
+                    check=False,
+                )
+            if done.returncode != 0:
+                words = done.stderr.decode(errors="replace").strip()
+                raise InfrastructureError(f"cannot unpack {archive}: {words}")
+        shutil.copy(dut, root / "usr/bin/iotoll-dut")
+        (root / "usr/bin/iotoll-dut").chmod(0o755)
         write_cpio(root, target)
 
 

@@ -33,3 +33,17 @@ def cache_dir() -> Path:
     base = Path(named) if named else (Path(xdg) if xdg else Path.home() / ".cache") / "iotoll"
     base.mkdir(parents=True, exist_ok=True)
     return base
+
+
+def dut_command(arch: str) -> Path:
+    """Return the static ``iotoll-dut`` for boards of ``arch``; raises UsageError when not built.
+
+    ``IOTOLL_DUT`` names the folder with ``ARCH/iotoll-dut``; the default is a checkout's
+    ``target/dut``, where ``make dut`` puts it.
+    """
+    named = os.environ.get("IOTOLL_DUT")
+    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "target/dut"
+    path = folder / arch / "iotoll-dut"
+    if not path.is_file():
+        raise UsageError(f"{path} is missing: make dut, or set IOTOLL_DUT")
+    return path

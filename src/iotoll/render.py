@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,8 +69,17 @@ def _batch(matrix: Matrix, name: str, device: str) -> Batch:
     return Batch(name, device, events, matrix.kprobes.get(device, []))
 
 
-def render_job(board: Board, matrix: Matrix, batches: list[Batch], target: Path) -> str:
-    """Write the job folder, in place of what it held, and return the SHA-256 over its files."""
+def render_job(
+    board: Board,
+    matrix: Matrix,
+    batches: list[Batch],
+    target: Path,
+    more: Mapping[str, str] | None = None,
+) -> str:
+    """Write the job folder, in place of what it held, and return the SHA-256 over its files.
+
+    ``more`` are further settings for the DUT's scripts.
+    """
     shutil.rmtree(target, ignore_errors=True)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_dir("lava-jobs") / "jobs"),
@@ -98,6 +108,7 @@ def render_job(board: Board, matrix: Matrix, batches: list[Batch], target: Path)
         "BUFFER_KB": board.buffer_kb,
         "IO_TIMEOUT_MS": board.io_timeout_ms,
         "TRACE_CLOCK": board.trace_clock,
+        **(more or {}),
     }
     text = "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in settings.items())
     write_text(target / "job.env", text)

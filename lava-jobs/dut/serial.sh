@@ -1,0 +1,35 @@
+#!/bin/sh
+# serial.sh JOB DIR: sends what the board measured in DIR over its console, as lines that the host's
+# `iotoll receive` checks: the records of the cells, fio's own totals, and what the board consists of.
+# No network is needed, and no trace leaves the board.
+set -u
+here=$(dirname "$0")
+. "$here/lib.sh"
+job=$1 out=$2
+name=${out##*/}
+. "$job/job.env"
+
+dut=$(find_dut "$job") || { echo "$dut"; exit 1; }
+cd "$out" || fail handover "no $out"
+send() {
+    "$dut" send --repeat "${SEND_REPEAT:-1}" --in "$1" || fail handover "$name: iotoll-dut send failed"
+}
+# A JSON list of a file's lines.
+list() {
+    sed 's/[\\"]/\\&/g; s/.*/"&",/' "$1" | tr -d '\n' | sed 's/,$//; s/.*/[&]/'
+}
+
+if [ "$name" = boot ]; then
+    echo "{\"cell\":\"boot\",\"devices\":$(list devices),\"tools\":$(list tools)}" >sent
+    send sent
+    exit 0
+fi
+if [ -f trace.dat ]; then
+    number=$(sed -n "s/^${name#calibration-} [^ ]* //p" ../boot/devices)
+    "$dut" record trace.dat --cells --digest --comm fio --device "$number" --unit "${UNIT:-ns}" >records ||
+        fail handover "$name: iotoll-dut record failed"
+    send records
+fi
+# fio writes notes before its JSON.
+{ printf '{"cell":"fio.%s","fio":' "$name"; sed -n '/^{/,$p' fio.json; echo '}'; } | tr -d '\n' >sent
+send sent

@@ -1,0 +1,163 @@
+"""A LAVA server's REST interface (v0.2), as far as it is needed; and the lab's file server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iotoll.digest import file_sha256
+from iotoll.errors import InfrastructureError, UsageError
+from iotoll.lab.local import LocalLab
+from iotoll.lava.config import Lab
+from iotoll.lava.http import Http, ServerError, find_token
+from iotoll.lava.job import File
+
+API = "api/v0.2"
+LOG_LIMIT = 128 << 20
+"""Bytes of one job's log; LAVA adds some 80 bytes to each line of the console."""
+PAGE = 200
+PAGES = 100
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job as the server sees it; times are the server's, ISO 8601, or None if not reached.
+
+    ``state`` is Submitted, Scheduling, Scheduled, Running, Canceling or Finished; ``health`` is
+    Unknown until it is Complete, Incomplete or Canceled.
+    """
+
+    id: int
+    name: str
+    state: str
+    health: str
+    device: str | None
+    submitted: str | None
+    started: str | None
+    ended: str | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it will not change any more."""
+        return self.state == "Finished"
+
+
+class LavaServer:
+    """One LAVA server, with the rights of one user."""
+
+    def __init__(self, http: Http) -> None:
+        self.http = http
+
+    def validate(self, definition: str) -> None:
+        """Check a definition by LAVA's strict schema; raises UsageError with LAVA's words."""
+        answer = self.http.post(
+            f"{API}/jobs/validate/", {"definition": definition, "strict": True}
+        )
+        message = str(answer.get("message", answer))
+        if message != "Job valid.":
+            raise UsageError(f"LAVA refuses the job: {message}")
+
+    def submit(self, definition: str) -> int:
+        """Submit a job and return its number. It may have been submitted when ServerError is raised."""
+        try:
+            answer = self.http.post(f"{API}/jobs/", {"definition": definition})
+        except ServerError as error:
+            if error.status == 400:
+                raise UsageError(f"LAVA refuses the job: {error}") from error
+            raise
+        numbers = answer.get("job_ids")
+        if not isinstance(numbers, list) or len(numbers) != 1:
+            raise ServerError(f"LAVA did not say which job it made: {answer}")
+        return int(numbers[0])
+
+    def find(self, key: str) -> list[int]:
+        """The jobs whose name ends with ``key``, oldest first."""
+        fields = {"description__endswith": key, "ordering": "id"}
+        # A server that does not know the filter would answer with every job.
+        return [int(j["id"]) for j in self._pages("jobs", fields) if _name(j).endswith(key)]
+
+    def job(self, number: int) -> JobState:
+        """How a job is now."""
+        found = self.http.get(f"{API}/jobs/{number}/")
+        try:
+            return JobState(
+                id=int(found["id"]),
+                name=_name(found),
+                state=str(found["state"]),
+                health=str(found["health"]),
+                device=found.get("actual_device"),
+                submitted=found.get("submit_time"),
+                started=found.get("start_time"),
+                ended=found.get("end_time"),
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise ServerError(f"job {number}: the server's answer lacks {error}") from error
+
+    def tests(self, number: int) -> list[dict[str, Any]]:
+        """All test cases of a job, as the server has them."""
+        return list(self._pages(f"jobs/{number}/tests", {}))
+
+    def log(self, number: int) -> bytes:
+        """A job's log, as YAML; empty when it has none."""
+        try:
+            return self.http.get_bytes(f"{API}/jobs/{number}/logs/", LOG_LIMIT)
+        except ServerError as error:
+            if error.status == 404:
+                return b""
+            raise
+
+    def cancel(self, number: int) -> None:
+        """Cancel a job; nothing happens when it has ended."""
+        self.http.post(f"{API}/jobs/{number}/cancel/", {})
+
+    def _pages(self, path: str, fields: dict[str, str]) -> Iterator[dict[str, Any]]:
+        for page in range(PAGES):
+            more = {"limit": str(PAGE), "offset": str(page * PAGE)}
+            answer = self.http.get(f"{API}/{path}/", {**fields, **more})
+            if not isinstance(answer, dict) or not isinstance(answer.get("results"), list):
+                raise ServerError(f"{path}: the server's answer is no list")
+            yield from answer["results"]
+            if not answer.get("next"):
+                return
+        raise ServerError(f"{path}: over {PAGES * PAGE} entries")
+
+
+def _name(job: dict[str, Any]) -> str:
+    return str(job.get("description") or "")
+
+
+class FileStore:
+    """The lab's file server: each file once, under its SHA-256."""
+
+    def __init__(self, http: Http) -> None:
+        self.http = http
+
+    def add(self, path: Path) -> File:
+        """Upload a file unless it is there; returns where jobs find it."""
+        sha256 = file_sha256(path)
+        name = f"sha256/{sha256}"
+        if not self.http.exists(name):
+            with path.open("rb") as body:
+                self.http.put(name, body, path.stat().st_size)
+        return File(f"{self.http.base}/{name}", sha256)
+
+
+@dataclass(frozen=True)
+class Servers:
+    """A lab's LAVA server and its file server."""
+
+    lava: LavaServer
+    files: FileStore
+
+
+def connect(lab: Lab) -> Servers:
+    """Connect to a lab; raises InfrastructureError when it is the local one, and not up."""
+    server, files, token_file = lab.server, lab.files, None
+    if not server:
+        state = LocalLab().state
+        if state is None:
+            raise InfrastructureError("no lab is up on this machine: iotoll lab up (make lab)")
+        server, files, token_file = state.url, state.files_url, state.token_file
+    return Servers(LavaServer(Http(server, find_token(token_file))), FileStore(Http(files)))
