@@ -26,10 +26,14 @@ if [ "$name" = boot ]; then
 fi
 if [ -f trace.dat ]; then
     number=$(sed -n "s/^${name#calibration-} [^ ]* //p" ../boot/devices)
-    "$dut" record trace.dat --cells --digest --comm fio --device "$number" --unit "${UNIT:-ns}" >records ||
-        fail handover "$name: iotoll-dut record failed"
+    own=
+    [ "$name" = "${name#calibration-}" ] || own=--own
+    # shellcheck disable=SC2086 # an option, or none
+    "$dut" record trace.dat --cells --digest --comm fio --device "$number" --unit "${UNIT:-ns}" $own \
+        >records || fail handover "$name: iotoll-dut record failed"
     send records
 fi
+[ "$name" = "${name#calibration-}" ] || exit 0
 # fio writes notes before its JSON.
 { printf '{"cell":"fio.%s","fio":' "$name"; sed -n '/^{/,$p' fio.json; echo '}'; } | tr -d '\n' >sent
 send sent

@@ -11,16 +11,22 @@ import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from iotoll import results
 from iotoll.analyze import analyze_boot, corrected
 from iotoll.boards import Board
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import Image
+from iotoll.lava.config import Lab
+from iotoll.lava.runner import LavaRunner
+from iotoll.lava.server import connect
 from iotoll.matrix import Matrix
 from iotoll.models import BootRecord, BuildRecord, CellRecord, Clock, SideResult, SourceRecord
 from iotoll.models.run import Side
 from iotoll.progress import Progress, Step
+from iotoll.received import NAME as RECEIVED
+from iotoll.received import board_records
 from iotoll.render import make_batches, render_job
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan, boot
@@ -30,7 +36,10 @@ PARALLEL = 2  # boots at a time: the two sides of a pair
 
 @dataclass(frozen=True)
 class Bench:
-    """What all boots of a run share: board, matrix, cells and how they are measured."""
+    """What all boots of a run share: board, matrix, cells and how they are measured.
+
+    With a ``lab`` its LAVA runs them, else this machine.
+    """
 
     board: Board
     matrix: Matrix
@@ -39,16 +48,27 @@ class Bench:
     clock: Clock
     accelerator: str
     calibrate: bool = True
+    lab: Lab | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the DUT's scripts must know of how the boots are run."""
+        if self.lab is None:
+            return {}
+        return {"HANDOVER": "serial", "UNIT": self.clock.unit.value}
 
 
 def run_boots(
     run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]], progress: Progress
 ) -> None:
     """Boot each (side, number) that is not done yet; raises what the first failing boot raises."""
-    run_plans(run, [plan_boot(run, bench, side, number) for side, number in wanted], progress)
+    plans = [plan_boot(run, bench, side, number) for side, number in wanted]
+    run_plans(run, plans, progress, bench.lab)
 
 
-def run_plans(run: RunDir, plans: Sequence[BootPlan], progress: Progress) -> None:
+def run_plans(
+    run: RunDir, plans: Sequence[BootPlan], progress: Progress, lab: Lab | None = None
+) -> None:
     """As `run_boots`, for boots that need not be of one bench."""
     todo = [p for p in plans if not _is_done(run, p)]
     if not todo:
@@ -56,7 +76,11 @@ def run_plans(run: RunDir, plans: Sequence[BootPlan], progress: Progress) -> Non
     titles = ", ".join(f"{p.side} {p.number}" for p in todo[:4]) + (" …" if len(todo) > 4 else "")
     board = todo[0].board.name
     with progress.step(f"boot {board} ({titles})", sum(p.runs for p in todo)) as step:
-        _run_all(run, todo, step)
+        if lab is None:
+            _run_all(run, todo, step)
+        else:
+            runner = LavaRunner(run, lab, connect(lab))
+            runner.boots(todo, lambda plan: run.mark_done(_step(plan), _inputs(plan)), step)
 
 
 def _run_all(run: RunDir, todo: list[BootPlan], step: Step) -> None:
@@ -106,7 +130,7 @@ def collect(
     for number in numbers:
         folder = run.boot(side, number)
         record = results.read(folder / "boot.json", BootRecord)
-        figures, _ = analyze_boot(folder, record)
+        figures, _ = analyze(folder, record)
         boots.append(record.model_copy(update={"event_cost": costs}))
         for name, cell in figures.items():
             records[name].append(corrected(cell, costs))
@@ -132,7 +156,14 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
     record = results.read(folder / "boot.json", BootRecord)
     if record.clock is Clock.TIME:
         return {}
-    return analyze_boot(folder, record)[1]
+    return analyze(folder, record)[1]
+
+
+def analyze(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    """The cells' records and the events' costs of a boot, by whoever cut its I/Os."""
+    if boot.measured == "board":
+        return board_records(folder / RECEIVED, boot)
+    return analyze_boot(folder, boot)
 
 
 def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
@@ -141,7 +172,7 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     calibrate = bench.calibrate and bench.clock is Clock.INSTRUCTIONS and number == 1
     batches = make_batches(bench.matrix, list(bench.cells), calibrate)
     job = run.root / "jobs" / ("calibrated" if calibrate else "plain")
-    digest = render_job(bench.board, bench.matrix, batches, job)
+    digest = render_job(bench.board, bench.matrix, batches, job, bench.settings)
     return BootPlan(
         side=side,
         number=number,
@@ -159,12 +190,11 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
 
 
 def _step(plan: BootPlan) -> str:
-    return f"boot/{plan.side}/{plan.number}"
+    return f"boot/{plan.name}"
 
 
 def _inputs(plan: BootPlan) -> dict[str, str]:
-    build = results.read(plan.kernel.with_name("build.json"), BuildRecord)
-    return {"board": plan.identity(), "kernel": build.image_sha256}
+    return {"board": plan.identity(), "kernel": plan.kernel_sha256}
 
 
 def _is_done(run: RunDir, plan: BootPlan) -> bool:

@@ -91,6 +91,16 @@ def run_options(command: F) -> F:
                 help="Boots of each kernel.",
             ),
             click.option(
+                "--runner",
+                type=click.Choice(["local", "lava"]),
+                default="local",
+                show_default=True,
+                help="Who boots the boards: this machine, or a LAVA lab.",
+            ),
+            click.option(
+                "--lab", default="local", show_default=True, help="LAVA lab, or file (--runner lava)."
+            ),
+            click.option(
                 "--out",
                 type=click.Path(path_type=Path),
                 help="Run directory. Default: runs/NAME; the same command resumes there.",
@@ -219,7 +229,7 @@ def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str,
     run = _open_run(manifest, options["out"])
     flow = Flow(run, output.progress)
     # Everything named on the command line is read before anything long begins.
-    _ = flow.board, flow.matrix, flow.policy
+    _ = flow.board, flow.matrix, flow.policy, flow.lab
     verdict = execute(flow, options["until"])
     if options["until"] != "report":
         flow.progress.say(f"stopped after {options['until']}: {run.root}")
@@ -250,6 +260,8 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
             "candidate_kind": choice.kind,
             "cells": _cells(options["cells"], matrix.cells),
             "boots": options["boots"],
+            "runner": options["runner"],
+            "lab": options["lab"] if options["runner"] == "lava" else None,
         }
     )
 

@@ -58,9 +58,17 @@ def read_jobs(path: Path) -> dict[str, FioJob]:
     try:
         text = path.read_text()
         data = json.loads(text[text.index("{\n") :])  # fio writes notes before its JSON
-        return {job["jobname"]: _job(job) for job in data["jobs"]}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise InfrastructureError(f"{path}: not fio's JSON: {error!r}") from error
+    return jobs_of(data, str(path))
+
+
+def jobs_of(data: Any, where: str) -> dict[str, FioJob]:
+    """All jobs of fio's parsed JSON by name; raises InfrastructureError naming ``where``."""
+    try:
+        return {job["jobname"]: _job(job) for job in data["jobs"]}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InfrastructureError(f"{where}: not fio's JSON: {error!r}") from error
 
 
 def _job(job: Mapping[str, Any]) -> FioJob:

@@ -17,6 +17,7 @@ from iotoll.boots import Bench, collect, run_boots
 from iotoll.build import build_side
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import get_image
+from iotoll.lava.config import Lab, load_lab
 from iotoll.matrix import Matrix, load_matrix
 from iotoll.models import (
     BuildRecord,
@@ -58,6 +59,16 @@ class Flow:
         """The gate policy."""
         return load_policy(self.run.manifest.policy)
 
+    @cached_property
+    def lab(self) -> Lab | None:
+        """The LAVA lab that runs the boots; None on a local board."""
+        manifest = self.run.manifest
+        if manifest.runner == "local":
+            return None
+        lab = load_lab(manifest.lab or "local")
+        lab.board(manifest.board)
+        return lab
+
     @property
     def sides(self) -> tuple[Side, ...]:
         """The kernels of this run."""
@@ -74,7 +85,13 @@ class Flow:
         manifest = self.run.manifest
         image = get_image(self.board.arch, self.progress)
         return Bench(
-            self.board, self.matrix, image, self.cells, manifest.clock, manifest.accelerator
+            self.board,
+            self.matrix,
+            image,
+            self.cells,
+            manifest.clock,
+            manifest.accelerator,
+            lab=self.lab,
         )
 
     # The steps.

@@ -17,7 +17,7 @@ from iotoll.console import ConsoleState, read_console
 from iotoll.digest import json_sha256
 from iotoll.errors import BrokenError, BrokenStep, InfrastructureError
 from iotoll.image import Image, job_cpio
-from iotoll.models import BootRecord, Clock
+from iotoll.models import BootRecord, BuildRecord, Clock
 from iotoll.models.run import Side
 from iotoll.qemu import BootFiles, RunningBoard, qemu_command, tool_versions
 
@@ -40,6 +40,17 @@ class BootPlan:
     cells: list[str]
     runs: int
     folder: Path
+
+    @property
+    def name(self) -> str:
+        """The boot within its run: ``base/1``."""
+        return f"{self.side}/{self.number}"
+
+    @property
+    def kernel_sha256(self) -> str:
+        """The kernel under test, as its build noted it."""
+        build = results.read(self.kernel.with_name("build.json"), BuildRecord)
+        return build.image_sha256
 
     def identity(self) -> str:
         """Digest of the board as the workload sees it, without the kernel under test."""

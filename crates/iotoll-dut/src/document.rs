@@ -12,15 +12,25 @@ const SCHEMA: &str = "iotoll.dut/1";
 
 type Column = (&'static str, fn(&IoResult) -> Option<u64>);
 
-/// One entry per measured I/O each, by the names of the host's per-I/O table.
+/// What the gate compares: one entry per measured I/O each, by the names of the host's table.
 const COLUMNS: [Column; 4] = [
     ("first_vfs_fs", |io| Some(io.first?.vfs_fs)),
     ("first_submission", |io| Some(io.first?.submission)),
     ("first_completion", |io| io.first?.completion),
-    ("own_return", |io| {
-        io.own.get(Section::Return.index()).copied()
-    }),
+    ("own_return", |io| own(io, Section::Return)),
 ];
+
+/// The other sections' own counts, for calibrations.
+const OWN: [Column; 4] = [
+    ("own_vfs_fs", |io| own(io, Section::VfsFs)),
+    ("own_submission", |io| own(io, Section::Submission)),
+    ("own_hardware", |io| own(io, Section::Hardware)),
+    ("own_completion", |io| own(io, Section::Completion)),
+];
+
+fn own(io: &IoResult, section: Section) -> Option<u64> {
+    io.own.get(section.index()).copied()
+}
 
 /// One line of JSON without its line end.
 ///
@@ -43,7 +53,8 @@ pub(crate) fn document(
     text.push_str(&record);
     if options.columns() {
         text.push_str(",\"columns\":{");
-        for (place, (name, value)) in COLUMNS.iter().enumerate() {
+        let more: &[Column] = if options.own { &OWN } else { &[] };
+        for (place, (name, value)) in COLUMNS.iter().chain(more).enumerate() {
             let comma = if place > 0 { "," } else { "" };
             let _ = write!(text, "{comma}\"{name}\":[");
             push_values(&mut text, analysis.ios.iter().map(value));

@@ -33,6 +33,7 @@ record and live print one JSON document per cell and line:
   --device-mark MARK       end of submission: auto (default), last_before
   --unit UNIT              of the trace's clock: ns (default), instructions
   --columns                per-I/O figures too (always with --unit instructions)
+  --own                    ... and every section's own count, for calibrations
 only record:
   --window FROM TO         only events from the one time stamp to before the other
   --digest                 the SHA-256 of the trace too

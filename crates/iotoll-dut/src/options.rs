@@ -14,6 +14,8 @@ pub(crate) struct Options {
     pub(crate) unit: Unit,
     pub(crate) cells: bool,
     columns: bool,
+    /// The own count of every section per I/O too: what an event costs is seen in them.
+    pub(crate) own: bool,
 }
 
 impl Options {
@@ -30,6 +32,7 @@ impl Options {
             }
             "cells" => self.cells = true,
             "columns" => self.columns = true,
+            "own" => self.own = true,
             _ => return Ok(false),
         }
         Ok(true)
@@ -37,7 +40,7 @@ impl Options {
 
     /// Whether per-I/O figures are wanted: the gate compares them on the clock `instructions`.
     pub(crate) fn columns(&self) -> bool {
-        self.columns || self.unit == Unit::Instructions
+        self.columns || self.own || self.unit == Unit::Instructions
     }
 
     /// What to analyse.

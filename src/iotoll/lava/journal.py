@@ -24,14 +24,14 @@ NAME = "journal.jsonl"
 
 @dataclass
 class Attempt:
-    """One LAVA job: one attempt at one boot.
+    """One LAVA job: one attempt at one boot, whose job definition is stored as ``KEY.yaml``.
 
-    ``number`` is None until the server has answered; ``outcome`` until it has ended and was judged.
+    ``inputs`` is the digest of all that the boot depends on. ``number`` is None until the server has answered; ``outcome`` until it has ended and was judged.
     """
 
     key: str
     boot: str
-    definition: str
+    inputs: str
     number: int | None = None
     outcome: str | None = None
     why: str = ""
@@ -49,17 +49,16 @@ class Journal:
         """All attempts at a boot, oldest first."""
         return [attempt for attempt in self.attempts if attempt.boot == boot]
 
-    def intend(self, boot: str, definition: str) -> Attempt:
-        """Note a job that is about to be submitted; its key is new."""
-        key = self.key(boot, len(self.of(boot)) + 1)
-        attempt = Attempt(key, boot, definition)
-        self._add("intend", key=key, boot=boot, definition=definition)
+    def next_key(self, boot: str) -> str:
+        """The key of the next attempt at a boot: no other job anywhere has it."""
+        return f"{self.run}-{boot.replace('/', '-')}-{len(self.of(boot)) + 1}"
+
+    def intend(self, boot: str, key: str, inputs: str) -> Attempt:
+        """Note a job that is about to be submitted."""
+        attempt = Attempt(key, boot, inputs)
+        self._add("intend", key=key, boot=boot, inputs=inputs)
         self.attempts.append(attempt)
         return attempt
-
-    def key(self, boot: str, attempt: int) -> str:
-        """The key of an attempt at a boot: no other job anywhere has it."""
-        return f"{self.run}-{boot.replace('/', '-')}-{attempt}"
 
     def submitted(self, attempt: Attempt, number: int) -> None:
         """Note the number that the server gave."""
@@ -116,7 +115,7 @@ def read_journal(path: Path) -> Journal:
 
 def _replay(journal: Journal, entry: dict[str, Any]) -> None:
     if entry["event"] == "intend":
-        journal.attempts.append(Attempt(entry["key"], entry["boot"], entry["definition"]))
+        journal.attempts.append(Attempt(entry["key"], entry["boot"], entry["inputs"]))
         return
     attempt = next(a for a in journal.attempts if a.key == entry["key"])
     if entry["event"] == "submitted":

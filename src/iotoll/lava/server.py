@@ -50,6 +50,10 @@ class LavaServer:
     def __init__(self, http: Http) -> None:
         self.http = http
 
+    def version(self) -> str:
+        """The server's version."""
+        return str(self.http.get(f"{API}/system/version/").get("version", "unknown"))
+
     def validate(self, definition: str) -> None:
         """Check a definition by LAVA's strict schema; raises UsageError with LAVA's words."""
         answer = self.http.post(

@@ -40,6 +40,8 @@ class RunManifest(Model):
     candidate_kind: Literal["patch", "mbox", "revision", "range", "images", "none"]
     cells: list[str] | None = Field(None, description="cells asked for by hand, else selection")
     boots: int = 1
+    runner: Literal["local", "lava"] = Field("local", description="who boots the boards")
+    lab: str | None = Field(None, description="lab file of the runner 'lava'")
 
 
 class CellChoice(Model):
@@ -95,6 +97,30 @@ class BuildRecord(Model):
     ready_made: bool = Field(False, description="the user's image: nothing was built")
 
 
+class LavaAttempt(Model):
+    """One LAVA job that ran, or should have run, a boot."""
+
+    job: int | None = Field(None, description="the server's number; absent if it never got one")
+    outcome: str = Field(description="done, infrastructure or broken")
+    why: str = ""
+
+
+class LavaRecord(Model):
+    """Where LAVA ran a boot; times are the server's, UTC, ISO 8601."""
+
+    server: str
+    job: int
+    device: str
+    device_type: str
+    submitted: str
+    started: str
+    ended: str
+    phases: dict[str, float] = Field(
+        default_factory=dict, description="seconds spent in each phase of the job"
+    )
+    attempts: list[LavaAttempt] = Field(description="all attempts at this boot, oldest first")
+
+
 class BootRecord(Model):
     """``sides/SIDE/boots/N/boot.json``: one boot of a (virtual) board that ran the workload."""
 
@@ -112,3 +138,7 @@ class BootRecord(Model):
     event_cost: dict[str, float] = Field(
         default_factory=dict, description="calibrated cost of one trace event, clock units, by name"
     )
+    measured: Literal["host", "board"] = Field(
+        "host", description="who cut the I/Os: the host, from traces, or the board itself"
+    )
+    lava: LavaRecord | None = Field(None, description="absent on a local board")

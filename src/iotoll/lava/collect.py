@@ -1,0 +1,148 @@
+"""The end of a job: what it was, and what it left for the run directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from iotoll import received, results, serialrecord
+from iotoll.console import read_console
+from iotoll.errors import BrokenError, InfrastructureError, IotollError
+from iotoll.lava.log import JobLog, read_log
+from iotoll.lava.server import JobState, LavaServer
+from iotoll.models import BootRecord, LavaAttempt, LavaRecord
+from iotoll.proc import tail
+from iotoll.results import write_text
+from iotoll.runner import BootPlan
+
+Outcome = Literal["done", "infrastructure", "broken"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A finished job with its log and what LAVA says of its end."""
+
+    state: JobState
+    log: JobLog
+    error_type: str
+    error: str
+
+
+def fetch(server: LavaServer, state: JobState, folder: Path) -> Ended:
+    """Fetch what a finished job left, and keep its log in ``folder``."""
+    data = server.log(state.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    log = read_log(data)
+    write_text(folder / "console.log", log.console)
+    write_text(folder / "lava.log", "".join(f"{line}\n" for line in log.lava))
+    kind, error = _job_error(server.tests(state.id))
+    return Ended(state, log, kind, error)
+
+
+def _job_error(tests: list[dict[str, Any]]) -> tuple[str, str]:
+    """LAVA's own verdict of a job: type and message of its error, both empty when it has none."""
+    for test in tests:
+        if test.get("name") != "job":
+            continue
+        try:
+            data = yaml.load(str(test.get("metadata") or ""), Loader=yaml.CSafeLoader)
+        except yaml.YAMLError:
+            continue
+        if isinstance(data, dict):
+            return str(data.get("error_type", "")), str(data.get("error_msg", ""))
+    return "", ""
+
+
+def judge(ended: Ended, plan: BootPlan) -> list[str]:
+    """The documents that the board sent; raises what the job's end means.
+
+    BrokenError when the kernel or the workload failed, InfrastructureError when the lab did.
+    """
+    console = read_console(ended.log.console)
+    if console.failed_at:
+        raise BrokenError(console.failed_at, console.reason, console.log_tail)
+    if ended.state.health != "Complete" or not console.done:
+        why = ended.error or f"LAVA calls the job {ended.state.health}"
+        raise InfrastructureError(f"{ended.error_type or 'LAVA'} error: {why}", console.log_tail)
+    found = serialrecord.receive(ended.log.console.encode())
+    lost = [one for one in found if one.text is None]
+    if lost:
+        name = lost[0].cell or lost[0].record
+        raise InfrastructureError(
+            f"the serial line lost a part of {name}: {lost[0].problem}", tail(ended.log.console)
+        )
+    texts = [one.text for one in found if one.text is not None]
+    documents = received.sort(texts, f"job {ended.state.id}")
+    lacking = [c for c in plan.cells if c not in documents.cells or c not in documents.fio]
+    if lacking:
+        raise InfrastructureError(f"the board sent no record of {lacking[0]}", console.log_tail)
+    return texts
+
+
+def store(
+    ended: Ended,
+    plan: BootPlan,
+    texts: list[str],
+    lava: tuple[str, str, str],
+    attempts: list[LavaAttempt],
+) -> BootRecord:
+    """Write ``received.jsonl`` and ``boot.json``; ``lava`` is server, its version, device type."""
+    url, version, device_type = lava
+    write_text(plan.folder / received.NAME, "".join(f"{text}\n" for text in texts))
+    documents = received.sort(texts, str(plan.folder))
+    state = ended.state
+    phases = _phases(state, ended.log)
+    tools = {f"board {name}": version for name, version in documents.tools.items()}
+    record = BootRecord(
+        side=plan.side,
+        boot=plan.number,
+        board=plan.board.name,
+        clock=plan.clock,
+        accelerator=plan.accelerator,
+        tools={
+            "LAVA": version,
+            **{f"image {k}": v for k, v in plan.image.packages.items()},
+            **tools,
+        },
+        board_sha256=plan.identity(),
+        command=["LAVA", f"job {state.id}", str(state.device)],
+        seconds=round(sum(phases.values()), 1),
+        cells=plan.cells,
+        measured="board",
+        lava=LavaRecord(
+            server=url,
+            job=state.id,
+            device=str(state.device),
+            device_type=device_type,
+            submitted=str(state.submitted),
+            started=str(state.started),
+            ended=str(state.ended),
+            phases=phases,
+            attempts=attempts,
+        ),
+    )
+    results.write(plan.folder / "boot.json", record)
+    return record
+
+
+def _phases(state: JobState, log: JobLog) -> dict[str, float]:
+    """Seconds from each phase's start to the next one's, from submission to the job's end."""
+    moments = [("queue", _moment(state.submitted)), ("start", _moment(state.started))]
+    moments += list(log.phases.items())
+    moments.append(("", _moment(state.ended)))
+    known = [(name, at) for name, at in moments if at is not None]
+    pairs = zip(known, known[1:], strict=False)
+    return {name: round((end - at).total_seconds(), 2) for (name, at), (_, end) in pairs}
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).replace(tzinfo=None) if text else None
+
+
+def outcome_of(error: IotollError) -> Outcome:
+    """How the journal calls an attempt that ended so."""
+    return "broken" if isinstance(error, BrokenError) else "infrastructure"

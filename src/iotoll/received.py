@@ -1,0 +1,83 @@
+"""What a board sent of one boot over its serial line: records, fio's totals, what it consists of.
+
+``received.jsonl`` holds the documents as they came, one per line (lava-jobs/dut/serial.sh).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from iotoll import results
+from iotoll.calibrate import event_costs, is_calibration
+from iotoll.dutcell import cell_of_dut
+from iotoll.errors import InfrastructureError, ResultError
+from iotoll.fio import FioJob, jobs_of
+from iotoll.models import BootRecord, CellRecord, DutRecord
+
+NAME = "received.jsonl"
+FIO = "fio."
+BOOT = "boot"
+TOOLS_LIMIT = 50
+WORD_LIMIT = 200  # characters of a tool's version
+
+
+@dataclass
+class Documents:
+    """The documents of one boot, sorted by what they are; cells and calibrations as text."""
+
+    cells: dict[str, str] = field(default_factory=dict)
+    fio: dict[str, FioJob] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+
+
+def sort(texts: Sequence[str], where: str) -> Documents:
+    """Sort what `serialrecord.receive` delivered; raises InfrastructureError for what is not ours."""
+    found = Documents()
+    for text in texts:
+        try:
+            data = json.loads(text)
+            name = data["cell"]
+        except (ValueError, RecursionError, LookupError, TypeError) as error:
+            raise InfrastructureError(f"{where}: a document is not ours: {error!r}") from error
+        if name == BOOT:
+            found.tools = _tools(data.get("tools"), where)
+        elif str(name).startswith(FIO):
+            found.fio.update(jobs_of(data.get("fio"), f"{where}: {name}"))
+        else:
+            found.cells[str(name)] = text
+    return found
+
+
+def _tools(lines: Any, where: str) -> dict[str, str]:
+    if not isinstance(lines, list) or len(lines) > TOOLS_LIMIT:
+        raise InfrastructureError(f"{where}: the board did not say what it consists of")
+    pairs = [str(line)[:WORD_LIMIT].partition(" ") for line in lines]
+    return {name: version for name, _, version in pairs}
+
+
+def board_records(path: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    """As `iotoll.analyze.analyze_boot`, of a boot whose board measured itself.
+
+    Raises InfrastructureError when a cell of ``boot.cells`` is missing.
+    """
+    try:
+        documents = sort(path.read_text().splitlines(), str(path))
+    except OSError as error:
+        raise ResultError(f"{path}: {error.strerror}: run the boot again") from error
+    missing = [c for c in boot.cells if c not in documents.cells or c not in documents.fio]
+    if missing:
+        raise InfrastructureError(f"{path}: the board sent no record of {missing[0]}")
+    records = {
+        name: cell_of_dut(documents.cells[name], boot.clock, documents.fio[name].totals())
+        for name in boot.cells
+    }
+    calibration = {}
+    for name, text in documents.cells.items():
+        if is_calibration(name):
+            dut = results.checked(json.loads(text), DutRecord, path)
+            calibration[name] = (dut.record, dut.columns)
+    return records, event_costs(calibration)
