@@ -10,7 +10,7 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run test bench bench-gate lint setup dut clean
+.PHONY: help run test bench bench-gate lint setup dut lab lab-down clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
@@ -19,6 +19,7 @@ help:
 	@echo 'make bench [TRACE=F]   how fast the analyser is, beside its peers'
 	@echo 'make bench-gate        how long a verdict takes here'
 	@echo 'make dut               the static command for boards, for arm64 and x86-64'
+	@echo 'make lab               a whole LAVA on this machine, with virtual boards; make lab-down ends it'
 	@echo 'make setup             set up what make test needs'
 	@echo 'make clean             remove what was built here; kernels stay in the cache'
 
@@ -62,6 +63,13 @@ setup:
 # target/dut/{arm64,x86_64}/iotoll-dut; see docs/dut.md.
 dut: setup
 	@tools/build-dut.sh
+
+# A real LAVA server and worker, in the background; see docs/lava.md.
+lab: dut
+	$(BIN)/iotoll lab up
+
+lab-down:
+	$(BIN)/iotoll lab down
 
 clean:
 	rm -rf .venv .cache target dist runs src/iotoll/*.so .pytest_cache .mypy_cache .ruff_cache

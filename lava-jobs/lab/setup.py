@@ -1,4 +1,4 @@
-"""Runs in the lab, as user lavaserver: adds users, tokens, workers and devices with LAVA's commands.
+"""Runs in the lab as user lavaserver: adds users, tokens, workers and devices by LAVA's commands.
 
 Reads what to add as JSON from standard input, and prints ``{worker: token}`` as JSON. One process
 for all, since starting Django takes longer than the work.

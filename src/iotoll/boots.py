@@ -62,8 +62,18 @@ def run_boots(
     run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]], progress: Progress
 ) -> None:
     """Boot each (side, number) that is not done yet; raises what the first failing boot raises."""
+    run_plans(run, open_plans(run, bench, wanted), progress, bench.lab)
+
+
+def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) -> list[BootPlan]:
+    """The plans of those boots that are not done yet."""
     plans = [plan_boot(run, bench, side, number) for side, number in wanted]
-    run_plans(run, plans, progress, bench.lab)
+    return [plan for plan in plans if not _is_done(run, plan)]
+
+
+def lava_runner(run: RunDir, lab: Lab) -> LavaRunner:
+    """The runner of a run's boots in a LAVA lab, which it is connected to."""
+    return LavaRunner(run, lab, connect(lab), lambda plan: _mark_done(run, plan))
 
 
 def run_plans(
@@ -79,8 +89,7 @@ def run_plans(
         if lab is None:
             _run_all(run, todo, step)
         else:
-            runner = LavaRunner(run, lab, connect(lab))
-            runner.boots(todo, lambda plan: run.mark_done(_step(plan), _inputs(plan)), step)
+            lava_runner(run, lab).boots(todo, step)
 
 
 def _run_all(run: RunDir, todo: list[BootPlan], step: Step) -> None:
@@ -95,7 +104,7 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step) -> None:
             step.update(done, total, f"cell {done} of {total}")
 
         boot(plan, on_cell, cancelled)
-        run.mark_done(_step(plan), _inputs(plan))
+        _mark_done(run, plan)
 
     pool = ThreadPoolExecutor(max(1, min(PARALLEL, os.cpu_count() or 1)))
     futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]
@@ -195,6 +204,10 @@ def _step(plan: BootPlan) -> str:
 
 def _inputs(plan: BootPlan) -> dict[str, str]:
     return {"board": plan.identity(), "kernel": plan.kernel_sha256}
+
+
+def _mark_done(run: RunDir, plan: BootPlan) -> None:
+    run.mark_done(_step(plan), _inputs(plan))
 
 
 def _is_done(run: RunDir, plan: BootPlan) -> bool:

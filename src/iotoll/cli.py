@@ -21,6 +21,7 @@ from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.flow import STEPS, Flow, execute
 from iotoll.lab.command import lab_command
+from iotoll.lava.command import lava_command
 from iotoll.matrix import load_matrix
 from iotoll.models import Clock, RunManifest, SideResult
 from iotoll.outputs.command import analyze_command
@@ -98,7 +99,10 @@ def run_options(command: F) -> F:
                 help="Who boots the boards: this machine, or a LAVA lab.",
             ),
             click.option(
-                "--lab", default="local", show_default=True, help="LAVA lab, or file (--runner lava)."
+                "--lab",
+                default="local",
+                show_default=True,
+                help="LAVA lab, or file (--runner lava).",
             ),
             click.option(
                 "--out",
@@ -172,6 +176,7 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 cli.add_command(analyze_command)
 cli.add_command(lab_command)
+cli.add_command(lava_command)
 
 
 @cli.command("receive")

@@ -75,6 +75,12 @@ class Flow:
         return ("base", "candidate") if self.run.manifest.kind == "gate" else ("base",)
 
     @property
+    def wanted(self) -> list[tuple[Side, int]]:
+        """The boots that were asked for."""
+        numbers = range(1, self.run.manifest.boots + 1)
+        return [(side, n) for n in numbers for side in self.sides]
+
+    @property
     def cells(self) -> list[str]:
         """The selected cells."""
         return [c.cell for c in results.read(self.run.selection, SelectionRecord).cells]
@@ -110,9 +116,7 @@ class Flow:
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side."""
         if self.needs_boots():
-            numbers = range(1, self.run.manifest.boots + 1)
-            wanted = [(side, n) for n in numbers for side in self.sides]
-            run_boots(self.run, self.bench, wanted, self.progress)
+            run_boots(self.run, self.bench, self.wanted, self.progress)
 
     def collect(self) -> None:
         """Figures of every boot that ran."""

@@ -35,7 +35,7 @@ class Documents:
 
 
 def sort(texts: Sequence[str], where: str) -> Documents:
-    """Sort what `serialrecord.receive` delivered; raises InfrastructureError for what is not ours."""
+    """Sort what `serialrecord.receive` delivered; InfrastructureError for what is not ours."""
     found = Documents()
     for text in texts:
         try:

@@ -205,7 +205,7 @@ class LocalLab:
 
 def write_secret(path: Path, text: str) -> None:
     """Write a file that nobody but its owner could read at any time."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
         out.write(text)
 
 

@@ -126,4 +126,3 @@ def _mirror() -> str:
     if done.returncode != 0 or not found:
         raise InfrastructureError("apt knows no Debian mirror: add one, then apt-get update")
     return found[1]
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,15 +84,23 @@ def judge(ended: Ended, plan: BootPlan) -> list[str]:
     return texts
 
 
+@dataclass(frozen=True)
+class Where:
+    """The server that ran a job, its version, and the type of board."""
+
+    server: str
+    version: str
+    device_type: str
+
+
 def store(
     ended: Ended,
     plan: BootPlan,
     texts: list[str],
-    lava: tuple[str, str, str],
+    where: Where,
     attempts: list[LavaAttempt],
 ) -> BootRecord:
-    """Write ``received.jsonl`` and ``boot.json``; ``lava`` is server, its version, device type."""
-    url, version, device_type = lava
+    """Write ``received.jsonl`` and ``boot.json``."""
     write_text(plan.folder / received.NAME, "".join(f"{text}\n" for text in texts))
     documents = received.sort(texts, str(plan.folder))
     state = ended.state
@@ -104,7 +113,7 @@ def store(
         clock=plan.clock,
         accelerator=plan.accelerator,
         tools={
-            "LAVA": version,
+            "LAVA": where.version,
             **{f"image {k}": v for k, v in plan.image.packages.items()},
             **tools,
         },
@@ -114,10 +123,10 @@ def store(
         cells=plan.cells,
         measured="board",
         lava=LavaRecord(
-            server=url,
+            server=where.server,
             job=state.id,
             device=str(state.device),
-            device_type=device_type,
+            device_type=where.device_type,
             submitted=str(state.submitted),
             started=str(state.started),
             ended=str(state.ended),
@@ -135,7 +144,7 @@ def _phases(state: JobState, log: JobLog) -> dict[str, float]:
     moments += list(log.phases.items())
     moments.append(("", _moment(state.ended)))
     known = [(name, at) for name, at in moments if at is not None]
-    pairs = zip(known, known[1:], strict=False)
+    pairs = pairwise(known)
     return {name: round((end - at).total_seconds(), 2) for (name, at), (_, end) in pairs}
 
 

@@ -107,9 +107,7 @@ class Http:
         except (ValueError, UnicodeDecodeError) as error:
             raise ServerError(f"{method} {self.base}/{path}: no JSON") from error
 
-    def _check(
-        self, method: str, path: str, answer: urllib3.BaseHTTPResponse, data: bytes
-    ) -> None:
+    def _check(self, method: str, path: str, answer: urllib3.BaseHTTPResponse, data: bytes) -> None:
         if answer.status < 300:
             return
         text = " ".join(data[:400].decode(errors="replace").split())

@@ -26,7 +26,8 @@ NAME = "journal.jsonl"
 class Attempt:
     """One LAVA job: one attempt at one boot, whose job definition is stored as ``KEY.yaml``.
 
-    ``inputs`` is the digest of all that the boot depends on. ``number`` is None until the server has answered; ``outcome`` until it has ended and was judged.
+    ``inputs`` is the digest of all that the boot depends on. ``number`` is None until the server
+    has answered, ``outcome`` until the job has ended and was judged.
     """
 
     key: str

@@ -56,15 +56,13 @@ class LavaServer:
 
     def validate(self, definition: str) -> None:
         """Check a definition by LAVA's strict schema; raises UsageError with LAVA's words."""
-        answer = self.http.post(
-            f"{API}/jobs/validate/", {"definition": definition, "strict": True}
-        )
+        answer = self.http.post(f"{API}/jobs/validate/", {"definition": definition, "strict": True})
         message = str(answer.get("message", answer))
         if message != "Job valid.":
             raise UsageError(f"LAVA refuses the job: {message}")
 
     def submit(self, definition: str) -> int:
-        """Submit a job and return its number. It may have been submitted when ServerError is raised."""
+        """Submit a job and return its number; after a ServerError it may be there all the same."""
         try:
             answer = self.http.post(f"{API}/jobs/", {"definition": definition})
         except ServerError as error:

@@ -1,0 +1,100 @@
+"""The command ``iotoll lava``: the steps of the LAVA runner, one by one, and device files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from iotoll.boards import load_board
+from iotoll.boots import lava_runner, open_plans
+from iotoll.errors import UsageError
+from iotoll.flow import Flow
+from iotoll.lava.device import virtual_device
+from iotoll.lava.runner import LavaRunner, lava_folder
+from iotoll.models import Clock
+from iotoll.progress import Progress
+from iotoll.results import write_text
+from iotoll.rundir import RunDir
+from iotoll.runner import BootPlan
+
+run_argument = click.argument("run", type=click.Path(path_type=Path))
+
+
+@click.group("lava")
+def lava_command() -> None:
+    """Run boots as LAVA jobs, step by step; `iotoll gate --runner lava` does all of it.
+
+    RUN is a run directory whose kernels are built: iotoll gate --runner lava --until build.
+    """
+
+
+@lava_command.command("render")
+@run_argument
+@click.option("--out", type=click.Path(path_type=Path), help="Folder. Default: RUN/lava/rendered.")
+def render_command(run: Path, out: Path | None) -> None:
+    """Write the job definitions of a run's boots, and submit nothing (files are uploaded)."""
+    flow, runner, plans = _open(run)
+    folder = out or lava_folder(flow.run) / "rendered"
+    for plan in plans:
+        path = folder / f"{plan.side}-{plan.number}.yaml"
+        write_text(path, runner.submitter.render(plan))
+        click.echo(path)
+
+
+@lava_command.command("submit")
+@run_argument
+def submit_command(run: Path) -> None:
+    """Submit a run's boots that are neither done nor with LAVA yet."""
+    _, runner, plans = _open(run)
+    for attempt in runner.submit(plans):
+        click.echo(f"{attempt.boot}: job {attempt.number}")
+
+
+@lava_command.command("wait")
+@run_argument
+def wait_command(run: Path) -> None:
+    """Wait until LAVA has ended all jobs of a run."""
+    flow, runner, plans = _open(run)
+    with flow.progress.step("wait for LAVA") as step:
+        for state in runner.wait(plans, step):
+            click.echo(f"job {state.id}: {state.health} on {state.device or 'no board'}")
+
+
+@lava_command.command("collect")
+@run_argument
+def collect_command(run: Path) -> None:
+    """Collect a run's jobs that have ended; exit code 4 while some have not."""
+    _, runner, plans = _open(run)
+    left = runner.collect(plans)
+    for plan in left:
+        click.echo(f"{plan.name}: not ended", err=True)
+    raise SystemExit(4 if left else 0)
+
+
+@lava_command.command("cancel")
+@run_argument
+def cancel_command(run: Path) -> None:
+    """Cancel all jobs of a run that have not ended."""
+    _, runner, _ = _open(run)
+    for attempt in runner.cancel("cancelled by hand"):
+        click.echo(f"{attempt.boot}: job {attempt.number} cancelled")
+
+
+@lava_command.command("device")
+@click.argument("board")
+@click.argument("name")
+@click.option("--clock", type=click.Choice([c.value for c in Clock]), default="instructions")
+def device_command(board: str, name: str, clock: str) -> None:
+    """Print the LAVA device dictionary of a virtual BOARD that LAVA shall know as NAME."""
+    click.echo(virtual_device(load_board(board), name, Clock(clock)), nl=False)
+
+
+def _open(path: Path) -> tuple[Flow, LavaRunner, list[BootPlan]]:
+    flow = Flow(RunDir.open(path), Progress())
+    if flow.lab is None:
+        raise UsageError(f"{path} is not a run of a LAVA lab: begin it with --runner lava")
+    for side in flow.sides:
+        if not (flow.run.build(side) / "build.json").is_file():
+            raise UsageError(f"{path}: {side} is not built: run 'iotoll step build {path}' first")
+    return flow, lava_runner(flow.run, flow.lab), open_plans(flow.run, flow.bench, flow.wanted)

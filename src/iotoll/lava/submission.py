@@ -1,0 +1,138 @@
+"""Submits the job of a boot exactly once, whatever was interrupted before."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from iotoll.digest import file_sha256, json_sha256
+from iotoll.image import whole_cpio
+from iotoll.lava.config import Lab
+from iotoll.lava.http import ServerError
+from iotoll.lava.job import File, render, virtual_job
+from iotoll.lava.journal import Attempt, Journal
+from iotoll.lava.server import Servers
+from iotoll.paths import dut_command
+from iotoll.results import write_text
+from iotoll.runner import BootPlan
+
+POLL_SECONDS = 2.0
+PATIENCE_SECONDS = 900.0
+"""How long a server may be down before we give up; LAVA's jobs go on meanwhile."""
+PAUSE_SECONDS = 5.0
+DOUBT_SECONDS = 20.0
+"""How long a job may take to appear whose submission was not answered."""
+SUPERSEDED = "superseded"
+NO_KEY = "not-submitted"
+FINAL = (400, 404, 405, 409, 413, 422)
+"""HTTP statuses that no patience mends."""
+
+T = TypeVar("T")
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask a server, and again while it is down or busy, for as long as our patience lasts."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ask()
+        except ServerError as error:
+            if error.status in FINAL or time.monotonic() > end:
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
+class Submitter:
+    """Makes and submits the jobs of one run directory, whose LAVA folder is ``folder``."""
+
+    def __init__(self, folder: Path, lab: Lab, servers: Servers) -> None:
+        self.folder = folder
+        self.lab = lab
+        self.servers = servers
+        self._ramdisks: dict[str, File] = {}
+
+    def begin(self, journal: Journal, plan: BootPlan) -> Attempt:
+        """Submit a job for a boot, or take up the one that is there."""
+        inputs = json_sha256([plan.identity(), plan.kernel_sha256])
+        attempts = journal.of(plan.name)
+        if attempts and attempts[-1].outcome is None:
+            attempt = attempts[-1]
+            if attempt.inputs == inputs:
+                self._submit(journal, attempt, resumed=True)
+                return attempt
+            self.cancel(journal, attempt, "the boot's inputs have changed")
+        key = journal.next_key(plan.name)
+        definition = self.render(plan, key)
+        patiently(lambda: self.servers.lava.validate(definition))
+        write_text(self.folder / f"{key}.yaml", definition)
+        attempt = journal.intend(plan.name, key, inputs)
+        self._submit(journal, attempt, resumed=False)
+        return attempt
+
+    def cancel(self, journal: Journal, attempt: Attempt, why: str) -> None:
+        """Cancel the job of an attempt that has not ended."""
+        number = attempt.number or patiently(lambda: self._find(attempt.key, DOUBT_SECONDS))
+        if number is not None:
+            patiently(lambda: self.servers.lava.cancel(number))
+        journal.ended(attempt, SUPERSEDED, why)
+
+    def render(self, plan: BootPlan, key: str = NO_KEY) -> str:
+        """The definition of a boot's job; its files are uploaded first."""
+        kernel = patiently(lambda: self.servers.files.add(plan.kernel))
+        ramdisk = self._ramdisk(plan)
+        metadata = {
+            "iotoll.key": key,
+            "iotoll.side": plan.side,
+            "iotoll.boot": str(plan.number),
+            "iotoll.board": plan.board.name,
+            "iotoll.kernel": kernel.sha256,
+        }
+        name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {key}"
+        job = virtual_job(plan.board, name, kernel, ramdisk, metadata)
+        return render(job, plan.board.name, self.lab)
+
+    def _ramdisk(self, plan: BootPlan) -> File:
+        dut = dut_command(plan.board.arch)
+        what = json_sha256([plan.image.sha256, plan.job_sha256, file_sha256(dut)])
+        if what not in self._ramdisks:
+            with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
+                path = Path(name) / "ramdisk.cpio"
+                whole_cpio(plan.image, plan.job, dut, path)
+                self._ramdisks[what] = patiently(lambda: self.servers.files.add(path))
+        return self._ramdisks[what]
+
+    def _submit(self, journal: Journal, attempt: Attempt, resumed: bool) -> None:
+        """Have exactly one job of this attempt with LAVA."""
+        if attempt.number is not None:
+            return
+        doubt = resumed
+        end = time.monotonic() + PATIENCE_SECONDS
+        definition = (self.folder / f"{attempt.key}.yaml").read_text()
+        while True:
+            try:
+                number = self._find(attempt.key, DOUBT_SECONDS) if doubt else None
+                if number is None:
+                    number = self.servers.lava.submit(definition)
+                    if doubt:  # an unanswered submission may have come late
+                        number = self._find(attempt.key, 0) or number
+                journal.submitted(attempt, number)
+                return
+            except ServerError as error:
+                if time.monotonic() > end:
+                    raise
+                doubt = doubt or error.sent
+                time.sleep(PAUSE_SECONDS)
+
+    def _find(self, key: str, patience: float) -> int | None:
+        """The job with this key; a second one, which nobody asked for, is cancelled."""
+        end = time.monotonic() + patience
+        while not (numbers := self.servers.lava.find(key)):
+            if time.monotonic() >= end:
+                return None
+            time.sleep(POLL_SECONDS)
+        for number in numbers[1:]:
+            self.servers.lava.cancel(number)
+        return numbers[0]
