@@ -52,5 +52,3 @@ def state(lab: LocalLab) -> LabState:
     found = lab.state
     assert found is not None, "the lab is down: an earlier test ended it"
     return found
-
-
