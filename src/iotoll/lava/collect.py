@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +12,14 @@ import yaml
 from iotoll import received, results, serialrecord
 from iotoll.console import read_console
 from iotoll.errors import BrokenError, InfrastructureError, IotollError
-from iotoll.lava.log import JobLog, read_log
+from iotoll.lava.log import JobLog, read_log, read_time
 from iotoll.lava.server import JobState, LavaServer
 from iotoll.models import BootRecord, LavaAttempt, LavaRecord
 from iotoll.proc import tail
 from iotoll.results import write_text
 from iotoll.runner import BootPlan
 
+ERROR_LIMIT = 2000  # characters of LAVA's error message
 Outcome = Literal["done", "infrastructure", "broken"]
 
 
@@ -50,11 +50,13 @@ def _job_error(tests: list[dict[str, Any]]) -> tuple[str, str]:
         if test.get("name") != "job":
             continue
         try:
-            data = yaml.load(str(test.get("metadata") or ""), Loader=yaml.CSafeLoader)
+            data = yaml.load(str(test.get("metadata") or ""), Loader=yaml.CBaseLoader)
         except yaml.YAMLError:
             continue
         if isinstance(data, dict):
-            return str(data.get("error_type", "")), str(data.get("error_msg", ""))
+            words = [data.get("error_type"), data.get("error_msg")]
+            kind, text = (word if isinstance(word, str) else "" for word in words)
+            return kind, text[:ERROR_LIMIT]
     return "", ""
 
 
@@ -140,16 +142,12 @@ def store(
 
 def _phases(state: JobState, log: JobLog) -> dict[str, float]:
     """Seconds from each phase's start to the next one's, from submission to the job's end."""
-    moments = [("queue", _moment(state.submitted)), ("start", _moment(state.started))]
+    moments = [("queue", read_time(state.submitted)), ("start", read_time(state.started))]
     moments += list(log.phases.items())
-    moments.append(("", _moment(state.ended)))
+    moments.append(("", read_time(state.ended)))
     known = [(name, at) for name, at in moments if at is not None]
     pairs = pairwise(known)
     return {name: round((end - at).total_seconds(), 2) for (name, at), (_, end) in pairs}
-
-
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text).replace(tzinfo=None) if text else None
 
 
 def outcome_of(error: IotollError) -> Outcome:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from iotoll.errors import UsageError
 from iotoll.matrix import first_error, load_toml, named_file
@@ -56,6 +57,22 @@ class Lab(Model):
     files: str = Field(description="URL of the lab's file server; '' as above")
     jobs: JobSettings
     boards: dict[str, LabBoard]
+
+    @field_validator("server", "files")
+    @classmethod
+    def _is_a_plain_url(cls, text: str) -> str:
+        found = urlsplit(text)
+        if text and (found.scheme not in ("http", "https") or not found.hostname):
+            raise ValueError("give http://HOST or https://HOST")
+        if found.username or found.password or found.query or found.fragment:
+            raise ValueError("a URL without user, password or query: tokens are never in a file")
+        return text
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Lab:
+        if bool(self.server) != bool(self.files):
+            raise ValueError("give both 'server' and 'files', or neither")
+        return self
 
     def board(self, name: str) -> LabBoard:
         """How a board's jobs run here; raises UsageError when the lab has no such board."""

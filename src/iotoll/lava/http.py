@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ READ_SECONDS = 60.0
 RETRIES = 6
 BACKOFF_SECONDS = 0.5  # then twice as long each time: half a minute in all
 TRANSIENT = (429, 500, 502, 503, 504)
+ANSWER_LIMIT = 32 << 20
+"""Bytes of one answer in JSON; a page of 200 test cases has some 200 KB."""
 
 
 class ServerError(InfrastructureError):
@@ -30,6 +33,10 @@ class ServerError(InfrastructureError):
         super().__init__(message)
         self.status = status
         self.sent = sent
+
+
+class TooLargeError(InfrastructureError):
+    """An answer is larger than anything that makes sense; asking again would not help."""
 
 
 class Http:
@@ -52,69 +59,69 @@ class Http:
 
     def get(self, path: str, fields: Mapping[str, str] | None = None) -> Any:
         """JSON of a GET, which is repeated when the server is down or busy."""
-        answer = self._request("GET", path, fields=fields)
-        return self._json("GET", path, answer)
+        return self._json("GET", path, self._request("GET", path, fields=fields))
 
     def get_bytes(self, path: str, limit: int) -> bytes:
-        """The body of a GET, of at most ``limit`` bytes."""
-        answer = self._request("GET", path, preload_content=False)
-        try:
-            data = answer.read(limit + 1)
-        except urllib3.exceptions.HTTPError as error:
-            raise ServerError(f"GET {self.base}/{path}: {error}") from error
-        finally:
-            answer.release_conn()
-        self._check("GET", path, answer, data)
-        if len(data) > limit:
-            raise ServerError(f"GET {self.base}/{path}: over {limit} bytes")
-        return data
+        """The body of a GET; raises TooLargeError when it has more than ``limit`` bytes."""
+        return self._request("GET", path, limit=limit)[1]
 
     def post(self, path: str, data: Any) -> Any:
         """JSON of a POST, which is never repeated here: it may have been carried out."""
-        answer = self._request("POST", path, json=data)
-        return self._json("POST", path, answer)
+        return self._json("POST", path, self._request("POST", path, json=data))
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something at ``path``."""
-        answer = self._request("HEAD", path)
-        if answer.status not in (200, 404):
-            self._check("HEAD", path, answer, b"")
-        return bool(answer.status == 200)
+        return self._request("HEAD", path, missing=True)[0] != 404
 
     def put(self, path: str, body: IO[bytes], size: int) -> None:
         """Send a file."""
-        headers = {"Content-Length": str(size)}
-        answer = self._request("PUT", path, body=body, headers=headers)
-        self._check("PUT", path, answer, answer.data)
+        self._request("PUT", path, body=body, headers={"Content-Length": str(size)})
 
-    def _request(self, method: str, path: str, **more: Any) -> urllib3.BaseHTTPResponse:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        limit: int = ANSWER_LIMIT,
+        missing: bool = False,
+        **more: Any,
+    ) -> tuple[int, bytes]:
+        """Status and body of an answer that is no error; 404 is none if ``missing``."""
         headers = {**self._headers, **more.pop("headers", {})}
+        url = f"{self.base}/{path}"
         try:
-            return self._pool.request(
-                method, f"{self.base}/{path}", headers=headers, redirect=False, **more
+            answer = self._pool.request(
+                method, url, headers=headers, redirect=False, preload_content=False, **more
             )
+            try:
+                data = answer.read(limit + 1)
+            finally:
+                answer.release_conn()
         except urllib3.exceptions.HTTPError as error:
             # urllib3's own words name host and cause, never headers.
-            never = isinstance(error, urllib3.exceptions.NewConnectionError)
             cause = getattr(error, "reason", None) or error
-            never = never or isinstance(cause, urllib3.exceptions.NewConnectionError)
-            raise ServerError(f"{method} {self.base}/{path}: {cause}", sent=not never) from error
+            never = isinstance(cause, urllib3.exceptions.NewConnectionError)
+            raise ServerError(f"{method} {url}: {cause}", sent=not never) from error
+        if not (missing and answer.status == 404):
+            self._check(method, path, answer.status, data)
+        if len(data) > limit:
+            answer.close()
+            raise TooLargeError(f"{method} {url}: the answer has over {limit} bytes")
+        return answer.status, data
 
-    def _json(self, method: str, path: str, answer: urllib3.BaseHTTPResponse) -> Any:
-        self._check(method, path, answer, answer.data)
+    def _json(self, method: str, path: str, answer: tuple[int, bytes]) -> Any:
         try:
-            return answer.json()
-        except (ValueError, UnicodeDecodeError) as error:
-            raise ServerError(f"{method} {self.base}/{path}: no JSON") from error
+            return json.loads(answer[1])
+        except (ValueError, RecursionError) as error:
+            raise ServerError(f"{method} {self.base}/{path}: the answer is no JSON") from error
 
-    def _check(self, method: str, path: str, answer: urllib3.BaseHTTPResponse, data: bytes) -> None:
-        if answer.status < 300:
+    def _check(self, method: str, path: str, status: int, data: bytes) -> None:
+        if status < 300:
             return
         text = " ".join(data[:400].decode(errors="replace").split())
-        words = f"{method} {self.base}/{path}: status {answer.status}: {text}"
-        if answer.status in (401, 403):
+        words = f"{method} {self.base}/{path}: status {status}: {text}"
+        if status in (401, 403):
             raise UsageError(f"{words}: is the token right, and may its user do this?")
-        raise ServerError(words, answer.status, sent=answer.status not in (404, 405))
+        raise ServerError(words, status, sent=status not in (404, 405))
 
 
 def find_token(default: str | None) -> str:

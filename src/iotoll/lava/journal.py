@@ -108,7 +108,9 @@ def read_journal(path: Path) -> Journal:
                 raise ValueError("it does not begin with 'run'")
             _replay(journal, entry)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ResultError(f"{path}: the journal is damaged ({error}): remove it") from error
+        raise ResultError(
+            f"{path}: the journal is damaged ({error!r}): cancel its jobs in LAVA, then remove it"
+        ) from error
     if journal is None:
         raise ResultError(f"{path}: the journal is empty: remove it")
     return journal
@@ -118,7 +120,7 @@ def _replay(journal: Journal, entry: dict[str, Any]) -> None:
     if entry["event"] == "intend":
         journal.attempts.append(Attempt(entry["key"], entry["boot"], entry["inputs"]))
         return
-    attempt = next(a for a in journal.attempts if a.key == entry["key"])
+    attempt = {a.key: a for a in journal.attempts}[entry["key"]]
     if entry["event"] == "submitted":
         attempt.number = int(entry["number"])
     elif entry["event"] == "ended":

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import yaml
 
 LINE_LIMIT = 1 << 20  # characters; LAVA itself splits a console's text at line ends
 PHASES = ("deploy", "boot", "workload")
-_START = re.compile(r"start: (\d+) (\S+) ")
+_START = re.compile(r"start: (\d{1,4}) (\S+) ")
 
 
 @dataclass
@@ -41,36 +40,45 @@ def read_log(data: bytes) -> JobLog:
         if entry is None:
             log.damaged += 1
         elif entry["lvl"] == "target":
-            console.append(str(entry["msg"]))
-        elif isinstance(entry["msg"], str):
+            console.append(entry["msg"])
+        else:
             _note(log, entry)
     log.console = "".join(f"{text}\n" for text in console)
     return log
 
 
-def _entry(text: str) -> dict[str, Any] | None:
+def _entry(text: str) -> dict[str, str] | None:
+    """A line's words; all are text, since a board chose some of them."""
     if len(text) > LINE_LIMIT:
         return None
     try:
-        entry = yaml.load(text, Loader=yaml.CSafeLoader)
+        entry = yaml.load(text, Loader=yaml.CBaseLoader)
     except yaml.YAMLError:
         return None
-    good = isinstance(entry, dict) and {"lvl", "msg", "dt"} <= entry.keys()
-    return entry if good else None
+    if not isinstance(entry, dict) or not {"lvl", "msg", "dt"} <= entry.keys():
+        return None
+    if entry["lvl"] == "results":  # an object; results are read by REST
+        return {**entry, "msg": ""}
+    return entry if all(isinstance(value, str) for value in entry.values()) else None
 
 
-def _note(log: JobLog, entry: dict[str, Any]) -> None:
+def _note(log: JobLog, entry: dict[str, str]) -> None:
     if entry["lvl"] in ("error", "warning", "exception"):
         log.lava.append(f"{entry['lvl']}: {entry['msg']}")
-    if match := _START.match(entry["msg"]):
-        number = int(match[1])
-        if 1 <= number <= len(PHASES):
-            log.phases.setdefault(PHASES[number - 1], _time(entry["dt"]))
-        elif match[2] == "finalize":
-            log.phases.setdefault("finish", _time(entry["dt"]))
+    match = _START.match(entry["msg"])
+    moment = read_time(entry["dt"])
+    if match is None or moment is None:
+        return
+    number = int(match[1])
+    if 1 <= number <= len(PHASES):
+        log.phases.setdefault(PHASES[number - 1], moment)
+    elif match[2] == "finalize":
+        log.phases.setdefault("finish", moment)
 
 
-def _time(value: Any) -> datetime:
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None)
-    return datetime.fromisoformat(str(value)).replace(tzinfo=None)
+def read_time(text: str | None) -> datetime | None:
+    """A server's time (ISO 8601, UTC), or None for what is none."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=None) if text else None
+    except ValueError:
+        return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.lava import collect
 from iotoll.lava.config import Lab
+from iotoll.lava.http import TooLargeError
 from iotoll.lava.journal import Attempt, Journal, open_journal
 from iotoll.lava.server import JobState, Servers
 from iotoll.lava.submission import POLL_SECONDS, Submitter, patiently
@@ -145,13 +146,14 @@ class LavaRunner:
         plan, state = one.plan, one.state
         assert state is not None
         folder = self.folder / one.attempt.key
-        ended = patiently(lambda: collect.fetch(self.lava, state, folder))
+        try:
+            ended = patiently(lambda: collect.fetch(self.lava, state, folder))
+        except TooLargeError as error:
+            return self._failed(journal, one, error)
         try:
             texts = collect.judge(ended, plan)
         except (BrokenError, InfrastructureError) as error:
-            error.args = (f"{error} (LAVA job {state.id} on {state.device})",)
-            journal.ended(one.attempt, collect.outcome_of(error), str(error))
-            return error
+            return self._failed(journal, one, error)
         attempts = [
             LavaAttempt(job=a.number, outcome=a.outcome or "done", why=a.why)
             for a in journal.of(plan.name)
@@ -165,6 +167,12 @@ class LavaRunner:
         journal.ended(one.attempt, "done", "")
         self.done(plan)
         return None
+
+    def _failed(self, journal: Journal, one: Running, error: Failure) -> Failure:
+        assert one.state is not None
+        error.args = (f"{error} (LAVA job {one.state.id} on {one.state.device})",)
+        journal.ended(one.attempt, collect.outcome_of(error), str(error))
+        return error
 
     def _may_retry(self, journal: Journal, plan: BootPlan, error: Failure) -> bool:
         lost = [a for a in journal.of(plan.name) if a.outcome == "infrastructure"]

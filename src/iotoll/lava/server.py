@@ -17,6 +17,7 @@ from iotoll.lava.job import File
 API = "api/v0.2"
 LOG_LIMIT = 128 << 20
 """Bytes of one job's log; LAVA adds some 80 bytes to each line of the console."""
+QUOTED = 200  # characters of a strange answer that a message shows
 PAGE = 200
 PAGES = 100
 
@@ -52,11 +53,13 @@ class LavaServer:
 
     def version(self) -> str:
         """The server's version."""
-        return str(self.http.get(f"{API}/system/version/").get("version", "unknown"))
+        path = f"{API}/system/version/"
+        return str(_object(self.http.get(path), path).get("version", "unknown"))
 
     def validate(self, definition: str) -> None:
         """Check a definition by LAVA's strict schema; raises UsageError with LAVA's words."""
-        answer = self.http.post(f"{API}/jobs/validate/", {"definition": definition, "strict": True})
+        path = f"{API}/jobs/validate/"
+        answer = _object(self.http.post(path, {"definition": definition, "strict": True}), path)
         message = str(answer.get("message", answer))
         if message != "Job valid.":
             raise UsageError(f"LAVA refuses the job: {message}")
@@ -69,30 +72,34 @@ class LavaServer:
             if error.status == 400:
                 raise UsageError(f"LAVA refuses the job: {error}") from error
             raise
-        numbers = answer.get("job_ids")
-        if not isinstance(numbers, list) or len(numbers) != 1:
-            raise ServerError(f"LAVA did not say which job it made: {answer}")
-        return int(numbers[0])
+        numbers = _object(answer, "jobs/").get("job_ids")
+        if not isinstance(numbers, list) or len(numbers) != 1 or not isinstance(numbers[0], int):
+            raise ServerError(f"LAVA did not say which job it made: {str(answer)[:QUOTED]}")
+        return numbers[0]
 
     def find(self, key: str) -> list[int]:
         """The jobs whose name ends with ``key``, oldest first."""
         fields = {"description__endswith": key, "ordering": "id"}
         # A server that does not know the filter would answer with every job.
-        return [int(j["id"]) for j in self._pages("jobs", fields) if _name(j).endswith(key)]
+        jobs = [j for j in self._pages("jobs", fields) if _name(j).endswith(key)]
+        try:
+            return sorted(int(j["id"]) for j in jobs)
+        except (LookupError, TypeError, ValueError) as error:
+            raise ServerError(f"jobs: the server's answer lacks {error}") from error
 
     def job(self, number: int) -> JobState:
         """How a job is now."""
-        found = self.http.get(f"{API}/jobs/{number}/")
+        found = _object(self.http.get(f"{API}/jobs/{number}/"), f"job {number}")
         try:
             return JobState(
                 id=int(found["id"]),
                 name=_name(found),
                 state=str(found["state"]),
                 health=str(found["health"]),
-                device=found.get("actual_device"),
-                submitted=found.get("submit_time"),
-                started=found.get("start_time"),
-                ended=found.get("end_time"),
+                device=_text(found.get("actual_device")),
+                submitted=_text(found.get("submit_time")),
+                started=_text(found.get("start_time")),
+                ended=_text(found.get("end_time")),
             )
         except (LookupError, TypeError, ValueError) as error:
             raise ServerError(f"job {number}: the server's answer lacks {error}") from error
@@ -120,10 +127,21 @@ class LavaServer:
             answer = self.http.get(f"{API}/{path}/", {**fields, **more})
             if not isinstance(answer, dict) or not isinstance(answer.get("results"), list):
                 raise ServerError(f"{path}: the server's answer is no list")
-            yield from answer["results"]
+            yield from (_object(entry, path) for entry in answer["results"])
             if not answer.get("next"):
                 return
         raise ServerError(f"{path}: over {PAGES * PAGE} entries")
+
+
+def _object(answer: Any, what: str) -> dict[str, Any]:
+    """An answer that should be a JSON object; raises ServerError when it is none."""
+    if not isinstance(answer, dict):
+        raise ServerError(f"{what}: the server's answer is no object: {str(answer)[:QUOTED]}")
+    return answer
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _name(job: dict[str, Any]) -> str:
