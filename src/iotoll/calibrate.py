@@ -7,16 +7,18 @@ costs. A kprobe's trap is not doubled by that, so its runs leave the event out i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from iotoll.models import Section
 from iotoll.render import PREFIX
-from iotoll.shift import measure_shift
+from iotoll.shift import Shift, measure_shift
 
 LEAST = 100  # no event costs less (instructions); smaller shifts are the comb's own wandering
 MOST = 3000  # nor more than this: a shift so large was found between the wrong teeth
 LEFT_OUT = ("queue_rq_return",)
+OVERLAP, RATIO = 0.4, 2.0
+"""A shift is believed when the combs overlap so well, and so many times as well as unmoved."""
 OFTEN = 0.5  # an event that most I/Os do not pass cannot be calibrated by them
 
 Runs = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
@@ -57,10 +59,27 @@ def _cost(
     shifts = []
     for i in touched:
         column = f"own_{order[i].value}"
-        delta = measure_shift(before[column], table[column], tolerance=LEAST).delta
-        shifts.append((abs(delta) / max(1, round(counts[i])), delta))
-    if event in LEFT_OUT:  # its section's end moves too, so the neighbours' shifts belong to it
-        total = float(abs(sum(delta for _, delta in shifts)))
-    else:
-        total = max((size for size, _ in shifts), default=0.0)
-    return total if LEAST <= total <= MOST else None
+        shift = measure_shift(before[column], table[column], tolerance=LEAST)
+        shifts.append((shift, max(1, round(counts[i]))))
+    total = _left_out(shifts) if event in LEFT_OUT else _doubled(shifts)
+    return total if total is not None and LEAST <= total <= MOST else None
+
+
+def _doubled(shifts: Sequence[tuple[Shift, int]]) -> float | None:
+    """The cost by the section that shows it best; None when none does.
+
+    Not the largest shift: the way back of 32 I/Os is another mixture of teeth in every run.
+    """
+    sure = [(shift.overlap, shift.delta / n) for shift, n in shifts if _is_sure(shift)]
+    return max(sure)[1] if sure else None
+
+
+def _left_out(shifts: Sequence[tuple[Shift, int]]) -> float | None:
+    """The cost of an event that is left out: its section's end moves, so its neighbours' shifts
+    belong to it, each of which must be known."""
+    known = all(_is_sure(s) or (s.overlap >= OVERLAP and abs(s.delta) < LEAST) for s, _ in shifts)
+    return float(abs(sum(shift.delta for shift, _ in shifts))) if known else None
+
+
+def _is_sure(shift: Shift) -> bool:
+    return shift.overlap >= OVERLAP and shift.overlap >= RATIO * shift.overlap_still

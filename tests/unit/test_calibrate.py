@@ -46,6 +46,24 @@ def test_event_that_fires_twice_costs_half() -> None:
     assert costs("sched_switch", {Section.HARDWARE: 1200}, Section.HARDWARE, 2) == 600
 
 
+def scattered(step: int) -> list[int]:
+    """A section whose counts are another mixture in every run, as the way back of few I/Os is."""
+    return [4000 + (i * step) % 1997 for i in range(len(TEETH))]
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_section_that_does_not_repeat_says_nothing(left_out: bool) -> None:
+    event = "queue_rq_return" if left_out else "nvme_sq"
+    moved = -1500 if left_out else 609
+    before = run(events={event: (Section.COMPLETION, 1.0)})
+    after = run({Section.COMPLETION: moved})
+    assert isinstance(before[1], dict) and isinstance(after[1], dict)
+    before[1]["own_return"], after[1]["own_return"] = scattered(617), scattered(1201)
+    runs = {"calibration-nvme-reference": before, f"calibration-nvme-{event}": after}
+    # What leaving an event out did to the neighbour cannot be told: no cost is better than a guess.
+    assert event_costs(runs) == ({} if left_out else {event: 609})
+
+
 def test_left_out_probe_counts_what_both_neighbours_lost() -> None:
     moved = {Section.SUBMISSION: -400, Section.HARDWARE: -1100}
     assert costs("queue_rq_return", moved, Section.SUBMISSION) == 1500
