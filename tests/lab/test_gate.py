@@ -14,7 +14,7 @@ import pytest
 from iotoll.lava.figures import expected_cases
 from iotoll.lava.journal import read_journal
 from iotoll.lava.server import Servers
-from iotoll.models import BootRecord, Clock, SideResult
+from iotoll.models import BootRecord, Clock, Section, SideResult
 from iotoll.results import read
 from tests.lab.conftest import UFS, Start
 from tests.vm.conftest import EXAMPLES, LIMIT
@@ -52,7 +52,7 @@ def test_neutral_patch_passes_and_lava_has_its_figures(start: Start, servers: Se
     wanted = set(expected_cases([UFS, NVME], Clock.INSTRUCTIONS))
     assert wanted <= tests.keys()
     assert {tests[name]["result"] for name in wanted} == {"pass"}
-    median = result.cells[UFS][0].sections["submission"].own.median
+    median = result.cells[UFS][0].sections[Section.SUBMISSION].own.median
     shown = tests[f"{UFS}.submission.median"]
     assert float(shown["measurement"]) == median
     assert shown["unit"] == "instructions"

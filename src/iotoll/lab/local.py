@@ -107,7 +107,7 @@ class LocalLab:
                     LabDevice(
                         name=device,
                         type=settings.device_type,
-                        tags=settings.tags,
+                        tags=[*settings.tags, device],
                         dictionary=text,
                     )
                 )

@@ -28,7 +28,8 @@ class File:
 class Job:
     """What is particular to one job; ``name`` is what people see, ``metadata`` what we look up.
 
-    ``expected`` are the test cases without which LAVA calls the test failed.
+    ``expected`` are the test cases without which LAVA calls the test failed. ``device`` is the only
+    one that may run it, None for any of its type and tags.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Job:
     kernel_words: str
     metadata: Mapping[str, str]
     expected: Sequence[str]
+    device: str | None = None
 
 
 def virtual_job(
@@ -47,10 +49,11 @@ def virtual_job(
     ramdisk: File,
     metadata: Mapping[str, str],
     expected: Sequence[str],
+    device: str | None = None,
 ) -> Job:
     """A boot of a virtual board as a job."""
     words = f"{kernel_words(board)} {SHELL}"
-    return Job(name, LAVA_ARCH[board.arch], kernel, ramdisk, words, metadata, expected)
+    return Job(name, LAVA_ARCH[board.arch], kernel, ramdisk, words, metadata, expected, device)
 
 
 def render(job: Job, board: str, lab: Lab) -> str:

@@ -18,6 +18,7 @@ API = "api/v0.2"
 LOG_LIMIT = 128 << 20
 """Bytes of one job's log; LAVA adds some 80 bytes to each line of the console."""
 QUOTED = 200  # characters of a strange answer that a message shows
+UNFINISHED = ("Submitted", "Scheduling", "Scheduled", "Running")
 PAGE = 200
 PAGES = 100
 
@@ -87,22 +88,17 @@ class LavaServer:
         except (LookupError, TypeError, ValueError) as error:
             raise ServerError(f"jobs: the server's answer lacks {error}") from error
 
+    def unfinished(self, word: str) -> list[JobState]:
+        """The jobs that have not ended and whose names hold ``word``, newest first."""
+        found = []
+        for state in UNFINISHED:
+            fields = {"description__contains": word, "state": state, "ordering": "-id"}
+            found += [_job(entry) for entry in self._pages("jobs", fields)]
+        return [job for job in found if word in job.name and job.state in UNFINISHED]
+
     def job(self, number: int) -> JobState:
         """How a job is now."""
-        found = _object(self.http.get(f"{API}/jobs/{number}/"), f"job {number}")
-        try:
-            return JobState(
-                id=int(found["id"]),
-                name=_name(found),
-                state=str(found["state"]),
-                health=str(found["health"]),
-                device=_text(found.get("actual_device")),
-                submitted=_text(found.get("submit_time")),
-                started=_text(found.get("start_time")),
-                ended=_text(found.get("end_time")),
-            )
-        except (LookupError, TypeError, ValueError) as error:
-            raise ServerError(f"job {number}: the server's answer lacks {error}") from error
+        return _job(_object(self.http.get(f"{API}/jobs/{number}/"), f"job {number}"))
 
     def tests(self, number: int) -> list[dict[str, Any]]:
         """All test cases of a job, as the server has them."""
@@ -131,6 +127,22 @@ class LavaServer:
             if not answer.get("next"):
                 return
         raise ServerError(f"{path}: over {PAGES * PAGE} entries")
+
+
+def _job(found: dict[str, Any]) -> JobState:
+    try:
+        return JobState(
+            id=int(found["id"]),
+            name=_name(found),
+            state=str(found["state"]),
+            health=str(found["health"]),
+            device=_text(found.get("actual_device")),
+            submitted=_text(found.get("submit_time")),
+            started=_text(found.get("start_time")),
+            ended=_text(found.get("end_time")),
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise ServerError(f"job {found.get('id')}: the server's answer lacks {error}") from error
 
 
 def _object(answer: Any, what: str) -> dict[str, Any]:

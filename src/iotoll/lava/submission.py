@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,17 +47,26 @@ def patiently(ask: Callable[[], T]) -> T:
             time.sleep(PAUSE_SECONDS)
 
 
+def mark(series: str) -> str:
+    """How the name of a job says to which series its run belongs."""
+    return f"[{series}]"
+
+
 class Submitter:
     """Makes and submits the jobs of one run directory, whose LAVA folder is ``folder``."""
 
-    def __init__(self, folder: Path, lab: Lab, servers: Servers) -> None:
+    def __init__(self, folder: Path, lab: Lab, servers: Servers, series: str | None = None) -> None:
         self.folder = folder
         self.lab = lab
         self.servers = servers
+        self.series = series
         self._ramdisks: dict[str, File] = {}
 
-    def begin(self, journal: Journal, plan: BootPlan) -> Attempt:
-        """Submit a job for a boot, or take up the one that is there."""
+    def begin(self, journal: Journal, plan: BootPlan, device: str | None = None) -> Attempt:
+        """Submit a job for a boot, or take up the one that is there.
+
+        ``device`` is the only one that may run a new job.
+        """
         inputs = json_sha256([plan.identity(), plan.kernel_sha256])
         attempts = journal.of(plan.name)
         if attempts and attempts[-1].outcome is None:
@@ -66,12 +76,23 @@ class Submitter:
                 return attempt
             self.cancel(journal, attempt, "the boot's inputs have changed")
         key = journal.next_key(plan.name)
-        definition = self.render(plan, key)
+        definition = self.render(plan, key, device)
         patiently(lambda: self.servers.lava.validate(definition))
         write_text(self.folder / f"{key}.yaml", definition)
         attempt = journal.intend(plan.name, key, inputs)
         self._submit(journal, attempt, resumed=False)
         return attempt
+
+    def supersede(self, journal: Journal) -> list[int]:
+        """Cancel what older runs of the same series have with LAVA; returns those jobs."""
+        if self.series is None:
+            return []
+        word = mark(self.series)
+        jobs = patiently(lambda: self.servers.lava.unfinished(word))
+        old = [job.id for job in jobs if f" {word} {journal.run}-" not in job.name]
+        for number in old:
+            patiently(partial(self.servers.lava.cancel, number))
+        return old
 
     def cancel(self, journal: Journal, attempt: Attempt, why: str) -> None:
         """Cancel the job of an attempt that has not ended."""
@@ -80,7 +101,7 @@ class Submitter:
             patiently(lambda: self.servers.lava.cancel(number))
         journal.ended(attempt, SUPERSEDED, why)
 
-    def render(self, plan: BootPlan, key: str = NO_KEY) -> str:
+    def render(self, plan: BootPlan, key: str = NO_KEY, device: str | None = None) -> str:
         """The definition of a boot's job; its files are uploaded first."""
         kernel = patiently(lambda: self.servers.files.add(plan.kernel))
         ramdisk = self._ramdisk(plan)
@@ -91,9 +112,10 @@ class Submitter:
             "iotoll.board": plan.board.name,
             "iotoll.kernel": kernel.sha256,
         }
-        name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {key}"
+        series = f"{mark(self.series)} " if self.series else ""
+        name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {series}{key}"
         expected = expected_cases(plan.cells, plan.clock)
-        job = virtual_job(plan.board, name, kernel, ramdisk, metadata, expected)
+        job = virtual_job(plan.board, name, kernel, ramdisk, metadata, expected, device)
         return render(job, plan.board.name, self.lab)
 
     def _ramdisk(self, plan: BootPlan) -> File:
