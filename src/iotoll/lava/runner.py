@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from iotoll import results
@@ -15,6 +16,7 @@ from iotoll.lava.http import TooLargeError
 from iotoll.lava.journal import Attempt, Journal, open_journal
 from iotoll.lava.server import JobState, Servers
 from iotoll.lava.submission import POLL_SECONDS, Submitter, patiently
+from iotoll.lava.watch import Watch
 from iotoll.models import BootRecord, LavaAttempt
 from iotoll.models.run import Side
 from iotoll.progress import Step
@@ -114,12 +116,16 @@ class LavaRunner:
         failed: list[tuple[BootPlan, Failure]] = []
         running: list[Running] = []
         total = len(waiting)
+        watch = Watch(self.lava)
         waiting = self._ordered(waiting)
         while running or (waiting and not failed):
             if not failed:
                 self._fill(journal, waiting, running)
             for one in list(running):
-                if not self._look(one).finished:
+                state = self._look(one)
+                if not state.finished:
+                    if watch.crashed(state):
+                        patiently(partial(self.lava.cancel, state.id))
                     continue
                 running.remove(one)
                 error = self._finish(journal, one)
