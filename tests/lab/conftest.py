@@ -83,7 +83,7 @@ def lab_file(state: LabState, tmp_path: Path) -> Path:
     text = (data_dir("lava-jobs") / "labs/local.toml").read_text()
     text = text.replace('server = ""', f'server = "{state.url}"')
     text = text.replace('files = ""', f'files = "{state.files_url}"')
-    text = text.replace("boot = 4, workload = 20", "boot = 4, workload = 8")
+    text = text.replace("boot = 4, workload = 20", "boot = 4, workload = 6")
     path = tmp_path / "lab.toml"
     path.write_text(text)
     return path

@@ -90,11 +90,11 @@ class LavaServer:
 
     def unfinished(self, word: str) -> list[JobState]:
         """The jobs that have not ended and whose names hold ``word``, newest first."""
-        found = []
+        found = {}
         for state in UNFINISHED:
             fields = {"description__contains": word, "state": state, "ordering": "-id"}
-            found += [_job(entry) for entry in self._pages("jobs", fields)]
-        return [job for job in found if word in job.name and job.state in UNFINISHED]
+            found.update({job.id: job for job in map(_job, self._pages("jobs", fields))})
+        return [j for j in found.values() if word in j.name and j.state in UNFINISHED]
 
     def job(self, number: int) -> JobState:
         """How a job is now."""

@@ -214,3 +214,39 @@ def test_patience_ends_at_once_for_what_it_does_not_mend(
     stub.answers(Answer(503))
     with pytest.raises(ServerError):
         patiently(lambda: client.get("x"))
+
+
+def test_newer_run_of_a_series_cancels_the_older_ones_jobs(
+    stub: Stub, submitter: Submitter, plan: BootPlan
+) -> None:
+    """Another run's unfinished jobs of the series, and no others."""
+    jobs = {
+        1: ("iotoll base boot 1 on b [mr-7] 0123456789ab-base-1-1", "Running"),
+        2: ("iotoll base boot 2 on b [mr-7] 0123456789ab-base-2-1", "Submitted"),
+        3: ("iotoll base boot 1 on b [mr-77] 0123456789ab-base-1-1", "Running"),
+        4: ("iotoll base boot 1 on b [mr-7] {own}-base-1-1", "Running"),
+        5: ("iotoll base boot 1 on b [mr-7] 0123456789ab-base-3-1", "Finished"),
+        6: ("somebody else's", "Running"),
+    }
+    cancelled = []
+
+    def play(request: Request) -> Answer:
+        path = urlsplit(request.path)
+        if path.path.endswith("/cancel/"):
+            cancelled.append(int(path.path.split("/")[-3]))
+            return as_json({})
+        # A server that knows no filters answers with every job.
+        found = [
+            {"id": n, "description": text.format(own=journal.run), "state": s, "health": "Unknown"}
+            for n, (text, s) in jobs.items()
+        ]
+        return as_json({"results": found})
+
+    stub.play = play
+    submitter.series = "mr-7"
+    with open_journal(submitter.folder) as journal:
+        assert submitter.supersede(journal) == [1, 2]
+    assert cancelled == [1, 2]
+    submitter.series = None
+    with open_journal(submitter.folder) as journal:
+        assert submitter.supersede(journal) == []
