@@ -5,6 +5,8 @@ tests/lab/test_schema.py has LAVA's own strict schema read the same files.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -41,6 +43,15 @@ def definition(board: str) -> str:
 @pytest.mark.parametrize("board", BOARDS)
 def test_job_definition(board: str, golden: Check) -> None:
     golden(f"lava/jobs/{board}.yaml", definition(board))
+
+
+def test_health_check_runs_on_every_device_of_its_type(golden: Check) -> None:
+    job = virtual_job(
+        load_board("virt-arm64"), "iotoll health check", KERNEL, RAMDISK, METADATA, []
+    )
+    text = render(replace(job, health_check=True), "virt-arm64", load_lab("local"))
+    golden("lava/jobs/health-check.yaml", text)
+    assert "tags" not in yaml.safe_load(text)
 
 
 @pytest.mark.parametrize("board", BOARDS)

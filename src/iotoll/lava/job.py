@@ -29,7 +29,8 @@ class Job:
     """What is particular to one job; ``name`` is what people see, ``metadata`` what we look up.
 
     ``expected`` are the test cases without which LAVA calls the test failed. ``device`` is the only
-    one that may run it, None for any of its type and tags.
+    one that may run it, None for any of its type and tags; a health check runs on every device of
+    the type.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Job:
     metadata: Mapping[str, str]
     expected: Sequence[str]
     device: str | None = None
+    health_check: bool = False
 
 
 def virtual_job(

@@ -37,11 +37,17 @@ class Running:
 
 
 class LavaRunner:
-    """Runs the boots of one run directory in one lab; ``done`` is told of each that ended well."""
+    """Runs the boots of one run directory in one lab; ``done`` is told of each that ended well.
 
-    def __init__(self, run: RunDir, lab: Lab, servers: Servers, done: Done) -> None:
+    ``device`` is the only one that may run them, None for any that the lab file allows.
+    """
+
+    def __init__(
+        self, run: RunDir, lab: Lab, servers: Servers, done: Done, device: str | None = None
+    ) -> None:
         self.lab = lab
         self.done = done
+        self.device = device
         self.lava = servers.lava
         self.run = run
         self.folder = lava_folder(run)
@@ -158,8 +164,8 @@ class LavaRunner:
         for plan in list(waiting):
             if len(running) >= self.lab.jobs.queue_limit:
                 return
-            device = None
-            if self._pairs(plan):
+            device = self.device
+            if device is None and self._pairs(plan):
                 device = self._device_of_other(plan, running)
                 if device is None and any(_is_other(plan, one.plan) for one in running):
                     continue

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from iotoll.digest import file_sha256
 from iotoll.errors import InfrastructureError, UsageError
@@ -116,6 +117,25 @@ class LavaServer:
     def cancel(self, number: int) -> None:
         """Cancel a job; nothing happens when it has ended."""
         self.http.post(f"{API}/jobs/{number}/cancel/", {})
+
+    def devices(self, device_type: str) -> list[str]:
+        """The names of the healthy devices of a type."""
+        entries = self._pages("devices", {"device_type": device_type, "ordering": "hostname"})
+        return [
+            str(entry["hostname"])
+            for entry in entries
+            if entry.get("device_type") == device_type and entry.get("health") == "Good"
+        ]
+
+    def quarantine(self, device: str, reason: str) -> None:
+        """Put a device into maintenance; LAVA shows the reason in the device's history."""
+        path = f"{API}/devices/{quote(device, safe='')}/set_health/"
+        self.http.post(path, {"health": "MAINTENANCE", "reason": reason}, answers=False)
+
+    def set_health_check(self, device_type: str, definition: str) -> None:
+        """Give a device type its health check; the user needs the right to change it."""
+        path = f"{API}/devicetypes/{quote(device_type, safe='')}/health_check/"
+        self.http.post(path, {"config": definition}, answers=False)
 
     def _pages(self, path: str, fields: dict[str, str]) -> Iterator[dict[str, Any]]:
         for page in range(PAGES):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,7 @@ from iotoll.image import whole_cpio
 from iotoll.lava.config import Lab
 from iotoll.lava.figures import expected_cases
 from iotoll.lava.http import ServerError
-from iotoll.lava.job import File, render, virtual_job
+from iotoll.lava.job import File, Job, render, virtual_job
 from iotoll.lava.journal import Attempt, Journal
 from iotoll.lava.server import Servers
 from iotoll.paths import dut_command
@@ -101,22 +102,36 @@ class Submitter:
             patiently(lambda: self.servers.lava.cancel(number))
         journal.ended(attempt, SUPERSEDED, why)
 
+    def health_check(self, plan: BootPlan) -> str:
+        """A boot's job as the health check of its device type; its files are uploaded first."""
+        job = self._job(plan, f"iotoll health check of {plan.board.name}", {}, None)
+        return render(replace(job, health_check=True), plan.board.name, self.lab)
+
     def render(self, plan: BootPlan, key: str = NO_KEY, device: str | None = None) -> str:
         """The definition of a boot's job; its files are uploaded first."""
-        kernel = patiently(lambda: self.servers.files.add(plan.kernel))
-        ramdisk = self._ramdisk(plan)
         metadata = {
             "iotoll.key": key,
             "iotoll.side": plan.side,
             "iotoll.boot": str(plan.number),
-            "iotoll.board": plan.board.name,
-            "iotoll.kernel": kernel.sha256,
         }
         series = f"{mark(self.series)} " if self.series else ""
         name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {series}{key}"
-        expected = expected_cases(plan.cells, plan.clock)
-        job = virtual_job(plan.board, name, kernel, ramdisk, metadata, expected, device)
-        return render(job, plan.board.name, self.lab)
+        return render(self._job(plan, name, metadata, device), plan.board.name, self.lab)
+
+    def _job(
+        self, plan: BootPlan, name: str, metadata: Mapping[str, str], device: str | None
+    ) -> Job:
+        kernel = patiently(lambda: self.servers.files.add(plan.kernel))
+        what = {"iotoll.board": plan.board.name, "iotoll.kernel": kernel.sha256}
+        return virtual_job(
+            plan.board,
+            name,
+            kernel,
+            self._ramdisk(plan),
+            {**metadata, **what},
+            expected_cases(plan.cells, plan.clock),
+            device,
+        )
 
     def _ramdisk(self, plan: BootPlan) -> File:
         dut = dut_command(plan.board.arch)
