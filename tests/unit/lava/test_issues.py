@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from iotoll.errors import UsageError
-from iotoll.lava.issues import load_issues
+from iotoll.lava.issues import GENERIC, load_issues
+from iotoll.paths import data_dir
 
 GOOD = """
 [[issue]]
@@ -52,3 +53,9 @@ def test_bad_packs(tmp_path: Path, old: str, new: str, words: str) -> None:
 def test_pack_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="generic"):
         load_issues(["no-such-pack"])
+
+
+@pytest.mark.parametrize("path", sorted((data_dir("lava-jobs") / "known-issues").glob("*.toml")))
+def test_packs_that_come_with_iotoll(path: Path) -> None:
+    packs = [] if path.stem == GENERIC else [path.stem]
+    assert len(load_issues(packs)) >= 8
