@@ -128,6 +128,8 @@ class LavaRunner:
             if not failed:
                 self._fill(journal, waiting, running)
             for one in list(running):
+                if one not in running:  # cancelled, since another one failed
+                    continue
                 state = self._look(one)
                 if not state.finished:
                     if watch.crashed(state):
