@@ -57,6 +57,8 @@ COMPILE = (
 )
 UNREAD = ("doc", "info", "man", "locale", "lintian")
 """Folders of /usr/share that nothing in a lab reads."""
+SERVED = "/usr/share/doc/lava-server-doc/html/*"
+"""Part of the web pages: without it the server does not start."""
 NAMESPACES = ("--fork", "--pid", "--mount", "--uts", "--ipc", "--propagation", "private")
 """What a lab has of its own, as words of unshare; it shares the network, for its ports."""
 
@@ -115,6 +117,7 @@ def _mmdebstrap(tree: Path) -> list[str]:
         '--aptopt=APT::Install-Recommends "false"',
         "--dpkgopt=force-unsafe-io",
         *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
+        f"--dpkgopt=path-include={SERVED}",
         f"--setup-hook={NO_DAEMONS}",
         f"--setup-hook={NO_COMPILER}",
         f"--customize-hook={COMPILE}",
