@@ -182,10 +182,10 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 
 cli.add_command(analyze_command)
-cli.add_command(image_command)
-cli.add_command(simboard_group)
 cli.add_command(lab_command)
 cli.add_command(lava_command)
+cli.add_command(image_command)
+cli.add_command(simboard_group)
 
 
 @cli.command("receive")

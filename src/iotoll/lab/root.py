@@ -38,6 +38,7 @@ PACKAGES = (
     "file",
     "ca-certificates",
     "netcat-openbsd",  # a serial line over TCP, as ser2net gives it
+    "fastboot",  # HiKey960 is flashed with it
 )
 PREPARED = ("prepare.sh", "settings.yaml")
 """What makes the database, in the folder `scripts`."""
@@ -57,8 +58,9 @@ COMPILE = (
 )
 UNREAD = ("doc", "info", "man", "locale", "lintian")
 """Folders of /usr/share that nothing in a lab reads."""
-SERVED = "/usr/share/doc/lava-server-doc*"
-"""Part of the web pages: without it the server does not start."""
+SERVED = "/usr/share/doc/lava-server-doc/*"
+"""Part of the web pages: without it the server does not start. dpkg keeps the folder itself only when
+the pattern names it up to its wildcard."""
 NAMESPACES = ("--fork", "--pid", "--mount", "--uts", "--ipc", "--propagation", "private")
 """What a lab has of its own, as words of unshare; it shares the network, for its ports."""
 
