@@ -1,5 +1,6 @@
 """Reader and analyser of trace.dat files, written in Rust (crates/iotoll-py)."""
 
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypedDict, Unpack
 
 class TraceError(ValueError):
@@ -19,8 +20,9 @@ class Options(TypedDict, total=False):
     driver's queue function where it was probed, ``last_before`` never."""
     unit: Literal["ns", "instructions"] | None
     """Written into the record; events in own time are counted in instructions only."""
-    window: tuple[int, int] | None
-    """Only events from the first time (clock units of the trace) to before the second."""
+    windows: Sequence[tuple[int, int]] | None
+    """Only events from the first time (clock units of the trace) to before the second; an analysis
+    of each. They follow each other in time."""
     direction: Literal["read", "write", "flush", "discard"] | None
     """Only I/Os that do this."""
     size: tuple[int, int] | None
@@ -117,16 +119,11 @@ class IoTable(TypedDict):
     """The last ``sched_waking`` of its task, and when it ran after that."""
     at_sched_in: list[int | None]
 
-def analyze(path: str, **options: Unpack[Options]) -> str:
-    """Measure the I/Os of a trace.
+def analyze(path: str, **options: Unpack[Options]) -> Iterator[tuple[str, IoTable]]:
+    """Measure the I/Os of a trace, in one walk over it.
 
-    Returns the record as JSON text. Raises `TraceError`.
-    """
-
-def io_table(path: str, **options: Unpack[Options]) -> IoTable:
-    """Measure the I/Os of a trace.
-
-    Returns one list per column, all of the same length. Raises `TraceError`.
+    Yields the record as JSON text and the I/Os: of the whole trace, or of each window. Raises
+    `TraceError`.
     """
 
 def trace_info(path: str) -> str:
@@ -148,11 +145,11 @@ def outline(path: str) -> tuple[int | None, dict[int, str]]:
     Raises `TraceError`.
     """
 
-def calls(path: str, window: tuple[int, int]) -> list[tuple[int, int, int, int]]:
-    """List the read and write system calls that lie in a window (clock units, half-open).
+def calls(path: str) -> list[tuple[int, int, int, int]]:
+    """List the read and write system calls that began and ended in a trace.
 
-    Returns thread number, start, end and return value of each, whether it reached a device or not.
-    Raises `TraceError`.
+    Returns thread number, start, end (clock units) and return value of each, whether it reached a
+    device or not. Raises `TraceError`.
     """
 
 def summarise(values: list[int]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from iotoll import _native
+from tests.trace.native import in_windows, table_of
 from tests.trace.thin import Reader
 
 DATA = Path(__file__).with_name("data")
@@ -50,7 +50,7 @@ def pages_of(data: bytes) -> list[list[int]]:
 
 def rows(path: Path) -> dict[tuple[int, int], Row]:
     """The measured I/Os by task and start."""
-    table: dict[str, list[Any]] = dict(_native.io_table(str(path)))  # type: ignore[arg-type]
+    table = table_of(path)
     made = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
     return {(row["pid"], row["start"]): row for row in made}
 
@@ -72,18 +72,23 @@ def without(data: bytes, page: int, following: int | None) -> bytes:
     return bytes(hurt)
 
 
+def as_version_6(trace_cmd: str, name: str, folder: Path) -> Path:
+    """A fixture, not compressed."""
+    plain, source = folder / "plain.dat", str(DATA / f"{name}.dat")
+    convert = [trace_cmd, "convert", "-i", source, "-o", str(plain), "--file-version", "6"]
+    subprocess.run(convert, capture_output=True, check=True)
+    return plain
+
+
 @pytest.mark.parametrize("kind", ["damaged", "overwritten"])
 @pytest.mark.parametrize("name", NAMES)
 def test_only_what_touches_the_page_changes(
     trace_cmd: str, name: str, kind: str, tmp_path: Path
 ) -> None:
-    plain = tmp_path / "plain.dat"
-    source = str(DATA / f"{name}.dat")
-    convert = [trace_cmd, "convert", "-i", source, "-o", str(plain), "--file-version", "6"]
-    subprocess.run(convert, capture_output=True, check=True)
+    plain = as_version_6(trace_cmd, name, tmp_path)
     data = plain.read_bytes()
     whole = rows(plain)
-    assert whole == rows(Path(source))
+    assert whole == rows(DATA / f"{name}.dat")
     hurt = tmp_path / "hurt.dat"
     dropped = 0
     for cpu in pages_of(data):
@@ -107,3 +112,21 @@ def test_only_what_touches_the_page_changes(
                 assert {**found[key], "reaped": None} == {**whole[key], "reaped": None}
             dropped += len(whole) - len(found)
     assert dropped > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gap_counts_in_every_window_that_it_touches(
+    trace_cmd: str, name: str, tmp_path: Path
+) -> None:
+    data = as_version_6(trace_cmd, name, tmp_path).read_bytes()
+    hurt = tmp_path / "hurt.dat"
+    for cpu in pages_of(data):
+        for page, following in list(pairwise(cpu))[1:-1:4]:
+            hurt.write_bytes(without(data, page, None))
+            first, last = stamp(data, page), stamp(data, following)
+            middle = (first + last) // 2
+            windows = [(0, first), (first, middle), (middle, last), (last, 2**63)]
+            together = in_windows(hurt, windows)
+            assert together == [part for w in windows for part in in_windows(hurt, [w])]
+            losses = [record["trace"]["lost_ranges"] for record, _ in together]
+            assert losses == [1, 1, 1, 0]

@@ -3,16 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use iosections::{Dev, Engine, Event, IoResult, Kind, Lost, Options, Outcome};
-use tracedat::{Entry, LostRange, Record, Run, Trace};
+use iosections::{Dev, Engine, Event, IoResult, Kind, Lost, Outcome};
+use tracedat::{Events, LostRange, Record, Run, Trace};
 
 use crate::bind::{Binding, Take};
 use crate::error::Error;
 use crate::names::Names;
+use crate::options::{options_of, samples};
 use crate::summary::{Collector, Filter, Summary, parse_device};
-
-/// Events looked at beforehand, to know which kinds the trace has.
-const SAMPLE: usize = 1 << 14;
 
 /// What to take as the hand-over to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,8 +35,6 @@ pub struct Request {
     pub device: Option<String>,
     /// Hand-over to the device.
     pub device_mark: DeviceMark,
-    /// Only events from the first time stamp to before the second: one cell of a batch.
-    pub window: Option<(u64, u64)>,
     /// Only these of the measured I/Os.
     pub filter: Filter,
     /// Keep the measured I/Os one by one, not only their sums.
@@ -47,15 +43,30 @@ pub struct Request {
     pub count_events: bool,
 }
 
-impl Request {
-    /// Whether an event at this time is looked at.
-    fn covers(&self, time: u64) -> bool {
-        self.window
-            .is_none_or(|(from, to)| (from..to).contains(&time))
+/// The stretch of time that is looked at: from the one stamp to before the other, or all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window(Option<(u64, u64)>);
+
+impl Window {
+    /// Those of some events that are in it, and those behind it.
+    fn split(self, events: Events<'_>) -> (Events<'_>, Events<'_>) {
+        let all = events.clone();
+        match self.0 {
+            Some((from, to)) => (all.within(from, to), events.within(to, u64::MAX)),
+            None => (all, events.within(0, 0)),
+        }
     }
 
-    fn touches(&self, gap: &LostRange) -> bool {
-        self.window
+    pub(crate) fn has_begun(self, time: u64) -> bool {
+        self.0.is_none_or(|(from, _)| from <= time)
+    }
+
+    pub(crate) fn is_over(self, time: u64) -> bool {
+        self.0.is_some_and(|(_, to)| to <= time)
+    }
+
+    fn touches(self, gap: &LostRange) -> bool {
+        self.0
             .is_none_or(|(from, to)| gap.from.unwrap_or(0) < to && gap.to > from)
     }
 }
@@ -101,6 +112,11 @@ impl Facts {
         self.counts.push(1);
     }
 
+    /// Whether there is an event of this number.
+    pub(crate) fn has(&self, id: u16) -> bool {
+        self.counts.get(usize::from(id)).is_some_and(|&n| n > 0)
+    }
+
     pub(crate) fn lose(&mut self, gap: &LostRange) {
         self.lost_ranges += 1;
         self.lost_events = self.lost_events.saturating_add(gap.count.unwrap_or(1));
@@ -121,20 +137,68 @@ impl Analysis {
     /// # Errors
     /// As [`Analysis::run`].
     pub fn of(trace: impl Into<Arc<Trace>>, request: &Request) -> Result<Self, Error> {
-        let trace = trace.into();
+        let (trace, mut found) = (trace.into(), None);
+        Self::measure(&trace, request, &[Window(None)], |analysis| {
+            found = Some(analysis);
+            Ok::<_, Error>(())
+        })?;
+        found.ok_or(Error::NoEvents)
+    }
+
+    /// Measures the I/Os of each of some windows, such as the cells of a batch, in one walk over
+    /// the trace: only events from the first time stamp to before the second. `each` gets them in
+    /// order.
+    ///
+    /// # Errors
+    /// As [`Analysis::run`], when the windows overlap or fall in time, or what `each` returns.
+    pub fn windows<E: From<Error>>(
+        trace: impl Into<Arc<Trace>>,
+        request: &Request,
+        windows: &[(u64, u64)],
+        each: impl FnMut(Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bounds: Vec<u64> = windows.iter().flat_map(|&(from, to)| [from, to]).collect();
+        if !bounds.is_sorted() {
+            let value = format!("{windows:?}");
+            let (name, known) = ("windows", "stretches that follow each other in time");
+            return Err(Error::Option { name, value, known }.into());
+        }
+        let windows: Vec<Window> = windows.iter().map(|&w| Window(Some(w))).collect();
+        Self::measure(&trace.into(), request, &windows, each)
+    }
+
+    fn measure<E: From<Error>>(
+        trace: &Arc<Trace>,
+        request: &Request,
+        windows: &[Window],
+        mut each: impl FnMut(Self) -> Result<(), E>,
+    ) -> Result<(), E> {
         let wanted = request.device.as_deref().map(device).transpose()?;
-        let names = Names::new(trace.comms(), request.comm.as_deref(), request.pid);
-        let collector = Collector::new(request.filter.clone(), request.keep_ios);
-        let measured = match Binding::new(&trace) {
-            Some(binding) => measure(&trace, &binding, request, names, collector)?,
-            None => Measured {
-                facts: Facts::default(),
-                outcome: Outcome::default(),
-                names,
-                collector,
-            },
+        let names = || Names::new(trace.comms(), request.comm.as_deref(), request.pid);
+        let collector = || Collector::new(request.filter.clone(), request.keep_ios);
+        let assemble = |measured| Self::assemble(trace.clone(), measured, wanted);
+        let Some(binding) = Binding::new(trace) else {
+            return windows.iter().try_for_each(|_| {
+                each(assemble(Measured {
+                    facts: Facts::default(),
+                    outcome: Outcome::default(),
+                    names: names(),
+                    collector: collector(),
+                }))
+            });
         };
-        Ok(Self::assemble(trace, measured, wanted))
+        let samples = samples(trace, &binding, windows)?;
+        let part = |(&window, sample): (&Window, &Facts)| Part {
+            window,
+            engine: Engine::new(
+                options_of(trace, request, |id| sample.has(id)),
+                names(),
+                collector(),
+            ),
+            facts: Facts::default(),
+        };
+        let parts = windows.iter().zip(&samples).map(part);
+        measure(trace, &binding, parts, |measured| each(assemble(measured)))
     }
 
     pub(crate) fn assemble(trace: Arc<Trace>, measured: Measured, wanted: Option<Dev>) -> Self {
@@ -187,45 +251,79 @@ pub(crate) struct Measured {
     pub(crate) collector: Collector,
 }
 
-fn measure(
+/// A window that is being measured.
+struct Part {
+    window: Window,
+    engine: Engine<Names, Collector>,
+    facts: Facts,
+}
+
+impl Part {
+    fn gap(&mut self, gap: &LostRange) {
+        if self.window.touches(gap) {
+            self.facts.lose(gap);
+            let from = gap.from.unwrap_or(0);
+            self.engine.gap(gap.cpu, Lost { from, to: gap.to });
+        }
+    }
+
+    fn finish(self) -> Measured {
+        let (outcome, collector, names) = self.engine.finish();
+        Measured {
+            facts: self.facts,
+            outcome,
+            names,
+            collector,
+        }
+    }
+}
+
+/// Measures one part after the other while the events of all of them pass by once.
+fn measure<E: From<Error>>(
     trace: &Trace,
     binding: &Binding,
-    request: &Request,
-    names: Names,
-    collector: Collector,
-) -> Result<Measured, Error> {
-    let options = options(trace, binding, request)?;
-    let mut engine = Engine::new(options, names, collector);
-    let mut facts = Facts::default();
-    let mut events = trace.events()?;
-    while let Some(run) = events.next_run()? {
-        let records = match run {
+    mut parts: impl Iterator<Item = Part>,
+    mut each: impl FnMut(Measured) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some(mut part) = parts.next() else {
+        return Ok(());
+    };
+    // Those that end behind the part in which they begin: they touch later ones, too.
+    let mut gaps: Vec<LostRange> = Vec::new();
+    let mut events = trace.events().map_err(Error::from)?;
+    while let Some(run) = events.next_run().map_err(Error::from)? {
+        let mut records = match run {
             Run::Events(records) => records,
             Run::Lost(gap) => {
-                if request.touches(&gap) {
-                    facts.lose(&gap);
-                    let from = gap.from.unwrap_or(0);
-                    engine.gap(gap.cpu, Lost { from, to: gap.to });
+                part.gap(&gap);
+                if part.window.is_over(gap.to) {
+                    gaps.push(gap);
                 }
                 continue;
             }
         };
-        let records = match request.window {
-            Some((_, to)) if records.start() >= Some(to) => break,
-            Some((from, to)) => records.within(from, to),
-            None => records,
-        };
-        for record in records {
-            take(&mut engine, &mut facts, binding, &record);
+        while let Some(start) = records.start() {
+            while part.window.is_over(start) {
+                let Some(next) = parts.next() else {
+                    return each(part.finish());
+                };
+                each(std::mem::replace(&mut part, next).finish())?;
+                gaps.iter().for_each(|gap| part.gap(gap));
+                gaps.retain(|gap| part.window.is_over(gap.to));
+            }
+            let (inside, rest) = part.window.split(records);
+            for record in inside {
+                take(&mut part.engine, &mut part.facts, binding, &record);
+            }
+            records = rest;
         }
     }
-    let (outcome, collector, names) = engine.finish();
-    Ok(Measured {
-        facts,
-        outcome,
-        names,
-        collector,
-    })
+    each(part.finish())?;
+    for mut part in parts {
+        gaps.iter().for_each(|gap| part.gap(gap));
+        each(part.finish())?;
+    }
+    Ok(())
 }
 
 /// An event on its way to the measurement.
@@ -288,49 +386,6 @@ fn learn(
         if let Some(comm) = binding.next_comm(name, data) {
             engine.names().learn(next, comm);
         }
-    }
-}
-
-/// Options by what the beginning of the trace holds. The engine also goes by what comes later.
-fn options(trace: &Trace, binding: &Binding, request: &Request) -> Result<Options, Error> {
-    let mut seen = Facts::default();
-    let mut events = trace.events()?;
-    let mut left = SAMPLE;
-    while let Some(entry) = events.next()? {
-        let Entry::Event(record) = entry else {
-            continue;
-        };
-        if request.covers(record.ts) {
-            seen.count(binding.header.read(record.data).0);
-            left -= 1;
-        }
-        if left == 0 || request.window.is_some_and(|(_, to)| record.ts >= to) {
-            break;
-        }
-    }
-    Ok(options_of(trace, request, |id| {
-        seen.counts.get(usize::from(id)).is_some_and(|&n| n > 0)
-    }))
-}
-
-/// Options by which events occur.
-pub(crate) fn options_of(
-    trace: &Trace,
-    request: &Request,
-    occurs: impl Fn(u16) -> bool,
-) -> Options {
-    let has = |system: &str, wanted: &dyn Fn(&str) -> bool| {
-        let mut formats = trace.formats().iter();
-        formats.any(|f| f.system == system && wanted(&f.name) && occurs(f.id))
-    };
-    let auto = request.device_mark == DeviceMark::Auto;
-    Options {
-        use_queue_return: auto && has("iotoll", &crate::bind::is_queue_return),
-        ignore_queue_return: !auto,
-        has_nvme_complete: has("nvme", &|name| name == "nvme_complete_rq"),
-        has_uring_complete: has("io_uring", &|name| name == "io_uring_complete"),
-        bios_are_ios: false,
-        count_events: request.count_events,
     }
 }
 

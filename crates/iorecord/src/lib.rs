@@ -15,6 +15,7 @@ mod fields;
 mod live;
 mod markers;
 mod names;
+mod options;
 mod order;
 mod record;
 mod stats;

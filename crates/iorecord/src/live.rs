@@ -7,11 +7,12 @@ use std::sync::Arc;
 use iosections::{Dev, Engine, Kind, Lost};
 use tracedat::{Entry, LostRange, Trace};
 
-use crate::analysis::{Analysis, Facts, Measured, Request, device, options_of};
+use crate::analysis::{Analysis, Facts, Measured, Request, device};
 use crate::bind::Binding;
 use crate::error::Error;
 use crate::markers::Texts;
 use crate::names::Names;
+use crate::options::options_of;
 use crate::order::{Item, Order, What};
 use crate::summary::Collector;
 
@@ -49,7 +50,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Prepares the measurement of what a live trace will give; `request.window` does not count.
+    /// Prepares the measurement of what a live trace will give.
     ///
     /// # Errors
     /// When the device is no `major:minor`, or the trace records no event.

@@ -29,7 +29,7 @@ struct Choice {
     device: Option<String>,
     device_mark: Option<String>,
     unit: Option<String>,
-    window: Option<(u64, u64)>,
+    windows: Option<Vec<(u64, u64)>>,
     direction: Option<String>,
     size: Option<(i64, i64)>,
 }
@@ -45,7 +45,7 @@ impl Choice {
                 "device" => wanted.device = value.extract()?,
                 "device_mark" => wanted.device_mark = value.extract()?,
                 "unit" => wanted.unit = value.extract()?,
-                "window" => wanted.window = value.extract()?,
+                "windows" => wanted.windows = value.extract()?,
                 "direction" => wanted.direction = value.extract()?,
                 "size" => wanted.size = value.extract()?,
                 other => {
@@ -82,12 +82,11 @@ impl Choice {
             pid: self.pid,
             device: self.device,
             device_mark,
-            window: self.window,
             filter: Filter {
                 direction: self.direction.map(direction).transpose()?,
                 bytes: self.size,
             },
-            keep_ios: false,
+            keep_ios: true,
             count_events,
         })
     }
@@ -115,37 +114,59 @@ pub(crate) fn direction_name(letter: u8) -> &'static str {
     known.map_or("other", |&(name, _)| name)
 }
 
-/// The record of a trace as JSON text.
-#[pyfunction]
-#[pyo3(signature = (path, **options))]
-fn analyze(py: Python<'_>, path: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<String> {
-    let wanted = Choice::parse(options)?;
-    py.detach(|| {
-        let unit = wanted.unit()?;
-        Analysis::run(path, &wanted.request()?)?.record(unit)
-    })
-    .map_err(|e| trace_error(path, &e))
+/// Analyses, each turned to Python's objects when it is asked for.
+#[pyclass(module = "iotoll._native")]
+struct Analyses {
+    path: String,
+    unit: Unit,
+    left: std::vec::IntoIter<Analysis>,
 }
 
-/// One entry per measured I/O in every column.
+#[pymethods]
+impl Analyses {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Analysed<'py>>> {
+        let Some(analysis) = self.left.next() else {
+            return Ok(None);
+        };
+        let record = py
+            .detach(|| analysis.record(self.unit))
+            .map_err(|e| trace_error(&self.path, &e))?;
+        Ok(Some((record, table::columns(py, &analysis)?)))
+    }
+}
+
+/// A record as JSON text, and one entry per measured I/O in every column.
+type Analysed<'py> = (String, Bound<'py, PyDict>);
+
+/// The record and the I/Os of a trace, or of each window of it.
 #[pyfunction]
 #[pyo3(signature = (path, **options))]
-fn io_table<'py>(
-    py: Python<'py>,
-    path: &str,
-    options: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let wanted = Choice::parse(options)?;
-    let analysis = py
+fn analyze(py: Python<'_>, path: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Analyses> {
+    let mut wanted = Choice::parse(options)?;
+    let (unit, all) = py
         .detach(|| {
-            let request = Request {
-                keep_ios: true,
-                ..wanted.request()?
+            let (unit, windows) = (wanted.unit()?, wanted.windows.take());
+            let request = wanted.request()?;
+            let Some(windows) = windows else {
+                return Ok((unit, vec![Analysis::run(path, &request)?]));
             };
-            Analysis::run(path, &request)
+            let mut all = Vec::new();
+            Analysis::windows(tracedat::Trace::open(path)?, &request, &windows, |found| {
+                all.push(found);
+                Ok::<_, Error>(())
+            })?;
+            Ok((unit, all))
         })
-        .map_err(|e| trace_error(path, &e))?;
-    table::columns(py, &analysis)
+        .map_err(|e: Error| trace_error(path, &e))?;
+    Ok(Analyses {
+        path: path.to_owned(),
+        unit,
+        left: all.into_iter(),
+    })
 }
 
 /// What a trace is, as JSON text.
@@ -181,9 +202,9 @@ fn outline(py: Python<'_>, path: &str) -> PyResult<(Option<u64>, BTreeMap<i32, S
 
 /// Read and write system calls: pid, start, end, return value.
 #[pyfunction]
-fn calls(py: Python<'_>, path: &str, window: (u64, u64)) -> PyResult<Vec<(i32, u64, u64, i64)>> {
+fn calls(py: Python<'_>, path: &str) -> PyResult<Vec<(i32, u64, u64, i64)>> {
     let calls = py
-        .detach(|| iorecord::calls(path, window))
+        .detach(|| iorecord::calls(path))
         .map_err(|e| trace_error(path, &e))?;
     Ok(calls
         .iter()
@@ -216,7 +237,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
     module.add_function(wrap_pyfunction!(calls, module)?)?;
     module.add_function(wrap_pyfunction!(io_events, module)?)?;
-    module.add_function(wrap_pyfunction!(io_table, module)?)?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
     module.add_function(wrap_pyfunction!(outline, module)?)?;
     module.add_function(wrap_pyfunction!(summarise, module)?)?;
