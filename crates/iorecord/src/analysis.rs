@@ -308,7 +308,9 @@ fn measure<E: From<Error>>(
                     return each(part.finish());
                 };
                 each(std::mem::replace(&mut part, next).finish())?;
-                gaps.iter().for_each(|gap| part.gap(gap));
+                for gap in &gaps {
+                    part.gap(gap);
+                }
                 gaps.retain(|gap| part.window.is_over(gap.to));
             }
             let (inside, rest) = part.window.split(records);
@@ -320,7 +322,9 @@ fn measure<E: From<Error>>(
     }
     each(part.finish())?;
     for mut part in parts {
-        gaps.iter().for_each(|gap| part.gap(gap));
+        for gap in &gaps {
+            part.gap(gap);
+        }
         each(part.finish())?;
     }
     Ok(())
