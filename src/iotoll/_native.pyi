@@ -11,8 +11,6 @@ class Options(TypedDict, total=False):
 
     comm: str | None
     """Only I/Os of tasks with exactly this name, and of the threads that io_uring has for them."""
-    pid: int | None
-    """Only I/Os of this task."""
     device: str | None
     """``major:minor``; the device with most bios if left out. A partition stands for its disk."""
     device_mark: Literal["auto", "last_before"] | None
@@ -20,13 +18,15 @@ class Options(TypedDict, total=False):
     driver's queue function where it was probed, ``last_before`` never."""
     unit: Literal["ns", "instructions"] | None
     """Written into the record; events in own time are counted in instructions only."""
-    windows: Sequence[tuple[int, int]] | None
-    """Only events from the first time (clock units of the trace) to before the second; an analysis
-    of each. They follow each other in time."""
-    direction: Literal["read", "write", "flush", "discard"] | None
-    """Only I/Os that do this."""
-    size: tuple[int, int] | None
-    """Only I/Os of so many bytes, from the first to the second."""
+    pids: Sequence[int] | None
+    """Only I/Os of these tasks, if any is named; so for the directions. These and the sizes choose
+    among the I/Os that were found: the counts of the record stay those of all, with ``selected``
+    beside them."""
+    directions: Sequence[str] | None
+    """``read``, ``write``, ``flush``, ``discard`` or ``other``."""
+    min_size: int | None
+    max_size: int | None
+    """Only I/Os of at least, or at most, so many bytes."""
 
 class IoTable(TypedDict):
     """One list per column, one entry per measured I/O of the device, in the order of their starts.
@@ -119,11 +119,14 @@ class IoTable(TypedDict):
     """The last ``sched_waking`` of its task, and when it ran after that."""
     at_sched_in: list[int | None]
 
-def analyze(path: str, **options: Unpack[Options]) -> Iterator[tuple[str, IoTable]]:
+def analyze(
+    path: str, *, windows: Sequence[tuple[int, int]] | None = None, **options: Unpack[Options]
+) -> Iterator[tuple[str, IoTable]]:
     """Measure the I/Os of a trace, in one walk over it.
 
-    Yields the record as JSON text and the I/Os: of the whole trace, or of each window. Raises
-    `TraceError`.
+    Yields the record as JSON text and the I/Os: of the whole trace, or of each window. A window
+    holds the events from its first time (clock units of the trace) to before the second; windows
+    follow each other in time. Raises `TraceError`.
     """
 
 def trace_info(path: str) -> str:
@@ -151,9 +154,6 @@ def calls(path: str) -> list[tuple[int, int, int, int]]:
     Returns thread number, start, end (clock units) and return value of each, whether it reached a
     device or not. Raises `TraceError`.
     """
-
-def summarise(values: list[int]) -> str:
-    """Summarise durations as in a record (`iotoll.models.Stats`); returns JSON text."""
 
 def io_events(
     path: str,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from iotoll.iotable import Ints, IoTable, from_native
 from iotoll.models import BootRecord, CellRecord, Clock, Section
 from iotoll.reconcile import TOLERANCES, Calls, reconcile
 from iotoll.steps import steps
+
+if TYPE_CHECKING:
+    from iotoll._native import Options
 
 MARKER = "iotoll cell "
 COMM = "fio"
@@ -105,7 +108,7 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     for file in files:
         digest = file_sha256(file.path)
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
-            for measured in measure(file, list(runs), device, boot.clock):
+            for measured in measure(file, list(runs), boot.clock, device=device, comm=COMM):
                 name = measured.window.name
                 if is_calibration(name):
                     calibration[name] = (measured.data, measured.table.columns)
@@ -165,20 +168,15 @@ class Measured:
 
 
 def measure(
-    file: TraceFile,
-    windows: Sequence[Window],
-    device: str | None,
-    clock: Clock,
-    comm: str | None = COMM,
+    file: TraceFile, windows: Sequence[Window], clock: Clock, **options: Unpack[Options]
 ) -> Iterator[Measured]:
     """Run the analyser over windows that follow each other, in one walk over the trace."""
+    options["unit"] = clock.unit.value
     spans = [(window.start, window.end) for window in windows]
     with _reading():
-        found = _native.analyze(
-            str(file.path), comm=comm, device=device, unit=clock.unit.value, windows=spans
-        )
+        found = _native.analyze(str(file.path), windows=spans, **options)
     for window, (text, raw) in zip(windows, found, strict=True):
-        yield Measured(file, window, json.loads(text), from_native(raw), comm)
+        yield Measured(file, window, json.loads(text), from_native(raw), options.get("comm"))
 
 
 def make_record(
@@ -190,7 +188,7 @@ def make_record(
     """
     table, name = measured.table, measured.window.name
     gate = {}
-    if clock is Clock.INSTRUCTIONS:
+    if clock is Clock.INSTRUCTIONS and "selected" not in measured.data["ios"]:
         gate = {section: _values(table, column) for section, column in GATE_COLUMNS.items()}
     job = jobs.get(name)
     seen = measured.data["ios"]["seen"]

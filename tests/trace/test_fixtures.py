@@ -105,6 +105,7 @@ def test_device_selects() -> None:
         ({"unit": "us"}, "use ns or instructions"),
         ({"device": "sda"}, "use major:minor"),
         ({"device_mark": "doorbell"}, "use auto or last_before"),
+        ({"directions": ["up"]}, "use read, write, flush, discard or other"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:

@@ -45,6 +45,10 @@ def measured(folder: Path, change: Change | None = None, **boot: object) -> Cell
     return cells[DIRECT]
 
 
+def measure(file: analyze.TraceFile, windows: list[analyze.Window]) -> list[analyze.Measured]:
+    return [*analyze.measure(file, windows, Clock.INSTRUCTIONS, device="8:0", comm="fio")]
+
+
 def test_a_real_boot_agrees(folder: Path) -> None:
     record = measured(folder)
     check = record.fio_check
@@ -192,7 +196,7 @@ def test_calls_that_the_page_cache_served_are_timed_too() -> None:
 def test_the_calls_of_a_real_cell_are_its_ios(folder: Path) -> None:
     file = analyze.TraceFile(folder / "ufs/trace.dat")
     window = file.windows[1]
-    (measured_cell,) = analyze.measure(file, [window], "8:0", Clock.INSTRUCTIONS)
+    (measured_cell,) = measure(file, [window])
     table = measured_cell.table
     calls = [c for c in _native.calls(str(file.path)) if window.start <= c[1] <= window.end]
     wanted = zip(*(table[c].tolist() for c in ("pid", "start")), table.end.tolist(), strict=True)
@@ -210,7 +214,7 @@ def test_the_markers_own_io_may_be_cached_or_not(folder: Path) -> None:
     assert record.ios["measured"] == 257, "here the marker's read went to the disk"
     jobs = read_jobs(folder / "ufs/fio.json")
     file = analyze.TraceFile(folder / "ufs/trace.dat")
-    table = next(analyze.measure(file, file.windows, "8:0", Clock.INSTRUCTIONS)).table
+    table = measure(file, file.windows)[0].table
     cached = table.take(np.arange(1, len(table)))
     for rows in (table, cached):
         allowed = TOLERANCES[Clock.INSTRUCTIONS]

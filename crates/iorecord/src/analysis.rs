@@ -8,9 +8,10 @@ use tracedat::{Events, LostRange, Record, Run, Trace};
 
 use crate::bind::{Binding, Take};
 use crate::error::Error;
+use crate::filter::Filter;
 use crate::names::Names;
 use crate::options::{options_of, samples};
-use crate::summary::{Collector, Filter, Summary, parse_device};
+use crate::summary::{Collector, Summary, parse_device};
 
 /// What to take as the hand-over to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,19 +29,24 @@ pub enum DeviceMark {
 pub struct Request {
     /// Only I/Os of tasks with this name, and of the threads that `io_uring` has for them.
     pub comm: Option<String>,
-    /// Only I/Os of this task.
-    pub pid: Option<i32>,
     /// Device as `major:minor`; the one with most bios if not given. A partition stands for its
     /// disk.
     pub device: Option<String>,
     /// Hand-over to the device.
     pub device_mark: DeviceMark,
-    /// Only these of the measured I/Os.
+    /// Only these of the measured I/Os; the counts stay those of all of them.
     pub filter: Filter,
     /// Keep the measured I/Os one by one, not only their sums.
     pub keep_ios: bool,
     /// Count the recorded events in each section's own time.
     pub count_events: bool,
+}
+
+impl Request {
+    /// Whether the I/Os are needed one by one.
+    pub(crate) fn keeps_ios(&self) -> bool {
+        self.keep_ios || !self.filter.is_default()
+    }
 }
 
 /// The stretch of time that is looked at: from the one stamp to before the other, or all.
@@ -80,12 +86,22 @@ pub struct Analysis {
     pub outcome: Outcome,
     /// The device that was asked for, or that has most bios.
     pub device: Option<Dev>,
-    /// Its measured I/Os in the order of their starts, if they were to be kept.
+    /// Its measured I/Os that passed the filter, in the order of their starts, if they were to be
+    /// kept.
     pub ios: Vec<IoResult>,
+    /// Of what passed the filter.
     pub(crate) summary: Summary,
-    /// I/Os that the filter has left out.
-    pub(crate) filtered: u64,
+    pub(crate) whole: Whole,
     pub(crate) names: Names,
+}
+
+/// The device's I/Os before the filter.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) ios: u64,
+    pub(crate) clean: u64,
+    pub(crate) detached: u64,
+    pub(crate) is_filtered: bool,
 }
 
 /// What a trace has.
@@ -174,9 +190,9 @@ impl Analysis {
         mut each: impl FnMut(Self) -> Result<(), E>,
     ) -> Result<(), E> {
         let wanted = request.device.as_deref().map(device).transpose()?;
-        let names = || Names::new(trace.comms(), request.comm.as_deref(), request.pid);
-        let collector = || Collector::new(request.filter.clone(), request.keep_ios);
-        let assemble = |measured| Self::assemble(trace.clone(), measured, wanted);
+        let names = || Names::new(trace.comms(), request.comm.as_deref());
+        let collector = || Collector::new(request.keeps_ios());
+        let assemble = |measured| Self::assemble(trace.clone(), measured, wanted, request);
         let Some(binding) = Binding::new(trace) else {
             return windows.iter().try_for_each(|_| {
                 each(assemble(Measured {
@@ -201,7 +217,12 @@ impl Analysis {
         measure(trace, &binding, parts, |measured| each(assemble(measured)))
     }
 
-    pub(crate) fn assemble(trace: Arc<Trace>, measured: Measured, wanted: Option<Dev>) -> Self {
+    pub(crate) fn assemble(
+        trace: Arc<Trace>,
+        measured: Measured,
+        wanted: Option<Dev>,
+        request: &Request,
+    ) -> Self {
         let Measured {
             mut facts,
             outcome,
@@ -217,10 +238,20 @@ impl Analysis {
         let mut ios = std::mem::take(&mut collector.ios);
         ios.retain(|io| place.is_some_and(|place| io.devices >> place.min(63) & 1 == 1));
         ios.sort_by_key(|io| (io.start, io.pid));
-        let summary = match place.and_then(|place| collector.devices.get_mut(place.min(63))) {
+        let mut summary = match place.and_then(|place| collector.devices.get_mut(place.min(63))) {
             Some(summary) => std::mem::take(summary),
-            None => Summary::of(ios.iter()),
+            None => Summary::of(&ios),
         };
+        let whole = Whole {
+            ios: summary.ios,
+            clean: summary.clean,
+            detached: summary.detached,
+            is_filtered: !request.filter.is_default(),
+        };
+        if whole.is_filtered {
+            ios.retain(|io| request.filter.passes(io));
+            summary = Summary::of(&ios);
+        }
         Self {
             trace,
             facts,
@@ -228,7 +259,7 @@ impl Analysis {
             device,
             ios,
             summary,
-            filtered: collector.filtered,
+            whole,
             names,
         }
     }

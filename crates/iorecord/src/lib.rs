@@ -12,6 +12,7 @@ mod decode;
 mod detail;
 mod error;
 mod fields;
+mod filter;
 mod live;
 mod markers;
 mod names;
@@ -26,11 +27,11 @@ pub use blktrace::{BlktraceEvents, Gap, Item, NOT_TOLD_APART, action_name};
 pub use calls::{Call, calls};
 pub use detail::{Found, Outline, Shown, Wanted, io_events, io_events_json, outline};
 pub use error::Error;
+pub use filter::{Direction, Filter};
 pub use iosections::{
     Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome, Section,
 };
 pub use live::{Cells, Live};
 pub use markers::{markers, markers_in};
-pub use record::{Unit, summarise};
+pub use record::Unit;
 pub use stats::{Stats, Values};
-pub use summary::Filter;

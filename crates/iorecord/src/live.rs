@@ -56,7 +56,7 @@ impl Live {
     /// When the device is no `major:minor`, or the trace records no event.
     pub fn new(trace: Trace, request: &Request, cells: Cells) -> Result<Self, Error> {
         let wanted = request.device.as_deref().map(device).transpose()?;
-        let names = Names::new(trace.comms(), request.comm.as_deref(), request.pid);
+        let names = Names::new(trace.comms(), request.comm.as_deref());
         let name = match &cells {
             Cells::Whole(name) => Some(name.clone()),
             Cells::Marked(_) => None,
@@ -183,7 +183,7 @@ impl Live {
             names,
             collector,
         };
-        let analysis = Analysis::assemble(self.trace.clone(), measured, self.device);
+        let analysis = Analysis::assemble(self.trace.clone(), measured, self.device, &self.request);
         if let Some(name) = &last.name {
             ended(name, &analysis)?;
         }
@@ -202,7 +202,7 @@ impl Current {
 
 /// A cell without events yet. That a probe is on says that its events will come.
 fn begin(trace: &Trace, request: &Request, name: Option<String>, names: Names) -> Current {
-    let collector = Collector::new(request.filter.clone(), request.keep_ios);
+    let collector = Collector::new(request.keeps_ios());
     let options = options_of(trace, request, |_| true);
     Current {
         name,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use iosections::{DeviceOutcome, Driver, MarkCounts, RequestCounts, Section};
+use iosections::{DeviceOutcome, Driver, IoResult, MarkCounts, RequestCounts, Section};
 use serde_json::{Map, Value, json};
 
 use crate::analysis::Analysis;
 use crate::error::Error;
-use crate::stats::{Stats, Values};
+use crate::stats::Stats;
 use crate::summary::{Three, Way};
 
 /// Paths that are listed one by one; the rest is summed up as `other`.
@@ -62,12 +62,7 @@ impl Analysis {
             "device": self.device_part(&device),
             "ios": self.io_counts(),
             "requests": request_counts(&device.requests),
-            "marks": {
-                "start": mark_counts(&self.summary.starts),
-                "end": mark_counts(&self.summary.ends),
-                "device": mark_counts(&device.device_marks),
-                "interrupt": mark_counts(&device.interrupt_marks),
-            },
+            "marks": self.marks(&device),
             "sections": self.sections(),
             "overhead": three_json(&self.summary.overhead()),
             "total": three_json(&self.summary.total()),
@@ -133,22 +128,43 @@ impl Analysis {
         json!({ "dev": dev, "driver": driver })
     }
 
-    /// The I/Os of all devices, and what became of them; those of other devices than this one, and
-    /// those that a filter left out, are told apart from the measured ones.
+    /// The I/Os of all devices, and what became of them; those of other devices than this one are
+    /// told apart from the measured ones. A filter changes nothing but the number of those shown.
     fn io_counts(&self) -> Value {
         let c = &self.outcome.ios;
-        let shown = self.summary.ios;
-        json!({
+        let mut counts = json!({
             "seen": c.seen,
-            "measured": shown,
+            "measured": self.whole.ios,
             "no_request": c.no_request,
             "dropped_lost": c.dropped_lost,
             "incomplete": c.incomplete,
             "ambiguous": c.ambiguous,
-            "filtered": self.filtered,
-            "other_device": c.measured - shown - self.filtered,
-            "clean": self.summary.clean,
-            "detached": self.summary.detached,
+            "other_device": c.measured - self.whole.ios,
+            "clean": self.whole.clean,
+            "detached": self.whole.detached,
+        });
+        if let (true, Some(map)) = (self.whole.is_filtered, counts.as_object_mut()) {
+            map.insert("selected".into(), self.summary.ios.into());
+        }
+        counts
+    }
+
+    /// The events that ended the sections: of all requests of the device, or, of chosen I/Os, of
+    /// their first ones.
+    fn marks(&self, device: &DeviceOutcome) -> Value {
+        let (mut handed, mut interrupt) = (device.device_marks, device.interrupt_marks);
+        if self.whole.is_filtered {
+            (handed, interrupt) = Default::default();
+            for &IoResult { marks, .. } in &self.ios {
+                handed.add(marks[1]);
+                interrupt.add(marks[2]);
+            }
+        }
+        json!({
+            "start": mark_counts(&self.summary.starts),
+            "end": mark_counts(&self.summary.ends),
+            "device": mark_counts(&handed),
+            "interrupt": mark_counts(&interrupt),
         })
     }
 
@@ -168,9 +184,13 @@ impl Analysis {
         Value::Object(sections)
     }
 
-    /// Mean number of events per I/O inside its own time in a section.
+    /// Mean number of events per I/O inside its own time in a section; only known of all I/Os
+    /// together.
     fn probe_events(&self, section: Section) -> Value {
-        let ios = self.outcome.ios.measured;
+        let ios = match self.whole.is_filtered {
+            true => 0,
+            false => self.outcome.ios.measured,
+        };
         let mut means = BTreeMap::new();
         for (id, counts) in self.outcome.probe_events.iter().enumerate() {
             let count = counts.get(section.index()).copied().unwrap_or(0);
@@ -209,18 +229,6 @@ fn three_json(three: &Three) -> Value {
         "own": stats_json(&three.own),
         "own_clean": stats_json(&three.own_clean),
     })
-}
-
-/// The summary of some durations, as it stands in a record, as JSON text.
-///
-/// # Errors
-/// When it cannot be written as JSON.
-pub fn summarise(values: &[u64]) -> Result<String, Error> {
-    let mut set = Values::default();
-    for &value in values {
-        set.add(value);
-    }
-    Ok(serde_json::to_string(&stats_json(&set.stats()))?)
 }
 
 fn stats_json(stats: &Stats) -> Value {

@@ -4,7 +4,7 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use iorecord::{Analysis, DeviceMark, Error, Filter, Request, Unit, Wanted};
+use iorecord::{Analysis, DeviceMark, Direction, Error, Filter, Request, Unit, Wanted};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -25,13 +25,13 @@ fn trace_error(path: &str, error: &Error) -> PyErr {
 #[derive(Default)]
 struct Choice {
     comm: Option<String>,
-    pid: Option<i32>,
     device: Option<String>,
     device_mark: Option<String>,
     unit: Option<String>,
-    windows: Option<Vec<(u64, u64)>>,
-    direction: Option<String>,
-    size: Option<(i64, i64)>,
+    pids: Option<Vec<i32>>,
+    directions: Option<Vec<String>>,
+    min_size: Option<i64>,
+    max_size: Option<i64>,
 }
 
 impl Choice {
@@ -41,13 +41,13 @@ impl Choice {
         for (key, value) in options.into_iter().flatten() {
             match key.extract::<&str>()? {
                 "comm" => wanted.comm = value.extract()?,
-                "pid" => wanted.pid = value.extract()?,
                 "device" => wanted.device = value.extract()?,
                 "device_mark" => wanted.device_mark = value.extract()?,
                 "unit" => wanted.unit = value.extract()?,
-                "windows" => wanted.windows = value.extract()?,
-                "direction" => wanted.direction = value.extract()?,
-                "size" => wanted.size = value.extract()?,
+                "pids" => wanted.pids = value.extract()?,
+                "directions" => wanted.directions = value.extract()?,
+                "min_size" => wanted.min_size = value.extract()?,
+                "max_size" => wanted.max_size = value.extract()?,
                 other => {
                     let message = format!("unexpected keyword argument '{other}'");
                     return Err(PyTypeError::new_err(message));
@@ -75,43 +75,27 @@ impl Choice {
                 });
             }
         };
+        let directions = self
+            .directions
+            .iter()
+            .flatten()
+            .map(|d| Direction::parse(d));
         // What an event costs is known on the clock of instructions only.
         let count_events = self.unit()? == Unit::Instructions;
         Ok(Request {
             comm: self.comm,
-            pid: self.pid,
             device: self.device,
             device_mark,
             filter: Filter {
-                direction: self.direction.map(direction).transpose()?,
-                bytes: self.size,
+                pids: self.pids.unwrap_or_default(),
+                directions: directions.collect::<Result<_, _>>()?,
+                least: self.min_size,
+                most: self.max_size,
             },
             keep_ios: true,
             count_events,
         })
     }
-}
-
-const DIRECTIONS: [(&str, u8); 4] = [
-    ("read", b'R'),
-    ("write", b'W'),
-    ("flush", b'F'),
-    ("discard", b'D'),
-];
-
-fn direction(name: String) -> Result<u8, Error> {
-    let known = DIRECTIONS.iter().find(|(known, _)| *known == name);
-    known.map(|&(_, letter)| letter).ok_or(Error::Option {
-        name: "direction",
-        value: name,
-        known: "read, write, flush or discard",
-    })
-}
-
-/// The name of an operation's letter.
-pub(crate) fn direction_name(letter: u8) -> &'static str {
-    let known = DIRECTIONS.iter().find(|(_, known)| *known == letter);
-    known.map_or("other", |&(name, _)| name)
 }
 
 /// Analyses, each turned to Python's objects when it is asked for.
@@ -144,13 +128,17 @@ type Analysed<'py> = (String, Bound<'py, PyDict>);
 
 /// The record and the I/Os of a trace, or of each window of it.
 #[pyfunction]
-#[pyo3(signature = (path, **options))]
-fn analyze(py: Python<'_>, path: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Analyses> {
-    let mut wanted = Choice::parse(options)?;
+#[pyo3(signature = (path, *, windows = None, **options))]
+fn analyze(
+    py: Python<'_>,
+    path: &str,
+    windows: Option<Vec<(u64, u64)>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Analyses> {
+    let wanted = Choice::parse(options)?;
     let (unit, all) = py
         .detach(|| {
-            let (unit, windows) = (wanted.unit()?, wanted.windows.take());
-            let request = wanted.request()?;
+            let (unit, request) = (wanted.unit()?, wanted.request()?);
             let Some(windows) = windows else {
                 return Ok((unit, vec![Analysis::run(path, &request)?]));
             };
@@ -181,14 +169,6 @@ fn trace_info(py: Python<'_>, path: &str) -> PyResult<String> {
 fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
     py.detach(|| iorecord::markers(path))
         .map_err(|e| trace_error(path, &e))
-}
-
-/// The summary of some durations as JSON text.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)] // Python's list becomes it
-fn summarise(py: Python<'_>, values: Vec<u64>) -> PyResult<String> {
-    py.detach(|| iorecord::summarise(&values))
-        .map_err(|e| TraceError::new_err(e.to_string()))
 }
 
 /// First time of a trace, and names of its tasks by thread number.
@@ -239,7 +219,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(io_events, module)?)?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
     module.add_function(wrap_pyfunction!(outline, module)?)?;
-    module.add_function(wrap_pyfunction!(summarise, module)?)?;
     module.add_function(wrap_pyfunction!(trace_info, module)?)?;
     Ok(())
 }

@@ -1,10 +1,8 @@
 //! The measured I/Os as columns.
 
-use iorecord::{Analysis, FirstRequest, IoResult, Mark, Moment, Section};
+use iorecord::{Analysis, Direction, FirstRequest, IoResult, Mark, Moment, Section};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-use crate::direction_name;
 
 /// The table under construction.
 struct Columns<'py, 'a> {
@@ -37,7 +35,7 @@ pub(crate) fn columns<'py>(py: Python<'py>, analysis: &Analysis) -> PyResult<Bou
     c.add("dev", |io| io.dev.to_string())?;
     c.add("sector", |io| io.sector)?;
     c.add("bytes", |io| io.bytes)?;
-    c.add("direction", |io| direction_name(io.direction))?;
+    c.add("direction", |io| Direction::of(io).name())?;
     c.add("path", |io| analysis.outcome.path(io.path))?;
     c.add("clean", |io| io.clean)?;
     sections(&c)?;

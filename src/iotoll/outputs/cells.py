@@ -14,7 +14,6 @@ from iotoll.fio import FioJob, read_jobs
 from iotoll.iotable import IoTable
 from iotoll.models import CellRecord, Clock
 from iotoll.outputs.filters import Filters, resolve_device
-from iotoll.stats import restrict
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -
             jobs = _named(jobs, [w.name for w in parts], fio)
         inside = [Window(w.name, max(w.start, begin), min(w.end, end)) for w in parts]
         inside = [w for w in inside if w.start < w.end]
-        found = measure(file, inside, device, clock, filters.comm)
+        found = measure(file, inside, clock, **filters.options(device))
         return [_cell(measured, clock, filters, jobs, digest) for measured in found]
     except InfrastructureError as error:
         raise UsageError(str(error)) from error
@@ -76,10 +75,6 @@ def _cell(
     digest: str,
 ) -> Cell:
     record = make_record(measured, jobs, clock, digest)
-    table = measured.table
-    if filters.choose_rows:
-        table = filters.apply(table)
-        record = restrict(record, table)
     record = record.model_copy(update={"filters": filters.described()})
     _, tasks = measured.file.outline
-    return Cell(measured.file.path, record, table, tasks)
+    return Cell(measured.file.path, record, measured.table, tasks)

@@ -20,7 +20,6 @@ events, those in flight began before the trace or end after it."""
 _RARE = (
     ("ambiguous", "not told apart"),
     ("other_device", "on another device"),
-    ("filtered", "filtered out"),
 )
 """More of them, told when there are any."""
 
