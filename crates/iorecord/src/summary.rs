@@ -94,7 +94,9 @@ impl Summary {
     /// Sums up I/Os that were kept.
     pub(crate) fn of(ios: &[IoResult]) -> Self {
         let mut summary = Self::default();
-        ios.iter().for_each(|io| summary.add(io));
+        for io in ios {
+            summary.add(io);
+        }
         summary
     }
 
