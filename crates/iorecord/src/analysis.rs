@@ -1,17 +1,16 @@
 //! Runs the measurement over a trace.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use iosections::{Dev, Engine, Event, IoResult, Kind, Lost, Outcome};
-use tracedat::{Events, LostRange, Record, Run, Trace};
+use iosections::{Dev, IoResult, Outcome};
+use tracedat::{Events, LostRange};
 
-use crate::bind::{Binding, Take};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::names::Names;
-use crate::options::{options_of, samples};
+use crate::source::Source;
 use crate::summary::{Collector, Summary, parse_device};
+use crate::walk;
 
 /// What to take as the hand-over to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,7 +54,7 @@ pub(crate) struct Window(Option<(u64, u64)>);
 
 impl Window {
     /// Those of some events that are in it, and those behind it.
-    fn split(self, events: Events<'_>) -> (Events<'_>, Events<'_>) {
+    pub(crate) fn split(self, events: Events<'_>) -> (Events<'_>, Events<'_>) {
         let all = events.clone();
         match self.0 {
             Some((from, to)) => (all.within(from, to), events.within(to, u64::MAX)),
@@ -71,7 +70,7 @@ impl Window {
         self.0.is_some_and(|(_, to)| to <= time)
     }
 
-    fn touches(self, gap: &LostRange) -> bool {
+    pub(crate) fn touches(self, gap: &LostRange) -> bool {
         self.0
             .is_none_or(|(from, to)| gap.from.unwrap_or(0) < to && gap.to > from)
     }
@@ -80,7 +79,7 @@ impl Window {
 /// A trace and what was measured in it.
 #[derive(Debug)]
 pub struct Analysis {
-    pub(crate) trace: Arc<Trace>,
+    pub(crate) source: Source,
     pub(crate) facts: Facts,
     /// All counts.
     pub outcome: Outcome,
@@ -140,21 +139,21 @@ impl Facts {
 }
 
 impl Analysis {
-    /// Reads a file and measures its I/Os.
+    /// Reads a file, or the files of a blktrace run, and measures its I/Os.
     ///
     /// # Errors
-    /// When the trace cannot be read or the device is no `major:minor`.
+    /// When it cannot be read or the device is no `major:minor`.
     pub fn run(path: impl AsRef<Path>, request: &Request) -> Result<Self, Error> {
-        Self::of(Trace::open(path)?, request)
+        Self::of(Source::open(path)?, request)
     }
 
     /// Measures the I/Os of a trace.
     ///
     /// # Errors
     /// As [`Analysis::run`].
-    pub fn of(trace: impl Into<Arc<Trace>>, request: &Request) -> Result<Self, Error> {
-        let (trace, mut found) = (trace.into(), None);
-        Self::measure(&trace, request, &[Window(None)], |analysis| {
+    pub fn of(source: impl Into<Source>, request: &Request) -> Result<Self, Error> {
+        let mut found = None;
+        Self::measure(&source.into(), request, &[Window(None)], |analysis| {
             found = Some(analysis);
             Ok::<_, Error>(())
         })?;
@@ -168,7 +167,7 @@ impl Analysis {
     /// # Errors
     /// As [`Analysis::run`], when the windows overlap or fall in time, or what `each` returns.
     pub fn windows<E: From<Error>>(
-        trace: impl Into<Arc<Trace>>,
+        source: impl Into<Source>,
         request: &Request,
         windows: &[(u64, u64)],
         each: impl FnMut(Self) -> Result<(), E>,
@@ -180,45 +179,25 @@ impl Analysis {
             return Err(Error::Option { name, value, known }.into());
         }
         let windows: Vec<Window> = windows.iter().map(|&w| Window(Some(w))).collect();
-        Self::measure(&trace.into(), request, &windows, each)
+        Self::measure(&source.into(), request, &windows, each)
     }
 
     fn measure<E: From<Error>>(
-        trace: &Arc<Trace>,
+        source: &Source,
         request: &Request,
         windows: &[Window],
         mut each: impl FnMut(Self) -> Result<(), E>,
     ) -> Result<(), E> {
         let wanted = request.device.as_deref().map(device).transpose()?;
-        let names = || Names::new(trace.comms(), request.comm.as_deref());
-        let collector = || Collector::new(request.keeps_ios());
-        let assemble = |measured| Self::assemble(trace.clone(), measured, wanted, request);
-        let Some(binding) = Binding::new(trace) else {
-            return windows.iter().try_for_each(|_| {
-                each(assemble(Measured {
-                    facts: Facts::default(),
-                    outcome: Outcome::default(),
-                    names: names(),
-                    collector: collector(),
-                }))
-            });
-        };
-        let samples = samples(trace, &binding, windows)?;
-        let part = |(&window, sample): (&Window, &Facts)| Part {
-            window,
-            engine: Engine::new(
-                options_of(trace, request, |id| sample.has(id)),
-                names(),
-                collector(),
-            ),
-            facts: Facts::default(),
-        };
-        let parts = windows.iter().zip(&samples).map(part);
-        measure(trace, &binding, parts, |measured| each(assemble(measured)))
+        let each = |measured| each(Self::assemble(source.clone(), measured, wanted, request));
+        match source {
+            Source::Trace(trace) => walk::trace(trace, request, windows, each),
+            Source::Blktrace(files) => walk::blktrace(files, request, windows, each),
+        }
     }
 
     pub(crate) fn assemble(
-        trace: Arc<Trace>,
+        source: Source,
         measured: Measured,
         wanted: Option<Dev>,
         request: &Request,
@@ -229,7 +208,7 @@ impl Analysis {
             names,
             mut collector,
         } = measured;
-        let lost = trace.unplaced_losses();
+        let lost = source.unplaced_losses();
         facts.lost_events = facts.lost_events.saturating_add(lost);
         let device = wanted
             .map(|dev| outcome.disk(dev))
@@ -253,7 +232,7 @@ impl Analysis {
             summary = Summary::of(&ios);
         }
         Self {
-            trace,
+            source,
             facts,
             outcome,
             device,
@@ -264,14 +243,14 @@ impl Analysis {
         }
     }
 
+    /// What was measured.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// A task's name, as far as the trace tells.
     pub fn comm(&self, pid: i32) -> Option<&str> {
         self.names.comm(pid)
-    }
-
-    /// The trace.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
     }
 }
 
@@ -280,148 +259,6 @@ pub(crate) struct Measured {
     pub(crate) outcome: Outcome,
     pub(crate) names: Names,
     pub(crate) collector: Collector,
-}
-
-/// A window that is being measured.
-struct Part {
-    window: Window,
-    engine: Engine<Names, Collector>,
-    facts: Facts,
-}
-
-impl Part {
-    fn gap(&mut self, gap: &LostRange) {
-        if self.window.touches(gap) {
-            self.facts.lose(gap);
-            let from = gap.from.unwrap_or(0);
-            self.engine.gap(gap.cpu, Lost { from, to: gap.to });
-        }
-    }
-
-    fn finish(self) -> Measured {
-        let (outcome, collector, names) = self.engine.finish();
-        Measured {
-            facts: self.facts,
-            outcome,
-            names,
-            collector,
-        }
-    }
-}
-
-/// Measures one part after the other while the events of all of them pass by once.
-fn measure<E: From<Error>>(
-    trace: &Trace,
-    binding: &Binding,
-    mut parts: impl Iterator<Item = Part>,
-    mut each: impl FnMut(Measured) -> Result<(), E>,
-) -> Result<(), E> {
-    let Some(mut part) = parts.next() else {
-        return Ok(());
-    };
-    // Those that end behind the part in which they begin: they touch later ones, too.
-    let mut gaps: Vec<LostRange> = Vec::new();
-    let mut events = trace.events().map_err(Error::from)?;
-    while let Some(run) = events.next_run().map_err(Error::from)? {
-        let mut records = match run {
-            Run::Events(records) => records,
-            Run::Lost(gap) => {
-                part.gap(&gap);
-                if part.window.is_over(gap.to) {
-                    gaps.push(gap);
-                }
-                continue;
-            }
-        };
-        while let Some(start) = records.start() {
-            while part.window.is_over(start) {
-                let Some(next) = parts.next() else {
-                    return each(part.finish());
-                };
-                each(std::mem::replace(&mut part, next).finish())?;
-                for gap in &gaps {
-                    part.gap(gap);
-                }
-                gaps.retain(|gap| part.window.is_over(gap.to));
-            }
-            let (inside, rest) = part.window.split(records);
-            for record in inside {
-                take(&mut part.engine, &mut part.facts, binding, &record);
-            }
-            records = rest;
-        }
-    }
-    each(part.finish())?;
-    for mut part in parts {
-        for gap in &gaps {
-            part.gap(gap);
-        }
-        each(part.finish())?;
-    }
-    Ok(())
-}
-
-/// An event on its way to the measurement.
-struct Next<'m> {
-    engine: &'m mut Engine<Names, Collector>,
-    binding: &'m Binding,
-    record: &'m Record<'m>,
-    name: u16,
-    pid: i32,
-}
-
-impl Take<()> for Next<'_> {
-    #[inline(always)]
-    fn take(self, kind: Kind) {
-        if let Kind::Switch { next, .. } = kind {
-            learn(self.engine, self.binding, self.name, next, self.record.data);
-        }
-        self.engine.push(&Event {
-            ts: self.record.ts,
-            cpu: self.record.cpu,
-            pid: self.pid,
-            name: self.name,
-            kind,
-        });
-    }
-}
-
-/// Measures the next event.
-#[inline(always)]
-fn take(
-    engine: &mut Engine<Names, Collector>,
-    facts: &mut Facts,
-    binding: &Binding,
-    record: &Record<'_>,
-) {
-    let (name, pid) = binding.header.read(record.data);
-    facts.count(name);
-    let next = Next {
-        engine,
-        binding,
-        record,
-        name,
-        pid,
-    };
-    if binding.visit(name, record.data, next).is_none() {
-        engine.pass(record.ts, record.cpu, pid, name);
-    }
-}
-
-/// The name of a task that the trace's own list lacks.
-#[inline]
-fn learn(
-    engine: &mut Engine<Names, Collector>,
-    binding: &Binding,
-    name: u16,
-    next: i32,
-    data: &[u8],
-) {
-    if engine.names().lacks(next) {
-        if let Some(comm) = binding.next_comm(name, data) {
-            engine.names().learn(next, comm);
-        }
-    }
 }
 
 pub(crate) fn device(text: &str) -> Result<Dev, Error> {

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use iosections::Op;
-use tracedat::{Accessor, Trace};
+use tracedat::Accessor;
 
 use crate::detail::walk;
 use crate::error::Error;
+use crate::source::Source;
 
 /// One system call that began and ended in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +32,14 @@ enum Side {
 }
 
 /// The read and write calls of a trace in order of their exits. Entry and exit must follow each
-/// other in one thread and be of one call.
+/// other in one thread and be of one call. blktrace has none.
 ///
 /// # Errors
 /// When the trace cannot be read.
 pub fn calls(path: impl AsRef<Path>) -> Result<Vec<Call>, Error> {
-    let trace = Trace::open(path)?;
+    let Source::Trace(trace) = Source::open(path)? else {
+        return Ok(Vec::new());
+    };
     let mut sides = HashMap::new();
     let mut common = None;
     for format in trace.formats().iter().filter(|f| f.system == "syscalls") {

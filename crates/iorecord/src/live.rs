@@ -183,7 +183,12 @@ impl Live {
             names,
             collector,
         };
-        let analysis = Analysis::assemble(self.trace.clone(), measured, self.device, &self.request);
+        let analysis = Analysis::assemble(
+            self.trace.clone().into(),
+            measured,
+            self.device,
+            &self.request,
+        );
         if let Some(name) = &last.name {
             ended(name, &analysis)?;
         }

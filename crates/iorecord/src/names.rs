@@ -19,7 +19,7 @@ const HELPERS: [&str; 9] = [
 /// Threads of `io_uring`: their names end with the number of the task that they work for.
 const URING: [&str; 2] = ["iou-sqp-", "iou-wrk-"];
 /// Most tasks whose names are learned while reading.
-const LEARNED: usize = 1 << 16;
+pub(crate) const LEARNED: usize = 1 << 16;
 
 /// The names of tasks, and what was asked for.
 #[derive(Debug, Default)]
@@ -60,8 +60,11 @@ impl Names {
         pid != 0 && !self.comms.contains_key(&pid) && self.comms.len() < LEARNED
     }
 
-    /// A task's name shows in an event.
+    /// A task's name shows in an event; too many new ones are not kept.
     pub(crate) fn learn(&mut self, pid: i32, comm: &[u8]) {
+        if self.comms.len() >= LEARNED && !self.comms.contains_key(&pid) {
+            return;
+        }
         let comm = String::from_utf8_lossy(comm).into_owned();
         self.choose(pid, &comm);
         self.comms.insert(pid, comm);

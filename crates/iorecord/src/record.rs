@@ -6,7 +6,9 @@ use iosections::{DeviceOutcome, Driver, IoResult, MarkCounts, RequestCounts, Sec
 use serde_json::{Map, Value, json};
 
 use crate::analysis::Analysis;
+use crate::blktrace::NOT_SEEN;
 use crate::error::Error;
+use crate::source::Source;
 use crate::stats::Stats;
 use crate::summary::{Three, Way};
 
@@ -56,7 +58,7 @@ impl Analysis {
     pub fn record(&self, unit: Unit) -> Result<String, Error> {
         let device = self.device.and_then(|dev| self.outcome.device(dev));
         let device = device.cloned().unwrap_or_default();
-        let record = json!({
+        let mut record = json!({
             "unit": unit.name(),
             "trace": self.trace_part(),
             "device": self.device_part(&device),
@@ -64,10 +66,15 @@ impl Analysis {
             "requests": request_counts(&device.requests),
             "marks": self.marks(&device),
             "sections": self.sections(),
-            "overhead": three_json(&self.summary.overhead()),
-            "total": three_json(&self.summary.total()),
+            "overhead": self.three(&self.summary.overhead(), self.source.sees_all()),
+            "total": self.three(&self.summary.total(), true),
             "paths": self.paths(),
         });
+        if let (false, Some(map)) = (self.source.sees_all(), record.as_object_mut()) {
+            let why = |(section, why): (Section, &str)| (section.name().to_owned(), why.into());
+            let unseen = NOT_SEEN.into_iter().map(why).collect();
+            map.insert("not_in_source".into(), Value::Object(unseen));
+        }
         Ok(serde_json::to_string(&record)?)
     }
 
@@ -76,13 +83,12 @@ impl Analysis {
     /// # Errors
     /// When it cannot be written as JSON.
     pub fn info(&self) -> Result<String, Error> {
-        let trace = &self.trace;
-        let endian = match trace.endian() {
-            tracedat::Endian::Little => "little",
-            tracedat::Endian::Big => "big",
-        };
         let mut info = self.trace_part();
-        if let Some(map) = info.as_object_mut() {
+        if let (Source::Trace(trace), Some(map)) = (&self.source, info.as_object_mut()) {
+            let endian = match trace.endian() {
+                tracedat::Endian::Little => "little",
+                tracedat::Endian::Big => "big",
+            };
             map.insert("endian".into(), endian.into());
             map.insert("long_size".into(), trace.long_size().into());
             map.insert("page_size".into(), trace.page_size().into());
@@ -91,35 +97,23 @@ impl Analysis {
     }
 
     fn trace_part(&self) -> Value {
-        json!({
-            "version": self.trace.version(),
-            "compression": self.trace.compression().name(),
-            "cpus": self.trace.cpus(),
-            "clock": self.trace.clock(),
-            "events": self.event_counts(),
-            "lost_events": self.facts.lost_events,
-            "lost_ranges": self.facts.lost_ranges,
-        })
+        let mut part = self.source.about();
+        if let Some(map) = part.as_object_mut() {
+            map.insert("events".into(), json!(self.event_counts()));
+            map.insert("lost_events".into(), self.facts.lost_events.into());
+            map.insert("lost_ranges".into(), self.facts.lost_ranges.into());
+        }
+        part
     }
 
     fn event_counts(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for (id, &count) in self.facts.counts.iter().enumerate() {
             if count > 0 {
-                *counts.entry(self.event_name(id)).or_default() += count;
+                *counts.entry(self.source.event_name(id)).or_default() += count;
             }
         }
         counts
-    }
-
-    /// The event's name, or its number when the trace has no format for it.
-    fn event_name(&self, id: usize) -> String {
-        let format = self
-            .trace
-            .formats()
-            .iter()
-            .find(|f| usize::from(f.id) == id);
-        format.map_or_else(|| format!("event_{id}"), |f| f.name.clone())
     }
 
     fn device_part(&self, device: &DeviceOutcome) -> Value {
@@ -143,8 +137,14 @@ impl Analysis {
             "clean": self.whole.clean,
             "detached": self.whole.detached,
         });
-        if let (true, Some(map)) = (self.whole.is_filtered, counts.as_object_mut()) {
-            map.insert("selected".into(), self.summary.ios.into());
+        if let Some(map) = counts.as_object_mut() {
+            if self.whole.is_filtered {
+                map.insert("selected".into(), self.summary.ios.into());
+            }
+            if !self.source.sees_all() {
+                // Whether anything else ran meanwhile, it does not tell.
+                map.remove("clean");
+            }
         }
         counts
     }
@@ -160,6 +160,9 @@ impl Analysis {
                 interrupt.add(marks[2]);
             }
         }
+        if !self.source.sees_all() {
+            interrupt = MarkCounts::default();
+        }
         json!({
             "start": mark_counts(&self.summary.starts),
             "end": mark_counts(&self.summary.ends),
@@ -170,32 +173,53 @@ impl Analysis {
 
     fn sections(&self) -> Value {
         let mut sections = Map::new();
-        for section in Section::ALL {
-            let mut part = three_json(&self.summary.section(section));
+        for section in self.source.sections() {
+            let mut part = self.three(&self.summary.section(section), true);
             if let (Some(part), Some(first)) = (
                 part.as_object_mut(),
                 self.summary.first.get(section.index()),
             ) {
                 part.insert("probe_events".into(), self.probe_events(section));
-                part.insert("first".into(), stats_json(&first.clone().stats()));
+                if self.source.sees_all() {
+                    part.insert("first".into(), stats_json(&first.clone().stats()));
+                }
             }
             sections.insert(section.name().to_owned(), part);
         }
         Value::Object(sections)
     }
 
+    /// What the source tells of some durations: of blktrace's no more than how long they were.
+    fn three(&self, three: &Three, is_told: bool) -> Value {
+        let told = |stats: &Stats, is_told| {
+            if is_told {
+                stats_json(stats)
+            } else {
+                stats_json(&Stats::default())
+            }
+        };
+        let has_own = self.source.sees_all();
+        json!({
+            "elapsed": told(&three.elapsed, is_told),
+            "own": told(&three.own, has_own),
+            "own_clean": told(&three.own_clean, has_own),
+        })
+    }
+
     /// Mean number of events per I/O inside its own time in a section; only known of all I/Os
     /// together.
     fn probe_events(&self, section: Section) -> Value {
-        let ios = match self.whole.is_filtered {
-            true => 0,
-            false => self.outcome.ios.measured,
+        let ios = if self.whole.is_filtered {
+            0
+        } else {
+            self.outcome.ios.measured
         };
         let mut means = BTreeMap::new();
         for (id, counts) in self.outcome.probe_events.iter().enumerate() {
             let count = counts.get(section.index()).copied().unwrap_or(0);
             if count > 0 && ios > 0 {
-                *means.entry(self.event_name(id)).or_insert(0.0) += count as f64 / ios as f64;
+                *means.entry(self.source.event_name(id)).or_insert(0.0) +=
+                    count as f64 / ios as f64;
             }
         }
         json!(means)
@@ -221,14 +245,6 @@ fn mark_counts(counts: &MarkCounts) -> Value {
         .iter()
         .map(|(mark, n)| (mark.name().to_owned(), n.into()));
     Value::Object(named.collect())
-}
-
-fn three_json(three: &Three) -> Value {
-    json!({
-        "elapsed": stats_json(&three.elapsed),
-        "own": stats_json(&three.own),
-        "own_clean": stats_json(&three.own_clean),
-    })
 }
 
 fn stats_json(stats: &Stats) -> Value {
@@ -272,12 +288,12 @@ impl Analysis {
             }
         }
         let part = |way: &Way| {
-            let section = |s: Section| (s.name().to_owned(), three_json(&way.section(s)));
-            let sections: Map<String, Value> = Section::ALL.into_iter().map(section).collect();
+            let section = |s: Section| (s.name().to_owned(), self.three(&way.section(s), true));
+            let sections: Map<String, Value> = self.source.sections().map(section).collect();
             json!({
                 "path": name(way),
                 "ios": way.ios,
-                "clean": way.clean,
+                "clean": self.source.sees_all().then_some(way.clean),
                 "sections": sections,
             })
         };

@@ -3,8 +3,9 @@
 mod table;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use iorecord::{Analysis, DeviceMark, Direction, Error, Filter, Request, Unit, Wanted};
+use iorecord::{Analysis, DeviceMark, Direction, Error, Filter, Request, Source, Unit, Wanted};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -18,7 +19,13 @@ create_exception!(
 );
 
 fn trace_error(path: &str, error: &Error) -> PyErr {
-    TraceError::new_err(format!("{path}: {error}"))
+    // Those of blktrace name the file, which is one of several.
+    let names_file = matches!(error, Error::Blktrace(_) | Error::MissingCpu { .. });
+    TraceError::new_err(if names_file {
+        error.to_string()
+    } else {
+        format!("{path}: {error}")
+    })
 }
 
 /// What to analyse, as Python says it.
@@ -143,7 +150,7 @@ fn analyze(
                 return Ok((unit, vec![Analysis::run(path, &request)?]));
             };
             let mut all = Vec::new();
-            Analysis::windows(tracedat::Trace::open(path)?, &request, &windows, |found| {
+            Analysis::windows(Source::open(path)?, &request, &windows, |found| {
                 all.push(found);
                 Ok::<_, Error>(())
             })?;
@@ -162,6 +169,12 @@ fn analyze(
 fn trace_info(py: Python<'_>, path: &str) -> PyResult<String> {
     py.detach(|| Analysis::run(path, &Request::default())?.info())
         .map_err(|e| trace_error(path, &e))
+}
+
+/// The files that a trace consists of: itself, or one for each CPU of a blktrace run.
+#[pyfunction]
+fn files(path: &str) -> PyResult<Vec<PathBuf>> {
+    Source::files(path).map_err(|e| trace_error(path, &e))
 }
 
 /// Texts that user space wrote into the trace, with their times.
@@ -216,6 +229,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
     module.add_function(wrap_pyfunction!(calls, module)?)?;
+    module.add_function(wrap_pyfunction!(files, module)?)?;
     module.add_function(wrap_pyfunction!(io_events, module)?)?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
     module.add_function(wrap_pyfunction!(outline, module)?)?;
