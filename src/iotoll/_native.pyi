@@ -1,6 +1,11 @@
-"""Reader and analyser of trace.dat files, written in Rust (crates/iotoll-py)."""
+"""Reader and analyser of trace.dat files and blktrace runs, written in Rust (crates/iotoll-py).
+
+A ``path`` is a trace.dat's; or the name of a blktrace run (before ``.blktrace.N``), or one of its
+files.
+"""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
 class TraceError(ValueError):
@@ -134,6 +139,12 @@ def trace_info(path: str) -> str:
 
     Returns JSON text: version, compression, endian, long_size and page_size (bytes), cpus, clock,
     events (name to count), lost_events, lost_ranges. Raises `TraceError`.
+    """
+
+def files(path: str) -> list[Path]:
+    """List the files that a trace consists of: itself, or one for each CPU of a blktrace run.
+
+    Raises `TraceError`.
     """
 
 def markers(path: str) -> list[tuple[int, str]]:

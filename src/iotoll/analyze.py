@@ -15,8 +15,8 @@ import numpy as np
 
 from iotoll import _native
 from iotoll.calibrate import event_costs, is_calibration
-from iotoll.digest import file_sha256
-from iotoll.errors import InfrastructureError
+from iotoll.digest import file_sha256, files_sha256
+from iotoll.errors import InfrastructureError, UsageError
 from iotoll.fio import FioJob, read_jobs
 from iotoll.iotable import Ints, IoTable, from_native
 from iotoll.models import BootRecord, CellRecord, Clock, Section
@@ -63,6 +63,34 @@ class TraceFile:
         self.path = path
 
     @cached_property
+    def parts(self) -> list[Path]:
+        """The files that it consists of: itself, or one for each CPU of a blktrace run.
+
+        Raises UsageError when they are not there.
+        """
+        try:
+            return _native.files(str(self.path))
+        except _native.TraceError as error:
+            raise UsageError(str(error)) from error
+
+    @property
+    def is_blktrace(self) -> bool:
+        """Whether it is a blktrace run: block events alone."""
+        return self.parts != [self.path]
+
+    @property
+    def name(self) -> str:
+        """What it is called: a file's name without ending, or the name of a run."""
+        return self.path.name.partition(".blktrace.")[0] if self.is_blktrace else self.path.stem
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the trace; of a blktrace run, over its files."""
+        if self.is_blktrace:
+            return files_sha256(self.parts, self.path.parent)
+        return file_sha256(self.path)
+
+    @cached_property
     def outline(self) -> tuple[int | None, Mapping[int, str]]:
         """Time of the first event, and the tasks' names by thread number."""
         with _reading():
@@ -106,14 +134,13 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     records = {}
     calibration = {}
     for file in files:
-        digest = file_sha256(file.path)
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
             for measured in measure(file, list(runs), boot.clock, device=device, comm=COMM):
                 name = measured.window.name
                 if is_calibration(name):
                     calibration[name] = (measured.data, measured.table.columns)
                 elif name in boot.cells:
-                    records[name] = make_record(measured, fio, boot.clock, digest, virtual)
+                    records[name] = make_record(measured, fio, boot.clock, file.digest, virtual)
     return records, event_costs(calibration)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from iotoll.analyze import Measured, TraceFile, Window, make_record, measure
 from iotoll.calibrate import is_calibration
-from iotoll.digest import file_sha256
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.fio import FioJob, read_jobs
 from iotoll.iotable import IoTable
@@ -37,16 +36,16 @@ class Cell:
 
 def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -> list[Cell]:
     """Read one trace; raises UsageError for what is wrong with the words or the file."""
-    if not trace.is_file():
-        raise UsageError(f"{trace}: no such file")
-    device = resolve_device(filters.device, trace)
     file = TraceFile(trace)
     try:
+        if file.is_blktrace and fio:
+            raise UsageError(f"--fio: {trace} is a blktrace run, which tells of no system calls")
+        device = resolve_device(filters.device, trace)
         first, _ = file.outline
         jobs: Mapping[str, FioJob] = read_jobs(fio) if fio else {}
         begin, end = filters.span(first or 0)
-        digest = file_sha256(trace)
-        parts = file.windows or [Window(trace.stem, 0, 2**63)]
+        digest = file.digest
+        parts = file.windows or [Window(file.name, 0, 2**63)]
         parts = [w for w in parts if not is_calibration(w.name)]
         if fio:
             jobs = _named(jobs, [w.name for w in parts], fio)

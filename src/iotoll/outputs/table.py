@@ -27,6 +27,7 @@ from iotoll.report.text import (
 
 PATHS_SHOWN = 5
 _HEADS = ("median", "mean", "p99", "max", "share")
+_NONE = Stats(count=0)
 _Row = Sequence[str | Text]
 
 
@@ -77,8 +78,9 @@ def print_cell(record: CellRecord, console: Console) -> None:
     if record.total.elapsed.count:
         ios = plural(record.total.elapsed.count, "I/O")
         _sections(record, console, f"Elapsed, {unit}, {ios}", "elapsed")
-        _sections(record, console, f"Executed for the I/O itself (own), {unit}", "own")
-        _own_table(record, console, unit)
+        if not record.not_in_source:
+            _sections(record, console, f"Executed for the I/O itself (own), {unit}", "own")
+            _own_table(record, console, unit)
         _steps(record, console, unit)
     _facts(record, console)
 
@@ -102,9 +104,9 @@ def _head(record: CellRecord, console: Console) -> None:
 
 def _sections(record: CellRecord, console: Console, title: str, which: str) -> None:
     rows: list[tuple[str, Stats]] = [
-        (section_title(s), getattr(record.sections[s], which))
+        (_title(record, s), getattr(record.sections[s], which) if s in record.sections else _NONE)
         for s in view.shown_sections(record.clock)
-        if s in record.sections
+        if s in record.sections or s in record.not_in_source
     ]
     rows.append(("overhead 1+2+4", getattr(record.overhead, which)))
     if record.clock is Clock.TIME:
@@ -122,6 +124,10 @@ def _sections(record: CellRecord, console: Console, title: str, which: str) -> N
         for label, stats in rows
     ]
     _print(console, title, ("section", *_HEADS), cells, ("section",), ("mean", "max"))
+
+
+def _title(record: CellRecord, section: Section) -> str:
+    return section_title(section).replace(section.value, view.section_label(record, section))
 
 
 def _whole(record: CellRecord, which: str) -> float:
