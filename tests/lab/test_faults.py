@@ -112,7 +112,7 @@ def test_killed_board_is_infrastructure_and_tried_again(
     boots: Boots, state: LabState, servers: Servers
 ) -> None:
     one = boots(HEALTHY, side="base")
-    with when_running(one, servers, "iotoll: cell"):
+    with when_running(one, servers, "iotoll: step prepare"):
         inside(state, "kill -9 $(pidof qemu-system-aarch64)")
     assert one.done == ["base/1"]
     first, second = attempts(one)
