@@ -21,6 +21,7 @@ RECORDED = {
     # excerpt: health of the job, step if broken, rule
     "panic-at-boot": ("Incomplete", "boot", "crash"),
     "bug-in-workload": ("Canceled", "workload", "crash"),
+    "hang-in-workload": ("Incomplete", "workload", "hangs-in-workload"),
 }
 
 
