@@ -14,26 +14,65 @@ fail() {
     exit 1
 }
 
-# block_device DRIVER: prints the first whole disk whose PCI or platform parent uses DRIVER.
-# Sysfs links are followed upwards because a SCSI disk lies several levels below its UFS host.
-block_device() {
-    for disk in /sys/block/*; do
-        node=$(readlink -f "$disk/device" 2>/dev/null) || continue
-        while [ -n "$node" ] && [ "$node" != /sys/devices ]; do
-            if [ -e "$node/driver" ]; then
-                driver=$(basename "$(readlink -f "$node/driver")")
-                case " $1 " in *" $driver "*) echo "/dev/${disk##*/}"; return 0 ;; esac
-            fi
-            node=${node%/*}
-        done
+# driven_by NODE DRIVERS: tells whether a sysfs device, or one above it, uses one of the drivers.
+# Upwards because a SCSI disk lies several levels below its UFS host.
+driven_by() {
+    node=$(readlink -f "$1" 2>/dev/null) || return 1
+    while [ -n "$node" ] && [ "$node" != /sys/devices ]; do
+        if [ -e "$node/driver" ]; then
+            driver=$(basename "$(readlink -f "$node/driver")")
+            case " $2 " in *" $driver "*) return 0 ;; esac
+        fi
+        node=${node%/*}
     done
     return 1
+}
+
+# block_device DRIVERS: prints the first whole disk of these drivers.
+block_device() {
+    for disk in /sys/block/*; do
+        if driven_by "$disk/device" "$1"; then
+            echo "/dev/${disk##*/}"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# partition DRIVERS LABEL: prints the first partition with this label on a disk of these drivers.
+partition() {
+    for part in /sys/class/block/*/partition; do
+        part=${part%/partition}
+        if [ -f "$part/uevent" ] && grep -qx "PARTNAME=$2" "$part/uevent" && driven_by "$part" "$1"; then
+            echo "/dev/${part##*/}"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# target DEVICE: prints what may be overwritten to measure a device of the matrix: what TARGET_DEVICE
+# of job.env names (PARTLABEL=LABEL, or a path), else the first whole disk, if it has no partitions:
+# a real board's boot loader lies in one.
+target() {
+    eval "named=\${TARGET_$1:-}"
+    case $named in
+    "") ;;
+    PARTLABEL=*) partition "$(drivers_of "$1")" "${named#PARTLABEL=}" && return 0
+        fail prepare "no partition ${named#PARTLABEL=} on the $1 disk" ;;
+    *) [ ! -b "$named" ] || { echo "$named"; return 0; }
+        fail prepare "no block device $named for $1" ;;
+    esac
+    found=$(block_device "$(drivers_of "$1")") || fail prepare "no $1 disk: its driver found none"
+    set -- "$1" "$found" "/sys/block/${found##*/}"/*/partition
+    [ ! -e "$3" ] || fail prepare "$2 has partitions: name one that may be overwritten, TARGET_$1 in job.env"
+    echo "$2"
 }
 
 # drivers_of DEVICE: kernel driver names under which a device of the matrix may appear.
 drivers_of() {
     case $1 in
-    ufs) echo "ufshcd ufshcd-hisi tc-dwc-g210-pci" ;;
+    ufs) echo "ufshcd ufshcd-hisi ufshcd-rockchip tc-dwc-g210-pci" ;;
     nvme) echo "nvme" ;;
     emmc) echo "mmcblk" ;;
     *) return 1 ;;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # prepare.sh: file system and data file on every device of the job, always with the same layout.
-# Reads job.env: DEVICES, FILE_MB, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES.
+# Reads job.env: TARGET_DEVICE, DEVICES, FILE_MB, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -18,14 +18,17 @@ got=$(cat /proc/sys/vm/nr_hugepages)
 [ "$got" -ge "$HUGE_PAGES" ] || fail prepare "only $got of $HUGE_PAGES huge pages: too little memory"
 
 for device in $DEVICES; do
-    dev=$(block_device "$(drivers_of "$device")") || fail prepare "no $device disk: its driver found none"
-    queue=/sys/block/${dev##*/}/queue
+    dev=$(target "$device") || { echo "$dev"; exit 1; }
+    node=$(readlink -f "/sys/class/block/${dev##*/}")
+    disk=$node
+    [ ! -e "$node/partition" ] || disk=${node%/*}
+    queue=$disk/queue
     echo "$SCHEDULER" >"$queue/scheduler" || fail prepare "$device: no scheduler $SCHEDULER"
     # While a virtual board idles its clock jumps from timer to timer, far ahead of the device: a
     # command that took a millisecond would seem lost after 30 s and be aborted.
     [ -z "${IO_TIMEOUT_MS:-}" ] || echo "$IO_TIMEOUT_MS" >"$queue/io_timeout"
     # For the same reason plain writes instead of WRITE SAME and UNMAP, whose 30 s are fixed.
-    for mode in "/sys/block/${dev##*/}"/device/scsi_disk/*/zeroing_mode; do
+    for mode in "$disk"/device/scsi_disk/*/zeroing_mode; do
         [ -z "${IO_TIMEOUT_MS:-}" ] || [ ! -f "$mode" ] || echo write >"$mode"
     done
     # shellcheck disable=SC2086 # options are words
@@ -39,5 +42,5 @@ for device in $DEVICES; do
         write_file "/mnt/$device/data.$thread" $((FILE_MB * 1024 / THREADS))
         thread=$((thread + 1))
     done
-    echo "$device $dev $(cat "/sys/block/${dev##*/}/dev")" >>"$2"
+    echo "$device $dev $(cat "$node/dev")" >>"$2"
 done

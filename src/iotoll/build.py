@@ -30,7 +30,7 @@ from iotoll.progress import Progress, Step
 from iotoll.rundir import RunDir
 from iotoll.source import open_tree
 
-Arch = Literal["arm64", "x86_64"]
+Arch = Literal["arm", "arm64", "x86_64"]
 
 TIMEOUT = 3600.0
 """Default limit of one build in seconds; a cold build takes minutes even on a slow machine."""
@@ -62,6 +62,12 @@ TARGETS: dict[Arch, Target] = {
         "arch/arm64/boot/Image",
         "aarch64-linux-gnu-gcc",
         {**_COMMON, "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu"},
+    ),
+    "arm": Target(
+        "zImage",
+        "arch/arm/boot/zImage",
+        "arm-linux-gnueabihf-gcc",
+        {**_COMMON, "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf"},
     ),
     "x86_64": Target(
         "bzImage",
@@ -119,17 +125,23 @@ def build_side(
 
 @dataclass(frozen=True)
 class Job:
-    """One kernel to build: source state, architecture, fragments, toolchain."""
+    """One kernel to build: source state, architecture, fragments, toolchain, device trees."""
 
     source: SourceRecord
     arch: Arch
     fragments: tuple[Path, ...]
     toolchain: str
     key: str
+    dtbs: tuple[str, ...] = ()
 
     @classmethod
-    def make(cls, source: SourceRecord, arch: Arch, fragments: Sequence[str]) -> Job:
-        """Resolve names to files and check the tools; raises Usage- or InfrastructureError."""
+    def make(
+        cls, source: SourceRecord, arch: Arch, fragments: Sequence[str], dtbs: Sequence[str] = ()
+    ) -> Job:
+        """Resolve names to files and check the tools; raises Usage- or InfrastructureError.
+
+        ``dtbs`` are device trees as make names them (``hisilicon/hi3660-hikey960.dtb``).
+        """
         if arch not in TARGETS:
             raise UsageError(f"architecture {arch}: choose from {', '.join(TARGETS)}")
         paths = tuple(kconfig.fragment_path(name) for name in fragments)
@@ -141,7 +153,9 @@ class Job:
             "fragments": [file_sha256(path) for path in paths],
             "toolchain": toolchain,
         }
-        return cls(source, arch, paths, toolchain, json_sha256(parts))
+        if dtbs:
+            parts["dtbs"] = list(dtbs)
+        return cls(source, arch, paths, toolchain, json_sha256(parts), tuple(dtbs))
 
     @property
     def cached(self) -> Path:
@@ -190,10 +204,24 @@ class _Workshop:
         target = TARGETS[self.job.arch]
         if self._tuxmake("-v", "-M", target.make_target, "config"):
             raise self._failure()
+        if self.job.dtbs:
+            self._make_dtbs()
         with images.new_entry(self.job.cached) as entry:
             shutil.copyfile(self.out / target.image, entry / "Image")
+            for name in self.job.dtbs:
+                folder = self.out / "arch" / self.job.arch / "boot/dts"
+                shutil.copyfile(folder / name, entry / Path(name).name)
             shutil.copyfile(self.out / ".config", entry / "config")
             shutil.copyfile(self.log, entry / "build.log")
+
+    def _make_dtbs(self) -> None:
+        """Build single device trees; tuxmake has a target for all of them only."""
+        prefix = TARGETS[self.job.arch].compiler.removesuffix("gcc")
+        command = ["make", "-C", str(self.tree.src), f"O={self.out}", f"ARCH={self.job.arch}"]
+        # The same compiler as tuxmake's, or kbuild would configure anew.
+        command += [f"CROSS_COMPILE={prefix}", f"CC=ccache {prefix}gcc", "HOSTCC=ccache gcc"]
+        if self._run([*command, *(f"{k}={v}" for k, v in _PINNED.items()), *self.job.dtbs]):
+            raise self._failure()
 
     def _discard_if_torn(self) -> None:
         """Start afresh where make was killed too hard to remove a half-written object.
@@ -267,6 +295,9 @@ class _Workshop:
         maps = " ".join(f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out))
         for name, value in {**_PINNED, "KCFLAGS": maps}.items():
             command += ["-e", f"{name}={value}"]
+        return self._run([*command, *args])
+
+    def _run(self, command: list[str]) -> int:
         env = clean_env(
             {
                 "CCACHE_DIR": str(cache_dir() / "ccache"),
@@ -277,7 +308,7 @@ class _Workshop:
         )
         lock = self.tree.lock_stream
         return makerun.run(
-            [*command, *args],
+            command,
             env=env,
             log=self.log,
             step=self.step,

@@ -22,6 +22,7 @@ from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageEr
 from iotoll.flow import STEPS, Flow, execute
 from iotoll.lab.command import lab_command
 from iotoll.lava.command import lava_command
+from iotoll.imagecommand import image_command
 from iotoll.matrix import load_matrix
 from iotoll.models import Clock, RunManifest, SideResult
 from iotoll.outputs.command import analyze_command
@@ -30,6 +31,7 @@ from iotoll.progress import Progress
 from iotoll.qemu import kvm_works
 from iotoll.report import render_report, side_table, terminal_report
 from iotoll.rundir import RunDir
+from iotoll.simboard.command import simboard_group
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
@@ -177,6 +179,8 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 cli.add_command(analyze_command)
 cli.add_command(lab_command)
 cli.add_command(lava_command)
+cli.add_command(image_command)
+cli.add_command(simboard_group)
 
 
 @cli.command("receive")

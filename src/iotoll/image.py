@@ -76,7 +76,7 @@ APPLETS = [
 ]
 LAYOUT = 2  # change it when the tree below is made differently, so that cached images are redone
 EPOCH = 1_767_225_600  # 2026-01-01, the board's clock at boot too
-DEBIAN_ARCH = {"arm64": "arm64", "x86_64": "amd64"}
+DEBIAN_ARCH = {"arm": "armhf", "arm64": "arm64", "x86_64": "amd64"}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,11 @@ from iotoll.errors import InfrastructureError, UsageError
 KEPT = 40
 """Images kept in the cache, by last use; one takes about 10 MB."""
 
-_MAGIC = {"arm64": (0x38, b"ARM\x64", "Image"), "x86_64": (0x202, b"HdrS", "bzImage")}
+_MAGIC = {
+    "arm": (0x24, b"\x18\x28\x6f\x01", "zImage"),
+    "arm64": (0x38, b"ARM\x64", "Image"),
+    "x86_64": (0x202, b"HdrS", "bzImage"),
+}
 _CONFIG_MARK = b"IKCFG_ST"
 
 

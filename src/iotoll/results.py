@@ -26,6 +26,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "source": models.SourceRecord,
     "build": models.BuildRecord,
     "boot": models.BootRecord,
+    "image": models.ImageRecord,
     "dut": models.DutRecord,
     "cell": models.CellRecord,
     "result": models.SideResult,

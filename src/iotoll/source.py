@@ -58,6 +58,14 @@ def open_tree(name: str, progress: Progress) -> KernelTree:
     return _import(locate(name), progress)
 
 
+def base_of(name: str, revision: str | None, progress: Progress) -> SourceRecord:
+    """The source of one kernel of tree ``name``, outside of any run."""
+    located = locate(name)
+    _import(located, progress)
+    commit, _ = _commits(located, Candidate(kind="none", base=revision))
+    return _base_record(located, name, commit, progress)
+
+
 def prepare(run: RunDir, progress: Progress, all_cells: Sequence[str]) -> dict[Side, SourceRecord]:
     """Prepare the sources of every side that is built, and select the cells to run.
 
@@ -117,18 +125,8 @@ def _prepare_tree(
     located = locate(manifest.tree)
     tree = _import(located, progress)
     base_commit, candidate_commit = _commits(located, chosen)
-    base_tree = tree.tree_of(base_commit)
-    version = tree.version(base_tree)
-    is_git = located.repository is not None
-    base = SourceRecord(
-        side="base",
-        tree=manifest.tree if is_git else str(located.archive),
-        version=version,
-        commit=base_commit if is_git else None,
-        tree_sha256=located.archive_sha256 or json_sha256({"git_tree": base_tree}),
-        git_tree=base_tree,
-        notes=_uncommitted(located, progress),
-    )
+    base = _base_record(located, manifest.tree, base_commit, progress)
+    base_tree, version = str(base.git_tree), base.version
     if chosen.kind == "none":
         return {"base": base}
     if candidate_commit is not None:
@@ -146,6 +144,21 @@ def _prepare_tree(
         "notes": [*base.notes, *applied.notes],
     }
     return {"base": base, "candidate": base.model_copy(update=changes)}
+
+
+def _base_record(located: Located, name: str, commit: str, progress: Progress) -> SourceRecord:
+    tree = located.tree
+    base_tree = tree.tree_of(commit)
+    is_git = located.repository is not None
+    return SourceRecord(
+        side="base",
+        tree=name if is_git else str(located.archive),
+        version=tree.version(base_tree),
+        commit=commit if is_git else None,
+        tree_sha256=located.archive_sha256 or json_sha256({"git_tree": base_tree}),
+        git_tree=base_tree,
+        notes=_uncommitted(located, progress),
+    )
 
 
 def _revision(located: Located, base: SourceRecord, commit: str) -> SourceRecord:

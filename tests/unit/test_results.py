@@ -22,6 +22,7 @@ FIELDS = {
     "boot.cells-not-a-list": "cells",
     "cell.unknown-section": "sections",
     "dut.columns-not-numbers": "columns",
+    "image.negative-size": "files/boot.img/size",
     "result.unknown-key": r"\(top\)",
     "verdict.unknown-outcome": "outcome",
 }

@@ -292,7 +292,7 @@ fn bucket(value: u64) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXACT, Values, bin, bounds};
+    use super::{EXACT, SUB_BITS, Values, bin, bounds};
 
     fn of(values: impl Iterator<Item = u64>) -> super::Stats {
         let mut all = Values::default();

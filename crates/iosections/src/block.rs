@@ -8,8 +8,10 @@ use smallvec::SmallVec;
 
 use crate::device::{Device, key};
 use crate::event::{Dev, Span};
+use crate::io::IoRequest;
 use crate::limits;
 use crate::mark::Mark;
+use crate::section::DeviceSpan;
 use crate::slab::{IntMap, Ref, Slab};
 
 /// A bio's place in an I/O: the I/O, and the index in its list of bios.
@@ -26,7 +28,7 @@ pub(crate) struct Bio {
     pub(crate) io: Option<IoBio>,
     /// Submitted by another task than the I/O's.
     pub(crate) helper: bool,
-    serial: u64,
+    pub(crate) serial: u64,
     pub(crate) to_issue: u32,
     pub(crate) to_finish: u32,
     /// Waits for a flush before its data (or instead of data).
@@ -89,7 +91,30 @@ pub(crate) struct Request {
     pub(crate) returned: Option<u64>,
     pub(crate) driver_done: Option<DriverDone>,
     /// The next younger request of the same first sector.
-    younger: Option<Ref>,
+    pub(crate) younger: Option<Ref>,
+}
+
+impl Request {
+    /// As one of its I/Os sees it, with the CPU of its issue.
+    pub(crate) fn seen(&self, device: DeviceSpan, marks: (Mark, Mark)) -> IoRequest {
+        IoRequest {
+            seq: self.seq,
+            device,
+            dev: self.span.dev,
+            rwbs: self.span.rwbs,
+            sector: self.span.sector,
+            sectors: self.span.sectors,
+            queue: self.queue,
+            requeues: self.requeues,
+            helper: false,
+            detached: false,
+            marks,
+            cpu: self.cpu,
+            frame: None,
+            batch: None,
+            share: None,
+        }
+    }
 }
 
 /// What an issue was.
@@ -125,8 +150,8 @@ pub(crate) struct Block {
     pub(crate) requests: Slab<Request>,
     /// The bios of I/Os that the last completion touched.
     pub(crate) ended: Vec<IoBio>,
-    candidates: Vec<(u64, u64, bool, u64, Ref)>,
-    serial: u64,
+    pub(crate) candidates: Vec<(u64, u64, bool, u64, Ref)>,
+    pub(crate) serial: u64,
 }
 
 impl Block {
@@ -210,71 +235,6 @@ impl Block {
         }
     }
 
-    /// The I/O of a bio that waits with this first sector.
-    pub(crate) fn waiting_at(&mut self, dev: Dev, sector: u64) -> Option<(usize, Ref)> {
-        if !self.knows(dev) && !self.aliases.contains_key(&dev) {
-            return None;
-        }
-        let device = self.device(dev)?;
-        let first = self.devices.get(device)?.waiting.at(sector).next();
-        first.map(|at| (device, at))
-    }
-
-    /// A bio of a stacked device becomes one of the device below. `None` without such a bio.
-    pub(crate) fn remapped(&mut self, from: (Dev, u64), to: (Dev, u64)) -> Option<Ref> {
-        let at = match self.waiting_at(from.0, from.1) {
-            Some((_, at)) => at,
-            None => self.flush_at(from)?,
-        };
-        let (above, below) = (self.device(from.0)?, self.device(to.0)?);
-        let bio = self.bios.get_mut(at)?;
-        let on = self.devices.get_mut(above)?;
-        on.waiting.remove((bio.span.sector, bio.serial));
-        let flushes = on.flushes.iter().position(|&f| f == at);
-        let flushes = flushes.and_then(|place| on.flushes.remove(place));
-        on.out.bios = on.out.bios.saturating_sub(1);
-        (bio.span.dev, bio.span.sector) = to;
-        let (key, sectors) = ((bio.span.sector, bio.serial), bio.span.sectors);
-        let on = self.devices.get_mut(below)?;
-        on.out.bios += 1;
-        on.flushes.extend(flushes);
-        if sectors > 0 {
-            on.waiting.insert(key, at);
-            on.longest = on.longest.max(u64::from(sectors));
-        }
-        Some(at)
-    }
-
-    /// The youngest bio of a device that is a flush and nothing else.
-    fn flush_at(&mut self, (dev, sector): (Dev, u64)) -> Option<Ref> {
-        if !self.knows(dev) {
-            return None;
-        }
-        let device = self.device(dev)?;
-        let bios = &self.bios;
-        let bare = |at: &&Ref| {
-            let bio = bios.get(**at);
-            bio.is_some_and(|b| b.span.sectors == 0 && b.span.sector == sector && !b.flushing)
-        };
-        self.devices
-            .get(device)?
-            .flushes
-            .iter()
-            .rev()
-            .find(bare)
-            .copied()
-    }
-
-    /// A bio goes on as another one: its place in an I/O.
-    pub(crate) fn replaced(&mut self, at: Ref) -> Option<IoBio> {
-        let bio = self.bios.remove(at)?;
-        let device = self.device(bio.span.dev)?;
-        let on = self.devices.get_mut(device)?;
-        on.waiting.remove((bio.span.sector, bio.serial));
-        on.out.bios = on.out.bios.saturating_sub(1);
-        bio.io
-    }
-
     /// Whether a request is not complete yet.
     pub(crate) fn is_open(&self, at: Ref) -> bool {
         self.requests.get(at).is_some()
@@ -318,67 +278,6 @@ impl Block {
         Issued::New(request)
     }
 
-    fn carried(&mut self, device: usize, span: &Span, pid: i32) -> Parts {
-        if span.sectors > 0 {
-            self.cover(device, span, pid)
-        } else if span.rwbs.op() == b'F' {
-            self.take_flushers(device)
-        } else {
-            Parts::new()
-        }
-    }
-
-    /// Puts a request behind those of the same first sector.
-    fn hang(&mut self, device: usize, key: u64, request: Ref) {
-        let Some(on) = self.devices.get_mut(device) else {
-            return;
-        };
-        let mut at = match on.by_sector.entry(key) {
-            std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(request);
-                return;
-            }
-            std::collections::hash_map::Entry::Occupied(taken) => *taken.get(),
-        };
-        while let Some(next) = self.requests.get(at).and_then(|r| r.younger) {
-            at = next;
-        }
-        if let Some(last) = self.requests.get_mut(at) {
-            last.younger = Some(request);
-        }
-    }
-
-    fn unhang(&mut self, device: usize, key: u64, request: Ref) {
-        let younger = self
-            .requests
-            .get_mut(request)
-            .and_then(|r| r.younger.take());
-        let Some(on) = self.devices.get_mut(device) else {
-            return;
-        };
-        let Some(&first) = on.by_sector.get(&key) else {
-            return;
-        };
-        if first == request {
-            match younger {
-                Some(next) => on.by_sector.insert(key, next),
-                None => on.by_sector.remove(&key),
-            };
-            return;
-        }
-        let mut at = first;
-        while let Some(r) = self.requests.get_mut(at) {
-            match r.younger {
-                Some(next) if next == request => {
-                    r.younger = younger;
-                    return;
-                }
-                Some(next) => at = next,
-                None => return,
-            }
-        }
-    }
-
     fn reissue(&mut self, again: Ref, from: &From) -> Issued {
         let mut told = false;
         if let Some(request) = self.requests.get_mut(again) {
@@ -397,108 +296,6 @@ impl Block {
                 request.requeued = true;
             }
         }
-    }
-
-    /// A request of the same place and operation, oldest first.
-    fn find_live(
-        &self,
-        device: usize,
-        span: &Span,
-        accept: impl Fn(&Request) -> bool,
-    ) -> Option<Ref> {
-        let same = |r: &Request| {
-            r.span.rwbs.op() == span.rwbs.op() && (r.span.sectors == 0) == (span.sectors == 0)
-        };
-        let mut at = *self.devices.get(device)?.by_sector.get(&key(span))?;
-        loop {
-            let request = self.requests.get(at)?;
-            if same(request) && accept(request) {
-                return Some(at);
-            }
-            at = request.younger?;
-        }
-    }
-
-    /// Bios of a device without requests whose sectors become this device's request: a partition
-    /// whose `block_bio_remap` was not recorded. Tells whether there were any.
-    fn adopt(&mut self, device: usize, span: &Span) -> bool {
-        let bios = &self.bios;
-        let fits = |d: &Device| {
-            let mut here = d.waiting.at(span.sector);
-            let op = span.rwbs.op();
-            d.out.requests.seen == 0
-                && d.by_sector.is_empty()
-                && here.any(|at| bios.get(at).is_some_and(|b| b.span.rwbs.op() == op))
-        };
-        let Some(from) = self
-            .devices
-            .iter()
-            .position(fits)
-            .filter(|&from| from != device)
-        else {
-            return false;
-        };
-        let Some(part) = self.devices.get_mut(from) else {
-            return false;
-        };
-        let mut taken = std::mem::replace(part, Device::new(part.out.dev));
-        let Some(disk) = self.devices.get_mut(device) else {
-            return false;
-        };
-        disk.longest = disk.longest.max(taken.longest);
-        for (place, bio) in taken.waiting.drain() {
-            disk.waiting.insert(place, bio);
-        }
-        disk.flushes.extend(taken.flushes);
-        disk.out.add(&taken.out);
-        let (from, to) = (taken.out.dev, disk.out.dev);
-        self.aliases.insert(from, to);
-        true
-    }
-
-    /// The bios that fill the request's sectors, each sector from one bio: the issuing task's own
-    /// before others', older before younger.
-    fn cover(&mut self, device: usize, span: &Span, pid: i32) -> Parts {
-        let mut parts = Parts::new();
-        let Some(on) = self.devices.get_mut(device) else {
-            return parts;
-        };
-        let end = span.sector.saturating_add(u64::from(span.sectors));
-        let reach = span.sector.saturating_sub(on.longest);
-        let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.clear();
-        candidates.extend(on.waiting.range((reach, 0)..(end, 0)).filter_map(|at| {
-            let bio = self.bios.get(at)?;
-            let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
-            let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();
-            fits.then_some((bio.span.sector, bio_end, bio.pid != pid, bio.serial, at))
-        }));
-        if candidates.len() > 1 {
-            candidates.sort_unstable_by_key(|&(_, _, foreign, serial, _)| (foreign, serial));
-        }
-        let mut at = span.sector;
-        while at < end {
-            let here = candidates
-                .iter()
-                .position(|&(from, to, ..)| from <= at && at < to);
-            let Some(&(from, to, _, serial, bio)) = here.and_then(|place| candidates.get(place))
-            else {
-                let later = candidates.iter().map(|c| c.0).filter(|&from| from > at);
-                at = later.min().unwrap_or(end);
-                continue;
-            };
-            let taken = to.min(end) - at;
-            if let Some(bio) = self.bios.get_mut(bio) {
-                bio.to_issue = bio.to_issue.saturating_sub(taken as u32);
-                if bio.to_issue == 0 {
-                    on.waiting.remove((from, serial));
-                }
-            }
-            parts.push(bio);
-            at += taken;
-        }
-        self.candidates = candidates;
-        parts
     }
 
     /// A completion event.
@@ -537,30 +334,6 @@ impl Block {
                 Completed::Request(request)
             }
             None => Completed::Nothing,
-        }
-    }
-
-    /// Takes the completed sectors off the bios; leaves those that belong to an I/O in `ended`.
-    fn finish_parts(&mut self, parts: &Parts, done: &Span) {
-        let end = done.sector.saturating_add(u64::from(done.sectors));
-        for &at in parts {
-            let Some(bio) = self.bios.get_mut(at) else {
-                continue;
-            };
-            self.ended.extend(bio.io);
-            if done.sectors == 0 {
-                (bio.flushing, bio.needs_flush) = (false, false);
-                continue;
-            }
-            let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
-            let shared = bio_end
-                .min(end)
-                .saturating_sub(bio.span.sector.max(done.sector));
-            bio.to_finish = bio.to_finish.saturating_sub(shared as u32);
-            let lingers = bio.span.rwbs.fua() || bio.span.rwbs.preflush();
-            if bio.to_finish == 0 && bio.to_issue == 0 && !lingers {
-                self.bios.remove(at);
-            }
         }
     }
 

@@ -105,15 +105,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         if let Some(old) = self.uring.insert(entry, io) {
             // Its end was not seen, and its request is used again.
-            if self
-                .ios
-                .get(old)
-                .is_some_and(|io| io.open_bios == 0 && io.last_done > 0)
-            {
-                let ts = self.ios.get(old).map_or(0, |io| io.last_done);
-                self.close_async(old, ts, Mark::Complete);
-            } else {
-                self.abandon(old, now.ts);
+            let done = self.ios.get(old).filter(|io| io.open_bios == 0);
+            match done.map(|io| io.last_done).filter(|&ts| ts > 0) {
+                Some(ts) => self.close_async(old, ts, Mark::Complete),
+                None => self.abandon(old, now.ts),
             }
         }
         if self.uring.len() > limits::OPEN_IOS {

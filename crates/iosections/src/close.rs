@@ -200,6 +200,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             None if posts => {}
             None if io.bios.is_empty() => self.close_async(at, io.start, Mark::None),
             None => match cpu.and_then(|cpu| self.cpus.get_mut(cpu)) {
+                // Two of its bios may have been in one request.
+                Some(cpu) if cpu.ended.back() == Some(&at) => {}
                 Some(cpu) => cpu.ended.push_back(at),
                 None => self.close_async(at, io.last_done, Mark::Complete),
             },
@@ -242,26 +244,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return None;
         }
         let (start, mark) = self.device_start(request, end, None);
+        let device = DeviceSpan {
+            start,
+            interrupt: end,
+            done: end,
+        };
         Some(IoRequest {
-            seq: request.seq,
-            device: DeviceSpan {
-                start,
-                interrupt: end,
-                done: end,
-            },
-            dev: request.span.dev,
-            rwbs: request.span.rwbs,
-            sector: request.span.sector,
-            sectors: request.span.sectors,
-            queue: request.queue,
-            requeues: request.requeues,
-            helper: false,
             detached: true,
-            marks: (mark, Mark::None),
-            cpu: request.cpu,
-            frame: None,
-            batch: None,
-            share: None,
+            ..request.seen(device, (mark, Mark::None))
         })
     }
 }

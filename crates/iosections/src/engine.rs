@@ -3,6 +3,7 @@
 use crate::block::Block;
 use crate::cpu::{Cpu, Ends};
 use crate::event::{Event, Kind, Lost, Now, Tag};
+use crate::gaps::Gaps;
 use crate::io::{Io, IoResult, Sink};
 use crate::limits;
 use crate::mark::Moment;
@@ -82,44 +83,6 @@ pub struct Engine<T, S> {
     pub(crate) out: Outcome,
 }
 
-/// Stretches of missing events.
-#[derive(Debug, Default)]
-pub(crate) struct Gaps {
-    /// Disjoint, rising.
-    all: Vec<Lost>,
-    /// Ends that are still to come.
-    ahead: Vec<(u64, usize)>,
-}
-
-impl Gaps {
-    /// They come in the order of their starts.
-    fn add(&mut self, gap: Lost, cpu: usize) {
-        match self.all.last_mut() {
-            Some(last) if gap.from <= last.to => last.to = last.to.max(gap.to),
-            _ => self.all.push(gap),
-        }
-        self.ahead.push((gap.to, cpu));
-    }
-
-    /// Whether events are missing between two times.
-    pub(crate) fn touch(&self, from: u64, to: u64) -> bool {
-        let after = self.all.partition_point(|gap| gap.to < from);
-        self.all.get(after).is_some_and(|gap| gap.from <= to)
-    }
-
-    /// Whether events are missing at some time before, but not only before the trace.
-    pub(crate) fn before(&self, ts: u64) -> bool {
-        let first = self.all.iter().find(|gap| gap.from > 0);
-        first.is_some_and(|gap| gap.to <= ts)
-    }
-
-    /// A CPU whose gap has ended by now.
-    fn over(&mut self, now: u64) -> Option<usize> {
-        let place = self.ahead.iter().position(|&(to, _)| to <= now)?;
-        Some(self.ahead.swap_remove(place).1)
-    }
-}
-
 impl<T: Tasks, S: Sink> Engine<T, S> {
     /// Starts a measurement; the I/Os go to the sink as they end.
     pub fn new(options: Options, names: T, sink: S) -> Self {
@@ -155,7 +118,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     #[inline]
     pub fn pass(&mut self, ts: u64, cpu: u32, pid: i32, name: u16) {
         let same = |c: &Cpu| c.task.is_some() && c.pid == pid;
-        if self.gaps.ahead.is_empty()
+        if self.gaps.are_over()
             && !self.options.count_events
             && self.cpus.get(cpu as usize).is_some_and(same)
         {
@@ -176,7 +139,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // the calls by kind cost as much as what they do
     pub fn push(&mut self, event: &Event) {
-        if !self.gaps.ahead.is_empty() {
+        if !self.gaps.are_over() {
             self.end_gaps(event.ts);
         }
         let cpu = self.cpu(event.cpu);
@@ -258,8 +221,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         (self.out, self.sink, self.names)
     }
 
-    /// Whether the code before and after an event runs for the same I/O, or for none: then little
-    /// is to be done.
+    /// The two usual cases, in which little is to be done: an event that tells nothing of whose
+    /// code runs before and after it, and one of a task that is in its I/O.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `push`
     fn goes_on(&mut self, now: Now, cpu: usize, kind: &Kind) -> bool {
@@ -269,33 +232,26 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(task) = c.task.filter(|_| c.pid == now.pid) else {
             return false;
         };
+        if self.options.count_events {
+            return false;
+        }
         let task = self.tasks.get(task);
-        let noted = !self.options.count_events
-            && match kind {
-                // It may begin the next I/O of a call, or end an asynchronous one.
-                Kind::FsBegin => {
-                    let call = task.and_then(|task| task.call.as_ref());
-                    call.is_none_or(|call| call.asked <= 1)
-                }
-                Kind::DioComplete => c.ended.is_empty(),
-                Kind::BioQueue(_)
-                | Kind::Issue(_)
-                | Kind::NvmeSetup(_)
-                | Kind::Send(..)
-                | Kind::QueueReturn => {
-                    let io = task.and_then(|task| task.io);
-                    let io = io.and_then(|io| self.ios.get_mut(io));
-                    // A bio may be the next I/O of a call.
-                    let bio = matches!(kind, Kind::BioQueue(_));
-                    let io = io.filter(|io| !(bio && io.op.is_async()));
-                    return io.is_some_and(|io| c.go_on(io, now.ts));
-                }
-                kind => !kind.is_boundary(),
-            };
+        let noted = match kind {
+            // It may begin the next I/O of a call, or end an asynchronous one.
+            Kind::FsBegin => {
+                let call = task.and_then(|task| task.call.as_ref());
+                call.is_none_or(|call| call.asked <= 1)
+            }
+            Kind::DioComplete => c.ended.is_empty(),
+            kind => !kind.is_boundary(),
+        };
         if noted {
             c.note();
+            return true;
         }
-        noted
+        let io = task.and_then(|task| task.io).filter(|_| now.pid != 0);
+        let io = io.and_then(|io| self.ios.get_mut(io));
+        io.is_some_and(|io| c.go_on(io, now.ts))
     }
 
     #[inline]

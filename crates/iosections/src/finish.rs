@@ -230,21 +230,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 m.set(Moment::RqComplete, now.ts);
             }
             io.requests.push(IoRequest {
-                seq: request.seq,
-                device: done.device,
-                dev: request.span.dev,
-                rwbs: request.span.rwbs,
-                sector: request.span.sector,
-                sectors: request.span.sectors,
-                queue: request.queue,
-                requeues: request.requeues,
                 helper,
-                detached: false,
-                marks: done.marks,
                 cpu: now.cpu,
                 frame,
                 batch: done.batch,
-                share: None,
+                ..request.seen(done.device, done.marks)
             });
         }
     }

@@ -113,8 +113,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// The I/O that a task without one submits a bio for: the one in which it was woken, while
-    /// that is open; the one that it served before if that still waits; else the only waiting I/O that writes; else the oldest of them with nothing
-    /// at the device.
+    /// that is open; the one that it served before if that still waits; else the only waiting I/O
+    /// that writes; else the oldest of them with nothing at the device.
     fn helped(&mut self, now: Now, cpu: usize, span: Span) -> Option<Ref> {
         if now.pid == 0 || span.rwbs.op() == b'R' || !self.names.helps(now.pid) {
             return None;

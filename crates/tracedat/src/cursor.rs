@@ -2,7 +2,7 @@
 
 use crate::bytes::Endian;
 use crate::clock::CpuClock;
-use crate::decode::{self, PageEnd, PageHead, Slot, TOLERANCE};
+use crate::decode::{self, PageEnd, PageHead, Slot, Slots, TOLERANCE};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::pages::{Pages, Step};
@@ -129,7 +129,7 @@ pub struct Cursor<'a> {
     endian: Endian,
     clock: CpuClock,
     /// The events of the current page, and which of them is the current one.
-    slots: Vec<Slot>,
+    slots: Slots,
     now: usize,
     slot: Slot,
     /// The gap that is the current entry.
@@ -154,13 +154,9 @@ impl<'a> Cursor<'a> {
             layout,
             endian,
             clock,
-            slots: Vec::new(),
+            slots: Slots::default(),
             now: 0,
-            slot: Slot {
-                ts: 0,
-                start: 0,
-                end: 0,
-            },
+            slot: Slot::default(),
             lost: None,
             last: None,
             gap: None,
@@ -208,7 +204,11 @@ impl<'a> Cursor<'a> {
     /// entry stays what it was; [`Cursor::advance`] goes on behind the event.
     #[inline]
     pub(crate) fn take_before(&mut self, limit: u64) -> Option<Slot> {
-        let slot = self.slots.get(self.now).filter(|slot| slot.ts < limit)?;
+        let slot = self
+            .slots
+            .as_slice()
+            .get(self.now)
+            .filter(|slot| slot.ts < limit)?;
         self.now += 1;
         Some(*slot)
     }
@@ -234,19 +234,22 @@ impl<'a> Cursor<'a> {
     /// [`Cursor::take_before`] the current entry stays what it was.
     pub(crate) fn run_before(&mut self, limit: u64) -> Option<Events<'_>> {
         let from = self.now;
-        let left = self.slots.get(from..)?;
+        let left = self.slots.as_slice().get(from..)?;
         let all = left.last().is_some_and(|slot| slot.ts < limit);
         self.now += if all {
             left.len()
         } else {
             left.partition_point(|slot| slot.ts < limit)
         };
-        Some(self.events(self.slots.get(from..self.now)?))
+        Some(self.events(self.slots.as_slice().get(from..self.now)?))
     }
 
     /// Whether there are such events.
     pub(crate) fn has_before(&self, limit: u64) -> bool {
-        self.slots.get(self.now).is_some_and(|slot| slot.ts < limit)
+        self.slots
+            .as_slice()
+            .get(self.now)
+            .is_some_and(|slot| slot.ts < limit)
     }
 
     /// The next event or gap of this CPU; `None` at the end.
@@ -266,7 +269,7 @@ impl<'a> Cursor<'a> {
     /// Goes to the next entry; false after the last.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        if let Some(&slot) = self.slots.get(self.now) {
+        if let Some(&slot) = self.slots.as_slice().get(self.now) {
             self.now += 1;
             self.slot = slot;
             self.lost = None;
@@ -337,7 +340,7 @@ impl<'a> Cursor<'a> {
         }
         self.raised += end.raised;
         self.convert();
-        self.last = Some((self.slots.last()?.ts, end.last));
+        self.last = Some((self.slots.as_slice().last()?.ts, end.last));
         Some(head.stamp)
     }
 
@@ -370,7 +373,7 @@ impl<'a> Cursor<'a> {
             return;
         }
         let mut floor = self.last.map_or(0, |(ts, _)| ts);
-        for slot in &mut self.slots {
+        for slot in self.slots.as_mut_slice() {
             let ts = self.clock.apply(slot.ts);
             self.raised += u64::from(ts < floor);
             floor = floor.max(ts);

@@ -12,7 +12,7 @@ const MISSED_STORED: u64 = 1 << 30;
 const STAMP_HIGH: u64 = 0xf8 << 56;
 
 /// Where an event is in its page, and when it happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Slot {
     /// Time: of the ring buffer first, later in clock units.
     pub(crate) ts: u64,
@@ -125,7 +125,7 @@ pub(crate) fn events(
     layout: &Layout,
     endian: Endian,
     floor: u64,
-    slots: &mut Vec<Slot>,
+    slots: &mut Slots,
 ) -> Option<PageEnd> {
     let data = page.get(..head.end)?;
     match endian {
@@ -138,72 +138,176 @@ fn walk<O: Order>(
     data: &[u8],
     stamp: u64,
     layout: &Layout,
-    mut floor: u64,
-    slots: &mut Vec<Slot>,
+    floor: u64,
+    slots: &mut Slots,
 ) -> Option<PageEnd> {
-    let word_at = |at: usize| Some(O::word(*data.get(at..)?.first_chunk()?));
     let (bits, padding) = (layout.delta_bits, layout.padding);
-    let (mut at, mut raw, mut raised) = (layout.data, stamp, 0);
+    let mut clock = Clock {
+        now: sound(stamp)?,
+        floor,
+        from: 0,
+        raised: 0,
+    };
+    let mut rest = data.get(layout.data..)?;
     // A record takes eight bytes at least.
-    slots.reserve(data.len() / 8);
-    while at < data.len() {
-        let (kind, delta) = O::split(word_at(at)?, bits);
-        let body = at + 4;
-        // Nearly all events: a short record.
-        if kind.wrapping_sub(1) < padding - 1 {
-            at = body + kind as usize * 4;
-            // No clock comes near the end of the numbers: a page that does is damaged.
-            raw = raw.saturating_add(u64::from(delta));
-            raised += u64::from(raw < floor);
-            slots.push(Slot {
-                ts: raw.max(floor),
-                start: body as u32,
-                end: at as u32,
-            });
-            continue;
-        }
+    slots.make_room(data.len() / 8);
+    loop {
+        rest = short_records::<O>(rest, data.len(), layout, &mut clock.now, slots)?;
+        let Some((word, body)) = rest.split_first_chunk() else {
+            break;
+        };
+        let (kind, delta) = O::split(O::word(*word), bits);
         if kind == padding && delta == 0 {
             break;
         }
-        let first = word_at(body)?;
-        let wide = (u64::from(first) << bits) | u64::from(delta);
+        let (first, after) = body.split_first_chunk()?;
+        let first = O::word(*first);
         if kind == layout.extend || kind == layout.absolute {
-            at = body + 4;
+            let wide = (u64::from(first) << bits) | u64::from(delta);
             if kind == layout.extend {
-                raw = raw.checked_add(wide)?;
-                continue;
+                clock.now = sound(clock.now.checked_add(wide)?)?;
+            } else {
+                clock.set(wide, slots)?;
             }
-            let next = extend_stamp(wide, raw);
-            if raw.saturating_sub(next) > TOLERANCE {
-                return None;
-            }
-            floor = floor.max(raw);
-            raw = next;
+            rest = after;
             continue;
         }
-        // A long record or a discarded one: its length comes first.
+        // A long record or a discarded one: its length comes first, and counts itself.
         let len = first as usize;
-        at = body.checked_add(len.checked_next_multiple_of(4)?)?;
-        if len < 4 || at > data.len() {
+        rest = body.get(len.checked_next_multiple_of(4)?..)?;
+        clock.now = clock.now.wrapping_add(u64::from(delta));
+        if len < 4 || (kind != 0 && kind != padding) {
             return None;
         }
-        raw = raw.checked_add(u64::from(delta))?;
         if kind == 0 {
-            raised += u64::from(raw < floor);
-            slots.push(Slot {
-                ts: raw.max(floor),
-                start: body as u32 + 4,
-                end: at as u32,
-            });
-        } else if kind != padding {
-            return None;
+            *slots.next()? = Slot {
+                ts: clock.now,
+                start: (data.len() - after.len()) as u32,
+                end: (data.len() - rest.len()) as u32,
+            };
         }
     }
-    // Only the last record can have left the page.
-    (at <= data.len() && raw < u64::MAX).then_some(PageEnd {
-        last: raw.max(floor),
-        raised,
+    clock.raise(slots);
+    Some(PageEnd {
+        last: clock.now.max(clock.floor),
+        raised: clock.raised,
     })
+}
+
+/// A time that leaves room above it for all deltas of a page: 2^20 of 27 bits at most. No clock
+/// comes near that.
+fn sound(time: u64) -> Option<u64> {
+    Some(time).filter(|&time| time <= u64::MAX - (1 << 48))
+}
+
+/// Takes the short records off the front of `rest`, the end of a page of `size` bytes: nearly all
+/// events are such.
+fn short_records<'p, O: Order>(
+    mut rest: &'p [u8],
+    size: usize,
+    layout: &Layout,
+    clock: &mut u64,
+    slots: &mut Slots,
+) -> Option<&'p [u8]> {
+    let (bits, padding) = (layout.delta_bits, layout.padding);
+    // A copy, which stays in a register.
+    let mut now = *clock;
+    let mut count = 0;
+    let free = slots.all.get_mut(slots.len..)?;
+    for slot in free.iter_mut() {
+        let Some((word, body)) = rest.split_first_chunk() else {
+            break;
+        };
+        let (kind, delta) = O::split(O::word(*word), bits);
+        if kind.wrapping_sub(1) >= padding - 1 {
+            break;
+        }
+        let len = kind as usize * 4;
+        rest = body.get(len..)?;
+        // Cannot wrap: see `sound`.
+        now = now.wrapping_add(u64::from(delta));
+        let end = (size - rest.len()) as u32;
+        *slot = Slot {
+            ts: now,
+            start: end - len as u32,
+            end,
+        };
+        count += 1;
+    }
+    slots.len += count;
+    *clock = now;
+    Some(rest)
+}
+
+/// The events of a page, in memory that is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    all: Vec<Slot>,
+    len: usize,
+}
+
+impl Slots {
+    pub(crate) fn as_slice(&self) -> &[Slot] {
+        self.all.get(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [Slot] {
+        self.all.get_mut(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Room for that many behind those that are there.
+    fn make_room(&mut self, count: usize) {
+        let size = self.len + count;
+        if self.all.len() < size {
+            self.all.resize(size, Slot::default());
+        }
+    }
+
+    /// The next free place.
+    fn next(&mut self) -> Option<&mut Slot> {
+        let slot = self.all.get_mut(self.len)?;
+        self.len += 1;
+        Some(slot)
+    }
+}
+
+/// The time while a page is gone through, of the ring buffer.
+struct Clock {
+    now: u64,
+    /// No event is given an earlier time.
+    floor: u64,
+    /// The slots from here on have not been held against it.
+    from: usize,
+    raised: u64,
+}
+
+impl Clock {
+    /// An absolute time stamp; `None` when it cannot be.
+    fn set(&mut self, stamp: u64, slots: &mut Slots) -> Option<()> {
+        let next = sound(extend_stamp(stamp, self.now))?;
+        if self.now.saturating_sub(next) > TOLERANCE {
+            return None;
+        }
+        self.raise(slots);
+        self.floor = self.floor.max(self.now);
+        self.now = next;
+        Some(())
+    }
+
+    /// Raises the times of the new slots to the floor; they never go back among themselves.
+    fn raise(&mut self, slots: &mut Slots) {
+        let new = slots.as_mut_slice().get_mut(self.from..);
+        let early = new.into_iter().flatten().take_while(|s| s.ts < self.floor);
+        for slot in early {
+            slot.ts = self.floor;
+            self.raised += 1;
+        }
+        self.from = slots.len;
+    }
 }
 
 /// Puts the upper bits of `before` on a 59-bit absolute time stamp.

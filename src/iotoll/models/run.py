@@ -87,7 +87,7 @@ class BuildRecord(Model):
 
     schema_version: str = "iotoll.build/1"
     side: Side
-    arch: Literal["arm64", "x86_64"]
+    arch: Literal["arm", "arm64", "x86_64"]
     image: str = Field(description="path of the kernel image, relative to the run directory")
     image_sha256: str
     config_sha256: str
@@ -142,3 +142,27 @@ class BootRecord(Model):
         "host", description="who cut the I/Os: the host, from traces, or the board itself"
     )
     lava: LavaRecord | None = Field(None, description="absent on a local board")
+
+
+class ImageFile(Model):
+    """One file of a board's images."""
+
+    size: int = Field(ge=0, description="bytes")
+    sha256: str
+    partition: str | None = Field(None, description="where it is flashed")
+    room: int | None = Field(None, description="bytes of that partition")
+
+
+class ImageRecord(Model):
+    """``image.json``: what `iotoll image` made for one kind of board, and what was checked."""
+
+    schema_version: str = "iotoll.image/1"
+    board: str
+    arch: Literal["arm", "arm64"]
+    kernel_version: str | None = Field(None, description="None for a ready-made image")
+    fragments: list[str]
+    toolchain: str
+    cmdline: str
+    packages: dict[str, str] = Field(description="of the root file system")
+    files: dict[str, ImageFile]
+    checks: list[str] = Field(description="what was found right, one sentence each")

@@ -1,0 +1,123 @@
+//! Which bios fill the sectors of a request, and what of them is done.
+
+use crate::block::{Block, Parts};
+use crate::device::Device;
+use crate::event::Span;
+
+impl Block {
+    pub(crate) fn carried(&mut self, device: usize, span: &Span, pid: i32) -> Parts {
+        if span.sectors > 0 {
+            self.cover(device, span, pid)
+        } else if span.rwbs.op() == b'F' {
+            self.take_flushers(device)
+        } else {
+            Parts::new()
+        }
+    }
+
+    /// The bios that fill the request's sectors, each sector from one bio: the issuing task's own
+    /// before others', older before younger.
+    fn cover(&mut self, device: usize, span: &Span, pid: i32) -> Parts {
+        let mut parts = Parts::new();
+        let Some(on) = self.devices.get_mut(device) else {
+            return parts;
+        };
+        let end = span.sector.saturating_add(u64::from(span.sectors));
+        let reach = span.sector.saturating_sub(on.longest);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        candidates.extend(on.waiting.range((reach, 0)..(end, 0)).filter_map(|at| {
+            let bio = self.bios.get(at)?;
+            let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
+            let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();
+            fits.then_some((bio.span.sector, bio_end, bio.pid != pid, bio.serial, at))
+        }));
+        if candidates.len() > 1 {
+            candidates.sort_unstable_by_key(|&(_, _, foreign, serial, _)| (foreign, serial));
+        }
+        let mut at = span.sector;
+        while at < end {
+            let here = candidates
+                .iter()
+                .position(|&(from, to, ..)| from <= at && at < to);
+            let Some(&(from, to, _, serial, bio)) = here.and_then(|place| candidates.get(place))
+            else {
+                let later = candidates.iter().map(|c| c.0).filter(|&from| from > at);
+                at = later.min().unwrap_or(end);
+                continue;
+            };
+            let taken = to.min(end) - at;
+            if let Some(bio) = self.bios.get_mut(bio) {
+                bio.to_issue = bio.to_issue.saturating_sub(taken as u32);
+                if bio.to_issue == 0 {
+                    on.waiting.remove((from, serial));
+                }
+            }
+            parts.push(bio);
+            at += taken;
+        }
+        self.candidates = candidates;
+        parts
+    }
+
+    /// Bios of a device without requests whose sectors become this device's request: a partition
+    /// whose `block_bio_remap` was not recorded. Tells whether there were any.
+    pub(crate) fn adopt(&mut self, device: usize, span: &Span) -> bool {
+        let bios = &self.bios;
+        let fits = |d: &Device| {
+            let mut here = d.waiting.at(span.sector);
+            let op = span.rwbs.op();
+            d.out.requests.seen == 0
+                && d.by_sector.is_empty()
+                && here.any(|at| bios.get(at).is_some_and(|b| b.span.rwbs.op() == op))
+        };
+        let Some(from) = self
+            .devices
+            .iter()
+            .position(fits)
+            .filter(|&from| from != device)
+        else {
+            return false;
+        };
+        let Some(part) = self.devices.get_mut(from) else {
+            return false;
+        };
+        let mut taken = std::mem::replace(part, Device::new(part.out.dev));
+        let Some(disk) = self.devices.get_mut(device) else {
+            return false;
+        };
+        disk.longest = disk.longest.max(taken.longest);
+        for (place, bio) in taken.waiting.drain() {
+            disk.waiting.insert(place, bio);
+        }
+        disk.flushes.extend(taken.flushes);
+        disk.out.add(&taken.out);
+        let (from, to) = (taken.out.dev, disk.out.dev);
+        self.aliases.insert(from, to);
+        true
+    }
+
+    /// Takes the completed sectors off the bios; leaves those that belong to an I/O in `ended`.
+    pub(crate) fn finish_parts(&mut self, parts: &Parts, done: &Span) {
+        let end = done.sector.saturating_add(u64::from(done.sectors));
+        for &at in parts {
+            let Some(bio) = self.bios.get_mut(at) else {
+                continue;
+            };
+            self.ended.extend(bio.io);
+            if done.sectors == 0 {
+                (bio.flushing, bio.needs_flush) = (false, false);
+                continue;
+            }
+            let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
+            let shared = bio_end
+                .min(end)
+                .saturating_sub(bio.span.sector.max(done.sector));
+            bio.to_finish = bio.to_finish.saturating_sub(shared as u32);
+            let lingers = bio.span.rwbs.fua() || bio.span.rwbs.preflush();
+            if bio.to_finish == 0 && bio.to_issue == 0 && !lingers {
+                self.bios.remove(at);
+            }
+        }
+    }
+}
