@@ -1,10 +1,27 @@
 #!/bin/sh
-# lava.sh JOB: the workload of one boot as a LAVA test. LAVA's own commands are on the PATH.
+# lava.sh JOB: the workload of one boot as a LAVA test, and its figures as measurements: a test set
+# for each cell, a test case for each section and statistic. LAVA's own commands are on the PATH.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
 
+figures=/tmp/iotoll-out/figures # of serial.sh
+report() {
+    open=
+    while read -r cell section statistic value unit; do
+        if [ "$cell" != "$open" ]; then
+            [ -z "$open" ] || lava-test-set stop
+            lava-test-set start "$cell"
+            open=$cell
+        fi
+        lava-test-case "$cell.$section.$statistic" --result pass \
+            --measurement "$value" --units "$unit" </dev/null
+    done <"$1"
+    [ -z "$open" ] || lava-test-set stop
+}
+
 if sh "$here/run.sh" "$1"; then
+    report "$figures"
     lava-test-case workload --result pass
 else
     lava-test-case workload --result fail

@@ -1,7 +1,7 @@
 #!/bin/sh
 # serial.sh JOB DIR: sends what the board measured in DIR over its console, as lines that the host's
 # `iotoll receive` checks: the records of the cells, fio's own totals, and what the board consists of.
-# No network is needed, and no trace leaves the board.
+# No network is needed, and no trace leaves the board. The cells' figures are left in DIR/../figures.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -34,6 +34,7 @@ if [ -f trace.dat ]; then
     send records
 fi
 [ "$name" = "${name#calibration-}" ] || exit 0
+"$dut" figures --in records >>../figures || fail handover "$name: iotoll-dut figures failed"
 # fio writes notes before its JSON.
 { printf '{"cell":"fio.%s","fio":' "$name"; sed -n '/^{/,$p' fio.json; echo '}'; } | tr -d '\n' >sent
 send sent

@@ -13,6 +13,13 @@ CRASH = re.compile(
     r"Kernel panic - not syncing: .*|Internal error: .*|Unable to handle kernel .*"
     r"|BUG: .*|Oops: .*|kernel BUG at .*|watchdog: BUG: .*"
 )
+# Signs of a hang in the kernel's own words; a virtual board whose clock jumps may say them and go
+# on, so they count only where the workload did not end.
+HANG = re.compile(
+    r"INFO: task .* blocked for more than \d+ seconds"
+    r"|rcu: INFO: rcu_\w+ (?:self-)?detected (?:stalls|expedited stalls|stall) on .*"
+    r"|watchdog: .* hard LOCKUP .*"
+)
 # Failures of the storage stack itself that the workload may survive: its figures mean nothing.
 IO_ERROR = re.compile(
     r"I/O error, dev .*|EXT4-fs error .*|Buffer I/O error .*|ufshcd.*: .*(abort|reset).*failed.*"
@@ -29,7 +36,8 @@ CELL = re.compile(r"iotoll: cell (\S+)")
 class ConsoleState:
     """What a console log says so far.
 
-    ``failed_at`` is ``boot`` before the workload's first line, ``workload`` after it.
+    ``failed_at`` is ``boot`` before the workload's first line, ``workload`` after it; ``crashed``
+    says that the kernel itself said so, not the workload.
     """
 
     started: bool
@@ -38,6 +46,7 @@ class ConsoleState:
     failed_at: Literal["boot", "workload"] | None
     reason: str
     log_tail: str
+    crashed: bool = False
 
 
 def read_console(text: str) -> ConsoleState:
@@ -58,7 +67,8 @@ def read_console(text: str) -> ConsoleState:
     else:
         log_tail = tail(text)
     cells = len(CELL.findall(text))
-    return ConsoleState(first is not None, done, cells, at, reason, log_tail)  # type: ignore[arg-type]
+    started, crashed = first is not None, crash is not None
+    return ConsoleState(started, done, cells, at, reason, log_tail, crashed)  # type: ignore[arg-type]
 
 
 def _around(text: str, start: int, before: int = 5, after: int = 35) -> str:

@@ -12,19 +12,29 @@ from iotoll.boards import load_board
 from iotoll.errors import UsageError
 from iotoll.lava.config import load_lab
 from iotoll.lava.device import virtual_device
+from iotoll.lava.figures import expected_cases
 from iotoll.lava.job import File, render, virtual_job
+from iotoll.models import Clock
 from tests.conftest import Check
 
 BOARDS = ("virt-arm64", "virt-x86_64")
 FILES = "http://files.lab.example/sha256"
 KERNEL = File(f"{FILES}/{'1a' * 32}", "1a" * 32)
 RAMDISK = File(f"{FILES}/{'2b' * 32}", "2b" * 32)
+CELLS = ["ufs-4k-randread-t1-direct", "nvme-128k-seqwrite-t8-sync"]
 METADATA = {"iotoll.key": "0123456789ab-base-1-1", "iotoll.side": "base"}
 
 
 def definition(board: str) -> str:
     name = f"iotoll base boot 1 on {board} 0123456789ab-base-1-1"
-    job = virtual_job(load_board(board), name, KERNEL, RAMDISK, METADATA)
+    job = virtual_job(
+        load_board(board),
+        name,
+        KERNEL,
+        RAMDISK,
+        METADATA,
+        expected_cases(CELLS, Clock.INSTRUCTIONS),
+    )
     return render(job, board, load_lab("local"))
 
 
@@ -41,14 +51,25 @@ def test_device_dictionary(board: str, golden: Check) -> None:
 def test_whatever_a_name_holds_stays_one_value() -> None:
     board = load_board("virt-arm64")
     strange = 'x"\n- evil: {{ 7 * 7 }} {% raw %} \\ é \x1b \u2028'
-    job = virtual_job(board, strange, KERNEL, RAMDISK, {"iotoll.key": strange})
+    job = virtual_job(board, strange, KERNEL, RAMDISK, {"iotoll.key": strange}, [strange])
     data = yaml.safe_load(render(job, board.name, load_lab("local")))
     assert data["job_name"] == strange
     assert data["metadata"] == {"iotoll.key": strange}
     assert len(data["actions"]) == 3
+    assert data["actions"][2]["test"]["definitions"][0]["expected"] == [strange]
+
+
+def test_hardware_has_no_length_in_instructions() -> None:
+    cell = CELLS[0]
+    cases = expected_cases([cell], Clock.INSTRUCTIONS)
+    assert cases[0] == "workload"
+    assert f"{cell}.submission.median" in cases
+    assert f"{cell}.hardware.median" not in cases
+    assert f"{cell}.hardware.median" in expected_cases([cell], Clock.TIME)
+    assert len(set(cases)) == len(cases) == 1 + 4 * 3
 
 
 def test_lab_without_the_board() -> None:
-    job = virtual_job(load_board("virt-arm64"), "x", KERNEL, RAMDISK, METADATA)
+    job = virtual_job(load_board("virt-arm64"), "x", KERNEL, RAMDISK, METADATA, [])
     with pytest.raises(UsageError, match=r"lab local has no board zedboard; it has: virt-arm64"):
         render(job, "zedboard", load_lab("local"))

@@ -7,6 +7,7 @@ mod cells;
 mod digest;
 mod document;
 mod error;
+mod figures;
 mod live;
 mod options;
 mod record;
@@ -25,6 +26,7 @@ iotoll-dut: measures storage I/O on the device under test
 usage: iotoll-dut record TRACE [OPTION]...    measures a trace.dat
        iotoll-dut live [OPTION]...            measures the running kernel's ring buffers
        iotoll-dut send [OPTION]...            prints records as checked lines for a serial console
+       iotoll-dut figures [--in FILE]         prints records' figures: CELL SECTION STATISTIC VALUE UNIT
 
 record and live print one JSON document per cell and line:
   --cells                  one document per cell; \"iotoll cell NAME\" in the trace begins each
@@ -70,8 +72,9 @@ fn run() -> Result<(), Error> {
             Some("record") => record::run(&mut words),
             Some("live") => live::run(&mut words),
             Some("send") => send::run(&mut words),
+            Some("figures") => figures::run(&mut words),
             _ => Err(Error::usage(format!(
-                "no command {command:?}; use record, live or send, or see iotoll-dut --help"
+                "no command {command:?}; use record, live, send or figures, or see iotoll-dut --help"
             ))),
         },
         Some(Short('h') | Long("help")) => print(USAGE),
@@ -80,7 +83,7 @@ fn run() -> Result<(), Error> {
         }
         Some(other) => Err(other.unexpected().into()),
         None => Err(Error::usage(
-            "no command; use record, live or send, or see iotoll-dut --help",
+            "no command; use record, live, send or figures, or see iotoll-dut --help",
         )),
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,9 @@ import yaml
 from iotoll import received, results, serialrecord
 from iotoll.console import read_console
 from iotoll.errors import BrokenError, InfrastructureError, IotollError
+from iotoll.lava.classify import classify, evidence
+from iotoll.lava.figures import STATISTICS
+from iotoll.lava.issues import Issue
 from iotoll.lava.log import JobLog, read_log, read_time
 from iotoll.lava.server import JobState, LavaServer
 from iotoll.models import BootRecord, LavaAttempt, LavaRecord
@@ -25,12 +29,16 @@ Outcome = Literal["done", "infrastructure", "broken"]
 
 @dataclass(frozen=True)
 class Ended:
-    """A finished job with its log and what LAVA says of its end."""
+    """A finished job with its log and what LAVA says of its end.
+
+    ``lacking`` are the test cases that LAVA expected and did not get.
+    """
 
     state: JobState
     log: JobLog
     error_type: str
     error: str
+    lacking: tuple[str, ...] = ()
 
 
 def fetch(server: LavaServer, state: JobState, folder: Path) -> Ended:
@@ -40,8 +48,14 @@ def fetch(server: LavaServer, state: JobState, folder: Path) -> Ended:
     log = read_log(data)
     write_text(folder / "console.log", log.console)
     write_text(folder / "lava.log", "".join(f"{line}\n" for line in log.lava))
-    kind, error = _job_error(server.tests(state.id))
-    return Ended(state, log, kind, error)
+    tests = server.tests(state.id)
+    kind, error = _job_error(tests)
+    return Ended(state, log, kind, error, _lacking(tests))
+
+
+def _lacking(tests: list[dict[str, Any]]) -> tuple[str, ...]:
+    figures = (t for t in tests if str(t.get("name")).rpartition(".")[2] in STATISTICS)
+    return tuple(sorted(str(t["name"]) for t in figures if t.get("result") != "pass"))
 
 
 def _job_error(tests: list[dict[str, Any]]) -> tuple[str, str]:
@@ -60,17 +74,24 @@ def _job_error(tests: list[dict[str, Any]]) -> tuple[str, str]:
     return "", ""
 
 
-def judge(ended: Ended, plan: BootPlan) -> list[str]:
+def judge(ended: Ended, plan: BootPlan, issues: Sequence[Issue]) -> list[str]:
     """The documents that the board sent; raises what the job's end means.
 
     BrokenError when the kernel or the workload failed, InfrastructureError when the lab did.
     """
     console = read_console(ended.log.console)
-    if console.failed_at:
-        raise BrokenError(console.failed_at, console.reason, console.log_tail)
-    if ended.state.health != "Complete" or not console.done:
-        why = ended.error or f"LAVA calls the job {ended.state.health}"
-        raise InfrastructureError(f"{ended.error_type or 'LAVA'} error: {why}", console.log_tail)
+    if console.failed_at or ended.state.health != "Complete" or not console.done:
+        found = evidence(ended.state.health, ended.error_type, ended.error, ended.log)
+        raise classify(found, issues)
+    if ended.lacking:
+        name = ended.lacking[0]
+        raise InfrastructureError(
+            f"LAVA has no result of {name}: the serial line lost it", console.log_tail
+        )
+    return _documents(ended, plan, console.log_tail)
+
+
+def _documents(ended: Ended, plan: BootPlan, log_tail: str) -> list[str]:
     found = serialrecord.receive(ended.log.console.encode())
     lost = [one for one in found if one.text is None]
     if lost:
@@ -82,7 +103,7 @@ def judge(ended: Ended, plan: BootPlan) -> list[str]:
     documents = received.sort(texts, f"job {ended.state.id}")
     lacking = [c for c in plan.cells if c not in documents.cells or c not in documents.fio]
     if lacking:
-        raise InfrastructureError(f"the board sent no record of {lacking[0]}", console.log_tail)
+        raise InfrastructureError(f"the board sent no record of {lacking[0]}", log_tail)
     return texts
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from iotoll.errors import UsageError
+from iotoll.lava.issues import Issue, load_issues
 from iotoll.matrix import first_error, load_toml, named_file
 from iotoll.models.base import Model
 from iotoll.paths import data_dir
@@ -56,6 +58,10 @@ class Lab(Model):
     server: str = Field(description="URL of the LAVA server; '' is the lab that 'iotoll lab' made")
     files: str = Field(description="URL of the lab's file server; '' as above")
     jobs: JobSettings
+    known_issues: list[str] = Field(
+        default_factory=list,
+        description="packs of known issues (lava-jobs/known-issues/), or files",
+    )
     boards: dict[str, LabBoard]
 
     @field_validator("server", "files")
@@ -73,6 +79,11 @@ class Lab(Model):
         if bool(self.server) != bool(self.files):
             raise ValueError("give both 'server' and 'files', or neither")
         return self
+
+    @cached_property
+    def issues(self) -> list[Issue]:
+        """The known issues of the lab's boards; raises UsageError when a pack is not valid."""
+        return load_issues(self.known_issues)
 
     def board(self, name: str) -> LabBoard:
         """How a board's jobs run here; raises UsageError when the lab has no such board."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import jinja2
@@ -26,7 +26,10 @@ class File:
 
 @dataclass(frozen=True)
 class Job:
-    """What is particular to one job; ``name`` is what people see, ``metadata`` what we look up."""
+    """What is particular to one job; ``name`` is what people see, ``metadata`` what we look up.
+
+    ``expected`` are the test cases without which LAVA calls the test failed.
+    """
 
     name: str
     arch: str
@@ -34,14 +37,20 @@ class Job:
     ramdisk: File
     kernel_words: str
     metadata: Mapping[str, str]
+    expected: Sequence[str]
 
 
 def virtual_job(
-    board: Board, name: str, kernel: File, ramdisk: File, metadata: Mapping[str, str]
+    board: Board,
+    name: str,
+    kernel: File,
+    ramdisk: File,
+    metadata: Mapping[str, str],
+    expected: Sequence[str],
 ) -> Job:
     """A boot of a virtual board as a job."""
     words = f"{kernel_words(board)} {SHELL}"
-    return Job(name, LAVA_ARCH[board.arch], kernel, ramdisk, words, metadata)
+    return Job(name, LAVA_ARCH[board.arch], kernel, ramdisk, words, metadata, expected)
 
 
 def render(job: Job, board: str, lab: Lab) -> str:

@@ -16,34 +16,48 @@ PHASES = ("deploy", "boot", "workload")
 _START = re.compile(r"start: (\d{1,4}) (\S+) ")
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line of the log: of the board's console, or LAVA's own; ``phase`` is where in the job."""
+
+    phase: str
+    board: bool
+    text: str
+
+
 @dataclass
 class JobLog:
-    """What a log says. ``console`` is the serial line's text, ``lava`` LAVA's own messages.
+    """What a log says. ``lines`` is all of it; ``lava`` holds LAVA's own warnings and errors.
 
     ``phases`` gives the time at which each phase began; ``damaged`` counts unreadable lines.
     """
 
-    console: str = ""
+    lines: list[Line] = field(default_factory=list)
     lava: list[str] = field(default_factory=list)
     phases: dict[str, datetime] = field(default_factory=dict)
     damaged: int = 0
+
+    @property
+    def console(self) -> str:
+        """What the board said."""
+        return "".join(f"{line.text}\n" for line in self.lines if line.board)
 
 
 def read_log(data: bytes) -> JobLog:
     """Read a job's log (may be partial)."""
     log = JobLog()
-    console: list[str] = []
     for line in data.decode(errors="replace").split("\n"):
         if not line.startswith("- "):
             continue
         entry = _entry(line[2:])
         if entry is None:
             log.damaged += 1
-        elif entry["lvl"] == "target":
-            console.append(entry["msg"])
-        else:
+            continue
+        board = entry["lvl"] == "target"
+        if not board:
             _note(log, entry)
-    log.console = "".join(f"{text}\n" for text in console)
+        phase = next(reversed(log.phases), "start")
+        log.lines.append(Line(phase, board, entry["msg"]))
     return log
 
 
@@ -70,10 +84,10 @@ def _note(log: JobLog, entry: dict[str, str]) -> None:
     if match is None or moment is None:
         return
     number = int(match[1])
-    if 1 <= number <= len(PHASES):
-        log.phases.setdefault(PHASES[number - 1], moment)
-    elif match[2] == "finalize":
+    if match[2] == "finalize":
         log.phases.setdefault("finish", moment)
+    elif 1 <= number <= len(PHASES):
+        log.phases.setdefault(PHASES[number - 1], moment)
 
 
 def read_time(text: str | None) -> datetime | None:

@@ -40,6 +40,7 @@ class LavaRunner:
         self.done = done
         self.lava = servers.lava
         self.folder = lava_folder(run)
+        self.issues = lab.issues
         self.submitter = Submitter(self.folder, lab, servers)
 
     def boots(self, plans: Sequence[BootPlan], step: Step) -> None:
@@ -151,7 +152,7 @@ class LavaRunner:
         except TooLargeError as error:
             return self._failed(journal, one, error)
         try:
-            texts = collect.judge(ended, plan)
+            texts = collect.judge(ended, plan, self.issues)
         except (BrokenError, InfrastructureError) as error:
             return self._failed(journal, one, error)
         attempts = [

@@ -11,6 +11,7 @@ from typing import TypeVar
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.image import whole_cpio
 from iotoll.lava.config import Lab
+from iotoll.lava.figures import expected_cases
 from iotoll.lava.http import ServerError
 from iotoll.lava.job import File, render, virtual_job
 from iotoll.lava.journal import Attempt, Journal
@@ -91,7 +92,8 @@ class Submitter:
             "iotoll.kernel": kernel.sha256,
         }
         name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {key}"
-        job = virtual_job(plan.board, name, kernel, ramdisk, metadata)
+        expected = expected_cases(plan.cells, plan.clock)
+        job = virtual_job(plan.board, name, kernel, ramdisk, metadata, expected)
         return render(job, plan.board.name, self.lab)
 
     def _ramdisk(self, plan: BootPlan) -> File:

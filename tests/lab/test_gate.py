@@ -1,0 +1,100 @@
+"""The main job in a LAVA lab: the same gate as on a local board, run as LAVA jobs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iotoll.lava.figures import expected_cases
+from iotoll.lava.journal import read_journal
+from iotoll.lava.server import Servers
+from iotoll.models import BootRecord, Clock, SideResult
+from iotoll.results import read
+from tests.lab.conftest import UFS, Start
+from tests.vm.conftest import EXAMPLES, LIMIT
+
+pytestmark = [pytest.mark.lab, pytest.mark.vm]
+NVME = "nvme-4k-randread-t1-direct"
+CELLS = ("--cells", f"{UFS},{NVME}")
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any]]:
+    """Exit code and verdict."""
+    out, err = process.communicate(timeout=LIMIT)
+    assert "Traceback" not in err, err
+    return process.returncode, json.loads(out) if out else {}
+
+
+def jobs_of(run: Path) -> dict[str, list[int | None]]:
+    """The jobs of each boot, by the journal."""
+    found: dict[str, list[int | None]] = {}
+    for attempt in read_journal(run / "lava/journal.jsonl").attempts:
+        found.setdefault(attempt.boot, []).append(attempt.number)
+    return found
+
+
+def test_neutral_patch_passes_and_lava_has_its_figures(start: Start, servers: Servers) -> None:
+    code, verdict = finish(start("--candidate", EXAMPLES / "neutral.patch", *CELLS))
+    assert code == 0, verdict
+    assert {c["outcome"] for c in verdict["cells"]} == {"pass"}
+    result = read(start.run / "sides/candidate/result.json", SideResult)
+    job = result.boots[0].lava
+    assert job is not None
+    assert [a.outcome for a in job.attempts] == ["done"]
+    assert set(job.phases) >= {"queue", "deploy", "boot", "workload"}
+    tests = {t["name"]: t for t in servers.lava.tests(job.job)}
+    wanted = set(expected_cases([UFS, NVME], Clock.INSTRUCTIONS))
+    assert wanted <= tests.keys()
+    assert {tests[name]["result"] for name in wanted} == {"pass"}
+    median = result.cells[UFS][0].sections["submission"].own.median
+    shown = tests[f"{UFS}.submission.median"]
+    assert float(shown["measurement"]) == median
+    assert shown["unit"] == "instructions"
+    assert shown["test_set"] is not None
+    assert shown["test_set"] != tests[f"{NVME}.submission.median"]["test_set"]
+
+
+def test_dearer_ufs_submission_is_found_there_alone(start: Start) -> None:
+    words = ("--candidate", EXAMPLES / "ufs-submission-cost.patch", "--cells", UFS)
+    code, verdict = finish(start(*words))
+    assert code == 1, verdict
+    grew = {
+        section["section"]
+        for cell in verdict["cells"]
+        for section in cell["sections"]
+        if section["moved"] == "grew" and section["gated"]
+    }
+    assert grew == {"submission"}
+    boots = [read(p, BootRecord) for p in start.run.glob("sides/*/boots/*/boot.json")]
+    assert len(boots) == 4, "a second pair confirms"
+    assert all(boot.measured == "board" and boot.lava for boot in boots)
+    boards = {(b.boot, b.lava.device) for b in boots if b.lava}
+    assert len(boards) == 2, "both boots of a pair ran on one board"
+
+
+def test_killed_collector_takes_up_its_jobs(start: Start, servers: Servers) -> None:
+    words = ("--candidate", EXAMPLES / "neutral.patch", "--cells", UFS)
+    journal = start.run / "lava/journal.jsonl"
+    for noted in (3, 5):  # the run, then 'intend' and 'submitted' of each job
+        process = start(*words)
+        deadline = time.monotonic() + LIMIT
+        while not journal.is_file() or journal.read_bytes().count(b"\n") < noted:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    code, verdict = finish(start(*words))
+    assert code == 0, verdict
+    jobs = jobs_of(start.run)
+    assert {boot: len(numbers) for boot, numbers in jobs.items()} == {"base/1": 1, "candidate/1": 1}
+    run = read_journal(journal).run
+    for attempt in read_journal(journal).attempts:
+        assert attempt.key.startswith(run)
+        assert servers.lava.find(attempt.key) == [attempt.number], "no job twice, none forgotten"
