@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from iotoll.boards import load_board
+from iotoll.boards import load_virtual_board
 from iotoll.errors import UsageError
 from iotoll.lava.config import load_lab
 from iotoll.lava.device import virtual_device
@@ -28,7 +28,7 @@ METADATA = {"iotoll.key": "0123456789ab-base-1-1", "iotoll.side": "base"}
 def definition(board: str) -> str:
     name = f"iotoll base boot 1 on {board} 0123456789ab-base-1-1"
     job = virtual_job(
-        load_board(board),
+        load_virtual_board(board),
         name,
         KERNEL,
         RAMDISK,
@@ -45,11 +45,11 @@ def test_job_definition(board: str, golden: Check) -> None:
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_device_dictionary(board: str, golden: Check) -> None:
-    golden(f"lava/devices/{board}.jinja2", virtual_device(load_board(board), f"{board}-01"))
+    golden(f"lava/devices/{board}.jinja2", virtual_device(load_virtual_board(board), f"{board}-01"))
 
 
 def test_whatever_a_name_holds_stays_one_value() -> None:
-    board = load_board("virt-arm64")
+    board = load_virtual_board("virt-arm64")
     strange = 'x"\n- evil: {{ 7 * 7 }} {% raw %} \\ é \x1b \u2028'
     job = virtual_job(board, strange, KERNEL, RAMDISK, {"iotoll.key": strange}, [strange])
     data = yaml.safe_load(render(job, board.name, load_lab("local")))
@@ -70,6 +70,6 @@ def test_hardware_has_no_length_in_instructions() -> None:
 
 
 def test_lab_without_the_board() -> None:
-    job = virtual_job(load_board("virt-arm64"), "x", KERNEL, RAMDISK, METADATA, [])
+    job = virtual_job(load_virtual_board("virt-arm64"), "x", KERNEL, RAMDISK, METADATA, [])
     with pytest.raises(UsageError, match=r"lab local has no board zedboard; it has: virt-arm64"):
         render(job, "zedboard", load_lab("local"))

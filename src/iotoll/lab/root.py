@@ -38,6 +38,7 @@ PACKAGES = (
     "file",
     "ca-certificates",
     "netcat-openbsd",  # a serial line over TCP, as ser2net gives it
+    "fastboot",  # HiKey960 is flashed with it
 )
 PREPARED = ("prepare.sh", "settings.yaml")
 """What makes the database, in the folder `scripts`."""

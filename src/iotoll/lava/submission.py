@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from iotoll.digest import file_sha256, json_sha256
-from iotoll.image import whole_cpio
+from iotoll.digest import json_sha256
 from iotoll.lava.config import Lab
-from iotoll.lava.figures import expected_cases
+from iotoll.lava.files import JobFiles
 from iotoll.lava.http import ServerError
-from iotoll.lava.job import File, render, virtual_job
+from iotoll.lava.job import render
 from iotoll.lava.journal import Attempt, Journal
 from iotoll.lava.server import Servers
-from iotoll.paths import dut_command
 from iotoll.results import write_text
 from iotoll.runner import BootPlan
 
@@ -53,7 +50,7 @@ class Submitter:
         self.folder = folder
         self.lab = lab
         self.servers = servers
-        self._ramdisks: dict[str, File] = {}
+        self._files = JobFiles(lambda path: patiently(lambda: servers.files.add(path)))
 
     def begin(self, journal: Journal, plan: BootPlan) -> Attempt:
         """Submit a job for a boot, or take up the one that is there."""
@@ -82,29 +79,15 @@ class Submitter:
 
     def render(self, plan: BootPlan, key: str = NO_KEY) -> str:
         """The definition of a boot's job; its files are uploaded first."""
-        kernel = patiently(lambda: self.servers.files.add(plan.kernel))
-        ramdisk = self._ramdisk(plan)
         metadata = {
             "iotoll.key": key,
             "iotoll.side": plan.side,
             "iotoll.boot": str(plan.number),
             "iotoll.board": plan.board.name,
-            "iotoll.kernel": kernel.sha256,
+            "iotoll.kernel": plan.kernel_sha256,
         }
         name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {key}"
-        expected = expected_cases(plan.cells, plan.clock)
-        job = virtual_job(plan.board, name, kernel, ramdisk, metadata, expected)
-        return render(job, plan.board.name, self.lab)
-
-    def _ramdisk(self, plan: BootPlan) -> File:
-        dut = dut_command(plan.board.arch)
-        what = json_sha256([plan.image.sha256, plan.job_sha256, file_sha256(dut)])
-        if what not in self._ramdisks:
-            with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-                path = Path(name) / "ramdisk.cpio"
-                whole_cpio(plan.image, plan.job, dut, path)
-                self._ramdisks[what] = patiently(lambda: self.servers.files.add(path))
-        return self._ramdisks[what]
+        return render(self._files.job(plan, name, metadata), plan.board.name, self.lab)
 
     def _submit(self, journal: Journal, attempt: Attempt, resumed: bool) -> None:
         """Have exactly one job of this attempt with LAVA."""
