@@ -8,12 +8,13 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from iotoll.boards import load_virtual_board
+from iotoll.boards import RealBoard, load_board, load_virtual_board
 from iotoll.errors import UsageError
+from iotoll.hardware import load_hardware
 from iotoll.lava.config import load_lab
 from iotoll.lava.device import virtual_device
 from iotoll.lava.figures import expected_cases
-from iotoll.lava.job import File, render, virtual_job
+from iotoll.lava.job import File, fastboot_job, render, virtual_job
 from iotoll.models import Clock
 from tests.conftest import Check
 
@@ -41,6 +42,20 @@ def definition(board: str) -> str:
 @pytest.mark.parametrize("board", BOARDS)
 def test_job_definition(board: str, golden: Check) -> None:
     golden(f"lava/jobs/{board}.yaml", definition(board))
+
+
+def test_job_that_is_flashed(golden: Check) -> None:
+    board = load_board("hikey960")
+    assert isinstance(board, RealBoard)
+    name = "iotoll base boot 1 on hikey960 0123456789ab-base-1-1"
+    expected = expected_cases(CELLS, Clock.TIME)
+    job = fastboot_job(board.hardware, name, KERNEL, RAMDISK, METADATA, expected)
+    golden("lava/jobs/hikey960.yaml", render(job, "hikey960", load_lab("local")))
+
+
+def test_no_job_for_a_board_that_is_not_flashed() -> None:
+    with pytest.raises(UsageError, match="zedboard: there is no job template"):
+        fastboot_job(load_hardware("zedboard"), "x", KERNEL, RAMDISK, METADATA, [])
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -71,5 +86,7 @@ def test_hardware_has_no_length_in_instructions() -> None:
 
 def test_lab_without_the_board() -> None:
     job = virtual_job(load_virtual_board("virt-arm64"), "x", KERNEL, RAMDISK, METADATA, [])
-    with pytest.raises(UsageError, match=r"lab local has no board zedboard; it has: virt-arm64"):
+    with pytest.raises(
+        UsageError, match=r"lab local has no board zedboard; it has: hikey960, virt-arm64"
+    ):
         render(job, "zedboard", load_lab("local"))
