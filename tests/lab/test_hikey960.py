@@ -22,7 +22,7 @@ from iotoll.lava.http import Http
 from iotoll.lava.journal import Attempt, read_journal
 from iotoll.lava.runner import LavaRunner
 from iotoll.lava.server import LavaServer, Servers
-from iotoll.models import BootRecord, CellRecord, Clock, SideResult
+from iotoll.models import BootRecord, CellRecord, Clock, Section, SideResult
 from iotoll.progress import Progress
 from iotoll.results import read
 from iotoll.rundir import RunDir
@@ -106,10 +106,13 @@ def pair(kernel: Path, servers: Servers, lab_file: Path, tmp_path: Path) -> Pair
 def check(cell: CellRecord) -> None:
     """A record that came over the serial line holds the whole cell, in nanoseconds."""
     assert cell.invalid is None
-    assert cell.ios["seen"] == cell.fio["ios"] == IOS[cell.cell]
+    assert cell.ios["measured"] == cell.fio["ios"] == IOS[cell.cell]
     assert cell.clock is Clock.TIME
     assert cell.unit == "ns"
-    assert all(section.median > 0 for section in cell.sections.values())
+    # QEMU's device may answer before the doorbell's function returns: then it took no time.
+    for name, section in cell.sections.items():
+        assert section.own.median is not None
+        assert section.own.median > 0 or name is Section.HARDWARE
 
 
 def test_two_whole_jobs_side_by_side(kernel: Path, state: LabState, lab_file: Path) -> None:
@@ -143,11 +146,11 @@ def compare_with_lava(state: LabState, result: SideResult) -> None:
     lava = LavaServer(Http(state.url, Path(state.token_file).read_text()))
     for at, boot in enumerate(result.boots):
         assert boot.lava is not None
-        tests = {str(test["name"]): test for test in lava.tests(boot.lava.job)}
+        tests = {test["name"]: test for test in lava.tests(boot.lava.job)}
         for name, records in result.cells.items():
             for section, figures in records[at].sections.items():
                 found = tests[f"{name}.{section.value}.median"]
-                assert float(found["measurement"]) == pytest.approx(figures.median, abs=0.51)
+                assert float(found["measurement"]) == figures.own.median
                 assert found["unit"] == "ns"
 
 
