@@ -72,9 +72,12 @@ def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) ->
     return [plan for plan in plans if not _is_done(run, plan)]
 
 
-def lava_runner(run: RunDir, lab: Lab) -> LavaRunner:
-    """The runner of a run's boots in a LAVA lab, which it is connected to."""
-    return LavaRunner(run, lab, connect(lab), lambda plan: _mark_done(run, plan))
+def lava_runner(run: RunDir, lab: Lab, device: str | None = None) -> LavaRunner:
+    """The runner of a run's boots in a LAVA lab, which it is connected to.
+
+    ``device`` is the only one that may run them.
+    """
+    return LavaRunner(run, lab, connect(lab), lambda plan: _mark_done(run, plan), device)
 
 
 def run_plans(
@@ -197,6 +200,13 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
         runs=sum(len(batch.runs) for batch in batches),
         folder=run.boot(side, number),
     )
+
+
+def health_plan(run: RunDir, bench: Bench) -> BootPlan:
+    """A boot of the base that shows whether a board is well: the first cell, with its own job."""
+    own = RunDir(run.root / "lava/health")
+    plan = plan_boot(own, replace(bench, cells=bench.cells[:1], calibrate=False), "base", 1)
+    return replace(plan, kernel=run.build("base") / "Image")
 
 
 def _step(plan: BootPlan) -> str:

@@ -106,6 +106,11 @@ def run_options(command: F) -> F:
                 help="LAVA lab, or file (--runner lava).",
             ),
             click.option(
+                "--series",
+                metavar="NAME",
+                help="Merge request or branch: a newer run of it cancels this one's LAVA jobs.",
+            ),
+            click.option(
                 "--out",
                 type=click.Path(path_type=Path),
                 help="Run directory. Default: runs/NAME; the same command resumes there.",
@@ -270,6 +275,7 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
             "boots": options["boots"],
             "runner": options["runner"],
             "lab": options["lab"] if options["runner"] == "lava" else None,
+            "series": options["series"],
         }
     )
 

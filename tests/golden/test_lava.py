@@ -5,6 +5,8 @@ tests/lab/test_schema.py has LAVA's own strict schema read the same files.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -56,6 +58,15 @@ def test_job_that_is_flashed(golden: Check) -> None:
 def test_no_job_for_a_board_that_is_not_flashed() -> None:
     with pytest.raises(UsageError, match="zedboard: there is no job template"):
         fastboot_job(load_hardware("zedboard"), "x", KERNEL, RAMDISK, METADATA, [])
+
+
+def test_health_check_runs_on_every_device_of_its_type(golden: Check) -> None:
+    job = virtual_job(
+        load_virtual_board("virt-arm64"), "iotoll health check", KERNEL, RAMDISK, METADATA, []
+    )
+    text = render(replace(job, health_check=True), "virt-arm64", load_lab("local"))
+    golden("lava/jobs/health-check.yaml", text)
+    assert "tags" not in yaml.safe_load(text)
 
 
 @pytest.mark.parametrize("board", BOARDS)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from iotoll import results
 from iotoll.boots import plan_boot
 from iotoll.flow import Flow
 from iotoll.lab.local import LocalLab
@@ -21,6 +22,7 @@ from iotoll.lava.config import Lab, load_lab
 from iotoll.lava.http import Http
 from iotoll.lava.runner import LavaRunner
 from iotoll.lava.server import FileStore, LavaServer, Servers
+from iotoll.models import SelectionRecord
 from iotoll.models.run import Side
 from iotoll.paths import data_dir, dut_command
 from iotoll.progress import Progress
@@ -83,7 +85,7 @@ def lab_file(state: LabState, tmp_path: Path) -> Path:
     text = (data_dir("lava-jobs") / "labs/local.toml").read_text()
     text = text.replace('server = ""', f'server = "{state.url}"')
     text = text.replace('files = ""', f'files = "{state.files_url}"')
-    text = text.replace("boot = 4, workload = 20", "boot = 4, workload = 8")
+    text = text.replace("boot = 4, workload = 20", "boot = 4, workload = 6")
     path = tmp_path / "lab.toml"
     path.write_text(text)
     return path
@@ -134,8 +136,10 @@ class Built:
 
     folder: Path
 
-    def run(self, fault: str, target: Path) -> RunDir:
-        """A run directory of its own whose candidate has a fault."""
+    def run(
+        self, fault: str, target: Path, lab: str | None = None, cells: Sequence[str] = ()
+    ) -> RunDir:
+        """A run directory of its own whose candidate has a fault; for a lab, with these cells."""
         made = self.folder / fault
         if not made.is_dir():
             patch = FAULTS / f"{fault}.patch"
@@ -143,7 +147,14 @@ class Built:
             done = command("gate", *words, "--runner", "lava", "--until", "build", "--quiet")
             subprocess.run(done, env=environment(), check=True, timeout=LIMIT)
         shutil.copytree(made, target, symlinks=True)
-        return RunDir.open(target)
+        run = RunDir.open(target)
+        if lab:
+            results.write(target / "run.json", run.manifest.model_copy(update={"lab": lab}))
+        if cells:
+            selection = results.read(run.selection, SelectionRecord)
+            chosen = [choice for choice in selection.cells if choice.cell in cells]
+            results.write(run.selection, selection.model_copy(update={"cells": chosen}))
+        return run
 
 
 @dataclass

@@ -14,7 +14,7 @@ import pytest
 from iotoll.lava.figures import expected_cases
 from iotoll.lava.journal import read_journal
 from iotoll.lava.server import Servers
-from iotoll.models import BootRecord, Clock, SideResult
+from iotoll.models import BootRecord, Clock, Section, SideResult
 from iotoll.results import read
 from tests.lab.conftest import UFS, Start
 from tests.vm.conftest import EXAMPLES, LIMIT
@@ -52,7 +52,7 @@ def test_neutral_patch_passes_and_lava_has_its_figures(start: Start, servers: Se
     wanted = set(expected_cases([UFS, NVME], Clock.INSTRUCTIONS))
     assert wanted <= tests.keys()
     assert {tests[name]["result"] for name in wanted} == {"pass"}
-    median = result.cells[UFS][0].sections["submission"].own.median
+    median = result.cells[UFS][0].sections[Section.SUBMISSION].own.median
     shown = tests[f"{UFS}.submission.median"]
     assert float(shown["measurement"]) == median
     assert shown["unit"] == "instructions"
@@ -61,6 +61,8 @@ def test_neutral_patch_passes_and_lava_has_its_figures(start: Start, servers: Se
 
 
 def test_dearer_ufs_submission_is_found_there_alone(start: Start) -> None:
+    text = start.lab_file.read_text().replace("count = 2", "count = 2\nsame_board = true")
+    start.lab_file.write_text(text)
     words = ("--candidate", EXAMPLES / "ufs-submission-cost.patch", "--cells", UFS)
     code, verdict = finish(start(*words))
     assert code == 1, verdict
@@ -74,8 +76,11 @@ def test_dearer_ufs_submission_is_found_there_alone(start: Start) -> None:
     boots = [read(p, BootRecord) for p in start.run.glob("sides/*/boots/*/boot.json")]
     assert len(boots) == 4, "a second pair confirms"
     assert all(boot.measured == "board" and boot.lava for boot in boots)
-    boards = {(b.boot, b.lava.device) for b in boots if b.lava}
-    assert len(boards) == 2, "both boots of a pair ran on one board"
+    jobs = {(b.boot, b.side): b.lava for b in boots if b.lava}
+    for pair, first in ((1, "base"), (2, "candidate")):
+        base, candidate = jobs[pair, "base"], jobs[pair, "candidate"]
+        assert base.device == candidate.device, "both boots of a pair ran on one board"
+        assert (base.started < candidate.started) == (first == "base")
 
 
 def test_killed_collector_takes_up_its_jobs(start: Start, servers: Servers) -> None:

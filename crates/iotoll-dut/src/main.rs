@@ -1,7 +1,8 @@
 //! `iotoll-dut`: measures on the device under test itself and delivers the result as text.
 //!
 //! `record` and `live` print one JSON document per cell and line; `send` turns documents into
-//! checked lines for a serial console, which the host's `iotoll receive` reads. docs/dut.md.
+//! checked lines for a serial console, which the host's `iotoll receive` reads; `figures` prints
+//! their medians and the like as words. docs/dut.md.
 
 mod cells;
 mod digest;

@@ -223,7 +223,7 @@ def _device(board_name: str, settings: LabBoard, number: int, port: int) -> LabD
     return LabDevice(
         name=name,
         type=settings.device_type,
-        tags=settings.tags,
+        tags=[*settings.tags, name],
         dictionary=text,
         simulated=simulated,
     )
@@ -236,7 +236,7 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def _user(name: str, admin: bool = False, group: str | None = None) -> LabUser:
-    password, token = secrets.token_urlsafe(24), secrets.token_hex(32)
+    password, token = secrets.token_hex(24), secrets.token_hex(32)  # no leading dash
     return LabUser(name=name, password=password, token=token, admin=admin, group=group)
 
 

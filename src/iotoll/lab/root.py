@@ -42,11 +42,24 @@ PACKAGES = (
 )
 PREPARED = ("prepare.sh", "settings.yaml")
 """What makes the database, in the folder `scripts`."""
-LAYOUT = 1  # change it when the tree is made differently, so that cached ones are redone
+LAYOUT = 2  # change it when the tree is made differently, so that cached ones are redone
 NO_DAEMONS = (
     'mkdir -p "$1/usr/sbin"; printf "#!/bin/sh\\nexit 101\\n" >"$1/usr/sbin/policy-rc.d"; '
     'chmod 755 "$1/usr/sbin/policy-rc.d"'
 )
+NO_COMPILER = (
+    # Some hundred packages would each start Python to compile their modules: done once, at the end.
+    'mkdir -p "$1/usr/local/bin"; ln -s /bin/true "$1/usr/local/bin/py3compile"'
+)
+COMPILE = (
+    # Some packages carry files that are no Python of this version: they are left as they are.
+    'rm "$1/usr/local/bin/py3compile"; chroot "$1" python3 -m compileall -qq -j 0 '
+    "/usr/lib/python3/dist-packages /usr/share/lava-server || true"
+)
+UNREAD = ("doc", "info", "man", "locale", "lintian")
+"""Folders of /usr/share that nothing in a lab reads."""
+SERVED = "/usr/share/doc/lava-server-doc/html/*"
+"""Part of the web pages: without it the server does not start."""
 NAMESPACES = ("--fork", "--pid", "--mount", "--uts", "--ipc", "--propagation", "private")
 """What a lab has of its own, as words of unshare; it shares the network, for its ports."""
 
@@ -104,9 +117,11 @@ def _mmdebstrap(tree: Path) -> list[str]:
         "--variant=apt",
         '--aptopt=APT::Install-Recommends "false"',
         "--dpkgopt=force-unsafe-io",
-        "--dpkgopt=path-exclude=/usr/share/man/*",
-        "--dpkgopt=path-exclude=/usr/share/locale/*",
+        *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
+        f"--dpkgopt=path-include={SERVED}",
         f"--setup-hook={NO_DAEMONS}",
+        f"--setup-hook={NO_COMPILER}",
+        f"--customize-hook={COMPILE}",
         f"--include={','.join([*names, *PACKAGES])}",
         SUITE,
         str(tree),

@@ -23,7 +23,8 @@ UNKNOWN = "unknown"
 # A record's lines, whole or cut off; what LAVA prints and repeats of a measurement; what is left of
 # either when the kernel printed into it: runs of base64 and of digits.
 _FIGURES = re.compile(
-    r"#iotoll1 [A-Z] .*?(?=\[ {0,5}\d{1,6}\.\d{6}\]|$)"
+    r"#iotoll1 D [0-9a-f]* ?[0-9/]* ?[A-Za-z0-9+/]*={0,2}(?: [0-9a-f]{8}\b)?"
+    r"|#iotoll1 [HE](?: [\w.-]+){0,8}"
     r"|<?(?:LAVA_SIGNAL_)?TESTCASE.*"
     r"|.*MEASUREMENT.*"
     r"|[A-Za-z0-9+/]{32,}={0,2}"

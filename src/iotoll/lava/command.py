@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from iotoll.boards import load_virtual_board
-from iotoll.boots import lava_runner, open_plans
+from iotoll.boots import health_plan, lava_runner, open_plans
 from iotoll.errors import UsageError
 from iotoll.flow import Flow
+from iotoll.lava.control import control
 from iotoll.lava.device import virtual_device
 from iotoll.lava.runner import LavaRunner, lava_folder
 from iotoll.models import Clock
@@ -79,6 +80,46 @@ def cancel_command(run: Path) -> None:
     _, runner, _ = _open(run)
     for attempt in runner.cancel("cancelled by hand"):
         click.echo(f"{attempt.boot}: job {attempt.number} cancelled")
+
+
+@lava_command.command("control")
+@run_argument
+@click.option("--device", "devices", multiple=True, help="Default: all healthy ones of the type.")
+@click.option(
+    "--quarantine", is_flag=True, help="Put drifting boards into maintenance; needs the right to."
+)
+def control_command(run: Path, devices: tuple[str, ...], quarantine: bool) -> None:
+    """Compare the base kernel of RUN with itself on each board; exit code 4 if a board drifts."""
+    flow, runner, _ = _open(run)
+    assert flow.lab is not None
+    names = devices or runner.lava.devices(flow.lab.board(flow.board.name).device_type)
+    drifting = []
+    for name in names:
+        with flow.progress.step(f"control of {name}") as step:
+            found = control(flow.run, flow.bench, flow.lab, flow.policy, name, step)
+        click.echo(found.sentence)
+        if found.moved:
+            drifting.append(found)
+    for found in drifting if quarantine else []:
+        runner.lava.quarantine(found.device, f"iotoll: {found.sentence}")
+        click.echo(f"{found.device}: in maintenance")
+    raise SystemExit(4 if drifting else 0)
+
+
+@lava_command.command("health-check")
+@run_argument
+@click.option("--install", is_flag=True, help="Give it to LAVA; needs the right to change types.")
+def health_check_command(run: Path, install: bool) -> None:
+    """Print a health check for the boards of RUN: its base kernel, and its first cell."""
+    flow, runner, _ = _open(run)
+    plan = health_plan(flow.run, flow.bench)
+    text = runner.submitter.health_check(plan)
+    if install:
+        device_type = runner.lab.board(plan.board.name).device_type
+        runner.lava.set_health_check(device_type, text)
+        click.echo(f"{device_type}: LAVA checks its devices with it")
+    else:
+        click.echo(text, nl=False)
 
 
 @lava_command.command("device")

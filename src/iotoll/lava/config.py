@@ -49,6 +49,10 @@ class LabBoard(Model):
 
     device_type: str
     tags: list[str] = Field(default_factory=list, description="LAVA device tags that it must have")
+    same_board: bool = Field(
+        False,
+        description="both boots of a pair on one device: its own name is one of its device tags",
+    )
     count: int = Field(0, ge=0)
     simulated: bool = Field(False, description="QEMU is the SoC: its time is no board's")
     timeouts: Timeouts

@@ -65,9 +65,13 @@ class Http:
         """The body of a GET; raises TooLargeError when it has more than ``limit`` bytes."""
         return self._request("GET", path, limit=limit)[1]
 
-    def post(self, path: str, data: Any) -> Any:
-        """JSON of a POST, which is never repeated here: it may have been carried out."""
-        return self._json("POST", path, self._request("POST", path, json=data))
+    def post(self, path: str, data: Any, answers: bool = True) -> Any:
+        """JSON of a POST, which is never repeated here: it may have been carried out.
+
+        None if not ``answers``: then the server has nothing to say but its status.
+        """
+        answer = self._request("POST", path, json=data)
+        return self._json("POST", path, answer) if answers else None
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something at ``path``."""

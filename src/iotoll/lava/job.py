@@ -31,7 +31,9 @@ class File:
 class Job:
     """What is particular to one job; ``name`` is what people see, ``metadata`` what we look up.
 
-    ``expected`` are the test cases without which LAVA calls the test failed.
+    ``expected`` are the test cases without which LAVA calls the test failed. ``device`` is the only
+    one that may run it, None for any of its type and tags; a health check runs on every device of
+    the type.
     """
 
     template: ClassVar[str]
@@ -39,6 +41,8 @@ class Job:
     name: str
     metadata: Mapping[str, str]
     expected: Sequence[str]
+    device: str | None = None
+    health_check: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from iotoll import results
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.lava import collect
 from iotoll.lava.config import Lab
@@ -14,7 +16,9 @@ from iotoll.lava.http import TooLargeError
 from iotoll.lava.journal import Attempt, Journal, open_journal
 from iotoll.lava.server import JobState, Servers
 from iotoll.lava.submission import POLL_SECONDS, Submitter, patiently
-from iotoll.models import LavaAttempt
+from iotoll.lava.watch import Watch
+from iotoll.models import BootRecord, LavaAttempt
+from iotoll.models.run import Side
 from iotoll.progress import Step
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan
@@ -33,15 +37,22 @@ class Running:
 
 
 class LavaRunner:
-    """Runs the boots of one run directory in one lab; ``done`` is told of each that ended well."""
+    """Runs the boots of one run directory in one lab; ``done`` is told of each that ended well.
 
-    def __init__(self, run: RunDir, lab: Lab, servers: Servers, done: Done) -> None:
+    ``device`` is the only one that may run them, None for any that the lab file allows.
+    """
+
+    def __init__(
+        self, run: RunDir, lab: Lab, servers: Servers, done: Done, device: str | None = None
+    ) -> None:
         self.lab = lab
         self.done = done
+        self.device = device
         self.lava = servers.lava
+        self.run = run
         self.folder = lava_folder(run)
         self.issues = lab.issues
-        self.submitter = Submitter(self.folder, lab, servers)
+        self.submitter = Submitter(self.folder, lab, servers, run.manifest.series)
 
     def boots(self, plans: Sequence[BootPlan], step: Step) -> None:
         """Run the boots to their ends; goes on where it was stopped.
@@ -50,6 +61,7 @@ class LavaRunner:
         not the candidate's fault, so the base is waited for.
         """
         with open_journal(self.folder) as journal:
+            self.submitter.supersede(journal)
             failed = self._loop(journal, list(plans), step)
         base = next((e for p, e in failed if p.side == "base"), None)
         if isinstance(base, BrokenError):
@@ -60,6 +72,7 @@ class LavaRunner:
     def submit(self, plans: Sequence[BootPlan]) -> list[Attempt]:
         """Submit the boots' jobs, those that are not with LAVA yet, and do not wait for them."""
         with open_journal(self.folder) as journal:
+            self.submitter.supersede(journal)
             return [self.submitter.begin(journal, plan) for plan in plans]
 
     def wait(self, plans: Sequence[BootPlan], step: Step) -> list[JobState]:
@@ -109,18 +122,24 @@ class LavaRunner:
         failed: list[tuple[BootPlan, Failure]] = []
         running: list[Running] = []
         total = len(waiting)
+        watch = Watch(self.lava)
+        waiting = self._ordered(waiting)
         while running or (waiting and not failed):
-            while waiting and not failed and len(running) < self.lab.jobs.queue_limit:
-                plan = waiting.pop(0)
-                running.append(Running(plan, self.submitter.begin(journal, plan)))
+            if not failed:
+                self._fill(journal, waiting, running)
             for one in list(running):
-                if not self._look(one).finished:
+                if one not in running:  # cancelled, since another one failed
+                    continue
+                state = self._look(one)
+                if not state.finished:
+                    if watch.crashed(state):
+                        patiently(partial(self.lava.cancel, state.id))
                     continue
                 running.remove(one)
                 error = self._finish(journal, one)
                 if error is None:
                     continue
-                if self._may_retry(journal, one.plan, error):
+                if self._may_retry(journal, one, error):
                     waiting.insert(0, one.plan)
                 else:
                     failed.append((one.plan, error))
@@ -129,6 +148,41 @@ class LavaRunner:
             if running:
                 time.sleep(POLL_SECONDS)
         return failed
+
+    # Both boots of a pair on one board, where the lab wants that.
+
+    def _ordered(self, plans: list[BootPlan]) -> list[BootPlan]:
+        """Base first in odd pairs, candidate first in even ones, where pairs share a board."""
+        if not any(self._pairs(plan) for plan in plans):
+            return plans
+        first: dict[int, Side] = {1: "base", 0: "candidate"}
+        return sorted(plans, key=lambda plan: (plan.number, plan.side != first[plan.number % 2]))
+
+    def _pairs(self, plan: BootPlan) -> bool:
+        return self.lab.board(plan.board.name).same_board
+
+    def _fill(self, journal: Journal, waiting: list[BootPlan], running: list[Running]) -> None:
+        """Submit what may be submitted; the second boot of a pair waits for the first's board."""
+        for plan in list(waiting):
+            if len(running) >= self.lab.jobs.queue_limit:
+                return
+            device = self.device
+            if device is None and self._pairs(plan):
+                device = self._device_of_other(plan, running)
+                if device is None and any(_is_other(plan, one.plan) for one in running):
+                    continue
+            waiting.remove(plan)
+            running.append(Running(plan, self.submitter.begin(journal, plan, device)))
+
+    def _device_of_other(self, plan: BootPlan, running: list[Running]) -> str | None:
+        """The board on which the other boot of a pair runs or ran, once LAVA has chosen it."""
+        for one in running:
+            if _is_other(plan, one.plan):
+                return one.state.device if one.state else None
+        other: Side = "candidate" if plan.side == "base" else "base"
+        path = self.run.boot(other, plan.number) / "boot.json"
+        record = results.read(path, BootRecord) if path.is_file() else None
+        return record.lava.device if record and record.lava else None
 
     def _look(self, one: Running) -> JobState:
         number = one.attempt.number
@@ -175,9 +229,16 @@ class LavaRunner:
         journal.ended(one.attempt, collect.outcome_of(error), str(error))
         return error
 
-    def _may_retry(self, journal: Journal, plan: BootPlan, error: Failure) -> bool:
-        lost = [a for a in journal.of(plan.name) if a.outcome == "infrastructure"]
-        return isinstance(error, InfrastructureError) and len(lost) < self.lab.jobs.attempts
+    def _may_retry(self, journal: Journal, one: Running, error: Failure) -> bool:
+        """Whether another job may be tried: never after a crash, or when somebody cancelled it."""
+        cancelled = one.state is not None and one.state.health == "Canceled"
+        lost = [a for a in journal.of(one.plan.name) if a.outcome == "infrastructure"]
+        lab_failed = isinstance(error, InfrastructureError) and not cancelled
+        return lab_failed and len(lost) < self.lab.jobs.attempts
+
+
+def _is_other(plan: BootPlan, other: BootPlan) -> bool:
+    return other.number == plan.number and other.side != plan.side
 
 
 def lava_folder(run: RunDir) -> Path:

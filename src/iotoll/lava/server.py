@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from iotoll.digest import file_sha256
 from iotoll.errors import InfrastructureError, UsageError
@@ -18,6 +19,7 @@ API = "api/v0.2"
 LOG_LIMIT = 128 << 20
 """Bytes of one job's log; LAVA adds some 80 bytes to each line of the console."""
 QUOTED = 200  # characters of a strange answer that a message shows
+UNFINISHED = ("Submitted", "Scheduling", "Scheduled", "Running")
 PAGE = 200
 PAGES = 100
 
@@ -87,22 +89,17 @@ class LavaServer:
         except (LookupError, TypeError, ValueError) as error:
             raise ServerError(f"jobs: the server's answer lacks {error}") from error
 
+    def unfinished(self, word: str) -> list[JobState]:
+        """The jobs that have not ended and whose names hold ``word``, newest first."""
+        found = {}
+        for state in UNFINISHED:
+            fields = {"description__contains": word, "state": state, "ordering": "-id"}
+            found.update({job.id: job for job in map(_job, self._pages("jobs", fields))})
+        return [j for j in found.values() if word in j.name and j.state in UNFINISHED]
+
     def job(self, number: int) -> JobState:
         """How a job is now."""
-        found = _object(self.http.get(f"{API}/jobs/{number}/"), f"job {number}")
-        try:
-            return JobState(
-                id=int(found["id"]),
-                name=_name(found),
-                state=str(found["state"]),
-                health=str(found["health"]),
-                device=_text(found.get("actual_device")),
-                submitted=_text(found.get("submit_time")),
-                started=_text(found.get("start_time")),
-                ended=_text(found.get("end_time")),
-            )
-        except (LookupError, TypeError, ValueError) as error:
-            raise ServerError(f"job {number}: the server's answer lacks {error}") from error
+        return _job(_object(self.http.get(f"{API}/jobs/{number}/"), f"job {number}"))
 
     def tests(self, number: int) -> list[dict[str, Any]]:
         """All test cases of a job, as the server has them."""
@@ -121,6 +118,25 @@ class LavaServer:
         """Cancel a job; nothing happens when it has ended."""
         self.http.post(f"{API}/jobs/{number}/cancel/", {})
 
+    def devices(self, device_type: str) -> list[str]:
+        """The names of the healthy devices of a type."""
+        entries = self._pages("devices", {"device_type": device_type, "ordering": "hostname"})
+        return [
+            str(entry["hostname"])
+            for entry in entries
+            if entry.get("device_type") == device_type and entry.get("health") == "Good"
+        ]
+
+    def quarantine(self, device: str, reason: str) -> None:
+        """Put a device into maintenance; LAVA shows the reason in the device's history."""
+        path = f"{API}/devices/{quote(device, safe='')}/set_health/"
+        self.http.post(path, {"health": "MAINTENANCE", "reason": reason}, answers=False)
+
+    def set_health_check(self, device_type: str, definition: str) -> None:
+        """Give a device type its health check; the user needs the right to change it."""
+        path = f"{API}/devicetypes/{quote(device_type, safe='')}/health_check/"
+        self.http.post(path, {"config": definition}, answers=False)
+
     def _pages(self, path: str, fields: dict[str, str]) -> Iterator[dict[str, Any]]:
         for page in range(PAGES):
             more = {"limit": str(PAGE), "offset": str(page * PAGE)}
@@ -131,6 +147,22 @@ class LavaServer:
             if not answer.get("next"):
                 return
         raise ServerError(f"{path}: over {PAGES * PAGE} entries")
+
+
+def _job(found: dict[str, Any]) -> JobState:
+    try:
+        return JobState(
+            id=int(found["id"]),
+            name=_name(found),
+            state=str(found["state"]),
+            health=str(found["health"]),
+            device=_text(found.get("actual_device")),
+            submitted=_text(found.get("submit_time")),
+            started=_text(found.get("start_time")),
+            ended=_text(found.get("end_time")),
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise ServerError(f"job {found.get('id')}: the server's answer lacks {error}") from error
 
 
 def _object(answer: Any, what: str) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +13,7 @@ from iotoll.digest import json_sha256
 from iotoll.lava.config import Lab
 from iotoll.lava.files import JobFiles
 from iotoll.lava.http import ServerError
-from iotoll.lava.job import render
+from iotoll.lava.job import Job, render
 from iotoll.lava.journal import Attempt, Journal
 from iotoll.lava.server import Servers
 from iotoll.results import write_text
@@ -43,17 +45,26 @@ def patiently(ask: Callable[[], T]) -> T:
             time.sleep(PAUSE_SECONDS)
 
 
+def mark(series: str) -> str:
+    """How the name of a job says to which series its run belongs."""
+    return f"[{series}]"
+
+
 class Submitter:
     """Makes and submits the jobs of one run directory, whose LAVA folder is ``folder``."""
 
-    def __init__(self, folder: Path, lab: Lab, servers: Servers) -> None:
+    def __init__(self, folder: Path, lab: Lab, servers: Servers, series: str | None = None) -> None:
         self.folder = folder
         self.lab = lab
         self.servers = servers
+        self.series = series
         self._files = JobFiles(lambda path: patiently(lambda: servers.files.add(path)))
 
-    def begin(self, journal: Journal, plan: BootPlan) -> Attempt:
-        """Submit a job for a boot, or take up the one that is there."""
+    def begin(self, journal: Journal, plan: BootPlan, device: str | None = None) -> Attempt:
+        """Submit a job for a boot, or take up the one that is there.
+
+        ``device`` is the only one that may run a new job.
+        """
         inputs = json_sha256([plan.identity(), plan.kernel_sha256])
         attempts = journal.of(plan.name)
         if attempts and attempts[-1].outcome is None:
@@ -63,12 +74,23 @@ class Submitter:
                 return attempt
             self.cancel(journal, attempt, "the boot's inputs have changed")
         key = journal.next_key(plan.name)
-        definition = self.render(plan, key)
+        definition = self.render(plan, key, device)
         patiently(lambda: self.servers.lava.validate(definition))
         write_text(self.folder / f"{key}.yaml", definition)
         attempt = journal.intend(plan.name, key, inputs)
         self._submit(journal, attempt, resumed=False)
         return attempt
+
+    def supersede(self, journal: Journal) -> list[int]:
+        """Cancel what older runs of the same series have with LAVA; returns those jobs."""
+        if self.series is None:
+            return []
+        word = mark(self.series)
+        jobs = patiently(lambda: self.servers.lava.unfinished(word))
+        old = [job.id for job in jobs if f" {word} {journal.run}-" not in job.name]
+        for number in old:
+            patiently(partial(self.servers.lava.cancel, number))
+        return old
 
     def cancel(self, journal: Journal, attempt: Attempt, why: str) -> None:
         """Cancel the job of an attempt that has not ended."""
@@ -77,17 +99,26 @@ class Submitter:
             patiently(lambda: self.servers.lava.cancel(number))
         journal.ended(attempt, SUPERSEDED, why)
 
-    def render(self, plan: BootPlan, key: str = NO_KEY) -> str:
+    def health_check(self, plan: BootPlan) -> str:
+        """A boot's job as the health check of its device type; its files are uploaded first."""
+        job = self._job(plan, f"iotoll health check of {plan.board.name}", {})
+        return render(replace(job, health_check=True), plan.board.name, self.lab)
+
+    def render(self, plan: BootPlan, key: str = NO_KEY, device: str | None = None) -> str:
         """The definition of a boot's job; its files are uploaded first."""
         metadata = {
             "iotoll.key": key,
             "iotoll.side": plan.side,
             "iotoll.boot": str(plan.number),
-            "iotoll.board": plan.board.name,
-            "iotoll.kernel": plan.kernel_sha256,
         }
-        name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {key}"
-        return render(self._files.job(plan, name, metadata), plan.board.name, self.lab)
+        series = f"{mark(self.series)} " if self.series else ""
+        name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {series}{key}"
+        job = replace(self._job(plan, name, metadata), device=device)
+        return render(job, plan.board.name, self.lab)
+
+    def _job(self, plan: BootPlan, name: str, metadata: Mapping[str, str]) -> Job:
+        what = {"iotoll.board": plan.board.name, "iotoll.kernel": plan.kernel_sha256}
+        return self._files.job(plan, name, {**metadata, **what})
 
     def _submit(self, journal: Journal, attempt: Attempt, resumed: bool) -> None:
         """Have exactly one job of this attempt with LAVA."""

@@ -45,6 +45,11 @@ class RunManifest(Model):
     boots: int = 1
     runner: Literal["local", "lava"] = Field("local", description="who boots the boards")
     lab: str | None = Field(None, description="lab file of the runner 'lava'")
+    series: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._/!-]{1,60}$",
+        description="merge request or branch: a newer run of it cancels the jobs of this one",
+    )
 
 
 class CellChoice(Model):

@@ -15,6 +15,7 @@ from iotoll.errors import UsageError
 from iotoll.image import Image
 from iotoll.lava import submission
 from iotoll.lava.config import load_lab
+from iotoll.lava.files import JobFiles
 from iotoll.lava.http import Http, ServerError
 from iotoll.lava.job import File
 from iotoll.lava.journal import Attempt, Journal, open_journal
@@ -102,7 +103,7 @@ def make_plan(tmp_path: Path, number: int = 1, kernel: bytes = b"kernel") -> Boo
 def submitter(tmp_path: Path, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Submitter:
     # What a ramdisk holds is of no matter here, and packing one takes seconds.
     ramdisk = File(f"{stub.url}/sha256/{'3c' * 32}", "3c" * 32)
-    monkeypatch.setattr(Submitter, "_ramdisk", lambda *_: ramdisk)
+    monkeypatch.setattr(JobFiles, "_ramdisk", lambda *_: ramdisk)
     client = Http(stub.url, "token", retries=0)
     servers = Servers(LavaServer(client), FileStore(client))
     return Submitter(tmp_path / "lava", load_lab("local"), servers)
@@ -214,3 +215,39 @@ def test_patience_ends_at_once_for_what_it_does_not_mend(
     stub.answers(Answer(503))
     with pytest.raises(ServerError):
         patiently(lambda: client.get("x"))
+
+
+def test_newer_run_of_a_series_cancels_the_older_ones_jobs(
+    stub: Stub, submitter: Submitter, plan: BootPlan
+) -> None:
+    """Another run's unfinished jobs of the series, and no others."""
+    jobs = {
+        1: ("iotoll base boot 1 on b [mr-7] 0123456789ab-base-1-1", "Running"),
+        2: ("iotoll base boot 2 on b [mr-7] 0123456789ab-base-2-1", "Submitted"),
+        3: ("iotoll base boot 1 on b [mr-77] 0123456789ab-base-1-1", "Running"),
+        4: ("iotoll base boot 1 on b [mr-7] {own}-base-1-1", "Running"),
+        5: ("iotoll base boot 1 on b [mr-7] 0123456789ab-base-3-1", "Finished"),
+        6: ("somebody else's", "Running"),
+    }
+    cancelled = []
+
+    def play(request: Request) -> Answer:
+        path = urlsplit(request.path)
+        if path.path.endswith("/cancel/"):
+            cancelled.append(int(path.path.split("/")[-3]))
+            return as_json({})
+        # A server that knows no filters answers with every job.
+        found = [
+            {"id": n, "description": text.format(own=journal.run), "state": s, "health": "Unknown"}
+            for n, (text, s) in jobs.items()
+        ]
+        return as_json({"results": found})
+
+    stub.play = play
+    submitter.series = "mr-7"
+    with open_journal(submitter.folder) as journal:
+        assert submitter.supersede(journal) == [1, 2]
+    assert cancelled == [1, 2]
+    submitter.series = None
+    with open_journal(submitter.folder) as journal:
+        assert submitter.supersede(journal) == []
