@@ -71,6 +71,14 @@ class Pair:
     servers: Servers
     done: list[str]
 
+    def hurry(self, **minutes: int) -> None:
+        """Shorter time-outs, and one attempt."""
+        board = self.lab.board("hikey960")
+        times = board.timeouts.model_copy(update=minutes)
+        boards = {"hikey960": board.model_copy(update={"timeouts": times})}
+        jobs = self.lab.jobs.model_copy(update={"attempts": 1})
+        self.lab = self.lab.model_copy(update={"boards": boards, "jobs": jobs})
+
     def go(self, cells: list[str]) -> None:
         """Run boots 1 and 2 of the base to their ends, as a gate does."""
         bench = replace(Flow(self.run, Progress(quiet=True)).bench, cells=cells, lab=self.lab)
@@ -92,15 +100,9 @@ class Pair:
 
 @pytest.fixture
 def pair(kernel: Path, servers: Servers, lab_file: Path, tmp_path: Path) -> Pair:
-    """Boots of a run directory of its own, with short time-outs."""
+    """Boots of a run directory of its own."""
     shutil.copytree(kernel, tmp_path / "run", symlinks=True)
-    lab = load_lab(str(lab_file))
-    board = lab.board("hikey960")
-    times = board.timeouts.model_copy(update={"deploy": 2, "boot": 2, "workload": 2})
-    boards = {"hikey960": board.model_copy(update={"timeouts": times})}
-    return Pair(
-        RunDir.open(tmp_path / "run"), lab.model_copy(update={"boards": boards}), servers, []
-    )
+    return Pair(RunDir.open(tmp_path / "run"), load_lab(str(lab_file)), servers, [])
 
 
 def check(cell: CellRecord) -> None:
@@ -156,7 +158,7 @@ def compare_with_lava(state: LabState, result: SideResult) -> None:
 
 def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[str]) -> None:
     cut, garbled = boards
-    fault(cut, "uart-cut", 20, when="iotoll: step batch ufs")
+    fault(cut, "uart-cut", 10, when="iotoll: step batch ufs")
     fault(garbled, "uart-garble", 0.01, when="iotoll: step batch ufs")
     fault(garbled, "clear", when="iotoll: step batch nvme")
     pair.go([UFS, NVME])
@@ -182,8 +184,7 @@ def test_lost_fastboot_is_the_lab_s_fault_and_a_hang_the_kernel_s(
     lost, hanging = boards
     fault(lost, "fastboot-lost")
     fault(hanging, "hang", when="iotoll: step batch ufs")
-    jobs = pair.lab.jobs.model_copy(update={"attempts": 1})
-    pair.lab = pair.lab.model_copy(update={"jobs": jobs})
+    pair.hurry(deploy=2, workload=2)
     with pytest.raises(InfrastructureError):
         pair.go([UFS])
     assert pair.done == []
