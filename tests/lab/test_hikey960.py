@@ -5,6 +5,7 @@ The kernel is the one that `iotoll image` builds for real boards; if the cache h
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -25,10 +26,10 @@ from iotoll.lava.server import LavaServer, Servers
 from iotoll.models import BootRecord, CellRecord, Clock, Section, SideResult
 from iotoll.progress import Progress
 from iotoll.results import read
-from iotoll.rundir import RunDir
+from iotoll.rundir import SIDES, RunDir
 from iotoll.simboard import client
 from tests.lab.conftest import UFS
-from tests.vm.conftest import LIMIT, command, environment
+from tests.vm.conftest import EXAMPLES, LIMIT, command, environment
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 NVME = "nvme-128k-seqwrite-t1-direct"
@@ -117,17 +118,28 @@ def check(cell: CellRecord) -> None:
         assert section.own.median > 0 or name is Section.HARDWARE
 
 
-def test_two_whole_jobs_side_by_side(kernel: Path, state: LabState, lab_file: Path) -> None:
-    run = kernel.with_name("parallel")
-    words = (*BOARD, "--lab", lab_file, "--boots", "2", "--cells", f"{UFS},{NVME}", "--out", run)
-    subprocess.run(
-        command("measure", *words, "--quiet"),
+def test_gate_of_two_whole_jobs_side_by_side(
+    state: LabState, lab_file: Path, tmp_path: Path
+) -> None:
+    lab_file.write_text(lab_file.read_text().replace("same_board = true", "same_board = false"))
+    run, patch = tmp_path / "run", EXAMPLES / "neutral.patch"
+    words = (*BOARD, "--lab", lab_file, "--candidate", patch, "--cells", f"{UFS},{NVME}")
+    done = subprocess.run(
+        command("gate", *words, "--out", run, "--json"),
         env=environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file),
-        check=True,
+        capture_output=True,
+        text=True,
         timeout=LIMIT,
+        check=False,
     )
-    result = read(run / "sides/base/result.json", SideResult)
-    jobs = [boot.lava for boot in result.boots if boot.lava]
+    assert done.returncode == 3, done.stderr
+    verdict = json.loads(done.stdout)
+    assert (verdict["outcome"], verdict["can_gate"]) == ("inconclusive", False)
+    assert (run / "report/index.html").is_file()
+    sides = [read(run / f"sides/{side}/result.json", SideResult) for side in SIDES]
+    kernels = {side.build.image_sha256 for side in sides if side.build}
+    assert len(kernels) == 2
+    jobs = [boot.lava for side in sides for boot in side.boots if boot.lava]
     assert sorted(job.device for job in jobs) == sorted(state.simulated)
     first, second = sorted(jobs, key=lambda job: job.started)
     assert second.started < first.ended, "at the same time"
@@ -135,12 +147,12 @@ def test_two_whole_jobs_side_by_side(kernel: Path, state: LabState, lab_file: Pa
         assert job.device_type == "hi960-hikey"
         assert [attempt.outcome for attempt in job.attempts] == ["done"]
         assert set(job.phases) >= {"queue", "deploy", "boot", "workload"}
-    for name, records in result.cells.items():
-        assert [cell.cell for cell in records] == [name, name]
-        for cell in records:
+    for side in sides:
+        assert all(boot.virtual for boot in side.boots), "nobody may take it for a board's latency"
+        assert set(side.cells) == {UFS, NVME}
+        for (cell,) in side.cells.values():
             check(cell)
-    assert all(boot.virtual for boot in result.boots), "nobody may take its time for a board's"
-    compare_with_lava(state, result)
+        compare_with_lava(state, side)
 
 
 def compare_with_lava(state: LabState, result: SideResult) -> None:
