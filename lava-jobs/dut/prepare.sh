@@ -1,6 +1,6 @@
 #!/bin/sh
 # prepare.sh: file system and data file on every device of the job, always with the same layout.
-# Reads job.env: TARGET_DEVICE, DEVICES, FILE_MB, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES.
+# Reads job.env: TARGET_DEVICE, DEVICES, FILE_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -35,11 +35,12 @@ for device in $DEVICES; do
     mkfs.ext4 -q -F -U "$FS_UUID" $MKFS_OPTIONS "$dev" || fail prepare "$device: mkfs.ext4 failed"
     mkdir -p "/mnt/$device"
     mount -t ext4 -o "$MOUNT_OPTIONS" "$dev" "/mnt/$device" || fail prepare "$device: mount failed"
+    eval "kib=\$((FILE_MB_$device * 1024))"
     # One file for a single thread, and one for each of several, so that they share no lock.
-    write_file "/mnt/$device/data" $((FILE_MB * 1024))
+    write_file "/mnt/$device/data" "$kib"
     thread=0
     while [ "$thread" -lt "$THREADS" ]; do
-        write_file "/mnt/$device/data.$thread" $((FILE_MB * 1024 / THREADS))
+        write_file "/mnt/$device/data.$thread" $((kib / THREADS))
         thread=$((thread + 1))
     done
     # The disk's number: block events name the disk also where the bio is a partition's (bio_dev()).

@@ -1,5 +1,11 @@
-"""Reader and analyser of trace.dat files, written in Rust (crates/iotoll-py)."""
+"""Reader and analyser of trace.dat files and blktrace runs, written in Rust (crates/iotoll-py).
 
+A ``path`` is a trace.dat's; or the name of a blktrace run (before ``.blktrace.N``), or one of its
+files.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
 class TraceError(ValueError):
@@ -10,8 +16,6 @@ class Options(TypedDict, total=False):
 
     comm: str | None
     """Only I/Os of tasks with exactly this name, and of the threads that io_uring has for them."""
-    pid: int | None
-    """Only I/Os of this task."""
     device: str | None
     """``major:minor``; the device with most bios if left out. A partition stands for its disk."""
     device_mark: Literal["auto", "last_before"] | None
@@ -19,12 +23,15 @@ class Options(TypedDict, total=False):
     driver's queue function where it was probed, ``last_before`` never."""
     unit: Literal["ns", "instructions"] | None
     """Written into the record; events in own time are counted in instructions only."""
-    window: tuple[int, int] | None
-    """Only events from the first time (clock units of the trace) to before the second."""
-    direction: Literal["read", "write", "flush", "discard"] | None
-    """Only I/Os that do this."""
-    size: tuple[int, int] | None
-    """Only I/Os of so many bytes, from the first to the second."""
+    pids: Sequence[int] | None
+    """Only I/Os of these tasks, if any is named; so for the directions. These and the sizes choose
+    among the I/Os that were found: the counts of the record stay those of all, with ``selected``
+    beside them."""
+    directions: Sequence[str] | None
+    """``read``, ``write``, ``flush``, ``discard`` or ``other``."""
+    min_size: int | None
+    max_size: int | None
+    """Only I/Os of at least, or at most, so many bytes."""
 
 class IoTable(TypedDict):
     """One list per column, one entry per measured I/O of the device, in the order of their starts.
@@ -117,16 +124,14 @@ class IoTable(TypedDict):
     """The last ``sched_waking`` of its task, and when it ran after that."""
     at_sched_in: list[int | None]
 
-def analyze(path: str, **options: Unpack[Options]) -> str:
-    """Measure the I/Os of a trace.
+def analyze(
+    path: str, *, windows: Sequence[tuple[int, int]] | None = None, **options: Unpack[Options]
+) -> Iterator[tuple[str, IoTable]]:
+    """Measure the I/Os of a trace, in one walk over it.
 
-    Returns the record as JSON text. Raises `TraceError`.
-    """
-
-def io_table(path: str, **options: Unpack[Options]) -> IoTable:
-    """Measure the I/Os of a trace.
-
-    Returns one list per column, all of the same length. Raises `TraceError`.
+    Yields the record as JSON text and the I/Os: of the whole trace, or of each window. A window
+    holds the events from its first time (clock units of the trace) to before the second; windows
+    follow each other in time. Raises `TraceError`.
     """
 
 def trace_info(path: str) -> str:
@@ -134,6 +139,12 @@ def trace_info(path: str) -> str:
 
     Returns JSON text: version, compression, endian, long_size and page_size (bytes), cpus, clock,
     events (name to count), lost_events, lost_ranges. Raises `TraceError`.
+    """
+
+def files(path: str) -> list[Path]:
+    """List the files that a trace consists of: itself, or one for each CPU of a blktrace run.
+
+    Raises `TraceError`.
     """
 
 def markers(path: str) -> list[tuple[int, str]]:
@@ -148,15 +159,12 @@ def outline(path: str) -> tuple[int | None, dict[int, str]]:
     Raises `TraceError`.
     """
 
-def calls(path: str, window: tuple[int, int]) -> list[tuple[int, int, int, int]]:
-    """List the read and write system calls that lie in a window (clock units, half-open).
+def calls(path: str) -> list[tuple[int, int, int, int]]:
+    """List the read and write system calls that began and ended in a trace.
 
-    Returns thread number, start, end and return value of each, whether it reached a device or not.
-    Raises `TraceError`.
+    Returns thread number, start, end (clock units) and return value of each, whether it reached a
+    device or not. Raises `TraceError`.
     """
-
-def summarise(values: list[int]) -> str:
-    """Summarise durations as in a record (`iotoll.models.Stats`); returns JSON text."""
 
 def io_events(
     path: str,

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from iotoll import _native
 from iotoll.calibrate import event_costs, is_calibration
-from iotoll.digest import file_sha256
-from iotoll.errors import InfrastructureError
+from iotoll.digest import file_sha256, files_sha256
+from iotoll.errors import InfrastructureError, UsageError
 from iotoll.fio import FioJob, read_jobs
-from iotoll.iotable import IoTable, from_native
+from iotoll.iotable import Ints, IoTable, from_native
 from iotoll.models import BootRecord, CellRecord, Clock, Section
 from iotoll.reconcile import TOLERANCES, Calls, reconcile
 from iotoll.steps import steps
+
+if TYPE_CHECKING:
+    from iotoll._native import Options
 
 MARKER = "iotoll cell "
 COMM = "fio"
@@ -38,23 +44,75 @@ class Window:
     """One run (cell or calibration) in the trace of a batch: half-open, in trace clock units."""
 
     name: str
-    trace: Path
     start: int
     end: int
 
 
-def windows(trace: Path) -> list[Window]:
-    """The runs of a batch, in order; the trace's markers say where each begins."""
+@contextmanager
+def _reading() -> Iterator[None]:
     try:
-        marks = [
-            (t, m.removeprefix(MARKER))
-            for t, m in _native.markers(str(trace))
-            if m.startswith(MARKER)
-        ]
+        yield
     except _native.TraceError as error:
         raise InfrastructureError(f"corrupt trace: {error}") from error
-    ends = [t for t, _ in marks[1:]] + [2**63]  # one too many where there are no marks
-    return [Window(name, trace, t, end) for (t, name), end in zip(marks, ends, strict=False)]
+
+
+class TraceFile:
+    """A trace, of which each thing is read once. Raises InfrastructureError when it is corrupt."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def parts(self) -> list[Path]:
+        """The files that it consists of: itself, or one for each CPU of a blktrace run.
+
+        Raises UsageError when they are not there.
+        """
+        try:
+            return _native.files(str(self.path))
+        except _native.TraceError as error:
+            raise UsageError(str(error)) from error
+
+    @property
+    def is_blktrace(self) -> bool:
+        """Whether it is a blktrace run: block events alone."""
+        return self.parts != [self.path]
+
+    @property
+    def name(self) -> str:
+        """What it is called: a file's name without ending, or the name of a run."""
+        return self.path.name.partition(".blktrace.")[0] if self.is_blktrace else self.path.stem
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the trace; of a blktrace run, over its files."""
+        if self.is_blktrace:
+            return files_sha256(self.parts, self.path.parent)
+        return file_sha256(self.path)
+
+    @cached_property
+    def outline(self) -> tuple[int | None, Mapping[int, str]]:
+        """Time of the first event, and the tasks' names by thread number."""
+        with _reading():
+            return _native.outline(str(self.path))
+
+    @cached_property
+    def calls(self) -> Ints:
+        """The read and write calls, shape (calls, 4): pid, start, end, what it returned."""
+        with _reading():
+            return np.array(_native.calls(str(self.path)), np.int64).reshape(-1, 4)
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        """The runs of a batch, in order; the trace's markers say where each begins."""
+        with _reading():
+            marks = [
+                (t, m.removeprefix(MARKER))
+                for t, m in _native.markers(str(self.path))
+                if m.startswith(MARKER)
+            ]
+        ends = [t for t, _ in marks[1:]] + [2**63]  # one too many where there are no marks
+        return [Window(name, t, end) for (t, name), end in zip(marks, ends, strict=False)]
 
 
 def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
@@ -64,29 +122,25 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     corrupt or a cell of ``boot.cells`` is missing: partial results never pass.
     """
     devices = _devices(folder / "boot/devices")
-    found: dict[str, Window] = {}
+    files = [TraceFile(path) for path in sorted(folder.glob("*/trace.dat"))]
     fio: dict[str, FioJob] = {}
-    digests: dict[Path, str] = {}
-    for trace in sorted(folder.glob("*/trace.dat")):
-        digests[trace] = file_sha256(trace)
-        found.update({w.name: w for w in windows(trace)})
-        fio.update(read_jobs(trace.with_name("fio.json")))
+    for file in files:
+        fio.update(read_jobs(file.path.with_name("fio.json")))
+    found = {window.name for file in files for window in file.windows}
     missing = [cell for cell in boot.cells if cell not in found or cell not in fio]
     if missing:
         raise InfrastructureError(f"{folder}: the board handed over no trace of {missing[0]}")
+    virtual = boot.accelerator in ("tcg", "kvm")
     records = {}
     calibration = {}
-    for name, window in found.items():
-        device = devices.get(name.removeprefix("calibration-").partition("-")[0])
-        if device is None:
-            raise InfrastructureError(f"{folder}: the board did not say which disk {name} is on")
-        measured = measure(window, device, boot.clock)
-        if is_calibration(name):
-            calibration[name] = (measured.data, measured.table.columns)
-        elif name in boot.cells:
-            virtual = boot.accelerator in ("tcg", "kvm")
-            digest = digests[window.trace]
-            records[name] = make_record(measured, fio, boot.clock, digest, virtual)
+    for file in files:
+        for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
+            for measured in measure(file, list(runs), boot.clock, device=device, comm=COMM):
+                name = measured.window.name
+                if is_calibration(name):
+                    calibration[name] = (measured.data, measured.table.columns)
+                elif name in boot.cells:
+                    records[name] = make_record(measured, fio, boot.clock, file.digest, virtual)
     return records, event_costs(calibration)
 
 
@@ -122,25 +176,34 @@ def _devices(path: Path) -> dict[str, str]:
         raise InfrastructureError(f"{path}: the board did not say which disk is which") from error
 
 
+def _device(devices: Mapping[str, str], window: Window, folder: Path) -> str:
+    label = window.name.removeprefix("calibration-").partition("-")[0]
+    if label not in devices:
+        raise InfrastructureError(f"{folder}: the board did not say which disk {window.name} is on")
+    return devices[label]
+
+
 @dataclass(frozen=True)
 class Measured:
     """What the analyser says of one window: its record as JSON values, and its I/Os."""
 
+    file: TraceFile
     window: Window
     data: dict[str, Any]
     table: IoTable
     comm: str | None
 
 
-def measure(window: Window, device: str | None, clock: Clock, comm: str | None = COMM) -> Measured:
-    """Run the analyser over a window; raises InfrastructureError when the trace is corrupt."""
-    path, span = str(window.trace), (window.start, window.end)
-    try:
-        text = _native.analyze(path, comm=comm, device=device, unit=clock.unit.value, window=span)
-        raw = _native.io_table(path, comm=comm, device=device, window=span)
-    except _native.TraceError as error:
-        raise InfrastructureError(f"corrupt trace: {error}") from error
-    return Measured(window, json.loads(text), from_native(raw), comm)
+def measure(
+    file: TraceFile, windows: Sequence[Window], clock: Clock, **options: Unpack[Options]
+) -> Iterator[Measured]:
+    """Run the analyser over windows that follow each other, in one walk over the trace."""
+    options["unit"] = clock.unit.value
+    spans = [(window.start, window.end) for window in windows]
+    with _reading():
+        found = _native.analyze(str(file.path), windows=spans, **options)
+    for window, (text, raw) in zip(windows, found, strict=True):
+        yield Measured(file, window, json.loads(text), from_native(raw), options.get("comm"))
 
 
 def make_record(
@@ -152,7 +215,7 @@ def make_record(
     """
     table, name = measured.table, measured.window.name
     gate = {}
-    if clock is Clock.INSTRUCTIONS:
+    if clock is Clock.INSTRUCTIONS and "selected" not in measured.data["ios"]:
         gate = {section: _values(table, column) for section, column in GATE_COLUMNS.items()}
     job = jobs.get(name)
     seen = measured.data["ios"]["seen"]
@@ -176,17 +239,17 @@ def make_record(
 
 def _unmeasured(measured: Measured) -> Calls:
     """The system calls of the window, by the same tasks, that the table lacks."""
-    window, table = measured.window, measured.table
-    found = _native.calls(str(window.trace), (window.start, window.end))
+    window, table, comm = measured.window, measured.table, measured.comm
+    calls = measured.file.calls
+    calls = calls[(calls[:, 1] >= window.start) & (calls[:, 2] < window.end)]
     known = set(zip(table["pid"].tolist(), table["start"].tolist(), strict=True))
-    _, tasks = _native.outline(str(window.trace))
+    _, tasks = measured.file.outline
     rows = [
-        (start, end - start, returned)
-        for pid, start, end, returned in found
-        if (pid, start) not in known and measured.comm in (None, tasks.get(pid))
+        (pid, start) not in known and comm in (None, tasks.get(pid))
+        for pid, start in calls[:, :2].tolist()
     ]
-    start, duration, returned = np.array(rows, np.int64).reshape(-1, 3).T
-    return Calls(start, duration, returned)
+    _, start, end, returned = calls[rows].T
+    return Calls(start, end - start, returned)
 
 
 def _values(table: IoTable, column: str) -> list[int]:

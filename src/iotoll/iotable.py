@@ -157,10 +157,15 @@ class IoTable:
         return self.columns[f"own_{section.value}"]
 
     @property
+    def sections(self) -> tuple[Section, ...]:
+        """The sections that the source tells of: from blktrace not all of them."""
+        return tuple(s for s in Section if self.has(f"elapsed_{s.value}"))
+
+    @property
     def duration(self) -> Ints:
         """Whole duration of each I/O (clock units): its sections add up to it."""
         total = np.zeros(self.rows, np.int64)
-        for section in Section:
+        for section in self.sections:
             total += self.elapsed(section)
         return total
 

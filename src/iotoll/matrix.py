@@ -75,6 +75,14 @@ class FioSettings(Model):
     ios_128k: int = Field(gt=0)
 
 
+class FioChanges(Model):
+    """What a device has instead."""
+
+    file_mb: int | None = Field(None, gt=0)
+    ios_4k: int | None = Field(None, gt=0)
+    ios_128k: int | None = Field(None, gt=0)
+
+
 class Filesystem(Model):
     """How the DUT prepares each device."""
 
@@ -93,6 +101,7 @@ class Matrix(Model):
     io_modes: list[str]
     patterns: list[Pattern]
     fio: FioSettings
+    fio_of: dict[str, FioChanges] = Field(default_factory=dict)
     filesystem: Filesystem
     events: dict[str, list[str]]
     kprobes: dict[str, list[str]]
@@ -110,7 +119,13 @@ class Matrix(Model):
 
     def ios(self, cell: Cell) -> int:
         """How many I/Os the cell runs, over all its threads."""
-        return self.fio.ios_4k if cell.block_kb <= 4 else self.fio.ios_128k
+        fio = self.settings(cell.device)
+        return fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
+
+    def settings(self, device: str) -> FioSettings:
+        """The fio settings of a device's cells."""
+        changes = self.fio_of.get(device, FioChanges())
+        return self.fio.model_copy(update=changes.model_dump(exclude_none=True))
 
 
 def load_toml(path: Path) -> dict[str, Any]:

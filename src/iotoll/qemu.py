@@ -3,8 +3,9 @@
 The devices are served by nbdkit with a delay and one thread. With no delay a command would
 complete before its submitter has gone to sleep, or inside the doorbell write itself, depending on
 the host's scheduling; with it, each I/O takes the same path on every boot, and completions do not
-share an interrupt (docs/method.md, "What is pinned"). The SD card is served without a delay: QEMU
-stops the board while it reads or writes the card, sector by sector, so no delay reaches the board.
+share an interrupt (docs/method.md, "What is pinned"). The SD card has no delay: QEMU stops the
+board while it reads or writes the card, sector by sector, so no delay would reach the board. It is
+a file of QEMU's own, which saves a trip to nbdkit and back for each sector.
 """
 
 from __future__ import annotations
@@ -110,12 +111,14 @@ def board_words(board: VirtualBoard, clock: Clock, accelerator: str) -> list[str
     return [*command, "-display", "none", "-monitor", "none", "-no-reboot"]
 
 
-def disk_words(board: VirtualBoard, sockets: str) -> list[str]:
-    """The storage devices, on the sockets ``DEVICE.sock`` of nbdkit in the folder ``sockets``."""
+def disk_words(board: VirtualBoard, folder: str) -> list[str]:
+    """The storage devices, on ``DEVICE.sock`` of nbdkit or ``DEVICE.img`` in a folder."""
     words = []
     for name, device in board.devices.items():
-        drive = f"file=nbd+unix:///?socket={sockets}/{name}.sock,if=none"
-        words += ["-drive", f"{drive},id={name}-drive,format=raw,cache=unsafe"]
+        served = f"nbd+unix:///?socket={folder}/{name}.sock"
+        source = served if device.delay_ms else f"{folder}/{name}.img"
+        options = f"if=none,id={name}-drive,format=raw,cache=unsafe"
+        words += ["-drive", f"file={source},{options}"]
         words += [word.replace("{drive}", f"{name}-drive") for word in device.qemu]
     return words
 
@@ -127,7 +130,7 @@ class RunningBoard:
         self._board = board
         self._command = command
         self._files = files
-        self._servers: list[subprocess.Popen[bytes]] = []
+        self._servers: dict[str, subprocess.Popen[bytes]] = {}
         self._qemu: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> RunningBoard:
@@ -136,7 +139,11 @@ class RunningBoard:
         try:
             with self._files.log.open("wb") as log:
                 for name, device in self._board.devices.items():
-                    self._servers.append(self._serve(name, device, log))
+                    if device.delay_ms:
+                        self._servers[name] = self._serve(name, device, log)
+                    else:
+                        with _image(self._files, name).open("wb") as image:
+                            image.truncate(device.size_mb << 20)
                 self._await_sockets()
                 self._qemu = _start(self._command, log)
         except BaseException:
@@ -145,7 +152,7 @@ class RunningBoard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in [self._qemu, *self._servers]:
+        for process in [self._qemu, *self._servers.values()]:
             if process is not None:
                 stop(process)
 
@@ -159,23 +166,29 @@ class RunningBoard:
         return tail_file(self._files.log)
 
     def _serve(self, name: str, device: DeviceSettings, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        delay = f"{device.delay_ms}ms"
         command = ["nbdkit", "--foreground", "--exit-with-parent", "--threads", "1"]
-        command += ["--unix", str(self._files.work / f"{name}.sock")]
-        memory = ["memory", f"{device.size_mb}M"]
-        if device.delay_ms:
-            delay = f"{device.delay_ms}ms"
-            memory = ["--filter=delay", *memory, f"rdelay={delay}", f"wdelay={delay}"]
-        return _start([*command, *memory], log)
+        command += ["--unix", str(_socket(self._files, name)), "--filter=delay"]
+        command += ["memory", f"{device.size_mb}M", f"rdelay={delay}", f"wdelay={delay}"]
+        return _start(command, log)
 
     def _await_sockets(self, seconds: float = 20) -> None:
         end = time.monotonic() + seconds
-        for name, server in zip(self._board.devices, self._servers, strict=True):
-            while not (self._files.work / f"{name}.sock").exists():
+        for name, server in self._servers.items():
+            while not _socket(self._files, name).exists():
                 if server.poll() is not None or time.monotonic() > end:
                     raise InfrastructureError(
                         f"nbdkit did not serve the {name} device", self.log_tail()
                     )
                 time.sleep(0.02)
+
+
+def _socket(files: BootFiles, name: str) -> Path:
+    return files.work / f"{name}.sock"
+
+
+def _image(files: BootFiles, name: str) -> Path:
+    return files.work / f"{name}.img"
 
 
 def _start(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -91,14 +91,16 @@ def render_job(
     )
     template = environment.get_template("batch.fio.j2")
     for batch in batches:
-        text = template.render(batch=batch, matrix=matrix.fio, threads=max(matrix.threads))
+        fio = matrix.settings(batch.device)
+        text = template.render(batch=batch, matrix=fio, threads=max(matrix.threads))
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
+    devices = dict.fromkeys(b.device for b in batches)
     settings = {
-        "DEVICES": " ".join(dict.fromkeys(b.device for b in batches)),
+        "DEVICES": " ".join(devices),
         "BATCHES": " ".join(b.name for b in batches),
-        "FILE_MB": matrix.fio.file_mb,
+        **{f"FILE_MB_{device}": matrix.settings(device).file_mb for device in devices},
         "THREADS": max(matrix.threads),
         "FS_UUID": matrix.filesystem.uuid,
         "MKFS_OPTIONS": matrix.filesystem.mkfs_options,

@@ -142,8 +142,13 @@ def steps(table: IoTable) -> list[StepRecord]:
     for first, last, spans, _ in _pairs(marks):
         ordered = np.sort(spans)
         rank = math.ceil(0.99 * len(ordered)) - 1
+        section = section_of(last, not polled)
+        if section is Section.COMPLETION and section not in table.sections:
+            section = Section.HARDWARE
+        if section not in table.sections:
+            continue
         record = StepRecord(
-            section=section_of(last, not polled),
+            section=section,
             step=f"{first} -> {last}",
             meaning=meaning(first, last),
             ios=len(ordered),

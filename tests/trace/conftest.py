@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.trace.thin import convert
+
 DATA = Path(__file__).with_name("data")
 FIXTURES = sorted(path.stem for path in DATA.glob("*.dat"))
+
+
+def as_version_6(trace: Path, folder: Path) -> Path:
+    """A copy of a trace in ``folder``, not compressed; needs trace-cmd."""
+    convert(trace, folder / "plain.dat", "--file-version", "6")
+    return folder / "plain.dat"
 
 
 @pytest.fixture(params=FIXTURES)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iotoll import _native
-from tests.trace.thin import Reader
+from tests.trace.conftest import DATA, as_version_6
+from tests.trace.native import in_windows, table_of
+from tests.trace.plain import parts_of, stamp
 
-DATA = Path(__file__).with_name("data")
 NAMES = (
     "virtio-split-flush",
     "kernels/6.12-arm64-nvme-threads",
@@ -24,39 +23,11 @@ MISSED = 1 << 31
 Row = dict[str, Any]
 
 
-def pages_of(data: bytes) -> list[list[int]]:
-    """Offsets of the pages of each CPU of a little-endian version 6 file."""
-    reader = Reader(data)
-    reader.take(10 + 2 + 1 + 1)
-    size = reader.number(4)
-    for name in (b"header_page\0", b"header_event\0"):
-        reader.take(len(name))
-        reader.block(8)
-    for _ in range(reader.number(4)):
-        reader.block(8)
-    for _ in range(reader.number(4)):
-        reader.text()
-        for _ in range(reader.number(4)):
-            reader.block(8)
-    reader.block(4), reader.block(4), reader.block(8)
-    cpus = reader.number(4)
-    reader.take(10)
-    while reader.number(2):
-        reader.block(4)
-    reader.take(10)
-    parts = [(reader.number(8), reader.number(8)) for _ in range(cpus)]
-    return [list(range(at, at + length, size)) for at, length in parts]
-
-
 def rows(path: Path) -> dict[tuple[int, int], Row]:
     """The measured I/Os by task and start."""
-    table: dict[str, list[Any]] = dict(_native.io_table(str(path)))  # type: ignore[arg-type]
+    table = table_of(path)
     made = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
     return {(row["pid"], row["start"]): row for row in made}
-
-
-def stamp(data: bytes, page: int) -> int:
-    return int.from_bytes(data[page : page + 8], "little")
 
 
 def without(data: bytes, page: int, following: int | None) -> bytes:
@@ -77,16 +48,13 @@ def without(data: bytes, page: int, following: int | None) -> bytes:
 def test_only_what_touches_the_page_changes(
     trace_cmd: str, name: str, kind: str, tmp_path: Path
 ) -> None:
-    plain = tmp_path / "plain.dat"
-    source = str(DATA / f"{name}.dat")
-    convert = [trace_cmd, "convert", "-i", source, "-o", str(plain), "--file-version", "6"]
-    subprocess.run(convert, capture_output=True, check=True)
+    plain = as_version_6(DATA / f"{name}.dat", tmp_path)
     data = plain.read_bytes()
     whole = rows(plain)
-    assert whole == rows(Path(source))
+    assert whole == rows(DATA / f"{name}.dat")
     hurt = tmp_path / "hurt.dat"
     dropped = 0
-    for cpu in pages_of(data):
+    for cpu in parts_of(data).pages:
         spans = list(pairwise([*cpu, None]))
         for number, (page, following) in enumerate(spans[1:-1:3], 1):
             assert page is not None and following is not None
@@ -107,3 +75,21 @@ def test_only_what_touches_the_page_changes(
                 assert {**found[key], "reaped": None} == {**whole[key], "reaped": None}
             dropped += len(whole) - len(found)
     assert dropped > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gap_counts_in_every_window_that_it_touches(
+    trace_cmd: str, name: str, tmp_path: Path
+) -> None:
+    data = as_version_6(DATA / f"{name}.dat", tmp_path).read_bytes()
+    hurt = tmp_path / "hurt.dat"
+    for cpu in parts_of(data).pages:
+        for page, following in list(pairwise(cpu))[1:-1:4]:
+            hurt.write_bytes(without(data, page, None))
+            first, last = stamp(data, page), stamp(data, following)
+            middle = (first + last) // 2
+            windows = [(0, first), (first, middle), (middle, last), (last, 2**63)]
+            together = in_windows(hurt, windows)
+            assert together == [part for w in windows for part in in_windows(hurt, [w])]
+            losses = [record["trace"]["lost_ranges"] for record, _ in together]
+            assert losses == [1, 1, 1, 0]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from iotoll import _native
+from tests.trace.native import analysed
 from tests.trace.test_oracle import Line, report
 
 DATA = Path(__file__).with_name("data")
@@ -17,11 +18,11 @@ ENOUGH = 10_000
 
 def chosen(path: Path, count: int = 12) -> list[tuple[int, int, int, str | None, None, bool]]:
     """The longest I/Os of a trace, as `io_events` wants them."""
-    table: dict[str, list[Any]] = dict(_native.io_table(str(path)))  # type: ignore[arg-type]
+    record, table = analysed(path)
     sections = [column for name, column in table.items() if name.startswith("elapsed_")]
     spans = [sum(parts) for parts in zip(*sections, strict=True)]
     order = sorted(range(len(spans)), key=lambda row: -spans[row])[:count]
-    dev = json.loads(_native.analyze(str(path)))["device"]["dev"]
+    dev = record["device"]["dev"]
     return [
         (table["pid"][r], table["start"][r], table["start"][r] + spans[r], dev, None, True)
         for r in order

@@ -19,6 +19,7 @@ from iotoll.serialrecord import receive
 from tests.trace import dut
 from tests.trace.conftest import DATA
 from tests.trace.dut import Dut
+from tests.trace.native import analysed, record_of
 
 SIZE = 2_000_000  # bytes: a ramdisk's share
 PROBED = DATA / "ufs-probed.dat"
@@ -63,17 +64,15 @@ def test_record_is_the_host_s(command: Dut, trace: str) -> None:
     found = json.loads(line)
     assert found.keys() == {"schema_version", "cell", "record"}
     assert found["cell"] == Path(trace).stem
-    assert found["record"] == json.loads(_native.analyze(trace, comm="fio"))
+    assert found["record"] == record_of(trace, comm="fio")
     last = command.output("record", trace, "--device-mark", "last_before", "--unit", "instructions")
     record = json.loads(last)["record"]
-    assert record == json.loads(
-        _native.analyze(trace, device_mark="last_before", unit="instructions")
-    )
+    assert record == record_of(trace, device_mark="last_before", unit="instructions")
 
 
 @pytest.mark.parametrize("clock", list(Clock))
 def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock) -> None:
-    marked = ["--cells"] if analyze.windows(Path(trace)) else []
+    marked = ["--cells"] if analyze.TraceFile(Path(trace)).windows else []
     words = ("--comm", "fio", "--unit", clock.unit.value, "--digest", *marked)
     sent = command.output("send", data=command.output("record", trace, *words))
     received = [one.text for one in receive(sent.encode())]
@@ -94,12 +93,11 @@ def test_fio_judges_the_cell_of_a_board_too(command: Dut) -> None:
 
 def test_window_and_device_select(command: Dut) -> None:
     times = [time for time, text in _native.markers(str(PROBED)) if "cell" in text]
-    window = (times[0], times[1])
+    expected, table = analysed(PROBED, windows=[(times[0], times[1])])
     found = json.loads(
         command.output("record", PROBED, "--window", str(times[0]), str(times[1]), "--columns")
     )
-    assert found["record"] == json.loads(_native.analyze(str(PROBED), window=window))
-    table: dict[str, Any] = dict(_native.io_table(str(PROBED), window=window))
+    assert found["record"] == expected
     assert found["columns"] == {name: table[name] for name in analyze.GATE_COLUMNS.values()}
     other = json.loads(command.output("record", PROBED, "--device", "259:0"))
     assert other["record"]["device"]["dev"] == "259:0"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from iotoll import _native
+from tests.trace.native import analysed, in_windows, record_of, table_of
 
 DATA = Path(__file__).with_name("data")
 SECTIONS = ("vfs_fs", "submission", "hardware", "completion", "return")
@@ -16,7 +17,7 @@ SECTIONS = ("vfs_fs", "submission", "hardware", "completion", "return")
 
 def brief(path: str) -> dict[str, Any]:
     """The record without its long lists."""
-    record: dict[str, Any] = json.loads(_native.analyze(path, comm="fio", unit="instructions"))
+    record = record_of(path, comm="fio", unit="instructions")
     keep = {k: record[k] for k in ("trace", "device", "ios", "requests", "marks")}
     for name, section in record["sections"].items():
         keep[name] = {
@@ -40,7 +41,7 @@ def test_expected(trace: str) -> None:
 
 @pytest.mark.parametrize("device_mark", ["auto", "last_before"])
 def test_counts_add_up(trace: str, device_mark: Any) -> None:
-    record = json.loads(_native.analyze(trace, device_mark=device_mark))
+    record = record_of(trace, device_mark=device_mark)
     ios, requests = record["ios"], record["requests"]
     parts = ("measured", "no_request", "dropped_lost", "incomplete")
     assert ios["seen"] == sum(ios[part] for part in parts)
@@ -60,8 +61,7 @@ def test_counts_add_up(trace: str, device_mark: Any) -> None:
 
 
 def test_table_agrees_with_the_record(trace: str) -> None:
-    record = json.loads(_native.analyze(trace, comm="fio"))
-    table: dict[str, list[Any]] = dict(_native.io_table(trace, comm="fio"))  # type: ignore[arg-type]
+    record, table = analysed(trace, comm="fio")
     measured = record["ios"]["measured"]
     assert {len(column) for column in table.values()} == {measured}
     assert table["start"] == sorted(table["start"])
@@ -78,7 +78,7 @@ def test_table_agrees_with_the_record(trace: str) -> None:
 
 
 def test_software_sections_of_clean_ios_are_all_own(trace: str) -> None:
-    table: dict[str, list[Any]] = dict(_native.io_table(trace))  # type: ignore[arg-type]
+    table = table_of(trace)
     for row, clean in enumerate(table["clean"]):
         if clean and table["requests"][row] == 1:
             for section in ("vfs_fs", "submission", "completion", "return"):
@@ -86,18 +86,15 @@ def test_software_sections_of_clean_ios_are_all_own(trace: str) -> None:
 
 
 def test_comm_selects() -> None:
-    path = str(DATA / "ufs-probed.dat")
-    assert json.loads(_native.analyze(path, comm="nobody"))["ios"]["seen"] == 0
-    assert json.loads(_native.analyze(path, comm="nobody"))["sections"]["hardware"]["own"] == {
-        "count": 0
-    }
+    record = record_of(DATA / "ufs-probed.dat", comm="nobody")
+    assert record["ios"]["seen"] == 0
+    assert record["sections"]["hardware"]["own"] == {"count": 0}
 
 
 def test_device_selects() -> None:
-    path = str(DATA / "ufs-probed.dat")
-    by_name = _native.analyze(path, device="8:0")
-    assert by_name == _native.analyze(path)
-    other = json.loads(_native.analyze(path, device="259:0"))
+    path = DATA / "ufs-probed.dat"
+    assert analysed(path, device="8:0") == analysed(path)
+    other = record_of(path, device="259:0")
     assert other["device"] == {"dev": "259:0", "driver": "nvme"}
     assert other["ios"]["measured"] == 0
 
@@ -108,6 +105,7 @@ def test_device_selects() -> None:
         ({"unit": "us"}, "use ns or instructions"),
         ({"device": "sda"}, "use major:minor"),
         ({"device_mark": "doorbell"}, "use auto or last_before"),
+        ({"directions": ["up"]}, "use read, write, flush, discard or other"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:
@@ -119,7 +117,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     cut = tmp_path / "cut.dat"
     cut.write_bytes((DATA / "ufs-read.dat").read_bytes()[:30000])
     for path in (cut, tmp_path / "missing.dat", Path(__file__)):
-        for call in (_native.analyze, _native.io_table, _native.trace_info):
+        for call in (_native.analyze, _native.trace_info):
             with pytest.raises(_native.TraceError) as caught:
                 call(str(path))
             assert str(caught.value).startswith(f"{path}: ")
@@ -134,9 +132,25 @@ def test_markers_cut_a_batch_into_cells() -> None:
         "ufs-128k-seqwrite-t8-direct",
         "ufs-4k-randwrite-t8-sync",
     ]
-    window = (times[0][0], times[1][0])
-    cell = json.loads(_native.analyze(path, comm="fio", window=window))
+    cell = record_of(path, comm="fio", windows=[(times[0][0], times[1][0])])
     assert {path["path"] for path in cell["paths"]} <= {"WS128", "RA16", "R4"}
+
+
+def test_windows_together_are_what_each_is_alone(trace: str) -> None:
+    table = table_of(trace)
+    first, last = min(table["start"]), max(table["end"])
+    step = (last - first) // 5
+    # Some follow each other at once, one is empty, the last is behind the end.
+    windows = [(first + n * step, first + (n + 1) * step) for n in (0, 1, 3, 4)]
+    windows = [(0, first), *windows, (windows[-1][1], windows[-1][1]), (2 * last, 2**63)]
+    together = in_windows(trace, windows)
+    assert together == [part for window in windows for part in in_windows(trace, [window])]
+    for (start, end), (_, part) in zip(windows, together, strict=True):
+        assert all(start <= time < end for time in (*part["start"], *part["end"]))
+    assert sum(record["ios"]["seen"] for record, _ in together) > 0
+    assert in_windows(trace, []) == []
+    with pytest.raises(_native.TraceError, match="stretches that follow each other in time"):
+        in_windows(trace, [(first, last), (first, last)])
 
 
 if __name__ == "__main__":

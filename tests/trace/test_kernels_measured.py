@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iotoll import _native
+from tests.trace.native import record_of, table_of
 
 FOLDER = Path(__file__).with_name("data") / "kernels"
 EXPECTED = FOLDER.parent / "kernels-measured.json"
@@ -20,8 +20,7 @@ UNCOUNTED = ("readahead", "append", "fsync", "uring_fsync", "mmap", "flush", "me
 
 def measured(name: str) -> dict[str, Any]:
     """Counts, marks, paths and medians of a trace's I/Os."""
-    path = str(FOLDER / f"{name}.dat")
-    record = json.loads(_native.analyze(path, comm="fio"))
+    record = record_of(FOLDER / f"{name}.dat", comm="fio")
     keep = {key: record[key] for key in ("device", "ios", "requests", "marks")}
     keep["paths"] = {p["path"]: p["ios"] for p in record["paths"]}
     keep["medians"] = {
@@ -53,7 +52,7 @@ def test_every_io_of_fio_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_sections_add_up_and_marks_are_in_order(name: str) -> None:
-    table: dict[str, list[Any]] = dict(_native.io_table(str(FOLDER / f"{name}.dat")))  # type: ignore[arg-type]
+    table = table_of(FOLDER / f"{name}.dat")
     sections = [column for key, column in table.items() if key.startswith("elapsed_")]
     order = ("bio_queue", "getrq", "insert", "issue", "device", "irq", "rq_complete", "io_done")
     for row, start in enumerate(table["start"]):

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tests.trace import dut
-from tests.trace.conftest import DATA
-from tests.trace.thin import Reader
+from tests.trace.conftest import DATA, as_version_6
+from tests.trace.plain import event_name, parts_of
 
 PIPE_SIZE = 1 << 20
 MISSED = 1 << 31
@@ -69,33 +69,21 @@ def tracefs(root: Path, plain: Path) -> Fake:
     """Make it from an uncompressed version 6 file."""
     fake = Fake(root, plain)
     data = plain.read_bytes()
-    reader = Reader(data)
-    reader.take(14)
-    size = reader.number(4)
-    for name in ("header_page", "header_event"):
-        reader.text()
-        write(root / "events" / name, reader.block(8))
-    for text in [reader.block(8) for _ in range(reader.number(4))]:
+    parts = parts_of(data)
+    for name, text in parts.headers.items():
+        write(root / "events" / name, text)
+    for text in parts.ftrace:
         write(root / f"events/ftrace/{event_name(text)}/format", text)
     enabled = ""
-    for _ in range(reader.number(4)):
-        system = reader.text().decode()
-        for _ in range(reader.number(4)):
-            text = reader.block(8)
+    for system, texts in parts.systems:
+        for text in texts:
             enabled += f"{system}:{event_name(text)}\n"
             write(root / f"events/{system}/{event_name(text)}/format", text)
     write(root / "set_event", enabled)
     write(root / "tracing_on", "1\n")
     write(root / "trace_clock", "[local] global\n")
-    reader.block(4), reader.block(4)
-    write(root / "saved_cmdlines", reader.block(8))
-    cpus = reader.number(4)
-    reader.take(10)
-    while reader.number(2):
-        reader.block(4)
-    reader.take(10)
-    parts = [(reader.number(8), reader.number(8)) for _ in range(cpus)]
-    for cpu, (offset, length) in enumerate(parts):
+    write(root / "saved_cmdlines", parts.cmdlines)
+    for cpu, pages in enumerate(parts.pages):
         folder = root / f"per_cpu/cpu{cpu}"
         write(folder / "stats", "dropped events: 0\n")
         os.mkfifo(folder / "trace_pipe_raw")
@@ -103,20 +91,14 @@ def tracefs(root: Path, plain: Path) -> Fake:
         pipe = os.open(folder / "trace_pipe_raw", os.O_RDWR | os.O_NONBLOCK)
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
         fake.pipes.append(pipe)
-        fake.pages.append([data[at : at + size] for at in range(offset, offset + length, size)])
+        fake.pages.append([data[at : at + parts.page_size] for at in pages])
     return fake
-
-
-def event_name(text: bytes) -> str:
-    return text.split(b"\n")[0].removeprefix(b"name: ").decode()
 
 
 @pytest.fixture
 def fake(request: pytest.FixtureRequest, tmp_path: Path, trace_cmd: str) -> Any:
     """The tracefs of the fixture that the test's parameter names."""
-    plain = tmp_path / "plain.dat"
-    convert = [trace_cmd, "convert", "-i", str(DATA / f"{request.param}.dat"), "-o", str(plain)]
-    subprocess.run([*convert, "--file-version", "6"], check=True, capture_output=True)
+    plain = as_version_6(DATA / f"{request.param}.dat", tmp_path)
     made = tracefs(tmp_path / "tracefs", plain)
     yield made
     for process in made.started:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from iotoll import _native
+from tests.trace.native import table_of
 
 DATA = Path(__file__).with_name("data")
 LINE = re.compile(r"^\s*(.+)-(\d+)\s+\[(\d+)\]\s+(\d+)\.(\d{9}): +(\S+?): +(.*)$")
@@ -63,7 +63,7 @@ def test_durations(trace_cmd: str, trace: str) -> None:
         elif line.name.startswith("sys_exit_") and line.pid in entered:
             start = entered.pop(line.pid)
             durations[line.pid, start] = line.ts - start
-    table: dict[str, list[Any]] = dict(_native.io_table(trace))  # type: ignore[arg-type]
+    table = table_of(trace)
     assert table["start"]
     for row, key in enumerate(zip(table["pid"], table["start"], strict=True)):
         elapsed = [column[row] for name, column in table.items() if name.startswith("elapsed_")]
@@ -81,7 +81,7 @@ def test_versions_and_packings(
     subprocess.run(command, capture_output=True, check=True)
     info = json.loads(_native.trace_info(str(target)))
     assert (info["version"], info["compression"]) == (int(version), packing)
-    assert _native.io_table(str(target)) == _native.io_table(trace)
+    assert table_of(target) == table_of(trace)
 
 
 @dataclass
@@ -169,7 +169,7 @@ def second_opinion(lines: Iterator[Line]) -> dict[tuple[int, int], list[int]]:
 def test_sections(trace_cmd: str, name: str) -> None:
     path = DATA / f"{name}.dat"
     expected = second_opinion(report(trace_cmd, path))
-    table: dict[str, list[Any]] = dict(_native.io_table(str(path)))  # type: ignore[arg-type]
+    table = table_of(path)
     columns = [table[f"elapsed_{s}"] for s in ("vfs_fs", "submission", "hardware")]
     columns += [table[f"elapsed_{s}"] for s in ("completion", "return")]
     compared = 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from iotoll import _native
+from tests.trace.native import table_of
 from tests.trace.synthetic.container import Layout
 from tests.trace.synthetic.drivers import DRIVERS
 from tests.trace.synthetic.formats import KERNELS
@@ -39,7 +40,7 @@ def measured(made: Machine, folder: Path) -> dict[tuple[int, int], dict[str, Any
     """What the native module says of each I/O, by thread and start."""
     path = folder / "synthetic.dat"
     path.write_bytes(made.file())
-    table: dict[str, list[Any]] = dict(_native.io_table(str(path)))  # type: ignore[arg-type]
+    table = table_of(path)
     rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     return {(row["pid"], row["start"]): row for row in rows}
 

@@ -1,6 +1,6 @@
 """Cut a small fixture out of a recorded trace.dat.
 
-    python tests/trace/thin.py IN.dat OUT.dat [--seconds FROM TO] [--version 6|7]
+    python -m tests.trace.thin IN.dat OUT.dat [--seconds FROM TO] [--version 6|7]
 
 Keeps the ring-buffer pages that begin between the two times (seconds of the trace clock), the
 formats of the events that occur in them and the task names, and drops kallsyms. Needs trace-cmd.
@@ -16,35 +16,7 @@ import tempfile
 from pathlib import Path
 
 from iotoll import _native
-
-
-class Reader:
-    """Walks the sections of a little-endian version 6 file."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def take(self, count: int) -> bytes:
-        """The next ``count`` bytes."""
-        taken = self.data[self.at : self.at + count]
-        self.at += count
-        return taken
-
-    def number(self, size: int) -> int:
-        """The next unsigned integer of ``size`` bytes."""
-        return int.from_bytes(self.take(size), "little")
-
-    def block(self, size: int) -> bytes:
-        """A block behind its length of ``size`` bytes."""
-        return self.take(self.number(size))
-
-    def text(self) -> bytes:
-        """A null-terminated string without its null."""
-        end = self.data.index(b"\0", self.at)
-        found = self.take(end - self.at)
-        self.at += 1
-        return found
+from tests.trace.plain import event_name, parts_of, stamp
 
 
 def sized(data: bytes, size: int) -> bytes:
@@ -52,45 +24,32 @@ def sized(data: bytes, size: int) -> bytes:
     return len(data).to_bytes(size, "little") + data
 
 
-def formats(reader: Reader, wanted: set[str]) -> bytes:
+def formats(systems: list[tuple[str, list[bytes]]], wanted: set[str]) -> bytes:
     """The event formats, less the unwanted ones and the systems left empty."""
     kept: list[bytes] = []
-    for _ in range(reader.number(4)):
-        system = reader.text()
-        events = [reader.block(8) for _ in range(reader.number(4))]
-        events = [e for e in events if e.split(b"\n")[0][6:].decode() in wanted]
+    for system, events in systems:
+        events = [e for e in events if event_name(e) in wanted]
         if events:
             body = b"".join(sized(e, 8) for e in events)
-            kept.append(system + b"\0" + struct.pack("<I", len(events)) + body)
+            kept.append(system.encode() + b"\0" + struct.pack("<I", len(events)) + body)
     return struct.pack("<I", len(kept)) + b"".join(kept)
 
 
 def thin(data: bytes, wanted: set[str], start: float, end: float) -> bytes:
     """The thinned version 6 file."""
-    reader = Reader(data)
-    out = reader.take(10 + 2 + 1 + 1)
-    page_size = reader.number(4)
-    out += struct.pack("<I", page_size)
-    for name in (b"header_page\0", b"header_event\0"):
-        out += reader.take(len(name)) + sized(reader.block(8), 8)
-    ftrace = [reader.block(8) for _ in range(reader.number(4))]
-    out += struct.pack("<I", len(ftrace)) + b"".join(sized(f, 8) for f in ftrace)
-    out += formats(reader, wanted)
-    reader.block(4), reader.block(4)
-    out += sized(b"", 4) + sized(b"", 4) + sized(reader.block(8), 8)
-    cpus = reader.number(4)
-    out += struct.pack("<I", cpus)
-    options = reader.at
-    reader.take(10)
-    while reader.number(2):
-        reader.block(4)
-    out += data[options : reader.at] + reader.take(10)
-    parts = [(reader.number(8), reader.number(8)) for _ in range(cpus)]
-    at = -(-(len(out) + 16 * cpus) // page_size) * page_size
+    parts = parts_of(data)
+    out = parts.magic + struct.pack("<I", parts.page_size)
+    for name, header in parts.headers.items():
+        out += name.encode() + b"\0" + sized(header, 8)
+    out += struct.pack("<I", len(parts.ftrace)) + b"".join(sized(f, 8) for f in parts.ftrace)
+    out += formats(parts.systems, wanted)
+    out += sized(b"", 4) + sized(b"", 4) + sized(parts.cmdlines, 8)
+    out += struct.pack("<I", len(parts.pages)) + parts.options
+    at = -(-(len(out) + 16 * len(parts.pages)) // parts.page_size) * parts.page_size
     body = b""
-    for offset, size in parts:
-        pages = (data[p : p + page_size] for p in range(offset, offset + size, page_size))
-        kept = b"".join(p for p in pages if start <= int.from_bytes(p[:8], "little") / 1e9 < end)
+    for cpu in parts.pages:
+        pages = [p for p in cpu if start <= stamp(data, p) / 1e9 < end]
+        kept = b"".join(data[p : p + parts.page_size] for p in pages)
         out += struct.pack("<QQ", at + len(body), len(kept))
         body += kept
     return out.ljust(at, b"\0") + body

@@ -28,7 +28,7 @@ def is_least(name: str) -> bool:
 
 def raw(path: Path = SYNC8) -> dict[str, Any]:
     """The columns that every analyser gives."""
-    table = _native.io_table(str(path), comm="fio")
+    ((_, table),) = _native.analyze(str(path), comm="fio")
     return {name: column for name, column in table.items() if is_least(name)}
 
 

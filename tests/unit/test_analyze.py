@@ -97,7 +97,7 @@ def test_two_boots_of_one_kernel_agree(
 
 
 def test_windows_follow_the_markers() -> None:
-    found = analyze.windows(BOOTS / "base/ufs/trace.dat")
+    found = analyze.TraceFile(BOOTS / "base/ufs/trace.dat").windows
     assert [w.name for w in found][:2] == CELLS
     assert found[0].end == found[1].start
     assert found[-1].end == 2**63

@@ -32,12 +32,22 @@ def test_every_cell_name_says_what_it_is(name: str) -> None:
     assert cell.fio_rw == ("rand" if cell.random else "") + cell.op
 
 
+def test_a_device_may_do_less() -> None:
+    matrix = load_matrix("default")
+    less, more = matrix.settings("emmc"), matrix.settings("ufs")
+    assert more == matrix.fio == matrix.settings("nvme")
+    assert (less.file_mb, less.ios_4k, less.ios_128k) == (8, 256, 64)
+    cells = [parse_cell(f"{device}-128k-seqread-t8-direct") for device in ("emmc", "ufs")]
+    assert [matrix.ios(cell) for cell in cells] == [64, 128]
+    assert less.randseed == more.randseed
+
+
 def test_every_thread_gets_whole_ios() -> None:
     matrix = load_matrix("default")
     for name in matrix.cells:
         cell = parse_cell(name)
         assert matrix.ios(cell) % cell.threads == 0
-        assert matrix.ios(cell) * cell.block_kb <= matrix.fio.file_mb * 1024
+        assert matrix.ios(cell) * cell.block_kb <= matrix.settings(cell.device).file_mb * 1024
 
 
 @pytest.mark.parametrize(

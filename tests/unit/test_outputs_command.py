@@ -14,10 +14,12 @@ from rich.console import Console
 
 from iotoll.cli import cli
 from iotoll.errors import UsageError
-from iotoll.models import CellRecord
-from iotoll.outputs.cells import Cell
+from iotoll.models import CellRecord, Clock, Section
+from iotoll.outputs.cells import Cell, load
+from iotoll.outputs.filters import Filters
 from iotoll.outputs.slowest import EVENT_LIMIT, print_slowest, slowest
 from iotoll.outputs.table import print_cell
+from iotoll.report.text import number
 from iotoll.steps import steps
 from tests.unit.runs import BOOTS
 from tests.unit.tables import READ, SPLIT, SYNC8, cell, full_cell
@@ -114,6 +116,37 @@ def test_table_shows_sub_steps_and_marks() -> None:
     assert "device -> irq" not in text, "hardware has no meaning on this clock"
     assert "hardware ends at irq_handler_entry" in unwrapped(text)
     assert "vfs_fs ends at block_bio_queue" in unwrapped(text)
+
+
+PROBED = SYNC8.with_name("ufs-probed.dat")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("clock", list(Clock))
+@pytest.mark.parametrize("path", [SYNC8, SPLIT, READ, PROBED])
+def test_tables_fit_the_terminal(path: Path, clock: Clock, width: int) -> None:
+    for made in load(path, clock, Filters(comm="fio")):
+        text = shown(made, width=width)
+        lines = [line.rstrip() for line in text.splitlines()]
+        assert max(map(len, lines)) <= width and "…" not in text
+        assert made.record.steps or path == SPLIT
+        for step in made.record.steps:
+            if step.section is Section.HARDWARE and clock is Clock.INSTRUCTIONS:
+                continue
+            # Its figures stand in one line, and its meaning in whole words.
+            (figures,) = [x for x in lines if f"{step.step}  " in x and number(step.median) in x]
+            assert number(step.p99) in figures
+            ((place, words),) = [
+                (at, x.removeprefix(step.step).strip())
+                for at, x in enumerate(lines)
+                if x.startswith(step.step) and number(step.median) not in x
+            ]
+            while words != step.meaning:
+                place += 1
+                assert lines[place].startswith("  ")
+                words += f" {lines[place].strip()}"
+        narrow = "Too narrow for: " in text
+        assert not narrow if width == 120 else narrow or width == 80 or path != PROBED
 
 
 def test_shares_add_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,30 +10,42 @@ import numpy as np
 import pytest
 
 from iotoll.errors import UsageError
-from iotoll.iotable import from_native
 from iotoll.models import Clock
 from iotoll.outputs.cells import load
-from iotoll.outputs.filters import FOREVER, Filters, device_names, parse_size, resolve_device
+from iotoll.outputs.filters import (
+    DIRECTIONS,
+    FOREVER,
+    Filters,
+    device_names,
+    parse_size,
+    resolve_device,
+)
 from tests.unit.runs import BOOTS
-from tests.unit.tables import SPLIT, SYNC8, full_table, raw
+from tests.unit.tables import SPLIT, SYNC8
 
 UFS = BOOTS / "base/ufs/trace.dat"
 
 
 def test_rows_are_chosen() -> None:
-    table = full_table()
+    table = only(comm="fio").table
     pid = int(table["pid"][0])
-    some = Filters(pids=(pid,), directions=("write",)).apply(table)
+    some = only(comm="fio", pids=(pid,), directions=("write",)).table
     assert 0 < len(some) < len(table)
     assert set(some["pid"]) == {pid} and set(some["direction"]) == {"write"}
-    assert len(Filters().apply(table)) == len(table)
-    assert len(Filters(min_size=4097).apply(table)) == 0
-    assert len(Filters(min_size=4096, max_size=4096).apply(table)) == len(table)
+    assert len(only(comm="fio", pids=tuple(set(table["pid"].tolist()))).table) == len(table)
+    assert len(only(comm="fio", min_size=4097).table) == 0
+    assert len(only(comm="fio", min_size=4096, max_size=4096).table) == len(table)
 
 
-def test_a_column_that_is_not_there_is_named() -> None:
-    with pytest.raises(UsageError, match="--direction needs the column direction"):
-        Filters(directions=("read",)).apply(from_native(raw()))
+@pytest.mark.parametrize("path", [SPLIT, SYNC8])
+def test_directions_part_the_ios(path: Path) -> None:
+    whole = Counter(only(path).table["direction"].tolist())
+    assert len(whole) > 1
+    for direction in DIRECTIONS:
+        cell = only(path, directions=(direction,))
+        assert cell.record.ios["selected"] == len(cell.table) == whole[direction]
+        assert set(cell.table["direction"]) <= {direction}
+    assert len(only(path, directions=DIRECTIONS).table) == whole.total()
 
 
 @pytest.mark.parametrize(

@@ -127,15 +127,20 @@ def test_leaving_the_block_ends_qemu_and_the_servers(
     for name in ("nbdkit", board.qemu.binary):
         executable(tools / name, f"trap '' INT\necho $$ >>{pids}; exec sleep 100")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    for name in board.devices:
+    processes = 1 + len(served(board))
+    for name in served(board):
         (tmp_path / f"{name}.sock").touch()
     with pytest.raises(RuntimeError), RunningBoard(board, [board.qemu.binary], files) as running:
         assert running.poll() is None
-        while not pids.is_file() or len(pids.read_text().split()) < 4:
+        while not pids.is_file() or len(pids.read_text().split()) < processes:
             pass
         raise RuntimeError
-    assert len(pids.read_text().split()) == 4
+    assert len(pids.read_text().split()) == processes == 3
     assert not any(alive(int(pid)) for pid in pids.read_text().split())
+
+
+def served(board: VirtualBoard) -> list[str]:
+    return [name for name, device in board.devices.items() if device.delay_ms]
 
 
 def alive(pid: int) -> bool:
@@ -160,12 +165,21 @@ def test_only_a_device_with_a_delay_is_served_with_one(
     executable(tools / "nbdkit", f'echo "$*" >>{words}; exec sleep 100')
     executable(tools / board.qemu.binary, "exec sleep 100")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    for name in board.devices:
+    for name in served(board):
         (tmp_path / f"{name}.sock").touch()
     with RunningBoard(board, [board.qemu.binary], files):
-        while not words.is_file() or len(words.read_text().splitlines()) < len(board.devices):
+        while not words.is_file() or len(words.read_text().splitlines()) < len(served(board)):
             pass
+    found = {}
     for line in words.read_text().splitlines():
         (name,) = [name for name in board.devices if f"/{name}.sock" in line]
-        delay = f"rdelay={board.devices[name].delay_ms}ms"
-        assert (delay in line) == ("--filter=delay" in line) == (board.devices[name].delay_ms > 0)
+        assert "--filter=delay" in line and f"rdelay={board.devices[name].delay_ms}ms" in line
+        found[name] = line
+    assert sorted(found) == sorted(served(board)), "in any order: they start side by side"
+    drives = after(qemu_command(board, Clock.INSTRUCTIONS, "tcg", files), "-drive")
+    for name, drive in zip(board.devices, drives, strict=True):
+        image = tmp_path / f"{name}.img"
+        assert (f"{name}.sock" in drive) == (name in found) == (not image.exists())
+        if name not in found:
+            assert f"file={image}," in drive
+            assert image.stat().st_size == board.devices[name].size_mb << 20

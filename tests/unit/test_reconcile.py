@@ -45,6 +45,10 @@ def measured(folder: Path, change: Change | None = None, **boot: object) -> Cell
     return cells[DIRECT]
 
 
+def measure(file: analyze.TraceFile, windows: list[analyze.Window]) -> list[analyze.Measured]:
+    return [*analyze.measure(file, windows, Clock.INSTRUCTIONS, device="8:0", comm="fio")]
+
+
 def test_a_real_boot_agrees(folder: Path) -> None:
     record = measured(folder)
     check = record.fio_check
@@ -190,10 +194,11 @@ def test_calls_that_the_page_cache_served_are_timed_too() -> None:
 
 
 def test_the_calls_of_a_real_cell_are_its_ios(folder: Path) -> None:
-    window = analyze.windows(folder / "ufs/trace.dat")[1]
-    measured_cell = analyze.measure(window, "8:0", Clock.INSTRUCTIONS)
+    file = analyze.TraceFile(folder / "ufs/trace.dat")
+    window = file.windows[1]
+    (measured_cell,) = measure(file, [window])
     table = measured_cell.table
-    calls = _native.calls(str(window.trace), (window.start, window.end))
+    calls = [c for c in _native.calls(str(file.path)) if window.start <= c[1] <= window.end]
     wanted = zip(*(table[c].tolist() for c in ("pid", "start")), table.end.tolist(), strict=True)
     assert sorted(c[:3] for c in calls) == sorted(wanted)
     assert sum(c[3] for c in calls) == table["bytes"].sum()
@@ -208,8 +213,8 @@ def test_the_markers_own_io_may_be_cached_or_not(folder: Path) -> None:
     record = measured(folder)
     assert record.ios["measured"] == 257, "here the marker's read went to the disk"
     jobs = read_jobs(folder / "ufs/fio.json")
-    window = analyze.windows(folder / "ufs/trace.dat")[0]
-    table = analyze.measure(window, "8:0", Clock.INSTRUCTIONS).table
+    file = analyze.TraceFile(folder / "ufs/trace.dat")
+    table = measure(file, file.windows)[0].table
     cached = table.take(np.arange(1, len(table)))
     for rows in (table, cached):
         allowed = TOLERANCES[Clock.INSTRUCTIONS]

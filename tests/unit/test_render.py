@@ -89,7 +89,10 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             lines = dict(line.split("=", 1) for line in job.splitlines() if "=" in line)
             total = int(lines["io_size"].rstrip("k")) * int(lines["numjobs"])
             kb = int(lines["bs"].rstrip("k"))
-            assert total // kb == (256 if kb == 4 else 128)
+            thin = device == "emmc"
+            assert total // kb == (256 if kb == 4 else 64 if thin else 128)
+            size = int(lines["size"].rstrip("m")) * int(lines["numjobs"])
+            assert size == (8 if thin else 32)
             assert lines["direct"] == str(int(cell.endswith("direct")))
 
 

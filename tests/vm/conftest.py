@@ -73,6 +73,20 @@ def gate(tmp_path: Path) -> Callable[..., Done]:
     return lambda *words, **env: run_gate(tmp_path / "run", *words, **env)
 
 
+def measure(run: Path, board: str, *words: str | Path) -> None:
+    """Run ``iotoll measure`` with the run directory ``run``; skip where the board cannot run."""
+    needs_board(board)
+    done = subprocess.run(
+        command("measure", "--board", board, "--out", run, *words),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def run_gate(run: Path, *words: str | Path, **env: str) -> Done:
     """Run ``iotoll gate --json`` with the run directory ``run``."""
     done = subprocess.run(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from iotoll import gate, results
 from iotoll.matrix import load_matrix
 from iotoll.models import Section, SideResult, Unit
 from iotoll.policy import load_policy
-from tests.vm.conftest import LIMIT, command, environment, needs_board
+from tests.vm.conftest import measure
 
 pytestmark = pytest.mark.vm
 BOARD = "virt-x86_64"
@@ -21,19 +18,9 @@ SOFTWARE = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION)
 @pytest.fixture(scope="module")
 def side(tmp_path_factory: pytest.TempPathFactory) -> SideResult:
     """All cells of two boots of one kernel."""
-    needs_board(BOARD)
     run = tmp_path_factory.mktemp("x86") / "run"
-    words = ("measure", "--board", BOARD, "--boots", "2", "--out", run, "--json")
-    done = subprocess.run(
-        command(*words),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return results.read(Path(run) / "sides/base/result.json", SideResult)
+    measure(run, BOARD, "--boots", "2", "--json")
+    return results.read(run / "sides/base/result.json", SideResult)
 
 
 def test_every_cell_has_figures_of_both_boots(side: SideResult) -> None:

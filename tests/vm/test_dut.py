@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from iotoll.runner import boot
 from iotoll.serialrecord import receive
 from iotoll.shift import measure_shift
 from tests.trace import dut
-from tests.vm.conftest import LIMIT, command, environment, needs_board
+from tests.vm.conftest import measure
 
 pytestmark = pytest.mark.vm
 BOARD = "virt-arm64"
@@ -60,21 +59,11 @@ class Boots:
 @pytest.fixture(scope="module")
 def boots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boots]:
     """Boot twice, one board after the other."""
-    needs_board(BOARD)
     built = dut.FOLDER / "arm64/iotoll-dut"
     if not built.is_file():
         pytest.skip(f"{built} is not built: make dut")
     root = tmp_path_factory.mktemp("dut") / "run"
-    words = ("measure", "--board", BOARD, "--cells", ",".join(CELLS), "--until", "build")
-    done = subprocess.run(
-        command(*words, "--out", root),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    measure(root, BOARD, "--cells", ",".join(CELLS), "--until", "build")
     flow = Flow(RunDir.open(root), Progress(quiet=True))
     plan = plan_boot(flow.run, replace(flow.bench, calibrate=False), "base", 1)
     traced, _ = analyze_boot(plan.folder, boot(plan))

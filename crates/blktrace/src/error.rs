@@ -17,7 +17,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// There is no file of that run.
-    #[error("{}: no file of that name with .blktrace.N behind it; give the name that blktrace -o had", path.display())]
+    #[error("{}: no such file, nor one of that name with .blktrace.N behind it; give a trace.dat, or the name that blktrace -o had", path.display())]
     NoFiles {
         /// The name given.
         path: PathBuf,

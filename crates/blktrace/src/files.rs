@@ -16,6 +16,12 @@ pub struct CpuFile {
     pub path: PathBuf,
 }
 
+/// Whether a path looks like one CPU's file, `NAME.blktrace.N`.
+pub fn is_cpu_file(path: impl AsRef<Path>) -> bool {
+    let name = path.as_ref().file_name().and_then(|name| name.to_str());
+    name.and_then(split).is_some()
+}
+
 /// The files of a run, by CPU. `path` is the name before `.blktrace.N`, as `blktrace -o` had it,
 /// or one of the files.
 ///

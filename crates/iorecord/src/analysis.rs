@@ -1,18 +1,16 @@
 //! Runs the measurement over a trace.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use iosections::{Dev, Engine, Event, IoResult, Kind, Lost, Options, Outcome};
-use tracedat::{Entry, LostRange, Record, Run, Trace};
+use iosections::{Dev, IoResult, Outcome};
+use tracedat::{Events, LostRange};
 
-use crate::bind::{Binding, Take};
 use crate::error::Error;
+use crate::filter::Filter;
 use crate::names::Names;
-use crate::summary::{Collector, Filter, Summary, parse_device};
-
-/// Events looked at beforehand, to know which kinds the trace has.
-const SAMPLE: usize = 1 << 14;
+use crate::source::Source;
+use crate::summary::{Collector, Summary, parse_device};
+use crate::walk;
 
 /// What to take as the hand-over to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,16 +28,12 @@ pub enum DeviceMark {
 pub struct Request {
     /// Only I/Os of tasks with this name, and of the threads that `io_uring` has for them.
     pub comm: Option<String>,
-    /// Only I/Os of this task.
-    pub pid: Option<i32>,
     /// Device as `major:minor`; the one with most bios if not given. A partition stands for its
     /// disk.
     pub device: Option<String>,
     /// Hand-over to the device.
     pub device_mark: DeviceMark,
-    /// Only events from the first time stamp to before the second: one cell of a batch.
-    pub window: Option<(u64, u64)>,
-    /// Only these of the measured I/Os.
+    /// Only these of the measured I/Os; the counts stay those of all of them.
     pub filter: Filter,
     /// Keep the measured I/Os one by one, not only their sums.
     pub keep_ios: bool,
@@ -48,14 +42,36 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether an event at this time is looked at.
-    fn covers(&self, time: u64) -> bool {
-        self.window
-            .is_none_or(|(from, to)| (from..to).contains(&time))
+    /// Whether the I/Os are needed one by one.
+    pub(crate) fn keeps_ios(&self) -> bool {
+        self.keep_ios || !self.filter.is_default()
+    }
+}
+
+/// The stretch of time that is looked at: from the one stamp to before the other, or all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window(Option<(u64, u64)>);
+
+impl Window {
+    /// Those of some events that are in it, and those behind it.
+    pub(crate) fn split(self, events: Events<'_>) -> (Events<'_>, Events<'_>) {
+        let all = events.clone();
+        match self.0 {
+            Some((from, to)) => (all.within(from, to), events.within(to, u64::MAX)),
+            None => (all, events.within(0, 0)),
+        }
     }
 
-    fn touches(&self, gap: &LostRange) -> bool {
-        self.window
+    pub(crate) fn has_begun(self, time: u64) -> bool {
+        self.0.is_none_or(|(from, _)| from <= time)
+    }
+
+    pub(crate) fn is_over(self, time: u64) -> bool {
+        self.0.is_some_and(|(_, to)| to <= time)
+    }
+
+    pub(crate) fn touches(self, gap: &LostRange) -> bool {
+        self.0
             .is_none_or(|(from, to)| gap.from.unwrap_or(0) < to && gap.to > from)
     }
 }
@@ -63,18 +79,28 @@ impl Request {
 /// A trace and what was measured in it.
 #[derive(Debug)]
 pub struct Analysis {
-    pub(crate) trace: Arc<Trace>,
+    pub(crate) source: Source,
     pub(crate) facts: Facts,
     /// All counts.
     pub outcome: Outcome,
     /// The device that was asked for, or that has most bios.
     pub device: Option<Dev>,
-    /// Its measured I/Os in the order of their starts, if they were to be kept.
+    /// Its measured I/Os that passed the filter, in the order of their starts, if they were to be
+    /// kept.
     pub ios: Vec<IoResult>,
+    /// Of what passed the filter.
     pub(crate) summary: Summary,
-    /// I/Os that the filter has left out.
-    pub(crate) filtered: u64,
+    pub(crate) whole: Whole,
     pub(crate) names: Names,
+}
+
+/// The device's I/Os before the filter.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) ios: u64,
+    pub(crate) clean: u64,
+    pub(crate) detached: u64,
+    pub(crate) is_filtered: bool,
 }
 
 /// What a trace has.
@@ -101,6 +127,11 @@ impl Facts {
         self.counts.push(1);
     }
 
+    /// Whether there is an event of this number.
+    pub(crate) fn has(&self, id: u16) -> bool {
+        self.counts.get(usize::from(id)).is_some_and(|&n| n > 0)
+    }
+
     pub(crate) fn lose(&mut self, gap: &LostRange) {
         self.lost_ranges += 1;
         self.lost_events = self.lost_events.saturating_add(gap.count.unwrap_or(1));
@@ -108,43 +139,76 @@ impl Facts {
 }
 
 impl Analysis {
-    /// Reads a file and measures its I/Os.
+    /// Reads a file, or the files of a blktrace run, and measures its I/Os.
     ///
     /// # Errors
-    /// When the trace cannot be read or the device is no `major:minor`.
+    /// When it cannot be read or the device is no `major:minor`.
     pub fn run(path: impl AsRef<Path>, request: &Request) -> Result<Self, Error> {
-        Self::of(Trace::open(path)?, request)
+        Self::of(Source::open(path)?, request)
     }
 
     /// Measures the I/Os of a trace.
     ///
     /// # Errors
     /// As [`Analysis::run`].
-    pub fn of(trace: impl Into<Arc<Trace>>, request: &Request) -> Result<Self, Error> {
-        let trace = trace.into();
-        let wanted = request.device.as_deref().map(device).transpose()?;
-        let names = Names::new(trace.comms(), request.comm.as_deref(), request.pid);
-        let collector = Collector::new(request.filter.clone(), request.keep_ios);
-        let measured = match Binding::new(&trace) {
-            Some(binding) => measure(&trace, &binding, request, names, collector)?,
-            None => Measured {
-                facts: Facts::default(),
-                outcome: Outcome::default(),
-                names,
-                collector,
-            },
-        };
-        Ok(Self::assemble(trace, measured, wanted))
+    pub fn of(source: impl Into<Source>, request: &Request) -> Result<Self, Error> {
+        let mut found = None;
+        Self::measure(&source.into(), request, &[Window(None)], |analysis| {
+            found = Some(analysis);
+            Ok::<_, Error>(())
+        })?;
+        found.ok_or(Error::NoEvents)
     }
 
-    pub(crate) fn assemble(trace: Arc<Trace>, measured: Measured, wanted: Option<Dev>) -> Self {
+    /// Measures the I/Os of each of some windows, such as the cells of a batch, in one walk over
+    /// the trace: only events from the first time stamp to before the second. `each` gets them in
+    /// order.
+    ///
+    /// # Errors
+    /// As [`Analysis::run`], when the windows overlap or fall in time, or what `each` returns.
+    pub fn windows<E: From<Error>>(
+        source: impl Into<Source>,
+        request: &Request,
+        windows: &[(u64, u64)],
+        each: impl FnMut(Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bounds: Vec<u64> = windows.iter().flat_map(|&(from, to)| [from, to]).collect();
+        if !bounds.is_sorted() {
+            let value = format!("{windows:?}");
+            let (name, known) = ("windows", "stretches that follow each other in time");
+            return Err(Error::Option { name, value, known }.into());
+        }
+        let windows: Vec<Window> = windows.iter().map(|&w| Window(Some(w))).collect();
+        Self::measure(&source.into(), request, &windows, each)
+    }
+
+    fn measure<E: From<Error>>(
+        source: &Source,
+        request: &Request,
+        windows: &[Window],
+        mut each: impl FnMut(Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let wanted = request.device.as_deref().map(device).transpose()?;
+        let each = |measured| each(Self::assemble(source.clone(), measured, wanted, request));
+        match source {
+            Source::Trace(trace) => walk::trace(trace, request, windows, each),
+            Source::Blktrace(files) => walk::blktrace(files, request, windows, each),
+        }
+    }
+
+    pub(crate) fn assemble(
+        source: Source,
+        measured: Measured,
+        wanted: Option<Dev>,
+        request: &Request,
+    ) -> Self {
         let Measured {
             mut facts,
             outcome,
             names,
             mut collector,
         } = measured;
-        let lost = trace.unplaced_losses();
+        let lost = source.unplaced_losses();
         facts.lost_events = facts.lost_events.saturating_add(lost);
         let device = wanted
             .map(|dev| outcome.disk(dev))
@@ -153,30 +217,40 @@ impl Analysis {
         let mut ios = std::mem::take(&mut collector.ios);
         ios.retain(|io| place.is_some_and(|place| io.devices >> place.min(63) & 1 == 1));
         ios.sort_by_key(|io| (io.start, io.pid));
-        let summary = match place.and_then(|place| collector.devices.get_mut(place.min(63))) {
+        let mut summary = match place.and_then(|place| collector.devices.get_mut(place.min(63))) {
             Some(summary) => std::mem::take(summary),
-            None => Summary::of(ios.iter()),
+            None => Summary::of(&ios),
         };
+        let whole = Whole {
+            ios: summary.ios,
+            clean: summary.clean,
+            detached: summary.detached,
+            is_filtered: !request.filter.is_default(),
+        };
+        if whole.is_filtered {
+            ios.retain(|io| request.filter.passes(io));
+            summary = Summary::of(&ios);
+        }
         Self {
-            trace,
+            source,
             facts,
             outcome,
             device,
             ios,
             summary,
-            filtered: collector.filtered,
+            whole,
             names,
         }
+    }
+
+    /// What was measured.
+    pub fn source(&self) -> &Source {
+        &self.source
     }
 
     /// A task's name, as far as the trace tells.
     pub fn comm(&self, pid: i32) -> Option<&str> {
         self.names.comm(pid)
-    }
-
-    /// The trace.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
     }
 }
 
@@ -185,153 +259,6 @@ pub(crate) struct Measured {
     pub(crate) outcome: Outcome,
     pub(crate) names: Names,
     pub(crate) collector: Collector,
-}
-
-fn measure(
-    trace: &Trace,
-    binding: &Binding,
-    request: &Request,
-    names: Names,
-    collector: Collector,
-) -> Result<Measured, Error> {
-    let options = options(trace, binding, request)?;
-    let mut engine = Engine::new(options, names, collector);
-    let mut facts = Facts::default();
-    let mut events = trace.events()?;
-    while let Some(run) = events.next_run()? {
-        let records = match run {
-            Run::Events(records) => records,
-            Run::Lost(gap) => {
-                if request.touches(&gap) {
-                    facts.lose(&gap);
-                    let from = gap.from.unwrap_or(0);
-                    engine.gap(gap.cpu, Lost { from, to: gap.to });
-                }
-                continue;
-            }
-        };
-        let records = match request.window {
-            Some((_, to)) if records.start() >= Some(to) => break,
-            Some((from, to)) => records.within(from, to),
-            None => records,
-        };
-        for record in records {
-            take(&mut engine, &mut facts, binding, &record);
-        }
-    }
-    let (outcome, collector, names) = engine.finish();
-    Ok(Measured {
-        facts,
-        outcome,
-        names,
-        collector,
-    })
-}
-
-/// An event on its way to the measurement.
-struct Next<'m> {
-    engine: &'m mut Engine<Names, Collector>,
-    binding: &'m Binding,
-    record: &'m Record<'m>,
-    name: u16,
-    pid: i32,
-}
-
-impl Take<()> for Next<'_> {
-    #[inline(always)]
-    fn take(self, kind: Kind) {
-        if let Kind::Switch { next, .. } = kind {
-            learn(self.engine, self.binding, self.name, next, self.record.data);
-        }
-        self.engine.push(&Event {
-            ts: self.record.ts,
-            cpu: self.record.cpu,
-            pid: self.pid,
-            name: self.name,
-            kind,
-        });
-    }
-}
-
-/// Measures the next event.
-#[inline(always)]
-fn take(
-    engine: &mut Engine<Names, Collector>,
-    facts: &mut Facts,
-    binding: &Binding,
-    record: &Record<'_>,
-) {
-    let (name, pid) = binding.header.read(record.data);
-    facts.count(name);
-    let next = Next {
-        engine,
-        binding,
-        record,
-        name,
-        pid,
-    };
-    if binding.visit(name, record.data, next).is_none() {
-        engine.pass(record.ts, record.cpu, pid, name);
-    }
-}
-
-/// The name of a task that the trace's own list lacks.
-#[inline]
-fn learn(
-    engine: &mut Engine<Names, Collector>,
-    binding: &Binding,
-    name: u16,
-    next: i32,
-    data: &[u8],
-) {
-    if engine.names().lacks(next) {
-        if let Some(comm) = binding.next_comm(name, data) {
-            engine.names().learn(next, comm);
-        }
-    }
-}
-
-/// Options by what the beginning of the trace holds. The engine also goes by what comes later.
-fn options(trace: &Trace, binding: &Binding, request: &Request) -> Result<Options, Error> {
-    let mut seen = Facts::default();
-    let mut events = trace.events()?;
-    let mut left = SAMPLE;
-    while let Some(entry) = events.next()? {
-        let Entry::Event(record) = entry else {
-            continue;
-        };
-        if request.covers(record.ts) {
-            seen.count(binding.header.read(record.data).0);
-            left -= 1;
-        }
-        if left == 0 || request.window.is_some_and(|(_, to)| record.ts >= to) {
-            break;
-        }
-    }
-    Ok(options_of(trace, request, |id| {
-        seen.counts.get(usize::from(id)).is_some_and(|&n| n > 0)
-    }))
-}
-
-/// Options by which events occur.
-pub(crate) fn options_of(
-    trace: &Trace,
-    request: &Request,
-    occurs: impl Fn(u16) -> bool,
-) -> Options {
-    let has = |system: &str, wanted: &dyn Fn(&str) -> bool| {
-        let mut formats = trace.formats().iter();
-        formats.any(|f| f.system == system && wanted(&f.name) && occurs(f.id))
-    };
-    let auto = request.device_mark == DeviceMark::Auto;
-    Options {
-        use_queue_return: auto && has("iotoll", &crate::bind::is_queue_return),
-        ignore_queue_return: !auto,
-        has_nvme_complete: has("nvme", &|name| name == "nvme_complete_rq"),
-        has_uring_complete: has("io_uring", &|name| name == "io_uring_complete"),
-        bios_are_ios: false,
-        count_events: request.count_events,
-    }
 }
 
 pub(crate) fn device(text: &str) -> Result<Dev, Error> {

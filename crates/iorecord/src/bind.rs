@@ -13,8 +13,16 @@ const SQ_WAKEUP: u64 = 2;
 /// How one event is translated.
 #[derive(Debug, Clone)]
 enum Decode {
-    Plain(Kind),
+    Enter(Op),
     Exit(Op, Accessor),
+    Reaped,
+    FsBegin,
+    DioComplete,
+    IoDone,
+    QueueReturn,
+    IrqEntry,
+    IrqExit,
+    SoftirqExit,
     CallEnter(Call, Accessor),
     UringEnter(Accessor, Accessor),
     CallExit(Call, Accessor),
@@ -73,18 +81,18 @@ impl Decode {
             ("io_uring", "io_uring_complete") => {
                 Self::UringComplete(UringKey::new(format, uring_requests)?)
             }
-            (_, "iomap_dio_rw_begin") => Self::Plain(Kind::FsBegin),
-            (_, "iomap_dio_complete") => Self::Plain(Kind::DioComplete),
-            ("irq", "irq_handler_entry") => Self::Plain(Kind::IrqEntry),
-            ("irq", "irq_handler_exit") => Self::Plain(Kind::IrqExit),
+            (_, "iomap_dio_rw_begin") => Self::FsBegin,
+            (_, "iomap_dio_complete") => Self::DioComplete,
+            ("irq", "irq_handler_entry") => Self::IrqEntry,
+            ("irq", "irq_handler_exit") => Self::IrqExit,
             ("irq", "softirq_entry") => Self::SoftirqEntry(format.accessor("vec")?),
-            ("irq", "softirq_exit") => Self::Plain(Kind::SoftirqExit),
+            ("irq", "softirq_exit") => Self::SoftirqExit,
             ("sched", "sched_waking") => Self::Waking(format.accessor("pid")?),
             ("sched", "sched_switch") => Self::Switch {
                 state: format.accessor("prev_state"),
                 next: format.accessor("next_pid")?,
             },
-            ("iotoll", _) if is_queue_return(name) => Self::Plain(Kind::QueueReturn),
+            ("iotoll", _) if is_queue_return(name) => Self::QueueReturn,
             _ => return None,
         })
     }
@@ -101,7 +109,7 @@ impl Decode {
             ),
             "block_getrq" => Self::Getrq(PlaceFields::new(format, "dev", "sector")?),
             "block_rq_insert" => Self::Insert(PlaceFields::new(format, "dev", "sector")?),
-            "block_io_done" => Self::Plain(Kind::IoDone),
+            "block_io_done" => Self::IoDone,
             "block_split" => Self::Split(format.accessor("dev")?),
             "block_bio_backmerge" | "block_bio_frontmerge" | "block_rq_merge" => {
                 Self::Merge(format.accessor("dev")?)
@@ -118,14 +126,14 @@ impl Decode {
                     let flags = format.accessor("flags")?;
                     Self::UringEnter(format.accessor("to_submit")?, flags)
                 }
-                _ => Self::Plain(Kind::SyscallEnter(Op::from_name(name)?)),
+                _ => Self::Enter(Op::from_name(name)?),
             });
         }
         let name = format.name.strip_prefix("sys_exit_")?;
         Some(match name {
             "io_submit" => Self::CallExit(Call::Submit, format.accessor("ret")?),
             "io_uring_enter" => Self::CallExit(Call::Uring, format.accessor("ret")?),
-            "io_getevents" | "io_pgetevents" => Self::Plain(Kind::Reaped),
+            "io_getevents" | "io_pgetevents" => Self::Reaped,
             _ => Self::Exit(Op::from_name(name)?, format.accessor("ret")?),
         })
     }
@@ -231,7 +239,15 @@ impl Binding {
 #[allow(clippy::inline_always)] // as `Binding::visit`
 fn decode<R>(decoder: &Decode, data: &[u8], taker: impl Take<R>) -> Option<R> {
     Some(match decoder {
-        Decode::Plain(kind) => taker.take(*kind),
+        Decode::Enter(op) => taker.take(Kind::SyscallEnter(*op)),
+        Decode::Reaped => taker.take(Kind::Reaped),
+        Decode::FsBegin => taker.take(Kind::FsBegin),
+        Decode::DioComplete => taker.take(Kind::DioComplete),
+        Decode::IoDone => taker.take(Kind::IoDone),
+        Decode::QueueReturn => taker.take(Kind::QueueReturn),
+        Decode::IrqEntry => taker.take(Kind::IrqEntry),
+        Decode::IrqExit => taker.take(Kind::IrqExit),
+        Decode::SoftirqExit => taker.take(Kind::SoftirqExit),
         Decode::Exit(op, ret) => taker.take(Kind::SyscallExit(*op, ret.int(data)?)),
         // The kernel passes arguments as long; these two are 32 bits wide.
         Decode::CallEnter(call, count) => {

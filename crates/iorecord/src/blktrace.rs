@@ -3,53 +3,41 @@
 //! blktrace sees the block layer and nothing else: there are no system calls, so that every queued
 //! bio (Q) is an I/O of its own, and no interrupts. Of the five sections that leaves `submission`,
 //! from the bio (Q) to the request at the driver (D), and the time from there to the completion
-//! (C), in which `hardware` and `completion` are **one**: see [`NOT_TOLD_APART`].
+//! (C), in which `hardware` and `completion` are **one**.
 
-use std::collections::HashMap;
 use std::path::Path;
 
-use blktrace::{Act, Entry, Note, Run, What, category};
-use iosections::{Event, Kind, Lost, Rwbs, Span};
+use blktrace::{Act, Entry, Reason, Run, What, category};
+use iosections::{Event, Kind, Rwbs, Section, Span};
+use tracedat::{LostRange, LostReason};
 
 use crate::error::Error;
 use crate::fields::dev;
 
-/// What every result from blktrace has to say of itself.
-pub const NOT_TOLD_APART: &str = "blktrace records no interrupt: hardware and completion are not \
-told apart, and the time from issue (D) to completion (C) is both; there are no system calls \
-either, so every bio (Q) is one I/O, without vfs_fs and return";
-
-/// The kernel has no more tasks than this at a time (`PID_MAX_LIMIT`); names beyond are not kept.
-const NAMES: usize = 1 << 22;
+/// The sections that no result from blktrace has, and why.
+pub(crate) const NOT_SEEN: [(Section, &str); 3] = [
+    (Section::VfsFs, "blktrace sees no system calls"),
+    (
+        Section::Completion,
+        "blktrace sees no interrupts: it is part of hardware",
+    ),
+    (Section::Return, "blktrace sees no system calls"),
+];
 
 /// One thing in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// An event. Its `name` is the number of the action, see [`action_name`].
     Event(Event),
     /// A gap. It comes before any event that is later than its start.
-    Lost(Gap),
-}
-
-/// Missing events of one CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gap {
-    /// The CPU.
-    pub cpu: u32,
-    /// The stretch of time (ns); to the end of time when no event follows.
-    pub range: Lost,
-    /// Number of events, if it can be known.
-    pub count: Option<u64>,
-    /// Why, in words.
-    pub reason: &'static str,
+    Lost(LostRange),
+    /// A task's name, before its first event. The idle task (0) has none.
+    Task(i32, String),
 }
 
 /// A run's events in order of time, as the engine takes them (with `bios_are_ios`).
 #[derive(Debug)]
-pub struct BlktraceEvents {
-    run: Run,
-    names: HashMap<i32, String>,
-}
+pub struct BlktraceEvents(Run);
 
 impl BlktraceEvents {
     /// Opens a run: the name before `.blktrace.N`, or one of the files.
@@ -57,39 +45,32 @@ impl BlktraceEvents {
     /// # Errors
     /// When there are no such files, or they are not blktrace's.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self {
-            run: Run::open(path)?,
-            names: HashMap::new(),
-        })
-    }
-
-    /// Names of tasks, as far as the run has been read: a name comes before the task's first event.
-    /// The idle task (0) has none.
-    pub fn names(&self) -> &HashMap<i32, String> {
-        &self.names
-    }
-
-    fn note(names: &mut HashMap<i32, String>, note: &Note<'_>) {
-        if let What::Process(name) = note.what {
-            // Every CPU has its own task 0.
-            if note.pid != 0 && (names.len() < NAMES || names.contains_key(&note.pid)) {
-                names.insert(note.pid, String::from_utf8_lossy(name).into_owned());
-            }
-        }
+        Ok(Self(Run::open(path)?))
     }
 
     fn advance(&mut self) -> Result<Option<Item>, Error> {
-        while let Some(entry) = self.run.next()? {
+        while let Some(entry) = self.0.next()? {
             match entry {
                 Entry::Event(event) => return Ok(Some(Item::Event(translate(&event)))),
-                Entry::Note(note) => Self::note(&mut self.names, &note),
+                Entry::Note(note) => {
+                    // Every CPU has its own task 0.
+                    if let (What::Process(name), 1..) = (note.what, note.pid) {
+                        let name = String::from_utf8_lossy(name).into_owned();
+                        return Ok(Some(Item::Task(note.pid, name)));
+                    }
+                }
                 Entry::Lost(lost) => {
-                    let (from, to) = (lost.from.unwrap_or(0), lost.to);
-                    return Ok(Some(Item::Lost(Gap {
+                    return Ok(Some(Item::Lost(LostRange {
                         cpu: lost.cpu,
-                        range: Lost { from, to },
+                        from: lost.from,
+                        to: lost.to,
                         count: lost.count,
-                        reason: lost.reason.text(),
+                        reason: match lost.reason {
+                            Reason::Sequence => LostReason::Overwritten,
+                            Reason::Damaged => LostReason::Damaged,
+                            Reason::CutOff => LostReason::CutOff,
+                            Reason::BackInTime => LostReason::Disordered,
+                        },
                     })));
                 }
             }
@@ -130,6 +111,30 @@ pub fn action_name(number: u16) -> &'static str {
     NAMES.get(usize::from(number)).copied().unwrap_or("other")
 }
 
+/// The number of an action, as [`Event::name`] has it: that of the format.
+#[inline]
+pub(crate) fn number_of(act: Act) -> u16 {
+    match act {
+        Act::Queue => 1,
+        Act::BackMerge => 2,
+        Act::FrontMerge => 3,
+        Act::GetRq => 4,
+        Act::SleepRq => 5,
+        Act::Requeue => 6,
+        Act::Issue => 7,
+        Act::Complete => 8,
+        Act::Plug => 9,
+        Act::Unplug => 10,
+        Act::UnplugTimer => 11,
+        Act::Insert => 12,
+        Act::Split => 13,
+        Act::Bounce => 14,
+        Act::Remap => 15,
+        Act::Abort => 16,
+        Act::Other(_) => 0,
+    }
+}
+
 #[inline]
 fn translate(event: &blktrace::Event<'_>) -> Event {
     let dev = dev(u64::from(event.dev));
@@ -139,25 +144,19 @@ fn translate(event: &blktrace::Event<'_>) -> Event {
         sectors: event.bytes >> 9,
         rwbs: rwbs(event),
     };
-    let (name, kind) = match event.act {
-        Act::Queue => (1, Kind::BioQueue(span())),
-        Act::BackMerge => (2, Kind::Merge(dev)),
-        Act::FrontMerge => (3, Kind::Merge(dev)),
-        Act::GetRq => (4, Kind::Getrq(dev, event.sector)),
-        Act::Insert => (12, Kind::Insert(dev, event.sector)),
-        Act::SleepRq => (5, Kind::Other),
-        Act::Requeue => (6, Kind::Requeue(span())),
-        Act::Issue => (7, Kind::Issue(span())),
-        Act::Complete => (8, Kind::Complete(span())),
-        Act::Plug => (9, Kind::Other),
-        Act::Unplug => (10, Kind::Other),
-        Act::UnplugTimer => (11, Kind::Other),
-        Act::Split => (13, Kind::Split(dev)),
-        Act::Bounce => (14, Kind::Other),
-        Act::Remap => (15, remap(event).unwrap_or(Kind::Other)),
-        Act::Abort => (16, Kind::Other),
-        Act::Other(_) => (0, Kind::Other),
+    let kind = match event.act {
+        Act::Queue => Kind::BioQueue(span()),
+        Act::BackMerge | Act::FrontMerge => Kind::Merge(dev),
+        Act::GetRq => Kind::Getrq(dev, event.sector),
+        Act::Insert => Kind::Insert(dev, event.sector),
+        Act::Requeue => Kind::Requeue(span()),
+        Act::Issue => Kind::Issue(span()),
+        Act::Complete => Kind::Complete(span()),
+        Act::Split => Kind::Split(dev),
+        Act::Remap => remap(event).unwrap_or(Kind::Other),
+        _ => Kind::Other,
     };
+    let name = number_of(event.act);
     Event {
         ts: event.ts,
         cpu: event.cpu,
@@ -177,7 +176,7 @@ fn remap(event: &blktrace::Event<'_>) -> Option<Kind> {
 
 /// The letters that ftrace shows for the same bio or request.
 #[inline]
-fn rwbs(event: &blktrace::Event<'_>) -> Rwbs {
+pub(crate) fn rwbs(event: &blktrace::Event<'_>) -> Rwbs {
     let bits = event.categories;
     let has = |bit| bits & bit != 0;
     let mut letters = [0; 10];

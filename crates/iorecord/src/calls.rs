@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use iosections::Op;
-use tracedat::{Accessor, Trace};
+use tracedat::Accessor;
 
 use crate::detail::walk;
 use crate::error::Error;
+use crate::source::Source;
 
-/// One system call that began and ended in the window.
+/// One system call that began and ended in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     /// Thread number of the task.
@@ -30,13 +31,15 @@ enum Side {
     Exit(Op, Accessor),
 }
 
-/// The read and write calls of a trace from the first time to before the second, in order of
-/// their exits. Entry and exit must follow each other in one thread and be of one call.
+/// The read and write calls of a trace in order of their exits. Entry and exit must follow each
+/// other in one thread and be of one call. blktrace has none.
 ///
 /// # Errors
 /// When the trace cannot be read.
-pub fn calls(path: impl AsRef<Path>, window: (u64, u64)) -> Result<Vec<Call>, Error> {
-    let trace = Trace::open(path)?;
+pub fn calls(path: impl AsRef<Path>) -> Result<Vec<Call>, Error> {
+    let Source::Trace(trace) = Source::open(path)? else {
+        return Ok(Vec::new());
+    };
     let mut sides = HashMap::new();
     let mut common = None;
     for format in trace.formats().iter().filter(|f| f.system == "syscalls") {
@@ -61,12 +64,9 @@ pub fn calls(path: impl AsRef<Path>, window: (u64, u64)) -> Result<Vec<Call>, Er
     };
     let mut open: HashMap<i32, (Op, u64)> = HashMap::new();
     walk(&trace, |record| {
-        if record.ts >= window.1 {
-            return std::ops::ControlFlow::Break(());
-        }
         let side = kind.uint(record.data).and_then(|id| sides.get(&id));
         let pid = task.int(record.data).unwrap_or(0) as i32;
-        match side.filter(|_| record.ts >= window.0) {
+        match side {
             Some(Side::Enter(op)) => {
                 open.insert(pid, (*op, record.ts));
             }

@@ -7,8 +7,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tracedat::{Entry, Record, Trace};
 
+use crate::blkdetail;
 use crate::decode::{Decoder, Decoders, Role, Sectors};
 use crate::error::Error;
+use crate::source::Source;
 
 /// Interrupt and softirq events that are remembered per CPU, to be shown before a completion.
 const CONTEXT: usize = 8;
@@ -78,12 +80,15 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// First time and task names of a trace, without reading it all.
+/// First time and task names of a trace, without reading it all; of a blktrace run, all of it.
 ///
 /// # Errors
 /// When the trace cannot be read.
 pub fn outline(path: impl AsRef<Path>) -> Result<Outline, Error> {
-    let trace = Trace::open(path)?;
+    let trace = match Source::open(path)? {
+        Source::Trace(trace) => trace,
+        Source::Blktrace(files) => return blkdetail::outline(&files),
+    };
     let mut first = None;
     walk(&trace, |record| {
         first = Some(record.ts);
@@ -105,7 +110,10 @@ pub fn io_events(
     wanted: &[Wanted],
     limit: usize,
 ) -> Result<Vec<Found>, Error> {
-    let trace = Trace::open(path)?;
+    let trace = match Source::open(path)? {
+        Source::Trace(trace) => trace,
+        Source::Blktrace(files) => return blkdetail::io_events(&files, wanted, limit),
+    };
     let decoders = Decoders::new(&trace);
     let mut collector = Collector::new(wanted, limit);
     walk(&trace, |record| {

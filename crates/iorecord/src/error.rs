@@ -9,6 +9,16 @@ pub enum Error {
     /// The files of a blktrace run could not be read.
     #[error("{0}")]
     Blktrace(#[from] blktrace::Error),
+    /// A file is missing between those of other CPUs.
+    #[error("{}: has no file of CPU {cpu}, and some up to CPU {last}; get it, or make it an empty file if that CPU was offline", run.display())]
+    MissingCpu {
+        /// The run's name or one of its files, as given.
+        run: std::path::PathBuf,
+        /// The CPU.
+        cpu: u32,
+        /// The last one that has a file.
+        last: u32,
+    },
     /// An option's value is not one of the known ones.
     #[error("has no {name} {value:?}; use {known}")]
     Option {

@@ -129,6 +129,7 @@ impl Header {
 
     /// The event's number and the task; zeros where the record is too short.
     #[inline(always)]
+    #[allow(clippy::inline_always)] // two loads
     pub(crate) fn read(&self, record: &[u8]) -> (u16, i32) {
         if let (true, Some(&[a, b, _, _, p, q, r, s])) = (self.usual, record.first_chunk::<8>()) {
             return (u16::from_ne_bytes([a, b]), i32::from_ne_bytes([p, q, r, s]));

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use iosections::{Dev, Engine, Kind, Lost};
 use tracedat::{Entry, LostRange, Trace};
 
-use crate::analysis::{Analysis, Facts, Measured, Request, device, options_of};
+use crate::analysis::{Analysis, Facts, Measured, Request, device};
 use crate::bind::Binding;
 use crate::error::Error;
 use crate::markers::Texts;
 use crate::names::Names;
+use crate::options::options_of;
 use crate::order::{Item, Order, What};
 use crate::summary::Collector;
 
@@ -49,13 +50,13 @@ pub struct Live {
 }
 
 impl Live {
-    /// Prepares the measurement of what a live trace will give; `request.window` does not count.
+    /// Prepares the measurement of what a live trace will give.
     ///
     /// # Errors
     /// When the device is no `major:minor`, or the trace records no event.
     pub fn new(trace: Trace, request: &Request, cells: Cells) -> Result<Self, Error> {
         let wanted = request.device.as_deref().map(device).transpose()?;
-        let names = Names::new(trace.comms(), request.comm.as_deref(), request.pid);
+        let names = Names::new(trace.comms(), request.comm.as_deref());
         let name = match &cells {
             Cells::Whole(name) => Some(name.clone()),
             Cells::Marked(_) => None,
@@ -182,7 +183,12 @@ impl Live {
             names,
             collector,
         };
-        let analysis = Analysis::assemble(self.trace.clone(), measured, self.device);
+        let analysis = Analysis::assemble(
+            self.trace.clone().into(),
+            measured,
+            self.device,
+            &self.request,
+        );
         if let Some(name) = &last.name {
             ended(name, &analysis)?;
         }
@@ -201,7 +207,7 @@ impl Current {
 
 /// A cell without events yet. That a probe is on says that its events will come.
 fn begin(trace: &Trace, request: &Request, name: Option<String>, names: Names) -> Current {
-    let collector = Collector::new(request.filter.clone(), request.keep_ios);
+    let collector = Collector::new(request.keeps_ios());
     let options = options_of(trace, request, |_| true);
     Current {
         name,

@@ -5,14 +5,18 @@ use std::path::Path;
 use tracedat::{Accessor, Entry, Trace};
 
 use crate::error::Error;
+use crate::source::Source;
 
 /// The markers of a trace in the order of their time: clock units of the trace, and the text
-/// without the line end.
+/// without the line end. blktrace has none.
 ///
 /// # Errors
 /// When the trace cannot be read.
 pub fn markers(path: impl AsRef<Path>) -> Result<Vec<(u64, String)>, Error> {
-    markers_in(&Trace::open(path)?)
+    match Source::open(path)? {
+        Source::Trace(trace) => markers_in(&trace),
+        Source::Blktrace(_) => Ok(Vec::new()),
+    }
 }
 
 /// The markers of a trace that is open already, as [`markers`] gives them.

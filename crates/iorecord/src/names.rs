@@ -19,29 +19,23 @@ const HELPERS: [&str; 9] = [
 /// Threads of `io_uring`: their names end with the number of the task that they work for.
 const URING: [&str; 2] = ["iou-sqp-", "iou-wrk-"];
 /// Most tasks whose names are learned while reading.
-const LEARNED: usize = 1 << 16;
+pub(crate) const LEARNED: usize = 1 << 16;
 
 /// The names of tasks, and what was asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     comms: HashMap<i32, String>,
     wanted: Option<String>,
-    pid: Option<i32>,
     /// Tasks with the wanted name.
     chosen: HashSet<i32>,
 }
 
 impl Names {
-    /// Takes the names that a trace has saved; `wanted` and `pid` limit what is measured.
-    pub(crate) fn new(
-        saved: &HashMap<i32, String>,
-        wanted: Option<&str>,
-        pid: Option<i32>,
-    ) -> Self {
+    /// Takes the names that a trace has saved; `wanted` limits what is measured.
+    pub(crate) fn new(saved: &HashMap<i32, String>, wanted: Option<&str>) -> Self {
         let mut names = Self {
             comms: HashMap::new(),
             wanted: wanted.map(str::to_owned),
-            pid,
             chosen: HashSet::new(),
         };
         names.update(saved);
@@ -66,8 +60,11 @@ impl Names {
         pid != 0 && !self.comms.contains_key(&pid) && self.comms.len() < LEARNED
     }
 
-    /// A task's name shows in an event.
+    /// A task's name shows in an event; too many new ones are not kept.
     pub(crate) fn learn(&mut self, pid: i32, comm: &[u8]) {
+        if self.comms.len() >= LEARNED && !self.comms.contains_key(&pid) {
+            return;
+        }
         let comm = String::from_utf8_lossy(comm).into_owned();
         self.choose(pid, &comm);
         self.comms.insert(pid, comm);
@@ -95,8 +92,7 @@ fn owner(comm: &str) -> Option<i32> {
 impl Tasks for Names {
     #[inline]
     fn selected(&self, pid: i32) -> bool {
-        self.pid.is_none_or(|wanted| wanted == pid)
-            && (self.wanted.is_none() || self.chosen.contains(&pid))
+        self.wanted.is_none() || self.chosen.contains(&pid)
     }
 
     fn helps(&self, pid: i32) -> bool {
@@ -125,7 +121,7 @@ mod tests {
     fn threads_of_io_uring_count_for_their_task() {
         let saved = [(9, "iou-sqp-7"), (7, "fio"), (8, "iou-wrk-5")];
         let saved: HashMap<i32, String> = saved.map(|(p, c)| (p, c.to_owned())).into();
-        let mut names = Names::new(&saved, Some("fio"), None);
+        let mut names = Names::new(&saved, Some("fio"));
         assert_eq!(
             [7, 8, 9, 10].map(|p| names.selected(p)),
             [true, false, true, false]
@@ -134,7 +130,6 @@ mod tests {
         names.learn(10, b"fio");
         names.learn(11, b"iou-wrk-10");
         assert!(names.selected(10) && names.selected(11) && !names.lacks(10));
-        assert!(Names::new(&saved, None, Some(8)).selected(8));
-        assert!(!Names::new(&saved, Some("fio"), Some(8)).selected(8));
+        assert!(Names::new(&saved, None).selected(8));
     }
 }

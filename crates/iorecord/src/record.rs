@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use iosections::{DeviceOutcome, Driver, MarkCounts, RequestCounts, Section};
+use iosections::{DeviceOutcome, Driver, IoResult, MarkCounts, RequestCounts, Section};
 use serde_json::{Map, Value, json};
 
 use crate::analysis::Analysis;
+use crate::blktrace::NOT_SEEN;
 use crate::error::Error;
-use crate::stats::{Stats, Values};
+use crate::source::Source;
+use crate::stats::Stats;
 use crate::summary::{Three, Way};
 
 /// Paths that are listed one by one; the rest is summed up as `other`.
@@ -56,23 +58,23 @@ impl Analysis {
     pub fn record(&self, unit: Unit) -> Result<String, Error> {
         let device = self.device.and_then(|dev| self.outcome.device(dev));
         let device = device.cloned().unwrap_or_default();
-        let record = json!({
+        let mut record = json!({
             "unit": unit.name(),
             "trace": self.trace_part(),
             "device": self.device_part(&device),
             "ios": self.io_counts(),
             "requests": request_counts(&device.requests),
-            "marks": {
-                "start": mark_counts(&self.summary.starts),
-                "end": mark_counts(&self.summary.ends),
-                "device": mark_counts(&device.device_marks),
-                "interrupt": mark_counts(&device.interrupt_marks),
-            },
+            "marks": self.marks(&device),
             "sections": self.sections(),
-            "overhead": three_json(&self.summary.overhead()),
-            "total": three_json(&self.summary.total()),
+            "overhead": self.three(&self.summary.overhead(), self.source.sees_all()),
+            "total": self.three(&self.summary.total(), true),
             "paths": self.paths(),
         });
+        if let (false, Some(map)) = (self.source.sees_all(), record.as_object_mut()) {
+            let why = |(section, why): (Section, &str)| (section.name().to_owned(), why.into());
+            let unseen = NOT_SEEN.into_iter().map(why).collect();
+            map.insert("not_in_source".into(), Value::Object(unseen));
+        }
         Ok(serde_json::to_string(&record)?)
     }
 
@@ -81,13 +83,12 @@ impl Analysis {
     /// # Errors
     /// When it cannot be written as JSON.
     pub fn info(&self) -> Result<String, Error> {
-        let trace = &self.trace;
-        let endian = match trace.endian() {
-            tracedat::Endian::Little => "little",
-            tracedat::Endian::Big => "big",
-        };
         let mut info = self.trace_part();
-        if let Some(map) = info.as_object_mut() {
+        if let (Source::Trace(trace), Some(map)) = (&self.source, info.as_object_mut()) {
+            let endian = match trace.endian() {
+                tracedat::Endian::Little => "little",
+                tracedat::Endian::Big => "big",
+            };
             map.insert("endian".into(), endian.into());
             map.insert("long_size".into(), trace.long_size().into());
             map.insert("page_size".into(), trace.page_size().into());
@@ -96,35 +97,23 @@ impl Analysis {
     }
 
     fn trace_part(&self) -> Value {
-        json!({
-            "version": self.trace.version(),
-            "compression": self.trace.compression().name(),
-            "cpus": self.trace.cpus(),
-            "clock": self.trace.clock(),
-            "events": self.event_counts(),
-            "lost_events": self.facts.lost_events,
-            "lost_ranges": self.facts.lost_ranges,
-        })
+        let mut part = self.source.about();
+        if let Some(map) = part.as_object_mut() {
+            map.insert("events".into(), json!(self.event_counts()));
+            map.insert("lost_events".into(), self.facts.lost_events.into());
+            map.insert("lost_ranges".into(), self.facts.lost_ranges.into());
+        }
+        part
     }
 
     fn event_counts(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for (id, &count) in self.facts.counts.iter().enumerate() {
             if count > 0 {
-                *counts.entry(self.event_name(id)).or_default() += count;
+                *counts.entry(self.source.event_name(id)).or_default() += count;
             }
         }
         counts
-    }
-
-    /// The event's name, or its number when the trace has no format for it.
-    fn event_name(&self, id: usize) -> String {
-        let format = self
-            .trace
-            .formats()
-            .iter()
-            .find(|f| usize::from(f.id) == id);
-        format.map_or_else(|| format!("event_{id}"), |f| f.name.clone())
     }
 
     fn device_part(&self, device: &DeviceOutcome) -> Value {
@@ -133,49 +122,104 @@ impl Analysis {
         json!({ "dev": dev, "driver": driver })
     }
 
-    /// The I/Os of all devices, and what became of them; those of other devices than this one, and
-    /// those that a filter left out, are told apart from the measured ones.
+    /// The I/Os of all devices, and what became of them; those of other devices than this one are
+    /// told apart from the measured ones. A filter changes nothing but the number of those shown.
     fn io_counts(&self) -> Value {
         let c = &self.outcome.ios;
-        let shown = self.summary.ios;
-        json!({
+        let mut counts = json!({
             "seen": c.seen,
-            "measured": shown,
+            "measured": self.whole.ios,
             "no_request": c.no_request,
             "dropped_lost": c.dropped_lost,
             "incomplete": c.incomplete,
             "ambiguous": c.ambiguous,
-            "filtered": self.filtered,
-            "other_device": c.measured - shown - self.filtered,
-            "clean": self.summary.clean,
-            "detached": self.summary.detached,
+            "other_device": c.measured - self.whole.ios,
+            "clean": self.whole.clean,
+            "detached": self.whole.detached,
+        });
+        if let Some(map) = counts.as_object_mut() {
+            if self.whole.is_filtered {
+                map.insert("selected".into(), self.summary.ios.into());
+            }
+            if !self.source.sees_all() {
+                // Whether anything else ran meanwhile, it does not tell.
+                map.remove("clean");
+            }
+        }
+        counts
+    }
+
+    /// The events that ended the sections: of all requests of the device, or, of chosen I/Os, of
+    /// their first ones.
+    fn marks(&self, device: &DeviceOutcome) -> Value {
+        let (mut handed, mut interrupt) = (device.device_marks, device.interrupt_marks);
+        if self.whole.is_filtered {
+            (handed, interrupt) = Default::default();
+            for &IoResult { marks, .. } in &self.ios {
+                handed.add(marks[1]);
+                interrupt.add(marks[2]);
+            }
+        }
+        if !self.source.sees_all() {
+            interrupt = MarkCounts::default();
+        }
+        json!({
+            "start": mark_counts(&self.summary.starts),
+            "end": mark_counts(&self.summary.ends),
+            "device": mark_counts(&handed),
+            "interrupt": mark_counts(&interrupt),
         })
     }
 
     fn sections(&self) -> Value {
         let mut sections = Map::new();
-        for section in Section::ALL {
-            let mut part = three_json(&self.summary.section(section));
+        for section in self.source.sections() {
+            let mut part = self.three(&self.summary.section(section), true);
             if let (Some(part), Some(first)) = (
                 part.as_object_mut(),
                 self.summary.first.get(section.index()),
             ) {
                 part.insert("probe_events".into(), self.probe_events(section));
-                part.insert("first".into(), stats_json(&first.clone().stats()));
+                if self.source.sees_all() {
+                    part.insert("first".into(), stats_json(&first.clone().stats()));
+                }
             }
             sections.insert(section.name().to_owned(), part);
         }
         Value::Object(sections)
     }
 
-    /// Mean number of events per I/O inside its own time in a section.
+    /// What the source tells of some durations: of blktrace's no more than how long they were.
+    fn three(&self, three: &Three, is_told: bool) -> Value {
+        let told = |stats: &Stats, is_told| {
+            if is_told {
+                stats_json(stats)
+            } else {
+                stats_json(&Stats::default())
+            }
+        };
+        let has_own = self.source.sees_all();
+        json!({
+            "elapsed": told(&three.elapsed, is_told),
+            "own": told(&three.own, has_own),
+            "own_clean": told(&three.own_clean, has_own),
+        })
+    }
+
+    /// Mean number of events per I/O inside its own time in a section; only known of all I/Os
+    /// together.
     fn probe_events(&self, section: Section) -> Value {
-        let ios = self.outcome.ios.measured;
+        let ios = if self.whole.is_filtered {
+            0
+        } else {
+            self.outcome.ios.measured
+        };
         let mut means = BTreeMap::new();
         for (id, counts) in self.outcome.probe_events.iter().enumerate() {
             let count = counts.get(section.index()).copied().unwrap_or(0);
             if count > 0 && ios > 0 {
-                *means.entry(self.event_name(id)).or_insert(0.0) += count as f64 / ios as f64;
+                *means.entry(self.source.event_name(id)).or_insert(0.0) +=
+                    count as f64 / ios as f64;
             }
         }
         json!(means)
@@ -201,26 +245,6 @@ fn mark_counts(counts: &MarkCounts) -> Value {
         .iter()
         .map(|(mark, n)| (mark.name().to_owned(), n.into()));
     Value::Object(named.collect())
-}
-
-fn three_json(three: &Three) -> Value {
-    json!({
-        "elapsed": stats_json(&three.elapsed),
-        "own": stats_json(&three.own),
-        "own_clean": stats_json(&three.own_clean),
-    })
-}
-
-/// The summary of some durations, as it stands in a record, as JSON text.
-///
-/// # Errors
-/// When it cannot be written as JSON.
-pub fn summarise(values: &[u64]) -> Result<String, Error> {
-    let mut set = Values::default();
-    for &value in values {
-        set.add(value);
-    }
-    Ok(serde_json::to_string(&stats_json(&set.stats()))?)
 }
 
 fn stats_json(stats: &Stats) -> Value {
@@ -264,12 +288,12 @@ impl Analysis {
             }
         }
         let part = |way: &Way| {
-            let section = |s: Section| (s.name().to_owned(), three_json(&way.section(s)));
-            let sections: Map<String, Value> = Section::ALL.into_iter().map(section).collect();
+            let section = |s: Section| (s.name().to_owned(), self.three(&way.section(s), true));
+            let sections: Map<String, Value> = self.source.sections().map(section).collect();
             json!({
                 "path": name(way),
                 "ios": way.ios,
-                "clean": way.clean,
+                "clean": self.source.sees_all().then_some(way.clean),
                 "sections": sections,
             })
         };

@@ -7,41 +7,19 @@ use crate::stats::{Stats, Values};
 /// Ways told apart while I/Os come in, in the order of their first I/O; the rest is one group.
 const WAYS: usize = 64;
 
-/// Which I/Os to keep.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Only this operation: R, W, F (flush) or D (discard).
-    pub direction: Option<u8>,
-    /// Smallest and largest size (bytes).
-    pub bytes: Option<(i64, i64)>,
-}
-
-impl Filter {
-    fn keeps(&self, io: &IoResult) -> bool {
-        self.direction.is_none_or(|wanted| wanted == io.direction)
-            && self
-                .bytes
-                .is_none_or(|(least, most)| (least..=most).contains(&io.bytes))
-    }
-}
-
 /// Takes all measured I/Os.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
-    filter: Filter,
     /// Whether to keep them one by one; else only sums.
     keep: bool,
     pub(crate) ios: Vec<IoResult>,
     /// By place of the device.
     pub(crate) devices: Vec<Summary>,
-    /// I/Os that the filter has left out.
-    pub(crate) filtered: u64,
 }
 
 impl Collector {
-    pub(crate) fn new(filter: Filter, keep: bool) -> Self {
+    pub(crate) fn new(keep: bool) -> Self {
         Self {
-            filter,
             keep,
             ..Self::default()
         }
@@ -50,10 +28,6 @@ impl Collector {
 
 impl Sink for Collector {
     fn take(&mut self, io: &IoResult) {
-        if !self.filter.keeps(io) {
-            self.filtered += 1;
-            return;
-        }
         if self.keep {
             self.ios.push(io.clone());
             return;
@@ -118,9 +92,11 @@ pub(crate) struct Three {
 
 impl Summary {
     /// Sums up I/Os that were kept.
-    pub(crate) fn of<'a>(ios: impl Iterator<Item = &'a IoResult>) -> Self {
+    pub(crate) fn of(ios: &[IoResult]) -> Self {
         let mut summary = Self::default();
-        ios.for_each(|io| summary.add(io));
+        for io in ios {
+            summary.add(io);
+        }
         summary
     }
 

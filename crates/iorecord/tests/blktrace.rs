@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use iorecord::{BlktraceEvents, Item, action_name};
-use iosections::{Engine, Event, IoResult, Kind, Op, Options, Section, Span, Tasks};
+use iorecord::{Analysis, BlktraceEvents, Filter, Item, Request, Unit, action_name};
+use iosections::{Event, Kind, Op, Section, Span};
 use tracedat::{Entry, EventFormat, Trace};
 
 fn fixture(name: &str) -> PathBuf {
@@ -16,10 +16,11 @@ fn fixture(name: &str) -> PathBuf {
 fn events(name: &str) -> Vec<Event> {
     let items = BlktraceEvents::open(fixture(name)).unwrap();
     let event = |item| match item {
-        Item::Event(event) => event,
+        Item::Event(event) => Some(event),
+        Item::Task(..) => None,
         Item::Lost(gap) => panic!("{gap:?}"),
     };
-    items.map(|item| event(item.unwrap())).collect()
+    items.filter_map(|item| event(item.unwrap())).collect()
 }
 
 /// Two recorders' stamps of one event are this close (ns), on a guest that the host interrupts.
@@ -156,18 +157,23 @@ fn both_recorders_tell_the_same() {
 
 #[test]
 fn names_of_tasks() {
-    let mut items = BlktraceEvents::open(fixture("scsi-6.12")).unwrap();
-    while let Some(item) = items.next() {
-        let Item::Event(event) = item.unwrap() else {
-            panic!("a gap");
-        };
-        assert!(
-            event.pid == 0 || items.names().contains_key(&event.pid),
-            "{event:?}"
-        );
+    let mut names = BTreeMap::new();
+    for item in BlktraceEvents::open(fixture("scsi-6.12")).unwrap() {
+        match item.unwrap() {
+            Item::Task(pid, name) => {
+                names.insert(pid, name);
+            }
+            Item::Event(event) => {
+                assert!(
+                    event.pid == 0 || names.contains_key(&event.pid),
+                    "{event:?}"
+                );
+            }
+            Item::Lost(gap) => panic!("{gap:?}"),
+        }
     }
-    assert!(items.names().values().any(|name| name == "fio"));
-    assert!(!items.names().contains_key(&0));
+    assert!(names.values().any(|name| name == "fio"));
+    assert!(!names.contains_key(&0));
 }
 
 #[test]
@@ -179,11 +185,12 @@ fn gaps() {
             Item::Event(event) => now = event.ts,
             Item::Lost(gap) => {
                 assert!(
-                    gap.range.from >= now && gap.range.to > gap.range.from,
+                    gap.from.unwrap() >= now && Some(gap.to) > gap.from,
                     "{gap:?}"
                 );
                 missing += gap.count.unwrap();
             }
+            Item::Task(..) => {}
         }
     }
     assert_eq!(missing, 13);
@@ -195,18 +202,6 @@ fn in_order_of_time() {
         let events = events(name);
         assert!(events.is_sorted_by_key(|event| event.ts), "{name}");
         assert!(events.iter().any(|e| matches!(e.kind, Kind::Issue(_))));
-    }
-}
-
-struct Everyone;
-
-impl Tasks for Everyone {
-    fn selected(&self, _pid: i32) -> bool {
-        true
-    }
-
-    fn helps(&self, _pid: i32) -> bool {
-        true
     }
 }
 
@@ -240,15 +235,11 @@ fn plain_requests(events: &[Event]) -> BTreeMap<u64, [u64; 3]> {
 fn every_bio_is_an_io() {
     for name in ["scsi-5.10", "scsi-6.12"] {
         let events = events(name);
-        let options = Options {
-            bios_are_ios: true,
-            ..Options::default()
+        let request = Request {
+            keep_ios: true,
+            ..Request::default()
         };
-        let mut engine = Engine::new(options, Everyone, Vec::<IoResult>::new());
-        for event in &events {
-            engine.push(event);
-        }
-        let (_, ios, _) = engine.finish();
+        let ios = Analysis::run(fixture(name), &request).unwrap().ios;
         let queued = events
             .iter()
             .filter(|e| matches!(e.kind, Kind::BioQueue(_)));
@@ -275,4 +266,54 @@ fn every_bio_is_an_io() {
         }
         assert!(compared > 50, "{name}: {compared} of {}", ios.len());
     }
+}
+
+/// Numbers of I/Os seen, and of those that a request chooses.
+fn counts(name: &str, request: &Request) -> (u64, u64) {
+    let analysis = Analysis::run(fixture(name), request).unwrap();
+    let record: serde_json::Value =
+        serde_json::from_str(&analysis.record(Unit::Nanoseconds).unwrap()).unwrap();
+    let count = |key: &str| record["ios"][key].as_u64();
+    (
+        count("seen").unwrap(),
+        count("selected").unwrap_or_else(|| count("measured").unwrap()),
+    )
+}
+
+#[test]
+fn tasks_windows_and_filters_choose() {
+    let name = "scsi-6.12";
+    let all = counts(name, &Request::default());
+    assert_eq!(all.0, all.1);
+    let comm = |comm: &str| Request {
+        comm: Some(comm.to_owned()),
+        ..Request::default()
+    };
+    let fio = counts(name, &comm("fio"));
+    assert!(0 < fio.0 && fio.0 <= all.0);
+    assert_eq!(counts(name, &comm("nobody")), (0, 0));
+    let larger = Request {
+        filter: Filter {
+            least: Some(4097),
+            ..Filter::default()
+        },
+        ..Request::default()
+    };
+    let some = counts(name, &larger);
+    assert!(some.0 == all.0 && some.1 < all.1);
+    let events = events(name);
+    let (first, middle) = (events[0].ts, events[events.len() / 2].ts);
+    let mut seen = Vec::new();
+    let source = iorecord::Source::open(fixture(name)).unwrap();
+    let windows = [(0, first), (first, middle), (middle, u64::MAX)];
+    Analysis::windows(source, &comm("fio"), &windows, |analysis| {
+        seen.push(analysis.outcome.ios.seen);
+        Ok::<_, iorecord::Error>(())
+    })
+    .unwrap();
+    assert_eq!((seen[0], seen[1] + seen[2]), (0, fio.0));
+    assert!(
+        seen[1] > 0 && seen[2] > 0,
+        "a name is known in later windows, too"
+    );
 }

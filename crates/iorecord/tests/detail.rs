@@ -227,7 +227,7 @@ fn outline_and_json() {
 }
 
 #[test]
-fn calls_are_pairs_of_one_thread_in_the_window() {
+fn calls_are_pairs_of_one_thread() {
     let lines: &[Line] = &[
         (5, 42, "sys_enter_pread64", &[67]),
         (9, 42, "sys_exit_pread64", &[67, 1]),
@@ -247,8 +247,13 @@ fn calls_are_pairs_of_one_thread_in_the_window() {
         ret,
     };
     assert_eq!(
-        calls(&file.0, (10, 40)).unwrap(),
-        [call(42, 10, 20, 4096), call(43, 11, 30, -1)]
+        calls(&file.0).unwrap(),
+        [
+            call(42, 5, 9, 1),
+            call(42, 10, 20, 4096),
+            call(43, 11, 30, -1),
+            call(42, 31, 40, 1)
+        ]
     );
-    assert!(calls("absent.dat", (0, 1)).is_err());
+    assert!(calls("absent.dat").is_err());
 }

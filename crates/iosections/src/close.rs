@@ -99,10 +99,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(mut io) = self.take_open(at) else {
             return;
         };
-        if self.names.selected(io.pid) {
-            if self.measured(at, &mut io, end) {
-                self.hand_out();
-            }
+        if self.names.selected(io.pid) && self.measured(at, &mut io, end) {
+            self.hand_out();
         }
         self.recycle(io);
     }

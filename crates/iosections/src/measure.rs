@@ -154,22 +154,28 @@ fn straight(io: &Io, end: u64) -> Option<[u64; 6]> {
 
 /// The same as [`Measure::cut`] between such ends.
 fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
-    let [a, b, c, d, e, end] = *cuts;
-    result.elapsed = [b - a, c - b, d - c, e - d, end - e];
+    let [start, queued, sent, interrupt, done, end] = *cuts;
+    result.elapsed = [
+        queued - start,
+        sent - queued,
+        interrupt - sent,
+        done - interrupt,
+        end - done,
+    ];
     // Time in each section as it is; and in `hardware`, which of the others it counts for.
-    let (mut ran, mut moved, mut covered, mut reached) = ([0; 5], [0; 5], 0, a);
+    let (mut ran, mut moved, mut covered, mut reached) = ([0; 5], [0; 5], 0, start);
     for piece in &io.pieces {
-        let (from, to) = (piece.start.max(a), piece.end.min(end));
+        let (from, to) = (piece.start.max(start), piece.end.min(end));
         if from >= to {
             continue;
         }
         let within = |low: u64, high: u64| to.min(high).saturating_sub(from.max(low));
         let here = [
-            within(a, b),
-            within(b, c),
-            within(c, d),
-            within(d, e),
-            within(e, end),
+            within(start, queued),
+            within(queued, sent),
+            within(sent, interrupt),
+            within(interrupt, done),
+            within(done, end),
         ];
         for (sum, here) in ran.iter_mut().zip(here) {
             *sum += here;
@@ -181,7 +187,7 @@ fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
         };
         add(&mut moved, busy, at(&here, Section::Hardware));
         let new = from.max(reached);
-        let device = to.min(d).saturating_sub(new.max(c));
+        let device = to.min(interrupt).saturating_sub(new.max(sent));
         covered += to.saturating_sub(new) - device;
         reached = reached.max(to);
     }

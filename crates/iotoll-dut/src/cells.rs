@@ -7,7 +7,7 @@ use tracedat::Trace;
 pub(crate) const MARKER: &str = "iotoll cell ";
 
 /// A cell's name, and its time from the one stamp to before the other (clock units).
-pub(crate) type Cell = (String, Option<(u64, u64)>);
+pub(crate) type Cell = (String, (u64, u64));
 
 /// The cells in order of time; each ends where the next begins.
 pub(crate) fn windows(trace: &Trace) -> Result<Vec<Cell>, iorecord::Error> {
@@ -20,6 +20,6 @@ pub(crate) fn windows(trace: &Trace) -> Result<Vec<Cell>, iorecord::Error> {
     Ok(marks
         .into_iter()
         .zip(ends)
-        .map(|((start, name), end)| (name, Some((start, end))))
+        .map(|((start, name), end)| (name, (start, end)))
         .collect())
 }

@@ -12,6 +12,9 @@ pub(crate) enum Error {
     /// The trace, the ring buffer or the output failed.
     #[error("{0}")]
     Infrastructure(String),
+    /// A trace, not named yet, could not be measured.
+    #[error("{0}")]
+    Measuring(#[from] iorecord::Error),
 }
 
 impl Error {
@@ -40,11 +43,19 @@ impl Error {
         }
     }
 
+    /// Names the trace that could not be measured.
+    pub(crate) fn at(self, path: &Path) -> Self {
+        match self {
+            Self::Measuring(error) => Self::measuring(path, &error),
+            other => other,
+        }
+    }
+
     /// The exit code, as docs/dut.md lists them.
     pub(crate) const fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Infrastructure(_) => 4,
+            Self::Infrastructure(_) | Self::Measuring(_) => 4,
         }
     }
 }
@@ -58,10 +69,4 @@ impl From<lexopt::Error> for Error {
 /// Standard output could not be written.
 pub(crate) fn writing(error: &io::Error) -> Error {
     Error::Infrastructure(format!("standard output: {error}"))
-}
-
-impl From<iorecord::Error> for Error {
-    fn from(error: iorecord::Error) -> Self {
-        Self::Infrastructure(error.to_string())
-    }
 }

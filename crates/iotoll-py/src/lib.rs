@@ -3,8 +3,9 @@
 mod table;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use iorecord::{Analysis, DeviceMark, Error, Filter, Request, Unit, Wanted};
+use iorecord::{Analysis, DeviceMark, Direction, Error, Filter, Request, Source, Unit, Wanted};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -18,20 +19,26 @@ create_exception!(
 );
 
 fn trace_error(path: &str, error: &Error) -> PyErr {
-    TraceError::new_err(format!("{path}: {error}"))
+    // Those of blktrace name the file, which is one of several.
+    let names_file = matches!(error, Error::Blktrace(_) | Error::MissingCpu { .. });
+    TraceError::new_err(if names_file {
+        error.to_string()
+    } else {
+        format!("{path}: {error}")
+    })
 }
 
 /// What to analyse, as Python says it.
 #[derive(Default)]
 struct Choice {
     comm: Option<String>,
-    pid: Option<i32>,
     device: Option<String>,
     device_mark: Option<String>,
     unit: Option<String>,
-    window: Option<(u64, u64)>,
-    direction: Option<String>,
-    size: Option<(i64, i64)>,
+    pids: Option<Vec<i32>>,
+    directions: Option<Vec<String>>,
+    min_size: Option<i64>,
+    max_size: Option<i64>,
 }
 
 impl Choice {
@@ -41,13 +48,13 @@ impl Choice {
         for (key, value) in options.into_iter().flatten() {
             match key.extract::<&str>()? {
                 "comm" => wanted.comm = value.extract()?,
-                "pid" => wanted.pid = value.extract()?,
                 "device" => wanted.device = value.extract()?,
                 "device_mark" => wanted.device_mark = value.extract()?,
                 "unit" => wanted.unit = value.extract()?,
-                "window" => wanted.window = value.extract()?,
-                "direction" => wanted.direction = value.extract()?,
-                "size" => wanted.size = value.extract()?,
+                "pids" => wanted.pids = value.extract()?,
+                "directions" => wanted.directions = value.extract()?,
+                "min_size" => wanted.min_size = value.extract()?,
+                "max_size" => wanted.max_size = value.extract()?,
                 other => {
                     let message = format!("unexpected keyword argument '{other}'");
                     return Err(PyTypeError::new_err(message));
@@ -75,77 +82,86 @@ impl Choice {
                 });
             }
         };
+        let directions = self
+            .directions
+            .iter()
+            .flatten()
+            .map(|d| Direction::parse(d));
         // What an event costs is known on the clock of instructions only.
         let count_events = self.unit()? == Unit::Instructions;
         Ok(Request {
             comm: self.comm,
-            pid: self.pid,
             device: self.device,
             device_mark,
-            window: self.window,
             filter: Filter {
-                direction: self.direction.map(direction).transpose()?,
-                bytes: self.size,
+                pids: self.pids.unwrap_or_default(),
+                directions: directions.collect::<Result<_, _>>()?,
+                least: self.min_size,
+                most: self.max_size,
             },
-            keep_ios: false,
+            keep_ios: true,
             count_events,
         })
     }
 }
 
-const DIRECTIONS: [(&str, u8); 4] = [
-    ("read", b'R'),
-    ("write", b'W'),
-    ("flush", b'F'),
-    ("discard", b'D'),
-];
-
-fn direction(name: String) -> Result<u8, Error> {
-    let known = DIRECTIONS.iter().find(|(known, _)| *known == name);
-    known.map(|&(_, letter)| letter).ok_or(Error::Option {
-        name: "direction",
-        value: name,
-        known: "read, write, flush or discard",
-    })
+/// Analyses, each turned to Python's objects when it is asked for.
+#[pyclass(module = "iotoll._native")]
+struct Analyses {
+    path: String,
+    unit: Unit,
+    left: std::vec::IntoIter<Analysis>,
 }
 
-/// The name of an operation's letter.
-pub(crate) fn direction_name(letter: u8) -> &'static str {
-    let known = DIRECTIONS.iter().find(|(_, known)| *known == letter);
-    known.map_or("other", |&(name, _)| name)
+#[pymethods]
+impl Analyses {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Analysed<'py>>> {
+        let Some(analysis) = self.left.next() else {
+            return Ok(None);
+        };
+        let record = py
+            .detach(|| analysis.record(self.unit))
+            .map_err(|e| trace_error(&self.path, &e))?;
+        Ok(Some((record, table::columns(py, &analysis)?)))
+    }
 }
 
-/// The record of a trace as JSON text.
+/// A record as JSON text, and one entry per measured I/O in every column.
+type Analysed<'py> = (String, Bound<'py, PyDict>);
+
+/// The record and the I/Os of a trace, or of each window of it.
 #[pyfunction]
-#[pyo3(signature = (path, **options))]
-fn analyze(py: Python<'_>, path: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<String> {
-    let wanted = Choice::parse(options)?;
-    py.detach(|| {
-        let unit = wanted.unit()?;
-        Analysis::run(path, &wanted.request()?)?.record(unit)
-    })
-    .map_err(|e| trace_error(path, &e))
-}
-
-/// One entry per measured I/O in every column.
-#[pyfunction]
-#[pyo3(signature = (path, **options))]
-fn io_table<'py>(
-    py: Python<'py>,
+#[pyo3(signature = (path, *, windows = None, **options))]
+fn analyze(
+    py: Python<'_>,
     path: &str,
+    windows: Option<Vec<(u64, u64)>>,
     options: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Analyses> {
     let wanted = Choice::parse(options)?;
-    let analysis = py
+    let (unit, all) = py
         .detach(|| {
-            let request = Request {
-                keep_ios: true,
-                ..wanted.request()?
+            let (unit, request) = (wanted.unit()?, wanted.request()?);
+            let Some(windows) = windows else {
+                return Ok((unit, vec![Analysis::run(path, &request)?]));
             };
-            Analysis::run(path, &request)
+            let mut all = Vec::new();
+            Analysis::windows(Source::open(path)?, &request, &windows, |found| {
+                all.push(found);
+                Ok::<_, Error>(())
+            })?;
+            Ok((unit, all))
         })
-        .map_err(|e| trace_error(path, &e))?;
-    table::columns(py, &analysis)
+        .map_err(|e: Error| trace_error(path, &e))?;
+    Ok(Analyses {
+        path: path.to_owned(),
+        unit,
+        left: all.into_iter(),
+    })
 }
 
 /// What a trace is, as JSON text.
@@ -155,19 +171,17 @@ fn trace_info(py: Python<'_>, path: &str) -> PyResult<String> {
         .map_err(|e| trace_error(path, &e))
 }
 
+/// The files that a trace consists of: itself, or one for each CPU of a blktrace run.
+#[pyfunction]
+fn files(path: &str) -> PyResult<Vec<PathBuf>> {
+    Source::files(path).map_err(|e| trace_error(path, &e))
+}
+
 /// Texts that user space wrote into the trace, with their times.
 #[pyfunction]
 fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
     py.detach(|| iorecord::markers(path))
         .map_err(|e| trace_error(path, &e))
-}
-
-/// The summary of some durations as JSON text.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)] // Python's list becomes it
-fn summarise(py: Python<'_>, values: Vec<u64>) -> PyResult<String> {
-    py.detach(|| iorecord::summarise(&values))
-        .map_err(|e| TraceError::new_err(e.to_string()))
 }
 
 /// First time of a trace, and names of its tasks by thread number.
@@ -181,9 +195,9 @@ fn outline(py: Python<'_>, path: &str) -> PyResult<(Option<u64>, BTreeMap<i32, S
 
 /// Read and write system calls: pid, start, end, return value.
 #[pyfunction]
-fn calls(py: Python<'_>, path: &str, window: (u64, u64)) -> PyResult<Vec<(i32, u64, u64, i64)>> {
+fn calls(py: Python<'_>, path: &str) -> PyResult<Vec<(i32, u64, u64, i64)>> {
     let calls = py
-        .detach(|| iorecord::calls(path, window))
+        .detach(|| iorecord::calls(path))
         .map_err(|e| trace_error(path, &e))?;
     Ok(calls
         .iter()
@@ -215,11 +229,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
     module.add_function(wrap_pyfunction!(calls, module)?)?;
+    module.add_function(wrap_pyfunction!(files, module)?)?;
     module.add_function(wrap_pyfunction!(io_events, module)?)?;
-    module.add_function(wrap_pyfunction!(io_table, module)?)?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
     module.add_function(wrap_pyfunction!(outline, module)?)?;
-    module.add_function(wrap_pyfunction!(summarise, module)?)?;
     module.add_function(wrap_pyfunction!(trace_info, module)?)?;
     Ok(())
 }

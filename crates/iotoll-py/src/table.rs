@@ -1,10 +1,8 @@
 //! The measured I/Os as columns.
 
-use iorecord::{Analysis, FirstRequest, IoResult, Mark, Moment, Section};
+use iorecord::{Analysis, Direction, FirstRequest, IoResult, Mark, Moment, Section};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-use crate::direction_name;
 
 /// The table under construction.
 struct Columns<'py, 'a> {
@@ -37,10 +35,18 @@ pub(crate) fn columns<'py>(py: Python<'py>, analysis: &Analysis) -> PyResult<Bou
     c.add("dev", |io| io.dev.to_string())?;
     c.add("sector", |io| io.sector)?;
     c.add("bytes", |io| io.bytes)?;
-    c.add("direction", |io| direction_name(io.direction))?;
+    c.add("direction", |io| Direction::of(io).name())?;
     c.add("path", |io| analysis.outcome.path(io.path))?;
-    c.add("clean", |io| io.clean)?;
-    sections(&c)?;
+    let sees_all = analysis.source().sees_all();
+    if sees_all {
+        c.add("clean", |io| io.clean)?;
+        own_times(&c)?;
+    }
+    for section in analysis.source().sections() {
+        c.add(&format!("elapsed_{}", section.name()), |io| {
+            of(section, &io.elapsed)
+        })?;
+    }
     c.add("requests", |io| io.requests)?;
     c.add("detached", |io| io.detached)?;
     c.add("bios", |io| io.bios)?;
@@ -52,7 +58,9 @@ pub(crate) fn columns<'py>(py: Python<'py>, analysis: &Analysis) -> PyResult<Bou
     c.add("complete_cpu", |io| io.complete_cpu)?;
     let marks = ["start_mark", "device_mark", "interrupt_mark", "end_mark"];
     for (place, name) in marks.into_iter().enumerate() {
-        c.add(name, |io| io.marks.get(place).copied().map(Mark::name))?;
+        if sees_all || name != "interrupt_mark" {
+            c.add(name, |io| io.marks.get(place).copied().map(Mark::name))?;
+        }
     }
     c.add("reaped", |io| io.reaped)?;
     for moment in Moment::ALL {
@@ -62,13 +70,15 @@ pub(crate) fn columns<'py>(py: Python<'py>, analysis: &Analysis) -> PyResult<Bou
     Ok(c.table)
 }
 
-fn sections(c: &Columns<'_, '_>) -> PyResult<()> {
+fn of(section: Section, times: &[u64; 5]) -> u64 {
+    times.get(section.index()).copied().unwrap_or(0)
+}
+
+fn own_times(c: &Columns<'_, '_>) -> PyResult<()> {
     for section in Section::ALL {
-        let pick = |values: &[u64; 5]| values.get(section.index()).copied().unwrap_or(0);
-        c.add(&format!("elapsed_{}", section.name()), |io| {
-            pick(&io.elapsed)
+        c.add(&format!("own_{}", section.name()), |io| {
+            of(section, &io.own)
         })?;
-        c.add(&format!("own_{}", section.name()), |io| pick(&io.own))?;
     }
     let first =
         |io: &IoResult, pick: fn(&FirstRequest) -> Option<u64>| io.first.as_ref().and_then(pick);

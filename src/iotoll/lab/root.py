@@ -59,8 +59,8 @@ COMPILE = (
 UNREAD = ("doc", "info", "man", "locale", "lintian")
 """Folders of /usr/share that nothing in a lab reads."""
 SERVED = "/usr/share/doc/lava-server-doc/*"
-"""Part of the web pages: without it the server does not start. dpkg keeps the folder itself only when
-the pattern names it up to its wildcard."""
+"""Part of the web pages: without it the server does not start. dpkg keeps the folder itself only
+when the pattern names it up to its wildcard."""
 NAMESPACES = ("--fork", "--pid", "--mount", "--uts", "--ipc", "--propagation", "private")
 """What a lab has of its own, as words of unshare; it shares the network, for its ports."""
 

@@ -99,7 +99,8 @@ class LavaServer:
 
     def job(self, number: int) -> JobState:
         """How a job is now."""
-        return _job(_object(self.http.get(f"{API}/jobs/{number}/"), f"job {number}"))
+        what = f"job {number}"
+        return _job(_object(self.http.get(f"{API}/jobs/{number}/"), what), what)
 
     def tests(self, number: int) -> list[dict[str, Any]]:
         """All test cases of a job, as the server has them."""
@@ -149,7 +150,7 @@ class LavaServer:
         raise ServerError(f"{path}: over {PAGES * PAGE} entries")
 
 
-def _job(found: dict[str, Any]) -> JobState:
+def _job(found: dict[str, Any], what: str = "jobs") -> JobState:
     try:
         return JobState(
             id=int(found["id"]),
@@ -162,7 +163,7 @@ def _job(found: dict[str, Any]) -> JobState:
             ended=_text(found.get("end_time")),
         )
     except (LookupError, TypeError, ValueError) as error:
-        raise ServerError(f"job {found.get('id')}: the server's answer lacks {error}") from error
+        raise ServerError(f"{what}: the server's answer lacks {error}") from error
 
 
 def _object(answer: Any, what: str) -> dict[str, Any]:

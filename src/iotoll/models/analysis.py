@@ -63,7 +63,7 @@ class PathRecord(Model):
 
     path: str
     ios: int
-    clean: int
+    clean: int | None = Field(None, description="absent where the source does not tell")
     sections: dict[Section, SumRecord]
 
 
@@ -83,6 +83,9 @@ class CellRecord(Model):
     requests: dict[str, int]
     marks: dict[str, dict[str, int]]
     sections: dict[Section, SectionRecord]
+    not_in_source: dict[Section, str] = Field(
+        default_factory=dict, description="sections that blktrace does not tell of, and why"
+    )
     overhead: SumRecord
     total: SumRecord
     paths: list[PathRecord]

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotoll import _native
-from iotoll.analyze import Window, make_record, measure, windows
+from iotoll.analyze import Measured, TraceFile, Window, make_record, measure
 from iotoll.calibrate import is_calibration
-from iotoll.digest import file_sha256
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.fio import FioJob, read_jobs
 from iotoll.iotable import IoTable
 from iotoll.models import CellRecord, Clock
 from iotoll.outputs.filters import Filters, resolve_device
-from iotoll.stats import restrict
 
 
 @dataclass(frozen=True)
@@ -39,25 +36,24 @@ class Cell:
 
 def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -> list[Cell]:
     """Read one trace; raises UsageError for what is wrong with the words or the file."""
-    if not trace.is_file():
-        raise UsageError(f"{trace}: no such file")
-    device = resolve_device(filters.device, trace)
+    file = TraceFile(trace)
     try:
-        first, tasks = _native.outline(str(trace))
+        if file.is_blktrace and fio:
+            raise UsageError(f"--fio: {trace} is a blktrace run, which tells of no system calls")
+        device = resolve_device(filters.device, trace)
+        first, _ = file.outline
         jobs: Mapping[str, FioJob] = read_jobs(fio) if fio else {}
         begin, end = filters.span(first or 0)
-        digest = file_sha256(trace)
-        parts = windows(trace) or [Window(trace.stem, trace, 0, 2**63)]
+        digest = file.digest
+        parts = file.windows or [Window(file.name, 0, 2**63)]
         parts = [w for w in parts if not is_calibration(w.name)]
         if fio:
             jobs = _named(jobs, [w.name for w in parts], fio)
-        cells = []
-        for part in parts:
-            inside = Window(part.name, trace, max(part.start, begin), min(part.end, end))
-            if inside.start < inside.end:
-                cells.append(_cell(inside, device, clock, filters, jobs, digest, tasks))
-        return cells
-    except (InfrastructureError, _native.TraceError) as error:
+        inside = [Window(w.name, max(w.start, begin), min(w.end, end)) for w in parts]
+        inside = [w for w in inside if w.start < w.end]
+        found = measure(file, inside, clock, **filters.options(device))
+        return [_cell(measured, clock, filters, jobs, digest) for measured in found]
+    except InfrastructureError as error:
         raise UsageError(str(error)) from error
 
 
@@ -71,19 +67,13 @@ def _named(jobs: Mapping[str, FioJob], names: list[str], path: Path) -> Mapping[
 
 
 def _cell(
-    window: Window,
-    device: str | None,
+    measured: Measured,
     clock: Clock,
     filters: Filters,
     jobs: Mapping[str, FioJob],
     digest: str,
-    tasks: Mapping[int, str],
 ) -> Cell:
-    measured = measure(window, device, clock, filters.comm)
     record = make_record(measured, jobs, clock, digest)
-    table = measured.table
-    if filters.choose_rows:
-        table = filters.apply(table)
-        record = restrict(record, table)
     record = record.model_copy(update={"filters": filters.described()})
-    return Cell(window.trace, record, table, tasks)
+    _, tasks = measured.file.outline
+    return Cell(measured.file.path, record, measured.table, tasks)

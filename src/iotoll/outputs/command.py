@@ -56,7 +56,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "as_json", is_flag=True, help="The records as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="No table; only what was asked for besides.")
 def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
-    """Cut the I/Os of trace.dat files into latency sections, and show them in several ways."""
+    """Cut the I/Os of traces into latency sections, and show them in several ways.
+
+    A TRACE is a trace.dat, or the name of a blktrace run: what stands before .blktrace.0.
+    """
     filters = Filters(
         device=options["device"],
         comm=options["comm"],

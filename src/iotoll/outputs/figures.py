@@ -16,13 +16,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from iotoll import results
 from iotoll.iotable import Ints, IoTable
-from iotoll.models import Clock, Section
+from iotoll.models import CellRecord, Clock, Section
 from iotoll.outputs.cells import Cell
 from iotoll.outputs.lanes import lanes
 from iotoll.outputs.spans import spans
 from iotoll.report.svg import METADATA, STYLE, palette
 from iotoll.report.text import clean, plural
-from iotoll.report.view import shown_sections
+from iotoll.report.view import section_label, shown_sections
 
 IOS_SHOWN, IOS_PER_THREAD = 12, 5
 """I/Os that a timeline shows: so many, and so many more for each thread."""
@@ -134,7 +134,7 @@ def _curve(values: Ints) -> tuple[np.ndarray, np.ndarray]:
 def cdf(cell: Cell) -> Figure:
     """Draw, per section, the share of I/Os that took at most so long (elapsed; log axis)."""
     table, colours = cell.table, palette()
-    sections = shown_sections(cell.record.clock)
+    sections = [s for s in shown_sections(cell.record.clock) if s in table.sections]
     figure, axes = _axes(
         8.2,
         4.6,
@@ -155,7 +155,7 @@ def cdf(cell: Cell) -> Figure:
             color=_LINES.get(section) or colours[section.value],
             linewidth=2,
             dashes=_DASHES[section] or (None, None),
-            label=section.value,
+            label=section_label(cell.record, section),
         )
         drawn.append(section)
     axes.set_xscale("log")
@@ -225,7 +225,7 @@ def timeline(cell: Cell) -> Figure:
     axes.xaxis.set_major_locator(MaxNLocator(8))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
     axes.set_xlabel(f"{unit} after {origin / 1e9:,.6f} s of the trace clock")
-    _section_legend(axes, used, cell.record.clock)
+    _section_legend(axes, used, cell.record)
     return figure
 
 
@@ -248,11 +248,11 @@ def _bars(
     return {section for _, section in bars}
 
 
-def _section_legend(axes: Axes, used: set[Section], clock: Clock) -> None:
+def _section_legend(axes: Axes, used: set[Section], record: CellRecord) -> None:
     colours = palette()
-    meaningless = {} if clock is Clock.TIME else {Section.HARDWARE: " (no meaning)"}
+    meaningless = {} if record.clock is Clock.TIME else {Section.HARDWARE: " (no meaning)"}
     handles = [
-        Patch(color=colours[s.value], label=s.value + meaningless.get(s, ""))
+        Patch(color=colours[s.value], label=section_label(record, s) + meaningless.get(s, ""))
         for s in Section
         if s in used
     ]

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from iotoll.errors import UsageError
-from iotoll.iotable import IoTable
+
+if TYPE_CHECKING:
+    from iotoll._native import Options
 
 DIRECTIONS = ("read", "write", "flush", "discard", "other")
 _DEVICE = re.compile(r"\d+:\d+")
@@ -54,24 +55,16 @@ class Filters:
             raise UsageError(f"--window {' '.join(self.window)}: FROM must be before TO")
         return begin, end
 
-    @property
-    def choose_rows(self) -> bool:
-        """Whether a filter is left that the analyser does not know."""
-        sizes = self.min_size is not None or self.max_size is not None
-        return bool(self.pids or self.directions) or sizes
-
-    def apply(self, table: IoTable) -> IoTable:
-        """Return the I/Os that pass the filters that the analyser does not know."""
-        rows = np.ones(len(table), np.bool_)
-        if self.pids:
-            rows &= np.isin(table["pid"], self.pids)
-        if self.directions:
-            rows &= np.isin(table.need("direction", "--direction"), self.directions)
-        if self.min_size is not None:
-            rows &= table["bytes"] >= self.min_size
-        if self.max_size is not None:
-            rows &= table["bytes"] <= self.max_size
-        return table.take(rows)
+    def options(self, device: str | None) -> Options:
+        """Return them as the analyser takes them, but for the window; ``device`` as resolved."""
+        return {
+            "device": device,
+            "comm": self.comm,
+            "pids": self.pids,
+            "directions": self.directions,
+            "min_size": self.min_size,
+            "max_size": self.max_size,
+        }
 
 
 def _seconds(text: str, first: int) -> int:

@@ -20,6 +20,7 @@ from iotoll.iotable import Ints, IoTable, present
 from iotoll.outputs.cells import Cell
 from iotoll.outputs.lanes import lanes
 from iotoll.outputs.spans import AT_BLOCK, Spans, at_block, instants, spans
+from iotoll.report.view import section_label
 
 SEQUENCE = 1
 CHUNK = 2_000
@@ -256,7 +257,7 @@ class _Drawing:
         writer.begin(track, int(self.table["start"][row]), self._name(row), self._arguments(row))
         marks = sorted(self.instants.get(row, []))
         for section, begin, until in self.spans.of(row):
-            writer.begin(track, begin, section.value)
+            writer.begin(track, begin, section_label(self.cell.record, section))
             for time, name in marks:
                 if begin <= time < until or (time == until == end):
                     writer.instant(track, time, name)
@@ -271,7 +272,7 @@ class _Drawing:
         name = f"{self._name(row)} ({task} {self.table['pid'][row]})"
         self.writer.begin(track, parts[0][1], name, self._arguments(row))
         for section, begin, until in parts:
-            self.writer.begin(track, begin, section.value)
+            self.writer.begin(track, begin, section_label(self.cell.record, section))
             self.writer.end(track, until)
         self.writer.end(track, parts[-1][2])
 

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from iotoll import _native
 from iotoll.iotable import IoTable, present
-from iotoll.models import Section
 from iotoll.models.checks import IoEvent, SlowIo
 from iotoll.outputs.cells import Cell
 from iotoll.report.text import clean, number, plural, unit_label
@@ -65,7 +64,7 @@ def _slow(cell: Cell, table: IoTable, row: int, part: dict[str, Any]) -> SlowIo:
         op=str(table["op"][row]),
         path=str(table["path"][row]),
         bytes=int(table["bytes"][row]),
-        elapsed={s: int(table.elapsed(s)[row]) for s in Section},
+        elapsed={s: int(table.elapsed(s)[row]) for s in table.sections},
         events=events,
         events_left_out=part["cut"],
     )

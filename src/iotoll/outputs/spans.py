@@ -36,7 +36,9 @@ class Spans:
 
 def spans(table: IoTable) -> Spans:
     """Lay out the sections of every I/O from its start to its end."""
-    parts = [table["start"], *(table.elapsed(s) for s in Section)]
+    none = np.zeros(len(table), np.int64)
+    told = table.sections
+    parts = [table["start"], *(table.elapsed(s) if s in told else none for s in Section)]
     return Spans(np.cumsum(np.stack(parts, axis=1), axis=1), table["requests"] <= 1)
 
 

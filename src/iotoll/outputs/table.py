@@ -1,8 +1,14 @@
-"""One cell in the terminal, laid out for 80 columns and more."""
+"""One cell in the terminal.
+
+Where a table is too wide for the terminal, columns that matter least are left out, and said to be.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -20,20 +26,48 @@ from iotoll.report.text import (
 )
 
 PATHS_SHOWN = 5
-_HEADS = ("I/Os", "median", "mean", "p99", "max", "share")
+_HEADS = ("median", "mean", "p99", "max", "share")
+_NONE = Stats(count=0)
+_Row = Sequence[str | Text]
 
 
-def _grid(console: Console, title: str, *heads: str, words: int = 1) -> Table:
+def _print(
+    console: Console,
+    title: str,
+    heads: Sequence[str],
+    rows: Iterable[_Row],
+    words: Sequence[str],
+    least: Sequence[str] = (),
+) -> None:
+    """Print a table whose columns ``words`` are text, the others numbers.
+
+    Of the columns ``least`` as many as need be are left out, the first one first.
+    """
+    rows = list(rows)
+    left_out: list[str] = []
+    anywhere = console.options.update_width(1000)
+    table = _table(heads, rows, words, left_out)
+    for name in least:
+        if Measurement.get(console, anywhere, table).maximum <= console.width:
+            break
+        left_out.append(name)
+        table = _table(heads, rows, words, left_out)
     console.print()
     console.print(Text(title, "bold"))
-    table = Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        header_style="dim",
-    )
-    for index, head in enumerate(heads):
-        table.add_column(head, justify="left" if index < words else "right", no_wrap=True)
+    console.print(table)
+    if left_out:
+        console.print(Text(f"Too narrow for: {', '.join(left_out)}", "dim"))
+
+
+def _table(
+    heads: Sequence[str], rows: Iterable[_Row], words: Sequence[str], left_out: Sequence[str]
+) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    shown = [place for place, head in enumerate(heads) if head not in left_out]
+    for head in (heads[place] for place in shown):
+        table.add_column(head, justify="left" if head in words else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[place] for place in shown))
     return table
 
 
@@ -42,9 +76,11 @@ def print_cell(record: CellRecord, console: Console) -> None:
     _head(record, console)
     unit = unit_label(record.unit, record.clock)
     if record.total.elapsed.count:
-        _sections(record, console, f"Elapsed, {unit}", "elapsed")
-        _sections(record, console, f"Executed for the I/O itself (own), {unit}", "own")
-        _own_table(record, console, unit)
+        ios = plural(record.total.elapsed.count, "I/O")
+        _sections(record, console, f"Elapsed, {unit}, {ios}", "elapsed")
+        if not record.not_in_source:
+            _sections(record, console, f"Executed for the I/O itself (own), {unit}", "own")
+            _own_table(record, console, unit)
         _steps(record, console, unit)
     _facts(record, console)
 
@@ -67,27 +103,31 @@ def _head(record: CellRecord, console: Console) -> None:
 
 
 def _sections(record: CellRecord, console: Console, title: str, which: str) -> None:
-    table = _grid(console, title, "section", *_HEADS)
     rows: list[tuple[str, Stats]] = [
-        (section_title(s), getattr(record.sections[s], which))
+        (_title(record, s), getattr(record.sections[s], which) if s in record.sections else _NONE)
         for s in view.shown_sections(record.clock)
-        if s in record.sections
+        if s in record.sections or s in record.not_in_source
     ]
     rows.append(("overhead 1+2+4", getattr(record.overhead, which)))
     if record.clock is Clock.TIME:
         rows.append(("whole I/O", getattr(record.total, which)))
     whole = _whole(record, which)
-    for label, stats in rows:
-        table.add_row(
+    cells = [
+        (
             label,
-            number(stats.count),
             number(stats.median),
             number(stats.mean),
             number(stats.p99),
             number(stats.max),
             percent(stats.mean / whole if stats.mean is not None and whole else None),
         )
-    console.print(table)
+        for label, stats in rows
+    ]
+    _print(console, title, ("section", *_HEADS), cells, ("section",), ("mean", "max"))
+
+
+def _title(record: CellRecord, section: Section) -> str:
+    return section_title(section).replace(section.value, view.section_label(record, section))
 
 
 def _whole(record: CellRecord, which: str) -> float:
@@ -98,20 +138,24 @@ def _whole(record: CellRecord, which: str) -> float:
 
 
 def _own_table(record: CellRecord, console: Console, unit: str) -> None:
-    heads = ("section", "clean median", "clean I/Os", "corrected", "first request")
-    table = _grid(console, f"Own medians that foreign work does not touch, {unit}", *heads)
-    for section in view.shown_sections(record.clock):
-        if section not in record.sections:
-            continue
-        part = record.sections[section]
-        table.add_row(
+    heads = ("section", "clean\nmedian", "clean\nI/Os", "corrected", "first\nrequest")
+    parts = [
+        (section, record.sections[section])
+        for section in view.shown_sections(record.clock)
+        if section in record.sections
+    ]
+    rows = [
+        (
             section_title(section),
             number(part.own_clean.median),
             percent(part.own_clean.count / part.own.count if part.own.count else None),
             number(part.corrected_median),
             number(part.first.median),
         )
-    console.print(table)
+        for section, part in parts
+    ]
+    title = f"Own medians that foreign work does not touch, {unit}"
+    _print(console, title, heads, rows, ("section",))
 
 
 def _steps(record: CellRecord, console: Console, unit: str) -> None:
@@ -119,22 +163,23 @@ def _steps(record: CellRecord, console: Console, unit: str) -> None:
     found = [step for step in record.steps if step.section in shown]
     if not found:
         return
-    heads = ("section", "step", "I/Os", "median", "p99", "what happens")
-    table = _grid(console, f"Where in the sections the time went, {unit}", *heads, words=2)
-    table.columns[-1].justify = "left"
-    table.columns[-1].no_wrap = False
     before: Section | None = None
+    rows: list[_Row] = []
     for step in found:
-        table.add_row(
-            step.section.value if step.section is not before else "",
-            step.step,
-            number(step.ios),
-            number(step.median),
-            number(step.p99),
-            Text(step.meaning, "dim"),
-        )
+        name = step.section.value if step.section is not before else ""
+        figures = [number(value) for value in (step.ios, step.median, step.p99)]
+        rows.append((name, step.step, *figures))
         before = step.section
-    console.print(table)
+    title = f"Where in the sections the time went, {unit}"
+    heads = ("section", "step", "I/Os", "median", "p99")
+    _print(console, title, heads, rows, ("section", "step"), ("I/Os", "section"))
+    meanings = Table.grid(padding=(0, 2))
+    meanings.add_column(no_wrap=True)
+    meanings.add_column(style="dim")
+    for step in found:
+        meanings.add_row(step.step, Text(step.meaning))
+    console.print()
+    console.print(meanings)
 
 
 def _facts(record: CellRecord, console: Console) -> None:

@@ -20,7 +20,6 @@ events, those in flight began before the trace or end after it."""
 _RARE = (
     ("ambiguous", "not told apart"),
     ("other_device", "on another device"),
-    ("filtered", "filtered out"),
 )
 """More of them, told when there are any."""
 
@@ -64,11 +63,23 @@ def mark_line(record: CellRecord) -> str:
     parts = []
     if start := record.marks.get("start"):
         parts.append(f"I/O begins at {_events(start)}")
-    for section in Section:
+    always = dict(_ALWAYS)
+    if Section.COMPLETION in record.not_in_source:
+        always[Section.HARDWARE] = always[Section.COMPLETION]
+    for section in (s for s in Section if s not in record.not_in_source):
         found = record.marks.get(_ENDED_BY.get(section, ""), {})
-        if event := _ALWAYS.get(section) or _events(found):
+        if event := always.get(section) or _events(found):
             parts.append(f"{section.value} ends at {event}")
     return "; ".join(parts)
+
+
+def unseen_line(record: CellRecord) -> str:
+    """Return the sections that the source does not tell of, and why."""
+    unseen = record.not_in_source
+    missing = [f"{section.value} ({unseen[section]})" for section in Section if section in unseen]
+    if missing:
+        missing.append("own time (it does not tell what else ran)")
+    return "; ".join(missing)
 
 
 def counts(record: CellRecord) -> list[tuple[str, str]]:
@@ -80,6 +91,7 @@ def counts(record: CellRecord) -> list[tuple[str, str]]:
         ("of these", listed(of_these)),
         ("requests", listed(record.requests)),
         ("marks", mark_line(record)),
+        ("not in this source", unseen_line(record)),
     ]
     return [(label, text) for label, text in lines if text]
 

@@ -145,6 +145,13 @@ def shown_sections(clock: Clock) -> tuple[Section, ...]:
     return tuple(Section)
 
 
+def section_label(record: CellRecord, section: Section) -> str:
+    """Return a section's name; of two that the source does not tell apart, both."""
+    if section is Section.HARDWARE and Section.COMPLETION in record.not_in_source:
+        return f"{section.value} + {Section.COMPLETION.value}"
+    return section.value
+
+
 def lost_events(record: CellRecord) -> int:
     """Return how many trace events were lost, as far as the trace can tell."""
     count = record.trace.get("lost_events", 0)

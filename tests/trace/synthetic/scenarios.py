@@ -47,6 +47,14 @@ class Bench:
         self.m.switch(cpu, IDLE, state=2)
         self.m.run(50_000, 200_000)
 
+    def finish(self, io: Io, requests: list[Request], result: int) -> None:
+        """The last interrupt of an I/O of the first thread, and the end of its system call."""
+        irq, done = self.d.complete(0, requests)
+        io.cut("completion", irq)
+        io.cut("return", done[-1])
+        self.wake(0, FIO)
+        self.m.exit(0, io, result)
+
     def wake(self, cpu: int, pid: int) -> None:
         """The I/O's task runs again."""
         self.m.switch(cpu, pid, state=1 if self.m.tasks[cpu] != IDLE else 0)
@@ -62,11 +70,7 @@ def single(b: Bench, count: int = 24) -> None:
         b.d.bio(0, request, "block_getrq")
         io.cut("hardware", b.d.issue(0, request))
         b.wait(0)
-        irq, (done,) = b.d.complete(0, [request])
-        io.cut("completion", irq)
-        io.cut("return", done)
-        b.wake(0, FIO)
-        b.m.exit(0, io, request.sectors * 512)
+        b.finish(io, [request], request.sectors * 512)
         b.m.now += LONG_IDLE if number % 8 == 7 else 0
 
 
@@ -83,11 +87,7 @@ def two(b: Bench, count: int = 8) -> None:
         b.wait(0)
         b.d.complete(0, parts[:1])
         b.m.run(20_000, 90_000)
-        irq, (done,) = b.d.complete(0, parts[1:])
-        io.cut("completion", irq)
-        io.cut("return", done)
-        b.wake(0, FIO)
-        b.m.exit(0, io, 512 * 512)
+        b.finish(io, parts[1:], 512 * 512)
 
 
 def merge(b: Bench, count: int = 8) -> None:
@@ -109,11 +109,7 @@ def merge(b: Bench, count: int = 8) -> None:
         b.d.rq(0, "block_rq_insert", request)
         io.cut("hardware", b.d.issue(0, request))
         b.wait(0)
-        irq, (done,) = b.d.complete(0, [request])
-        io.cut("completion", irq)
-        io.cut("return", done)
-        b.wake(0, FIO)
-        b.m.exit(0, io, 16 * 512)
+        b.finish(io, [request], 16 * 512)
 
 
 def requeue(b: Bench, count: int = 8) -> None:
@@ -128,11 +124,7 @@ def requeue(b: Bench, count: int = 8) -> None:
         b.m.run(5_000, 20_000)
         io.cut("hardware", b.d.issue(0, request))
         b.wait(0)
-        irq, (done,) = b.d.complete(0, [request])
-        io.cut("completion", irq)
-        io.cut("return", done)
-        b.wake(0, FIO)
-        b.m.exit(0, io, request.sectors * 512)
+        b.finish(io, [request], request.sectors * 512)
 
 
 def flush(b: Bench, count: int = 6) -> None:
@@ -146,11 +138,7 @@ def flush(b: Bench, count: int = 6) -> None:
         command = b.request(0, 0, FLUSH)
         io.cut("hardware", b.d.issue(0, command))
         b.wait(0)
-        irq, (done,) = b.d.complete(0, [command])
-        io.cut("completion", irq)
-        io.cut("return", done)
-        b.wake(0, FIO)
-        b.m.exit(0, io, 0)
+        b.finish(io, [command], 0)
 
 
 def shared(b: Bench, count: int = 8) -> None:

@@ -1,0 +1,123 @@
+//! What events are read from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use iosections::Section;
+use serde_json::{Value, json};
+use tracedat::Trace;
+
+use crate::blktrace::{NOT_SEEN, action_name};
+use crate::error::Error;
+
+/// What was recorded: a trace, or the raw files of a blktrace run.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A trace.dat, or the running kernel's ring buffers.
+    Trace(Arc<Trace>),
+    /// One file for each CPU, in their order.
+    Blktrace(Vec<PathBuf>),
+}
+
+impl From<Trace> for Source {
+    fn from(trace: Trace) -> Self {
+        Self::Trace(Arc::new(trace))
+    }
+}
+
+impl From<Arc<Trace>> for Source {
+    fn from(trace: Arc<Trace>) -> Self {
+        Self::Trace(trace)
+    }
+}
+
+impl Source {
+    /// Opens a trace.dat; or finds a blktrace run, by the name before `.blktrace.N` or one of the
+    /// files.
+    ///
+    /// # Errors
+    /// When there is neither, one CPU's file is missing, or it cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        match run_files(path.as_ref())? {
+            None => Ok(Trace::open(path)?.into()),
+            Some(files) => Ok(Self::Blktrace(files)),
+        }
+    }
+
+    /// The files that a trace consists of, as [`Source::open`] finds them: itself, or one for each
+    /// CPU of a blktrace run.
+    ///
+    /// # Errors
+    /// When there is none, or one CPU's is missing.
+    pub fn files(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
+        let path = path.as_ref();
+        Ok(run_files(path)?.unwrap_or_else(|| vec![path.to_owned()]))
+    }
+
+    /// Whether it tells of system calls, interrupts and the switches between tasks; blktrace sees
+    /// the block layer alone.
+    pub fn sees_all(&self) -> bool {
+        matches!(self, Self::Trace(_))
+    }
+
+    /// The sections that it tells of.
+    pub fn sections(&self) -> impl Iterator<Item = Section> {
+        let unseen: &[(Section, &str)] = match self {
+            Self::Trace(_) => &[],
+            Self::Blktrace(_) => &NOT_SEEN,
+        };
+        let told = |section: &Section| unseen.iter().all(|(unseen, _)| unseen != section);
+        Section::ALL.into_iter().filter(told)
+    }
+
+    /// An event's name, or its number when the trace has no format for it.
+    pub(crate) fn event_name(&self, id: usize) -> String {
+        let trace = match self {
+            Self::Trace(trace) => trace,
+            Self::Blktrace(_) => return action_name(id as u16).to_owned(),
+        };
+        let mut formats = trace.formats().iter();
+        let format = formats.find(|f| usize::from(f.id) == id);
+        format.map_or_else(|| format!("event_{id}"), |f| f.name.clone())
+    }
+
+    pub(crate) fn unplaced_losses(&self) -> u64 {
+        match self {
+            Self::Trace(trace) => trace.unplaced_losses(),
+            Self::Blktrace(_) => 0,
+        }
+    }
+
+    /// Its format, number of CPUs and clock.
+    pub(crate) fn about(&self) -> Value {
+        match self {
+            Self::Trace(trace) => json!({
+                "version": trace.version(),
+                "compression": trace.compression().name(),
+                "cpus": trace.cpus(),
+                "clock": trace.clock(),
+            }),
+            Self::Blktrace(files) => json!({
+                "source": "blktrace",
+                "cpus": files.len(),
+            }),
+        }
+    }
+}
+
+/// The files of a blktrace run; `None` when the path is something else.
+fn run_files(path: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
+    if path.exists() && !blktrace::is_cpu_file(path) {
+        return Ok(None);
+    }
+    let files = blktrace::find(path)?;
+    let missing = (0..).zip(&files).find(|(cpu, file)| *cpu != file.cpu);
+    if let (Some((cpu, _)), Some(last)) = (missing, files.last()) {
+        return Err(Error::MissingCpu {
+            run: path.to_owned(),
+            cpu,
+            last: last.cpu,
+        });
+    }
+    Ok(Some(files.into_iter().map(|f| f.path).collect()))
+}

@@ -1,0 +1,272 @@
+//! Takes the events of all windows past their measurements, in one walk.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use iosections::{Engine, Event, Kind, Lost, Options, Outcome};
+use tracedat::{LostRange, Record, Run, Trace};
+
+use crate::analysis::{Facts, Measured, Request, Window};
+use crate::bind::{Binding, Take};
+use crate::blktrace::{BlktraceEvents, Item};
+use crate::error::Error;
+use crate::names::{LEARNED, Names};
+use crate::options::{options_of, samples};
+use crate::summary::Collector;
+
+/// A window that is being measured.
+struct Part {
+    window: Window,
+    engine: Engine<Names, Collector>,
+    facts: Facts,
+}
+
+impl Part {
+    fn new(window: Window, options: Options, names: Names, request: &Request) -> Self {
+        Self {
+            window,
+            engine: Engine::new(options, names, Collector::new(request.keeps_ios())),
+            facts: Facts::default(),
+        }
+    }
+
+    fn gap(&mut self, gap: &LostRange) {
+        if self.window.touches(gap) {
+            self.facts.lose(gap);
+            let from = gap.from.unwrap_or(0);
+            self.engine.gap(gap.cpu, Lost { from, to: gap.to });
+        }
+    }
+
+    fn finish(self) -> Measured {
+        let (outcome, collector, names) = self.engine.finish();
+        Measured {
+            facts: self.facts,
+            outcome,
+            names,
+            collector,
+        }
+    }
+}
+
+/// The parts, one after the other, while the events of all of them pass by once.
+struct Walk<I, F> {
+    parts: I,
+    /// The current one; `None` behind the last.
+    part: Option<Part>,
+    /// Those that end behind the part in which they begin: they touch later ones, too.
+    gaps: Vec<LostRange>,
+    each: F,
+}
+
+impl<E, I: Iterator<Item = Part>, F: FnMut(Measured) -> Result<(), E>> Walk<I, F> {
+    fn new(mut parts: I, each: F) -> Self {
+        Self {
+            part: parts.next(),
+            parts,
+            gaps: Vec::new(),
+            each,
+        }
+    }
+
+    fn gap(&mut self, gap: LostRange) {
+        if let Some(part) = &mut self.part {
+            part.gap(&gap);
+            if part.window.is_over(gap.to) {
+                self.gaps.push(gap);
+            }
+        }
+    }
+
+    /// The first part that is not over at this time, be it still to begin; `None` behind the last.
+    #[inline]
+    fn at(&mut self, time: u64) -> Result<Option<&mut Part>, E> {
+        while self.part.as_ref().is_some_and(|p| p.window.is_over(time)) {
+            self.next()?;
+        }
+        Ok(self.part.as_mut())
+    }
+
+    #[cold]
+    fn next(&mut self) -> Result<(), E> {
+        if let Some(part) = self.part.take() {
+            (self.each)(part.finish())?;
+        }
+        self.part = self.parts.next();
+        if let Some(part) = &mut self.part {
+            for gap in &self.gaps {
+                part.gap(gap);
+            }
+            self.gaps.retain(|gap| part.window.is_over(gap.to));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), E> {
+        while self.part.is_some() {
+            self.next()?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures windows of a trace.
+pub(crate) fn trace<E: From<Error>>(
+    trace: &Trace,
+    request: &Request,
+    windows: &[Window],
+    mut each: impl FnMut(Measured) -> Result<(), E>,
+) -> Result<(), E> {
+    let names = || Names::new(trace.comms(), request.comm.as_deref());
+    let Some(binding) = Binding::new(trace) else {
+        return windows.iter().try_for_each(|_| {
+            each(Measured {
+                facts: Facts::default(),
+                outcome: Outcome::default(),
+                names: names(),
+                collector: Collector::new(request.keeps_ios()),
+            })
+        });
+    };
+    let samples = samples(trace, &binding, windows)?;
+    let part = |(&window, sample): (&Window, &Facts)| {
+        let options = options_of(trace, request, |id| sample.has(id));
+        Part::new(window, options, names(), request)
+    };
+    let mut walk = Walk::new(windows.iter().zip(&samples).map(part), each);
+    let mut events = trace.events().map_err(Error::from)?;
+    while let Some(run) = events.next_run().map_err(Error::from)? {
+        let mut records = match run {
+            Run::Events(records) => records,
+            Run::Lost(gap) => {
+                walk.gap(gap);
+                continue;
+            }
+        };
+        while let Some(start) = records.start() {
+            let Some(part) = walk.at(start)? else {
+                return Ok(());
+            };
+            let (inside, rest) = part.window.split(records);
+            for record in inside {
+                take(&mut part.engine, &mut part.facts, &binding, &record);
+            }
+            records = rest;
+        }
+    }
+    walk.finish()
+}
+
+/// Measures windows of a blktrace run.
+pub(crate) fn blktrace<E: From<Error>>(
+    files: &[PathBuf],
+    request: &Request,
+    windows: &[Window],
+    each: impl FnMut(Measured) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some(file) = files.first() else {
+        return Ok(());
+    };
+    // A name comes before its task's first event, be it in an earlier window.
+    let saved = RefCell::new(HashMap::new());
+    let options = Options {
+        bios_are_ios: true,
+        count_events: false,
+        ..Options::default()
+    };
+    let part = |&window: &Window| {
+        let names = Names::new(&saved.borrow(), request.comm.as_deref());
+        Part::new(window, options, names, request)
+    };
+    let mut walk = Walk::new(windows.iter().map(part), each);
+    for item in BlktraceEvents::open(file)? {
+        match item? {
+            Item::Lost(gap) => walk.gap(gap),
+            Item::Task(pid, name) => {
+                if let Some(part) = &mut walk.part {
+                    part.engine.names().learn(pid, name.as_bytes());
+                }
+                let mut saved = saved.borrow_mut();
+                if saved.len() < LEARNED || saved.contains_key(&pid) {
+                    saved.insert(pid, name);
+                }
+            }
+            Item::Event(event) => {
+                let Some(part) = walk.at(event.ts)? else {
+                    break;
+                };
+                if part.window.has_begun(event.ts) {
+                    part.facts.count(event.name);
+                    part.engine.push(&event);
+                }
+            }
+        }
+    }
+    walk.finish()
+}
+
+/// An event on its way to the measurement.
+struct Next<'m> {
+    engine: &'m mut Engine<Names, Collector>,
+    binding: &'m Binding,
+    record: &'m Record<'m>,
+    name: u16,
+    pid: i32,
+}
+
+impl Take<()> for Next<'_> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Binding::visit`
+    fn take(self, kind: Kind) {
+        if let Kind::Switch { next, .. } = kind {
+            learn(self.engine, self.binding, self.name, next, self.record.data);
+        }
+        self.engine.push(&Event {
+            ts: self.record.ts,
+            cpu: self.record.cpu,
+            pid: self.pid,
+            name: self.name,
+            kind,
+        });
+    }
+}
+
+/// Measures the next event.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Binding::visit`
+fn take(
+    engine: &mut Engine<Names, Collector>,
+    facts: &mut Facts,
+    binding: &Binding,
+    record: &Record<'_>,
+) {
+    let (name, pid) = binding.header.read(record.data);
+    facts.count(name);
+    let next = Next {
+        engine,
+        binding,
+        record,
+        name,
+        pid,
+    };
+    if binding.visit(name, record.data, next).is_none() {
+        engine.pass(record.ts, record.cpu, pid, name);
+    }
+}
+
+/// The name of a task that the trace's own list lacks.
+#[inline]
+fn learn(
+    engine: &mut Engine<Names, Collector>,
+    binding: &Binding,
+    name: u16,
+    next: i32,
+    data: &[u8],
+) {
+    if engine.names().lacks(next) {
+        if let Some(comm) = binding.next_comm(name, data) {
+            engine.names().learn(next, comm);
+        }
+    }
+}
