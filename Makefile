@@ -19,7 +19,7 @@ help:
 	@echo 'make bench [TRACE=F]   how fast the analyser is, beside its peers'
 	@echo 'make bench-gate        how long a verdict takes here'
 	@echo 'make dut               the static command for boards, for arm64 and x86-64'
-	@echo 'make lab               a whole LAVA on this machine, with virtual boards; make lab-down ends it'
+	@echo 'make lab               a whole LAVA on this machine, with its boards; make lab-down ends it'
 	@echo 'make setup             set up what make test needs'
 	@echo 'make clean             remove what was built here; kernels stay in the cache'
 

@@ -43,5 +43,6 @@ for device in $DEVICES; do
         write_file "/mnt/$device/data.$thread" $((kib / THREADS))
         thread=$((thread + 1))
     done
-    echo "$device $dev $(cat "$node/dev")" >>"$2"
+    # The disk's number: block events name the disk also where the bio is a partition's (bio_dev()).
+    echo "$device $dev $(cat "$disk/dev")" >>"$2"
 done

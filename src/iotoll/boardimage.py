@@ -127,6 +127,30 @@ def package(
     return record
 
 
+def boot_image(hardware: Hardware, kernel: Kernel, out: Path) -> Path:
+    """Make and check in ``out`` the boot image alone; raises as `package`."""
+    if not isinstance(hardware.boot, AndroidBoot):
+        raise UsageError(f"board {hardware.name} has no boot image that could be flashed")
+    work = _Work(hardware, out)
+    _check_dtb(work, kernel.dtb)
+    _make_boot_image(work, hardware.boot, kernel)
+    return out / BOOT_IMAGE
+
+
+def root_image(hardware: Hardware, dut: Path, job: Path, out: Path, progress: Progress) -> Path:
+    """Make and check in ``out`` the root file system with a job, gzip'd; raises as `package`."""
+    spec = hardware.rootfs
+    if not isinstance(spec, PartitionRootfs):
+        raise UsageError(f"board {hardware.name} has no root partition that could be flashed")
+    work = _Work(hardware, out)
+    rootfs.make_tree(hardware.arch, dut, job, out / "root", progress)
+    raw = _make_ext4(work, spec, out / "root")
+    packed = work.file(f"{ROOTFS}.gz", spec.partition)
+    _gzip(raw, packed)
+    raw.unlink()
+    return packed
+
+
 def _new_enough(hardware: Hardware, record: SourceRecord) -> None:
     have = tuple(int(word) for word in record.version.split("-")[0].split(".")[:2])
     need = tuple(int(word) for word in hardware.oldest_kernel.split("."))
@@ -168,16 +192,21 @@ def _make_rootfs(work: _Work, root: Path) -> None:
         _gzip(work.out / "ramdisk.cpio", work.file("ramdisk.cpio.gz"))
         (work.out / "ramdisk.cpio").unlink()
         return
-    raw = work.out / ROOTFS
-    rootfs.write_ext4(root, raw, spec.size_mb)
-    _run(["e2fsck", "-f", "-n", str(raw)], "e2fsprogs")
-    work.checks.append(f"{ROOTFS}: e2fsck finds nothing to mend")
-    _fits(work, ROOTFS, raw.stat().st_size, spec.partition)
+    raw = _make_ext4(work, spec, root)
     packed = work.file(f"{ROOTFS}.sparse", spec.partition)
     _run(["img2simg", str(raw), str(packed)], "android-sdk-libsparse-utils")
     _check_sparse(work, raw, packed)
     _gzip(raw, work.file(f"{ROOTFS}.gz", spec.partition))
     raw.unlink()
+
+
+def _make_ext4(work: _Work, spec: PartitionRootfs, root: Path) -> Path:
+    raw = work.out / ROOTFS
+    rootfs.write_ext4(root, raw, spec.size_mb)
+    _run(["e2fsck", "-f", "-n", str(raw)], "e2fsprogs")
+    work.checks.append(f"{ROOTFS}: e2fsck finds nothing to mend")
+    _fits(work, ROOTFS, raw.stat().st_size, spec.partition)
+    return raw
 
 
 def _check_sparse(work: _Work, raw: Path, packed: Path) -> None:

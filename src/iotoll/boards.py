@@ -1,11 +1,13 @@
-"""Virtual boards as data: ``lava-jobs/boards/*.toml``."""
+"""Boards as data, virtual and real: ``lava-jobs/boards/*.toml``."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from iotoll.errors import UsageError
+from iotoll.hardware import Hardware, load_hardware
 from iotoll.matrix import first_error, load_toml, named_file
 from iotoll.models.base import Model
 from iotoll.paths import data_dir
@@ -39,28 +41,61 @@ class Limits(Model):
 
 
 class Board(Model):
-    """A board file."""
+    """What a workload has to know of any board."""
 
     name: str
-    arch: Literal["arm64", "x86_64"]
+    arch: Literal["arm", "arm64", "x86_64"]
     description: str
     fragments: list[str] = Field(description="kernel-configs/NAME.config, in order")
+    huge_pages: int
+    buffer_kb: int = Field(description="trace buffer of each CPU")
+    io_timeout_ms: int | None = Field(None, description="of a command; None: the kernel's own")
+    trace_clock: str
+
+
+class VirtualBoard(Board):
+    """A board file of a board that QEMU is."""
+
+    arch: Literal["arm64", "x86_64"]
     console: str
     cmdline: str
     memory_mb: int
-    huge_pages: int
-    buffer_kb: int
-    io_timeout_ms: int
-    trace_clock: str
     qemu: QemuSettings
     devices: dict[str, DeviceSettings]
     limits: Limits
 
 
-def load_board(name: str) -> Board:
-    """Load a board by name or path; raises UsageError when it is not valid."""
+class RealBoard(Board):
+    """A board file of hardware, which only a LAVA lab can boot: real, or simulated to its UART."""
+
+    hardware: Hardware
+
+    @property
+    def job_settings(self) -> dict[str, str]:
+        """What the DUT's scripts must know of the hardware."""
+        return self.hardware.job_settings
+
+
+def load_board(name: str) -> VirtualBoard | RealBoard:
+    """Load a board by name or path; raises UsageError when it is not valid.
+
+    A real board's file names its hardware file, from which architecture and fragments come.
+    """
     path = named_file(data_dir("lava-jobs") / "boards", name)
+    data: dict[str, Any] = {"name": path.stem, **load_toml(path)}
     try:
-        return Board.model_validate({"name": path.stem, **load_toml(path)})
+        if "hardware" not in data:
+            return VirtualBoard.model_validate(data)
+        hardware = load_hardware(str(data["hardware"]))
+        same = {k: getattr(hardware, k) for k in ("arch", "description", "fragments")}
+        return RealBoard.model_validate({**data, **same, "hardware": hardware})
     except ValidationError as error:
         raise first_error(path, error) from error
+
+
+def load_virtual_board(name: str) -> VirtualBoard:
+    """As `load_board`; raises UsageError for a board that this machine cannot be."""
+    board = load_board(name)
+    if not isinstance(board, VirtualBoard):
+        raise UsageError(f"board {name} is no virtual one: it needs a lab (--runner lava)")
+    return board

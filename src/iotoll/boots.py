@@ -15,7 +15,7 @@ from pathlib import Path
 
 from iotoll import results
 from iotoll.analyze import analyze_boot, corrected
-from iotoll.boards import Board
+from iotoll.boards import Board, RealBoard, VirtualBoard
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import Image
 from iotoll.lava.config import Lab
@@ -55,7 +55,8 @@ class Bench:
         """What the DUT's scripts must know of how the boots are run."""
         if self.lab is None:
             return {}
-        return {"HANDOVER": "serial", "UNIT": self.clock.unit.value}
+        own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
+        return {"HANDOVER": "serial", "UNIT": self.clock.unit.value, **own}
 
 
 def run_boots(
@@ -226,5 +227,6 @@ def _is_done(run: RunDir, plan: BootPlan) -> bool:
 
 def with_cmdline(bench: Bench, words: str) -> Bench:
     """The same bench with words appended to the kernel's command line (experiments)."""
+    assert isinstance(bench.board, VirtualBoard)
     board = bench.board.model_copy(update={"cmdline": f"{bench.board.cmdline} {words}".strip()})
     return replace(bench, board=board)

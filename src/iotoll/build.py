@@ -85,10 +85,12 @@ def build_side(
     fragments: Sequence[str],
     progress: Progress,
     timeout: float = TIMEOUT,
+    dtbs: Sequence[str] = (),
 ) -> BuildRecord:
     """Build (or take from the cache, or from the user) one kernel of the run.
 
-    Leaves ``Image``, ``config``, ``build.log`` and ``build.json`` in ``run.build(side)``. Build the
+    Leaves ``Image``, ``config``, ``build.log``, ``build.json`` and the device trees ``dtbs`` (as
+    make names them) in ``run.build(side)``. Build the
     base first: what fails for it is a UsageError or InfrastructureError, never the patch's fault.
     A candidate raises BrokenError("config" or "build"). ``timeout`` is in seconds.
     """
@@ -100,7 +102,7 @@ def build_side(
         results.write(folder / "build.json", record)
         return record
     source = results.read(run.side(side) / "source.json", SourceRecord)
-    job = Job.make(source, arch, fragments)
+    job = Job.make(source, arch, fragments, dtbs)
     inputs = {"image": job.key, "side": side}
     if run.is_done(f"build/{side}", inputs) and (folder / "Image").is_file():
         return results.read(folder / "build.json", BuildRecord)
@@ -117,6 +119,7 @@ def build_side(
         fragments=list(fragments),
         toolchain=job.toolchain,
         seconds=round(time.monotonic() - started, 3),
+        dtbs={Path(name).name: file_sha256(folder / Path(name).name) for name in dtbs},
     )
     results.write(folder / "build.json", record)
     run.mark_done(f"build/{side}", inputs)

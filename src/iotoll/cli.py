@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from iotoll import __version__, candidate, results, serialrecord
+from iotoll.boardoptions import accelerator_of, check_devices, clock_of
 from iotoll.boards import load_board
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageError
@@ -28,7 +29,6 @@ from iotoll.models import Clock, RunManifest, SideResult
 from iotoll.outputs.command import analyze_command
 from iotoll.policy import load_policy
 from iotoll.progress import Progress
-from iotoll.qemu import kvm_works
 from iotoll.report import render_report, side_table, terminal_report
 from iotoll.rundir import RunDir
 from iotoll.simboard.command import simboard_group
@@ -82,9 +82,8 @@ def run_options(command: F) -> F:
             click.option(
                 "--clock",
                 type=click.Choice([c.value for c in Clock]),
-                default="instructions",
-                show_default=True,
-                help="time is a smoke test on a virtual board: it cannot gate.",
+                help="Default: instructions; on a real board time. On a virtual board time is a "
+                "smoke test: it cannot gate.",
             ),
             click.option(
                 "--boots",
@@ -253,11 +252,11 @@ def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str,
 
 
 def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> RunManifest:
-    clock = Clock(options["clock"])
     board = load_board(options["board"])
+    clock = clock_of(board, options)
     matrix = load_matrix(options["matrix"])
+    check_devices(board, matrix)
     load_policy(options["policy"])
-    kvm = clock is Clock.TIME and kvm_works(board)
     return RunManifest.model_validate(
         {
             "command": ["iotoll", *sys.argv[1:]],
@@ -265,7 +264,7 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
             "kind": kind,
             "board": options["board"],
             "clock": clock,
-            "accelerator": "kvm" if kvm else "tcg",
+            "accelerator": accelerator_of(board, clock, options),
             "matrix": options["matrix"],
             "policy": options["policy"],
             "tree": choice.tree,

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from iotoll import source
-from iotoll.boards import Board, load_board
+from iotoll.boards import Board, VirtualBoard, load_board
 from iotoll.build import TARGETS
 from iotoll.errors import InfrastructureError, IotollError
 from iotoll.paths import cache_dir
@@ -62,14 +62,12 @@ def check(board_name: str) -> list[Finding]:
     return [
         _python(),
         _native(),
-        *_qemu(board),
-        _nbdkit(),
+        *([*_qemu(board), _nbdkit()] if isinstance(board, VirtualBoard) else []),
         *_image_tools(),
         *_build_tools(board),
         _kernel_source(),
         _disk(),
-        _memory(board),
-        _accelerator(board),
+        *([_memory(board), _accelerator(board)] if isinstance(board, VirtualBoard) else []),
         _cached(),
     ]
 
@@ -125,7 +123,7 @@ def _native() -> Finding:
     return Finding("trace analyser", "present", Path(str(_native.__file__)).name)
 
 
-def _qemu(board: Board) -> list[Finding]:
+def _qemu(board: VirtualBoard) -> list[Finding]:
     need = f"QEMU >= {_dotted(MIN_QEMU)} for {board.arch}"
     package, mend = board.qemu.package, _qemu_mend(board.qemu.package)
     line = _first_line([board.qemu.binary, "--version"])
@@ -224,7 +222,7 @@ def _disk() -> Finding:
     return Finding(f"disk: {need:.0f} GB", "missing", found, mend)
 
 
-def _memory(board: Board) -> Finding:
+def _memory(board: VirtualBoard) -> Finding:
     # Base and candidate boot side by side; the disks' contents lie in memory too.
     disks = sum(device.size_mb for device in board.devices.values())
     boards = 2 * ((board.memory_mb + disks) * 2**20 / 1e9 + QEMU_GB)
@@ -237,7 +235,7 @@ def _memory(board: Board) -> Finding:
     return Finding(f"memory: {need:.1f} GB", "missing", found, "end other programs, or add memory")
 
 
-def _accelerator(board: Board) -> Finding:
+def _accelerator(board: VirtualBoard) -> Finding:
     if kvm_works(board):
         return Finding("KVM (time clock)", "present", "/dev/kvm starts a guest")
     reason = "does not start a guest" if Path("/dev/kvm").exists() else "does not exist"

@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from iotoll import candidate, gate, results
-from iotoll.boards import load_board
+from iotoll.boards import load_virtual_board
 from iotoll.boots import Bench, collect, plan_boot, run_boots, run_plans, with_cmdline
 from iotoll.build import build_side
 from iotoll.cli import guarded
@@ -121,7 +121,7 @@ def _open(out: Path, board: str, patch: str | None) -> RunDir:
 
 
 def _bench(run: RunDir, progress: Progress, pattern: str = "*") -> Bench:
-    board, matrix = load_board(run.manifest.board), load_matrix(run.manifest.matrix)
+    board, matrix = load_virtual_board(run.manifest.board), load_matrix(run.manifest.matrix)
     cells = fnmatch.filter(matrix.cells, pattern)
     if not cells:
         raise UsageError(f"--cells {pattern}: no cell of the matrix {matrix.name} matches")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from iotoll import gate, results
-from iotoll.boards import Board, load_board
+from iotoll.boards import RealBoard, VirtualBoard, load_board
 from iotoll.boots import Bench, collect, run_boots
 from iotoll.build import build_side
 from iotoll.errors import BrokenError, InfrastructureError
@@ -45,7 +45,7 @@ class Flow:
     progress: Progress
 
     @cached_property
-    def board(self) -> Board:
+    def board(self) -> VirtualBoard | RealBoard:
         """The board the run is on."""
         return load_board(self.run.manifest.board)
 
@@ -111,7 +111,9 @@ class Flow:
         if not self.cells:
             return
         for side in self.sides:
-            build_side(self.run, side, self.board.arch, self.board.fragments, self.progress)
+            board = self.board
+            dtbs = [board.hardware.dtb] if isinstance(board, RealBoard) else []
+            build_side(self.run, side, board.arch, board.fragments, self.progress, dtbs=dtbs)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side."""
@@ -152,7 +154,7 @@ class Flow:
         if self.run.manifest.kind == "measure":
             return False
         images = {
-            results.read(self.run.build(side) / "build.json", BuildRecord).image_sha256
+            results.read(self.run.build(side) / "build.json", BuildRecord).sha256
             for side in self.sides
         }
         return len(images) == 1
@@ -168,6 +170,8 @@ class Flow:
             sentence = (
                 "A smoke test: both kernels ran the workload, but time on a virtual board "
                 "cannot gate."
+                if self.run.manifest.accelerator != "none"
+                else "Both kernels ran the workload; its times are shown, and nobody judged them."
             )
             return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
         judged = self._judged(0)

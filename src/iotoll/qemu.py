@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from iotoll.boards import Board, DeviceSettings
+from iotoll.boards import DeviceSettings, VirtualBoard
 from iotoll.errors import InfrastructureError
 from iotoll.models import Clock
 from iotoll.proc import require_tool, stop, tail_file
@@ -36,7 +36,7 @@ class BootFiles:
     work: Path
 
 
-def kvm_works(board: Board) -> bool:
+def kvm_works(board: VirtualBoard) -> bool:
     """Tell whether KVM can really start this board's guests: /dev/kvm may exist and not work."""
     if platform.machine() != board.qemu.kvm_host or not Path("/dev/kvm").exists():
         return False
@@ -66,7 +66,7 @@ def _kvm_starts(binary: str, machine: tuple[str, ...]) -> bool:
     return done.returncode == 0 and b"failed" not in done.stderr
 
 
-def tool_versions(board: Board) -> dict[str, str]:
+def tool_versions(board: VirtualBoard) -> dict[str, str]:
     """Versions of the programs that make up the virtual board."""
     versions = {}
     for name, package in ((board.qemu.binary, board.qemu.package), ("nbdkit", "nbdkit")):
@@ -77,7 +77,9 @@ def tool_versions(board: Board) -> dict[str, str]:
     return versions
 
 
-def qemu_command(board: Board, clock: Clock, accelerator: str, files: BootFiles) -> list[str]:
+def qemu_command(
+    board: VirtualBoard, clock: Clock, accelerator: str, files: BootFiles
+) -> list[str]:
     """The QEMU command line of a local boot; no shell is involved."""
     command = board_words(board, clock, accelerator)
     command += ["-kernel", str(files.kernel), "-initrd", str(files.ramdisk)]
@@ -88,12 +90,12 @@ def qemu_command(board: Board, clock: Clock, accelerator: str, files: BootFiles)
     return command + disk_words(board, str(files.work))
 
 
-def kernel_words(board: Board) -> str:
+def kernel_words(board: VirtualBoard) -> str:
     """The kernel's command line."""
     return f"console={board.console} {board.cmdline}"
 
 
-def board_words(board: Board, clock: Clock, accelerator: str) -> list[str]:
+def board_words(board: VirtualBoard, clock: Clock, accelerator: str) -> list[str]:
     """QEMU's binary and the machine: all but kernel, console and disks."""
     q = board.qemu
     command = [q.binary]
@@ -109,7 +111,7 @@ def board_words(board: Board, clock: Clock, accelerator: str) -> list[str]:
     return [*command, "-display", "none", "-monitor", "none", "-no-reboot"]
 
 
-def disk_words(board: Board, folder: str) -> list[str]:
+def disk_words(board: VirtualBoard, folder: str) -> list[str]:
     """The storage devices, on ``DEVICE.sock`` of nbdkit or ``DEVICE.img`` in a folder."""
     words = []
     for name, device in board.devices.items():
@@ -124,7 +126,7 @@ def disk_words(board: Board, folder: str) -> list[str]:
 class RunningBoard:
     """A started virtual board; use as a context manager, so that nothing outlives it."""
 
-    def __init__(self, board: Board, command: list[str], files: BootFiles) -> None:
+    def __init__(self, board: VirtualBoard, command: list[str], files: BootFiles) -> None:
         self._board = board
         self._command = command
         self._files = files

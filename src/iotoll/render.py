@@ -108,7 +108,7 @@ def render_job(
         "SCHEDULER": matrix.filesystem.scheduler,
         "HUGE_PAGES": board.huge_pages,
         "BUFFER_KB": board.buffer_kb,
-        "IO_TIMEOUT_MS": board.io_timeout_ms,
+        "IO_TIMEOUT_MS": "" if board.io_timeout_ms is None else board.io_timeout_ms,
         "TRACE_CLOCK": board.trace_clock,
         **(more or {}),
     }

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iotoll import results
-from iotoll.boards import Board
+from iotoll.boards import Board, VirtualBoard
 from iotoll.console import ConsoleState, read_console
 from iotoll.digest import json_sha256
-from iotoll.errors import BrokenError, BrokenStep, InfrastructureError
+from iotoll.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
 from iotoll.image import Image, job_cpio
 from iotoll.models import BootRecord, BuildRecord, Clock
 from iotoll.models.run import Side
@@ -47,10 +47,16 @@ class BootPlan:
         return f"{self.side}/{self.number}"
 
     @property
+    def virtual(self) -> VirtualBoard:
+        """The board as this machine can be it; raises UsageError for a real one."""
+        if not isinstance(self.board, VirtualBoard):
+            raise UsageError(f"board {self.board.name} needs a lab: --runner lava")
+        return self.board
+
+    @property
     def kernel_sha256(self) -> str:
-        """The kernel under test, as its build noted it."""
-        build = results.read(self.kernel.with_name("build.json"), BuildRecord)
-        return build.image_sha256
+        """The kernel under test, as its build noted it, with its device trees."""
+        return results.read(self.kernel.with_name("build.json"), BuildRecord).sha256
 
     def identity(self) -> str:
         """Digest of the board as the workload sees it, without the kernel under test."""
@@ -76,8 +82,8 @@ def boot(
     with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
         files = _files(plan, Path(name))
         _make_ramdisk(plan, files)
-        command = qemu_command(plan.board, plan.clock, plan.accelerator, files)
-        with RunningBoard(plan.board, command, files) as running:
+        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
+        with RunningBoard(plan.virtual, command, files) as running:
             state = _watch(plan, files, running, on_cell, cancelled)
         _judge(state, files)
         unpack(files.handover, plan.folder)
@@ -118,7 +124,7 @@ def _watch(
     on_cell: Callable[[int], None],
     cancelled: threading.Event | None,
 ) -> ConsoleState:
-    limits = plan.board.limits
+    limits = plan.virtual.limits
     started = last_sign = time.monotonic()
     seen = -1
     while True:
@@ -200,7 +206,7 @@ def unpack(handover: Path, target: Path) -> None:
 
 def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float) -> BootRecord:
     tools = {
-        **tool_versions(plan.board),
+        **tool_versions(plan.virtual),
         **{f"image {k}": v for k, v in plan.image.packages.items()},
     }
     for line in _text(plan.folder / "boot/tools").splitlines():

@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from iotoll.boards import load_board
+from iotoll.boards import RealBoard, load_board, load_virtual_board
 from iotoll.errors import UsageError
+from iotoll.hardware import load_hardware
 from iotoll.lava.config import load_lab
 from iotoll.lava.device import virtual_device
 from iotoll.lava.figures import expected_cases
-from iotoll.lava.job import File, render, virtual_job
+from iotoll.lava.job import File, fastboot_job, render, virtual_job
 from iotoll.models import Clock
 from tests.conftest import Check
 
@@ -30,7 +31,7 @@ METADATA = {"iotoll.key": "0123456789ab-base-1-1", "iotoll.side": "base"}
 def definition(board: str) -> str:
     name = f"iotoll base boot 1 on {board} 0123456789ab-base-1-1"
     job = virtual_job(
-        load_board(board),
+        load_virtual_board(board),
         name,
         KERNEL,
         RAMDISK,
@@ -45,9 +46,23 @@ def test_job_definition(board: str, golden: Check) -> None:
     golden(f"lava/jobs/{board}.yaml", definition(board))
 
 
+def test_job_that_is_flashed(golden: Check) -> None:
+    board = load_board("hikey960")
+    assert isinstance(board, RealBoard)
+    name = "iotoll base boot 1 on hikey960 0123456789ab-base-1-1"
+    expected = expected_cases(CELLS, Clock.TIME)
+    job = fastboot_job(board.hardware, name, KERNEL, RAMDISK, METADATA, expected)
+    golden("lava/jobs/hikey960.yaml", render(job, "hikey960", load_lab("local")))
+
+
+def test_no_job_for_a_board_that_is_not_flashed() -> None:
+    with pytest.raises(UsageError, match="zedboard: there is no job template"):
+        fastboot_job(load_hardware("zedboard"), "x", KERNEL, RAMDISK, METADATA, [])
+
+
 def test_health_check_runs_on_every_device_of_its_type(golden: Check) -> None:
     job = virtual_job(
-        load_board("virt-arm64"), "iotoll health check", KERNEL, RAMDISK, METADATA, []
+        load_virtual_board("virt-arm64"), "iotoll health check", KERNEL, RAMDISK, METADATA, []
     )
     text = render(replace(job, health_check=True), "virt-arm64", load_lab("local"))
     golden("lava/jobs/health-check.yaml", text)
@@ -56,11 +71,11 @@ def test_health_check_runs_on_every_device_of_its_type(golden: Check) -> None:
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_device_dictionary(board: str, golden: Check) -> None:
-    golden(f"lava/devices/{board}.jinja2", virtual_device(load_board(board), f"{board}-01"))
+    golden(f"lava/devices/{board}.jinja2", virtual_device(load_virtual_board(board), f"{board}-01"))
 
 
 def test_whatever_a_name_holds_stays_one_value() -> None:
-    board = load_board("virt-arm64")
+    board = load_virtual_board("virt-arm64")
     strange = 'x"\n- evil: {{ 7 * 7 }} {% raw %} \\ é \x1b \u2028'
     job = virtual_job(board, strange, KERNEL, RAMDISK, {"iotoll.key": strange}, [strange])
     data = yaml.safe_load(render(job, board.name, load_lab("local")))
@@ -81,6 +96,8 @@ def test_hardware_has_no_length_in_instructions() -> None:
 
 
 def test_lab_without_the_board() -> None:
-    job = virtual_job(load_board("virt-arm64"), "x", KERNEL, RAMDISK, METADATA, [])
-    with pytest.raises(UsageError, match=r"lab local has no board zedboard; it has: virt-arm64"):
+    job = virtual_job(load_virtual_board("virt-arm64"), "x", KERNEL, RAMDISK, METADATA, [])
+    with pytest.raises(
+        UsageError, match=r"lab local has no board zedboard; it has: hikey960, virt-arm64"
+    ):
         render(job, "zedboard", load_lab("local"))

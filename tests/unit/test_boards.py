@@ -6,22 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boards import load_board
+from iotoll.boardoptions import check_devices, clock_of
+from iotoll.boards import RealBoard, load_board, load_virtual_board
 from iotoll.errors import UsageError
 from iotoll.matrix import load_matrix
+from iotoll.models import Clock
 from iotoll.paths import data_dir
 
 FOLDER = data_dir("lava-jobs") / "boards"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
+NAMES = ["virt-arm64", "virt-x86_64"]
 
 
-def test_both_boards_are_there() -> None:
-    assert NAMES == ["virt-arm64", "virt-x86_64"]
+def test_all_boards_are_there() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.toml")) == ["hikey960", *NAMES]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_board_has_what_the_default_matrix_needs(name: str) -> None:
-    board = load_board(name)
+    board = load_virtual_board(name)
     assert set(load_matrix("default").devices) <= set(board.devices)
     assert f"arch-{board.arch}" in board.fragments
     assert board.limits.silence < board.limits.total
@@ -63,5 +65,30 @@ def test_mistakes_are_one_line_with_file_and_field(
 
 
 def test_unknown_board_names_those_that_exist() -> None:
-    with pytest.raises(UsageError, match="there are: virt-arm64, virt-x86_64"):
+    with pytest.raises(UsageError, match="there are: hikey960, virt-arm64, virt-x86_64"):
         load_board("hikey")
+
+
+def test_real_board_is_its_hardware() -> None:
+    board = load_board("hikey960")
+    assert isinstance(board, RealBoard)
+    assert "hikey960" in board.fragments
+    assert board.job_settings == {
+        "TARGET_ufs": "PARTLABEL=userdata",
+        "TARGET_nvme": "/dev/nvme0n1",
+    }
+    check_devices(board, load_matrix("hikey960"))
+    with pytest.raises(UsageError, match="measures emmc, which board hikey960 does not have"):
+        check_devices(board, load_matrix("default"))
+    with pytest.raises(UsageError, match="hikey960 is no virtual one"):
+        load_virtual_board("hikey960")
+
+
+def test_real_board_has_the_clock_time_and_needs_a_lab() -> None:
+    board = load_board("hikey960")
+    assert clock_of(board, {"clock": None, "runner": "lava"}) is Clock.TIME
+    assert clock_of(load_board(NAMES[0]), {"clock": None, "runner": "local"}) is Clock.INSTRUCTIONS
+    with pytest.raises(UsageError, match="counts no instructions: --clock time"):
+        clock_of(board, {"clock": "instructions", "runner": "lava"})
+    with pytest.raises(UsageError, match="booted by a LAVA lab: --runner lava"):
+        clock_of(board, {"clock": None, "runner": "local"})

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from iotoll import doctor
-from iotoll.boards import load_board
+from iotoll.boards import load_virtual_board
 from iotoll.build import TARGETS
 from iotoll.doctor import Finding
 from iotoll.errors import UsageError
@@ -41,7 +41,7 @@ class Machine:
         self.tool(name, f'case "$*" in *help*) {show};; *) {words};; esac')
 
     def complete(self, board_name: str) -> None:
-        board = load_board(board_name)
+        board = load_virtual_board(board_name)
         self.qemu(board.qemu.binary, "10.0.2")
         for name in ("nbdkit", "mmdebstrap", "cpio", "readelf", "git", "newuidmap"):
             self.tool(name)

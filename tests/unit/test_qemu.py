@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boards import Board, load_board
+from iotoll.boards import VirtualBoard, load_virtual_board
 from iotoll.errors import InfrastructureError
 from iotoll.models import Clock
 from iotoll.qemu import BootFiles, RunningBoard, kvm_works, qemu_command, tool_versions
 
 
 @pytest.fixture(params=["virt-arm64", "virt-x86_64"])
-def board(request: pytest.FixtureRequest) -> Board:
-    return load_board(request.param)
+def board(request: pytest.FixtureRequest) -> VirtualBoard:
+    return load_virtual_board(request.param)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def after(command: list[str], option: str) -> list[str]:
     return [command[i + 1] for i, word in enumerate(command) if word == option]
 
 
-def test_instructions_clock(board: Board, files: BootFiles) -> None:
+def test_instructions_clock(board: VirtualBoard, files: BootFiles) -> None:
     command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
     assert command[0] == board.qemu.binary
     assert after(command, "-icount") == ["shift=0,sleep=off"]
@@ -43,7 +43,7 @@ def test_instructions_clock(board: Board, files: BootFiles) -> None:
 
 
 @pytest.mark.parametrize("accelerator", ["tcg", "kvm"])
-def test_time_clock_has_no_icount(board: Board, files: BootFiles, accelerator: str) -> None:
+def test_time_clock_has_no_icount(board: VirtualBoard, files: BootFiles, accelerator: str) -> None:
     command = qemu_command(board, Clock.TIME, accelerator, files)
     assert "-icount" not in command
     assert after(command, "-accel") == [accelerator]
@@ -51,7 +51,7 @@ def test_time_clock_has_no_icount(board: Board, files: BootFiles, accelerator: s
     assert command[1 : 1 + len(machine)] == machine
 
 
-def test_every_device_is_served_and_named_once(board: Board, files: BootFiles) -> None:
+def test_every_device_is_served_and_named_once(board: VirtualBoard, files: BootFiles) -> None:
     command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
     drives = after(command, "-drive")
     assert len(drives) == len(board.devices) == 3
@@ -61,7 +61,7 @@ def test_every_device_is_served_and_named_once(board: Board, files: BootFiles) -
     assert not any("{" in word for word in command)
 
 
-def test_nothing_of_the_host_reaches_the_board(board: Board, files: BootFiles) -> None:
+def test_nothing_of_the_host_reaches_the_board(board: VirtualBoard, files: BootFiles) -> None:
     command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
     assert "-nodefaults" in command
     assert not any(word.startswith(("-net", "-fsdev", "-virtfs")) for word in command)
@@ -69,7 +69,7 @@ def test_nothing_of_the_host_reaches_the_board(board: Board, files: BootFiles) -
 
 @pytest.mark.parametrize(("missing", "package"), [("qemu", None), ("nbdkit", "nbdkit")])
 def test_missing_tool_names_its_package(
-    board: Board,
+    board: VirtualBoard,
     files: BootFiles,
     missing: str,
     package: str | None,
@@ -94,7 +94,7 @@ def executable(path: Path, body: str) -> None:
 
 
 def test_device_server_that_dies_is_infrastructure_and_leaves_no_process(
-    board: Board, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -119,7 +119,7 @@ def test_device_server_that_dies_is_infrastructure_and_leaves_no_process(
 
 
 def test_leaving_the_block_ends_qemu_and_the_servers(
-    board: Board, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -139,7 +139,7 @@ def test_leaving_the_block_ends_qemu_and_the_servers(
     assert not any(alive(int(pid)) for pid in pids.read_text().split())
 
 
-def served(board: Board) -> list[str]:
+def served(board: VirtualBoard) -> list[str]:
     return [name for name, device in board.devices.items() if device.delay_ms]
 
 
@@ -150,14 +150,14 @@ def alive(pid: int) -> bool:
 
 
 def test_kvm_is_for_the_hosts_own_machine_alone(
-    board: Board, monkeypatch: pytest.MonkeyPatch
+    board: VirtualBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert not kvm_works(board)
 
 
 def test_only_a_device_with_a_delay_is_served_with_one(
-    board: Board, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()

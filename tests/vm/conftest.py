@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from iotoll import build, source
-from iotoll.boards import load_board
+from iotoll.boards import load_virtual_board
 from iotoll.errors import IotollError
 from iotoll.proc import require_tool
 
@@ -56,7 +56,7 @@ class Done:
 
 def needs_board(name: str) -> None:
     """Skip, saying why, where kernels of a board cannot be built or booted."""
-    board = load_board(name)
+    board = load_virtual_board(name)
     try:
         require_tool(board.qemu.binary, board.qemu.package)
         require_tool("nbdkit", "nbdkit")

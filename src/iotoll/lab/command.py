@@ -56,7 +56,8 @@ def status_command(folder: Path | None, as_json: bool) -> None:
         return
     click.echo(f"up: LAVA {state.lava}, {state.url}, files at {state.files_url}")
     for device, kind in state.devices.items():
-        click.echo(f"  {device} ({kind})")
+        behind = state.simulated.get(device)
+        click.echo(f"  {device} ({kind})" + (f", iotoll simboard: {behind}" if behind else ""))
 
 
 @lab_command.command("service")

@@ -16,22 +16,25 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from iotoll.boards import load_board
+from iotoll.boards import RealBoard, load_board
 from iotoll.errors import InfrastructureError, UsageError
-from iotoll.lab.plan import LabDevice, LabPlan, LabState, LabUser, Ports
+from iotoll.lab.plan import LabDevice, LabPlan, LabState, LabUser, Ports, SimulatedBoard
 from iotoll.lab.root import NAMESPACES, get_root, version
-from iotoll.lava.config import Lab
+from iotoll.lava.config import Lab, LabBoard
 from iotoll.lava.device import PROGRAM, virtual_device
 from iotoll.paths import cache_dir, data_dir
 from iotoll.proc import require_tool, tail_file
 from iotoll.progress import Progress
+from iotoll.simboard import client, profile
+from iotoll.simboard.device import simulated_device
 
 WORKER = "worker-local"
 USER = "iotoll"
 UP_SECONDS = 180.0
 DOWN_SECONDS = 20.0
 POLL_SECONDS = 0.1
-FOLDERS = ("root", "memory", "log", "dispatcher", "files")
+FOLDERS = ("root", "memory", "log", "dispatcher", "files", "boards")
+PROGRAMS = "programs"
 SOCKET_PATH_LIMIT = 107  # of a Unix socket's path, in bytes
 
 
@@ -98,21 +101,16 @@ class LocalLab:
     # How it comes up.
 
     def _plan(self, lab: Lab, root: Path) -> LabPlan:
-        devices = []
-        for name, settings in lab.boards.items():
-            for number in range(1, settings.count + 1):
-                device = f"{name}-{number:02}".replace("_", "-")
-                text = virtual_device(load_board(name), device)
-                devices.append(
-                    LabDevice(
-                        name=device,
-                        type=settings.device_type,
-                        tags=[*settings.tags, device],
-                        dictionary=text,
-                    )
-                )
         group = lab.jobs.groups[0] if lab.jobs.groups else None
         server, events, files = _free_ports(3)
+        devices = [
+            _device(name, settings, number, server)
+            for name, settings in lab.boards.items()
+            for number in range(1, settings.count + 1)
+        ]
+        programs = [data_dir("lava-jobs") / "devices" / PROGRAM]
+        if any(device.simulated for device in devices):
+            programs += [self.folder / PROGRAMS / name for name in client.COMMANDS]
         return LabPlan(
             name=lab.name,
             folder=str(self.folder),
@@ -122,12 +120,13 @@ class LocalLab:
             admin=_user("admin", admin=True),
             user=_user(USER, group=group),
             devices=devices,
-            programs=[str(data_dir("lava-jobs") / "devices" / PROGRAM)],
+            programs=[str(path) for path in programs],
         )
 
     def _start(self, plan: LabPlan) -> subprocess.Popen[bytes]:
         for name in FOLDERS:
             (self.folder / name).mkdir(parents=True)
+        client.install(self.folder / PROGRAMS)
         path = self.folder / "plan.json"
         write_secret(path, plan.model_dump_json())
         inside = [sys.executable, "-m", "iotoll.lab.inside", "serve", str(path)]
@@ -173,6 +172,7 @@ class LocalLab:
             group=plan.user.group or "",
             lava=lava,
             devices={device.name: device.type for device in plan.devices},
+            simulated={d.name: d.simulated.name for d in plan.devices if d.simulated},
             pid=pid,
             started=started,
         )
@@ -201,6 +201,32 @@ class LocalLab:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+
+
+def _device(board_name: str, settings: LabBoard, number: int, port: int) -> LabDevice:
+    """A board of the lab; ``port`` is the server's, which no other lab of this machine has."""
+    board = load_board(board_name)
+    simulated = None
+    if isinstance(board, RealBoard):
+        if not settings.simulated:
+            raise UsageError(f"a lab cannot make {board_name}: simulated = true, or count = 0")
+        name = f"{settings.device_type}-{number:02}"
+        simulated = SimulatedBoard(
+            name=f"{name}-{port}",
+            profile=profile.load(board_name).name,
+            serial=f"SIM{port}{number:02}",
+        )
+        text = simulated_device(simulated.name, simulated.serial)
+    else:
+        name = f"{board_name}-{number:02}".replace("_", "-")
+        text = virtual_device(board, name)
+    return LabDevice(
+        name=name,
+        type=settings.device_type,
+        tags=[*settings.tags, name],
+        dictionary=text,
+        simulated=simulated,
+    )
 
 
 def write_secret(path: Path, text: str) -> None:

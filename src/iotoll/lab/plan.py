@@ -29,6 +29,14 @@ class LabUser(Model):
     group: str | None = None
 
 
+class SimulatedBoard(Model):
+    """A simulated board of the lab; its name and serial number are known machine-wide."""
+
+    name: str
+    profile: str
+    serial: str = Field(description="that fastboot shows")
+
+
 class LabDevice(Model):
     """A board as LAVA sees it; ``dictionary`` is the text of its device file (Jinja2)."""
 
@@ -36,6 +44,7 @@ class LabDevice(Model):
     type: str
     tags: list[str] = Field(default_factory=list)
     dictionary: str
+    simulated: SimulatedBoard | None = Field(None, description="what is behind it, if that is ours")
 
 
 class LabPlan(Model):
@@ -68,5 +77,8 @@ class LabState(Model):
     group: str
     lava: str = Field(description="version of the LAVA server")
     devices: dict[str, str] = Field(description="device name to device type")
+    simulated: dict[str, str] = Field(
+        default_factory=dict, description="device name to the name that iotoll simboard knows"
+    )
     pid: int = Field(description="of the process whose end is the lab's end")
     started: int = Field(description="that process's start time, in ticks since boot")

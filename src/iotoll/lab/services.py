@@ -14,9 +14,10 @@ from pathlib import Path
 import urllib3
 
 from iotoll.errors import InfrastructureError
-from iotoll.lab.plan import LabPlan
+from iotoll.lab.plan import LabPlan, SimulatedBoard
 from iotoll.lab.root import scripts
 from iotoll.proc import tail, tail_file
+from iotoll.simboard import client
 
 GUEST_HOST = "10.0.2.2"
 """Under this address a QEMU guest reaches the machine that it runs on (user networking)."""
@@ -98,6 +99,7 @@ class Services:
             self._publisher(),
             self._scheduler(),
             self._files(),
+            *(self._board(d.name, d.simulated) for d in self.plan.devices if d.simulated),
             self._worker(),
         ]
 
@@ -138,6 +140,20 @@ class Services:
         command += ["--port", str(self.plan.ports.files)]
         command += ["--folder", str(Path(self.plan.folder) / "files")]
         return Service("files", command, host=True)
+
+    def _board(self, device: str, board: SimulatedBoard) -> Service:
+        folder = Path(self.plan.folder) / "boards"
+        command = [sys.executable, "-m", "iotoll", "simboard", "serve", board.name]
+        command += ["--profile", board.profile, "--serial", board.serial, "--state", str(folder)]
+
+        def ready() -> bool:
+            try:
+                client.ask(board.name, {"do": "state"}, timeout=5)
+            except client.ClientError:
+                return False
+            return True
+
+        return Service(f"board-{device}", command, host=True, ready=ready)
 
     def _worker(self) -> Service:
         name, server = self.plan.worker, f"http://127.0.0.1:{self.plan.ports.server}/"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from iotoll.boards import load_board
+from iotoll.boards import load_virtual_board
 from iotoll.boots import health_plan, lava_runner, open_plans
 from iotoll.errors import UsageError
 from iotoll.flow import Flow
@@ -128,7 +128,7 @@ def health_check_command(run: Path, install: bool) -> None:
 @click.option("--clock", type=click.Choice([c.value for c in Clock]), default="instructions")
 def device_command(board: str, name: str, clock: str) -> None:
     """Print the LAVA device dictionary of a virtual BOARD that LAVA shall know as NAME."""
-    click.echo(virtual_device(load_board(board), name, Clock(clock)), nl=False)
+    click.echo(virtual_device(load_virtual_board(board), name, Clock(clock)), nl=False)
 
 
 def _open(path: Path) -> tuple[Flow, LavaRunner, list[BootPlan]]:

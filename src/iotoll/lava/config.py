@@ -42,7 +42,10 @@ class Timeouts(Model):
 
 
 class LabBoard(Model):
-    """How the jobs of a board are run in a lab; ``count`` is how many `iotoll lab up` makes."""
+    """How the jobs of a board are run in a lab; ``count`` is how many `iotoll lab up` makes.
+
+    Of a real board it makes simulated ones.
+    """
 
     device_type: str
     tags: list[str] = Field(default_factory=list, description="LAVA device tags that it must have")
@@ -51,6 +54,7 @@ class LabBoard(Model):
         description="both boots of a pair on one device: its own name is one of its device tags",
     )
     count: int = Field(0, ge=0)
+    simulated: bool = Field(False, description="QEMU is the SoC: its time is no board's")
     timeouts: Timeouts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jinja2
 
-from iotoll.boards import Board
+from iotoll.boards import VirtualBoard
 from iotoll.models import Clock
 from iotoll.paths import data_dir
 from iotoll.qemu import board_words, disk_words
@@ -29,7 +29,7 @@ def environment(folder: str) -> jinja2.Environment:
     )
 
 
-def virtual_device(board: Board, name: str, clock: Clock = Clock.INSTRUCTIONS) -> str:
+def virtual_device(board: VirtualBoard, name: str, clock: Clock = Clock.INSTRUCTIONS) -> str:
     """The device dictionary of a virtual board named ``name``, for LAVA's qemu device types."""
     sockets = f"/tmp/iotoll-{name}"
     disks = [

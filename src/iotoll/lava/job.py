@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jinja2
 
-from iotoll.boards import Board
+from iotoll.boards import VirtualBoard
+from iotoll.errors import UsageError
+from iotoll.hardware import AndroidBoot, Hardware, PartitionRootfs
 from iotoll.lava.config import Lab
 from iotoll.lava.device import LAVA_ARCH, environment
 from iotoll.qemu import kernel_words
@@ -24,7 +27,7 @@ class File:
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """What is particular to one job; ``name`` is what people see, ``metadata`` what we look up.
 
@@ -33,32 +36,86 @@ class Job:
     the type.
     """
 
+    template: ClassVar[str]
+
     name: str
-    arch: str
-    kernel: File
-    ramdisk: File
-    kernel_words: str
     metadata: Mapping[str, str]
     expected: Sequence[str]
     device: str | None = None
     health_check: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class VirtualJob(Job):
+    """A boot of a virtual board: QEMU loads kernel and ramdisk."""
+
+    template = "virtual.yaml.j2"
+
+    arch: str
+    kernel: File
+    ramdisk: File
+    kernel_words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastbootJob(Job):
+    """A boot of a board that is flashed; each image has its partition.
+
+    ``boot`` is a boot image with its own command line, ``system`` an ext4 image, gzip'd.
+    """
+
+    template = "hikey960.yaml.j2"
+
+    boot_partition: str
+    boot: File
+    system_partition: str
+    system: File
+
+
 def virtual_job(
-    board: Board,
+    board: VirtualBoard,
     name: str,
     kernel: File,
     ramdisk: File,
     metadata: Mapping[str, str],
     expected: Sequence[str],
-    device: str | None = None,
-) -> Job:
+) -> VirtualJob:
     """A boot of a virtual board as a job."""
-    words = f"{kernel_words(board)} {SHELL}"
-    return Job(name, LAVA_ARCH[board.arch], kernel, ramdisk, words, metadata, expected, device)
+    return VirtualJob(
+        name=name,
+        metadata=metadata,
+        expected=expected,
+        arch=LAVA_ARCH[board.arch],
+        kernel=kernel,
+        ramdisk=ramdisk,
+        kernel_words=f"{kernel_words(board)} {SHELL}",
+    )
+
+
+def fastboot_job(
+    hardware: Hardware,
+    name: str,
+    boot: File,
+    system: File,
+    metadata: Mapping[str, str],
+    expected: Sequence[str],
+) -> FastbootJob:
+    """A boot of a board with fastboot as a job; raises UsageError for another board."""
+    spec, root = hardware.boot, hardware.rootfs
+    if not isinstance(spec, AndroidBoot) or not isinstance(root, PartitionRootfs):
+        raise UsageError(f"board {hardware.name}: there is no job template for its boot loader")
+    return FastbootJob(
+        name=name,
+        metadata=metadata,
+        expected=expected,
+        boot_partition=spec.partition,
+        boot=boot,
+        system_partition=root.partition,
+        system=system,
+    )
 
 
 def render(job: Job, board: str, lab: Lab) -> str:
     """The definition as YAML; raises UsageError when the lab has no such board."""
-    template: jinja2.Template = environment(".").get_template("jobs/virtual.yaml.j2")
+    template: jinja2.Template = environment(".").get_template(f"jobs/{job.template}")
     return template.render(job=job, lab=lab, lab_board=lab.board(board))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,15 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from iotoll.digest import file_sha256, json_sha256
-from iotoll.image import whole_cpio
+from iotoll.digest import json_sha256
 from iotoll.lava.config import Lab
-from iotoll.lava.figures import expected_cases
+from iotoll.lava.files import JobFiles
 from iotoll.lava.http import ServerError
-from iotoll.lava.job import File, Job, render, virtual_job
+from iotoll.lava.job import Job, render
 from iotoll.lava.journal import Attempt, Journal
 from iotoll.lava.server import Servers
-from iotoll.paths import dut_command
 from iotoll.results import write_text
 from iotoll.runner import BootPlan
 
@@ -61,7 +58,7 @@ class Submitter:
         self.lab = lab
         self.servers = servers
         self.series = series
-        self._ramdisks: dict[str, File] = {}
+        self._files = JobFiles(lambda path: patiently(lambda: servers.files.add(path)))
 
     def begin(self, journal: Journal, plan: BootPlan, device: str | None = None) -> Attempt:
         """Submit a job for a boot, or take up the one that is there.
@@ -104,7 +101,7 @@ class Submitter:
 
     def health_check(self, plan: BootPlan) -> str:
         """A boot's job as the health check of its device type; its files are uploaded first."""
-        job = self._job(plan, f"iotoll health check of {plan.board.name}", {}, None)
+        job = self._job(plan, f"iotoll health check of {plan.board.name}", {})
         return render(replace(job, health_check=True), plan.board.name, self.lab)
 
     def render(self, plan: BootPlan, key: str = NO_KEY, device: str | None = None) -> str:
@@ -116,32 +113,12 @@ class Submitter:
         }
         series = f"{mark(self.series)} " if self.series else ""
         name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {series}{key}"
-        return render(self._job(plan, name, metadata, device), plan.board.name, self.lab)
+        job = replace(self._job(plan, name, metadata), device=device)
+        return render(job, plan.board.name, self.lab)
 
-    def _job(
-        self, plan: BootPlan, name: str, metadata: Mapping[str, str], device: str | None
-    ) -> Job:
-        kernel = patiently(lambda: self.servers.files.add(plan.kernel))
-        what = {"iotoll.board": plan.board.name, "iotoll.kernel": kernel.sha256}
-        return virtual_job(
-            plan.board,
-            name,
-            kernel,
-            self._ramdisk(plan),
-            {**metadata, **what},
-            expected_cases(plan.cells, plan.clock),
-            device,
-        )
-
-    def _ramdisk(self, plan: BootPlan) -> File:
-        dut = dut_command(plan.board.arch)
-        what = json_sha256([plan.image.sha256, plan.job_sha256, file_sha256(dut)])
-        if what not in self._ramdisks:
-            with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-                path = Path(name) / "ramdisk.cpio"
-                whole_cpio(plan.image, plan.job, dut, path)
-                self._ramdisks[what] = patiently(lambda: self.servers.files.add(path))
-        return self._ramdisks[what]
+    def _job(self, plan: BootPlan, name: str, metadata: Mapping[str, str]) -> Job:
+        what = {"iotoll.board": plan.board.name, "iotoll.kernel": plan.kernel_sha256}
+        return self._files.job(plan, name, {**metadata, **what})
 
     def _submit(self, journal: Journal, attempt: Attempt, resumed: bool) -> None:
         """Have exactly one job of this attempt with LAVA."""

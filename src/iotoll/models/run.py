@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from iotoll.digest import json_sha256
 from iotoll.models.base import Clock, Model, Outcome
 
 Side = Literal["base", "candidate"]
@@ -29,7 +30,9 @@ class RunManifest(Model):
     kind: Literal["gate", "measure"]
     board: str
     clock: Clock
-    accelerator: str = Field("tcg", description="tcg or kvm; the instructions clock needs tcg")
+    accelerator: str = Field(
+        "tcg", description="tcg, kvm, or none on a real board; the instructions clock needs tcg"
+    )
     matrix: str
     policy: str
     tree: str | None = Field(
@@ -100,6 +103,16 @@ class BuildRecord(Model):
     toolchain: str
     seconds: float
     ready_made: bool = Field(False, description="the user's image: nothing was built")
+    dtbs: dict[str, str] = Field(
+        default_factory=dict, description="device trees built with it: file name to SHA-256"
+    )
+
+    @property
+    def sha256(self) -> str:
+        """Digest of all that a board boots of this build."""
+        if not self.dtbs:
+            return self.image_sha256
+        return json_sha256([self.image_sha256, self.dtbs])
 
 
 class LavaAttempt(Model):
@@ -147,6 +160,11 @@ class BootRecord(Model):
         "host", description="who cut the I/Os: the host, from traces, or the board itself"
     )
     lava: LavaRecord | None = Field(None, description="absent on a local board")
+
+    @property
+    def virtual(self) -> bool:
+        """Whether the board was QEMU's, whatever LAVA takes it for."""
+        return "qemu" in self.tools or (self.lava is not None and self.accelerator != "none")
 
 
 class ImageFile(Model):

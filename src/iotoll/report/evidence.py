@@ -50,11 +50,11 @@ class Evidence:
     @property
     def virtual(self) -> bool:
         """Whether the board is a virtual one, whose figures are never a board's latency."""
-        tools = [boot.tools for side in self.sides.values() for boot in side.boots]
+        boots = [boot for side in self.sides.values() for boot in side.boots]
         return (
             self.clock is Clock.INSTRUCTIONS
             or self.manifest.board.startswith("virt")
-            or any("qemu" in names for names in tools)
+            or any(boot.virtual for boot in boots)
         )
 
 

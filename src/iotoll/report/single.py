@@ -42,7 +42,7 @@ def side_table(result: SideResult, console: Console) -> None:
     boots = plural(max((len(r) for r in result.cells.values()), default=0), "boot")
     kernel = f"Linux {result.source.version}" if result.source else "ready-made image"
     console.print(Text(f"{kernel}, {plural(len(result.cells), 'cell')}, {boots}", "bold"))
-    virtual = any("qemu" in boot.tools for boot in result.boots)
+    virtual = any(boot.virtual for boot in result.boots)
     console.print(Text(clock_note(result.clock, virtual), "dim"))
     records = {n: r for n, r in result.cells.items()}
     corrected = result.clock is Clock.INSTRUCTIONS and all(

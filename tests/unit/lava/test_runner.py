@@ -14,12 +14,12 @@ import yaml
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.lava import runner as runner_module
 from iotoll.lava.config import load_lab
+from iotoll.lava.files import JobFiles
 from iotoll.lava.http import Http
 from iotoll.lava.job import File
 from iotoll.lava.journal import Attempt, read_journal
 from iotoll.lava.runner import LavaRunner
 from iotoll.lava.server import FileStore, LavaServer, Servers
-from iotoll.lava.submission import Submitter
 from iotoll.progress import Progress
 from iotoll.results import write
 from iotoll.rundir import RunDir
@@ -81,7 +81,7 @@ class Lava:
 def quick(monkeypatch: pytest.MonkeyPatch, stub: Stub) -> None:
     monkeypatch.setattr(runner_module, "POLL_SECONDS", 0.01)
     ramdisk = File(f"{stub.url}/sha256/{'3c' * 32}", "3c" * 32)
-    monkeypatch.setattr(Submitter, "_ramdisk", lambda *_: ramdisk)
+    monkeypatch.setattr(JobFiles, "_ramdisk", lambda *_: ramdisk)
 
 
 def make_runner(folder: Path, stub: Stub, lava: Lava) -> LavaRunner:

@@ -15,6 +15,7 @@ from iotoll.errors import UsageError
 from iotoll.image import Image
 from iotoll.lava import submission
 from iotoll.lava.config import load_lab
+from iotoll.lava.files import JobFiles
 from iotoll.lava.http import Http, ServerError
 from iotoll.lava.job import File
 from iotoll.lava.journal import Attempt, Journal, open_journal
@@ -102,7 +103,7 @@ def make_plan(tmp_path: Path, number: int = 1, kernel: bytes = b"kernel") -> Boo
 def submitter(tmp_path: Path, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Submitter:
     # What a ramdisk holds is of no matter here, and packing one takes seconds.
     ramdisk = File(f"{stub.url}/sha256/{'3c' * 32}", "3c" * 32)
-    monkeypatch.setattr(Submitter, "_ramdisk", lambda *_: ramdisk)
+    monkeypatch.setattr(JobFiles, "_ramdisk", lambda *_: ramdisk)
     client = Http(stub.url, "token", retries=0)
     servers = Servers(LavaServer(client), FileStore(client))
     return Submitter(tmp_path / "lava", load_lab("local"), servers)

@@ -1,0 +1,78 @@
+"""The files of a boot's job: made from kernel, root file system and job, and uploaded once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from iotoll import boardimage
+from iotoll.boards import RealBoard, VirtualBoard
+from iotoll.digest import file_sha256, json_sha256
+from iotoll.errors import UsageError
+from iotoll.hardware import Hardware
+from iotoll.image import whole_cpio
+from iotoll.lava.figures import expected_cases
+from iotoll.lava.job import File, Job, fastboot_job, virtual_job
+from iotoll.paths import dut_command
+from iotoll.progress import Progress
+from iotoll.runner import BootPlan
+
+
+class JobFiles:
+    """Makes the jobs of boots; ``add`` uploads a file, unless it is there."""
+
+    def __init__(self, add: Callable[[Path], File]) -> None:
+        self._add = add
+        self._made: dict[str, File] = {}
+
+    def job(self, plan: BootPlan, name: str, metadata: Mapping[str, str]) -> Job:
+        """The job of a boot, whose files the lab's file server then has."""
+        expected = expected_cases(plan.cells, plan.clock)
+        board = plan.board
+        if isinstance(board, VirtualBoard):
+            kernel, ramdisk = self._add(plan.kernel), self._ramdisk(plan)
+            return virtual_job(board, name, kernel, ramdisk, metadata, expected)
+        assert isinstance(board, RealBoard)
+        boot, system = self._boot(plan, board.hardware), self._system(plan, board.hardware)
+        return fastboot_job(board.hardware, name, boot, system, metadata, expected)
+
+    def _ramdisk(self, plan: BootPlan) -> File:
+        dut = dut_command(plan.board.arch)
+
+        def make(folder: Path) -> Path:
+            whole_cpio(plan.image, plan.job, dut, folder / "ramdisk.cpio")
+            return folder / "ramdisk.cpio"
+
+        return self._once(["ramdisk", *_contents(plan, dut)], make)
+
+    def _system(self, plan: BootPlan, hardware: Hardware) -> File:
+        dut = dut_command(plan.board.arch)
+
+        def make(folder: Path) -> Path:
+            return boardimage.root_image(hardware, dut, plan.job, folder, Progress(quiet=True))
+
+        return self._once(["system", hardware.name, *_contents(plan, dut)], make)
+
+    def _boot(self, plan: BootPlan, hardware: Hardware) -> File:
+        folder = plan.kernel.parent
+        dtb = folder / Path(hardware.dtb).name
+        if not hardware.dtb or not dtb.is_file():
+            raise UsageError(f"board {hardware.name} needs a device tree: build with --tree")
+        kernel = boardimage.Kernel(plan.kernel, dtb, folder / "config", None, "")
+
+        def make(out: Path) -> Path:
+            return boardimage.boot_image(hardware, kernel, out)
+
+        return self._once(["boot", hardware.name, plan.kernel_sha256], make)
+
+    def _once(self, what: list[str], make: Callable[[Path], Path]) -> File:
+        key = json_sha256(what)
+        if key not in self._made:
+            with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
+                self._made[key] = self._add(make(Path(name)))
+        return self._made[key]
+
+
+def _contents(plan: BootPlan, dut: Path) -> list[str]:
+    return [plan.image.sha256, plan.job_sha256, file_sha256(dut)]

@@ -1,0 +1,208 @@
+"""HiKey960 jobs through fastboot on the lab's two simulated boards, whole and with every fault.
+
+The kernel is the one that `iotoll image` builds for real boards; if the cache has none, this does.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from iotoll.boots import collect, plan_boot
+from iotoll.errors import InfrastructureError
+from iotoll.flow import Flow
+from iotoll.lab.plan import LabState
+from iotoll.lava.config import Lab, load_lab
+from iotoll.lava.http import Http
+from iotoll.lava.journal import Attempt, read_journal
+from iotoll.lava.runner import LavaRunner
+from iotoll.lava.server import LavaServer, Servers
+from iotoll.models import BootRecord, CellRecord, Clock, Section, SideResult
+from iotoll.progress import Progress
+from iotoll.results import read
+from iotoll.rundir import SIDES, RunDir
+from iotoll.simboard import client
+from tests.lab.conftest import UFS
+from tests.vm.conftest import EXAMPLES, LIMIT, command, environment
+
+pytestmark = [pytest.mark.lab, pytest.mark.vm]
+NVME = "nvme-128k-seqwrite-t1-direct"
+BOARD = ("--board", "hikey960", "--matrix", "hikey960", "--runner", "lava")
+IOS = {UFS: 512, NVME: 256}
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory whose kernel and device tree are built."""
+    for tool in ("mkbootimg", "debugfs"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed: see tools/packages.txt")
+    run = tmp_path_factory.mktemp("kernel") / "run"
+    words = ("--cells", f"{UFS},{NVME}", "--out", run, "--until", "build", "--quiet")
+    subprocess.run(command("measure", *BOARD, *words), env=environment(), check=True, timeout=3600)
+    return run
+
+
+@pytest.fixture
+def boards(state: LabState) -> Iterator[list[str]]:
+    """The simulated boards' names, without a fault before and after."""
+    names = sorted(state.simulated.values())
+    assert len(names) == 2
+    yield names
+    for name in names:
+        fault(name, "clear")
+
+
+def fault(board: str, name: str, value: float = 0.0, when: str = "") -> None:
+    client.ask(board, {"do": "fault", "fault": name, "value": value, "when": when})
+
+
+@dataclass
+class Pair:
+    """Two boots at a time on the lab's two boards."""
+
+    run: RunDir
+    lab: Lab
+    servers: Servers
+    done: list[str]
+
+    def hurry(self, **minutes: int) -> None:
+        """Shorter time-outs, and one attempt."""
+        board = self.lab.board("hikey960")
+        times = board.timeouts.model_copy(update=minutes)
+        boards = {"hikey960": board.model_copy(update={"timeouts": times})}
+        jobs = self.lab.jobs.model_copy(update={"attempts": 1})
+        self.lab = self.lab.model_copy(update={"boards": boards, "jobs": jobs})
+
+    def go(self, cells: list[str]) -> None:
+        """Run boots 1 and 2 of the base to their ends, as a gate does."""
+        bench = replace(Flow(self.run, Progress(quiet=True)).bench, cells=cells, lab=self.lab)
+        plans = [plan_boot(self.run, bench, "base", number) for number in (1, 2)]
+        runner = LavaRunner(self.run, self.lab, self.servers, lambda p: self.done.append(p.name))
+        with Progress(quiet=True).step("boots") as step:
+            runner.boots(plans, step)
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All jobs, in the order in which they were submitted."""
+        return read_journal(self.run.root / "lava/journal.jsonl").attempts
+
+    def device(self, attempt: Attempt) -> str | None:
+        """Where LAVA ran a job."""
+        assert attempt.number is not None
+        return self.servers.lava.job(attempt.number).device
+
+
+@pytest.fixture
+def pair(kernel: Path, servers: Servers, lab_file: Path, tmp_path: Path) -> Pair:
+    """Boots of a run directory of its own."""
+    shutil.copytree(kernel, tmp_path / "run", symlinks=True)
+    return Pair(RunDir.open(tmp_path / "run"), load_lab(str(lab_file)), servers, [])
+
+
+def check(cell: CellRecord) -> None:
+    """A record that came over the serial line holds the whole cell, in nanoseconds."""
+    assert cell.invalid is None
+    assert cell.ios["measured"] == cell.fio["ios"] == IOS[cell.cell]
+    assert cell.clock is Clock.TIME
+    assert cell.unit == "ns"
+    # QEMU's device may answer before the doorbell's function returns: then it took no time.
+    for name, section in cell.sections.items():
+        assert section.own.median is not None
+        assert section.own.median > 0 or name is Section.HARDWARE
+
+
+def test_gate_of_two_whole_jobs_side_by_side(
+    state: LabState, lab_file: Path, tmp_path: Path
+) -> None:
+    lab_file.write_text(lab_file.read_text().replace("same_board = true", "same_board = false"))
+    run, patch = tmp_path / "run", EXAMPLES / "neutral.patch"
+    words = (*BOARD, "--lab", lab_file, "--candidate", patch, "--cells", f"{UFS},{NVME}")
+    done = subprocess.run(
+        command("gate", *words, "--out", run, "--json"),
+        env=environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    verdict = json.loads(done.stdout)
+    assert (verdict["outcome"], verdict["can_gate"]) == ("inconclusive", False)
+    assert (run / "report/index.html").is_file()
+    sides = [read(run / f"sides/{side}/result.json", SideResult) for side in SIDES]
+    kernels = {side.build.image_sha256 for side in sides if side.build}
+    assert len(kernels) == 2
+    jobs = [boot.lava for side in sides for boot in side.boots if boot.lava]
+    assert sorted(job.device for job in jobs) == sorted(state.simulated)
+    first, second = sorted(jobs, key=lambda job: job.started)
+    assert second.started < first.ended, "at the same time"
+    for job in jobs:
+        assert job.device_type == "hi960-hikey"
+        assert [attempt.outcome for attempt in job.attempts] == ["done"]
+        assert set(job.phases) >= {"queue", "deploy", "boot", "workload"}
+    for side in sides:
+        assert all(boot.virtual for boot in side.boots), "nobody may take it for a board's latency"
+        assert set(side.cells) == {UFS, NVME}
+        for (cell,) in side.cells.values():
+            check(cell)
+        compare_with_lava(state, side)
+
+
+def compare_with_lava(state: LabState, result: SideResult) -> None:
+    """LAVA's own measurements are the records' figures."""
+    lava = LavaServer(Http(state.url, Path(state.token_file).read_text()))
+    for at, boot in enumerate(result.boots):
+        assert boot.lava is not None
+        tests = {test["name"]: test for test in lava.tests(boot.lava.job)}
+        for name, records in result.cells.items():
+            for section, figures in records[at].sections.items():
+                found = tests[f"{name}.{section.value}.median"]
+                assert float(found["measurement"]) == figures.own.median
+                assert found["unit"] == "ns"
+
+
+def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[str]) -> None:
+    cut, garbled = boards
+    fault(cut, "uart-cut", 10, when="iotoll: step batch ufs")
+    fault(garbled, "uart-garble", 0.01, when="iotoll: step batch ufs")
+    fault(garbled, "clear", when="iotoll: step batch nvme")
+    pair.go([UFS, NVME])
+    assert sorted(pair.done) == ["base/1", "base/2"]
+    lost = [a for a in pair.attempts if a.outcome == "infrastructure"]
+    assert len(lost) == 2
+    why = {str(pair.device(attempt)): attempt.why for attempt in lost}
+    assert "[connection-closed]" in why["hi960-hikey-01"]
+    assert "serial line lost" in why["hi960-hikey-02"]
+    result = collect(pair.run, [UFS, NVME], Clock.TIME, "base", [1, 2])
+    for records in result.cells.values():
+        assert len(records) == 2
+        for cell in records:
+            check(cell)
+    boot = read(pair.run.boot("base", 1) / "boot.json", BootRecord)
+    assert boot.lava is not None
+    assert [a.outcome for a in boot.lava.attempts] == ["infrastructure", "done"]
+
+
+def test_lost_fastboot_is_the_lab_s_fault_and_a_hang_the_kernel_s(
+    pair: Pair, boards: list[str]
+) -> None:
+    lost, hanging = boards
+    fault(lost, "fastboot-lost")
+    fault(hanging, "hang", when="iotoll: step batch ufs")
+    pair.hurry(deploy=2, workload=2)
+    with pytest.raises(InfrastructureError):
+        pair.go([UFS])
+    assert pair.done == []
+    ended = {str(pair.device(attempt)): attempt for attempt in pair.attempts}
+    assert len(ended) == len(pair.attempts) == 2
+    assert ended["hi960-hikey-01"].outcome == "infrastructure"
+    assert "[hikey960-fastboot-not-found]" in ended["hi960-hikey-01"].why
+    assert ended["hi960-hikey-02"].outcome == "broken"
+    assert "[hangs-in-workload]" in ended["hi960-hikey-02"].why
