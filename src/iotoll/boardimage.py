@@ -59,6 +59,17 @@ def build_kernel(
     hardware: Hardware, tree: str, base: str | None, out: Path, progress: Progress
 ) -> Kernel:
     """Build the board's kernel and device tree, or take them from the cache, into ``out``."""
+    job = kernel_job(hardware, tree, base, progress)
+    out.mkdir(parents=True, exist_ok=True)
+    if not job.is_done:
+        job.build(progress, out, TIMEOUT)
+    images.copy_tree(job.cached, out)
+    dtb = out / Path(job.dtbs[0]).name
+    return Kernel(out / "Image", dtb, out / "config", job.source.version, job.toolchain)
+
+
+def kernel_job(hardware: Hardware, tree: str, base: str | None, progress: Progress) -> Job:
+    """What there is to build for a board; raises UsageError when mainline does not have it."""
     if not hardware.dtb:
         raise UsageError(
             f"board {hardware.name}: mainline Linux has no device tree for it: give the vendor's"
@@ -66,13 +77,7 @@ def build_kernel(
         )
     record = source.base_of(tree, base, progress)
     _new_enough(hardware, record)
-    job = Job.make(record, hardware.arch, hardware.fragments, [hardware.dtb])
-    out.mkdir(parents=True, exist_ok=True)
-    if not (job.cached / "Image").is_file():
-        job.build(progress, out, TIMEOUT)
-    images.copy_tree(job.cached, out)
-    dtb = out / Path(hardware.dtb).name
-    return Kernel(out / "Image", dtb, out / "config", record.version, job.toolchain)
+    return Job.make(record, hardware.arch, hardware.fragments, [hardware.dtb])
 
 
 def ready_made(hardware: Hardware, image: Path, dtb: Path, out: Path) -> Kernel:

@@ -106,10 +106,9 @@ def build_side(
     inputs = {"image": job.key, "side": side}
     if run.is_done(f"build/{side}", inputs) and (folder / "Image").is_file():
         return results.read(folder / "build.json", BuildRecord)
-    cached = job.cached
-    if not (cached / "Image").is_file():
+    if not job.is_done:
         job.build(progress, folder, timeout)
-    images.copy_tree(cached, folder)
+    images.copy_tree(job.cached, folder)
     record = BuildRecord(
         side=side,
         arch=arch,
@@ -165,6 +164,11 @@ class Job:
         """Where the finished image is kept."""
         return cache_dir() / "images" / self.key
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the finished image is in the cache."""
+        return (self.cached / "Image").is_file()
+
     def build(self, progress: Progress, folder: Path, timeout: float) -> None:
         """Build into the image cache; ``build.log`` is left in ``folder`` also after a failure."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,7 +177,7 @@ class Job:
         tree = open_tree(self.source.tree, progress)
         title = f"build {self.source.side} kernel {self.source.version} for {self.arch}"
         with tree.locked(progress):
-            if (self.cached / "Image").is_file():
+            if self.is_done:
                 return  # another iotoll built it while we waited for the tree
             with progress.step(title) as step:
                 try:

@@ -1,6 +1,6 @@
 """HiKey960 jobs through fastboot on the lab's two simulated boards, whole and with every fault.
 
-The kernel is the one that `iotoll image` builds for real boards; if the cache has none, this does.
+The kernel is the one that `iotoll image` builds for real boards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from iotoll.results import read
 from iotoll.rundir import SIDES, RunDir
 from iotoll.simboard import client
 from tests.lab.conftest import UFS
-from tests.vm.conftest import EXAMPLES, LIMIT, command, environment
+from tests.vm.conftest import EXAMPLES, LIMIT, command, environment, needs_kernel
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 NVME = "nvme-128k-seqwrite-t1-direct"
@@ -43,6 +43,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for tool in ("mkbootimg", "debugfs"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: see tools/packages.txt")
+    needs_kernel("hikey960")
     run = tmp_path_factory.mktemp("kernel") / "run"
     words = ("--cells", f"{UFS},{NVME}", "--out", run, "--until", "build", "--quiet")
     subprocess.run(command("measure", *BOARD, *words), env=environment(), check=True, timeout=3600)
@@ -121,6 +122,7 @@ def check(cell: CellRecord) -> None:
 def test_gate_of_two_whole_jobs_side_by_side(
     state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:
+    needs_kernel("hikey960")
     lab_file.write_text(lab_file.read_text().replace("same_board = true", "same_board = false"))
     run, patch = tmp_path / "run", EXAMPLES / "neutral.patch"
     words = (*BOARD, "--lab", lab_file, "--candidate", patch, "--cells", f"{UFS},{NVME}")

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from iotoll import build, source
+from iotoll import boardimage, build, source
 from iotoll.boards import load_virtual_board
 from iotoll.errors import IotollError
+from iotoll.hardware import load_hardware
 from iotoll.proc import require_tool
+from iotoll.progress import Progress
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/patches"
@@ -65,6 +67,23 @@ def needs_board(name: str) -> None:
         source.locate("debian")
     except IotollError as error:
         pytest.skip(str(error))
+
+
+BUILD_ALL = "IOTOLL_TEST_BUILD_ALL"
+
+
+def needs_kernel(hardware: str) -> None:
+    """Skip, saying why, where the kernel of a real board is not in the cache.
+
+    A first build takes so long (the drivers of several boards) that all tests together would take
+    more than an hour on two cores; with `BUILD_ALL` set, the tests build it all the same.
+    """
+    job = boardimage.kernel_job(load_hardware(hardware), "debian", None, Progress(quiet=True))
+    if not job.is_done and not os.environ.get(BUILD_ALL):
+        pytest.skip(
+            f"the kernel of {hardware} is not built, which takes long:"
+            f" run `iotoll image {hardware}` first, or set {BUILD_ALL}=1"
+        )
 
 
 @pytest.fixture

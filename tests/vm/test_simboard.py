@@ -1,6 +1,6 @@
 """A simulated HiKey960 is flashed and boots what was flashed: kernel, root file system, disks.
 
-The kernel is the one that `iotoll image` builds for real boards; if the cache has none, this does.
+The kernel is the one that `iotoll image` builds for real boards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 from iotoll.proc import require_tool
 from iotoll.simboard import client
-from tests.vm.conftest import command, environment, needs_board
+from tests.vm.conftest import command, environment, needs_board, needs_kernel
 
 pytestmark = pytest.mark.vm
 PROMPT = "iotoll# "
@@ -33,6 +33,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for tool in ("mkbootimg", "img2simg", "fastboot"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: see tools/packages.txt")
+    needs_kernel("hikey960")
     out = tmp_path_factory.mktemp("images")
     done = subprocess.run(
         command("image", "hikey960", "--out", out, "--json"),

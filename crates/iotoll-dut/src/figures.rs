@@ -1,7 +1,8 @@
 //! `iotoll-dut figures`: a record's figures as words, for scripts that report them one by one.
 
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lexopt::prelude::*;
 use serde_json::Value as Json;
@@ -20,21 +21,24 @@ pub(crate) fn run(words: &mut lexopt::Parser) -> Result<(), Error> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let input = match &path {
-        Some(path) => std::fs::read_to_string(path).map_err(|e| Error::reading(path, &e))?,
-        None => {
-            let mut input = String::new();
-            let done = io::stdin().lock().read_to_string(&mut input);
-            done.map_err(|e| Error::Infrastructure(format!("standard input: {e}")))?;
-            input
-        }
-    };
+    let input = read(path.as_deref())?;
     let mut out = BufWriter::new(io::stdout().lock());
     for line in input.lines().filter(|line| !line.trim().is_empty()) {
         out.write_all(figures(line)?.as_bytes())
             .map_err(|e| writing(&e))?;
     }
     out.flush().map_err(|e| writing(&e))
+}
+
+/// The text of a file, or of the standard input.
+fn read(path: Option<&Path>) -> Result<String, Error> {
+    let Some(path) = path else {
+        let mut input = String::new();
+        let done = io::stdin().lock().read_to_string(&mut input);
+        done.map_err(|e| Error::Infrastructure(format!("standard input: {e}")))?;
+        return Ok(input);
+    };
+    std::fs::read_to_string(path).map_err(|e| Error::reading(path, &e))
 }
 
 /// Lines of `CELL SECTION STATISTIC VALUE UNIT`: each section's own figures, as far as it has any.
@@ -60,7 +64,8 @@ fn figures(line: &str) -> Result<String, Error> {
         for statistic in STATISTICS {
             let value = part.get("own").and_then(|own| own.get(statistic));
             if let Some(value) = value.and_then(Json::as_f64) {
-                text.push_str(&format!("{cell} {section} {statistic} {value} {unit}\n"));
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "{cell} {section} {statistic} {value} {unit}");
             }
         }
     }
