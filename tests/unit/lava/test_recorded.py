@@ -20,6 +20,7 @@ DATA = Path(__file__).with_name("data")
 RECORDED = {
     # excerpt: health of the job, step if broken, rule
     "panic-at-boot": ("Incomplete", "boot", "crash"),
+    "board-killed": ("Incomplete", None, "connection-closed"),
     "bug-in-workload": ("Canceled", "workload", "crash"),
     "hang-in-workload": ("Incomplete", "workload", "hangs-in-workload"),
 }
