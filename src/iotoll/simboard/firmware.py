@@ -71,9 +71,7 @@ class Firmware:
                 writer.write(HANDSHAKE)
                 if await reader.readexactly(4) != HANDSHAKE:
                     raise ProtocolError("no FB01")
-                await _Session(
-                    self._profile, self._flash, self._serial, self._say, self._after
-                ).serve(reader, writer)
+                await _Session(self).serve(reader, writer)
         except (ProtocolError, asyncio.IncompleteReadError, ConnectionError):
             pass  # as with USB, a client that goes away leaves nothing behind
         finally:
@@ -84,23 +82,12 @@ class Firmware:
 class _Session:
     """One client's commands, and the data that it downloaded."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        flash: Flash,
-        serial: Callable[[], str],
-        say: Callable[[str], None],
-        after: Callable[[After, bytes], None],
-    ) -> None:
-        self._profile = profile
-        self._flash = flash
-        self._serial = serial
-        self._say = say
-        self._after = after
+    def __init__(self, firmware: Firmware) -> None:
+        self._of = firmware
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer commands until the client goes away, or the board leaves fastboot."""
-        with tempfile.TemporaryDirectory(dir=self._flash.folder) as name:
+        with tempfile.TemporaryDirectory(dir=self._of._flash.folder) as name:
             data = Path(name) / "download"
             while True:
                 command = (await _message(reader, LONGEST_COMMAND)).decode("latin-1")
@@ -114,7 +101,7 @@ class _Session:
                     await writer.drain()
                 if leave:
                     image = data.read_bytes() if leave == "boot" else b""
-                    self._after(leave, image)
+                    self._of._after(leave, image)
                     return
 
     async def _download(
@@ -124,10 +111,10 @@ class _Session:
             size = int(size_hex, 16)
         except ValueError:
             size = 0
-        if not 0 < size <= self._profile.max_download:
+        if not 0 < size <= self._of._profile.max_download:
             _send(writer, "FAILFailed to get the number of bytes to download")
             return
-        self._say(f"Downloading {size} bytes\r\n")
+        self._of._say(f"Downloading {size} bytes\r\n")
         _send(writer, f"DATA{size:08x}")
         left = size
         with data.open("wb") as stream:
@@ -135,7 +122,7 @@ class _Session:
                 piece = await _message(reader, left)
                 await asyncio.to_thread(stream.write, piece)
                 left -= len(piece)
-        self._say(f"{size} bytes downloaded\r\n")
+        self._of._say(f"{size} bytes downloaded\r\n")
         _send(writer, "OKAY")
 
     async def _answer(self, word: str, rest: str, data: Path) -> tuple[str, After | None]:
@@ -146,7 +133,7 @@ class _Session:
         if word == "boot":
             return ("OKAY", "boot") if data.exists() else ("FAILNo image in memory", None)
         if word == "continue":
-            self._say("Received 'continue' command. Exiting Fastboot mode\r\n")
+            self._of._say("Received 'continue' command. Exiting Fastboot mode\r\n")
             return "OKAY", "continue"
         if word in ("reboot", "reboot-bootloader"):
             return "OKAY", "reboot"  # the DIP switch leads to fastboot either way
@@ -155,14 +142,17 @@ class _Session:
         return "FAILCommand not recognised. Check Fastboot version.", None
 
     def _getvar(self, name: str) -> str:
-        profile, known = self._profile, {"version": VERSION, "product": self._profile.product}
-        known["serialno"] = self._serial()
+        profile, known = (
+            self._of._profile,
+            {"version": VERSION, "product": self._of._profile.product},
+        )
+        known["serialno"] = self._of._serial()
         known["max-download-size"] = str(profile.max_download)
         known["erase-block-size"] = known["logical-block-size"] = f"{profile.block:#x}"
         kind, _, partition = name.partition(":")
         if kind == "partition-size":
             try:
-                return f"OKAY{self._flash.partition(partition).size:#x}"
+                return f"OKAY{self._of._flash.partition(partition).size:#x}"
             except FlashError:
                 return "FAILSomething went wrong when looking up the variable"
         if kind == "partition-type":
@@ -170,18 +160,18 @@ class _Session:
         return "OKAY" + known.get(name, "")
 
     async def _change(self, word: str, partition: str, data: Path) -> str:
-        self._say(f"{'Flashing' if word == 'flash' else 'Erasing'} partition {partition}\r\n")
+        self._of._say(f"{'Flashing' if word == 'flash' else 'Erasing'} partition {partition}\r\n")
         try:
             if word == "erase":
-                await asyncio.to_thread(self._flash.erase, partition)
+                await asyncio.to_thread(self._of._flash.erase, partition)
             elif not data.exists():
                 return "FAILNo data to flash"
             else:
-                await asyncio.to_thread(self._flash.write, partition, data)
+                await asyncio.to_thread(self._of._flash.write, partition, data)
         except FlashError as error:
-            self._say(f"{error}\r\n")
+            self._of._say(f"{error}\r\n")
             return f"FAIL{error}"[: LONGEST_COMMAND * 4]
-        self._say("Done.\r\n")
+        self._of._say("Done.\r\n")
         return "OKAY"
 
 
