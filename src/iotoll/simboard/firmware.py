@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from iotoll.simboard.client import HOST
 from iotoll.simboard.flash import Flash, FlashError
+from iotoll.simboard.plug import Plug
 from iotoll.simboard.profile import Profile
 
 HANDSHAKE = b"FB01"
@@ -28,7 +28,7 @@ class ProtocolError(Exception):
     """The client does not keep to the protocol; the connection is closed."""
 
 
-class Firmware:
+class Firmware(Plug):
     """Serves fastboot clients in turn. ``say`` prints on the UART, ``after`` leaves fastboot."""
 
     def __init__(
@@ -39,44 +39,22 @@ class Firmware:
         say: Callable[[str], None],
         after: Callable[[After, bytes], None],
     ) -> None:
+        super().__init__(self._one)
         self._profile = profile
         self._flash = flash
         self._serial = serial
         self._say = say
         self._after = after
-        self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.StreamWriter] = set()
         self._busy = asyncio.Lock()
-        self.port = 0
-        """TCP port; chosen when fastboot starts for the first time."""
 
-    async def start(self) -> None:
-        """Plug the cable in: the board can be reached at `port` from now on."""
-        if self._server is None:
-            self._server = await asyncio.start_server(self._client, HOST, self.port)
-            self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        """Pull the cable: every client loses the board."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        for writer in list(self._clients):
-            writer.transport.abort()
-
-    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._clients.add(writer)
-        try:
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # As with USB, a client that goes away leaves nothing behind.
+        with contextlib.suppress(ProtocolError, asyncio.IncompleteReadError):
             async with self._busy:
                 writer.write(HANDSHAKE)
                 if await reader.readexactly(4) != HANDSHAKE:
                     raise ProtocolError("no FB01")
                 await _Session(self).serve(reader, writer)
-        except (ProtocolError, asyncio.IncompleteReadError, ConnectionError):
-            pass  # as with USB, a client that goes away leaves nothing behind
-        finally:
-            self._clients.discard(writer)
-            writer.close()
 
 
 class _Session:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from iotoll.errors import UsageError
+from iotoll.matrix import load_toml, named_file
 from iotoll.paths import data_dir
 from iotoll.simboard.gpt import Partition
 
@@ -56,27 +55,16 @@ class Profile:
 def load(name: str) -> Profile:
     """Load a profile by name or path; raises UsageError that names file and field."""
     folder = data_dir("lava-jobs")
-    bare = "/" not in name and not name.endswith(".toml")
-    path = folder / "simboards" / f"{name}.toml" if bare else Path(name)
-    data = _read(path)
+    path = named_file(folder / "simboards", name)
+    data = load_toml(path)
     hardware_path = folder / "hardware" / f"{data.get('hardware')}.toml"
-    hardware = _read(hardware_path)
+    hardware = load_toml(hardware_path)
     try:
         return _profile(path.stem, data, hardware)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(
             f"{path} (with {hardware_path.name}): {error!r} is missing or wrong"
         ) from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError as error:
-        names = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml"))) or "none"
-        raise UsageError(f"{path} does not exist; there are: {names}") from error
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def _profile(name: str, data: dict[str, Any], hardware: dict[str, Any]) -> Profile:
