@@ -61,8 +61,9 @@ def test_neutral_patch_passes_and_lava_has_its_figures(start: Start, servers: Se
 
 
 def test_dearer_ufs_submission_is_found_there_alone(start: Start) -> None:
-    text = start.lab_file.read_text().replace("count = 2", "count = 2\nsame_board = true")
-    start.lab_file.write_text(text)
+    text = start.lab_file.read_text()
+    name = "[boards.virt-arm64]\n"
+    start.lab_file.write_text(text.replace(name, f"{name}same_board = true\n"))
     words = ("--candidate", EXAMPLES / "ufs-submission-cost.patch", "--cells", UFS)
     code, verdict = finish(start(*words))
     assert code == 1, verdict
