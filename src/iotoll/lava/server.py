@@ -22,6 +22,7 @@ QUOTED = 200  # characters of a strange answer that a message shows
 UNFINISHED = ("Submitted", "Scheduling", "Scheduled", "Running")
 PAGE = 200
 PAGES = 100
+WORKING = ("Good", "Unknown")
 
 
 @dataclass(frozen=True)
@@ -120,12 +121,15 @@ class LavaServer:
         self.http.post(f"{API}/jobs/{number}/cancel/", {})
 
     def devices(self, device_type: str) -> list[str]:
-        """The names of the healthy devices of a type."""
+        """The names of the devices of a type that LAVA gives jobs to.
+
+        After a job that ended by the lab's fault LAVA calls a device's health unknown, and goes on.
+        """
         entries = self._pages("devices", {"device_type": device_type, "ordering": "hostname"})
         return [
             str(entry["hostname"])
             for entry in entries
-            if entry.get("device_type") == device_type and entry.get("health") == "Good"
+            if entry.get("device_type") == device_type and entry.get("health") in WORKING
         ]
 
     def quarantine(self, device: str, reason: str) -> None:

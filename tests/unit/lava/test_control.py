@@ -52,6 +52,8 @@ def test_healthy_devices_of_the_type(stub: Stub) -> None:
     entries = [
         {"hostname": "b-01", "device_type": "qemu", "health": "Good"},
         {"hostname": "b-02", "device_type": "qemu", "health": "Bad"},
+        {"hostname": "b-03", "device_type": "qemu", "health": "Unknown"},
+        {"hostname": "b-04", "device_type": "qemu", "health": "Maintenance"},
         {"hostname": "c-01", "device_type": "other", "health": "Good"},
     ]
 
@@ -59,4 +61,4 @@ def test_healthy_devices_of_the_type(stub: Stub) -> None:
         return as_json({"results": entries})
 
     stub.play = play
-    assert LavaServer(Http(stub.url, "token")).devices("qemu") == ["b-01"]
+    assert LavaServer(Http(stub.url, "token")).devices("qemu") == ["b-01", "b-03"]
