@@ -27,8 +27,12 @@ WORD_LIMIT = 200  # characters of a tool's version
 
 @dataclass
 class Documents:
-    """The documents of one boot, sorted by what they are; cells and calibrations as text."""
+    """The documents of one boot, sorted by what they are; cells and calibrations as text.
 
+    ``texts`` are all of them, as they came.
+    """
+
+    texts: Sequence[str]
     cells: dict[str, str] = field(default_factory=dict)
     fio: dict[str, FioJob] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
@@ -36,7 +40,7 @@ class Documents:
 
 def sort(texts: Sequence[str], where: str) -> Documents:
     """Sort what `serialrecord.receive` delivered; InfrastructureError for what is not ours."""
-    found = Documents()
+    found = Documents(texts)
     for text in texts:
         try:
             data = json.loads(text)

@@ -20,6 +20,7 @@ from iotoll.lava.log import JobLog, read_log, read_time
 from iotoll.lava.server import JobState, LavaServer
 from iotoll.models import BootRecord, LavaAttempt, LavaRecord
 from iotoll.proc import tail
+from iotoll.received import Documents
 from iotoll.results import write_text
 from iotoll.runner import BootPlan
 
@@ -74,7 +75,7 @@ def _job_error(tests: list[dict[str, Any]]) -> tuple[str, str]:
     return "", ""
 
 
-def judge(ended: Ended, plan: BootPlan, issues: Sequence[Issue]) -> list[str]:
+def judge(ended: Ended, plan: BootPlan, issues: Sequence[Issue]) -> Documents:
     """The documents that the board sent; raises what the job's end means.
 
     BrokenError when the kernel or the workload failed, InfrastructureError when the lab did.
@@ -91,7 +92,7 @@ def judge(ended: Ended, plan: BootPlan, issues: Sequence[Issue]) -> list[str]:
     return _documents(ended, plan, console.log_tail)
 
 
-def _documents(ended: Ended, plan: BootPlan, log_tail: str) -> list[str]:
+def _documents(ended: Ended, plan: BootPlan, log_tail: str) -> Documents:
     found = serialrecord.receive(ended.log.console.encode())
     lost = [one for one in found if one.text is None]
     if lost:
@@ -104,7 +105,7 @@ def _documents(ended: Ended, plan: BootPlan, log_tail: str) -> list[str]:
     lacking = [c for c in plan.cells if c not in documents.cells or c not in documents.fio]
     if lacking:
         raise InfrastructureError(f"the board sent no record of {lacking[0]}", log_tail)
-    return texts
+    return documents
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,12 @@ class Where:
 def store(
     ended: Ended,
     plan: BootPlan,
-    texts: list[str],
+    documents: Documents,
     where: Where,
     attempts: list[LavaAttempt],
 ) -> BootRecord:
     """Write ``received.jsonl`` and ``boot.json``."""
-    write_text(plan.folder / received.NAME, "".join(f"{text}\n" for text in texts))
-    documents = received.sort(texts, str(plan.folder))
+    write_text(plan.folder / received.NAME, "".join(f"{text}\n" for text in documents.texts))
     state = ended.state
     phases = _phases(state, ended.log)
     tools = {f"board {name}": version for name, version in documents.tools.items()}

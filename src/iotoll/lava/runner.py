@@ -206,7 +206,7 @@ class LavaRunner:
         except TooLargeError as error:
             return self._failed(journal, one, error)
         try:
-            texts = collect.judge(ended, plan, self.issues)
+            documents = collect.judge(ended, plan, self.issues)
         except (BrokenError, InfrastructureError) as error:
             return self._failed(journal, one, error)
         attempts = [
@@ -218,7 +218,7 @@ class LavaRunner:
             patiently(self.lava.version),
             self.lab.board(plan.board.name).device_type,
         )
-        collect.store(ended, plan, texts, where, attempts)
+        collect.store(ended, plan, documents, where, attempts)
         journal.ended(one.attempt, "done", "")
         self.done(plan)
         return None
