@@ -251,7 +251,13 @@ fn take(
         pid,
     };
     if binding.visit(name, record.data, next).is_none() {
-        engine.pass(record.ts, record.cpu, pid, name);
+        engine.push(&Event {
+            ts: record.ts,
+            cpu: record.cpu,
+            pid,
+            name,
+            kind: Kind::Other,
+        });
     }
 }
 

@@ -114,25 +114,6 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         &mut self.names
     }
 
-    /// Takes the next event, of which nothing but its being there is known: [`Kind::Other`].
-    #[inline]
-    pub fn pass(&mut self, ts: u64, cpu: u32, pid: i32, name: u16) {
-        let same = |c: &Cpu| c.task.is_some() && c.pid == pid;
-        if self.gaps.are_over()
-            && !self.options.count_events
-            && self.cpus.get(cpu as usize).is_some_and(same)
-        {
-            return;
-        }
-        self.push(&Event {
-            ts,
-            cpu,
-            pid,
-            name,
-            kind: Kind::Other,
-        });
-    }
-
     /// Takes the next event.
     ///
     /// Inlined, so that a caller who knows the kind when compiled spares all questions about it.
@@ -234,6 +215,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         };
         if self.options.count_events {
             return false;
+        }
+        // It does not even stand between an interrupt's end and what follows from that.
+        if matches!(kind, Kind::Other) {
+            return true;
         }
         let task = self.tasks.get(task);
         let noted = match kind {
