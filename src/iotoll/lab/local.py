@@ -24,7 +24,7 @@ from iotoll.lava.config import Lab, LabBoard
 from iotoll.lava.device import PROGRAM, virtual_device
 from iotoll.paths import cache_dir, data_dir
 from iotoll.proc import require_tool, tail_file
-from iotoll.progress import Progress
+from iotoll.progress import Progress, Step
 from iotoll.simboard import client, profile
 from iotoll.simboard.device import simulated_device
 
@@ -66,7 +66,7 @@ class LocalLab:
             process = self._start(plan)
             try:
                 with progress.step(f"LAVA {version(root)} on this machine") as step:
-                    self._await(process, step.update)
+                    self._await(process, step)
             except BaseException:
                 self._end(process.pid)
                 raise
@@ -87,12 +87,12 @@ class LocalLab:
         """Stop, start or kill a service; one that is killed starts again by itself."""
         if self.state is None:
             raise UsageError(f"no lab is up in {self.folder}: iotoll lab up")
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(10)
             try:
-                client.connect(str(self.folder / "control"))
-                client.sendall(json.dumps({"do": what, "service": service}).encode())
-                answer = client.recv(4096).decode()
+                line.connect(str(self.folder / "control"))
+                line.sendall(json.dumps({"do": what, "service": service}).encode())
+                answer = line.recv(4096).decode()
             except OSError as error:
                 raise InfrastructureError(f"the lab does not answer: {error}") from error
         if answer != "ok":
@@ -139,15 +139,14 @@ class LocalLab:
                 start_new_session=True,
             )
 
-    def _await(self, process: subprocess.Popen[bytes], update: object) -> None:
-        assert callable(update)
+    def _await(self, process: subprocess.Popen[bytes], step: Step) -> None:
         end = time.monotonic() + UP_SECONDS
         while True:
             steps = _lines(self.folder / "progress")
             last = steps[-1].partition(" ")[2] if steps else "namespaces"
             if last == "up":
                 return
-            update(note=last)
+            step.update(note=last)
             failed = last.startswith("failed: ") or process.poll() is not None
             if failed or time.monotonic() > end:
                 tail = tail_file(self.folder / "log/lab.log")

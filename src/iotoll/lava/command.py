@@ -84,7 +84,7 @@ def cancel_command(run: Path) -> None:
 
 @lava_command.command("control")
 @run_argument
-@click.option("--device", "devices", multiple=True, help="Default: all healthy ones of the type.")
+@click.option("--device", "devices", multiple=True, help="Default: all that get jobs.")
 @click.option(
     "--quarantine", is_flag=True, help="Put drifting boards into maintenance; needs the right to."
 )
