@@ -9,14 +9,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
-from iotoll.cli import cli
-from iotoll.errors import UsageError
 from iotoll.models import CellRecord, Clock, Section
 from iotoll.outputs.cells import Cell, load
 from iotoll.outputs.filters import Filters
+from tests.unit.analyzing import refused, run
 
 RUNS = Path(__file__).parents[1] / "trace/data/blktrace"
 NAMES = sorted({path.name.partition(".blktrace.")[0] for path in RUNS.glob("*.blktrace.0")})
@@ -24,18 +22,6 @@ SCSI = RUNS / "scsi-6.12"
 NONE = "\N{EN DASH}"
 UNSEEN = {Section.VFS_FS, Section.COMPLETION, Section.RETURN}
 ABSENT = ("own_", "first_", "clean", "interrupt_mark", *(f"elapsed_{s.value}" for s in UNSEEN))
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["analyze", *map(str, words)], catch_exceptions=False)
-
-
-def refused(*words: object) -> str:
-    with pytest.raises(UsageError) as caught:
-        run(*words)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def only(path: Path = SCSI, **filters: object) -> Cell:

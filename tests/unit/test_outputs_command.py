@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from rich.console import Console
 
-from iotoll.cli import cli
-from iotoll.errors import UsageError
 from iotoll.models import CellRecord, Clock, Section
 from iotoll.outputs.cells import Cell, load
 from iotoll.outputs.filters import Filters
@@ -21,22 +18,11 @@ from iotoll.outputs.slowest import EVENT_LIMIT, print_slowest, slowest
 from iotoll.outputs.table import print_cell
 from iotoll.report.text import number
 from iotoll.steps import steps
+from tests.unit.analyzing import refused, run
 from tests.unit.runs import BOOTS
 from tests.unit.tables import READ, SPLIT, SYNC8, cell, full_cell
 
 UFS = BOOTS / "base/ufs/trace.dat"
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["analyze", *map(str, words)], catch_exceptions=False)
-
-
-def refused(*words: object) -> str:
-    with pytest.raises(UsageError) as caught:
-        run(*words)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def test_json_follows_the_schema() -> None:
