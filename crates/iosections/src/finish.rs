@@ -182,8 +182,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             .and_then(|d| d.irq)
             .or_else(|| slot.and_then(|s| s.irq).map(hard))
             .or_else(|| self.interrupt_of(cpu));
-        // A thread may go on with what a later interrupt reported: then its waking tells nothing.
-        let irq = irq.filter(|irq| !irq.threaded || irq.ts >= request.issued);
+        // A handler, or its thread, may go on with what the device reported later, also of a request
+        // that another CPU issued meanwhile: then its beginning tells nothing.
+        let irq = irq.filter(|irq| irq.ts >= request.issued);
         match (irq, driver, slot) {
             (Some(irq), ..) if irq.threaded => (irq.ts, Mark::ThreadedIrq),
             (Some(irq), ..) => (irq.ts, Mark::Irq),

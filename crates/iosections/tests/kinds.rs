@@ -397,6 +397,28 @@ fn an_interrupt_from_before_the_issue_woke_nobody_for_it() {
 }
 
 #[test]
+fn a_handler_that_goes_on_with_a_request_issued_meanwhile_did_not_begin_for_it() {
+    let tag = Tag {
+        host: 5,
+        queue: u32::MAX,
+        id: 1,
+    };
+    let outcome = run(&[
+        (80, 1, 0, Kind::IrqEntry),
+        (100, 0, 1, enter(Op::Pread64)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (120, 0, 1, issue("R", 8, 8)),
+        (130, 0, 1, Kind::Send(Driver::Scsi, tag)),
+        (190, 1, 0, Kind::Done(Driver::Scsi, tag)),
+        (210, 1, 0, complete("R", 8, 8)),
+        (215, 1, 0, Kind::IrqExit),
+        (260, 0, 1, leave(Op::Pread64)),
+    ]);
+    assert_eq!(brief(&outcome), [(100, 260, "R4", [10, 20, 60, 20, 50])]);
+    assert_eq!(only(&outcome).marks[2], Mark::ScsiDone);
+}
+
+#[test]
 fn a_requeued_request_counts_from_its_last_issue() {
     let outcome = run(&[
         (100, 0, 1, enter(Op::Pread64)),
