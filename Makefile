@@ -10,7 +10,7 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run test bench bench-gate lint setup dut lab lab-down clean
+.PHONY: help run test bench bench-gate bench-lab lint setup dut lab lab-down clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
@@ -18,6 +18,7 @@ help:
 	@echo 'make lint              lint only'
 	@echo 'make bench [TRACE=F]   how fast the analyser is, beside its peers'
 	@echo 'make bench-gate        how long a verdict takes here'
+	@echo 'make bench-lab         100 jobs over eight boards of a real LAVA'
 	@echo 'make dut               the static command for boards, for arm64 and x86-64'
 	@echo 'make lab               a whole LAVA on this machine, with its boards; make lab-down ends it'
 	@echo 'make setup             set up what make test needs'
@@ -50,6 +51,10 @@ bench:
 # Wall-clock times of a verdict, warm.
 bench-gate: setup
 	$(BIN)/python tools/bench/gate.py
+
+# 100 LAVA jobs by one submitter: nothing lost, nothing doubled, memory flat; see docs/lava.md.
+bench-lab: dut
+	$(BIN)/python tools/bench/lab.py
 
 lint: setup
 	$(BIN)/ruff check

@@ -1,7 +1,9 @@
 #!/bin/sh
 # serial.sh JOB DIR: sends what the board measured in DIR over its console, as lines that the host's
 # `iotoll receive` checks: the records of the cells, fio's own totals, and what the board consists of.
-# No network is needed, and no trace leaves the board. The cells' figures are left in DIR/../figures.
+# No network is needed, and no trace leaves the board, unless TRACES_URL names a folder of the lab's
+# file server: then they go there, and are named in what is sent. The cells' figures are left in
+# DIR/../figures, the traces' addresses in DIR/../references.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -32,6 +34,18 @@ if [ -f trace.dat ]; then
     "$dut" record trace.dat --cells --digest --comm fio --device "$number" --unit "${UNIT:-ns}" $own \
         >records || fail handover "$name: iotoll-dut record failed"
     send records
+    if [ -n "${TRACES_URL:-}" ]; then
+        sent=$(sh "$here/upload.sh" trace.dat "$TRACES_URL") || fail handover "$name: $sent"
+        # shellcheck disable=SC2086 # words: size, SHA-256, what the server said
+        set -- $sent
+        size=$1 sha256=$2
+        shift 2
+        echo "{\"cell\":\"trace.$name\",\"size\":$size,\"sha256\":\"$sha256\",\"problem\":\"$*\"}" >sent
+        send sent
+        result=pass
+        [ $# -eq 0 ] || result=fail
+        echo "trace.$name $result $TRACES_URL/$sha256" >>../references
+    fi
 fi
 [ "$name" = "${name#calibration-}" ] || exit 0
 "$dut" figures --in records >>../figures || fail handover "$name: iotoll-dut figures failed"

@@ -22,6 +22,7 @@ class QemuSettings(Model):
     time_machine: list[str]
     kvm_machine: list[str]
     kvm_host: str = Field(description="host machine (uname -m) on which KVM may work")
+    network: list[str] = Field(default_factory=list, description="network card; empty: none")
 
 
 class DeviceSettings(Model):
@@ -79,10 +80,15 @@ class RealBoard(Board):
 def load_board(name: str) -> VirtualBoard | RealBoard:
     """Load a board by name or path; raises UsageError when it is not valid.
 
-    A real board's file names its hardware file, from which architecture and fragments come.
+    A real board's file names its hardware file, from which architecture and fragments come. A file
+    may name another one that it ``extends``: then it holds what differs.
     """
-    path = named_file(data_dir("lava-jobs") / "boards", name)
-    data: dict[str, Any] = {"name": path.stem, **load_toml(path)}
+    folder = data_dir("lava-jobs") / "boards"
+    path = named_file(folder, name)
+    data: dict[str, Any] = load_toml(path)
+    if other := data.pop("extends", None):
+        data = _merged(load_toml(named_file(folder, str(other))), data)
+    data["name"] = path.stem
     try:
         if "hardware" not in data:
             return VirtualBoard.model_validate(data)
@@ -91,6 +97,17 @@ def load_board(name: str) -> VirtualBoard | RealBoard:
         return RealBoard.model_validate({**data, **same, "hardware": hardware})
     except ValidationError as error:
         raise first_error(path, error) from error
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """``base`` with its keys replaced by those of ``changes``, table by table."""
+    merged = dict(base)
+    for key, value in changes.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = _merged(below, value)
+        merged[key] = value
+    return merged
 
 
 def load_virtual_board(name: str) -> VirtualBoard:

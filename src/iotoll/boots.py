@@ -56,7 +56,13 @@ class Bench:
         if self.lab is None:
             return {}
         own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
-        return {"HANDOVER": "serial", "UNIT": self.clock.unit.value, **own}
+        times = str(self.lab.board(self.board.name).send_times)
+        return {
+            "HANDOVER": "serial",
+            "UNIT": self.clock.unit.value,
+            "SEND_REPEAT": times,
+            **own,
+        }
 
 
 def run_boots(

@@ -108,7 +108,7 @@ def board_words(board: VirtualBoard, clock: Clock, accelerator: str) -> list[str
     else:
         command += [*q.time_machine, "-accel", "tcg"]
     command += ["-smp", "1", "-m", str(board.memory_mb), "-nodefaults"]
-    return [*command, "-display", "none", "-monitor", "none", "-no-reboot"]
+    return [*command, *q.network, "-display", "none", "-monitor", "none", "-no-reboot"]
 
 
 def disk_words(board: VirtualBoard, folder: str) -> list[str]:

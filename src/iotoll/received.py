@@ -11,31 +11,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, ValidationError
+
 from iotoll import results
 from iotoll.calibrate import event_costs, is_calibration
 from iotoll.dutcell import cell_of_dut
 from iotoll.errors import InfrastructureError, ResultError
 from iotoll.fio import FioJob, jobs_of
 from iotoll.models import BootRecord, CellRecord, DutRecord
+from iotoll.models.base import Model
 
 NAME = "received.jsonl"
 FIO = "fio."
+TRACE = "trace."
 BOOT = "boot"
 TOOLS_LIMIT = 50
 WORD_LIMIT = 200  # characters of a tool's version
+
+
+class SentTrace(Model):
+    """What a board says of a raw trace that it sent to the file server."""
+
+    cell: str = Field(pattern=r"^trace\.[A-Za-z0-9._-]{1,48}$", description="trace.BATCH")
+    size: int = Field(ge=0, description="bytes")
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    problem: str = Field(max_length=WORD_LIMIT, description="the server's words; '' if it took it")
 
 
 @dataclass
 class Documents:
     """The documents of one boot, sorted by what they are; cells and calibrations as text.
 
-    ``texts`` are all of them, as they came.
+    ``texts`` are all of them, as they came. ``traces`` are raw traces by their batch.
     """
 
     texts: Sequence[str]
     cells: dict[str, str] = field(default_factory=dict)
     fio: dict[str, FioJob] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
+    traces: dict[str, SentTrace] = field(default_factory=dict)
 
 
 def sort(texts: Sequence[str], where: str) -> Documents:
@@ -51,9 +65,20 @@ def sort(texts: Sequence[str], where: str) -> Documents:
             found.tools = _tools(data.get("tools"), where)
         elif str(name).startswith(FIO):
             found.fio.update(jobs_of(data.get("fio"), f"{where}: {name}"))
+        elif str(name).startswith(TRACE):
+            sent = _sent(data, where)
+            found.traces[sent.cell.removeprefix(TRACE)] = sent
         else:
             found.cells[str(name)] = text
     return found
+
+
+def _sent(data: Any, where: str) -> SentTrace:
+    try:
+        return SentTrace.model_validate(data)
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        raise InfrastructureError(f"{where}: a trace's document is not ours: {problem}") from error
 
 
 def _tools(lines: Any, where: str) -> dict[str, str]:

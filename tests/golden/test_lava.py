@@ -25,6 +25,7 @@ FILES = "http://files.lab.example/sha256"
 KERNEL = File(f"{FILES}/{'1a' * 32}", "1a" * 32)
 RAMDISK = File(f"{FILES}/{'2b' * 32}", "2b" * 32)
 CELLS = ["ufs-4k-randread-t1-direct", "nvme-128k-seqwrite-t8-sync"]
+CLOCK = Clock.INSTRUCTIONS
 METADATA = {"iotoll.key": "0123456789ab-base-1-1", "iotoll.side": "base"}
 
 
@@ -36,7 +37,7 @@ def definition(board: str) -> str:
         KERNEL,
         RAMDISK,
         METADATA,
-        expected_cases(CELLS, Clock.INSTRUCTIONS),
+        expected_cases(CELLS, CLOCK),
     )
     return render(job, board, load_lab("local"))
 
@@ -44,6 +45,14 @@ def definition(board: str) -> str:
 @pytest.mark.parametrize("board", BOARDS)
 def test_job_definition(board: str, golden: Check) -> None:
     golden(f"lava/jobs/{board}.yaml", definition(board))
+
+
+def test_job_whose_board_keeps_its_raw_traces_elsewhere(golden: Check) -> None:
+    board = load_virtual_board("virt-arm64-net")
+    name = "iotoll base boot 1 on virt-arm64-net 0123456789ab-base-1-1"
+    job = virtual_job(board, name, KERNEL, RAMDISK, METADATA, expected_cases(CELLS, CLOCK))
+    job = replace(job, traces="http://10.0.2.2:8012/traces")
+    golden("lava/jobs/virt-arm64-net.yaml", render(job, "virt-arm64-net", load_lab("local")))
 
 
 def test_job_that_is_flashed(golden: Check) -> None:
@@ -69,7 +78,7 @@ def test_health_check_runs_on_every_device_of_its_type(golden: Check) -> None:
     assert "tags" not in yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", [*BOARDS, "virt-arm64-net"])
 def test_device_dictionary(board: str, golden: Check) -> None:
     golden(f"lava/devices/{board}.jinja2", virtual_device(load_virtual_board(board), f"{board}-01"))
 

@@ -12,9 +12,10 @@ from iotoll.errors import UsageError
 from iotoll.matrix import load_matrix
 from iotoll.models import Clock
 from iotoll.paths import data_dir
+from iotoll.qemu import board_words
 
 FOLDER = data_dir("lava-jobs") / "boards"
-NAMES = ["virt-arm64", "virt-x86_64"]
+NAMES = ["virt-arm64", "virt-arm64-net", "virt-x86_64"]
 
 
 def test_all_boards_are_there() -> None:
@@ -65,8 +66,28 @@ def test_mistakes_are_one_line_with_file_and_field(
 
 
 def test_unknown_board_names_those_that_exist() -> None:
-    with pytest.raises(UsageError, match="there are: hikey960, virt-arm64, virt-x86_64"):
+    with pytest.raises(UsageError, match="there are: hikey960, virt-arm64, virt-arm64-net"):
         load_board("hikey")
+
+
+def test_board_file_that_extends_another_says_only_what_differs() -> None:
+    board, other = load_virtual_board("virt-arm64-net"), load_virtual_board("virt-arm64")
+    assert board.name == "virt-arm64-net"
+    assert board.fragments == [*other.fragments, "network"]
+    assert board.cmdline.startswith(other.cmdline)
+    assert board.qemu.network
+    assert board.qemu.model_copy(update={"network": []}) == other.qemu
+    assert board.devices == other.devices
+    words = board_words(board, Clock.INSTRUCTIONS, "tcg")
+    assert any("virtio-net" in word for word in words)
+    assert not any("net" in word for word in board_words(other, Clock.INSTRUCTIONS, "tcg"))
+
+
+def test_file_that_extends_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "virt-arm65"\n')
+    with pytest.raises(UsageError, match=r"virt-arm65\.toml does not exist; there are: "):
+        load_board(str(path))
 
 
 def test_real_board_is_its_hardware() -> None:

@@ -1,16 +1,17 @@
 """The lab's file server: kernels and ramdisks for LAVA jobs, and raw traces from boards.
 
-Files are written once and never changed. ``PUT`` is accepted when the body has the size and the
+Files are written once and never changed. ``PUT`` is accepted when the body has the length and the
 SHA-256 that the request says, else nothing is kept:
 
 - ``/sha256/HEX`` is a file of that digest: what a job downloads;
-- ``/traces/NAME/FILE``, with the header ``X-Content-SHA256``: what a board uploads.
+- ``/traces/HEX`` is what a board uploads, in a folder of its own that may be emptied at any time.
 
 ``GET`` and ``HEAD`` serve both.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -31,9 +32,7 @@ LEAST_FREE = 1 << 30
 PIECE = 1 << 20
 IDLE_SECONDS = 60.0
 
-BLOB = re.compile(r"/sha256/(?P<sha256>[0-9a-f]{64})")
-TRACE = re.compile(r"/traces/[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-HEX = re.compile(r"[0-9a-f]{64}")
+PLACE = re.compile(r"/(sha256|traces)/(?P<sha256>[0-9a-f]{64})")
 
 
 class Refused(Exception):
@@ -71,16 +70,12 @@ class Handler(BaseHTTPRequestHandler):
         self._send(body=False)
 
     def _path(self) -> Path:
-        if not (BLOB.fullmatch(self.path) or TRACE.fullmatch(self.path)):
-            raise Refused(HTTPStatus.NOT_FOUND, "no such path: /sha256/HEX or /traces/NAME/FILE")
+        if not PLACE.fullmatch(self.path):
+            raise Refused(HTTPStatus.NOT_FOUND, "no such path: /sha256/HEX or /traces/HEX")
         return self.folder / self.path.removeprefix("/")
 
     def _store(self) -> None:
         path = self._path()
-        blob = BLOB.fullmatch(self.path)
-        sha256 = blob["sha256"] if blob else self.headers.get("X-Content-SHA256", "")
-        if not HEX.fullmatch(sha256):
-            raise Refused(HTTPStatus.BAD_REQUEST, "X-Content-SHA256 is missing or no digest")
         text = self.headers.get("Content-Length", "")
         if not re.fullmatch(r"[0-9]{1,12}", text):
             raise Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
@@ -88,8 +83,6 @@ class Handler(BaseHTTPRequestHandler):
         free = shutil.disk_usage(self.folder).free
         if size > min(FILE_LIMIT, free - LEAST_FREE):
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{size} bytes are too many")
-        if path.exists() and not blob:
-            raise Refused(HTTPStatus.CONFLICT, "it is there already, and files do not change")
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self.folder, prefix="upload-") as out:
             digest = hashlib.sha256()
@@ -101,14 +94,11 @@ class Handler(BaseHTTPRequestHandler):
             out.flush()
             if left:
                 raise Refused(HTTPStatus.BAD_REQUEST, f"{left} of {size} bytes did not come")
-            if digest.hexdigest() != sha256:
+            if digest.hexdigest() != path.name:
                 raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "its SHA-256 is another one")
             Path(out.name).chmod(0o644)
-            try:
-                os.link(out.name, path)  # fails, where a rename would replace what is there
-            except FileExistsError:
-                if not blob:
-                    raise Refused(HTTPStatus.CONFLICT, "it is there already") from None
+            with contextlib.suppress(FileExistsError):  # the same file
+                os.link(out.name, path)
 
     def _send(self, body: bool) -> None:
         try:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iotoll.console import HANG, read_console
+from iotoll.console import HANG, ConsoleState, read_console
 from iotoll.errors import BrokenError, BrokenStep, InfrastructureError
 from iotoll.lava.issues import Issue
 from iotoll.lava.log import JobLog, Line
@@ -74,10 +74,11 @@ def classify(found: Evidence, issues: Sequence[Issue]) -> BrokenError | Infrastr
     console = read_console(found.console)
     if console.crashed and console.failed_at:
         return BrokenError(console.failed_at, f"{console.reason} [crash]", console.log_tail)
-    if hang := HANG.search(found.console):
+    hang = None if console.done else HANG.search(found.console)
+    if hang:
         step: BrokenStep = "workload" if console.started else "boot"
         return BrokenError(step, f"{hang[0].strip()} [hang]", console.log_tail)
-    last = _end(found, console.started)
+    last = _end(found, console)
     log_tail = tail(found.console)
     for issue in issues:
         for line in (*found.lines, last):
@@ -93,10 +94,12 @@ def classify(found: Evidence, issues: Sequence[Issue]) -> BrokenError | Infrastr
     return InfrastructureError(f"{last.text} [{UNKNOWN}]", log_tail)
 
 
-def _end(found: Evidence, started: bool) -> Line:
+def _end(found: Evidence, console: ConsoleState) -> Line:
     """The end as one line, in the form that known-issues/generic.toml describes."""
     booting = re.search(r"Linux version |Booting Linux ", found.console)
-    kernel = "working" if started else "booting" if booting else "silent"
+    kernel = "working" if console.started else "booting" if booting else "silent"
+    if console.done:
+        kernel = "done"  # what LAVA still waited for was said, and did not arrive
     kind = found.error_type or "no"
     text = f"job {found.health}: {kind} error in {found.phase}, kernel {kernel}: {found.error}"
     return Line(found.phase, False, text[:LINE_LIMIT])

@@ -17,8 +17,8 @@ from iotoll.lava.classify import classify, evidence
 from iotoll.lava.figures import STATISTICS
 from iotoll.lava.issues import Issue
 from iotoll.lava.log import JobLog, read_log, read_time
-from iotoll.lava.server import JobState, LavaServer
-from iotoll.models import BootRecord, LavaAttempt, LavaRecord
+from iotoll.lava.server import FileStore, JobState, LavaServer
+from iotoll.models import BootRecord, LavaAttempt, LavaRecord, TraceFile
 from iotoll.proc import tail
 from iotoll.received import Documents
 from iotoll.results import write_text
@@ -84,11 +84,6 @@ def judge(ended: Ended, plan: BootPlan, issues: Sequence[Issue]) -> Documents:
     if console.failed_at or ended.state.health != "Complete" or not console.done:
         found = evidence(ended.state.health, ended.error_type, ended.error, ended.log)
         raise classify(found, issues)
-    if ended.lacking:
-        name = ended.lacking[0]
-        raise InfrastructureError(
-            f"LAVA has no result of {name}: the serial line lost it", console.log_tail
-        )
     return _documents(ended, plan, console.log_tail)
 
 
@@ -123,6 +118,7 @@ def store(
     documents: Documents,
     where: Where,
     attempts: list[LavaAttempt],
+    traces: list[TraceFile],
 ) -> BootRecord:
     """Write ``received.jsonl`` and ``boot.json``."""
     write_text(plan.folder / received.NAME, "".join(f"{text}\n" for text in documents.texts))
@@ -155,10 +151,30 @@ def store(
             ended=str(state.ended),
             phases=phases,
             attempts=attempts,
+            traces=traces,
+            lost_figures=list(ended.lacking),
         ),
     )
     results.write(plan.folder / "boot.json", record)
     return record
+
+
+def traces(documents: Documents, files: FileStore) -> list[TraceFile]:
+    """The raw traces that a board says it sent; the server must have each, at its size.
+
+    The server took none whose SHA-256 is another one than that under which it keeps it.
+    """
+    found = []
+    for batch, sent in sorted(documents.traces.items()):
+        url, size = files.trace(sent.sha256)
+        problem = sent.problem or None
+        if problem is None and size != sent.size:
+            has = "no such file" if size is None else f"{size} bytes"
+            problem = f"the file server has {has}, the board sent {sent.size} bytes"
+        found.append(
+            TraceFile(batch=batch, url=url, size=sent.size, sha256=sent.sha256, problem=problem)
+        )
+    return found
 
 
 def _phases(state: JobState, log: JobLog) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from ipaddress import IPv4Address
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -55,6 +56,14 @@ class LabBoard(Model):
     )
     count: int = Field(0, ge=0)
     simulated: bool = Field(False, description="QEMU is the SoC: its time is no board's")
+    send_times: int = Field(
+        1, ge=1, le=9, description="how often a board sends each record over its serial line"
+    )
+    file_server: IPv4Address | None = Field(
+        None,
+        description="of the lab's file server, as the board sees it: raw traces go there;"
+        " None: they stay on the board",
+    )
     timeouts: Timeouts
 
 
@@ -86,6 +95,13 @@ class Lab(Model):
     def _both_or_none(self) -> Lab:
         if bool(self.server) != bool(self.files):
             raise ValueError("give both 'server' and 'files', or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _boards_speak_no_tls(self) -> Lab:
+        sending = [name for name, board in self.boards.items() if board.file_server]
+        if sending and urlsplit(self.files).scheme == "https":
+            raise ValueError(f"board {sending[0]} has a 'file_server', which needs http in 'files'")
         return self
 
     @cached_property

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import urllib3
 
@@ -33,6 +33,14 @@ class ServerError(InfrastructureError):
         super().__init__(message)
         self.status = status
         self.sent = sent
+
+
+class Answer(NamedTuple):
+    """An answer that is no error: its status, its body, and the length that its header says."""
+
+    status: int
+    data: bytes
+    length: int | None
 
 
 class TooLargeError(InfrastructureError):
@@ -63,7 +71,7 @@ class Http:
 
     def get_bytes(self, path: str, limit: int) -> bytes:
         """The body of a GET; raises TooLargeError when it has more than ``limit`` bytes."""
-        return self._request("GET", path, limit=limit)[1]
+        return self._request("GET", path, limit=limit).data
 
     def post(self, path: str, data: Any, answers: bool = True) -> Any:
         """JSON of a POST, which is never repeated here: it may have been carried out.
@@ -75,7 +83,12 @@ class Http:
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something at ``path``."""
-        return self._request("HEAD", path, missing=True)[0] != 404
+        return self._request("HEAD", path, missing=True).status != 404
+
+    def size(self, path: str) -> int | None:
+        """Bytes of what is at ``path``; None when nothing is there."""
+        found = self._request("HEAD", path, missing=True)
+        return None if found.status == 404 else found.length
 
     def put(self, path: str, body: IO[bytes], size: int) -> None:
         """Send a file."""
@@ -88,8 +101,8 @@ class Http:
         limit: int = ANSWER_LIMIT,
         missing: bool = False,
         **more: Any,
-    ) -> tuple[int, bytes]:
-        """Status and body of an answer that is no error; 404 is none if ``missing``."""
+    ) -> Answer:
+        """An answer that is no error; 404 is none if ``missing``."""
         headers = {**self._headers, **more.pop("headers", {})}
         url = f"{self.base}/{path}"
         try:
@@ -110,11 +123,12 @@ class Http:
         if len(data) > limit:
             answer.close()
             raise TooLargeError(f"{method} {url}: the answer has over {limit} bytes")
-        return answer.status, data
+        length = answer.headers.get("Content-Length", "")
+        return Answer(answer.status, data, int(length) if length.isdecimal() else None)
 
-    def _json(self, method: str, path: str, answer: tuple[int, bytes]) -> Any:
+    def _json(self, method: str, path: str, answer: Answer) -> Any:
         try:
-            return json.loads(answer[1])
+            return json.loads(answer.data)
         except (ValueError, RecursionError) as error:
             raise ServerError(f"{method} {self.base}/{path}: the answer is no JSON") from error
 

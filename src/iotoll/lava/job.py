@@ -33,7 +33,7 @@ class Job:
 
     ``expected`` are the test cases without which LAVA calls the test failed. ``device`` is the only
     one that may run it, None for any of its type and tags; a health check runs on every device of
-    the type.
+    the type. ``traces`` is the URL below which the board puts its raw traces; None: it keeps them.
     """
 
     template: ClassVar[str]
@@ -43,6 +43,7 @@ class Job:
     expected: Sequence[str]
     device: str | None = None
     health_check: bool = False
+    traces: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

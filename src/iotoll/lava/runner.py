@@ -49,6 +49,7 @@ class LavaRunner:
         self.done = done
         self.device = device
         self.lava = servers.lava
+        self.files = servers.files
         self.run = run
         self.folder = lava_folder(run)
         self.issues = lab.issues
@@ -218,7 +219,8 @@ class LavaRunner:
             patiently(self.lava.version),
             self.lab.board(plan.board.name).device_type,
         )
-        collect.store(ended, plan, documents, where, attempts)
+        traces = patiently(lambda: collect.traces(documents, self.files))
+        collect.store(ended, plan, documents, where, attempts, traces)
         journal.ended(one.attempt, "done", "")
         self.done(plan)
         return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from iotoll.digest import file_sha256
 from iotoll.errors import InfrastructureError, UsageError
@@ -20,6 +21,8 @@ LOG_LIMIT = 128 << 20
 """Bytes of one job's log; LAVA adds some 80 bytes to each line of the console."""
 QUOTED = 200  # characters of a strange answer that a message shows
 UNFINISHED = ("Submitted", "Scheduling", "Scheduled", "Running")
+TRACES = "traces"
+"""Folder of the file server for what boards upload."""
 PAGE = 200
 PAGES = 100
 WORKING = ("Good", "Unknown")
@@ -199,6 +202,18 @@ class FileStore:
             with path.open("rb") as body:
                 self.http.put(name, body, path.stat().st_size)
         return File(f"{self.http.base}/{name}", sha256)
+
+    def seen_from(self, address: IPv4Address | None) -> str | None:
+        """Where a board that sees the file server under ``address`` puts its raw traces."""
+        if address is None:
+            return None
+        found = urlsplit(self.http.base)
+        return f"http://{address}:{found.port or 80}{found.path}/{TRACES}"
+
+    def trace(self, sha256: str) -> tuple[str, int | None]:
+        """Where a board's raw trace is, and its size in bytes; None when it is not there."""
+        name = f"{TRACES}/{sha256}"
+        return f"{self.http.base}/{name}", self.http.size(name)
 
 
 @dataclass(frozen=True)

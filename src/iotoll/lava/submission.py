@@ -113,7 +113,8 @@ class Submitter:
         }
         series = f"{mark(self.series)} " if self.series else ""
         name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {series}{key}"
-        job = replace(self._job(plan, name, metadata), device=device)
+        traces = self.servers.files.seen_from(self.lab.board(plan.board.name).file_server)
+        job = replace(self._job(plan, name, metadata), device=device, traces=traces)
         return render(job, plan.board.name, self.lab)
 
     def _job(self, plan: BootPlan, name: str, metadata: Mapping[str, str]) -> Job:

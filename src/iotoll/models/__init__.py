@@ -15,6 +15,7 @@ from iotoll.models.run import (
     RunManifest,
     SelectionRecord,
     SourceRecord,
+    TraceFile,
 )
 from iotoll.models.verdict import CellVerdict, SectionComparison, SideResult, VerdictRecord
 
@@ -41,6 +42,7 @@ __all__ = [
     "SideResult",
     "SourceRecord",
     "Stats",
+    "TraceFile",
     "Unit",
     "VerdictRecord",
 ]

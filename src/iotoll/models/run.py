@@ -123,6 +123,16 @@ class LavaAttempt(Model):
     why: str = ""
 
 
+class TraceFile(Model):
+    """A raw trace that a board sent to its lab's file server; it is only referenced here."""
+
+    batch: str
+    url: str = Field(description="where it is, under its SHA-256; no user or password")
+    size: int = Field(ge=0, description="bytes")
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    problem: str | None = Field(None, description="why it is not there; None: it is, whole")
+
+
 class LavaRecord(Model):
     """Where LAVA ran a boot; times are the server's, UTC, ISO 8601."""
 
@@ -137,6 +147,13 @@ class LavaRecord(Model):
         default_factory=dict, description="seconds spent in each phase of the job"
     )
     attempts: list[LavaAttempt] = Field(description="all attempts at this boot, oldest first")
+    traces: list[TraceFile] = Field(
+        default_factory=list, description="raw traces, where the board sends them"
+    )
+    lost_figures: list[str] = Field(
+        default_factory=list,
+        description="test cases that the serial line lost: LAVA's charts lack them, no record does",
+    )
 
 
 class BootRecord(Model):

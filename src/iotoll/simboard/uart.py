@@ -50,7 +50,7 @@ class Uart(Plug):
             stream.write(data)
         *lines, self._line = (self._line + data).split(b"\n")
         self._line = self._line[-4096:]
-        sent = self._disturbed(data)
+        sent = self.disturbed(data)
         for writer in list(self.clients):
             if writer.transport.get_write_buffer_size() > UNREAD_MAX:
                 writer.transport.abort()
@@ -59,7 +59,8 @@ class Uart(Plug):
         for line in lines:
             self.on_line(line.decode("utf-8", "replace"))
 
-    def _disturbed(self, data: bytes) -> bytes:
+    def disturbed(self, data: bytes) -> bytes:
+        """What arrives of ``data``, with what was wrongly sent or lost on the line."""
         if not (self.garble or self.drop):
             return data
         out = bytearray()

@@ -151,6 +151,15 @@ def test_time_out_of_a_kernel_that_began_is_broken(
     assert judged(*entries, kind=kind, error=error) == ("broken", rule)
 
 
+def test_end_that_lava_did_not_hear_of_is_the_serial_line_s() -> None:
+    done = ("target", "iotoll: done")
+    task = ("target", "[ 3600.0] INFO: task fio:82 blocked for more than 120 seconds.")
+    error = "lava-test-shell timed out after 480 seconds"
+    for words in ((*BEGUN, done, END), (*BEGUN, task, done, END)):
+        assert judged(*words, kind="Test", error=error) == ("infrastructure", "end-not-heard")
+    assert judged(*BEGUN, task, END, kind="Test", error=error) == ("broken", "hang")
+
+
 def test_failed_workload_is_broken() -> None:
     failed = ("target", "iotoll: FAIL workload: ufs: fio or trace-cmd failed (status 1)")
     assert judged(*BEGUN, failed, END, health="Complete", kind="", error="") == (
