@@ -17,7 +17,7 @@ from iotoll.lava.server import Servers
 from iotoll.models import BootRecord, Clock, Section, SideResult
 from iotoll.results import read
 from tests.lab.conftest import UFS, Start
-from tests.vm.conftest import EXAMPLES, LIMIT
+from tests.vm.conftest import EXAMPLES, LIMIT, command, environment
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 NVME = "nvme-4k-randread-t1-direct"
@@ -104,3 +104,16 @@ def test_killed_collector_takes_up_its_jobs(start: Start, servers: Servers) -> N
     for attempt in read_journal(journal).attempts:
         assert attempt.key.startswith(run)
         assert servers.lava.find(attempt.key) == [attempt.number], "no job twice, none forgotten"
+
+
+def test_x86_64_board_passes_against_itself(start: Start, tmp_path: Path) -> None:
+    board = ("--board", "virt-x86_64", "--cells", UFS)
+    made = tmp_path / "kernel"
+    words = command("measure", *board, "--out", made, "--until", "build", "--quiet")
+    subprocess.run(words, env=environment(), check=True, timeout=LIMIT)
+    image = made / "sides/base/build/Image"
+    code, verdict = finish(start("--base-image", image, "--candidate-image", image, *board))
+    assert code == 0, verdict
+    assert [c["outcome"] for c in verdict["cells"]] == ["pass"]
+    boots = [read(p, BootRecord) for p in start.run.glob("sides/*/boots/*/boot.json")]
+    assert {boot.lava.device for boot in boots if boot.lava} == {"virt-x86-64-01"}

@@ -86,6 +86,22 @@ def needs_kernel(hardware: str) -> None:
         )
 
 
+def needs_virtual_kernel(name: str) -> None:
+    """Skip, saying why, where the base kernel of a virtual board is not in the cache.
+
+    For boards that no other test needs: each has a kernel of its own.
+    """
+    needs_board(name)
+    board = load_virtual_board(name)
+    record = source.base_of("debian", None, Progress(quiet=True))
+    job = build.Job.make(record, board.arch, board.fragments)
+    if not job.is_done and not os.environ.get(BUILD_ALL):
+        pytest.skip(
+            f"the kernel of {name} is not built, which takes minutes:"
+            f" run `iotoll measure --board {name} --until build` first, or set {BUILD_ALL}=1"
+        )
+
+
 @pytest.fixture
 def gate(tmp_path: Path) -> Callable[..., Done]:
     """Run ``iotoll gate`` in ``tmp_path/run`` (again: resume it)."""
