@@ -80,6 +80,12 @@ def servers(state: LabState) -> Servers:
 
 
 @pytest.fixture
+def admin(state: LabState) -> LavaServer:
+    """The server, with the rights of its administrator."""
+    return LavaServer(Http(state.url, Path(state.admin_token_file).read_text()))
+
+
+@pytest.fixture
 def lab_file(state: LabState, tmp_path: Path) -> Path:
     """A lab file of that lab, as of any lab elsewhere, with short time-outs."""
     text = (data_dir("lava-jobs") / "labs/local.toml").read_text()

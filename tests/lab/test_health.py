@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 import urllib3
 
 from iotoll.lab.plan import LabState
-from iotoll.lava.http import Http
 from iotoll.lava.server import LavaServer
 from tests.lab.conftest import UFS, Built
 from tests.vm.conftest import LIMIT, command, environment
@@ -19,12 +19,6 @@ from tests.vm.conftest import LIMIT, command, environment
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 BOARD = "virt-arm64-01"
 OTHER = "virt-arm64-02"
-
-
-@pytest.fixture
-def admin(state: LabState) -> LavaServer:
-    """The server, with the rights of its administrator."""
-    return LavaServer(Http(state.url, Path(state.admin_token_file).read_text()))
 
 
 def device(server: LavaServer, name: str) -> dict[str, Any]:
@@ -73,19 +67,21 @@ def test_maintenance_says_why(admin: LavaServer, state: LabState) -> None:
         set_health(admin, OTHER, "GOOD")
 
 
-def test_lava_itself_checks_a_board_and_calls_it_good(
-    state: LabState, admin: LavaServer, run: Path
+def check_by_lava(
+    state: LabState, admin: LavaServer, run: Path, board: str, others: Sequence[str]
 ) -> None:
-    set_health(admin, OTHER, "MAINTENANCE")  # one board is enough to see it
+    """LAVA itself runs the health check on one board, and calls it good."""
+    for other in others:
+        set_health(admin, other, "MAINTENANCE")  # one board is enough to see it
     try:
         done = lava(state, "health-check", run, "--install")
         assert done.returncode == 0, done.stderr
-        set_health(admin, BOARD, "UNKNOWN")
+        set_health(admin, board, "UNKNOWN")
         deadline = time.monotonic() + LIMIT
-        while device(admin, BOARD)["health"] == "Unknown":
+        while device(admin, board)["health"] == "Unknown":
             assert time.monotonic() < deadline
             time.sleep(1)
-        found = device(admin, BOARD)
+        found = device(admin, board)
         assert found["health"] == "Good"
         job = admin.job(int(found["last_health_report_job"]))
         assert job.health == "Complete"
@@ -95,8 +91,15 @@ def test_lava_itself_checks_a_board_and_calls_it_good(
     finally:
         urllib3.request(
             "PATCH",
-            f"{state.url}/api/v0.2/devicetypes/{state.devices[BOARD]}/",
+            f"{state.url}/api/v0.2/devicetypes/{state.devices[board]}/",
             json={"disable_health_check": True},
             headers={"Authorization": f"Token {Path(state.admin_token_file).read_text()}"},
         )
-        set_health(admin, OTHER, "GOOD")
+        for other in others:
+            set_health(admin, other, "GOOD")
+
+
+def test_lava_itself_checks_a_board_and_calls_it_good(
+    state: LabState, admin: LavaServer, run: Path
+) -> None:
+    check_by_lava(state, admin, run, BOARD, [OTHER, "virt-arm64-net-01"])

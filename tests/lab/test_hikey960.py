@@ -25,10 +25,11 @@ from iotoll.lava.runner import LavaRunner
 from iotoll.lava.server import LavaServer, Servers
 from iotoll.models import BootRecord, CellRecord, Clock, Section, SideResult
 from iotoll.progress import Progress
-from iotoll.results import read
+from iotoll.results import read, write
 from iotoll.rundir import SIDES, RunDir
 from iotoll.simboard import client
 from tests.lab.conftest import UFS
+from tests.lab.test_health import check_by_lava, lava
 from tests.vm.conftest import EXAMPLES, LIMIT, command, environment, needs_kernel
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
@@ -214,3 +215,23 @@ def test_lost_fastboot_is_the_lab_s_fault_and_a_hang_the_kernel_s(
     assert "[hikey960-fastboot-not-found]" in ended["hi960-hikey-01"].why
     assert ended["hi960-hikey-02"].outcome == "broken"
     assert "[hangs-in-workload]" in ended["hi960-hikey-02"].why
+
+
+def test_health_check_runs_and_the_control_refuses_a_clock_that_it_cannot_judge(
+    kernel: Path,
+    state: LabState,
+    admin: LavaServer,
+    boards: list[str],
+    lab_file: Path,
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(kernel, run, symlinks=True)
+    manifest = RunDir.open(run).manifest
+    changes = {"runner": "lava", "lab": str(lab_file)}
+    write(run / "run.json", manifest.model_copy(update=changes))
+    check_by_lava(state, admin, run, "hi960-hikey-01", ["hi960-hikey-02"])
+    done = lava(state, "control", run, "--device", "hi960-hikey-01")
+    assert done.returncode == 2
+    assert "judges the clock 'instructions' alone" in done.stderr
+    assert not (run / "lava/control").exists()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from iotoll import gate, results
 from iotoll.boots import Bench, collect, lava_runner, plan_boot
+from iotoll.errors import UsageError
 from iotoll.lava.config import Lab
 from iotoll.models import SideResult
 from iotoll.models.run import Side
@@ -41,8 +42,14 @@ def control(
 ) -> Finding:
     """Compare the base kernel of ``run`` with itself on one board; goes on where it was stopped.
 
-    A second pair of boots runs only when the first one shows something. Raises what boots raise.
+    A second pair of boots runs only when the first one shows something. Raises what boots raise,
+    and UsageError, before any, for boards on another clock than that of the policy.
     """
+    if bench.clock is not policy.clock:
+        raise UsageError(
+            f"{device}: the A/A control judges the clock '{policy.clock.value}' alone, and this run's"
+            f" boards have the clock '{bench.clock.value}': watch their trend instead"
+        )
     own = _own_run(run, device)
     plain = replace(bench, calibrate=False, lab=lab)
     judged: list[gate.Judgement] = []
