@@ -25,7 +25,7 @@ BOOTS = 100
 
 def records(dut: Path, folder: Path) -> Path:
     """The records of the trace's cells, as a file."""
-    words = ["record", TRACE, "--cells", "--digest", "--comm", "fio", "--device", "8:0"]
+    words = ["record", str(TRACE), "--cells", "--digest", "--comm", "fio", "--device", "8:0"]
     done = subprocess.run([dut, *words, "--unit", "instructions"], capture_output=True, check=True)
     path = folder / "records"
     path.write_bytes(done.stdout)

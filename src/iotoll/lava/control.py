@@ -47,8 +47,8 @@ def control(
     """
     if bench.clock is not policy.clock:
         raise UsageError(
-            f"{device}: the A/A control judges the clock '{policy.clock.value}' alone, and this run's"
-            f" boards have the clock '{bench.clock.value}': watch their trend instead"
+            f"{device}: the A/A control judges the clock '{policy.clock.value}' alone, and the"
+            f" boards of this run have the clock '{bench.clock.value}': watch their trend instead"
         )
     own = _own_run(run, device)
     plain = replace(bench, calibrate=False, lab=lab)

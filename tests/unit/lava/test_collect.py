@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,10 @@ DONE = ("target", "iotoll: done")
 
 def sent() -> list[tuple[str, str]]:
     """The lines of a boot's documents, as LAVA's log has them."""
-    documents = [{"cell": CELL, "x": "y" * 40}, {"cell": "fio.ufs", "fio": FIO}]
+    documents: list[dict[str, Any]] = [
+        {"cell": CELL, "x": "y" * 40},
+        {"cell": "fio.ufs", "fio": FIO},
+    ]
     lines = [line for d in documents for line in message(json.dumps(d), str(d["cell"]))]
     return [("target", line.decode().rstrip("\n")) for line in lines]
 
