@@ -92,7 +92,8 @@ def control_command(run: Path, devices: tuple[str, ...], quarantine: bool) -> No
     """Compare the base kernel of RUN with itself on each board; exit code 4 if a board drifts."""
     flow, runner, _ = _open(run)
     assert flow.lab is not None
-    names = devices or runner.lava.devices(flow.lab.board(flow.board.name).device_type)
+    board = flow.lab.board(flow.board.name)
+    names = devices or runner.lava.devices(board.device_type, board.tags)
     drifting = []
     for name in names:
         with flow.progress.step(f"control of {name}") as step:

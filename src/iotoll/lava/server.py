@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -123,15 +123,22 @@ class LavaServer:
         """Cancel a job; nothing happens when it has ended."""
         self.http.post(f"{API}/jobs/{number}/cancel/", {})
 
-    def devices(self, device_type: str) -> list[str]:
-        """The names of the devices of a type that LAVA gives jobs to.
+    def devices(self, device_type: str, tags: Sequence[str] = ()) -> list[str]:
+        """The names of the devices of a type, with all these tags, that LAVA gives jobs to.
 
         After a job that ended by the lab's fault LAVA calls a device's health unknown, and goes on.
         """
-        entries = self._pages("devices", {"device_type": device_type, "ordering": "hostname"})
+        found = self._devices(device_type, {})
+        for tag in tags:  # LAVA tells tags by their numbers alone, and filters by one name
+            tagged = self._devices(device_type, {"tags__name": tag})
+            found = [name for name in found if name in tagged]
+        return found
+
+    def _devices(self, device_type: str, fields: dict[str, str]) -> list[str]:
+        fields = {"device_type": device_type, "ordering": "hostname", **fields}
         return [
             str(entry["hostname"])
-            for entry in entries
+            for entry in self._pages("devices", fields)
             if entry.get("device_type") == device_type and entry.get("health") in WORKING
         ]
 

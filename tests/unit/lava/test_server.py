@@ -113,3 +113,19 @@ def test_job_without_a_log(stub: Stub, lava: LavaServer) -> None:
     stub.answers(Answer(410))
     with pytest.raises(ServerError):
         lava.log(7)
+
+
+def test_devices_of_a_type_that_have_every_tag(stub: Stub, lava: LavaServer) -> None:
+    have = {"b-01": ["fast", "b-01"], "b-02": ["fast"], "b-03": ["slow"]}
+
+    def play(request: Request) -> Answer:
+        wanted = parse_qs(urlsplit(request.path).query).get("tags__name")
+        names = [name for name, tags in have.items() if not wanted or wanted[0] in tags]
+        common = {"device_type": "qemu", "health": "Good"}
+        return as_json({"results": [{"hostname": name, **common} for name in names]})
+
+    stub.play = play
+    assert lava.devices("qemu") == ["b-01", "b-02", "b-03"]
+    assert lava.devices("qemu", ["fast"]) == ["b-01", "b-02"]
+    assert lava.devices("qemu", ["fast", "b-01"]) == ["b-01"]
+    assert lava.devices("qemu", ["other"]) == []
