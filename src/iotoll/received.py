@@ -26,6 +26,7 @@ FIO = "fio."
 TRACE = "trace."
 BOOT = "boot"
 TOOLS_LIMIT = 50
+TRACES_LIMIT = 64  # raw traces of one boot: one of each batch
 WORD_LIMIT = 200  # characters of a tool's version
 
 
@@ -68,6 +69,10 @@ def sort(texts: Sequence[str], where: str) -> Documents:
         elif str(name).startswith(TRACE):
             sent = _sent(data, where)
             found.traces[sent.cell.removeprefix(TRACE)] = sent
+            if len(found.traces) > TRACES_LIMIT:
+                raise InfrastructureError(
+                    f"{where}: the board says it sent over {TRACES_LIMIT} traces"
+                )
         else:
             found.cells[str(name)] = text
     return found

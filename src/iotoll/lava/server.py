@@ -215,7 +215,8 @@ class FileStore:
         if address is None:
             return None
         found = urlsplit(self.http.base)
-        return f"http://{address}:{found.port or 80}{found.path}/{TRACES}"
+        folder = quote(found.path, safe="/%")  # it becomes a word of a shell on the board
+        return f"http://{address}:{found.port or 80}{folder}/{TRACES}"
 
     def trace(self, sha256: str) -> tuple[str, int | None]:
         """Where a board's raw trace is, and its size in bytes; None when it is not there."""

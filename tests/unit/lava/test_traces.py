@@ -123,11 +123,19 @@ def test_document_of_a_hostile_board(text: str) -> None:
         sort([text], "job 1")
 
 
+def test_more_traces_than_any_boot_has() -> None:
+    texts = [document().replace("trace.ufs", f"trace.ufs-{n}") for n in range(65)]
+    assert len(sort(texts[:64], "job 1").traces) == 64
+    with pytest.raises(InfrastructureError, match="over 64 traces"):
+        sort(texts, "job 1")
+
+
 def test_address_as_the_board_sees_it() -> None:
     address = IPv4Address("10.0.2.2")
     for url, seen in (
         ("http://127.0.0.1:8012", "http://10.0.2.2:8012/traces"),
         ("http://files.example/lab", "http://10.0.2.2:80/lab/traces"),
+        ("http://files.example/$(id) ;", "http://10.0.2.2:80/%24%28id%29%20%3B/traces"),
     ):
         assert FileStore(Http(url)).seen_from(address) == seen
     assert FileStore(Http("http://127.0.0.1:8012")).seen_from(None) is None
