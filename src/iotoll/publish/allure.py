@@ -27,6 +27,7 @@ from iotoll.proc import run_logged
 from iotoll.publish import Source
 from iotoll.publish.figures import Figure, all_figures, base_unit
 from iotoll.report.evidence import Evidence
+from iotoll.report.headline import headline
 from iotoll.report.text import clean
 
 PAGE = "allure.html"
@@ -85,7 +86,9 @@ def without_analytics(page: str) -> str:
 
 def _judge(source: Source, work: Path) -> None:
     suite = data_dir("tests/gate").resolve()
-    links = [word for link in source.links for word in ("--iotoll-link", f"{link.label}={link.url}")]
+    links = [
+        word for link in source.links for word in ("--iotoll-link", f"{link.label}={link.url}")
+    ]
     command = [
         *(sys.executable, "-m", "pytest", str(suite), "--rootdir", str(suite), "-c", os.devnull),
         *("--import-mode", "importlib", "-q", "-p", "no:cacheprovider"),
@@ -98,9 +101,7 @@ def _judge(source: Source, work: Path) -> None:
     _run(command, work, {"PYTHONPATH": package, **alone}, _PYTEST_GOOD)
 
 
-def _run(
-    command: list[str], work: Path, env: dict[str, str], good: tuple[int, ...] = (0,)
-) -> None:
+def _run(command: list[str], work: Path, env: dict[str, str], good: tuple[int, ...] = (0,)) -> None:
     run_logged(command, work / "log", _LIMIT, {**clean_env(), **env}, only_env=True, good=good)
 
 
@@ -145,10 +146,12 @@ def _judged(evidence: Evidence) -> Iterator[Figure]:
 
 
 def _config(evidence: Evidence, meaning: dict[str, Any]) -> dict[str, Any]:
-    board = clean(evidence.manifest.board)
+    head = headline(evidence)
+    name = clean(f"{head.glyph} {head.word}: iotoll on {evidence.manifest.board}")
     groups = {m["group"]: {"title": m["group"]} for m in meaning.values()}
     return {
-        "name": f"iotoll on {board}",
+        # The verdict first: the page's own success rate counts sections, and no verdict.
+        "name": name,
         "historyLimit": HISTORY_LIMIT,
         "performance": {"groups": groups, "metrics": meaning},
         "categories": [
@@ -160,7 +163,7 @@ def _config(evidence: Evidence, meaning: dict[str, Any]) -> dict[str, Any]:
             "awesome": {
                 "options": {
                     "singleFile": True,
-                    "reportName": f"iotoll on {board}",
+                    "reportName": name,
                     "reportLanguage": "en",
                     "groupBy": ["parentSuite", "suite"],
                 }

@@ -43,6 +43,7 @@ def describe(
             allure.attach(svg, title, AttachmentType.SVG)
     else:
         allure.dynamic.parent_suite("The run")
+        allure.dynamic.suite("Verdict")
         _attach_log(evidence)
 
 

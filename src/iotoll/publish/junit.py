@@ -66,9 +66,7 @@ def _case(suite: ElementTree.Element, check: Check, evidence: Evidence) -> None:
     failure = evidence.failure if not check.cell else None
     if failure and failure.outcome is Outcome.BROKEN:
         kind = "broken"
-    element = ElementTree.SubElement(
-        case, check.status.value, {"message": reason, "type": kind}
-    )
+    element = ElementTree.SubElement(case, check.status.value, {"message": reason, "type": kind})
     tail = xml_text(failure.log_tail) if failure else ""
     element.text = f"{reason}\n{tail}".rstrip()
 

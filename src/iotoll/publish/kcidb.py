@@ -85,7 +85,11 @@ class _Report:
         """What broke the candidate at one of these steps; nothing breaks the base."""
         failure = self.evidence.failure
         broken = failure is not None and failure.outcome is Outcome.BROKEN
-        return failure if broken and failure and side == "candidate" and failure.step in steps else None
+        return (
+            failure
+            if broken and failure and side == "candidate" and failure.step in steps
+            else None
+        )
 
     def checkouts(self) -> list[dict[str, Any]]:
         """The source of each side."""

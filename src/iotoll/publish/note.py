@@ -119,5 +119,3 @@ def _facts(evidence: Evidence) -> str:
 
 def _folded(title: str, body: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
-
-
