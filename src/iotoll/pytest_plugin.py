@@ -5,11 +5,11 @@
 - ``iotoll_run``: the whole run;
 - ``iotoll_cell``: a test that asks for it runs once per cell;
 - ``iotoll_comparison``: once per cell and section that were compared;
-- ``iotoll_check``: once per outcome (`iotoll.publish.checks`), so also for cells without figures. What
-  is skipped or in error there skips the test, or is an error in its set-up.
+- ``iotoll_check``: once per outcome (`iotoll.publish.checks`), so also for cells without figures.
+  What is skipped or in error there skips the test, or is an error in its set-up.
 
-Without ``--iotoll-run`` such tests skip. With allure-pytest's ``--alluredir`` each test carries board,
-kernel, patch, section, links and the cell's figures.
+Without ``--iotoll-run`` such tests skip. With allure-pytest's ``--alluredir`` each test carries
+board, kernel, patch, section, links and the cell's figures.
 """
 
 from __future__ import annotations

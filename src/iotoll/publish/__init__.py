@@ -69,7 +69,7 @@ FORMATS: dict[str, Format] = {
     "annotations": Format(
         "annotations.json",
         "GitLab: links of the job",
-        lambda s: links.annotations(s.evidence, s.links),
+        lambda s: links.job_annotations(s.evidence, s.links),
     ),
     "openmetrics": Format(
         "metrics.txt", "figures as OpenMetrics", lambda s: openmetrics.openmetrics(s.evidence)

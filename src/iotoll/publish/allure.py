@@ -77,7 +77,7 @@ def allure_report(source: Source, out: Path) -> Path:
 
 
 def without_analytics(page: str) -> str:
-    """Take Allure's analytics out of its page; raises InfrastructureError when it looks different."""
+    """Take Allure's analytics out of its page; raises InfrastructureError when it looks new."""
     text, count = _ANALYTICS.subn("", page)
     if count != 1 or "googletagmanager" in text:
         raise InfrastructureError("Allure's page has other analytics than 3.18's: see its version")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import allure
 from allure_commons.types import AttachmentType
@@ -17,33 +17,35 @@ from iotoll.report.text import clean, clock_note, section_title
 if TYPE_CHECKING:
     from iotoll.pytest_plugin import Cell
 
+_TEST: Any = allure.dynamic  # typed in part only
+
 
 def describe(
     evidence: Evidence, check: Check | None, cell: Cell | None, links: Sequence[Link]
 ) -> None:
     """Add metadata to the test that is running under allure-pytest."""
     board = clean(evidence.manifest.board)
-    allure.dynamic.label("board", board)
-    allure.dynamic.parameter("board", board)
+    _TEST.label("board", board)
+    _TEST.parameter("board", board)
     for name, value in _changing(evidence).items():
         # What differs from run to run must not make it another test: history would end there.
-        allure.dynamic.parameter(name, value, excluded=True)
+        _TEST.parameter(name, value, excluded=True)
     for link in links:
-        allure.dynamic.link(link.url, name=link.label)
+        _TEST.link(link.url, name=link.label)
     if check is not None:
-        allure.dynamic.title(clean(f"{check.cell}: {check.name}") if check.cell else "verdict")
-        allure.dynamic.description(_words(evidence, check))
+        _TEST.title(clean(f"{check.cell}: {check.name}") if check.cell else "verdict")
+        _TEST.description(_words(evidence, check))
     if check is not None and check.section:
-        allure.dynamic.label("section", check.section.value)
-        allure.dynamic.story(section_title(check.section))
+        _TEST.label("section", check.section.value)
+        _TEST.story(section_title(check.section))
     if cell is not None:
-        allure.dynamic.parent_suite(clean(cell.view.name.device_label))
-        allure.dynamic.suite(clean(cell.name))
+        _TEST.parent_suite(clean(cell.view.name.device_label))
+        _TEST.suite(clean(cell.name))
         for title, svg in cell.pictures.items():
             allure.attach(svg, title, AttachmentType.SVG)
     else:
-        allure.dynamic.parent_suite("The run")
-        allure.dynamic.suite("Verdict")
+        _TEST.parent_suite("The run")
+        _TEST.suite("Verdict")
         _attach_log(evidence)
 
 

@@ -1,11 +1,12 @@
 """KCIDB submission (schema 5.3): checkouts, builds, and one test per number and per judgement.
 
 A number is a test of its own with status DONE, in base units; what the gate concludes of a section
-is another, without a number: FAIL, PASS, SKIP, or MISS where the lab failed. Both kernels are in it.
+is another, without a number: FAIL, PASS, SKIP, or MISS where the lab failed. Both kernels are in.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -84,12 +85,9 @@ class _Report:
     def _failed(self, side: Side, *steps: str) -> FailureRecord | None:
         """What broke the candidate at one of these steps; nothing breaks the base."""
         failure = self.evidence.failure
-        broken = failure is not None and failure.outcome is Outcome.BROKEN
-        return (
-            failure
-            if broken and failure and side == "candidate" and failure.step in steps
-            else None
-        )
+        if failure is None or failure.outcome is not Outcome.BROKEN or side == "base":
+            return None
+        return failure if failure.step in steps else None
 
     def checkouts(self) -> list[dict[str, Any]]:
         """The source of each side."""
@@ -119,8 +117,6 @@ class _Report:
         """KCIDB's own digest of a patch set: over the digests' lines."""
         if side == "base" or not self.patches:
             return ""
-        import hashlib
-
         return hashlib.sha256("".join(f"{p}\n" for p in self.patches).encode()).hexdigest()
 
     def builds(self) -> list[dict[str, Any]]:
@@ -195,7 +191,7 @@ class _Report:
         }
 
     def _environment(self, result: SideResult | None) -> dict[str, Any]:
-        """The board; where it is virtual, with the words that keep it from reading as a real one."""
+        """The board; of a virtual one with the words that keep it from reading as a real one."""
         manifest = self.evidence.manifest
         note = clock_note(self.evidence.clock, self.evidence.virtual)
         tools = result.boots[0].tools if result and result.boots else {}

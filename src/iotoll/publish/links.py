@@ -53,7 +53,7 @@ def run_links(evidence: Evidence) -> list[Link]:
     return found
 
 
-def annotations(evidence: Evidence, links: Sequence[Link]) -> str:
+def job_annotations(evidence: Evidence, links: Sequence[Link]) -> str:
     """Return GitLab's job annotations as JSON text: links beside the job."""
     listed = [
         {"external_link": {"label": clean(link.label)[:255], "url": link.url}}
