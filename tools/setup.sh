@@ -187,8 +187,7 @@ node() {
     cmp -s tools/node/package-lock.json "$folder/package-lock.json" && return
     say "tools that need Node (log: .cache/npm.log)"
     rm -rf "$folder" "$folder.new"
-    mkdir "$folder.new"
-    cp tools/node/package.json tools/node/package-lock.json "$folder.new/"
+    cp -r tools/node "$folder.new"
     (cd "$folder.new" && ../bin/node "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci \
         --ignore-scripts --no-audit --no-fund) >.cache/npm.log 2>&1 ||
         { tail -n 20 .cache/npm.log >&2; die "npm ci failed (whole log: .cache/npm.log)"; }
