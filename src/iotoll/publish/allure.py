@@ -26,6 +26,7 @@ from iotoll.paths import data_dir, node_tool
 from iotoll.proc import run_logged
 from iotoll.publish import Source
 from iotoll.publish.figures import Figure, all_figures, base_unit
+from iotoll.publish.markdown import unlinked
 from iotoll.report.evidence import Evidence
 from iotoll.report.headline import headline
 from iotoll.report.text import clean
@@ -113,9 +114,11 @@ def _tidy(folder: Path) -> None:
         details = data.get("statusDetails", {})
         details.pop("trace", None)
         if "message" in details:
-            details["message"] = re.sub(r"^[\w.]+: ", "", details["message"])
+            # Allure makes a link of every address in a message.
+            details["message"] = unlinked(re.sub(r"^[\w.]+: ", "", details["message"]))
         for parameter in data.get("parameters", []):
-            parameter["value"] = parameter["value"].removeprefix("'").removesuffix("'")
+            value = parameter["value"].removeprefix("'").removesuffix("'")
+            parameter["value"] = unlinked(value)
         _write_json(path, data)
     # Fixtures' own timings; each names paths of this machine when it fails.
     for path in folder.glob("*-container.json"):
