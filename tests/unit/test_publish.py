@@ -321,6 +321,16 @@ def test_command_writes_the_named_files(tmp_path: Path) -> None:
     assert json.loads(asked.stdout)["files"] == ["junit.xml"]
 
 
+def test_without_allure_nothing_is_written_and_the_mend_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOTOLL_NODE_TOOLS", str(tmp_path))
+    words = ["publish", str(real("pass").root), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(cli, words)
+    assert isinstance(done.exception, UsageError) and "tools/setup.sh" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

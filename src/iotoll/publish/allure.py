@@ -47,14 +47,19 @@ _ANALYTICS = re.compile(
 _MACHINE = ("host", "thread", "framework", "language", "package")
 
 
+def require_programs() -> list[str]:
+    """Return Allure's command; raises UsageError when it or allure-pytest is not installed."""
+    if importlib.util.find_spec("allure_pytest") is None:
+        raise UsageError("allure-pytest is missing: pip install 'iotoll[allure]'")
+    return node_tool("allure")
+
+
 def allure_report(source: Source, out: Path) -> Path:
     """Write ``allure.html`` into ``out``; returns its path.
 
     Raises UsageError when a program is not installed, InfrastructureError when one fails.
     """
-    tool = node_tool("allure")
-    if importlib.util.find_spec("allure_pytest") is None:
-        raise UsageError("allure-pytest is missing: pip install 'iotoll[allure]'")
+    tool = require_programs()
     work = out / ".allure"
     shutil.rmtree(work, ignore_errors=True)
     (work / "results").mkdir(parents=True)
