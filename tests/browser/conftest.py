@@ -54,17 +54,17 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Open]:
-    """Open a file; ``width`` is that of the window in CSS pixels."""
+    """Open a file, at a ``fragment`` of it; ``width`` is the window's in CSS pixels."""
     contexts = []
 
-    def open_page(path: Path, width: int = 1280) -> Opened:
+    def open_page(path: Path, width: int = 1280, fragment: str = "") -> Opened:
         context = browser.new_context(viewport={"width": width, "height": 900})
         contexts.append(context)
         context.set_default_timeout(LIMIT)
         found = Opened(context.new_page())
 
         def only_the_file(route: Route) -> None:
-            url = route.request.url
+            url = route.request.url.removesuffix(fragment)
             if url == path.resolve().as_uri() or url.startswith(("data:", "blob:")):
                 route.continue_()
             else:
@@ -78,7 +78,7 @@ def opened(browser: Browser) -> Iterator[Open]:
             lambda message: found.errors.append(message.text) if message.type == "error" else None,
         )
         found.page.on("dialog", lambda dialog: found.errors.append(f"dialog: {dialog.message}"))
-        found.page.goto(path.resolve().as_uri())
+        found.page.goto(path.resolve().as_uri() + fragment)
         return found
 
     yield open_page

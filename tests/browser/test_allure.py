@@ -89,10 +89,7 @@ def test_history_is_not_cut_by_another_patch(second: Path, opened: Open) -> None
 
 
 def test_metrics_have_a_trend(second: Path, opened: Open) -> None:
-    page = opened(second)
-    page.shows("▲ Regression")
-    page.page.goto(f"{second.resolve().as_uri()}#metrics")
-    page.page.reload()
+    page = opened(second, fragment="#metrics")
     page.shows("Metric summary")
     row = page.page.locator("tr", has_text=SLOW).first
     text = row.inner_text(timeout=LIMIT)
