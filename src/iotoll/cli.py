@@ -29,6 +29,7 @@ from iotoll.models import Clock, RunManifest, SideResult
 from iotoll.outputs.command import analyze_command
 from iotoll.policy import load_policy
 from iotoll.progress import Progress
+from iotoll.publish.command import publish_command
 from iotoll.report import render_report, side_table, terminal_report
 from iotoll.rundir import RunDir
 from iotoll.simboard.command import simboard_group
@@ -185,6 +186,7 @@ cli.add_command(lab_command)
 cli.add_command(lava_command)
 cli.add_command(image_command)
 cli.add_command(simboard_group)
+cli.add_command(publish_command)
 
 
 @cli.command("receive")

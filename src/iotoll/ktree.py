@@ -137,6 +137,11 @@ class KernelTree:
         pairs = zip(fields[0::2], fields[1::2], strict=False)
         return {path: meta.split()[1] for meta, path in pairs}
 
+    def diff(self, old: str, new: str) -> bytes:
+        """Return the changes from one tree to another as a unified diff with function names."""
+        words = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "-U3", "-p")
+        return self.git("diff-tree", *words, old, new).stdout
+
     def checkout(self, tree: str) -> None:
         """Make src/ exactly ``tree``; files that are right already keep their time stamps."""
         self.src.mkdir(parents=True, exist_ok=True)

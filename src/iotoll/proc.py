@@ -35,9 +35,19 @@ def tail_file(path: Path, lines: int = TAIL_LINES) -> str:
 
 
 def run_logged(
-    command: list[str], log: Path, timeout: float, env: dict[str, str] | None = None
+    command: list[str],
+    log: Path,
+    timeout: float,
+    env: dict[str, str] | None = None,
+    *,
+    only_env: bool = False,
+    good: tuple[int, ...] = (0,),
 ) -> None:
-    """Run a command with its output appended to ``log``; raises InfrastructureError on failure."""
+    """Run a command with its output appended to ``log``; raises InfrastructureError on failure.
+
+    ``env`` is added to the environment, or is all of it with ``only_env``; ``good`` are the exit
+    codes that are no failure.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         process = subprocess.Popen(
@@ -46,7 +56,7 @@ def run_logged(
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, **(env or {})},
+            env={**({} if only_env else os.environ), **(env or {})},
         )
         try:
             status = process.wait(timeout)
@@ -56,7 +66,7 @@ def run_logged(
             ) from error
         finally:
             stop(process)
-    if status != 0:
+    if status not in good:
         raise InfrastructureError(
             f"{command[0]} failed with status {status} (log: {log})", tail_file(log)
         )

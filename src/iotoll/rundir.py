@@ -4,6 +4,7 @@
 
     RUN/run.json  selection.json  verdict.json  failure.json  report/
     RUN/sides/{base,candidate}/source.json  build/  job/  boots/N/  result.json
+    RUN/sides/candidate/change.diff  patches/
 
 A finished step leaves a stamp in ``RUN/.steps/`` that holds the digest of its inputs. A step whose
 stamp matches is not run again, so any command can be interrupted and repeated.
@@ -47,6 +48,11 @@ class RunDir:
     def selection(self) -> Path:
         """``selection.json``: which cells run, and why."""
         return self.root / "selection.json"
+
+    @property
+    def change(self) -> Path:
+        """The candidate's whole change against the base as one diff; absent when it is huge."""
+        return self.side("candidate") / "change.diff"
 
     @property
     def verdict(self) -> Path:

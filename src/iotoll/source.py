@@ -27,6 +27,7 @@ from iotoll.rundir import SIDES, RunDir
 DEBIAN_FOLDER = Path("/usr/src")
 OLDEST = (6, 6)
 """The first kernel whose ufshcd-pci knows QEMU's UFS host by itself."""
+_MAX_CHANGE = 8 << 20  # bytes of a diff that a run keeps; nobody is pointed into a larger one
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,14 @@ def prepare(run: RunDir, progress: Progress, all_cells: Sequence[str]) -> dict[S
         if manifest.tree is None or _still_there(manifest.tree, records.values(), progress):
             return records
     chosen = candidates.load(manifest)
-    records = {} if manifest.tree is None else _prepare_tree(manifest, chosen, progress)
+    records, change = _prepare_tree(manifest, chosen, progress)
     for side, record in records.items():
         results.write(run.side(side) / "source.json", record)
     for number, patch in enumerate(chosen.patches, 1):
         path = run.side("candidate") / "patches" / f"{number:04}.patch"
         results.write_text(path, patch.text.decode("utf-8", "replace"))
+    if 0 < len(change) <= _MAX_CHANGE:
+        results.write_text(run.change, change.decode("utf-8", "replace"))
     changed = records["candidate"].changed_paths if "candidate" in records else None
     results.write(run.selection, selection.choose(changed, all_cells, manifest.cells))
     run.mark_done("prepare", inputs)
@@ -120,17 +123,21 @@ def _still_there(name: str, records: Iterable[SourceRecord], progress: Progress)
 
 def _prepare_tree(
     manifest: RunManifest, chosen: Candidate, progress: Progress
-) -> dict[Side, SourceRecord]:
-    assert manifest.tree is not None
+) -> tuple[dict[Side, SourceRecord], bytes]:
+    """The sources of both sides, and the candidate's whole change as one diff."""
+    if manifest.tree is None:
+        return {}, b""
     located = locate(manifest.tree)
     tree = _import(located, progress)
     base_commit, candidate_commit = _commits(located, chosen)
     base = _base_record(located, manifest.tree, base_commit, progress)
     base_tree, version = str(base.git_tree), base.version
     if chosen.kind == "none":
-        return {"base": base}
+        return {"base": base}, b""
     if candidate_commit is not None:
-        return {"base": base, "candidate": _revision(located, base, candidate_commit)}
+        revision = _revision(located, base, candidate_commit)
+        change = tree.diff(base_tree, str(revision.git_tree))
+        return {"base": base, "candidate": revision}, change
     with progress.step("apply the candidate"):
         applied = tree.apply(base_tree, chosen.patches, f"Linux {version}")
     for note in applied.notes:
@@ -143,7 +150,8 @@ def _prepare_tree(
         "git_tree": applied.tree,
         "notes": [*base.notes, *applied.notes],
     }
-    return {"base": base, "candidate": base.model_copy(update=changes)}
+    change = tree.diff(base_tree, applied.tree)
+    return {"base": base, "candidate": base.model_copy(update=changes)}, change
 
 
 def _base_record(located: Located, name: str, commit: str, progress: Progress) -> SourceRecord:

@@ -1,0 +1,189 @@
+"""Allure 3's report of a run: one file, with history and trends, without its analytics.
+
+The gate suite (tests/gate) judges the run under allure-pytest; what that writes, with the figures
+as metrics, becomes one HTML page. Both programs run without this process's environment: no token
+of a CI job is in their reach.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import iotoll
+from iotoll import results
+from iotoll.errors import InfrastructureError, UsageError
+from iotoll.ktree import clean_env
+from iotoll.models import Unit
+from iotoll.models.run import Side
+from iotoll.paths import data_dir, node_tool
+from iotoll.proc import run_logged
+from iotoll.publish import Source
+from iotoll.publish.figures import Figure, all_figures
+from iotoll.publish.markdown import unlinked
+from iotoll.report.evidence import Evidence
+from iotoll.report.headline import headline
+from iotoll.report.text import cell_name, clean
+
+PAGE = "allure.html"
+HISTORY = "allure-history.jsonl"
+"""Default history, in the folder of the report: one line per report."""
+
+HISTORY_LIMIT = 60
+_LIMIT = 600.0  # seconds for each program; a run of 48 cells takes about 20 on two cores
+_PYTEST_GOOD = (0, 1)  # all passed, or tests failed: what a regression does
+_ANALYTICS = re.compile(
+    r"<script[^>]*\bsrc=\"https?://www\.googletagmanager\.com/[^>]*>\s*</script>\s*"
+    r"<script>(?:(?!</script>).)*\bgtag\((?:(?!</script>).)*</script>",
+    re.S,
+)
+_MACHINE = ("host", "thread", "framework", "language", "package")
+
+
+def require_programs() -> list[str]:
+    """Return Allure's command; raises UsageError when it or allure-pytest is not installed."""
+    if importlib.util.find_spec("allure_pytest") is None:
+        raise UsageError("allure-pytest is missing: pip install 'iotoll[allure]'")
+    return node_tool("allure")
+
+
+def allure_report(source: Source, out: Path) -> Path:
+    """Write ``allure.html`` into ``out``; returns its path.
+
+    Raises UsageError when a program is not installed, InfrastructureError when one fails.
+    """
+    tool = require_programs()
+    work = out / ".allure"
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "results").mkdir(parents=True)
+    history = (source.history or out / HISTORY).resolve()
+    try:
+        _judge(source, work)
+        _tidy(work / "results")
+        metrics, meaning = _metrics(source.evidence)
+        _write_json(work / "results/iotoll-perf.json", metrics)
+        # Allure takes relative paths from where it was started, whatever its --cwd says.
+        paths = {"output": str(work.resolve() / "report"), "historyPath": str(history)}
+        config = {**paths, **_config(source.evidence, meaning)}
+        _write_json(work / "allurerc.json", config)
+        words = ["generate", "--config", "allurerc.json", "--cwd", str(work), "results"]
+        search = f"{Path(tool[0]).parent}:{os.defpath}"
+        _run([*tool, *words], work, {"PATH": search, "HOME": str(work)})
+        page = work / "report/index.html"
+        results.write_text(out / PAGE, without_analytics(page.read_text()))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return out / PAGE
+
+
+def without_analytics(page: str) -> str:
+    """Take Allure's analytics out of its page; raises InfrastructureError when it looks new."""
+    text, count = _ANALYTICS.subn("", page)
+    if count != 1 or "googletagmanager" in text:
+        raise InfrastructureError("Allure's page has other analytics than 3.18's: see its version")
+    return text
+
+
+def _judge(source: Source, work: Path) -> None:
+    suite = data_dir("tests/gate").resolve()
+    links = [
+        word for link in source.links for word in ("--iotoll-link", f"{link.label}={link.url}")
+    ]
+    command = [
+        *(sys.executable, "-m", "pytest", str(suite), "--rootdir", str(suite), "-c", os.devnull),
+        *("--import-mode", "importlib", "-q", "-p", "no:cacheprovider"),
+        *("-p", "allure_pytest.plugin", "-p", "iotoll.pytest_plugin"),
+        *("--iotoll-run", str(source.run.root), "--alluredir", str(work / "results")),
+        *links,
+    ]
+    package = str(Path(iotoll.__file__).parents[1])
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    _run(command, work, {"PYTHONPATH": package, **alone}, _PYTEST_GOOD)
+
+
+def _run(command: list[str], work: Path, env: dict[str, str], good: tuple[int, ...] = (0,)) -> None:
+    run_logged(command, work / "log", _LIMIT, {**clean_env(), **env}, only_env=True, good=good)
+
+
+def _tidy(folder: Path) -> None:
+    """Take out of allure-pytest's results what tells of this machine and not of the run."""
+    for path in folder.glob("*-result.json"):
+        data = json.loads(path.read_text())
+        data["labels"] = [x for x in data.get("labels", []) if x["name"] not in _MACHINE]
+        details = data.get("statusDetails", {})
+        details.pop("trace", None)
+        if "message" in details:
+            # Allure makes a link of every address in a message.
+            details["message"] = unlinked(re.sub(r"^[\w.]+: ", "", details["message"]))
+        for parameter in data.get("parameters", []):
+            value = parameter["value"].removeprefix("'").removesuffix("'")
+            parameter["value"] = unlinked(value)
+        _write_json(path, data)
+    # Fixtures' own timings; each names paths of this machine when it fails.
+    for path in folder.glob("*-container.json"):
+        path.unlink()
+
+
+def _metrics(evidence: Evidence) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Allure's samples, and what their keys mean: the judged side's median of each section."""
+    # Six columns of the page carry the unit: the group's title has room for the whole word.
+    nanoseconds = evidence.clock.unit is Unit.NANOSECONDS
+    unit, scale, word = ("ns", 1e9, "ns") if nanoseconds else ("instr.", 1.0, "instructions")
+    samples, meaning = [], {}
+    for figure in _judged(evidence):
+        key = f"{clean(figure.cell)}/{figure.section.value}"
+        value = round(figure.value * scale, 1)
+        samples.append({"id": key, "key": key, "value": value, "start": 0, "stop": 0})
+        device = clean(cell_name(figure.cell).device_label)
+        meaning[key] = {
+            "title": key.replace("/", ": "),
+            "unit": unit,
+            "better": "lower",
+            "group": f"{device}: median of each section of an I/O, in {word}",
+        }
+    return samples, meaning
+
+
+def _judged(evidence: Evidence) -> Iterator[Figure]:
+    side: Side = "candidate" if "candidate" in evidence.sides else "base"
+    for figure in all_figures(evidence):
+        if figure.side == side and figure.statistic == "median":
+            yield figure
+
+
+def _config(evidence: Evidence, meaning: dict[str, Any]) -> dict[str, Any]:
+    head = headline(evidence)
+    name = clean(f"{head.glyph} {head.word}: iotoll on {evidence.manifest.board}")
+    groups = {m["group"]: {"title": m["group"]} for m in meaning.values()}
+    return {
+        # The verdict first: the page's own success rate counts sections, and no verdict.
+        "name": name,
+        "historyLimit": HISTORY_LIMIT,
+        "performance": {"groups": groups, "metrics": meaning},
+        "categories": [
+            {"name": "Regression or broken candidate", "matchers": [{"statuses": ["failed"]}]},
+            {"name": "Infrastructure", "matchers": [{"statuses": ["broken"]}]},
+            {"name": "Not judged", "matchers": [{"statuses": ["skipped"]}]},
+        ],
+        "plugins": {
+            "awesome": {
+                "options": {
+                    "singleFile": True,
+                    "reportName": name,
+                    "reportLanguage": "en",
+                    "groupBy": ["parentSuite", "suite"],
+                }
+            }
+        },
+    }
+
+
+def _write_json(path: Path, data: Any) -> None:
+    results.write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")

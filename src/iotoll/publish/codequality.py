@@ -1,0 +1,80 @@
+"""GitLab's Code Quality report: regressions and broken builds, at the line of the patch.
+
+A regression is listed once per device and section, and only where `iotoll.publish.blame` pins it to
+a changed file; the note and the report list all of them. Fields as GitLab documents them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from iotoll.digest import json_sha256
+from iotoll.models import FailureRecord, Outcome
+from iotoll.patchtext import Hunk
+from iotoll.publish.blame import Place, blame
+from iotoll.publish.checks import judged, one_line
+from iotoll.report.evidence import Evidence
+from iotoll.report.headline import group_sentence
+from iotoll.report.view import MovementGroup, cells, movements, unit_of
+
+MAJOR = 0.05
+"""A regression whose largest relative change reaches this is ``major``, else ``minor``."""
+
+_AT = re.compile(r"(?P<path>[\w.,+/-]+\.[chS]):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: ")
+
+
+def codequality(evidence: Evidence, hunks: Sequence[Hunk]) -> str:
+    """Return the report as JSON text; an empty list when nothing is pinned to the patch."""
+    found = []
+    verdict = evidence.verdict
+    if evidence.failure and evidence.failure.outcome is Outcome.BROKEN:
+        found = _broken(evidence.failure, hunks)
+    elif verdict and judged(verdict):
+        unit = unit_of(evidence).value
+        for group in movements(cells(evidence)):
+            place = blame(hunks, group.moves[0].name.device, group.section)
+            if group.kind == "regression" and place:
+                found.append(_regression(group, unit, place))
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _regression(group: MovementGroup, unit: str, place: Place) -> dict[str, Any]:
+    worst = max(m.comparison.relative for m in group.moves)
+    sentence = one_line(group_sentence(group, unit)).replace("\u00a0", " ")
+    return _entry(
+        "iotoll/regression",
+        f"{sentence}. Pinned here because {place.how}.",
+        "major" if worst >= MAJOR else "minor",
+        (place.path, place.line),
+        [group.device, group.section.value],
+    )
+
+
+def _broken(failure: FailureRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:
+    changed = {h.path for h in hunks}
+    text = f"{failure.message}\n{failure.log_tail}"
+    match = next((m for m in _AT.finditer(text) if m["path"] in changed), None)
+    where = (match["path"], int(match["line"])) if match else None
+    if where is None and len(changed) == 1:
+        where = (hunks[0].path, hunks[0].line)
+    if where is None:
+        return []
+    words = f"The candidate is broken ({failure.step}): {one_line(failure.message)}"
+    return [_entry("iotoll/broken", words, "blocker", where, [failure.step])]
+
+
+def _entry(
+    check: str, description: str, severity: str, where: tuple[str, int], identity: list[str]
+) -> dict[str, Any]:
+    path, line = where
+    return {
+        "description": description,
+        "check_name": check,
+        # Without line and size: GitLab takes the same fingerprint for the same problem.
+        "fingerprint": json_sha256([check, path, *identity]),
+        "severity": severity,
+        "location": {"path": path, "lines": {"begin": line}},
+    }

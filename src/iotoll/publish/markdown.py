@@ -1,0 +1,52 @@
+"""Text that others wrote, made harmless inside a GitLab note.
+
+GitLab renders CommonMark with tables, some HTML, references (@user, #1, !1, ~label), bare addresses
+and quick actions (/merge at the start of a line). Nothing of that may come from a run: a note is
+posted with a project's token.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+
+from iotoll.publish.checks import one_line
+
+_PUNCTUATION = re.compile(f"([{re.escape(string.punctuation)}])")
+_JOINER = "\u2060"
+# Escaped or not, GitLab looks for these in the text that is left after rendering.
+_REFERENCE = re.compile(r"([@#!~%$&^*:\[])(?=[\w/.\"(])")
+_BARE_ADDRESS = re.compile(r"(?i)\b(www(?=\.)|[a-z]+:(?=//)|mailto:)")
+
+
+def text(words: str) -> str:
+    """Plain words on one line: no markup, reference or address in them has any effect."""
+    loose = _REFERENCE.sub(rf"\1{_JOINER}", unlinked(one_line(words)))
+    return _PUNCTUATION.sub(r"\\\1", loose)
+
+
+def unlinked(words: str) -> str:
+    """Words in which nobody finds a web address to make a link of; they look the same."""
+    return _BARE_ADDRESS.sub(rf"\1{_JOINER}", words)
+
+
+def code(words: str) -> str:
+    """A code span on one line, fit for a table; GitLab looks for nothing inside one."""
+    plain = one_line(words).replace("|", "\u00a6") or " "
+    ticks = max(map(len, re.findall("`+", plain)), default=0) + 1
+    # A span that begins or ends with a backtick needs a space there, which is not shown.
+    pad = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{'`' * ticks}{pad}{plain}{pad}{'`' * ticks}"
+
+
+def block(words: str) -> str:
+    """A block of lines as they are; each is moved in, so that none is a quick action."""
+    lines = [f" {one_line(line)}" for line in words.expandtabs(4).splitlines()]
+    ticks = max(map(len, re.findall("`+", words)), default=0)
+    fence = "`" * max(3, ticks + 1)
+    return "\n".join([f"{fence}text", *lines, fence])
+
+
+def link(label: str, url: str) -> str:
+    """A link; ``url`` must have passed `iotoll.publish.links.is_web`."""
+    return f"[{text(label)}](<{url}>)"
