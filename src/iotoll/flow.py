@@ -108,12 +108,17 @@ class Flow:
 
     def build(self) -> None:
         """Kernel images of both sides; the base first, since its failure is not the patch's."""
+        for side in self.sides:
+            self.build_side(side)
+
+    def build_side(self, side: Side, warm: bool = False) -> None:
+        """The kernel image of one side; ``warm`` as in `iotoll.build.build_side`."""
         if not self.cells:
             return
-        for side in self.sides:
-            board = self.board
-            dtbs = [board.hardware.dtb] if isinstance(board, RealBoard) else []
-            build_side(self.run, side, board.arch, board.fragments, self.progress, dtbs=dtbs)
+        board = self.board
+        dtbs = [board.hardware.dtb] if isinstance(board, RealBoard) else []
+        arch, fragments = board.arch, board.fragments
+        build_side(self.run, side, arch, fragments, self.progress, dtbs=dtbs, warm=warm)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side."""
@@ -238,14 +243,14 @@ STEPS: dict[str, Callable[[Flow], None]] = {
 """The steps in order. ``report`` runs after every verdict, also that of a failure."""
 
 
-def execute(flow: Flow, until: str = "report") -> VerdictRecord | None:
-    """Run the steps up to ``until``; returns the verdict if there is one.
+def execute(flow: Flow, until: str = "report", since: str = "source") -> VerdictRecord | None:
+    """Run the steps from ``since`` up to ``until``; returns the verdict if there is one.
 
     A BrokenError or InfrastructureError becomes the verdict of a gate run; for a measure run it is
     raised. UsageError is always raised: there is nothing to judge.
     """
     names = list(STEPS)
-    wanted = names[: names.index(until) + 1]
+    wanted = names[names.index(since) : names.index(until) + 1]
     is_gate = flow.run.manifest.kind == "gate"
     flow.run.verdict.unlink(missing_ok=True)
     for name in wanted:
