@@ -174,15 +174,15 @@ class Job:
 
     def is_warm(self, progress: Progress) -> bool:
         """Whether make's O= folder holds a whole build, of this source or of another."""
-        return (self._out(open_tree(self.source.tree, progress)) / TARGETS[self.arch].image).is_file()
+        return (
+            self._out(open_tree(self.source.tree, progress)) / TARGETS[self.arch].image
+        ).is_file()
 
     def _out(self, tree: KernelTree) -> Path:
         names = json_sha256([path.stem for path in self.fragments])[:8]
         return tree.root / "out" / f"{self.arch}-{names}"
 
-    def build(
-        self, progress: Progress, folder: Path, timeout: float, warm: bool = False
-    ) -> None:
+    def build(self, progress: Progress, folder: Path, timeout: float, warm: bool = False) -> None:
         """Build into the image cache; ``build.log`` is left in ``folder`` also after a failure.
 
         With ``warm`` also when the cache has the image, but O= is empty.

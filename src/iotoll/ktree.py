@@ -134,7 +134,7 @@ class KernelTree:
         return ".".join(p for p in parts[:3] if p) + parts[3]
 
     def changed(self, old: str, new: str) -> dict[str, str]:
-        """Return the paths that differ between two trees, each with its new mode (`GONE`: removed)."""
+        """Return the paths that differ between two trees, each with its new mode (or `GONE`)."""
         return {path: mode for path, (mode, _) in self._entries(old, new).items()}
 
     def _entries(self, old: str, new: str) -> dict[str, tuple[str, str]]:

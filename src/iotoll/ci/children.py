@@ -67,7 +67,7 @@ RETRY: dict[str, Any] = {
     "when": ["runner_system_failure", "scheduler_failure", "data_integrity_failure"],
     "exit_codes": [4],
 }
-"""A job is tried again when a runner or iotoll's infrastructure failed: there is no verdict then."""
+"""Tried again is what a runner or iotoll's infrastructure failed at: it has no verdict."""
 
 
 def _common(settings: dict[str, Any]) -> dict[str, Any]:

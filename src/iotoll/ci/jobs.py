@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from iotoll import results
+from iotoll.boots import lava_runner
 from iotoll.ci import sandbox
 from iotoll.ci.plan import run_folder
 from iotoll.ci.sandbox import Kept
@@ -13,6 +14,7 @@ from iotoll.digest import file_sha256
 from iotoll.errors import InfrastructureError, ResultError, UsageError
 from iotoll.flow import Flow, execute
 from iotoll.image import get_image
+from iotoll.lava.runner import lava_folder
 from iotoll.models import BuildRecord, FailureRecord, Outcome
 from iotoll.models.run import Side
 from iotoll.progress import Progress
@@ -59,9 +61,7 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
     return _built(run, side, status)
 
 
-def _sandboxed(
-    run: RunDir, side: Side, *, trusted: bool, warm: bool, kept: tuple[str, ...]
-) -> int:
+def _sandboxed(run: RunDir, side: Side, *, trusted: bool, warm: bool, kept: tuple[str, ...]) -> int:
     words = [*INSIDE, "build", str(run.root), side, *(["--warm"] if warm else [])]
     return sandbox.run(words, run.root, Kept(kept), trusted)
 
@@ -112,6 +112,15 @@ def lava(run: RunDir, progress: Progress) -> int:
     verdict = execute(flow, since="boot")
     assert verdict is not None
     return verdict.exit_code
+
+
+def cancel(run: RunDir) -> list[int]:
+    """Cancel the LAVA jobs of a run that have not ended; returns their numbers."""
+    flow = Flow(run, Progress(quiet=True))
+    if flow.lab is None or not lava_folder(run).is_dir():
+        return []
+    ended = lava_runner(run, flow.lab).cancel("its GitLab job has ended")
+    return [attempt.number for attempt in ended if attempt.number is not None]
 
 
 def fresh(root: Path) -> None:

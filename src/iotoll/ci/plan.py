@@ -83,7 +83,9 @@ def make_plan(request: Request, change: Change, root: Path, progress: Progress) 
 def read_plan(root: Path) -> PlanRecord:
     """The plan of a pipeline's folder; raises UsageError when it is none."""
     if not (root / PLAN).is_file():
-        raise UsageError(f"{root} is no pipeline's folder: it has no {PLAN}; run 'iotoll ci select'")
+        raise UsageError(
+            f"{root} is no pipeline's folder: it has no {PLAN}; run 'iotoll ci select'"
+        )
     return results.read(root / PLAN, PlanRecord)
 
 
@@ -129,9 +131,7 @@ def _once(names: Sequence[str], option: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _manifest(
-    request: Request, kept: Path, change: Change, name: str, runner: str
-) -> RunManifest:
+def _manifest(request: Request, kept: Path, change: Change, name: str, runner: str) -> RunManifest:
     lava = runner == "lava"
     lab = request.lab or "local"
     options = {"runner": runner, "clock": None, "lab": lab}

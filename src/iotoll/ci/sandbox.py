@@ -106,8 +106,8 @@ def _wrapped(layers: Sequence[_Layer], written: Sequence[Path], words: Sequence[
     for layer in layers:
         command += ["sh", "-c", OVERLAY, "sh", layer.options, str(layer.view)]
     command += ["bwrap", *ALONE, "--new-session", "--cap-drop", "ALL"]
-    for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC)):
-        command += ["--ro-bind-try", path, path]
+    for name in (*SYSTEM, *(f"/etc/{name}" for name in ETC)):
+        command += ["--ro-bind-try", name, name]
     command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
     for path in _own_files():
         command += ["--ro-bind", str(path), str(path)]
