@@ -106,7 +106,7 @@ def build_side(
     source = results.read(run.side(side) / "source.json", SourceRecord)
     job = Job.make(source, arch, fragments, dtbs)
     inputs = {"image": job.key, "side": side}
-    cold = warm and not job.is_warm(progress)
+    cold = warm and not job.is_warm(open_tree(source.tree, progress))
     if not cold and run.is_done(f"build/{side}", inputs) and (folder / "Image").is_file():
         return results.read(folder / "build.json", BuildRecord)
     if cold or not job.is_done:
@@ -193,7 +193,7 @@ class Job:
         tree = open_tree(self.source.tree, progress)
         title = f"build {self.source.side} kernel {self.source.version} for {self.arch}"
         with tree.locked(progress):
-            if self.is_done and (not warm or self.is_warm(progress)):
+            if self.is_done and (not warm or self.is_warm(tree)):
                 return  # another iotoll built it while we waited for the tree
             with progress.step(title) as step:
                 try:

@@ -28,7 +28,7 @@ from iotoll.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.proc import require_tool, stop
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
-ETC = ("alternatives", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd")
+ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd")
 """All of /etc that programs need; a runner keeps its own token in there."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug information is smaller
