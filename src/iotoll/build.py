@@ -172,11 +172,9 @@ class Job:
         """Whether the finished image is in the cache."""
         return (self.cached / "Image").is_file()
 
-    def is_warm(self, progress: Progress) -> bool:
+    def is_warm(self, tree: KernelTree) -> bool:
         """Whether make's O= folder holds a whole build, of this source or of another."""
-        return (
-            self._out(open_tree(self.source.tree, progress)) / TARGETS[self.arch].image
-        ).is_file()
+        return (self._out(tree) / TARGETS[self.arch].image).is_file()
 
     def _out(self, tree: KernelTree) -> Path:
         names = json_sha256([path.stem for path in self.fragments])[:8]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import gitlab
-import requests
+import requests  # python-gitlab's own: its exceptions come through
 from gitlab.exceptions import GitlabError
 
 from iotoll.errors import InfrastructureError, IotollError, UsageError

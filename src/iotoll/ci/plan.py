@@ -168,5 +168,5 @@ def _series(request: Request, board: str) -> str:
 
 
 def split_names(texts: Iterable[str]) -> tuple[str, ...]:
-    """Names that are separated by commas or white space, as CI variables hold them."""
-    return tuple(name for text in texts for name in re.split(r"[,\s]+", text) if name)
+    """Names between commas or white space; also in the brackets of an input of type array."""
+    return tuple(name for text in texts for name in re.split(r"[\[\]\",\s]+", text) if name)

@@ -32,9 +32,9 @@ _SHOWN = 2000  # characters of a sentence; what a candidate's build says may be 
 def summarize(root: Path, plan: PlanRecord) -> SummaryRecord:
     """Judge what is in a pipeline's folder, and write ``summary.json``."""
     runs = [_run(root, name, "local") for name in plan.boards]
-    first = worst(runs) if runs else Outcome.PASS
+    go_on = not runs or worst(runs) in (Outcome.PASS, Outcome.INCONCLUSIVE)
     for name in plan.lava_boards:
-        runs.append(_run(root, name, "lava") if first is Outcome.PASS else _not_run(root, name))
+        runs.append(_run(root, name, "lava") if go_on else _not_run(root, name))
     if plan.refused:
         outcome, sentence = Outcome.BROKEN, f"The change is refused: {plan.refused}"
         runs = []
@@ -58,7 +58,7 @@ def worst(runs: list[PipelineRun]) -> Outcome:
     return next(outcome for outcome in WORST if outcome in outcomes)
 
 
-_NOT_RUN = "Not run: the deterministic gate did not pass."
+_NOT_RUN = "Not run: the deterministic gate failed."
 
 
 def _left_out(run: PipelineRun) -> bool:
