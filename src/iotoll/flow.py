@@ -14,7 +14,7 @@ from functools import cached_property
 from iotoll import gate, results
 from iotoll.boards import RealBoard, VirtualBoard, load_board
 from iotoll.boots import Bench, collect, run_boots
-from iotoll.build import build_side
+from iotoll.build import Job, build_side
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import get_image
 from iotoll.lava.config import Lab, load_lab
@@ -26,6 +26,7 @@ from iotoll.models import (
     Outcome,
     SelectionRecord,
     SideResult,
+    SourceRecord,
     VerdictRecord,
 )
 from iotoll.models.run import Side
@@ -111,14 +112,22 @@ class Flow:
         for side in self.sides:
             self.build_side(side)
 
+    @property
+    def dtbs(self) -> list[str]:
+        """Device trees that are built with the kernel, as make names them."""
+        return [self.board.hardware.dtb] if isinstance(self.board, RealBoard) else []
+
     def build_side(self, side: Side, warm: bool = False) -> None:
         """The kernel image of one side; ``warm`` as in `iotoll.build.build_side`."""
         if not self.cells:
             return
-        board = self.board
-        dtbs = [board.hardware.dtb] if isinstance(board, RealBoard) else []
-        arch, fragments = board.arch, board.fragments
-        build_side(self.run, side, arch, fragments, self.progress, dtbs=dtbs, warm=warm)
+        arch, fragments = self.board.arch, self.board.fragments
+        build_side(self.run, side, arch, fragments, self.progress, dtbs=self.dtbs, warm=warm)
+
+    def build_job(self, side: Side) -> Job:
+        """The build of one side, which may be done."""
+        record = results.read(self.run.side(side) / "source.json", SourceRecord)
+        return Job.make(record, self.board.arch, self.board.fragments, self.dtbs)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side."""

@@ -43,14 +43,13 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
     if not flow.cells:
         progress.say("no cell is selected: nothing to build")
         return Outcome.PASS
-    if side == "candidate":
+    if side == "candidate" and not flow.build_job(side).is_done:
         # In an empty O= folder below the overlay everything would be built, and thrown away.
         status = _sandboxed(run, "base", trusted=True, warm=True, kept=())
         if status != 0:
             raise InfrastructureError("the base kernel does not build: see its own job")
     run.build_failure(side).unlink(missing_ok=True)
-    dtbs = [flow.board.hardware.dtb] if hasattr(flow.board, "hardware") else []
-    names = (*BUILT, *(Path(name).name for name in dtbs))
+    names = (*BUILT, *(Path(name).name for name in flow.dtbs))
     kept = (*(f"sides/{side}/build/{n}" for n in names), f".steps/build.{side}.json")
     tree = open_tree(str(run.manifest.tree), progress)
     if side == "base":
