@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 from iotoll import results
@@ -43,7 +44,8 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
     if not flow.cells:
         progress.say("no cell is selected: nothing to build")
         return Outcome.PASS
-    if side == "candidate" and not flow.build_job(side).is_done:
+    done = flow.build_job(side).is_done
+    if side == "candidate" and not done:
         # In an empty O= folder below the overlay everything would be built, and thrown away.
         status = _sandboxed(run, "base", trusted=True, warm=True, kept=())
         if status != 0:
@@ -51,12 +53,10 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
     run.build_failure(side).unlink(missing_ok=True)
     names = (*BUILT, *(Path(name).name for name in flow.dtbs))
     kept = (*(f"sides/{side}/build/{n}" for n in names), f".steps/build.{side}.json")
-    tree = open_tree(str(run.manifest.tree), progress)
-    if side == "base":
-        status = _sandboxed(run, side, trusted=True, warm=True, kept=kept)
-    else:
-        with tree.locked(progress):  # nobody may move the tree below the overlay
-            status = _sandboxed(run, side, trusted=False, warm=False, kept=kept)
+    with ExitStack() as stack:
+        if side == "candidate" and not done:  # nobody may move the tree below the overlay
+            stack.enter_context(open_tree(str(run.manifest.tree), progress).locked(progress))
+        status = _sandboxed(run, side, trusted=side == "base", warm=False, kept=kept)
     return _built(run, side, status)
 
 
