@@ -1,0 +1,101 @@
+"""The merge-request pipeline, run whole by gitlab-ci-local on a real kernel project.
+
+The runner's parent status is known to lie about child pipelines, so each job's own result is read.
+GitLab itself is the stub of tests/gitlab, at which the jobs with a token are pointed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gitlab.pipeline import CELL, Ran, change, command_script, kernel_repository, run_pipeline
+from tests.gitlab.stub import BOT, PROJECT, TOKEN, State, serving
+from tests.vm.conftest import EXAMPLES, needs_board
+
+pytestmark = pytest.mark.vm
+PIPELINE = 1002  # the number that gitlab-ci-local gives, see its .gitlab-ci-local/state.yml
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    needs_board("virt-arm64")
+    folder = tmp_path_factory.mktemp("project")
+    iotoll = command_script(folder)
+    inputs = {"boards": ["virt-arm64"], "cells": CELL, "iotoll": str(iotoll)}
+    return kernel_repository(folder / "linux", inputs)
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, State]]:
+    with serving() as (url, state):
+        yield url, state
+        assert state.wrongs == []
+
+
+def run(project: Path, url: str, base: str, **more: str) -> Ran:
+    variables = {
+        "CI_PIPELINE_SOURCE": "merge_request_event",
+        "CI_MERGE_REQUEST_IID": "7",
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        "CI_MERGE_REQUEST_PROJECT_ID": PROJECT,
+        "CI_PROJECT_ID": PROJECT,
+        "CI_SERVER_URL": url,
+        "CI_PIPELINE_ID": str(PIPELINE),
+        "IOTOLL_GITLAB_TOKEN": TOKEN,
+        **more,
+    }
+    return run_pipeline(project, variables)
+
+
+def summary(ran: Ran) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(ran.artifact("iotoll:judge", "iotoll/summary.json").read_text())
+    return found
+
+
+def everything(folder: Path) -> Iterator[bytes]:
+    """All that a pipeline left, less the variables that gitlab-ci-local itself writes down."""
+    for path in (folder / ".gitlab-ci-local/artifacts").rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            yield path.read_bytes()
+
+
+def test_planted_regression_fails_and_is_told(project: Path, server: tuple[str, State]) -> None:
+    url, state = server
+    base = os.popen(f"git -C {project} rev-parse main").read().strip()
+    candidate = change(project, EXAMPLES / "ufs-submission-cost.patch", "slower")
+    ran = run(project, url, base)
+    assert ran.jobs == {
+        "iotoll:select": "PASS",
+        "iotoll:build: [virt-arm64,base]": "PASS",
+        "iotoll:build: [virt-arm64,candidate]": "PASS",
+        "iotoll:gate: [virt-arm64]": "FAIL",
+        "iotoll:judge": "FAIL",
+        "iotoll:report": "PASS",
+        "iotoll:post": "PASS",
+    }, ran.output
+    found = summary(ran)
+    assert found["outcome"] == "regression"
+    assert found["plan"]["base"] == base and found["plan"]["candidate"] == candidate
+    (note,) = (n["body"] for n in state.notes if n["author"]["id"] == BOT)
+    assert "REGRESSION" in note and "submission" in note
+    (status,) = state.statuses
+    assert status["state"] == "failed"
+    assert TOKEN not in ran.output
+    assert not any(TOKEN.encode() in data for data in everything(project))
+
+
+def test_neutral_change_passes(project: Path, server: tuple[str, State]) -> None:
+    url, state = server
+    base = os.popen(f"git -C {project} rev-parse main").read().strip()
+    change(project, EXAMPLES / "neutral.patch", "neutral")
+    ran = run(project, url, base)
+    assert set(ran.jobs.values()) == {"PASS"}, ran.output
+    assert summary(ran)["outcome"] == "pass"
+    assert [s["state"] for s in state.statuses] == ["success"]
