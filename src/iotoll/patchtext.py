@@ -94,7 +94,7 @@ def hunks(text: bytes, name: str) -> list[Hunk]:
         if line.startswith(b"diff --git "):
             path = ""
         elif line.startswith(b"+++ "):
-            path = next((_checked(p, name) for p in _paths_of(line.rstrip(b"\r"))), "")
+            path = next((check_path(p, name) for p in _paths_of(line.rstrip(b"\r"))), "")
         index += 1
     return found
 

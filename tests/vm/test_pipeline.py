@@ -7,14 +7,21 @@ GitLab itself is the stub of tests/gitlab, at which the jobs with a token are po
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gitlab.pipeline import CELL, Ran, change, command_script, kernel_repository, run_pipeline
+from tests.gitlab.pipeline import (
+    CELL,
+    Ran,
+    change,
+    command_script,
+    git,
+    kernel_repository,
+    run_pipeline,
+)
 from tests.gitlab.stub import BOT, PROJECT, TOKEN, State, serving
 from tests.vm.conftest import EXAMPLES, needs_board
 
@@ -55,7 +62,9 @@ def run(project: Path, url: str, base: str, **more: str) -> Ran:
 
 
 def summary(ran: Ran) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(ran.artifact("iotoll:judge", "iotoll/summary.json").read_text())
+    found: dict[str, Any] = json.loads(
+        ran.artifact("iotoll:judge", "iotoll/summary.json").read_text()
+    )
     return found
 
 
@@ -68,7 +77,7 @@ def everything(folder: Path) -> Iterator[bytes]:
 
 def test_planted_regression_fails_and_is_told(project: Path, server: tuple[str, State]) -> None:
     url, state = server
-    base = os.popen(f"git -C {project} rev-parse main").read().strip()
+    base = git(project, "rev-parse", "main")
     candidate = change(project, EXAMPLES / "ufs-submission-cost.patch", "slower")
     ran = run(project, url, base)
     assert ran.jobs == {
@@ -93,7 +102,7 @@ def test_planted_regression_fails_and_is_told(project: Path, server: tuple[str, 
 
 def test_neutral_change_passes(project: Path, server: tuple[str, State]) -> None:
     url, state = server
-    base = os.popen(f"git -C {project} rev-parse main").read().strip()
+    base = git(project, "rev-parse", "main")
     change(project, EXAMPLES / "neutral.patch", "neutral")
     ran = run(project, url, base)
     assert set(ran.jobs.values()) == {"PASS"}, ran.output

@@ -19,8 +19,11 @@ from iotoll.matrix import load_matrix
 from iotoll.models import SummaryRecord
 from iotoll.models.run import Side
 from iotoll.progress import Progress
+from iotoll.publish import FORMATS, Source, write
+from iotoll.publish.links import Link
+from iotoll.publish.note import MARKER
 from iotoll.results import write_text
-from iotoll.rundir import SIDES
+from iotoll.rundir import SIDES, RunDir
 
 F = TypeVar("F", bound=Callable[..., Any])
 NOTE = "note.md"
@@ -203,7 +206,15 @@ def judge_command(root: Path) -> None:
 def report_command(link: str | None, root: Path) -> None:
     """Write what people and GitLab read; knows no secret, and sends nothing."""
     made = results.read(root / summary.SUMMARY, SummaryRecord)
-    text = note.pipeline_note(made, [], link)
+    links = [Link("pipeline", link)] if link else []
+    notes = []
+    for run in made.runs:
+        if not (root / run.run / "verdict.json").is_file():
+            continue
+        out = root / "report" / run.run.replace("/", "-")
+        write(Source(RunDir.open(root / run.run), links), out, list(FORMATS))
+        notes.append((out / FORMATS["note"].file).read_text().removeprefix(MARKER))
+    text = note.pipeline_note(made, notes, link)
     write_text(root / NOTE, text)
     click.echo(text)
 

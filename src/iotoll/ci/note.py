@@ -25,7 +25,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 
 def pipeline_note(summary: SummaryRecord, details: Iterable[str], link: str | None) -> str:
     """The whole note in Markdown: verdict, one line per board, then each run's own note."""
-    lines = [f"**iotoll: {WORDS[summary.outcome]}**", "", escape(summary.sentence), ""]
+    notes = list(details)
+    lines = []
+    if len(summary.runs) != 1 or len(notes) != 1:  # the note of a single run says all of it
+        lines += [f"### iotoll: {WORDS[summary.outcome]}", "", escape(summary.sentence), ""]
     if len(summary.runs) > 1:
         lines += ["| board | outcome | |", "|---|---|---|"]
         for run in summary.runs:
@@ -33,7 +36,7 @@ def pipeline_note(summary: SummaryRecord, details: Iterable[str], link: str | No
             words = escape(run.sentence)
             lines.append(f"| {escape(run.board)} ({where}) | {run.outcome.value} | {words} |")
         lines.append("")
-    for text in details:
+    for text in notes:
         lines += [text.rstrip(), ""]
     plan = summary.plan
     pins = f"candidate `{plan.candidate[:12]}`, merge base `{plan.base[:12]}`"

@@ -7,7 +7,8 @@ from typing import Literal
 
 from iotoll import results
 from iotoll.ci.plan import run_folder
-from iotoll.errors import IotollError
+from iotoll.errors import BrokenError, BrokenStep, InfrastructureError, IotollError
+from iotoll.flow import Flow, record_failure
 from iotoll.models import (
     FailureRecord,
     Outcome,
@@ -16,6 +17,8 @@ from iotoll.models import (
     SummaryRecord,
     VerdictRecord,
 )
+from iotoll.models.run import Side
+from iotoll.progress import Progress
 from iotoll.rundir import SIDES, RunDir
 
 SUMMARY = "summary.json"
@@ -82,14 +85,21 @@ def _outcome(run: RunDir) -> tuple[Outcome, str]:
     for side in SIDES:
         path = run.build_failure(side)
         if path.is_file():
-            failure = results.read(path, FailureRecord)
-            broken = side == "candidate" and failure.outcome is Outcome.BROKEN
-            outcome = Outcome.BROKEN if broken else Outcome.INFRASTRUCTURE
-            return outcome, f"The {side} kernel has no image: {failure.message}."
+            record_failure(Flow(run, Progress(quiet=True)), "build", _error(path, side))
+            break
     if not run.verdict.is_file():
         return Outcome.INFRASTRUCTURE, "There is no verdict: a job before it did not end."
     verdict = results.read(run.verdict, VerdictRecord)
     return verdict.outcome, verdict.sentence
+
+
+def _error(path: Path, side: Side) -> BrokenError | InfrastructureError:
+    """Why a side has no image; a candidate's build may say so itself, and can only harm itself."""
+    failure = results.read(path, FailureRecord)
+    steps: dict[str, BrokenStep] = {"apply": "apply", "config": "config", "build": "build"}
+    if side == "candidate" and failure.outcome is Outcome.BROKEN and failure.step in steps:
+        return BrokenError(steps[failure.step], failure.message, failure.log_tail)
+    return InfrastructureError(f"the {side} has no image: {failure.message}", failure.log_tail)
 
 
 def _record(
