@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from iotoll import source
+from iotoll import paths, source
+from iotoll.errors import UsageError
 from iotoll.progress import Progress
 
 ROOT = Path(__file__).parents[2]
@@ -32,14 +33,12 @@ _SUMMARY = re.compile(r"^ (PASS|FAIL|WARN) +(.+?) *(?:\(.*\))?$")
 _LINE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def node_tool(name: str) -> list[str]:
-    """The command of a tool of tools/node; skips, saying why, where it is not installed."""
-    folder = Path(os.environ.get("IOTOLL_NODE", ROOT / ".cache/node"))
-    node = Path(os.environ.get("IOTOLL_NODE_BIN", ROOT / ".cache/bin/node"))
-    script = folder / "node_modules" / name / "dist/index.js"
-    if not (node.exists() and script.is_file()):
-        pytest.skip(f"{name} is not installed in {folder}: tools/setup.sh test")
-    return [str(node), str(script)]
+def runner() -> list[str]:
+    """The command of gitlab-ci-local; skips, saying why, where it is not installed."""
+    try:
+        return paths.node_tool("gitlab-ci-local")
+    except UsageError as error:
+        pytest.skip(str(error))
 
 
 def git(folder: Path, *words: str, stdin: str | None = None) -> str:
@@ -69,17 +68,20 @@ def kernel_repository(folder: Path, inputs: dict[str, Any]) -> Path:
     (folder / ".git/objects/info/alternates").write_text(f"{tree.git_dir}/objects\n")
     first = git(folder, "commit-tree", "-m", "Linux", tree.tree_of("base"))
     git(folder, "update-ref", "refs/heads/main", first)
-    git(folder, "sparse-checkout", "set", "--no-cone", "/drivers/ufs/core/", "/Makefile")
+    shown = ("/drivers/ufs/core/", "/Makefile", "/ci-config/")
+    git(folder, "sparse-checkout", "set", "--no-cone", *shown)
     git(folder, "checkout", "-q", "main")
     git(folder, "remote", "add", "origin", f"https://gitlab.example.com/{PROJECT}.git")
     git(folder, "update-ref", "refs/remotes/origin/main", first)
     git(folder, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
-    own = folder / ".iotoll"
+    own = folder / "ci-config"
     shutil.copytree(ROOT / "pipelines", own / "pipelines")
-    include = {"local": ".iotoll/pipelines/merge-request.yml", "inputs": inputs}
+    include = {"local": "ci-config/pipelines/merge-request.yml", "inputs": inputs}
     # JSON is YAML.
     (own / "ci.yml").write_text(json.dumps({"include": [include]}))
-    (folder / ".git/info/exclude").write_text("/.iotoll/\n/.gitlab-ci-local*\n")
+    (folder / ".git/info/exclude").write_text("/.gitlab-ci-local*\n")
+    # gitlab-ci-local includes files that git knows: known to the index, but in no commit.
+    git(folder, "add", "--force", "ci-config")
     return folder
 
 
@@ -87,7 +89,7 @@ def change(folder: Path, patch: Path, branch: str) -> str:
     """Commit a patch on a branch of its own; returns the commit."""
     git(folder, "checkout", "-q", "-B", branch, "main")
     git(folder, "apply", "--index", str(patch))
-    git(folder, "commit", "-q", "-m", patch.stem)
+    git(folder, "commit", "-q", "-m", patch.stem, "--", "drivers")
     return git(folder, "rev-parse", "HEAD")
 
 
@@ -122,8 +124,8 @@ def encoded(job: str) -> str:
 
 def run_pipeline(folder: Path, variables: dict[str, str]) -> Ran:
     """Run the merge-request pipeline of what is checked out, with the shell executor."""
-    command = node_tool("gitlab-ci-local")
-    command += ["--file", ".iotoll/ci.yml", "--force-shell-executor", "--shell-isolation"]
+    command = runner()
+    command += ["--file", "ci-config/ci.yml", "--force-shell-executor", "--shell-isolation"]
     command += ["--no-artifacts-to-source", "--no-color", "--concurrency", "2"]
     for name, value in variables.items():
         command += ["--variable", f"{name}={value}"]
