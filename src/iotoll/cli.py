@@ -226,6 +226,32 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
         _print_json({"run": str(flow.run.root), "step": name})
 
 
+@cli.command("reproduce")
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option(
+    "--again", is_flag=True, help="Boot both kernels again, on the virtual board, and compare."
+)
+@output_options
+def reproduce_command(result: Path, again: bool, quiet: bool, as_json: bool) -> None:
+    """Derive the verdict of RESULT, a run directory or a file of one, again.
+
+    Without --again from what is stored, bit for bit, with no board. Exit code 0: the same verdict;
+    1: another one, and what differs.
+    """
+    from iotoll import reproduce
+
+    output = Output(quiet, as_json)
+    run = reproduce.open_result(result)
+    work = reproduce.again if again else reproduce.from_stored
+    found = work(run, output.progress)
+    if as_json:
+        _print_json({"run": str(run.root), "reproduced": found.same, **found.as_json()})
+    else:
+        for line in found.lines(quiet):
+            click.echo(line)
+    raise SystemExit(0 if found.same else 1)
+
+
 @cli.command("doctor")
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON on stdout.")

@@ -40,10 +40,14 @@ from iotoll.source import prepare
 
 @dataclass
 class Flow:
-    """One run directory and what its manifest names, loaded once."""
+    """One run directory and what its manifest names, loaded once.
+
+    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error.
+    """
 
     run: RunDir
     progress: Progress
+    stored: bool = False
 
     @cached_property
     def board(self) -> VirtualBoard | RealBoard:
@@ -191,7 +195,7 @@ class Flow:
         judged = self._judged(0)
         if judged.outcome is Outcome.REGRESSION and self.policy.confirm:
             self.progress.say("a regression shows: confirming it with a second pair of boots")
-            run_boots(self.run, self.bench, [(side, 2) for side in self.sides], self.progress)
+            self._boot_again(2)
             self.collect()
             first, second = (self._judged(boot, self.policy.comb.confirm) for boot in (0, 1))
             judged = gate.confirmed(first, second, self.policy)
@@ -203,6 +207,13 @@ class Flow:
             improvements=judged.improvements,
             warnings=self._warnings(),
         )
+
+    def _boot_again(self, number: int) -> None:
+        if not self.stored:
+            pair = [(side, number) for side in self.sides]
+            run_boots(self.run, self.bench, pair, self.progress)
+        elif not all((self.run.boot(s, number) / "boot.json").is_file() for s in self.sides):
+            raise InfrastructureError(f"the run does not hold the boots {number} that it needs")
 
     def _warnings(self) -> list[str]:
         return [
