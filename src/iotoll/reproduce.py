@@ -103,9 +103,7 @@ def again(run: RunDir, progress: Progress) -> Reproduction:
     found = Reproduction("by running again", before)
     manifest = run.manifest
     if manifest.runner != "local":
-        raise UsageError(
-            f"{run.root}: a lab booted it: only what is stored can be judged"
-        )
+        raise UsageError(f"{run.root}: a lab booted it: only what is stored can be judged")
     for side in SIDES:
         if not (run.build(side) / "Image").is_file():
             raise UsageError(f"{run.root}: has no image of the {side}: nothing can boot again")

@@ -93,7 +93,7 @@ def test_planted_regression_fails_and_is_told(project: Path, server: tuple[str, 
     assert found["outcome"] == "regression"
     assert found["plan"]["base"] == base and found["plan"]["candidate"] == candidate
     (note,) = (n["body"] for n in state.notes if n["author"]["id"] == BOT)
-    assert "REGRESSION" in note and "submission" in note
+    assert "iotoll: regression" in note.splitlines()[1] and "submission" in note
     (status,) = state.statuses
     assert status["state"] == "failed"
     assert TOKEN not in ran.output

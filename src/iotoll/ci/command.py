@@ -213,7 +213,7 @@ def report_command(link: str | None, root: Path) -> None:
             continue
         out = root / "report" / run.run.replace("/", "-")
         write(Source(RunDir.open(root / run.run), links), out, list(FORMATS))
-        notes.append((out / FORMATS["note"].file).read_text().removeprefix(MARKER))
+        notes.append((out / FORMATS["note"].file).read_text().removeprefix(MARKER).strip())
     text = note.pipeline_note(made, notes, link)
     write_text(root / NOTE, text)
     click.echo(text)
