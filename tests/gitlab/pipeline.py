@@ -18,10 +18,13 @@ import pytest
 from iotoll import paths, source
 from iotoll.errors import UsageError
 from iotoll.progress import Progress
+from tests.gitlab.stub import PROJECT as NUMBER
+from tests.gitlab.stub import TOKEN
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "iotoll-tests/linux"
 """Always the same, so that the kernel is built once on this machine."""
+PIPELINE = 1002
 CELL = "ufs-4k-randread-t1-direct"
 LIMIT = 1500  # seconds for a pipeline; far above what it takes on two idle cores
 AUTHOR = {
@@ -147,6 +150,30 @@ def run_pipeline(folder: Path, variables: dict[str, str]) -> Ran:
         if found:
             ran.jobs[found[2].strip()] = found[1]
     return ran
+
+
+def merge_request(project: Path, url: str, base: str, **more: str) -> Ran:
+    """Run the pipeline of merge request 7, with GitLab's API at ``url``."""
+    variables = {
+        "CI_PIPELINE_SOURCE": "merge_request_event",
+        "CI_MERGE_REQUEST_IID": "7",
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        "CI_MERGE_REQUEST_PROJECT_ID": NUMBER,
+        "CI_PROJECT_ID": NUMBER,
+        "CI_SERVER_URL": url,
+        "CI_PIPELINE_ID": str(PIPELINE),
+        "IOTOLL_GITLAB_TOKEN": TOKEN,
+        **more,
+    }
+    return run_pipeline(project, variables)
+
+
+def summary(ran: Ran) -> dict[str, Any]:
+    """The verdict of a whole pipeline, as its job left it."""
+    path = ran.artifact("iotoll:judge", "iotoll/summary.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
 def command_script(folder: Path) -> Path:

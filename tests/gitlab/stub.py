@@ -51,7 +51,7 @@ class State:
     statuses: list[dict[str, Any]] = field(default_factory=list)
     bridges: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     jobs: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    artifacts: dict[int, bytes] = field(default_factory=dict)
+    artifacts: dict[int, bytes | Callable[[], bytes]] = field(default_factory=dict)
     redirect_artifacts: str | None = None
     faults: list[Fault] = field(default_factory=list)
     wrongs: list[str] = field(default_factory=list)
@@ -257,7 +257,8 @@ class Handler(BaseHTTPRequestHandler):
             return 404, {"message": "404 Not found"}
         if self.state.redirect_artifacts:
             return 302, self.state.redirect_artifacts
-        return 200, self.state.artifacts[int(job)]
+        data = self.state.artifacts[int(job)]
+        return 200, data if isinstance(data, bytes) else data()
 
 
 NOTES = r"/projects/(\d+)/merge_requests/(\d+)/notes"
