@@ -56,7 +56,7 @@ class State:
     faults: list[Fault] = field(default_factory=list)
     wrongs: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
-    role: str = "reporter"
+    role: str = "developer"
     not_before: float = 0.0
     page_limit: int = 100
 
@@ -231,6 +231,8 @@ class Handler(BaseHTTPRequestHandler):
     def set_status(self, data: Any, project: str, commit: str) -> Answer:
         if project != PROJECT or not re.fullmatch("[0-9a-f]{40}", commit):
             return 404, {"message": "404 Commit Not Found"}
+        if self.state.role != "developer":
+            return 403, {"message": "403 Forbidden"}
         if data.get("state") not in STATES:
             return 400, {"error": "state does not have a valid value"}
         if len(data.get("description", "")) > 255:

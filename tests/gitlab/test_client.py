@@ -160,8 +160,11 @@ def test_refusals_name_the_mend_and_are_not_repeated(server: tuple[str, State]) 
     with pytest.raises(UsageError, match="give a valid one in IOTOLL_GITLAB_TOKEN"):
         client(url, token="wrong").note(7, 10, "x")
     state.role = "guest"
-    with pytest.raises(UsageError, match="needs the scope 'api' and the role Reporter"):
+    with pytest.raises(UsageError, match="needs the scope 'api' and the role Developer"):
         client(url).note(7, 10, "x")
+    state.role = "reporter"
+    with pytest.raises(UsageError, match="needs the scope 'api' and the role Developer"):
+        client(url).status(COMMIT, Outcome.PASS, "x", 10, None)
     with pytest.raises(UsageError, match="no such thing, or the token does not see it"):
         client(url).note(8, 10, "x")
     assert state.seen.count("POST /api/v4/projects/1217/merge_requests/7/notes") == 1

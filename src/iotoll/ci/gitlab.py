@@ -30,7 +30,7 @@ DESCRIPTION = 255  # characters of a commit status's description, GitLab's limit
 TRANSIENT = {409, 429, 500, 502, 503, 504, *range(520, 531)}
 MENDS = {
     401: f"the token is refused: give a valid one in {TOKEN}",
-    403: "the token may not do that: it needs the scope 'api' and the role Reporter or more",
+    403: "the token may not do that: it needs the scope 'api' and the role Developer",
     404: "there is no such thing, or the token does not see it: check project and number",
 }
 STATES = {

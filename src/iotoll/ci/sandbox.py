@@ -141,6 +141,7 @@ def _environment() -> dict[str, str]:
         "IOTOLL_CACHE": str(cache_dir()),
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p and Path(p) != Path.cwd()),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLCONFIGDIR": str(cache_dir() / "matplotlib"),  # its list of fonts, made once
     }
 
 
