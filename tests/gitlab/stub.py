@@ -51,7 +51,7 @@ class State:
     statuses: list[dict[str, Any]] = field(default_factory=list)
     bridges: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     jobs: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    artifacts: dict[int, bytes | Callable[[], bytes]] = field(default_factory=dict)
+    artifacts: dict[int, bytes | Callable[[], bytes | None]] = field(default_factory=dict)
     redirect_artifacts: str | None = None
     faults: list[Fault] = field(default_factory=list)
     wrongs: list[str] = field(default_factory=list)
@@ -260,7 +260,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.state.redirect_artifacts:
             return 302, self.state.redirect_artifacts
         data = self.state.artifacts[int(job)]
-        return 200, data if isinstance(data, bytes) else data()
+        found = data if isinstance(data, bytes) else data()
+        return (404, {"message": "404 Not found"}) if found is None else (200, found)
 
 
 NOTES = r"/projects/(\d+)/merge_requests/(\d+)/notes"
