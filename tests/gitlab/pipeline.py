@@ -133,6 +133,9 @@ def run_pipeline(folder: Path, variables: dict[str, str]) -> Ran:
     command += ["--no-artifacts-to-source", "--no-color", "--concurrency", "2"]
     for name, value in variables.items():
         command += ["--variable", f"{name}={value}"]
+    # Variables of the project reach child pipelines, those of a command line do not.
+    own = {name: value for name, value in variables.items() if name.startswith("IOTOLL_")}
+    (folder / ".gitlab-ci-local-variables.yml").write_text(json.dumps(own))
     started = time.monotonic()
     done = subprocess.run(
         command,
@@ -171,7 +174,7 @@ def merge_request(project: Path, url: str, base: str, **more: str) -> Ran:
 
 def summary(ran: Ran) -> dict[str, Any]:
     """The verdict of a whole pipeline, as its job left it."""
-    path = ran.artifact("iotoll:judge", "iotoll/summary.json")
+    path = ran.artifact("iotoll-judge", "iotoll/summary.json")
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 

@@ -17,7 +17,7 @@ from tests.gitlab.pipeline import ROOT
 
 PIPELINES = sorted((ROOT / "pipelines").glob("*.yml"))
 TEMPLATE = ROOT / "pipelines/merge-request.yml"
-HOLDS_TOKEN = {"iotoll:collect", "iotoll:post"}
+HOLDS_TOKEN = {"iotoll-collect", "iotoll-post"}
 PLAN = PlanRecord(
     project="storage/linux",
     base="1" * 40,
@@ -39,7 +39,7 @@ def template() -> dict[str, Any]:
 
 
 def jobs() -> dict[str, dict[str, Any]]:
-    return {name: job for name, job in template().items() if name.startswith("iotoll:")}
+    return {name: job for name, job in template().items() if name.startswith("iotoll-")}
 
 
 def check(*paths: Path) -> subprocess.CompletedProcess[str]:
@@ -120,7 +120,7 @@ def test_inconclusive_is_a_warning_and_nothing_else_is() -> None:
 
     allowed = {"exit_codes": [Outcome.INCONCLUSIVE.exit_code]}
     found = {name: job["allow_failure"] for name, job in jobs().items() if "allow_failure" in job}
-    assert found == {"iotoll:gate": allowed, "iotoll:judge": allowed}
+    assert found == {"iotoll-gate": allowed, "iotoll-judge": allowed}
 
 
 def test_superseded_pipelines_are_cancelled() -> None:
@@ -133,7 +133,7 @@ def test_superseded_pipelines_are_cancelled() -> None:
 
 
 def test_a_build_can_leave_nothing_but_its_own_kernel() -> None:
-    assert jobs()["iotoll:build"]["artifacts"]["paths"] == [
+    assert jobs()["iotoll-build"]["artifacts"]["paths"] == [
         "iotoll/virtual/$BOARD/sides/$SIDE/build/",
         "iotoll/virtual/$BOARD/.steps/build.$SIDE.json",
     ]

@@ -55,7 +55,7 @@ def test_neutral_change_passes_on_a_labs_board_too(
     left = project / ".gitlab-ci-local/artifacts" / encoded(f"lava {BOARD}")
     with serving() as (url, gitlab):
         gitlab.bridges[PIPELINE] = [
-            {"id": 1, "name": "iotoll:boards", "downstream_pipeline": {"id": CHILD}}
+            {"id": 1, "name": "iotoll-boards", "downstream_pipeline": {"id": CHILD}}
         ]
         gitlab.jobs[CHILD] = [{"id": JOB, "name": f"lava {BOARD}"}]
         gitlab.artifacts[JOB] = lambda: zipped(left)

@@ -55,13 +55,13 @@ def test_planted_regression_fails_and_is_told(project: Path, server: tuple[str, 
     candidate = change(project, EXAMPLES / "ufs-submission-cost.patch", "slower")
     ran = merge_request(project, url, base)
     assert ran.jobs == {
-        "iotoll:select": "PASS",
-        "iotoll:build: [virt-arm64,base]": "PASS",
-        "iotoll:build: [virt-arm64,candidate]": "PASS",
-        "iotoll:gate: [virt-arm64]": "FAIL",
-        "iotoll:judge": "FAIL",
-        "iotoll:report": "PASS",
-        "iotoll:post": "PASS",
+        "iotoll-select": "PASS",
+        "iotoll-build: [virt-arm64,base]": "PASS",
+        "iotoll-build: [virt-arm64,candidate]": "PASS",
+        "iotoll-gate: [virt-arm64]": "FAIL",
+        "iotoll-judge": "FAIL",
+        "iotoll-report": "PASS",
+        "iotoll-post": "PASS",
     }, ran.output
     found = summary(ran)
     assert found["outcome"] == "regression"

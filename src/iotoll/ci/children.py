@@ -91,8 +91,16 @@ def _quoted(word: str) -> str:
 
 def to_yaml(jobs: dict[str, Any]) -> str:
     """A pipeline as YAML."""
-    text: str = yaml.safe_dump(jobs, sort_keys=False, width=1000)
+    text: str = yaml.dump(jobs, Dumper=_Plain, sort_keys=False, width=1000)
     return text
+
+
+class _Plain(yaml.SafeDumper):
+    """What is used twice is written twice: easier to read than YAML's anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Never an anchor."""
+        return True
 
 
 def unpack(archive: Path, root: Path, board: str) -> None:
