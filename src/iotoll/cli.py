@@ -32,6 +32,7 @@ from iotoll.policy import load_policy
 from iotoll.progress import Progress
 from iotoll.publish.command import publish_command
 from iotoll.report import render_report, side_table, terminal_report
+from iotoll.reproducecommand import reproduce_command
 from iotoll.rundir import RunDir
 from iotoll.simboard.command import simboard_group
 
@@ -187,6 +188,7 @@ cli.add_command(ci_command)
 cli.add_command(lab_command)
 cli.add_command(lava_command)
 cli.add_command(image_command)
+cli.add_command(reproduce_command)
 cli.add_command(simboard_group)
 cli.add_command(publish_command)
 
@@ -224,32 +226,6 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
     STEPS[name](flow)
     if as_json:
         _print_json({"run": str(flow.run.root), "step": name})
-
-
-@cli.command("reproduce")
-@click.argument("result", type=click.Path(path_type=Path))
-@click.option(
-    "--again", is_flag=True, help="Boot both kernels again, on the virtual board, and compare."
-)
-@output_options
-def reproduce_command(result: Path, again: bool, quiet: bool, as_json: bool) -> None:
-    """Derive the verdict of RESULT, a run directory or a file of one, again.
-
-    Without --again from what is stored, bit for bit, with no board. Exit code 0: the same verdict;
-    1: another one, and what differs.
-    """
-    from iotoll import reproduce
-
-    output = Output(quiet, as_json)
-    run = reproduce.open_result(result)
-    work = reproduce.again if again else reproduce.from_stored
-    found = work(run, output.progress)
-    if as_json:
-        _print_json({"run": str(run.root), "reproduced": found.same, **found.as_json()})
-    else:
-        for line in found.lines(quiet):
-            click.echo(line)
-    raise SystemExit(0 if found.same else 1)
 
 
 @cli.command("doctor")

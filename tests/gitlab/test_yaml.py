@@ -91,19 +91,19 @@ def test_tokens_belong_to_jobs_without_a_clone() -> None:
         holds = "environment" in job
         assert holds == (name in HOLDS_TOKEN), name
         if holds:
-            assert every[job["extends"]]["variables"]["GIT_STRATEGY"] == "none"
+            assert every[job["extends"]]["variables"]["GIT_STRATEGY"] == "empty"
             assert job["environment"] == {"name": "iotoll/gitlab", "action": "access"}
     child = children.child_pipeline(PLAN, [], SETTINGS)
     holders = {name for name, job in child.items() if "environment" in job}
     assert holders == {"lava hikey960", "lava virt-arm64"}
-    assert all(child[name]["variables"]["GIT_STRATEGY"] == "none" for name in holders)
+    assert all(child[name]["variables"]["GIT_STRATEGY"] == "empty" for name in holders)
 
 
 def test_no_job_reads_a_file_of_the_candidates() -> None:
     for name in (".iotoll", ".iotoll-results"):
         job = template()[name]
         variables = job["variables"]
-        assert variables.get("GIT_CHECKOUT") == "false" or variables["GIT_STRATEGY"] == "none"
+        assert variables.get("GIT_CHECKOUT") == "false" or variables["GIT_STRATEGY"] == "empty"
 
 
 def test_only_infrastructure_is_tried_again() -> None:

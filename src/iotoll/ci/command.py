@@ -13,7 +13,7 @@ import click
 
 from iotoll import results
 from iotoll.ci import children, jobs, note, plan, summary
-from iotoll.ci.repository import find_change
+from iotoll.ci.repository import ensure, find_change
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.matrix import load_matrix
 from iotoll.models import SummaryRecord
@@ -35,6 +35,13 @@ root_option = click.option(
     show_default=True,
     help="The pipeline's folder.",
 )
+clone_option = click.option(
+    "--clone",
+    type=click.Path(path_type=Path),
+    default=".",
+    show_default=True,
+    help="Git clone that has the commits, or may fetch them.",
+)
 runner_option = click.option(
     "--runner", type=click.Choice(["local", "lava"]), default="local", show_default=True
 )
@@ -52,7 +59,7 @@ def ci_command() -> None:
 def select_options(command: F) -> F:
     """What fixes a plan."""
     options = [
-        click.option("--clone", type=click.Path(path_type=Path), default=".", show_default=True),
+        clone_option,
         click.option("--project", envvar="CI_PROJECT_PATH", help="Name of the kernel project."),
         click.option("--candidate", help="Revision to judge. Default: the merge request's, HEAD."),
         click.option("--base", help="Revision to compare with. Default: the merge base."),
@@ -86,8 +93,7 @@ def select_command(**options: Any) -> None:
     change = find_change(
         options["clone"],
         options["base"] or _variable("CI_MERGE_REQUEST_DIFF_BASE_SHA"),
-        # In a pipeline of merged results HEAD is not what was asked to be merged.
-        options["candidate"] or _variable("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or "HEAD",
+        options["candidate"] or _candidate(),
         options["target"],
     )
     matrix = options["matrix"]
@@ -134,10 +140,14 @@ def _child_words(
 @click.argument("board")
 @click.argument("side", type=click.Choice(SIDES))
 @runner_option
+@clone_option
 @root_option
-def build_command(board: str, side: str, runner: str, root: Path) -> None:
+def build_command(board: str, side: str, runner: str, clone: Path, root: Path) -> None:
     """Build one kernel where it sees no secret (docs/threat-model.md)."""
     run = jobs.open_run(root, board, runner)
+    made = plan.read_plan(root)
+    # Another machine than the one that planned may not have the commits yet.
+    ensure(clone, made.base, made.candidate, made.project)
     outcome = jobs.build(run, cast(Side, side), Progress())
     raise SystemExit(outcome.exit_code)
 
@@ -237,10 +247,16 @@ def post_command(link: str | None, root: Path) -> None:
         raise InfrastructureError(f"{path} is missing: run 'iotoll ci report'")
     server = _gitlab()
     done = server.note(request, pipeline, note.harmless(path.read_text(errors="replace")))
-    commit = _variable("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or _variable("CI_COMMIT_SHA")
     sentence = f"{made.outcome.value}: {made.sentence}"
-    server.status(commit or made.plan.candidate, made.outcome, sentence, pipeline, link)
+    server.status(_candidate(), made.outcome, sentence, pipeline, link)
     click.echo(f"note {done}, status set: {made.outcome.value}")
+
+
+def _candidate() -> str:
+    """What is asked to be merged; a clone that is not checked out has any HEAD."""
+    # In a pipeline of merged results CI_COMMIT_SHA is a merge with the target.
+    names = ("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "CI_COMMIT_SHA")
+    return next((found for name in names if (found := _variable(name))), "HEAD")
 
 
 def _told(run: Path, status: int) -> int:

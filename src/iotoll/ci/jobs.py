@@ -50,7 +50,7 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
         status = _sandboxed(run, "base", trusted=True, warm=True, kept=())
         if status != 0:
             raise InfrastructureError("the base kernel does not build: see its own job")
-    run.build_failure(side).unlink(missing_ok=True)
+    shutil.rmtree(run.build(side), ignore_errors=True)  # a runner may hold another one's
     names = (*BUILT, *(Path(name).name for name in flow.dtbs))
     kept = (*(f"sides/{side}/build/{n}" for n in names), f".steps/build.{side}.json")
     with ExitStack() as stack:

@@ -56,8 +56,7 @@ def keep(change: Change, project: str) -> Path:
 
     Done again it does nothing. Subjects of the candidate's commits come along, its history not.
     """
-    slug = re.sub(r"[^A-Za-z0-9.-]+", "-", project).strip("-.") or "project"
-    kept = cache_dir() / "repositories" / f"{slug}.git"
+    kept = _place(project)
     if not kept.is_dir():
         kept.parent.mkdir(parents=True, exist_ok=True)
         _must(kept.parent, "init", "-q", "--bare", "--template=", str(kept))
@@ -72,6 +71,19 @@ def keep(change: Change, project: str) -> Path:
     source = f"file://{change.clone.resolve()}"
     _must(kept, *words, f"--upload-pack={_UPLOAD}", source, *refs)
     return kept
+
+
+def ensure(clone: Path, base: str, candidate: str, project: str) -> Path:
+    """As `keep`, for commits by their names; the clone is asked only for what the cache lacks."""
+    kept = _place(project)
+    if kept.is_dir() and all(_has(kept, commit) for commit in (base, candidate)):
+        return kept
+    return keep(find_change(clone, base, candidate, None), project)
+
+
+def _place(project: str) -> Path:
+    slug = re.sub(r"[^A-Za-z0-9.-]+", "-", project).strip("-.") or "project"
+    return cache_dir() / "repositories" / f"{slug}.git"
 
 
 def _has(kept: Path, commit: str) -> bool:
