@@ -83,7 +83,9 @@ class _Layer:
             "".join(f"\\{c}" if c in "\\,:" else c for c in str(path))
             for path in (self.lower, self.upper, self.work)
         )
-        return f"lowerdir={lower},upperdir={upper},workdir={work}"
+        # Without root an overlay keeps its notes in attributes that a user may write.
+        own = "" if os.geteuid() == 0 else ",userxattr"
+        return f"lowerdir={lower},upperdir={upper},workdir={work}{own}"
 
 
 @contextmanager
