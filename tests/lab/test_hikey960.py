@@ -172,24 +172,30 @@ def compare_with_lava(state: LabState, result: SideResult) -> None:
 
 def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[str]) -> None:
     cut, garbled = boards
-    fault(cut, "uart-cut", 10, when="iotoll: step batch ufs")
+    # So short that a retry, which LAVA may give the same board at once, finds it mended; where a
+    # machine is so busy that it does not, that job is lost in the same way.
+    fault(cut, "uart-cut", 1, when="iotoll: step batch ufs")
     fault(garbled, "uart-garble", 0.01, when="iotoll: step batch ufs")
     fault(garbled, "clear", when="iotoll: step batch nvme")
     pair.go([UFS, NVME])
     assert sorted(pair.done) == ["base/1", "base/2"]
+    words = {"hi960-hikey-01": "[connection-closed]", "hi960-hikey-02": "serial line lost"}
     lost = [a for a in pair.attempts if a.outcome == "infrastructure"]
-    assert len(lost) == 2
-    why = {str(pair.device(attempt)): attempt.why for attempt in lost}
-    assert "[connection-closed]" in why["hi960-hikey-01"]
-    assert "serial line lost" in why["hi960-hikey-02"]
+    assert {pair.device(attempt) for attempt in lost} == set(words)
+    for attempt in lost:
+        assert words[str(pair.device(attempt))] in attempt.why
     result = collect(pair.run, [UFS, NVME], Clock.TIME, "base", [1, 2])
     for records in result.cells.values():
         assert len(records) == 2
         for cell in records:
             check(cell)
-    boot = read(pair.run.boot("base", 1) / "boot.json", BootRecord)
-    assert boot.lava is not None
-    assert [a.outcome for a in boot.lava.attempts] == ["infrastructure", "done"]
+    for number in (1, 2):
+        boot = read(pair.run.boot("base", number) / "boot.json", BootRecord)
+        assert boot.lava is not None
+        *before, last = [attempt.outcome for attempt in boot.lava.attempts]
+        assert before
+        assert set(before) == {"infrastructure"}
+        assert last == "done"
 
 
 def test_lost_fastboot_is_the_lab_s_fault_and_a_hang_the_kernel_s(

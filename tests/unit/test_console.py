@@ -91,6 +91,8 @@ def test_a_crash_counts_even_after_the_last_line() -> None:
         "EXT4-fs error (device sda): ext4_lookup:1855: inode #2: comm fio: deleted inode",
         "Buffer I/O error on dev nvme0n1, logical block 0, async page read",
         "nvme nvme0: I/O tag 5 (1005) opcode 0x2 (I/O Cmd) QID 1 timeout, aborting",
+        "nvme nvme0: I/O tag 5 (1005) QID 1 timeout, completion polled",
+        "nvme nvme0: I/O tag 4 (1004) QID 0 timeout, reset controller",
         "mmc0: Timeout waiting for hardware interrupt.",
         "VFS: Unable to mount root fs on unknown-block(0,0)",
     ],
@@ -118,6 +120,11 @@ def test_serial_lines_end_in_carriage_returns() -> None:
 
 def test_probing_noise_of_a_healthy_boot_is_no_failure() -> None:
     assert read_console(BOOT + START).failed_at is None
+
+
+def test_a_lost_interrupt_of_the_nvme_administration_queue_is_survived() -> None:
+    line = "[   63.138107] nvme nvme0: I/O tag 4 (1004) QID 0 timeout, completion polled\n"
+    assert read_console(BOOT + line + START).failed_at is None
 
 
 @given(st.text())

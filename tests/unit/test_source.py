@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from iotoll import candidate, results, source
+from iotoll import candidate, patchtext, results, source
 from iotoll.candidate import Patch
 from iotoll.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.ktree import KernelTree
@@ -319,6 +319,12 @@ def test_prepare_a_patch(tmp_path: Path, archive: Path) -> None:
     chosen = results.read(run.selection, SelectionRecord)
     assert [c.cell for c in chosen.cells] == CELLS[:1]
     assert (run.side("candidate") / "patches" / "0001.patch").read_text() == patch.read_text()
+    (hunk,) = patchtext.hunks(run.change.read_bytes(), "change.diff")
+    assert (hunk.path, hunk.added) == ("drivers/ufs/core/ufshcd.c", 1)
+    tree = source.open_tree(str(archive), QUIET)
+    tree.checkout(str(cand.git_tree))
+    lines = (tree.src / hunk.path).read_text().splitlines()
+    assert lines[hunk.line - 1] == "LINE 15"
 
 
 def test_prepare_resumes_without_the_patch_and_notices_another_one(
@@ -363,6 +369,8 @@ def test_prepare_a_revision_and_a_range_of_the_users_tree(tmp_path: Path, reposi
     tree = source.open_tree(str(repository), QUIET)
     tree.checkout(str(two["candidate"].git_tree))
     assert "LINE 4" in (tree.src / "drivers/nvme/host/pci.c").read_text()
+    whole = RunDir(tmp_path / "two").change.read_bytes()
+    assert patchtext.changed_paths(whole, "change.diff") == two["candidate"].changed_paths
     assert stamps(repository) == before, "the user's tree must not be written"
     assert git(repository, "status", "--porcelain") == ""
 

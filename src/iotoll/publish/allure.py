@@ -21,14 +21,16 @@ import iotoll
 from iotoll import results
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.ktree import clean_env
+from iotoll.models import Unit
 from iotoll.models.run import Side
 from iotoll.paths import data_dir, node_tool
 from iotoll.proc import run_logged
 from iotoll.publish import Source
-from iotoll.publish.figures import Figure, all_figures, base_unit
+from iotoll.publish.figures import Figure, all_figures
+from iotoll.publish.markdown import unlinked
 from iotoll.report.evidence import Evidence
 from iotoll.report.headline import headline
-from iotoll.report.text import clean
+from iotoll.report.text import cell_name, clean
 
 PAGE = "allure.html"
 HISTORY = "allure-history.jsonl"
@@ -45,14 +47,19 @@ _ANALYTICS = re.compile(
 _MACHINE = ("host", "thread", "framework", "language", "package")
 
 
+def require_programs() -> list[str]:
+    """Return Allure's command; raises UsageError when it or allure-pytest is not installed."""
+    if importlib.util.find_spec("allure_pytest") is None:
+        raise UsageError("allure-pytest is missing: pip install 'iotoll[allure]'")
+    return node_tool("allure")
+
+
 def allure_report(source: Source, out: Path) -> Path:
     """Write ``allure.html`` into ``out``; returns its path.
 
     Raises UsageError when a program is not installed, InfrastructureError when one fails.
     """
-    tool = node_tool("allure")
-    if importlib.util.find_spec("allure_pytest") is None:
-        raise UsageError("allure-pytest is missing: pip install 'iotoll[allure]'")
+    tool = require_programs()
     work = out / ".allure"
     shutil.rmtree(work, ignore_errors=True)
     (work / "results").mkdir(parents=True)
@@ -113,9 +120,11 @@ def _tidy(folder: Path) -> None:
         details = data.get("statusDetails", {})
         details.pop("trace", None)
         if "message" in details:
-            details["message"] = re.sub(r"^[\w.]+: ", "", details["message"])
+            # Allure makes a link of every address in a message.
+            details["message"] = unlinked(re.sub(r"^[\w.]+: ", "", details["message"]))
         for parameter in data.get("parameters", []):
-            parameter["value"] = parameter["value"].removeprefix("'").removesuffix("'")
+            value = parameter["value"].removeprefix("'").removesuffix("'")
+            parameter["value"] = unlinked(value)
         _write_json(path, data)
     # Fixtures' own timings; each names paths of this machine when it fails.
     for path in folder.glob("*-container.json"):
@@ -124,16 +133,20 @@ def _tidy(folder: Path) -> None:
 
 def _metrics(evidence: Evidence) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Allure's samples, and what their keys mean: the judged side's median of each section."""
-    unit = base_unit(evidence.clock.unit)
+    # Six columns of the page carry the unit: the group's title has room for the whole word.
+    nanoseconds = evidence.clock.unit is Unit.NANOSECONDS
+    unit, scale, word = ("ns", 1e9, "ns") if nanoseconds else ("instr.", 1.0, "instructions")
     samples, meaning = [], {}
     for figure in _judged(evidence):
         key = f"{clean(figure.cell)}/{figure.section.value}"
-        samples.append({"id": key, "key": key, "value": figure.value, "start": 0, "stop": 0})
+        value = round(figure.value * scale, 1)
+        samples.append({"id": key, "key": key, "value": value, "start": 0, "stop": 0})
+        device = clean(cell_name(figure.cell).device_label)
         meaning[key] = {
             "title": key.replace("/", ": "),
             "unit": unit,
             "better": "lower",
-            "group": clean(figure.cell.partition("-")[0]),
+            "group": f"{device}: median of each section of an I/O, in {word}",
         }
     return samples, meaning
 

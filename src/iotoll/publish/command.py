@@ -9,7 +9,7 @@ import click
 
 from iotoll.errors import UsageError
 from iotoll.progress import Progress
-from iotoll.publish import FORMATS, Source, write
+from iotoll.publish import FORMATS, Source, allure, write
 from iotoll.publish.links import parse_link
 from iotoll.rundir import RunDir
 
@@ -54,15 +54,14 @@ def publish_command(
         raise UsageError("--history is Allure's: leave it out, or add --only allure")
     parsed = [parse_link(text) for text in links]
     source = Source(RunDir.open(run), parsed, origin, history)
+    if ALLURE in names:
+        allure.require_programs()
     progress = Progress(quiet or as_json)
     with progress.step("write the files"):
         made = write(source, out, [name for name in names if name in FORMATS])
     if ALLURE in names:
-        # Imported here: only this format needs pytest and Node.
-        from iotoll.publish.allure import allure_report
-
         with progress.step("judge under pytest, make Allure's report"):
-            made.append(allure_report(source, out))
+            made.append(allure.allure_report(source, out))
     if as_json:
         click.echo(json.dumps({"out": str(out), "files": [path.name for path in made]}, indent=1))
     elif not quiet:

@@ -16,14 +16,18 @@ _PUNCTUATION = re.compile(f"([{re.escape(string.punctuation)}])")
 _JOINER = "\u2060"
 # Escaped or not, GitLab looks for these in the text that is left after rendering.
 _REFERENCE = re.compile(r"([@#!~%$&^*:\[])(?=[\w/.\"(])")
-_BARE_ADDRESS = re.compile(r"(?i)\b(www)(?=\.)")
+_BARE_ADDRESS = re.compile(r"(?i)\b(www(?=\.)|[a-z]+:(?=//)|mailto:)")
 
 
 def text(words: str) -> str:
     """Plain words on one line: no markup, reference or address in them has any effect."""
-    loose = _REFERENCE.sub(rf"\1{_JOINER}", one_line(words))
-    loose = _BARE_ADDRESS.sub(rf"\1{_JOINER}", loose)
+    loose = _REFERENCE.sub(rf"\1{_JOINER}", unlinked(one_line(words)))
     return _PUNCTUATION.sub(r"\\\1", loose)
+
+
+def unlinked(words: str) -> str:
+    """Words in which nobody finds a web address to make a link of; they look the same."""
+    return _BARE_ADDRESS.sub(rf"\1{_JOINER}", words)
 
 
 def code(words: str) -> str:

@@ -22,7 +22,7 @@ from iotoll.models.checks import StepRecord
 from iotoll.models.run import Side
 from iotoll.report.counts import counts, fio_lines, fio_warnings
 from iotoll.report.evidence import Evidence
-from iotoll.report.text import CellName, cell_name, plural
+from iotoll.report.text import CellName, cell_name, clean, plural
 from iotoll.rundir import SIDES
 
 
@@ -269,7 +269,7 @@ def _cell(evidence: Evidence, name: CellName, verdict: CellVerdict | None) -> Ce
     return CellView(
         name=name,
         outcome=verdict.outcome if verdict and judged else None,
-        why=verdict.why if verdict else "",
+        why=clean(verdict.why) if verdict else "",
         rows=rows,
         troubles=_troubles(evidence.sides, name.full),
         counts=_counts(evidence.sides, name.full),

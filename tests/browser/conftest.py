@@ -1,0 +1,86 @@
+"""Reports opened in headless Chromium, as a reader opens them: from a file, with no network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route
+
+LIMIT = 120_000  # ms for one step; far above what it takes on two idle cores
+
+
+@dataclass
+class Opened:
+    """A page in the browser, with what it asked for from outside and what went wrong in it."""
+
+    page: Page
+    outside: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def shows(self, text: str) -> None:
+        """Wait until the text is visible somewhere; fails when it does not get there."""
+        self.page.get_by_text(text).filter(visible=True).first.wait_for(timeout=LIMIT)
+
+    def quiet(self) -> None:
+        """Nothing came from outside of the file, and no script failed."""
+        assert self.outside == []
+        assert self.errors == []
+
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    # Its sandbox cannot be had as root, nor in most containers.
+    words = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=words, timeout=LIMIT)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Open]:
+    """Open a file; ``width`` is that of the window in CSS pixels."""
+    contexts = []
+
+    def open_page(path: Path, width: int = 1280) -> Opened:
+        context = browser.new_context(viewport={"width": width, "height": 900})
+        contexts.append(context)
+        context.set_default_timeout(LIMIT)
+        found = Opened(context.new_page())
+
+        def only_the_file(route: Route) -> None:
+            url = route.request.url
+            if url == path.resolve().as_uri() or url.startswith(("data:", "blob:")):
+                route.continue_()
+            else:
+                found.outside.append(url)
+                route.abort()
+
+        context.route("**/*", only_the_file)
+        found.page.on("pageerror", lambda error: found.errors.append(str(error)))
+        found.page.on(
+            "console",
+            lambda message: found.errors.append(message.text) if message.type == "error" else None,
+        )
+        found.page.on("dialog", lambda dialog: found.errors.append(f"dialog: {dialog.message}"))
+        found.page.goto(path.resolve().as_uri())
+        return found
+
+    yield open_page
+    for context in contexts:
+        context.close()

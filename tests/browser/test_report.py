@@ -1,0 +1,100 @@
+"""Our own report in a browser: what a reader sees of each kind of run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from iotoll.report import render_report
+from iotoll.rundir import RunDir
+from tests.browser.conftest import Open
+from tests.golden.runs import REAL, hostile
+
+WORDS = {
+    "regression": "Regression",
+    "pass": "Pass",
+    "broken": "Broken",
+    "broken-build": "Broken",
+    "infrastructure": "Infrastructure",
+    "smoke": "Cannot gate",
+}
+
+
+def report(case: Path, folder: Path) -> Path:
+    return render_report(RunDir.open(Path(shutil.copytree(case, folder / "run"))))
+
+
+@pytest.mark.parametrize("case", REAL, ids=[p.name for p in REAL])
+def test_verdict_and_cells_are_seen(case: Path, tmp_path: Path, opened: Open) -> None:
+    run = RunDir.open(case)
+    page = opened(report(case, tmp_path))
+    heading = page.page.locator("h1").inner_text()
+    assert WORDS[case.name].lower() in page.page.inner_text("body")[:600].lower(), heading
+    figures = page.page.locator("svg").all()
+    if case.name in ("regression", "pass"):
+        for cell in run.manifest.cells or []:
+            page.shows(cell.partition("-")[2].rsplit("-", 1)[0].replace("-", " "))
+        assert len(figures) >= 4
+    for figure in figures:
+        box = figure.bounding_box()
+        assert box is None or (box["width"] > 100 and box["height"] > 20)
+    assert sum(figure.is_visible() for figure in figures) == len(figures)
+    page.quiet()
+
+
+def test_regression_names_section_size_and_cell(tmp_path: Path, opened: Open) -> None:
+    case = next(p for p in REAL if p.name == "regression")
+    page = opened(report(case, tmp_path))
+    text = page.page.inner_text("body").replace("\xa0", " ")
+    assert re.search(r"UFS submission grew in 2 of 2 cells: \+327 to \+329 instructions", text)
+    row = page.page.locator("tr", has_text="ufs-4k-randread-t1-direct").first
+    assert "+329 (+6.3 %)" in row.inner_text().replace("\xa0", " ")
+    drawn = page.page.locator("svg text", has_text="+329").first
+    assert drawn.is_visible()
+    # The mark of a growth has the colour of one, not that of the text around it.
+    colours = page.page.evaluate(
+        """() => { const s = getComputedStyle(document.documentElement);
+        return [s.getPropertyValue('--grew'), s.getPropertyValue('--ink')] }"""
+    )
+    assert colours[0] and colours[0] != colours[1]
+    page.quiet()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("name", ["regression", "broken"])
+def test_hostile_texts_are_read_and_not_obeyed(
+    name: str, width: int, tmp_path: Path, opened: Open
+) -> None:
+    run = hostile(tmp_path / "run", name)
+    page = opened(render_report(run), width)
+    page.shows("</script><script>document.title='owned'</script>")
+    assert "owned" not in page.page.title() or "document.title" in page.page.title()
+    assert page.page.locator("script, img, iframe, a[href^=http]").count() == 0
+    page.quiet()
+    over = page.page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    assert over <= 0, "nothing runs out of the window"
+
+
+def test_pictures_of_cells_can_be_opened_alone(tmp_path: Path, opened: Open) -> None:
+    from iotoll.publish.pictures import pictures
+    from iotoll.report.evidence import gather
+    from iotoll.report.view import cells
+
+    evidence = gather(hostile(tmp_path / "run"))
+    view = cells(evidence)[0]
+    for number, svg in enumerate(pictures(evidence, view).values()):
+        path = tmp_path / f"{number}.svg"
+        path.write_text(svg)
+        page = opened(path)
+        box = page.page.locator("svg").bounding_box()
+        assert box and box["width"] == 720
+        fills = page.page.evaluate(
+            "[...document.querySelectorAll('path')].map(p => getComputedStyle(p).fill)"
+        )
+        assert any(fill.startswith("rgb(") and fill != "rgb(0, 0, 0)" for fill in fills)
+        page.quiet()
