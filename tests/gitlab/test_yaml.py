@@ -127,9 +127,7 @@ def test_superseded_pipelines_are_cancelled() -> None:
     assert template()["workflow"]["auto_cancel"] == {"on_new_commit": "interruptible"}
     assert template()[".iotoll"]["interruptible"] is True
     child = children.child_pipeline(PLAN, [], SETTINGS)
-    lava = child["lava hikey960"]
-    assert lava["interruptible"] is True
-    assert lava["after_script"] == ["iotoll ci cancel hikey960"]
+    assert all(job["interruptible"] for name, job in child.items() if name != "stages")
 
 
 def test_a_build_can_leave_nothing_but_its_own_kernel() -> None:

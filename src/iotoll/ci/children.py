@@ -54,7 +54,6 @@ def child_pipeline(plan: PlanRecord, words: list[str], settings: dict[str, Any])
             "environment": {"name": "iotoll/lab", "action": "access"},
             "variables": {"GIT_STRATEGY": "empty"},
             "script": [_line([*job, "lava", board])],
-            "after_script": [_line([*job, "cancel", board])],
             "allow_failure": {"exit_codes": [3]},
             "retry": RETRY,
             "artifacts": {"when": "always", "paths": [f"{folder}/"], "expire_in": "2 weeks"},

@@ -167,7 +167,12 @@ def gate_command(board: str, root: Path) -> None:
 def lava_command(board: str, root: Path) -> None:
     """Have a LAVA lab boot both kernels, and judge."""
     run = jobs.open_run(root, board, "lava")
-    raise SystemExit(_told(run.root, jobs.lava(run, Progress())))
+    try:
+        status = jobs.lava(run, Progress())
+    except KeyboardInterrupt:  # GitLab ends a superseded pipeline's jobs with SIGTERM
+        jobs.cancel(run)
+        raise
+    raise SystemExit(_told(run.root, status))
 
 
 @ci_command.command("cancel")
