@@ -10,7 +10,7 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run test bench bench-gate bench-lab lint setup dut lab lab-down clean
+.PHONY: help run test bench bench-gate bench-lab bench-pipeline lint setup dut dist lab lab-down clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
@@ -19,6 +19,8 @@ help:
 	@echo 'make bench [TRACE=F]   how fast the analyser is, beside its peers'
 	@echo 'make bench-gate        how long a verdict takes here'
 	@echo 'make bench-lab         100 jobs over eight boards of a real LAVA'
+	@echo 'make bench-pipeline    how long a merge request'"'"'s pipeline takes here'
+	@echo 'make dist              the wheel, and the commands for boards, in dist/'
 	@echo 'make dut               the static command for boards, for arm64 and x86-64'
 	@echo 'make lab               a whole LAVA on this machine, with its boards; make lab-down ends it'
 	@echo 'make setup             set up what make test needs'
@@ -56,6 +58,10 @@ bench-gate: setup
 bench-lab: dut
 	$(BIN)/python tools/bench/lab.py
 
+# From a patch to the note in its merge request, warm.
+bench-pipeline: setup
+	$(BIN)/python tools/bench/pipeline.py
+
 lint: setup
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -68,6 +74,12 @@ setup:
 # target/dut/{arm64,x86_64}/iotoll-dut; see docs/dut.md.
 dut: setup
 	@tools/build-dut.sh
+
+# What is handed out: iotoll as a wheel, and the static command for boards.
+dist: dut
+	rm -rf dist
+	.cache/uv-*/bin/uv build --quiet --wheel --out-dir dist
+	cp -r target/dut dist/
 
 # A real LAVA server and worker, in the background; see docs/lava.md.
 lab: dut

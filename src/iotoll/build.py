@@ -86,13 +86,15 @@ def build_side(
     progress: Progress,
     timeout: float = TIMEOUT,
     dtbs: Sequence[str] = (),
+    warm: bool = False,
 ) -> BuildRecord:
     """Build (or take from the cache, or from the user) one kernel of the run.
 
     Leaves ``Image``, ``config``, ``build.log``, ``build.json`` and the device trees ``dtbs`` (as
     make names them) in ``run.build(side)``. Build the
     base first: what fails for it is a UsageError or InfrastructureError, never the patch's fault.
-    A candidate raises BrokenError("config" or "build"). ``timeout`` is in seconds.
+    A candidate raises BrokenError("config" or "build"). ``timeout`` is in seconds. With ``warm``
+    make's O= folder is filled, too, where it is empty: a cached image alone leaves it so.
     """
     started = time.monotonic()
     folder = run.build(side)
@@ -104,10 +106,11 @@ def build_side(
     source = results.read(run.side(side) / "source.json", SourceRecord)
     job = Job.make(source, arch, fragments, dtbs)
     inputs = {"image": job.key, "side": side}
-    if run.is_done(f"build/{side}", inputs) and (folder / "Image").is_file():
+    cold = warm and not job.is_warm(open_tree(source.tree, progress))
+    if not cold and run.is_done(f"build/{side}", inputs) and (folder / "Image").is_file():
         return results.read(folder / "build.json", BuildRecord)
-    if not job.is_done:
-        job.build(progress, folder, timeout)
+    if cold or not job.is_done:
+        job.build(progress, folder, timeout, warm)
     images.copy_tree(job.cached, folder)
     record = BuildRecord(
         side=side,
@@ -169,19 +172,31 @@ class Job:
         """Whether the finished image is in the cache."""
         return (self.cached / "Image").is_file()
 
-    def build(self, progress: Progress, folder: Path, timeout: float) -> None:
-        """Build into the image cache; ``build.log`` is left in ``folder`` also after a failure."""
+    def is_warm(self, tree: KernelTree) -> bool:
+        """Whether make's O= folder holds a whole build, of this source or of another."""
+        return (self._out(tree) / TARGETS[self.arch].image).is_file()
+
+    def _out(self, tree: KernelTree) -> Path:
+        names = json_sha256([path.stem for path in self.fragments])[:8]
+        return tree.root / "out" / f"{self.arch}-{names}"
+
+    def build(self, progress: Progress, folder: Path, timeout: float, warm: bool = False) -> None:
+        """Build into the image cache; ``build.log`` is left in ``folder`` also after a failure.
+
+        With ``warm`` also when the cache has the image, but O= is empty.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / "build.log"
         log.write_text("")
         tree = open_tree(self.source.tree, progress)
         title = f"build {self.source.side} kernel {self.source.version} for {self.arch}"
         with tree.locked(progress):
-            if self.is_done:
+            if self.is_done and (not warm or self.is_warm(tree)):
                 return  # another iotoll built it while we waited for the tree
             with progress.step(title) as step:
                 try:
-                    _Workshop(tree, self, log, step, time.monotonic() + timeout).build()
+                    limit = time.monotonic() + timeout
+                    _Workshop(tree, self, self._out(tree), log, step, limit).build()
                 except OSError as error:
                     raise InfrastructureError(
                         f"{title}: {error.strerror} ({error.filename}): free some disk space"
@@ -191,14 +206,15 @@ class Job:
 class _Workshop:
     """One build in a tree's O= folder; the tree's lock is held throughout."""
 
-    def __init__(self, tree: KernelTree, job: Job, log: Path, step: Step, deadline: float) -> None:
+    def __init__(
+        self, tree: KernelTree, job: Job, out: Path, log: Path, step: Step, deadline: float
+    ) -> None:
         self.tree = tree
         self.job = job
+        self.out = out
         self.log = log
         self.step = step
         self.deadline = deadline
-        names = json_sha256([path.stem for path in job.fragments])[:8]
-        self.out = tree.root / "out" / f"{job.arch}-{names}"
 
     def build(self) -> None:
         """Check the source out, configure, make, and put the result into the image cache."""

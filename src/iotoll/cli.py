@@ -18,6 +18,7 @@ from rich.console import Console
 from iotoll import __version__, candidate, results, serialrecord
 from iotoll.boardoptions import accelerator_of, check_devices, clock_of
 from iotoll.boards import load_board
+from iotoll.ci.command import ci_command
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.flow import STEPS, Flow, execute
@@ -31,6 +32,7 @@ from iotoll.policy import load_policy
 from iotoll.progress import Progress
 from iotoll.publish.command import publish_command
 from iotoll.report import render_report, side_table, terminal_report
+from iotoll.reproducecommand import reproduce_command
 from iotoll.rundir import RunDir
 from iotoll.simboard.command import simboard_group
 
@@ -182,9 +184,11 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 
 cli.add_command(analyze_command)
+cli.add_command(ci_command)
 cli.add_command(lab_command)
 cli.add_command(lava_command)
 cli.add_command(image_command)
+cli.add_command(reproduce_command)
 cli.add_command(simboard_group)
 cli.add_command(publish_command)
 
@@ -273,7 +277,7 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
             "base": choice.base,
             "candidate": choice.candidate,
             "candidate_kind": choice.kind,
-            "cells": _cells(options["cells"], matrix.cells),
+            "cells": chosen_cells(options["cells"], matrix.cells),
             "boots": options["boots"],
             "runner": options["runner"],
             "lab": options["lab"] if options["runner"] == "lava" else None,
@@ -282,7 +286,8 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
     )
 
 
-def _cells(text: str | None, known: list[str]) -> list[str] | None:
+def chosen_cells(text: str | None, known: list[str]) -> list[str] | None:
+    """The cells that a comma-separated list of names and patterns chooses; None without one."""
     if text is None:
         return None
     from fnmatch import fnmatchcase

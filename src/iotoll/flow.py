@@ -14,7 +14,7 @@ from functools import cached_property
 from iotoll import gate, results
 from iotoll.boards import RealBoard, VirtualBoard, load_board
 from iotoll.boots import Bench, collect, run_boots
-from iotoll.build import build_side
+from iotoll.build import Job, build_side
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import get_image
 from iotoll.lava.config import Lab, load_lab
@@ -26,6 +26,7 @@ from iotoll.models import (
     Outcome,
     SelectionRecord,
     SideResult,
+    SourceRecord,
     VerdictRecord,
 )
 from iotoll.models.run import Side
@@ -39,10 +40,14 @@ from iotoll.source import prepare
 
 @dataclass
 class Flow:
-    """One run directory and what its manifest names, loaded once."""
+    """One run directory and what its manifest names, loaded once.
+
+    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error.
+    """
 
     run: RunDir
     progress: Progress
+    stored: bool = False
 
     @cached_property
     def board(self) -> VirtualBoard | RealBoard:
@@ -108,12 +113,25 @@ class Flow:
 
     def build(self) -> None:
         """Kernel images of both sides; the base first, since its failure is not the patch's."""
+        for side in self.sides:
+            self.build_side(side)
+
+    @property
+    def dtbs(self) -> list[str]:
+        """Device trees that are built with the kernel, as make names them."""
+        return [self.board.hardware.dtb] if isinstance(self.board, RealBoard) else []
+
+    def build_side(self, side: Side, warm: bool = False) -> None:
+        """The kernel image of one side; ``warm`` as in `iotoll.build.build_side`."""
         if not self.cells:
             return
-        for side in self.sides:
-            board = self.board
-            dtbs = [board.hardware.dtb] if isinstance(board, RealBoard) else []
-            build_side(self.run, side, board.arch, board.fragments, self.progress, dtbs=dtbs)
+        arch, fragments = self.board.arch, self.board.fragments
+        build_side(self.run, side, arch, fragments, self.progress, dtbs=self.dtbs, warm=warm)
+
+    def build_job(self, side: Side) -> Job:
+        """The build of one side, which may be done."""
+        record = results.read(self.run.side(side) / "source.json", SourceRecord)
+        return Job.make(record, self.board.arch, self.board.fragments, self.dtbs)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side."""
@@ -177,7 +195,7 @@ class Flow:
         judged = self._judged(0)
         if judged.outcome is Outcome.REGRESSION and self.policy.confirm:
             self.progress.say("a regression shows: confirming it with a second pair of boots")
-            run_boots(self.run, self.bench, [(side, 2) for side in self.sides], self.progress)
+            self._boot_again(2)
             self.collect()
             first, second = (self._judged(boot, self.policy.comb.confirm) for boot in (0, 1))
             judged = gate.confirmed(first, second, self.policy)
@@ -189,6 +207,13 @@ class Flow:
             improvements=judged.improvements,
             warnings=self._warnings(),
         )
+
+    def _boot_again(self, number: int) -> None:
+        if not self.stored:
+            pair = [(side, number) for side in self.sides]
+            run_boots(self.run, self.bench, pair, self.progress)
+        elif not all((self.run.boot(s, number) / "boot.json").is_file() for s in self.sides):
+            raise InfrastructureError(f"the run does not hold the boots {number} that it needs")
 
     def _warnings(self) -> list[str]:
         return [
@@ -238,14 +263,14 @@ STEPS: dict[str, Callable[[Flow], None]] = {
 """The steps in order. ``report`` runs after every verdict, also that of a failure."""
 
 
-def execute(flow: Flow, until: str = "report") -> VerdictRecord | None:
-    """Run the steps up to ``until``; returns the verdict if there is one.
+def execute(flow: Flow, until: str = "report", since: str = "source") -> VerdictRecord | None:
+    """Run the steps from ``since`` up to ``until``; returns the verdict if there is one.
 
     A BrokenError or InfrastructureError becomes the verdict of a gate run; for a measure run it is
     raised. UsageError is always raised: there is nothing to judge.
     """
     names = list(STEPS)
-    wanted = names[: names.index(until) + 1]
+    wanted = names[names.index(since) : names.index(until) + 1]
     is_gate = flow.run.manifest.kind == "gate"
     flow.run.verdict.unlink(missing_ok=True)
     for name in wanted:

@@ -27,8 +27,11 @@ from typing import IO
 
 from iotoll.candidate import Patch
 from iotoll.errors import BrokenError, InfrastructureError, UsageError
-from iotoll.patchtext import SUBMODULE_MODE, SYMLINK_MODE, changed_paths
+from iotoll.patchtext import SUBMODULE_MODE, SYMLINK_MODE, changed_paths, check_path
 from iotoll.progress import Progress
+
+GONE = "000000"
+"""git's mode of what a change removes."""
 
 _TAIL_LINES = 30
 
@@ -131,11 +134,16 @@ class KernelTree:
         return ".".join(p for p in parts[:3] if p) + parts[3]
 
     def changed(self, old: str, new: str) -> dict[str, str]:
-        """Return the paths that differ between two trees, each with its new mode (000000: gone)."""
-        raw = self.git("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new).stdout
+        """Return the paths that differ between two trees, each with its new mode (or `GONE`)."""
+        return {path: mode for path, (mode, _) in self._entries(old, new).items()}
+
+    def _entries(self, old: str, new: str) -> dict[str, tuple[str, str]]:
+        """Per path that differs its new mode and its new blob."""
+        words = ("--raw", "--no-abbrev", "--no-renames")
+        raw = self.git("diff-tree", "-r", "-z", *words, old, new).stdout
         fields = raw.decode("utf-8", "replace").split("\0")
         pairs = zip(fields[0::2], fields[1::2], strict=False)
-        return {path: meta.split()[1] for meta, path in pairs}
+        return {path: (meta.split()[1], meta.split()[3]) for meta, path in pairs}
 
     def diff(self, old: str, new: str) -> bytes:
         """Return the changes from one tree to another as a unified diff with function names."""
@@ -166,7 +174,7 @@ class KernelTree:
                 label += f' "{patch.subject}"' if patch.subject else ""
                 notes += self._apply_one(patch, label, what, env, Path(folder))
             tree = self.git("write-tree", env=env).stdout.decode().strip()
-        self._refuse_modes(base, tree)
+        self.check_change(base, tree)
         return Applied(tree, tuple(notes))
 
     def _apply_one(
@@ -207,11 +215,27 @@ class KernelTree:
             self.git(*update, stdin=names, env=env, work=folder)
         return done
 
-    def _refuse_modes(self, base: str, tree: str) -> None:
-        """A second look, at what the patch really did and not at what its headers say."""
-        for path, mode in self.changed(base, tree).items():
+    def check_change(self, base: str, tree: str) -> None:
+        """Look at what a change really does, whatever its headers say.
+
+        Raises UsageError when it makes a symbolic link, a submodule or a binary file, or names a
+        path that leaves the tree.
+        """
+        entries = self._entries(base, tree)
+        for path, (mode, _) in entries.items():
+            check_path(path, "the candidate")
             if mode in (SYMLINK_MODE, SUBMODULE_MODE):
                 raise UsageError(f"the patch makes {path} a symbolic link or submodule: refused")
+        # By its bytes: a .gitattributes of the candidate could call it text.
+        blobs = {blob: path for path, (mode, blob) in entries.items() if mode != GONE}
+        asked = "\n".join(blobs).encode()
+        out = self.git("cat-file", "--batch", stdin=asked).stdout
+        for path in blobs.values():
+            head, _, out = out.partition(b"\n")
+            size = int(head.split()[2])
+            if b"\0" in out[:size]:
+                raise UsageError(f"the patch makes {path} a binary file: refused")
+            out = out[size + 1 :]
 
 
 def run_tool(

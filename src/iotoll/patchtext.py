@@ -68,7 +68,7 @@ def changed_paths(text: bytes, name: str) -> list[str]:
         in_diff = in_diff or line.startswith((b"diff --git ", b"--- "))
         if in_diff:
             _refuse_mode(line, name)
-            found.update(_checked(path, name) for path in _paths_of(line))
+            found.update(check_path(path, name) for path in _paths_of(line))
     return sorted(found)
 
 
@@ -94,7 +94,7 @@ def hunks(text: bytes, name: str) -> list[Hunk]:
         if line.startswith(b"diff --git "):
             path = ""
         elif line.startswith(b"+++ "):
-            path = next((_checked(p, name) for p in _paths_of(line.rstrip(b"\r"))), "")
+            path = next((check_path(p, name) for p in _paths_of(line.rstrip(b"\r"))), "")
         index += 1
     return found
 
@@ -264,7 +264,8 @@ def _strip_first(path: str) -> str:
     return path.split("/", 1)[1] if "/" in path and not path.startswith("/") else path
 
 
-def _checked(path: str, name: str) -> str:
+def check_path(path: str, name: str) -> str:
+    """Return a path that stays in the kernel tree; raises UsageError naming ``name`` otherwise."""
     parts = path.split("/")
     if path.startswith("/") or ".." in parts or ".git" in (p.lower() for p in parts) or not path:
         raise UsageError(f"{name}: path {path!r} leaves the kernel tree: make the diff at its top")

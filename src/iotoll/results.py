@@ -31,6 +31,9 @@ DOCUMENTS: dict[str, type[Model]] = {
     "cell": models.CellRecord,
     "result": models.SideResult,
     "verdict": models.VerdictRecord,
+    "failure": models.FailureRecord,
+    "plan": models.PlanRecord,
+    "summary": models.SummaryRecord,
 }
 """Schema name (``results-schema/NAME.schema.json``) → model of that document."""
 

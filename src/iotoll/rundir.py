@@ -2,7 +2,7 @@
 
 ::
 
-    RUN/run.json  selection.json  verdict.json  failure.json  report/
+    RUN/run.json  selection.json  verdict.json  report/
     RUN/sides/{base,candidate}/source.json  build/  job/  boots/N/  result.json
     RUN/sides/candidate/change.diff  patches/
 
@@ -71,6 +71,10 @@ class RunDir:
     def build(self, side: Side) -> Path:
         """Kernel image, config and log of one side."""
         return self.side(side) / "build"
+
+    def build_failure(self, side: Side) -> Path:
+        """Why a side has no image, where a CI job built it."""
+        return self.build(side) / "failure.json"
 
     def boot(self, side: Side, number: int) -> Path:
         """One boot's console log, traces and figures; ``number`` starts at 1."""

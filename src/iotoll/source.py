@@ -273,6 +273,8 @@ def _debian_archive(folder: Path) -> Path:
 
 def _import(located: Located, progress: Progress) -> KernelTree:
     tree = located.tree
+    if tree.git_dir.is_dir():
+        return tree  # it appears when it is whole; whoever builds in the tree may go on
     with tree.locked(progress):
         if located.archive is not None:
             kimport.from_archive(tree, located.archive, progress)

@@ -25,6 +25,9 @@ FIELDS = {
     "image.negative-size": "files/boot.img/size",
     "result.unknown-key": r"\(top\)",
     "verdict.unknown-outcome": "outcome",
+    "failure.no-step": r"\(top\)",
+    "plan.base-is-a-branch": "base",
+    "summary.unknown-runner": "runs/0/runner",
 }
 
 

@@ -5,6 +5,7 @@ Few cells, so that a pair of boots takes seconds; each test is a whole ``iotoll 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -112,6 +113,16 @@ def test_verdict_is_derived_again_from_the_stored_traces(neutral: Done, tmp_path
     for step in ("collect", "judge"):
         subprocess.run(command("step", step, neutral.run), env=alone, check=True, timeout=LIMIT)
     assert [path.read_bytes() for path in paths] == before
+
+
+def test_verdict_is_reproduced_by_booting_again(neutral: Done) -> None:
+    words = command("reproduce", "--again", "--json", neutral.run)
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=LIMIT)
+    said = json.loads(done.stdout)
+    assert done.returncode == 0 and said["reproduced"], said
+    assert said["how"] == "by running again" and said["after"] == "pass"
+    same = [note for note in said["notes"] if "same counts, I/O by I/O" in note]
+    assert len(same) == 1
 
 
 def test_same_command_again_does_nothing_twice(neutral: Done) -> None:

@@ -2,6 +2,7 @@
 
 from iotoll.models.analysis import CellRecord, SectionRecord, Stats
 from iotoll.models.base import Clock, Model, Outcome, Section, Unit
+from iotoll.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.models.dut import DutRecord
 from iotoll.models.run import (
     BootRecord,
@@ -34,6 +35,8 @@ __all__ = [
     "LavaRecord",
     "Model",
     "Outcome",
+    "PipelineRun",
+    "PlanRecord",
     "RunManifest",
     "Section",
     "SectionComparison",
@@ -42,6 +45,7 @@ __all__ = [
     "SideResult",
     "SourceRecord",
     "Stats",
+    "SummaryRecord",
     "TraceFile",
     "Unit",
     "VerdictRecord",

@@ -1,0 +1,298 @@
+"""The command ``iotoll ci``: the jobs of a pipeline, in the order in which they run."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+
+from iotoll import results
+from iotoll.ci import children, jobs, note, plan, summary
+from iotoll.ci.repository import ensure, find_change
+from iotoll.errors import InfrastructureError, UsageError
+from iotoll.matrix import load_matrix
+from iotoll.models import SummaryRecord
+from iotoll.models.run import Side
+from iotoll.progress import Progress
+from iotoll.publish import FORMATS, Source, write
+from iotoll.publish.links import Link
+from iotoll.publish.note import MARKER
+from iotoll.results import write_text
+from iotoll.rundir import SIDES, RunDir
+
+F = TypeVar("F", bound=Callable[..., Any])
+NOTE = "note.md"
+
+root_option = click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default="iotoll",
+    show_default=True,
+    help="The pipeline's folder.",
+)
+clone_option = click.option(
+    "--clone",
+    type=click.Path(path_type=Path),
+    default=".",
+    show_default=True,
+    help="Git clone that has the commits, or may fetch them.",
+)
+runner_option = click.option(
+    "--runner", type=click.Choice(["local", "lava"]), default="local", show_default=True
+)
+
+
+@click.group("ci")
+def ci_command() -> None:
+    """The jobs of a GitLab pipeline (docs/gitlab.md); each runs at a desk, too.
+
+    They hand on one folder, --root. What GitLab tells its jobs in CI_ variables is the default of
+    the options of that name.
+    """
+
+
+def select_options(command: F) -> F:
+    """What fixes a plan."""
+    options = [
+        clone_option,
+        click.option("--project", envvar="CI_PROJECT_PATH", help="Name of the kernel project."),
+        click.option("--candidate", help="Revision to judge. Default: the merge request's, HEAD."),
+        click.option("--base", help="Revision to compare with. Default: the merge base."),
+        click.option("--target", help="Branch the change is for, when --base is not given."),
+        click.option("--board", "boards", multiple=True, help="Virtual boards, comma-separated."),
+        click.option("--lava-board", "lava_boards", multiple=True, help="Boards of a LAVA lab."),
+        click.option("--lab", help="LAVA lab, or file."),
+        click.option("--matrix", default="default", show_default=True),
+        click.option("--policy", default="instructions", show_default=True, help="Thresholds."),
+        click.option("--lava-matrix", help="Of the lab's boards. Default: --matrix."),
+        click.option("--lava-policy", help="Of the lab's boards. Default: --policy."),
+        click.option("--cells", help="Only these cells, comma-separated; * is allowed."),
+        click.option("--job-command", default="iotoll", help="How the lab's jobs call iotoll."),
+        click.option("--job-tag", "job_tags", multiple=True, help="Tags of the lab's jobs."),
+        click.option("--job-image", default="", help="Image of the lab's jobs."),
+        root_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@ci_command.command("select")
+@select_options
+def select_command(**options: Any) -> None:
+    """Find the merge base and the cells of a change, and write the child pipeline for a lab."""
+    from iotoll.cli import chosen_cells
+
+    root = options["root"]
+    jobs.fresh(root)
+    change = find_change(
+        options["clone"],
+        options["base"] or _variable("CI_MERGE_REQUEST_DIFF_BASE_SHA"),
+        options["candidate"] or _candidate(),
+        options["target"],
+    )
+    matrix = options["matrix"]
+    cells = chosen_cells(options["cells"], load_matrix(matrix).cells)
+    request = plan.Request(
+        project=options["project"] or options["clone"].resolve().name,
+        boards=plan.split_names(options["boards"]),
+        lava_boards=plan.split_names(options["lava_boards"]),
+        lab=options["lab"] or None,
+        matrix=matrix,
+        policy=options["policy"],
+        lava_matrix=options["lava_matrix"] or matrix,
+        lava_policy=options["lava_policy"] or options["policy"],
+        cells=tuple(cells) if cells else None,
+        merge_request=_number("CI_MERGE_REQUEST_IID"),
+        pipeline=_number("CI_PIPELINE_ID"),
+    )
+    made = plan.make_plan(request, change, root, Progress())
+    words = _child_words(options, request, made.base, made.candidate)
+    settings = {
+        "iotoll": options["job_command"],
+        "tags": list(plan.split_names(options["job_tags"])),
+        "image": options["job_image"],
+    }
+    child = children.child_pipeline(made, words, settings)
+    write_text(root / children.BOARDS, children.to_yaml(child))
+    if made.refused:
+        raise UsageError(made.refused)
+
+
+def _child_words(
+    options: dict[str, Any], request: plan.Request, base: str, candidate: str
+) -> list[str]:
+    """The options of `select` that make the same plan again, pinned, less the boards."""
+    words = ["--project", request.project, "--base", base, "--candidate", candidate]
+    words += ["--lava-matrix", request.lava_matrix, "--lava-policy", request.lava_policy]
+    for name in ("lab", "cells"):
+        if options[name]:
+            words += [f"--{name}", options[name]]
+    return words
+
+
+@ci_command.command("build")
+@click.argument("board")
+@click.argument("side", type=click.Choice(SIDES))
+@runner_option
+@clone_option
+@root_option
+def build_command(board: str, side: str, runner: str, clone: Path, root: Path) -> None:
+    """Build one kernel where it sees no secret (docs/threat-model.md)."""
+    run = jobs.open_run(root, board, runner)
+    made = plan.read_plan(root)
+    # Another machine than the one that planned may not have the commits yet.
+    ensure(clone, made.base, made.candidate, made.project)
+    outcome = jobs.build(run, cast(Side, side), Progress())
+    raise SystemExit(outcome.exit_code)
+
+
+@ci_command.command("gate")
+@click.argument("board")
+@root_option
+def gate_command(board: str, root: Path) -> None:
+    """Boot both kernels on a virtual board, and judge: the deterministic gate."""
+    run = jobs.open_run(root, board, "local")
+    raise SystemExit(_told(run.root, jobs.gate(run, Progress())))
+
+
+@ci_command.command("lava")
+@click.argument("board")
+@root_option
+def lava_command(board: str, root: Path) -> None:
+    """Have a LAVA lab boot both kernels, and judge."""
+    run = jobs.open_run(root, board, "lava")
+    try:
+        status = jobs.lava(run, Progress())
+    except KeyboardInterrupt:  # GitLab ends a superseded pipeline's jobs with SIGTERM
+        jobs.cancel(run)
+        raise
+    raise SystemExit(_told(run.root, status))
+
+
+@ci_command.command("cancel")
+@click.argument("board")
+@root_option
+def cancel_command(board: str, root: Path) -> None:
+    """Cancel what a board's run still has with LAVA: for a job that was cancelled itself."""
+    for number in jobs.cancel(jobs.open_run(root, board, "lava")):
+        click.echo(f"job {number} cancelled")
+
+
+@ci_command.command("collect")
+@root_option
+def collect_command(root: Path) -> None:
+    """Fetch the results of the lab's boards from the child pipeline's jobs."""
+    made = plan.read_plan(root)
+    if made.pipeline is None:
+        raise UsageError(f"{root}: was not planned in a pipeline, so it has no child pipeline")
+    server = _gitlab()
+    numbers = server.child_jobs(made.pipeline)
+    for board in made.lava_boards:
+        number = numbers.get(f"{children.LAVA_JOB}{board}")
+        with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
+            archive = Path(name) / "artifacts.zip"
+            if number is None or not server.artifacts(number, archive, children.LARGEST):
+                click.echo(f"{board}: has no results", err=True)
+                continue
+            children.unpack(archive, root, board)
+            click.echo(f"{board}: results of job {number}")
+
+
+@ci_command.command("judge")
+@root_option
+def judge_command(root: Path) -> None:
+    """The verdict of the whole pipeline; the exit code is its outcome's."""
+    made = summary.summarize(root, plan.read_plan(root))
+    for run in made.runs:
+        click.echo(f"{run.board} ({run.runner}): {run.outcome.value}: {run.sentence}")
+    click.echo(f"{made.outcome.value}: {made.sentence}")
+    raise SystemExit(made.exit_code)
+
+
+@ci_command.command("report")
+@click.option("--link", envvar="CI_PIPELINE_URL", help="Where the report can be read.")
+@root_option
+def report_command(link: str | None, root: Path) -> None:
+    """Write what people and GitLab read; knows no secret, and sends nothing."""
+    made = results.read(root / summary.SUMMARY, SummaryRecord)
+    links = [Link("pipeline", link)] if link else []
+    notes = []
+    for run in made.runs:
+        if not (root / run.run / "verdict.json").is_file():
+            continue
+        out = root / "report" / run.run.replace("/", "-")
+        write(Source(RunDir.open(root / run.run), links), out, list(FORMATS))
+        notes.append((out / FORMATS["note"].file).read_text().removeprefix(MARKER).strip())
+    text = note.pipeline_note(made, notes, link)
+    write_text(root / NOTE, text)
+    click.echo(text)
+
+
+@ci_command.command("post")
+@click.option("--link", envvar="CI_PIPELINE_URL", help="Where the report can be read.")
+@root_option
+def post_command(link: str | None, root: Path) -> None:
+    """Put the note into the merge request, and set the commit's status."""
+    made = results.read(root / summary.SUMMARY, SummaryRecord)
+    request, pipeline = made.plan.merge_request, made.plan.pipeline
+    if pipeline is None or request is None:
+        raise UsageError(f"{root}: was not planned in a merge request's pipeline")
+    # What the plan says came through jobs that a candidate has a hand in: GitLab's word counts.
+    for name, value in (("CI_PIPELINE_ID", pipeline), ("CI_MERGE_REQUEST_IID", request)):
+        if _number(name) != value:
+            raise UsageError(f"{root}: is of another pipeline: {name} is not {value}")
+    path = root / NOTE
+    if path.is_symlink() or not path.is_file():
+        raise InfrastructureError(f"{path} is missing: run 'iotoll ci report'")
+    server = _gitlab()
+    done = server.note(request, pipeline, note.harmless(path.read_text(errors="replace")))
+    sentence = f"{made.outcome.value}: {made.sentence}"
+    server.status(_candidate(), made.outcome, sentence, pipeline, link)
+    click.echo(f"note {done}, status set: {made.outcome.value}")
+
+
+def _candidate() -> str:
+    """What is asked to be merged; a clone that is not checked out has any HEAD."""
+    # In a pipeline of merged results CI_COMMIT_SHA is a merge with the target.
+    names = ("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "CI_COMMIT_SHA")
+    return next((found for name in names if (found := _variable(name))), "HEAD")
+
+
+def _told(run: Path, status: int) -> int:
+    click.echo(f"results: {run}")
+    return status
+
+
+def _gitlab() -> Any:
+    # python-gitlab takes 0.3 s to load, and only two of the jobs speak to GitLab.
+    from iotoll.ci.gitlab import TOKEN, GitLab
+
+    token = os.environ.get(TOKEN, "").strip()
+    url = _variable("CI_SERVER_URL")
+    # CI_MERGE_REQUEST_PROJECT_ID is the target's: notes and jobs are there.
+    project = _variable("CI_MERGE_REQUEST_PROJECT_ID") or _variable("CI_PROJECT_ID")
+    if not token:
+        raise UsageError(
+            f"no {TOKEN}: this job needs a token of the kernel project; a fork's pipeline has"
+            " none, and must not (docs/gitlab.md)"
+        )
+    if not url or not project:
+        raise UsageError("CI_SERVER_URL and CI_PROJECT_ID say which GitLab: set them")
+    if not re.fullmatch(r"https?://[^@\s]+", url):
+        raise UsageError(f"CI_SERVER_URL {url}: must be http:// or https:// and a host")
+    return GitLab(url, project, token)
+
+
+def _variable(name: str) -> str | None:
+    return os.environ.get(name, "").strip() or None
+
+
+def _number(name: str) -> int | None:
+    value = _variable(name)
+    return int(value) if value and value.isdigit() else None

@@ -1,0 +1,61 @@
+"""What runs inside the sandbox: one step of a run directory, its failure written to a file.
+
+``python -m iotoll.ci.inside build RUN SIDE [--warm]``, ``… gate RUN``. Exit codes are those of
+outcomes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import click
+
+from iotoll import results
+from iotoll.cli import guarded
+from iotoll.errors import BrokenError, InfrastructureError
+from iotoll.flow import Flow, execute
+from iotoll.models import FailureRecord, Outcome
+from iotoll.models.run import Side
+from iotoll.progress import Progress
+from iotoll.rundir import SIDES, RunDir
+
+run_argument = click.argument("run", type=click.Path(path_type=Path))
+
+
+@click.group()
+def inside() -> None:
+    """Steps that a candidate has a hand in."""
+
+
+@inside.command("build")
+@run_argument
+@click.argument("side", type=click.Choice(SIDES))
+@click.option("--warm", is_flag=True)
+def build_command(run: Path, side: str, warm: bool) -> None:
+    """Build one side's kernel."""
+    directory = RunDir.open(run)
+    try:
+        Flow(directory, Progress()).build_side(cast(Side, side), warm)
+    except (BrokenError, InfrastructureError) as error:
+        broken = isinstance(error, BrokenError)
+        outcome = Outcome.BROKEN if broken else Outcome.INFRASTRUCTURE
+        step = error.step if isinstance(error, BrokenError) else "build"
+        record = FailureRecord(
+            outcome=outcome, step=step, message=str(error), log_tail=error.log_tail
+        )
+        results.write(directory.build_failure(cast(Side, side)), record)
+        raise SystemExit(outcome.exit_code) from error
+
+
+@inside.command("gate")
+@run_argument
+def gate_command(run: Path) -> None:
+    """Boot, collect, judge and report."""
+    verdict = execute(Flow(RunDir.open(run), Progress()), since="boot")
+    assert verdict is not None
+    raise SystemExit(verdict.exit_code)
+
+
+if __name__ == "__main__":
+    guarded(inside)

@@ -1,0 +1,172 @@
+"""The first job of a pipeline: what is compared, on which boards, in which cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from iotoll import results
+from iotoll.boardoptions import accelerator_of, check_devices, clock_of
+from iotoll.boards import load_board
+from iotoll.ci import repository
+from iotoll.ci.repository import Change
+from iotoll.errors import UsageError
+from iotoll.lava.config import load_lab
+from iotoll.matrix import load_matrix
+from iotoll.models import PlanRecord, RunManifest, SelectionRecord
+from iotoll.models.ci import BOARD
+from iotoll.policy import load_policy
+from iotoll.progress import Progress
+from iotoll.rundir import RunDir
+from iotoll.source import open_tree, prepare
+
+PLAN = "plan.json"
+SERIES = re.compile(r"[^A-Za-z0-9._/!-]+")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a pipeline is asked to do: its inputs, and GitLab's numbers."""
+
+    project: str
+    boards: tuple[str, ...]
+    lava_boards: tuple[str, ...] = ()
+    lab: str | None = None
+    matrix: str = "default"
+    policy: str = "instructions"
+    lava_matrix: str = "default"
+    lava_policy: str = "instructions"
+    cells: tuple[str, ...] | None = None
+    merge_request: int | None = None
+    pipeline: int | None = None
+    command: tuple[str, ...] = ("iotoll",)
+
+
+def run_folder(root: Path, board: str, runner: str) -> Path:
+    """Where a board's run directory is in a pipeline's folder."""
+    return root / ("lava" if runner == "lava" else "virtual") / board
+
+
+def make_plan(request: Request, change: Change, root: Path, progress: Progress) -> PlanRecord:
+    """Prepare a run directory per board and write ``plan.json``; builds and boots nothing.
+
+    A change that is refused for what it carries gets a plan that says so, and no run.
+    """
+    request = _checked(request)
+    plan = PlanRecord(
+        project=request.project,
+        base=change.base,
+        candidate=change.candidate,
+        merge_request=request.merge_request,
+        pipeline=request.pipeline,
+        boards=list(request.boards),
+        lava_boards=list(request.lava_boards),
+    )
+    with progress.step("keep the two commits"):
+        kept = repository.keep(change, request.project)
+    try:
+        _refuse(kept, change, progress)
+    except UsageError as error:
+        plan = plan.model_copy(update={"refused": str(error)})
+    else:
+        manifests = [_manifest(request, kept, change, name, "local") for name in request.boards]
+        manifests += [_manifest(request, kept, change, n, "lava") for n in request.lava_boards]
+        chosen = [_prepare(root, manifest, progress) for manifest in manifests]
+        plan = plan.model_copy(update={"nothing": not any(chosen)})
+    results.write(root / PLAN, plan)
+    return plan
+
+
+def read_plan(root: Path) -> PlanRecord:
+    """The plan of a pipeline's folder; raises UsageError when it is none."""
+    if not (root / PLAN).is_file():
+        raise UsageError(
+            f"{root} is no pipeline's folder: it has no {PLAN}; run 'iotoll ci select'"
+        )
+    return results.read(root / PLAN, PlanRecord)
+
+
+def _refuse(kept: Path, change: Change, progress: Progress) -> None:
+    tree = open_tree(str(kept), progress)
+    tree.check_change(tree.tree_of(change.base), tree.tree_of(change.candidate))
+
+
+def _prepare(root: Path, manifest: RunManifest, progress: Progress) -> bool:
+    """Make one run directory; returns whether any cell was selected."""
+    run = RunDir(run_folder(root, manifest.board, manifest.runner))
+    results.write(run.root / "run.json", manifest)
+    prepare(run, progress, load_matrix(manifest.matrix).cells)
+    selection = results.read(run.selection, SelectionRecord)
+    progress.say(f"{manifest.board}: {selection.why}")
+    return bool(selection.cells)
+
+
+def _checked(request: Request) -> Request:
+    """Read everything that is named, before anything long begins."""
+    for name in (*request.boards, *request.lava_boards):
+        if not re.fullmatch(BOARD, name):
+            raise UsageError(f"board {name!r}: a pipeline takes names of boards, no files")
+    if not request.boards and not request.lava_boards:
+        raise UsageError("no board is named: give --board or --lava-board")
+    load_policy(request.policy)
+    if request.lava_boards:
+        load_policy(request.lava_policy)
+        lab = load_lab(request.lab or "local")
+        for name in request.lava_boards:
+            lab.board(name)
+    return replace(
+        request,
+        boards=_once(request.boards, "--board"),
+        lava_boards=_once(request.lava_boards, "--lava-board"),
+    )
+
+
+def _once(names: Sequence[str], option: str) -> tuple[str, ...]:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{option} {name}: is named twice: name it once")
+    return tuple(names)
+
+
+def _manifest(request: Request, kept: Path, change: Change, name: str, runner: str) -> RunManifest:
+    lava = runner == "lava"
+    lab = request.lab or "local"
+    options = {"runner": runner, "clock": None, "lab": lab}
+    board = load_board(name)
+    clock = clock_of(board, options)
+    matrix = request.lava_matrix if lava else request.matrix
+    check_devices(board, load_matrix(matrix))
+    return RunManifest.model_validate(
+        {
+            "command": list(request.command),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "kind": "gate",
+            "board": name,
+            "clock": clock,
+            "accelerator": accelerator_of(board, clock, options),
+            "matrix": matrix,
+            "policy": request.lava_policy if lava else request.policy,
+            "tree": str(kept),
+            "base": change.base,
+            "candidate": change.candidate,
+            "candidate_kind": "revision",
+            "cells": list(request.cells) if request.cells else None,
+            "runner": runner,
+            "lab": lab if lava else None,
+            "series": _series(request, name) if lava else None,
+        }
+    )
+
+
+def _series(request: Request, board: str) -> str:
+    """Names the merge request and the board: boards of one pipeline do not supersede each other."""
+    number = f"!{request.merge_request}" if request.merge_request else ""
+    return SERIES.sub("-", f"{request.project}{number}/{board}")[-60:]
+
+
+def split_names(texts: Iterable[str]) -> tuple[str, ...]:
+    """Names between commas or white space; also in the brackets of an input of type array."""
+    return tuple(name for text in texts for name in re.split(r"[\[\]\",\s]+", text) if name)

@@ -1,0 +1,119 @@
+"""The commits that a pipeline compares, kept in the cache under the project's name.
+
+A job's clone lies in another folder each time and is gone afterwards. Kernel trees, and with them
+make's O= folders, are kept by the place of their objects, so the two commits go to a repository
+that stays.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotoll.errors import InfrastructureError, UsageError
+from iotoll.ktree import clean_env, run_tool
+from iotoll.paths import cache_dir
+from iotoll.proc import tail
+
+# A commit may be asked for by its name, and 80,000 blobs are not compressed once more.
+_UPLOAD = "git -c uploadpack.allowAnySHA1InWant=true -c pack.window=0 upload-pack"
+_DEEPEST = 1000  # commits of a change whose subjects are kept
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two commits of a clone: what is asked to be merged, and where it left its target."""
+
+    clone: Path
+    base: str
+    candidate: str
+
+
+def find_change(clone: Path, base: str | None, candidate: str, target: str | None) -> Change:
+    """Resolve a change in a clone.
+
+    ``base`` is a revision or a full commit name that may have to be fetched; without it, the
+    merge base with the branch ``target``. Raises UsageError for what cannot be found.
+    """
+    tip = _commit(clone, candidate)
+    if base is not None:
+        return Change(clone, _commit(clone, base), tip)
+    if target is None:
+        raise UsageError("give --base, or --target: the branch that the change is for")
+    upstream = _commit(clone, target)
+    found = _git(clone, "merge-base", upstream, tip)
+    if found is None:
+        raise UsageError(
+            f"{target} and {candidate} have no common ancestor in {clone}: fetch more history"
+            " (GIT_DEPTH: 0), or give --base"
+        )
+    return Change(clone, found, tip)
+
+
+def keep(change: Change, project: str) -> Path:
+    """Copy the change's commits into the cache; returns the repository that holds them.
+
+    Done again it does nothing. Subjects of the candidate's commits come along, its history not.
+    """
+    kept = _place(project)
+    if not kept.is_dir():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        _must(kept.parent, "init", "-q", "--bare", "--template=", str(kept))
+        _must(kept, "config", "gc.auto", "0")
+    wanted = (change.base, change.candidate)
+    if all(_has(kept, commit) for commit in wanted):
+        return kept
+    count = _git(change.clone, "rev-list", "--count", f"{change.base}..{change.candidate}")
+    depth = min(int(count or 0), _DEEPEST) + 1
+    words = ["fetch", "-q", "--no-tags", "--no-write-fetch-head", f"--depth={depth}"]
+    refs = [f"+{commit}:refs/iotoll/{commit}" for commit in wanted]
+    source = f"file://{change.clone.resolve()}"
+    _must(kept, *words, f"--upload-pack={_UPLOAD}", source, *refs)
+    return kept
+
+
+def ensure(clone: Path, base: str, candidate: str, project: str) -> Path:
+    """As `keep`, for commits by their names; the clone is asked only for what the cache lacks."""
+    kept = _place(project)
+    if kept.is_dir() and all(_has(kept, commit) for commit in (base, candidate)):
+        return kept
+    return keep(find_change(clone, base, candidate, None), project)
+
+
+def _place(project: str) -> Path:
+    slug = re.sub(r"[^A-Za-z0-9.-]+", "-", project).strip("-.") or "project"
+    return cache_dir() / "repositories" / f"{slug}.git"
+
+
+def _has(kept: Path, commit: str) -> bool:
+    # A ref is written last: then everything that it names is there.
+    return _git(kept, "rev-parse", "--verify", "-q", f"refs/iotoll/{commit}^{{tree}}") is not None
+
+
+def _commit(clone: Path, revision: str) -> str:
+    words = ("rev-parse", "--verify", "-q", "--end-of-options", f"{revision}^{{commit}}")
+    found = _git(clone, *words)
+    if found is None and re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", revision):
+        # CI clones are shallow: the merge base is often not in them.
+        _git(clone, "fetch", "-q", "--depth=1", "origin", revision)
+        found = _git(clone, *words)
+    if found is None:
+        raise UsageError(f"{revision}: no such commit in {clone}: fetch it, or name another")
+    return found
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    done = run_tool(["git", *words], cwd=folder, stdin=None, env=_env())
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+
+
+def _must(folder: Path, *words: str) -> None:
+    done = run_tool(["git", *words], cwd=folder, stdin=None, env=_env())
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip()
+        raise InfrastructureError(f"git {words[0]} in {folder} failed", tail(lines))
+
+
+def _env() -> dict[str, str]:
+    return clean_env({"GIT_TERMINAL_PROMPT": "0"})

@@ -1,0 +1,189 @@
+"""Runs what a candidate has a hand in, its build and its boots, where no secret can be seen.
+
+A merge request is code of a stranger, and a kernel's build runs whatever its makefiles say. A job
+of GitLab's always holds a token (``CI_JOB_TOKEN``) in its environment, in files beside its clone
+and in the clone's own remote. So such a step runs in namespaces of its own (bubblewrap): without
+the environment, other processes, the network, or any file but compilers, iotoll, the cache and
+its own run directory.
+
+The cache is laid below an overlay: a candidate reads it, and what it writes there is thrown away.
+Else one merge request could leave a doctored compiler cache, or another base, for the next.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotoll.errors import InfrastructureError, ResultError
+from iotoll.paths import DATA_FOLDERS, cache_dir, data_dir
+from iotoll.proc import require_tool, stop
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd")
+"""All of /etc that programs need; a runner keeps its own token in there."""
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug information is smaller
+ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent")
+OVERLAY = 'mount -t overlay overlay -o "$1" "$2" && shift 2 && exec "$@"'
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Files that a step may bring out, as paths relative to its run directory."""
+
+    names: tuple[str, ...]
+
+
+def run(words: Sequence[str], run_root: Path, kept: Kept | None, trusted: bool = False) -> int:
+    """Run iotoll's own Python with ``words`` in the sandbox; returns its exit code.
+
+    With ``kept``, the step sees the run directory and changes a copy, of which these files alone
+    come back; without, it writes the run directory itself. ``trusted`` code fills the cache.
+    Raises InfrastructureError where this machine allows no sandbox.
+    """
+    require_tool("bwrap", "bubblewrap")
+    require_tool("unshare", "util-linux")
+    with _scratch(run_root) as scratch:
+        cache = cache_dir()
+        layers = [] if trusted else [_Layer(cache, scratch / "cache")]
+        if kept is not None:
+            layers.append(_Layer(run_root, scratch / "run"))
+        written = [] if kept is not None else [run_root]
+        written += [cache] if trusted else []
+        status = _execute(_wrapped(layers, written, words))
+        if kept is not None:
+            _bring_out(scratch / "run/upper", run_root, kept.names)
+    return status
+
+
+class _Layer:
+    """A folder that looks as it is, and whose changes land in another one."""
+
+    def __init__(self, lower: Path, scratch: Path) -> None:
+        self.lower = lower
+        self.view = scratch / "view"
+        self.upper = scratch / "upper"
+        self.work = scratch / "work"
+        for folder in (self.view, self.upper, self.work):
+            folder.mkdir(parents=True)
+
+    @property
+    def options(self) -> str:
+        """Mount options; a backslash guards the characters that mean something there."""
+        lower, upper, work = (
+            "".join(f"\\{c}" if c in "\\,:" else c for c in str(path))
+            for path in (self.lower, self.upper, self.work)
+        )
+        # Without root an overlay keeps its notes in attributes that a user may write.
+        own = "" if os.geteuid() == 0 else ",userxattr"
+        return f"lowerdir={lower},upperdir={upper},workdir={work}{own}"
+
+
+@contextmanager
+def _scratch(run_root: Path) -> Iterator[Path]:
+    # Beside the run directory: an overlay needs a file system that is none itself, and room.
+    run_root.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{run_root.name}-", dir=run_root.parent))
+    try:
+        yield folder
+    finally:
+        # The overlay's own folder has no permission bits.
+        for work in folder.glob("*/work/work"):
+            work.chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wrapped(layers: Sequence[_Layer], written: Sequence[Path], words: Sequence[str]) -> list[str]:
+    command = ["unshare", "--mount", "--propagation", "private"]
+    command += [] if os.geteuid() == 0 else ["--map-root-user"]
+    for layer in layers:
+        command += ["sh", "-c", OVERLAY, "sh", layer.options, str(layer.view)]
+    command += ["bwrap", *ALONE, "--new-session", "--cap-drop", "ALL"]
+    for name in (*SYSTEM, *(f"/etc/{name}" for name in ETC)):
+        command += ["--ro-bind-try", name, name]
+    command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+    for path in _own_files():
+        command += ["--ro-bind", str(path), str(path)]
+    for layer in layers:
+        command += ["--bind", str(layer.view), str(layer.lower)]
+    for path in written:
+        command += ["--bind", str(path), str(path)]
+    return [*command, "--chdir", "/", sys.executable, *words]
+
+
+def _own_files() -> list[Path]:
+    """Where iotoll, its interpreter and its data are, outermost folders only."""
+    found = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, *sys.path) if p}
+    found |= {Path(sys.prefix)} | {data_dir(name).resolve() for name in DATA_FOLDERS}
+    ordered = sorted(path for path in found if path.exists() and not _system(path))
+    # An import path that is a working folder would show the job's clone: it is none of ours.
+    ordered = [path for path in ordered if path != Path.cwd()]
+    return [path for path in ordered if not any(o in path.parents for o in ordered)]
+
+
+def _system(path: Path) -> bool:
+    return any(path.is_relative_to(name) for name in SYSTEM)
+
+
+def _environment() -> dict[str, str]:
+    # bubblewrap is the first process in there, and anyone may read what it was started with.
+    return {
+        "PATH": PATH,
+        "HOME": "/tmp",
+        "LC_ALL": "C.UTF-8",
+        "IOTOLL_CACHE": str(cache_dir()),
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p and Path(p) != Path.cwd()),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLCONFIGDIR": str(cache_dir() / "matplotlib"),  # its list of fonts, made once
+    }
+
+
+def _execute(command: list[str]) -> int:
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        env=_environment(),
+        start_new_session=True,
+    )
+    try:
+        return process.wait()
+    finally:
+        stop(process)
+
+
+def _bring_out(upper: Path, run_root: Path, names: Iterable[str]) -> None:
+    """Copy plain files that the step left; never follows what it may have put there instead."""
+    for name in names:
+        source = upper / name
+        try:
+            facts = source.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        inside = (upper / p for p in Path(name).parents)
+        if not stat.S_ISREG(facts.st_mode) or any(p.is_symlink() for p in inside):
+            raise ResultError(f"{name} that the sandbox left is no plain file: refused")
+        if facts.st_size > LARGEST:
+            raise ResultError(f"{name} that the sandbox left is larger than 1 GiB: refused")
+        (run_root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, run_root / name, follow_symlinks=False)
+
+
+def check() -> None:
+    """Try the sandbox; raises InfrastructureError with the mend where it cannot be had."""
+    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
+        run_root = Path(name) / "run"
+        run_root.mkdir()
+        if run(["-c", "pass"], run_root, Kept(())) != 0:
+            raise InfrastructureError(
+                "this runner allows no sandbox (unshare, overlay, bwrap): let a Docker runner have"
+                " privileged = true or use a shell runner; see docs/threat-model.md"
+            )

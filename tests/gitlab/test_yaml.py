@@ -1,0 +1,150 @@
+"""Our pipelines against GitLab's own schema, and what the schema cannot know."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from iotoll.ci import children
+from iotoll.models import PlanRecord
+from tests.gitlab.pipeline import ROOT
+
+PIPELINES = sorted((ROOT / "pipelines").glob("*.yml"))
+TEMPLATE = ROOT / "pipelines/merge-request.yml"
+HOLDS_TOKEN = {"iotoll-collect", "iotoll-post"}
+PLAN = PlanRecord(
+    project="storage/linux",
+    base="1" * 40,
+    candidate="2" * 40,
+    merge_request=7,
+    pipeline=10,
+    boards=["virt-arm64"],
+    lava_boards=["hikey960", "virt-arm64"],
+)
+SETTINGS = {"iotoll": "iotoll", "tags": ["iotoll"], "image": "debian:trixie"}
+
+
+def template() -> dict[str, Any]:
+    """The merge-request template's jobs, with inputs as they stand."""
+    text = TEMPLATE.read_text().split("\n---\n", 1)[1]
+    loaded = yaml.safe_load(re.sub(r"\$\[\[ inputs\.(\w+) \]\]", r"input-\1", text))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def jobs() -> dict[str, dict[str, Any]]:
+    return {name: job for name, job in template().items() if name.startswith("iotoll-")}
+
+
+def check(*paths: Path) -> subprocess.CompletedProcess[str]:
+    words = ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci"]
+    command = [sys.executable, "-m", "check_jsonschema", *words, *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_our_pipelines_are_valid(tmp_path: Path) -> None:
+    # The schema knows one document: a template's head is another.
+    body = tmp_path / "body.yml"
+    body.write_text(yaml.safe_dump(template()))
+    child = tmp_path / "child.yml"
+    child.write_text(children.to_yaml(children.child_pipeline(PLAN, ["--base", "1"], SETTINGS)))
+    nothing = tmp_path / "nothing.yml"
+    empty = PLAN.model_copy(update={"nothing": True})
+    nothing.write_text(children.to_yaml(children.child_pipeline(empty, [], SETTINGS)))
+    paths = [path for path in PIPELINES if path != TEMPLATE]
+    done = check(ROOT / ".gitlab-ci.yml", *paths, body, child, nothing)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_schema_refuses_what_is_wrong(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text("job: {script: [x], retry: {max: 9}}\n")
+    assert check(wrong).returncode != 0
+
+
+def test_top_file_has_stages_and_includes_only() -> None:
+    assert set(yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text())) == {"stages", "include"}
+
+
+def test_every_input_is_used_and_described() -> None:
+    head, body = TEMPLATE.read_text().split("\n---\n", 1)
+    inputs = yaml.safe_load(head)["spec"]["inputs"]
+    assert set(re.findall(r"\$\[\[ inputs\.(\w+) \]\]", body)) == set(inputs)
+    assert all(given["description"] for given in inputs.values())
+
+
+def test_scripts_are_one_command_each() -> None:
+    for name, job in jobs().items():
+        for line in job.get("script", []):
+            assert line.startswith("input-iotoll ci "), name
+
+
+def test_tokens_belong_to_jobs_without_a_clone() -> None:
+    every = template()
+    for name, job in jobs().items():
+        holds = "environment" in job
+        assert holds == (name in HOLDS_TOKEN), name
+        if holds:
+            assert every[job["extends"]]["variables"]["GIT_STRATEGY"] == "empty"
+            assert job["environment"] == {"name": "iotoll/gitlab", "action": "access"}
+    child = children.child_pipeline(PLAN, [], SETTINGS)
+    holders = {name for name, job in child.items() if "environment" in job}
+    assert holders == {"lava hikey960", "lava virt-arm64"}
+    assert all(child[name]["variables"]["GIT_STRATEGY"] == "empty" for name in holders)
+
+
+def test_no_job_reads_a_file_of_the_candidates() -> None:
+    for name in (".iotoll", ".iotoll-results"):
+        job = template()[name]
+        variables = job["variables"]
+        assert variables.get("GIT_CHECKOUT") == "false" or variables["GIT_STRATEGY"] == "empty"
+
+
+def test_only_infrastructure_is_tried_again() -> None:
+    from iotoll.models import Outcome
+
+    expected = [Outcome.INFRASTRUCTURE.exit_code]
+    assert template()[".iotoll"]["retry"] == children.RETRY
+    assert children.RETRY["exit_codes"] == expected
+    assert not any("retry" in job for job in jobs().values())
+
+
+def test_inconclusive_is_a_warning_and_nothing_else_is() -> None:
+    from iotoll.models import Outcome
+
+    allowed = {"exit_codes": [Outcome.INCONCLUSIVE.exit_code]}
+    found = {name: job["allow_failure"] for name, job in jobs().items() if "allow_failure" in job}
+    assert found == {"iotoll-gate": allowed, "iotoll-judge": allowed}
+
+
+def test_superseded_pipelines_are_cancelled() -> None:
+    assert template()["workflow"]["auto_cancel"] == {"on_new_commit": "interruptible"}
+    assert template()[".iotoll"]["interruptible"] is True
+    child = children.child_pipeline(PLAN, [], SETTINGS)
+    assert all(job["interruptible"] for name, job in child.items() if name != "stages")
+
+
+def test_a_build_can_leave_nothing_but_its_own_kernel() -> None:
+    assert jobs()["iotoll-build"]["artifacts"]["paths"] == [
+        "iotoll/virtual/$BOARD/sides/$SIDE/build/",
+        "iotoll/virtual/$BOARD/.steps/build.$SIDE.json",
+    ]
+
+
+@pytest.mark.parametrize("word", ["a b", "$TOKEN", "x'; curl evil; '", "a\nb", "*"])
+def test_words_of_a_child_pipeline_are_quoted(word: str) -> None:
+    line = children.child_pipeline(PLAN, ["--cells", word], SETTINGS)["build hikey960"]["script"][0]
+    done = subprocess.run(
+        ["sh", "-c", f"iotoll() {{ printf '%s|' \"$@\"; }}; {line}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    plain = word.replace("'", "").replace("$", "")
+    assert done.stdout.split("|")[3] == plain
