@@ -32,6 +32,7 @@ from iotoll.progress import Progress
 from iotoll.report import render_report, side_table, terminal_report
 from iotoll.rundir import RunDir
 from iotoll.simboard.command import simboard_group
+from iotoll.timegate.command import noise_command, simulate_command
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
@@ -185,6 +186,8 @@ cli.add_command(lab_command)
 cli.add_command(lava_command)
 cli.add_command(image_command)
 cli.add_command(simboard_group)
+cli.add_command(simulate_command)
+cli.add_command(noise_command)
 
 
 @cli.command("receive")

@@ -31,6 +31,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "cell": models.CellRecord,
     "result": models.SideResult,
     "verdict": models.VerdictRecord,
+    "noise": models.NoiseRecord,
 }
 """Schema name (``results-schema/NAME.schema.json``) → model of that document."""
 

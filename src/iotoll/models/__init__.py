@@ -16,7 +16,18 @@ from iotoll.models.run import (
     SelectionRecord,
     SourceRecord,
 )
-from iotoll.models.verdict import CellVerdict, SectionComparison, SideResult, VerdictRecord
+from iotoll.models.verdict import (
+    CellVerdict,
+    GrowthRecord,
+    NoisePair,
+    NoiseRecord,
+    OtherClock,
+    PairRecord,
+    SectionComparison,
+    SequentialRecord,
+    SideResult,
+    VerdictRecord,
+)
 
 __all__ = [
     "BootRecord",
@@ -27,17 +38,23 @@ __all__ = [
     "Clock",
     "DutRecord",
     "FailureRecord",
+    "GrowthRecord",
     "ImageFile",
     "ImageRecord",
     "LavaAttempt",
     "LavaRecord",
     "Model",
+    "NoisePair",
+    "NoiseRecord",
+    "OtherClock",
     "Outcome",
+    "PairRecord",
     "RunManifest",
     "Section",
     "SectionComparison",
     "SectionRecord",
     "SelectionRecord",
+    "SequentialRecord",
     "SideResult",
     "SourceRecord",
     "Stats",

@@ -43,6 +43,14 @@ class RunManifest(Model):
     candidate_kind: Literal["patch", "mbox", "revision", "range", "images", "none"]
     cells: list[str] | None = Field(None, description="cells asked for by hand, else selection")
     boots: int = 1
+    seed: int | None = Field(
+        None, description="of the order of the boots of a pair, on the clock `time`"
+    )
+    aa: bool = Field(False, description="boots one kernel against itself: noise, no verdict")
+    experiment: bool = Field(
+        False, description="judges times of a virtual board, which can never gate"
+    )
+    beside: str | None = Field(None, description="run directory of the other clock's verdict")
     runner: Literal["local", "lava"] = Field("local", description="who boots the boards")
     lab: str | None = Field(None, description="lab file of the runner 'lava'")
     series: str | None = Field(

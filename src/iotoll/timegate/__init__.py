@@ -1,4 +1,4 @@
-"""The gate on the clock `time`: pairs of boots, look after look, until they tell (docs/time-gate.md).
+"""The gate on the clock `time`: pairs of boots, until they tell (docs/method.md).
 
 ``boundaries`` computes how sure each look must be, ``variance`` how noisy each figure is,
 ``signflip`` the exact test that confirms a regression, and ``sequential`` decides with them. Those

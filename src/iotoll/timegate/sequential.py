@@ -170,7 +170,7 @@ def judge(ratios: Floats, history: Floats, known: Floats, plan: Plan) -> Judged:
         part, before = ratios[rows, :n], history[rows, : n if history.shape[1] > 1 else 1]
         look = look_at(part, before, known[rows], plan, index)
         alarmed[rows] |= look.alarm
-        alert = alarmed[rows].any(axis=1)
+        alert: Flags = np.asarray(alarmed[rows].any(axis=1))
         last = n == plan.looks[-1]
         if n in plan.confirm_levels:
             for at in np.flatnonzero(alert):

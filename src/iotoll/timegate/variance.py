@@ -11,8 +11,8 @@ anything is averaged (winsorized: Tukey and McLaughlin 1963), since boots have h
 takes its place among the others from no pair, and treats growth and shrinkage alike.
 
 Two guards keep a calm history from making a noisy day look sure. When the figures together are
-noisier than their history, it is scaled up. When most pairs of a single figure would have to be drawn
-in, it is another figure than its history's: it stands on its own pairs alone, as they are.
+noisier than their history, it is scaled up. When most pairs of a single figure would have to be
+drawn in, history is not about that figure today: it stands on its own pairs alone, as they are.
 """
 
 from __future__ import annotations
@@ -152,3 +152,15 @@ def _inverse_trigamma(value: Floats) -> Floats:
         if np.max(-step / found) < 1e-8:
             break
     return found
+
+
+def of_history(ratios: Floats) -> Floats:
+    """The variance of a pair from pairs of one kernel with itself, shape (..., figures).
+
+    ``ratios`` has shape (..., pairs, figures), without NaN. Outliers are drawn in as `moderate`
+    draws them in, by the median absolute deviation, so that both estimate the same thing.
+    """
+    middle = np.median(ratios, axis=-2, keepdims=True)
+    room = CLIP * 1.4826 * np.median(np.abs(ratios - middle), axis=-2, keepdims=True)
+    drawn = np.clip(ratios, middle - room, middle + room)
+    return np.maximum(drawn.var(axis=-2, ddof=1), FLOOR)
