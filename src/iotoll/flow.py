@@ -13,28 +13,35 @@ from functools import cached_property
 
 from iotoll import gate, results
 from iotoll.boards import RealBoard, VirtualBoard, load_board
-from iotoll.boots import Bench, collect, run_boots
+from iotoll.boots import PARALLEL, Bench, collect, run_boots
 from iotoll.build import build_side
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import get_image
+from iotoll.images import copy_tree
 from iotoll.lava.config import Lab, load_lab
 from iotoll.matrix import Matrix, load_matrix
 from iotoll.models import (
     BuildRecord,
     Clock,
     FailureRecord,
+    NoiseRecord,
     Outcome,
     SelectionRecord,
     SideResult,
     VerdictRecord,
 )
 from iotoll.models.run import Side
-from iotoll.policy import Fit, Policy, load_policy
+from iotoll.policy import Fit, Policy, TimePolicy, load_any_policy, load_policy, load_time_policy
 from iotoll.progress import Progress
 from iotoll.report import render_report
 from iotoll.report.counts import fio_warnings
 from iotoll.rundir import RunDir
 from iotoll.source import prepare
+from iotoll.timegate.noise import history_file
+from iotoll.timegate.noise import load as load_noise
+from iotoll.timegate.order import boot_order
+from iotoll.timegate.pairs import make_pairs
+from iotoll.timegate.verdict import Decision, decide
 
 
 @dataclass
@@ -55,9 +62,25 @@ class Flow:
         return load_matrix(self.run.manifest.matrix)
 
     @cached_property
-    def policy(self) -> Policy:
+    def policy(self) -> Policy | TimePolicy:
         """The gate policy."""
+        return load_any_policy(self.run.manifest.policy)
+
+    @cached_property
+    def instructions_policy(self) -> Policy:
+        """The policy of a run on the clock `instructions`."""
         return load_policy(self.run.manifest.policy)
+
+    @property
+    def judges_time(self) -> bool:
+        """Whether the run's times are judged: of a real board, or of a virtual one on purpose."""
+        manifest = self.run.manifest
+        real = manifest.accelerator == "none"
+        return (
+            manifest.kind == "gate"
+            and manifest.clock is Clock.TIME
+            and (real or manifest.experiment)
+        )
 
     @cached_property
     def lab(self) -> Lab | None:
@@ -76,7 +99,10 @@ class Flow:
 
     @property
     def wanted(self) -> list[tuple[Side, int]]:
-        """The boots that were asked for."""
+        """The boots that were asked for, in the order in which they run."""
+        if self.judges_time:
+            looks = load_time_policy(self.run.manifest.policy).looks
+            return boot_order(self.run.manifest.seed, max(self.run.manifest.boots, looks[0]))
         numbers = range(1, self.run.manifest.boots + 1)
         return [(side, n) for n in numbers for side in self.sides]
 
@@ -111,14 +137,21 @@ class Flow:
         if not self.cells:
             return
         for side in self.sides:
+            if side == "candidate" and self.run.manifest.candidate_kind == "none":
+                copy_tree(self.run.build("base"), self.run.build(side))
+                continue
             board = self.board
             dtbs = [board.hardware.dtb] if isinstance(board, RealBoard) else []
             build_side(self.run, side, board.arch, board.fragments, self.progress, dtbs=dtbs)
 
     def boot(self) -> None:
-        """One boot of each side (or as many as asked for), side by side."""
+        """One boot of each side (or as many as asked for), side by side.
+
+        Whose times are judged boot one by one: side by side they would disturb each other.
+        """
         if self.needs_boots():
-            run_boots(self.run, self.bench, self.wanted, self.progress)
+            abreast = 1 if self.judges_time else PARALLEL
+            run_boots(self.run, self.bench, self.wanted, self.progress, abreast)
 
     def collect(self) -> None:
         """Figures of every boot that ran."""
@@ -150,8 +183,8 @@ class Flow:
         return bool(self.cells) and not self.identical_images()
 
     def identical_images(self) -> bool:
-        """Whether both sides' kernels are the same bytes."""
-        if self.run.manifest.kind == "measure":
+        """Whether both sides' kernels are the same bytes, and nobody wants them booted."""
+        if self.run.manifest.kind == "measure" or self.run.manifest.aa:
             return False
         images = {
             results.read(self.run.build(side) / "build.json", BuildRecord).sha256
@@ -166,6 +199,8 @@ class Flow:
         if self.identical_images():
             sentence = "Base and candidate build the same kernel image, byte for byte."
             return self.verdict(Outcome.PASS, sentence, identical_images=True)
+        if self.judges_time:
+            return self._time_verdict()
         if self.run.manifest.clock is Clock.TIME:
             sentence = (
                 "A smoke test: both kernels ran the workload, but time on a virtual board "
@@ -175,12 +210,13 @@ class Flow:
             )
             return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
         judged = self._judged(0)
-        if judged.outcome is Outcome.REGRESSION and self.policy.confirm:
+        policy = self.instructions_policy
+        if judged.outcome is Outcome.REGRESSION and policy.confirm:
             self.progress.say("a regression shows: confirming it with a second pair of boots")
             run_boots(self.run, self.bench, [(side, 2) for side in self.sides], self.progress)
             self.collect()
-            first, second = (self._judged(boot, self.policy.comb.confirm) for boot in (0, 1))
-            judged = gate.confirmed(first, second, self.policy)
+            first, second = (self._judged(boot, policy.comb.confirm) for boot in (0, 1))
+            judged = gate.confirmed(first, second, policy)
         return self.verdict(
             judged.outcome,
             judged.sentence,
@@ -189,6 +225,48 @@ class Flow:
             improvements=judged.improvements,
             warnings=self._warnings(),
         )
+
+    def _time_verdict(self) -> VerdictRecord:
+        """Pairs of boots, look after look, until they tell."""
+        decision = self._decided()
+        while decision.wanted:
+            self.progress.say(
+                f"after {decision.sequential.used} pairs: {decision.sentence} On to "
+                f"{decision.wanted} pairs."
+            )
+            order = boot_order(self.run.manifest.seed, decision.wanted)
+            run_boots(self.run, self.bench, order, self.progress, abreast=1)
+            self.collect()
+            decision = self._decided()
+        manifest = self.run.manifest
+        experiment = manifest.accelerator != "none"
+        return self.verdict(
+            decision.outcome,
+            decision.sentence,
+            cells=decision.cells,
+            regressions=decision.regressions,
+            improvements=decision.improvements,
+            warnings=self._warnings(),
+            sequential=decision.sequential.model_copy(update={"experiment": experiment}),
+            can_gate=not experiment and not manifest.aa,
+        )
+
+    def _decided(self) -> Decision:
+        """What the pairs so far say, by the history as it was when the run was first judged."""
+        manifest = self.run.manifest
+        policy = load_time_policy(manifest.policy)
+        own = self.run.root / "noise.json"
+        if not own.is_file():
+            known = history_file(manifest.board, manifest.matrix)
+            results.write(own, load_noise(known, manifest.board, manifest.matrix))
+        pairs = make_pairs(
+            self._result("base"),
+            self._result("candidate"),
+            self.cells,
+            list(policy.figures),
+            manifest.seed,
+        )
+        return decide(pairs, self.cells, policy, results.read(own, NoiseRecord), manifest.seed)
 
     def _warnings(self) -> list[str]:
         return [
@@ -206,7 +284,7 @@ class Flow:
     def _judged(self, boot: int, fit: Fit | None = None) -> gate.Judgement:
         base = gate.only_boot(self._result("base"), boot)
         candidate = gate.only_boot(self._result("candidate"), boot)
-        return gate.judge(base, candidate, self.policy, self.cells, fit)
+        return gate.judge(base, candidate, self.instructions_policy, self.cells, fit)
 
     def verdict(self, outcome: Outcome, sentence: str, **more: object) -> VerdictRecord:
         """A verdict of this run with what every verdict names."""

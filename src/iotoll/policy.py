@@ -115,7 +115,12 @@ class TimePolicy(Model):
         if self.looks != sorted(set(self.looks)) or not 2 <= self.looks[0] <= self.looks[-1] <= 20:
             raise ValueError("looks: pairs from 2 to 20, each more than the one before")
         spent = self.pass_spending
-        if len(spent) != len(self.looks) or spent != sorted(spent) or spent[-1] != 1 or spent[0] < 0:
+        if (
+            len(spent) != len(self.looks)
+            or spent != sorted(spent)
+            or spent[-1] != 1
+            or spent[0] < 0
+        ):
             raise ValueError("pass_spending: one share a look, not decreasing, the last one 1")
         for name, rule in self.figures.items():
             if rule.tolerated >= rule.unacceptable:

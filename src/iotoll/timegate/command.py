@@ -80,7 +80,9 @@ def simulate_command(as_json: bool, quiet: bool, out: Path | None, **options: An
     """
     policy = load_time_policy(options["policy"])
     if options["figure"] not in policy.figures:
-        raise UsageError(f"--figure {options['figure']}: the policy has {', '.join(policy.figures)}")
+        raise UsageError(
+            f"--figure {options['figure']}: the policy has {', '.join(policy.figures)}"
+        )
     planted = Planted(options["growth"] / 100, (list(policy.figures).index(options["figure"]),))
     noise = _noise(options)
     plan = policy.plan(options["cells"])
@@ -172,7 +174,9 @@ def noise_command(runs: tuple[Path, ...], out: Path | None) -> None:
         manifest = run.manifest
         if manifest.clock is not Clock.TIME or not manifest.aa:
             raise UsageError(f"{root} is no run of one kernel with itself: gate --clock time --aa")
-        sides = [results.read(run.side(s) / "result.json", SideResult) for s in ("base", "candidate")]
+        sides = [
+            results.read(run.side(s) / "result.json", SideResult) for s in ("base", "candidate")
+        ]
         if len({side.build.sha256 for side in sides}) != 1:
             raise UsageError(f"{root} ran two kernels: their difference is no noise")
         policy = load_time_policy(manifest.policy)
@@ -184,7 +188,9 @@ def noise_command(runs: tuple[Path, ...], out: Path | None) -> None:
         results.write(path, after)
         known = history(after, pairs.names, [r.device for r in pairs.records])
         deviation = known.variance[0][known.freedom > 0] ** 0.5
-        middle = f", middle pair noise {sorted(deviation)[len(deviation) // 2]:.2%}" if len(
-            deviation
-        ) else ""
+        middle = (
+            f", middle pair noise {sorted(deviation)[len(deviation) // 2]:.2%}"
+            if len(deviation)
+            else ""
+        )
         click.echo(f"{path}: {len(after.pairs) - len(before.pairs)} pairs added{middle}")

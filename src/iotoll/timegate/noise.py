@@ -73,7 +73,9 @@ def extended(record: NoiseRecord, pairs: Pairs) -> NoiseRecord:
     return record.model_copy(update={"pairs": [*record.pairs, *added][-KEPT:]})
 
 
-def history(record: NoiseRecord, names: Sequence[tuple[str, str]], devices: Sequence[str]) -> History:
+def history(
+    record: NoiseRecord, names: Sequence[tuple[str, str]], devices: Sequence[str]
+) -> History:
     """The history of figures (cell, figure) for pairs that ran on these devices, in order.
 
     A device without pairs of its own has those of all devices of its type. A figure without
