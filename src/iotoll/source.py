@@ -128,8 +128,9 @@ def _prepare_tree(
     base = _base_record(located, manifest.tree, base_commit, progress)
     base_tree, version = str(base.git_tree), base.version
     if chosen.kind == "none":
-        both = {"candidate": base.model_copy(update={"side": "candidate"})} if manifest.aa else {}
-        return {"base": base, **both}
+        if manifest.aa:
+            return {"base": base, "candidate": base.model_copy(update={"side": "candidate"})}
+        return {"base": base}
     if candidate_commit is not None:
         return {"base": base, "candidate": _revision(located, base, candidate_commit)}
     with progress.step("apply the candidate"):

@@ -22,6 +22,7 @@ from iotoll.models.run import Side
 from iotoll.progress import Step
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan
+from iotoll.timegate.order import first_side
 
 Done = Callable[[BootPlan], None]
 Failure = BrokenError | InfrastructureError

@@ -14,17 +14,19 @@ from iotoll.errors import UsageError
 from iotoll.models import Clock, SideResult
 from iotoll.policy import load_time_policy
 from iotoll.progress import Progress
-from iotoll.rundir import RunDir
+from iotoll.rundir import SIDES, RunDir
 from iotoll.timegate.noise import extended, history, history_file, load
 from iotoll.timegate.pairs import make_pairs
-from iotoll.timegate.simulate import BATCH, BoardNoise, Planted, Tally, batches, interval
-
-KINDS = {
-    "normal": {},
-    "t3": {"tails": 3.0},
-    "drift": {"drift": 0.5, "walk": 0.5},
-}
-"""Kinds of noise; drift and walk are shares of the pair noise, from one boot to the next."""
+from iotoll.timegate.simulate import (
+    BATCH,
+    KINDS,
+    BoardNoise,
+    Planted,
+    Tally,
+    batches,
+    board_noise,
+    interval,
+)
 
 
 @click.command("simulate")
@@ -105,19 +107,14 @@ def simulate_command(as_json: bool, quiet: bool, out: Path | None, **options: An
 
 
 def _noise(options: dict[str, Any]) -> BoardNoise:
-    pair = options["noise"] / 100
-    kind = dict(KINDS[options["kind"]])
-    for name in ("drift", "walk"):
-        if name in kind:
-            kind[name] *= pair
-    return BoardNoise(
-        pair=pair,
+    return board_noise(
+        options["kind"],
+        options["noise"] / 100,
         shared=options["shared"],
         within=options["within"] / 100,
         ios=options["ios"],
         today=options["today"],
         history=options["history"],
-        **kind,
     )
 
 
@@ -174,14 +171,12 @@ def noise_command(runs: tuple[Path, ...], out: Path | None) -> None:
         manifest = run.manifest
         if manifest.clock is not Clock.TIME or not manifest.aa:
             raise UsageError(f"{root} is no run of one kernel with itself: gate --clock time --aa")
-        sides = [
-            results.read(run.side(s) / "result.json", SideResult) for s in ("base", "candidate")
-        ]
-        if len({side.build.sha256 for side in sides}) != 1:
+        base, other = (results.read(run.side(s) / "result.json", SideResult) for s in SIDES)
+        if base.build.sha256 != other.build.sha256:
             raise UsageError(f"{root} ran two kernels: their difference is no noise")
         policy = load_time_policy(manifest.policy)
-        cells = list(sides[0].cells)
-        pairs = make_pairs(*sides, cells, list(policy.figures), manifest.seed)
+        cells = list(base.cells)
+        pairs = make_pairs(base, other, cells, list(policy.figures), manifest.seed)
         path = out or history_file(manifest.board, manifest.matrix)
         before = load(path, manifest.board, manifest.matrix)
         after = extended(before, pairs)

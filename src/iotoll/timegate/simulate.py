@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,26 @@ class BoardNoise:
     walk: float = 0.0
     today: float = 1.0
     history: int = 60
+
+
+KINDS: dict[str, dict[str, float]] = {
+    "normal": {},
+    "t3": {"tails": 3.0},
+    "drift": {"drift": 0.5, "walk": 0.5},
+}
+"""Kinds of noise by name; drift and walk are shares of the pair noise, from boot to boot."""
+
+
+def board_noise(kind: str, pair: float, **more: Any) -> BoardNoise:
+    """A board of one of `KINDS` with a pair noise (a share)."""
+    settings = KINDS[kind]
+    return BoardNoise(
+        pair=pair,
+        tails=settings.get("tails", 0.0),
+        drift=settings.get("drift", 0.0) * pair,
+        walk=settings.get("walk", 0.0) * pair,
+        **more,
+    )
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,15 @@ from iotoll.cli import guarded
 from iotoll.policy import load_time_policy
 from iotoll.progress import Progress
 from iotoll.timegate.rivals import RIVALS
-from iotoll.timegate.simulate import BoardNoise, Planted, Tally, batches, interval
-
-KINDS: dict[str, dict[str, float]] = {
-    "normal": {},
-    "t3": {"tails": 3.0},
-    "drift": {"drift": 0.5, "walk": 0.5},
-}
+from iotoll.timegate.simulate import (
+    KINDS,
+    BoardNoise,
+    Planted,
+    Tally,
+    batches,
+    board_noise,
+    interval,
+)
 
 
 @dataclass(frozen=True)
@@ -39,35 +41,32 @@ class Row:
         return max(int(asked * self.share), 1)
 
 
-def _noise(kind: str, pair: float, **more: Any) -> BoardNoise:
-    scaled = {k: v * pair if k in ("drift", "walk") else v for k, v in KINDS[kind].items()}
-    return BoardNoise(pair=pair, **scaled, **more)
-
-
 def rows() -> list[Row]:
     """All lines, those that matter most first. Figure 0 is a cell's overhead, 2 a section."""
     found = [
-        Row("unchanged", f"{kind}, {pair:.1%}", _noise(kind, pair))
+        Row("unchanged", f"{kind}, {pair:.1%}", board_noise(kind, pair))
         for pair in (0.01, 0.005, 0.015)
         for kind in KINDS
     ]
     found += [
-        Row("planted", f"{kind}, 1.0%, +{growth:.0%}", _noise(kind, 0.01), Planted(growth), 0.2)
+        Row(
+            "planted", f"{kind}, 1.0%, +{growth:.0%}", board_noise(kind, 0.01), Planted(growth), 0.2
+        )
         for growth in (0.02, 0.03)
         for kind in KINDS
     ]
     other = {
-        "half of the noise shared": _noise("normal", 0.01, shared=0.5),
-        "no history": _noise("normal", 0.01, history=0),
-        "20 pairs of history": _noise("normal", 0.01, history=20),
-        "twice as noisy as its history": _noise("normal", 0.01, today=2.0),
-        "four times as noisy, t3": _noise("t3", 0.01, today=4.0),
+        "half of the noise shared": board_noise("normal", 0.01, shared=0.5),
+        "no history": board_noise("normal", 0.01, history=0),
+        "20 pairs of history": board_noise("normal", 0.01, history=20),
+        "twice as noisy as its history": board_noise("normal", 0.01, today=2.0),
+        "four times as noisy, t3": board_noise("t3", 0.01, today=4.0),
     }
     for name, noise in other.items():
         found.append(Row("other", f"{name}, unchanged", noise, share=0.2))
         found.append(Row("other", f"{name}, +2%", noise, Planted(0.02), 0.1))
     found += [
-        Row("section", f"one section, +{g:.0%}", _noise("normal", 0.01), Planted(g, (2,)), 0.1)
+        Row("section", f"one section, +{g:.0%}", board_noise("normal", 0.01), Planted(g, (2,)), 0.1)
         for g in (0.02, 0.03, 0.04, 0.05)
     ]
     return found

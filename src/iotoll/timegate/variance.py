@@ -163,4 +163,4 @@ def of_history(ratios: Floats) -> Floats:
     middle = np.median(ratios, axis=-2, keepdims=True)
     room = CLIP * 1.4826 * np.median(np.abs(ratios - middle), axis=-2, keepdims=True)
     drawn = np.clip(ratios, middle - room, middle + room)
-    return np.maximum(drawn.var(axis=-2, ddof=1), FLOOR)
+    return np.asarray(np.maximum(drawn.var(axis=-2, ddof=1), FLOOR))

@@ -49,7 +49,10 @@ def decide(
     judged = judge(pairs.ratios[None], before, known.freedom[None], plan)
     used = int(judged.pairs[0])
     index = plan.looks.index(used) if used else 0
-    look = look_at(pairs.ratios[None, :used], before[:, :used], known.freedom[None], plan, index)
+    # Before the first look there is nothing to show: one pair without a value stands for that.
+    shown = pairs.ratios[:used] if used else np.full((1, len(pairs.names)), np.nan)
+    past = before[:, :used] if used else np.ones((1, 1, len(pairs.names)))
+    look = look_at(shown[None], past, known.freedom[None], plan, index)
     found = _Found(pairs, plan, judged, look, used)
     growths = [found.growth(at) for at in range(len(pairs.names))]
     width = len(policy.figures)
