@@ -230,10 +230,8 @@ class Flow:
         """Pairs of boots, look after look, until they tell."""
         decision = self._decided()
         while decision.wanted:
-            self.progress.say(
-                f"after {decision.sequential.used} pairs: {decision.sentence} On to "
-                f"{decision.wanted} pairs."
-            )
+            used = decision.sequential.used
+            self.progress.say(f"undecided after {used} pairs: on to {decision.wanted}")
             order = boot_order(self.run.manifest.seed, decision.wanted)
             run_boots(self.run, self.bench, order, self.progress, abreast=1)
             self.collect()

@@ -166,7 +166,8 @@ def load_time_policy(name: str) -> TimePolicy:
 def load_any_policy(name: str) -> Policy | TimePolicy:
     """Load a policy of either clock; raises UsageError when it is not valid."""
     path: Path = named_file(data_dir("pipelines") / "policies", name)
-    data = {"name": path.stem, "sha256": file_sha256(path), **load_toml(path)}
+    data = load_toml(path)
+    data = {"name": path.stem, "sha256": file_sha256(path), **data}
     try:
         if data.get("clock") == Clock.TIME:
             return TimePolicy.model_validate(data)

@@ -25,6 +25,7 @@ FIELDS = {
     "image.negative-size": "files/boot.img/size",
     "result.unknown-key": r"\(top\)",
     "verdict.unknown-outcome": "outcome",
+    "noise.ratio-not-a-number": "pairs/0/ratios/ufs-4k-randread-t1-direct/overhead",
 }
 
 

@@ -84,7 +84,11 @@ def headline(evidence: Evidence) -> Headline:
         notes += [clean(text) for text in (*verdict.regressions, *verdict.improvements)]
     if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN) or verdict.can_gate:
         return _judged(verdict.outcome, clean(verdict.sentence), verdict.exit_code, notes)
-    notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these figures.")
+    if verdict.sequential is not None:
+        told = "An experiment: judged as a board's times would be, but it can never gate."
+        notes.insert(0, f"{told} Its outcome: {verdict.outcome.value}.")
+    else:
+        notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these figures.")
     return Headline(
         "smoke", "Cannot gate", clean(verdict.sentence), verdict.exit_code, tuple(notes)
     )

@@ -182,7 +182,7 @@ def _cell(found: _Found, cell: str, growths: Sequence[GrowthRecord]) -> CellVerd
     unused = next((r.unused for r in found.pairs.records if r.unused), "")
     if any(g.state == "grew" for g in growths):
         outcome = Outcome.REGRESSION
-    elif why or not any(g.pairs for g in growths):
+    elif why or (found.used and not any(g.pairs for g in growths)):
         outcome, why = Outcome.INFRASTRUCTURE, why or unused or "no pair of boots can be used"
     elif all(g.state == "within" for g in growths) or found.state is State.PASS:
         outcome = Outcome.PASS

@@ -54,7 +54,7 @@ def test_a_regression_raises_an_alarm_then_is_confirmed() -> None:
     late = verdict_of(values)
     assert (late.outcome, late.sequential.used) == (Outcome.REGRESSION, 12)
     (text,) = late.regressions
-    assert text.startswith(f"{CELLS[1]}: overhead +5.0% (between +")
+    assert text.startswith(f"{CELLS[1]}: overhead +5.")
     grown = late.cells[1].growth[0]
     assert grown.state == "grew" and grown.exact == 1 / 4096
     assert grown.low < 0.05 < grown.high
