@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from iotoll import gate, results
 from iotoll.boards import RealBoard, VirtualBoard, load_board
 from iotoll.boots import PARALLEL, Bench, collect, run_boots
 from iotoll.build import build_side
-from iotoll.errors import BrokenError, InfrastructureError
+from iotoll.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.image import get_image
 from iotoll.images import copy_tree
 from iotoll.lava.config import Lab, load_lab
@@ -28,6 +29,7 @@ from iotoll.models import (
     Outcome,
     SelectionRecord,
     SideResult,
+    SourceRecord,
     VerdictRecord,
 )
 from iotoll.models.run import Side
@@ -35,8 +37,9 @@ from iotoll.policy import Fit, Policy, TimePolicy, load_any_policy, load_policy,
 from iotoll.progress import Progress
 from iotoll.report import render_report
 from iotoll.report.counts import fio_warnings
-from iotoll.rundir import RunDir
+from iotoll.rundir import SIDES, RunDir
 from iotoll.source import prepare
+from iotoll.timegate.clocks import together
 from iotoll.timegate.noise import history_file
 from iotoll.timegate.noise import load as load_noise
 from iotoll.timegate.order import boot_order
@@ -169,7 +172,7 @@ class Flow:
         """The verdict; a regression asks for a second pair of boots to confirm it."""
         if self.run.manifest.kind == "measure":
             return
-        results.write(self.run.verdict, self._verdict())
+        results.write(self.run.verdict, self._beside(self._verdict()))
 
     def report(self) -> None:
         """The report, from the result files alone."""
@@ -225,6 +228,26 @@ class Flow:
             improvements=judged.improvements,
             warnings=self._warnings(),
         )
+
+    def _beside(self, verdict: VerdictRecord) -> VerdictRecord:
+        """The verdict with the other clock's beside it, where one was named."""
+        named = self.run.manifest.beside
+        if named is None:
+            return verdict
+        other = RunDir.open(Path(named))
+        if self._candidate(other) != self._candidate(self.run):
+            raise UsageError(f"--beside {named}: it judged another candidate or base")
+        found = results.read(other.verdict, VerdictRecord)
+        if found.clock is verdict.clock:
+            raise UsageError(f"--beside {named}: it is of the same clock, '{found.clock.value}'")
+        return together(verdict, found, self.policy.blocks, other.root.name)
+
+    def _candidate(self, run: RunDir) -> list[str | None]:
+        """What tells two runs' kernels from each other: their source trees."""
+        paths = [run.side(side) / "source.json" for side in SIDES]
+        return [
+            results.read(path, SourceRecord).git_tree if path.is_file() else None for path in paths
+        ]
 
     def _time_verdict(self) -> VerdictRecord:
         """Pairs of boots, look after look, until they tell."""

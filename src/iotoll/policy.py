@@ -73,6 +73,9 @@ class Policy(Model):
     confirm: bool
     comb: CombRule
     agree: AgreeRule
+    blocks: list[Clock] = Field(
+        default_factory=lambda: list(Clock), description="clocks whose regression blocks"
+    )
     sections: dict[Section, SectionRule]
     exceptions: list[CellException] = Field(default_factory=list)
 
