@@ -30,6 +30,7 @@ from iotoll.received import board_records
 from iotoll.render import make_batches, render_job
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan, boot
+from iotoll.validity import broken_rule, load_rules
 
 PARALLEL = 2  # boots at a time: the two sides of a pair
 
@@ -151,19 +152,24 @@ def collect(
     boots: list[BootRecord] = []
     records: dict[str, list[CellRecord]] = {name: [] for name in cells}
     costs = calibrated_costs(run)
+    build = results.read(run.build(side) / "build.json", BuildRecord)
+    # Instructions are counted alike whatever the board's temperature or governor.
+    timed = clock is Clock.TIME
     for number in numbers:
         folder = run.boot(side, number)
         record = results.read(folder / "boot.json", BootRecord)
         figures, _ = analyze(folder, record)
         boots.append(record.model_copy(update={"event_cost": costs}))
+        why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
         for name, cell in figures.items():
-            records[name].append(corrected(cell, costs))
+            usable = cell if why is None else cell.model_copy(update={"invalid": why})
+            records[name].append(corrected(usable, costs))
     result = SideResult(
         side=side,
         clock=clock,
         unit=clock.unit,
         source=results.read(source, SourceRecord) if source.is_file() else None,
-        build=results.read(run.build(side) / "build.json", BuildRecord),
+        build=build,
         boots=boots,
         cells=records,
     )

@@ -147,6 +147,13 @@ class LavaRecord(Model):
     attempts: list[LavaAttempt] = Field(description="all attempts at this boot, oldest first")
 
 
+class FactRecord(Model):
+    """What a board says of itself before and after the workload (lava-jobs/dut/facts.sh)."""
+
+    before: dict[str, str] = Field(default_factory=dict)
+    after: dict[str, str] = Field(default_factory=dict)
+
+
 class BootRecord(Model):
     """``sides/SIDE/boots/N/boot.json``: one boot of a (virtual) board that ran the workload."""
 
@@ -168,6 +175,9 @@ class BootRecord(Model):
         "host", description="who cut the I/Os: the host, from traces, or the board itself"
     )
     lava: LavaRecord | None = Field(None, description="absent on a local board")
+    facts: FactRecord = Field(
+        default_factory=FactRecord, description="what decides whether the boot may be used"
+    )
 
     @property
     def virtual(self) -> bool:

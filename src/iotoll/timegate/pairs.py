@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from iotoll.errors import InfrastructureError
 from iotoll.models import BootRecord, CellRecord, PairRecord, Section, SideResult
 from iotoll.timegate.order import first_side
+from iotoll.validity import apart, load_rules
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +63,7 @@ def make_pairs(
                 pair=number,
                 first=first_side(seed, number),
                 device=device_of(boots[0]),
-                seconds=round(boots[0].seconds + boots[1].seconds, 1),
+                seconds=round(sum(_board_seconds(boot) for boot in boots), 1),
                 unused=unused,
             )
         )
@@ -89,12 +90,17 @@ def device_of(boot: BootRecord) -> str:
     return boot.lava.device if boot.lava else boot.board
 
 
+def _board_seconds(boot: BootRecord) -> float:
+    """Time on the board: a LAVA job's, less what it waited for one."""
+    return boot.seconds - (boot.lava.phases.get("queue", 0.0) if boot.lava else 0.0)
+
+
 def _apart(base: BootRecord, candidate: BootRecord) -> str:
     if device_of(base) != device_of(candidate):
         return f"its boots ran on {device_of(base)} and on {device_of(candidate)}"
     if base.board_sha256 != candidate.board_sha256:
         return "its boots had different boards, images or jobs"
-    return ""
+    return apart(base.facts, candidate.facts, load_rules())
 
 
 def _value(side: SideResult, cell: str, index: int, figure: str) -> float:

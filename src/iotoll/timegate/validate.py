@@ -43,17 +43,14 @@ class Row:
 
 def rows() -> list[Row]:
     """All lines, those that matter most first. Figure 0 is a cell's overhead, 2 a section."""
-    found = [
-        Row("unchanged", f"{kind}, {pair:.1%}", board_noise(kind, pair))
-        for pair in (0.01, 0.005, 0.015)
-        for kind in KINDS
-    ]
-    found += [
-        Row(
-            "planted", f"{kind}, 1.0%, +{growth:.0%}", board_noise(kind, 0.01), Planted(growth), 0.2
-        )
-        for growth in (0.02, 0.03)
-        for kind in KINDS
+
+    def unchanged(pair: float) -> list[Row]:
+        return [Row("unchanged", f"{k}, {pair:.1%}", board_noise(k, pair)) for k in KINDS]
+
+    planted = [
+        Row("planted", f"{k}, 1.0%, +{g:.0%}", board_noise(k, 0.01), Planted(g), 0.2)
+        for k in KINDS
+        for g in (0.02, 0.03)
     ]
     other = {
         "half of the noise shared": board_noise("normal", 0.01, shared=0.5),
@@ -62,14 +59,17 @@ def rows() -> list[Row]:
         "twice as noisy as its history": board_noise("normal", 0.01, today=2.0),
         "four times as noisy, t3": board_noise("t3", 0.01, today=4.0),
     }
-    for name, noise in other.items():
-        found.append(Row("other", f"{name}, unchanged", noise, share=0.2))
-        found.append(Row("other", f"{name}, +2%", noise, Planted(0.02), 0.1))
-    found += [
+    others = [
+        Row("other", f"{name}, {what}", noise, Planted(growth), share)
+        for name, noise in other.items()
+        for what, growth, share in (("unchanged", 0.0, 0.2), ("+2%", 0.02, 0.1))
+    ]
+    section = [
         Row("section", f"one section, +{g:.0%}", board_noise("normal", 0.01), Planted(g, (2,)), 0.1)
         for g in (0.02, 0.03, 0.04, 0.05)
     ]
-    return found
+    ends = [*unchanged(0.005), *unchanged(0.015)]
+    return [*unchanged(0.01), *planted[:2], *ends, *planted[2:], *section, *others]
 
 
 @click.command()
