@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -196,11 +197,8 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
     _run("measure", choice, Output(quiet, as_json), options)
 
 
-cli.add_command(analyze_command)
-cli.add_command(lab_command)
-cli.add_command(lava_command)
-cli.add_command(image_command)
-cli.add_command(simboard_group)
+for others in (analyze_command, lab_command, lava_command, image_command, simboard_group):
+    cli.add_command(others)
 cli.add_command(simulate_command)
 cli.add_command(noise_command)
 
@@ -308,8 +306,6 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
 def _cells(text: str | None, known: list[str]) -> list[str] | None:
     if text is None:
         return None
-    from fnmatch import fnmatchcase
-
     chosen: list[str] = []
     for pattern in text.split(","):
         hits = [c for c in known if fnmatchcase(c, pattern.strip())]

@@ -79,7 +79,7 @@ def test_interval_is_clopper_pearson() -> None:
 
 
 def test_order_is_abba_or_baab() -> None:
-    words = Counter()
+    words: Counter[str] = Counter()
     for seed in range(400):
         order = [s[0] for s, _ in boot_order(seed, 2)]
         words["".join(order)] += 1
