@@ -20,6 +20,7 @@ sh "$here/prepare.sh" "$job" "$out/boot/devices" || exit 1
     echo "trace-cmd $(trace-cmd --version 2>&1 | sed -n 's/^trace-cmd version \([^ ]*\).*/\1/p')"
     echo "cpus $(grep -c ^processor /proc/cpuinfo)"
 } >"$out/boot/tools"
+sh "$here/facts.sh" "$job" >"$out/boot/facts" 2>/dev/null
 sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/boot" || exit 1
 for batch in $BATCHES; do
     say "step batch $batch"
@@ -27,4 +28,7 @@ for batch in $BATCHES; do
     sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/$batch" || exit 1
     rm -rf "${out:?}/$batch"
 done
+mkdir -p "$out/after"
+sh "$here/facts.sh" "$job" >"$out/after/facts" 2>/dev/null
+sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/after" || exit 1
 say "done"

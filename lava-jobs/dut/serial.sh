@@ -22,7 +22,12 @@ list() {
 }
 
 if [ "$name" = boot ]; then
-    echo "{\"cell\":\"boot\",\"devices\":$(list devices),\"tools\":$(list tools)}" >sent
+    echo "{\"cell\":\"boot\",\"devices\":$(list devices),\"tools\":$(list tools),\"facts\":$(list facts)}" >sent
+    send sent
+    exit 0
+fi
+if [ "$name" = after ]; then
+    echo "{\"cell\":\"after\",\"facts\":$(list facts)}" >sent
     send sent
     exit 0
 fi

@@ -40,3 +40,10 @@ def accelerator_of(board: VirtualBoard | RealBoard, clock: Clock, options: dict[
         return "kvm" if clock is Clock.TIME and kvm_works(board) else "tcg"
     simulated = load_lab(options["lab"]).board(board.name).simulated
     return "tcg" if simulated else "none"
+
+
+def check_words(clock: Clock, options: dict[str, Any]) -> None:
+    """Raise UsageError for words that only the clock `time` knows."""
+    for name in ("aa", "experiment"):
+        if options.get(name) and clock is not Clock.TIME:
+            raise UsageError(f"--{name} is about times: --clock time")

@@ -30,6 +30,7 @@ from iotoll.received import board_records
 from iotoll.render import make_batches, render_job
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan, boot
+from iotoll.validity import broken_rule, load_rules
 
 PARALLEL = 2  # boots at a time: the two sides of a pair
 
@@ -66,10 +67,17 @@ class Bench:
 
 
 def run_boots(
-    run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]], progress: Progress
+    run: RunDir,
+    bench: Bench,
+    wanted: Iterable[tuple[Side, int]],
+    progress: Progress,
+    abreast: int = PARALLEL,
 ) -> None:
-    """Boot each (side, number) that is not done yet; raises what the first failing boot raises."""
-    run_plans(run, open_plans(run, bench, wanted), progress, bench.lab)
+    """Boot each (side, number) that is not done yet; raises what the first failing boot raises.
+
+    ``abreast`` boots run at a time on this machine; one by one, in the order of ``wanted``.
+    """
+    run_plans(run, open_plans(run, bench, wanted), progress, bench.lab, abreast)
 
 
 def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) -> list[BootPlan]:
@@ -87,7 +95,11 @@ def lava_runner(run: RunDir, lab: Lab, device: str | None = None) -> LavaRunner:
 
 
 def run_plans(
-    run: RunDir, plans: Sequence[BootPlan], progress: Progress, lab: Lab | None = None
+    run: RunDir,
+    plans: Sequence[BootPlan],
+    progress: Progress,
+    lab: Lab | None = None,
+    abreast: int = PARALLEL,
 ) -> None:
     """As `run_boots`, for boots that need not be of one bench."""
     todo = [p for p in plans if not _is_done(run, p)]
@@ -97,12 +109,12 @@ def run_plans(
     board = todo[0].board.name
     with progress.step(f"boot {board} ({titles})", sum(p.runs for p in todo)) as step:
         if lab is None:
-            _run_all(run, todo, step)
+            _run_all(run, todo, step, abreast)
         else:
             lava_runner(run, lab).boots(todo, step)
 
 
-def _run_all(run: RunDir, todo: list[BootPlan], step: Step) -> None:
+def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> None:
     begun = dict.fromkeys(range(len(todo)), 0)
     cancelled = threading.Event()
     total = sum(p.runs for p in todo)
@@ -116,7 +128,7 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step) -> None:
         boot(plan, on_cell, cancelled)
         _mark_done(run, plan)
 
-    pool = ThreadPoolExecutor(max(1, min(PARALLEL, os.cpu_count() or 1)))
+    pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
     futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]
     try:
         for plan, future in zip(todo, futures, strict=True):
@@ -146,19 +158,24 @@ def collect(
     boots: list[BootRecord] = []
     records: dict[str, list[CellRecord]] = {name: [] for name in cells}
     costs = calibrated_costs(run)
+    build = results.read(run.build(side) / "build.json", BuildRecord)
+    # Instructions are counted alike whatever the board's temperature or governor.
+    timed = clock is Clock.TIME
     for number in numbers:
         folder = run.boot(side, number)
         record = results.read(folder / "boot.json", BootRecord)
         figures, _ = analyze(folder, record)
         boots.append(record.model_copy(update={"event_cost": costs}))
+        why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
         for name, cell in figures.items():
-            records[name].append(corrected(cell, costs))
+            usable = cell if why is None else cell.model_copy(update={"invalid": why})
+            records[name].append(corrected(usable, costs))
     result = SideResult(
         side=side,
         clock=clock,
         unit=clock.unit,
         source=results.read(source, SourceRecord) if source.is_file() else None,
-        build=results.read(run.build(side) / "build.json", BuildRecord),
+        build=build,
         boots=boots,
         cells=records,
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +18,7 @@ import click
 from rich.console import Console
 
 from iotoll import __version__, candidate, results, serialrecord
-from iotoll.boardoptions import accelerator_of, check_devices, clock_of
+from iotoll.boardoptions import accelerator_of, check_devices, check_words, clock_of
 from iotoll.boards import load_board
 from iotoll.ci.command import ci_command
 from iotoll.digest import file_sha256, json_sha256
@@ -28,15 +30,18 @@ from iotoll.lava.command import lava_command
 from iotoll.matrix import load_matrix
 from iotoll.models import Clock, RunManifest, SideResult
 from iotoll.outputs.command import analyze_command
-from iotoll.policy import load_policy
+from iotoll.policy import load_any_policy
 from iotoll.progress import Progress
 from iotoll.publish.command import publish_command
 from iotoll.report import render_report, side_table, terminal_report
 from iotoll.reproducecommand import reproduce_command
 from iotoll.rundir import RunDir
 from iotoll.simboard.command import simboard_group
+from iotoll.timegate.command import noise_command, simulate_command
 
 F = TypeVar("F", bound=Callable[..., Any])
+INCIDENTAL = {"command", "created", "seed"}
+"""What of a manifest may differ between a run and the command that resumes it."""
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
 
 
@@ -76,9 +81,7 @@ def run_options(command: F) -> F:
                 "--board", default="virt-arm64", show_default=True, help="Board, or file."
             ),
             click.option("--matrix", default="default", show_default=True, help="Matrix, or file."),
-            click.option(
-                "--policy", default="instructions", show_default=True, help="Policy, or file."
-            ),
+            click.option("--policy", help="Policy, or file. Default: that of the clock."),
             click.option(
                 "--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST"
             ),
@@ -86,14 +89,14 @@ def run_options(command: F) -> F:
                 "--clock",
                 type=click.Choice([c.value for c in Clock]),
                 help="Default: instructions; on a real board time. On a virtual board time is a "
-                "smoke test: it cannot gate.",
+                "smoke test, or with --experiment an experiment: it cannot gate.",
             ),
             click.option(
                 "--boots",
                 type=click.IntRange(1, 99),
                 default=1,
                 show_default=True,
-                help="Boots of each kernel.",
+                help="Boots of each kernel; at least so many where times are judged.",
             ),
             click.option(
                 "--runner",
@@ -149,6 +152,20 @@ def cli() -> None:
 )
 @click.option("--base-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @click.option("--candidate-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
+@click.option(
+    "--aa", is_flag=True, help="Boot the base against itself: its board's noise (--clock time)."
+)
+@click.option(
+    "--experiment",
+    is_flag=True,
+    help="Judge the times of a virtual board as if it were one. Its verdict can never gate.",
+)
+@click.option(
+    "--beside",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Run directory of the same candidate on the other clock, to be shown beside.",
+)
 @run_options
 def gate_command(
     named: str | None,
@@ -166,7 +183,7 @@ def gate_command(
         base_image=base_image,
         candidate_image=candidate_image,
     )
-    if choice.kind == "none":
+    if choice.kind == "none" and not options["aa"]:
         raise UsageError("nothing to gate: give --candidate, or --base-image and --candidate-image")
     _run("gate", choice, Output(quiet, as_json), options)
 
@@ -183,14 +200,19 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
     _run("measure", choice, Output(quiet, as_json), options)
 
 
-cli.add_command(analyze_command)
-cli.add_command(ci_command)
-cli.add_command(lab_command)
-cli.add_command(lava_command)
-cli.add_command(image_command)
-cli.add_command(reproduce_command)
-cli.add_command(simboard_group)
-cli.add_command(publish_command)
+for others in (
+    analyze_command,
+    ci_command,
+    image_command,
+    lab_command,
+    lava_command,
+    noise_command,
+    publish_command,
+    reproduce_command,
+    simboard_group,
+    simulate_command,
+):
+    cli.add_command(others)
 
 
 @cli.command("receive")
@@ -262,7 +284,10 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
     clock = clock_of(board, options)
     matrix = load_matrix(options["matrix"])
     check_devices(board, matrix)
-    load_policy(options["policy"])
+    policy = options["policy"] or clock.value
+    if load_any_policy(policy).clock is not clock:
+        raise UsageError(f"--policy {policy} is not of the clock '{clock.value}'")
+    check_words(clock, options)
     return RunManifest.model_validate(
         {
             "command": ["iotoll", *sys.argv[1:]],
@@ -272,7 +297,7 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
             "clock": clock,
             "accelerator": accelerator_of(board, clock, options),
             "matrix": options["matrix"],
-            "policy": options["policy"],
+            "policy": policy,
             "tree": choice.tree,
             "base": choice.base,
             "candidate": choice.candidate,
@@ -282,6 +307,10 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
             "runner": options["runner"],
             "lab": options["lab"] if options["runner"] == "lava" else None,
             "series": options["series"],
+            "seed": secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
+            "aa": options.get("aa", False),
+            "experiment": options.get("experiment", False),
+            "beside": str(options["beside"].resolve()) if options.get("beside") else None,
         }
     )
 
@@ -290,8 +319,6 @@ def chosen_cells(text: str | None, known: list[str]) -> list[str] | None:
     """The cells that a comma-separated list of names and patterns chooses; None without one."""
     if text is None:
         return None
-    from fnmatch import fnmatchcase
-
     chosen: list[str] = []
     for pattern in text.split(","):
         hits = [c for c in known if fnmatchcase(c, pattern.strip())]
@@ -302,7 +329,7 @@ def chosen_cells(text: str | None, known: list[str]) -> list[str] | None:
 
 
 def _identity(manifest: RunManifest) -> dict[str, Any]:
-    data = manifest.model_dump(mode="json", exclude={"command", "created"})
+    data = manifest.model_dump(mode="json", exclude=INCIDENTAL)
     for key in ("base", "candidate"):
         if manifest.candidate_kind in ("patch", "mbox", "images") and data[key]:
             path = Path(data[key])
@@ -318,9 +345,7 @@ def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
     path = root / "run.json"
     if path.is_file():
         known = results.read(path, RunManifest)
-        if known.model_dump(exclude={"command", "created"}) != manifest.model_dump(
-            exclude={"command", "created"}
-        ):
+        if known.model_dump(exclude=INCIDENTAL) != manifest.model_dump(exclude=INCIDENTAL):
             raise UsageError(f"{root} holds another run: choose another --out, or remove it")
     elif root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(f"{root} exists and is no run directory: choose another --out")
@@ -362,8 +387,8 @@ def main() -> None:
     guarded(cli)
 
 
-def guarded(command: click.Group) -> None:
-    """Run a command group; never shows a traceback for an expected failure."""
+def guarded(command: click.Command) -> None:
+    """Run a command; never shows a traceback for an expected failure."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         command(standalone_mode=False)

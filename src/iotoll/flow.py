@@ -10,19 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from iotoll import gate, results
 from iotoll.boards import RealBoard, VirtualBoard, load_board
-from iotoll.boots import Bench, collect, run_boots
+from iotoll.boots import PARALLEL, Bench, collect, run_boots
 from iotoll.build import Job, build_side
-from iotoll.errors import BrokenError, InfrastructureError
+from iotoll.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.image import get_image
+from iotoll.images import copy_tree
 from iotoll.lava.config import Lab, load_lab
 from iotoll.matrix import Matrix, load_matrix
 from iotoll.models import (
     BuildRecord,
     Clock,
     FailureRecord,
+    NoiseRecord,
     Outcome,
     SelectionRecord,
     SideResult,
@@ -30,12 +33,18 @@ from iotoll.models import (
     VerdictRecord,
 )
 from iotoll.models.run import Side
-from iotoll.policy import Fit, Policy, load_policy
+from iotoll.policy import Fit, Policy, TimePolicy, load_any_policy, load_policy, load_time_policy
 from iotoll.progress import Progress
 from iotoll.report import render_report
 from iotoll.report.counts import fio_warnings
-from iotoll.rundir import RunDir
+from iotoll.rundir import SIDES, RunDir
 from iotoll.source import prepare
+from iotoll.timegate.clocks import together
+from iotoll.timegate.noise import history_file
+from iotoll.timegate.noise import load as load_noise
+from iotoll.timegate.order import boot_order
+from iotoll.timegate.pairs import make_pairs
+from iotoll.timegate.verdict import Decision, decide
 
 
 @dataclass
@@ -60,9 +69,25 @@ class Flow:
         return load_matrix(self.run.manifest.matrix)
 
     @cached_property
-    def policy(self) -> Policy:
+    def policy(self) -> Policy | TimePolicy:
         """The gate policy."""
+        return load_any_policy(self.run.manifest.policy)
+
+    @cached_property
+    def instructions_policy(self) -> Policy:
+        """The policy of a run on the clock `instructions`."""
         return load_policy(self.run.manifest.policy)
+
+    @property
+    def judges_time(self) -> bool:
+        """Whether the run's times are judged: of a real board, or of a virtual one on purpose."""
+        manifest = self.run.manifest
+        real = manifest.accelerator == "none"
+        return (
+            manifest.kind == "gate"
+            and manifest.clock is Clock.TIME
+            and (real or manifest.experiment)
+        )
 
     @cached_property
     def lab(self) -> Lab | None:
@@ -81,7 +106,10 @@ class Flow:
 
     @property
     def wanted(self) -> list[tuple[Side, int]]:
-        """The boots that were asked for."""
+        """The boots that were asked for, in the order in which they run."""
+        if self.judges_time:
+            looks = load_time_policy(self.run.manifest.policy).looks
+            return boot_order(self.run.manifest.seed, max(self.run.manifest.boots, looks[0]))
         numbers = range(1, self.run.manifest.boots + 1)
         return [(side, n) for n in numbers for side in self.sides]
 
@@ -125,6 +153,9 @@ class Flow:
         """The kernel image of one side; ``warm`` as in `iotoll.build.build_side`."""
         if not self.cells:
             return
+        if side == "candidate" and self.run.manifest.candidate_kind == "none":
+            copy_tree(self.run.build("base"), self.run.build(side))
+            return
         arch, fragments = self.board.arch, self.board.fragments
         build_side(self.run, side, arch, fragments, self.progress, dtbs=self.dtbs, warm=warm)
 
@@ -134,9 +165,13 @@ class Flow:
         return Job.make(record, self.board.arch, self.board.fragments, self.dtbs)
 
     def boot(self) -> None:
-        """One boot of each side (or as many as asked for), side by side."""
+        """One boot of each side (or as many as asked for), side by side.
+
+        Whose times are judged boot one by one: side by side they would disturb each other.
+        """
         if self.needs_boots():
-            run_boots(self.run, self.bench, self.wanted, self.progress)
+            abreast = 1 if self.judges_time else PARALLEL
+            run_boots(self.run, self.bench, self.wanted, self.progress, abreast)
 
     def collect(self) -> None:
         """Figures of every boot that ran."""
@@ -154,7 +189,7 @@ class Flow:
         """The verdict; a regression asks for a second pair of boots to confirm it."""
         if self.run.manifest.kind == "measure":
             return
-        results.write(self.run.verdict, self._verdict())
+        results.write(self.run.verdict, self._beside(self._verdict()))
 
     def report(self) -> None:
         """The report, from the result files alone."""
@@ -168,8 +203,8 @@ class Flow:
         return bool(self.cells) and not self.identical_images()
 
     def identical_images(self) -> bool:
-        """Whether both sides' kernels are the same bytes."""
-        if self.run.manifest.kind == "measure":
+        """Whether both sides' kernels are the same bytes, and nobody wants them booted."""
+        if self.run.manifest.kind == "measure" or self.run.manifest.aa:
             return False
         images = {
             results.read(self.run.build(side) / "build.json", BuildRecord).sha256
@@ -184,6 +219,8 @@ class Flow:
         if self.identical_images():
             sentence = "Base and candidate build the same kernel image, byte for byte."
             return self.verdict(Outcome.PASS, sentence, identical_images=True)
+        if self.judges_time:
+            return self._time_verdict()
         if self.run.manifest.clock is Clock.TIME:
             sentence = (
                 "A smoke test: both kernels ran the workload, but time on a virtual board "
@@ -193,12 +230,13 @@ class Flow:
             )
             return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
         judged = self._judged(0)
-        if judged.outcome is Outcome.REGRESSION and self.policy.confirm:
+        policy = self.instructions_policy
+        if judged.outcome is Outcome.REGRESSION and policy.confirm:
             self.progress.say("a regression shows: confirming it with a second pair of boots")
-            self._boot_again(2)
+            self._boot_more([(side, 2) for side in self.sides])
             self.collect()
-            first, second = (self._judged(boot, self.policy.comb.confirm) for boot in (0, 1))
-            judged = gate.confirmed(first, second, self.policy)
+            first, second = (self._judged(boot, policy.comb.confirm) for boot in (0, 1))
+            judged = gate.confirmed(first, second, policy)
         return self.verdict(
             judged.outcome,
             judged.sentence,
@@ -208,12 +246,71 @@ class Flow:
             warnings=self._warnings(),
         )
 
-    def _boot_again(self, number: int) -> None:
+    def _boot_more(self, boots: list[tuple[Side, int]], abreast: int = PARALLEL) -> None:
         if not self.stored:
-            pair = [(side, number) for side in self.sides]
-            run_boots(self.run, self.bench, pair, self.progress)
-        elif not all((self.run.boot(s, number) / "boot.json").is_file() for s in self.sides):
-            raise InfrastructureError(f"the run does not hold the boots {number} that it needs")
+            run_boots(self.run, self.bench, boots, self.progress, abreast)
+        elif not all((self.run.boot(*boot) / "boot.json").is_file() for boot in boots):
+            names = ", ".join(f"{side}/{number}" for side, number in boots)
+            raise InfrastructureError(f"the run does not hold all boots that it needs: {names}")
+
+    def _beside(self, verdict: VerdictRecord) -> VerdictRecord:
+        """The verdict with the other clock's beside it, where one was named."""
+        named = self.run.manifest.beside
+        if named is None:
+            return verdict
+        other = RunDir.open(Path(named))
+        if self._candidate(other) != self._candidate(self.run):
+            raise UsageError(f"--beside {named}: it judged another candidate or base")
+        found = results.read(other.verdict, VerdictRecord)
+        if found.clock is verdict.clock:
+            raise UsageError(f"--beside {named}: it is of the same clock, '{found.clock.value}'")
+        return together(verdict, found, self.policy.blocks, other.root.name)
+
+    def _candidate(self, run: RunDir) -> list[str | None]:
+        """What tells two runs' kernels from each other: their source trees."""
+        paths = [run.side(side) / "source.json" for side in SIDES]
+        return [
+            results.read(path, SourceRecord).git_tree if path.is_file() else None for path in paths
+        ]
+
+    def _time_verdict(self) -> VerdictRecord:
+        """Pairs of boots, look after look, until they tell."""
+        decision = self._decided()
+        while decision.wanted:
+            used = decision.sequential.used
+            self.progress.say(f"undecided after {used} pairs: on to {decision.wanted}")
+            self._boot_more(boot_order(self.run.manifest.seed, decision.wanted), abreast=1)
+            self.collect()
+            decision = self._decided()
+        manifest = self.run.manifest
+        experiment = manifest.accelerator != "none"
+        return self.verdict(
+            decision.outcome,
+            decision.sentence,
+            cells=decision.cells,
+            regressions=decision.regressions,
+            improvements=decision.improvements,
+            warnings=self._warnings(),
+            sequential=decision.sequential.model_copy(update={"experiment": experiment}),
+            can_gate=not experiment and not manifest.aa,
+        )
+
+    def _decided(self) -> Decision:
+        """What the pairs so far say, by the history as it was when the run was first judged."""
+        manifest = self.run.manifest
+        policy = load_time_policy(manifest.policy)
+        own = self.run.root / "noise.json"
+        if not own.is_file():
+            known = history_file(manifest.board, manifest.matrix)
+            results.write(own, load_noise(known, manifest.board, manifest.matrix))
+        pairs = make_pairs(
+            self._result("base"),
+            self._result("candidate"),
+            self.cells,
+            list(policy.figures),
+            manifest.seed,
+        )
+        return decide(pairs, self.cells, policy, results.read(own, NoiseRecord), manifest.seed)
 
     def _warnings(self) -> list[str]:
         return [
@@ -231,7 +328,7 @@ class Flow:
     def _judged(self, boot: int, fit: Fit | None = None) -> gate.Judgement:
         base = gate.only_boot(self._result("base"), boot)
         candidate = gate.only_boot(self._result("candidate"), boot)
-        return gate.judge(base, candidate, self.policy, self.cells, fit)
+        return gate.judge(base, candidate, self.instructions_policy, self.cells, fit)
 
     def verdict(self, outcome: Outcome, sentence: str, **more: object) -> VerdictRecord:
         """A verdict of this run with what every verdict names."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field, ValidationError
+import numpy as np
+from pydantic import Field, ValidationError, model_validator
 
 from iotoll.digest import file_sha256
 from iotoll.errors import UsageError
 from iotoll.matrix import first_error, load_toml, named_file
 from iotoll.models.base import Clock, Model, Section
 from iotoll.paths import data_dir
+from iotoll.timegate.sequential import Plan
 
 
 class Fit(Model):
@@ -70,6 +73,9 @@ class Policy(Model):
     confirm: bool
     comb: CombRule
     agree: AgreeRule
+    blocks: list[Clock] = Field(
+        default_factory=lambda: list(Clock), description="clocks whose regression blocks"
+    )
     sections: dict[Section, SectionRule]
     exceptions: list[CellException] = Field(default_factory=list)
 
@@ -83,12 +89,92 @@ class Policy(Model):
         return rule
 
 
+class GrowthRule(Model):
+    """How a figure may grow on the clock `time`, as shares."""
+
+    tolerated: float = Field(ge=0, lt=1)
+    unacceptable: float = Field(gt=0, lt=1)
+
+
+class TimePolicy(Model):
+    """A policy file of the clock `time` (`iotoll.timegate`)."""
+
+    name: str
+    sha256: str
+    clock: Literal[Clock.TIME]
+    looks: list[int] = Field(min_length=1)
+    alarm_error: float = Field(gt=0, lt=0.5)
+    alarm_spending: Literal["obrien-fleming", "pocock"]
+    block_error: float = Field(gt=0, lt=0.5)
+    pass_error: float = Field(gt=0, lt=0.5)
+    pass_spending: list[float]
+    blocks: list[Clock]
+    figures: dict[Literal["overhead", "vfs_fs", "submission", "completion"], GrowthRule] = Field(
+        min_length=1
+    )
+
+    @model_validator(mode="after")
+    def _looks_fit(self) -> TimePolicy:
+        if self.looks != sorted(set(self.looks)) or not 2 <= self.looks[0] <= self.looks[-1] <= 20:
+            raise ValueError("looks: pairs from 2 to 20, each more than the one before")
+        spent = self.pass_spending
+        if (
+            len(spent) != len(self.looks)
+            or spent != sorted(spent)
+            or spent[-1] != 1
+            or spent[0] < 0
+        ):
+            raise ValueError("pass_spending: one share a look, not decreasing, the last one 1")
+        for name, rule in self.figures.items():
+            if rule.tolerated >= rule.unacceptable:
+                raise ValueError(f"figures.{name}: tolerated must be below unacceptable")
+        if not self.plan(1).confirm_levels:
+            raise ValueError("block_error: too small for that many pairs' sign flips: more looks")
+        return self
+
+    def plan(self, cells: int) -> Plan:
+        """The rules for that many cells; figures go cell by cell, in the order of the policy."""
+        rules = list(self.figures.values()) * cells
+        return Plan(
+            looks=tuple(self.looks),
+            tolerated=np.log1p([rule.tolerated for rule in rules]),
+            unacceptable=np.log1p([rule.unacceptable for rule in rules]),
+            alarm_error=self.alarm_error,
+            block_error=self.block_error,
+            pass_error=self.pass_error,
+            pass_spending=tuple(self.pass_spending),
+            alarm_spending=self.alarm_spending,
+        )
+
+
 def load_policy(name: str) -> Policy:
-    """Load a policy by name or path; raises UsageError when it is not valid."""
+    """Load a policy of the clock `instructions` by name or path.
+
+    Raises UsageError when it is not valid, or of the other clock.
+    """
+    policy = load_any_policy(name)
+    if isinstance(policy, TimePolicy):
+        raise UsageError(f"policy {name} is of the clock 'time': name one of 'instructions'")
+    return policy
+
+
+def load_time_policy(name: str) -> TimePolicy:
+    """As `load_policy`, for the clock `time`."""
+    policy = load_any_policy(name)
+    if isinstance(policy, Policy):
+        raise UsageError(f"policy {name} is of the clock 'instructions': name one of 'time'")
+    return policy
+
+
+def load_any_policy(name: str) -> Policy | TimePolicy:
+    """Load a policy of either clock; raises UsageError when it is not valid."""
     path: Path = named_file(data_dir("pipelines") / "policies", name)
     data = load_toml(path)
+    data = {"name": path.stem, "sha256": file_sha256(path), **data}
     try:
-        policy = Policy.model_validate({"name": path.stem, "sha256": file_sha256(path), **data})
+        if data.get("clock") == Clock.TIME:
+            return TimePolicy.model_validate(data)
+        policy = Policy.model_validate(data)
     except ValidationError as error:
         raise first_error(path, error) from error
     if Section.HARDWARE in policy.sections:

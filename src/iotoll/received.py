@@ -20,11 +20,13 @@ from iotoll.errors import InfrastructureError, ResultError
 from iotoll.fio import FioJob, jobs_of
 from iotoll.models import BootRecord, CellRecord, DutRecord
 from iotoll.models.base import Model
+from iotoll.validity import read_facts
 
 NAME = "received.jsonl"
 FIO = "fio."
 TRACE = "trace."
 BOOT = "boot"
+AFTER = "after"
 TOOLS_LIMIT = 50
 TRACES_LIMIT = 64  # raw traces of one boot: one of each batch
 WORD_LIMIT = 200  # characters of a tool's version
@@ -51,6 +53,7 @@ class Documents:
     fio: dict[str, FioJob] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
     traces: dict[str, SentTrace] = field(default_factory=dict)
+    facts: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def sort(texts: Sequence[str], where: str) -> Documents:
@@ -64,6 +67,9 @@ def sort(texts: Sequence[str], where: str) -> Documents:
             raise InfrastructureError(f"{where}: a document is not ours: {error!r}") from error
         if name == BOOT:
             found.tools = _tools(data.get("tools"), where)
+            found.facts["before"] = _facts(data)
+        elif name == AFTER:
+            found.facts["after"] = _facts(data)
         elif str(name).startswith(FIO):
             found.fio.update(jobs_of(data.get("fio"), f"{where}: {name}"))
         elif str(name).startswith(TRACE):
@@ -91,6 +97,11 @@ def _tools(lines: Any, where: str) -> dict[str, str]:
         raise InfrastructureError(f"{where}: the board did not say what it consists of")
     pairs = [str(line)[:WORD_LIMIT].partition(" ") for line in lines]
     return {name: version for name, _, version in pairs}
+
+
+def _facts(data: Any) -> dict[str, str]:
+    lines = data.get("facts")
+    return read_facts("\n".join(map(str, lines))) if isinstance(lines, list) else {}
 
 
 def board_records(path: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:

@@ -34,6 +34,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "failure": models.FailureRecord,
     "plan": models.PlanRecord,
     "summary": models.SummaryRecord,
+    "noise": models.NoiseRecord,
 }
 """Schema name (``results-schema/NAME.schema.json``) → model of that document."""
 

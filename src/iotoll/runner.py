@@ -18,8 +18,9 @@ from iotoll.digest import json_sha256
 from iotoll.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
 from iotoll.image import Image, job_cpio
 from iotoll.models import BootRecord, BuildRecord, Clock
-from iotoll.models.run import Side
+from iotoll.models.run import FactRecord, Side
 from iotoll.qemu import BootFiles, RunningBoard, qemu_command, tool_versions
+from iotoll.validity import read_facts
 
 POLL_SECONDS = 0.1
 
@@ -223,6 +224,10 @@ def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float
         command=[_portable(word, files) for word in command],
         seconds=round(seconds, 1),
         cells=plan.cells,
+        facts=FactRecord(
+            before=read_facts(_text(plan.folder / "boot/facts")),
+            after=read_facts(_text(plan.folder / "after/facts")),
+        ),
     )
 
 

@@ -133,6 +133,8 @@ def _prepare_tree(
     base = _base_record(located, manifest.tree, base_commit, progress)
     base_tree, version = str(base.git_tree), base.version
     if chosen.kind == "none":
+        if manifest.aa:
+            return {"base": base, "candidate": base.model_copy(update={"side": "candidate"})}, b""
         return {"base": base}, b""
     if candidate_commit is not None:
         revision = _revision(located, base, candidate_commit)

@@ -19,6 +19,7 @@ from iotoll.lava.issues import Issue
 from iotoll.lava.log import JobLog, read_log, read_time
 from iotoll.lava.server import FileStore, JobState, LavaServer
 from iotoll.models import BootRecord, LavaAttempt, LavaRecord, TraceFile
+from iotoll.models.run import FactRecord
 from iotoll.proc import tail
 from iotoll.received import Documents
 from iotoll.results import write_text
@@ -141,6 +142,7 @@ def store(
         seconds=round(sum(phases.values()), 1),
         cells=plan.cells,
         measured="board",
+        facts=FactRecord.model_validate(documents.facts),
         lava=LavaRecord(
             server=where.server,
             job=state.id,

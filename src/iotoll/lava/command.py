@@ -97,7 +97,7 @@ def control_command(run: Path, devices: tuple[str, ...], quarantine: bool) -> No
     drifting = []
     for name in names:
         with flow.progress.step(f"control of {name}") as step:
-            found = control(flow.run, flow.bench, flow.lab, flow.policy, name, step)
+            found = control(flow.run, flow.bench, flow.lab, flow.instructions_policy, name, step)
         click.echo(found.sentence)
         if found.moved:
             drifting.append(found)

@@ -22,6 +22,7 @@ from iotoll.models.run import Side
 from iotoll.progress import Step
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan
+from iotoll.timegate.order import first_side
 
 Done = Callable[[BootPlan], None]
 Failure = BrokenError | InfrastructureError
@@ -153,11 +154,11 @@ class LavaRunner:
     # Both boots of a pair on one board, where the lab wants that.
 
     def _ordered(self, plans: list[BootPlan]) -> list[BootPlan]:
-        """Base first in odd pairs, candidate first in even ones, where pairs share a board."""
+        """Which side of a pair runs first, by the run's seed, where pairs share a board."""
         if not any(self._pairs(plan) for plan in plans):
             return plans
-        first: dict[int, Side] = {1: "base", 0: "candidate"}
-        return sorted(plans, key=lambda plan: (plan.number, plan.side != first[plan.number % 2]))
+        seed = self.run.manifest.seed
+        return sorted(plans, key=lambda p: (p.number, p.side != first_side(seed, p.number)))
 
     def _pairs(self, plan: BootPlan) -> bool:
         return self.lab.board(plan.board.name).same_board

@@ -18,7 +18,18 @@ from iotoll.models.run import (
     SourceRecord,
     TraceFile,
 )
-from iotoll.models.verdict import CellVerdict, SectionComparison, SideResult, VerdictRecord
+from iotoll.models.verdict import (
+    CellVerdict,
+    GrowthRecord,
+    NoisePair,
+    NoiseRecord,
+    OtherClock,
+    PairRecord,
+    SectionComparison,
+    SequentialRecord,
+    SideResult,
+    VerdictRecord,
+)
 
 __all__ = [
     "BootRecord",
@@ -29,12 +40,17 @@ __all__ = [
     "Clock",
     "DutRecord",
     "FailureRecord",
+    "GrowthRecord",
     "ImageFile",
     "ImageRecord",
     "LavaAttempt",
     "LavaRecord",
     "Model",
+    "NoisePair",
+    "NoiseRecord",
+    "OtherClock",
     "Outcome",
+    "PairRecord",
     "PipelineRun",
     "PlanRecord",
     "RunManifest",
@@ -42,6 +58,7 @@ __all__ = [
     "SectionComparison",
     "SectionRecord",
     "SelectionRecord",
+    "SequentialRecord",
     "SideResult",
     "SourceRecord",
     "Stats",

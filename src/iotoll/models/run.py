@@ -43,6 +43,14 @@ class RunManifest(Model):
     candidate_kind: Literal["patch", "mbox", "revision", "range", "images", "none"]
     cells: list[str] | None = Field(None, description="cells asked for by hand, else selection")
     boots: int = 1
+    seed: int | None = Field(
+        None, description="of the order of the boots of a pair, on the clock `time`"
+    )
+    aa: bool = Field(False, description="boots one kernel against itself: noise, no verdict")
+    experiment: bool = Field(
+        False, description="judges times of a virtual board, which can never gate"
+    )
+    beside: str | None = Field(None, description="run directory of the other clock's verdict")
     runner: Literal["local", "lava"] = Field("local", description="who boots the boards")
     lab: str | None = Field(None, description="lab file of the runner 'lava'")
     series: str | None = Field(
@@ -156,6 +164,13 @@ class LavaRecord(Model):
     )
 
 
+class FactRecord(Model):
+    """What a board says of itself before and after the workload (lava-jobs/dut/facts.sh)."""
+
+    before: dict[str, str] = Field(default_factory=dict)
+    after: dict[str, str] = Field(default_factory=dict)
+
+
 class BootRecord(Model):
     """``sides/SIDE/boots/N/boot.json``: one boot of a (virtual) board that ran the workload."""
 
@@ -177,6 +192,9 @@ class BootRecord(Model):
         "host", description="who cut the I/Os: the host, from traces, or the board itself"
     )
     lava: LavaRecord | None = Field(None, description="absent on a local board")
+    facts: FactRecord = Field(
+        default_factory=FactRecord, description="what decides whether the boot may be used"
+    )
 
     @property
     def virtual(self) -> bool:

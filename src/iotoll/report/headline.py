@@ -77,6 +77,13 @@ def headline(evidence: Evidence) -> Headline:
     if verdict is None:
         return _unjudged(evidence, standing)
     notes = [standing] if evidence.sides else []
+    if other := verdict.other:
+        word = "blocks" if other.blocks else "is shown only"
+        notes.append(
+            f"Clock '{other.clock.value}' ({other.outcome.value}, {word}; {other.run}): "
+            f"{clean(other.sentence)}"
+        )
+        notes.append(other.reading)
     if verdict.identical_images:
         notes.append("Base and candidate are the same image, byte for byte: nothing was booted.")
     if not verdict.cells:
@@ -84,7 +91,11 @@ def headline(evidence: Evidence) -> Headline:
         notes += [clean(text) for text in (*verdict.regressions, *verdict.improvements)]
     if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN) or verdict.can_gate:
         return _judged(verdict.outcome, clean(verdict.sentence), verdict.exit_code, notes)
-    notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these figures.")
+    if verdict.sequential is not None:
+        told = "An experiment: judged as a board's times would be, but it can never gate."
+        notes.insert(0, f"{told} Its outcome: {verdict.outcome.value}.")
+    else:
+        notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these figures.")
     return Headline(
         "smoke", "Cannot gate", clean(verdict.sentence), verdict.exit_code, tuple(notes)
     )
@@ -134,7 +145,8 @@ def summary(evidence: Evidence) -> Facts:
     facts.append(("Clock", note if known else f"{evidence.clock.value}: {note}"))
     cells = len(evidence.selection.cells) if evidence.selection else None
     selected = f": {plural(cells, 'cell')} selected" if cells is not None else ""
-    boots = f", {plural(manifest.boots, 'boot')} a side"
+    paired = verdict.sequential.used if verdict and verdict.sequential else manifest.boots
+    boots = f", {plural(paired, 'boot')} a side"
     facts.append(("Matrix", f"{manifest.matrix}{selected}{boots}"))
     if manifest.kind == "gate":
         facts.append(("Policy", verdict.policy if verdict else manifest.policy))

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from iotoll.models import Clock, Section
 from iotoll.report import figures, tables
 from iotoll.report.evidence import Evidence
+from iotoll.report.growth import growth_view
 from iotoll.report.headline import (
     KIND_LABELS,
     candidate_title,
@@ -105,6 +106,7 @@ def _context(page: Page) -> dict[str, Any]:
         "failure": failure,
         "log_tail": clean(failure.log_tail) if failure else "",
         "remarks": remarks(page.views),
+        "growth": growth_view(evidence),
         "figures": page.figures,
         "unit": unit_label(unit_of(evidence), evidence.clock),
         "note": clock_note(evidence.clock, evidence.virtual),

@@ -15,6 +15,7 @@ from rich.text import Text
 from iotoll.models import Section
 from iotoll.report import figures
 from iotoll.report.evidence import Evidence
+from iotoll.report.growth import growth_view
 from iotoll.report.headline import (
     GLYPHS,
     KIND_LABELS,
@@ -73,6 +74,7 @@ def print_report(evidence: Evidence, console: Console) -> None:
     unit = unit_of(evidence).value
     for group in movements(views):
         _print_group(group, unit, console)
+    _print_growth(evidence, console)
     _heading("The run", console)
     _print_facts(summary(evidence), console)
     if evidence.selection and not evidence.selection.cells:
@@ -205,6 +207,19 @@ def _print_figures(evidence: Evidence, views: list[CellView], console: Console) 
                 table.add_row(ratio.name.workload, percent(base), percent(candidate), Text(bar))
             table.columns[3].justify = "left"
             console.print(table)
+
+
+def _print_growth(evidence: Evidence, console: Console) -> None:
+    found = growth_view(evidence)
+    if found is None:
+        return
+    _heading("Pairs of boots", console)
+    _print_facts(found.facts, console)
+    table = _grid("cell", "figure", "growth", "interval", words=2)
+    for cell, figure, growth, interval, *_, state in found.table.rows:
+        tone = "bold red" if state.startswith("▲") else ""
+        table.add_row(Text(cell), Text(figure), Text(growth, tone), Text(interval, tone))
+    console.print(table)
 
 
 def _legend(sections: Sequence[Section]) -> Text:

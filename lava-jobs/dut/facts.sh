@@ -1,0 +1,51 @@
+#!/bin/sh
+# facts.sh JOB: what decides whether this boot may be compared with another, one `NAME VALUE` a line:
+# run before and after the workload (src/iotoll/validity.py). What the board does not have is left out.
+set -u
+. "$(dirname "$0")/lib.sh"
+. "$1/job.env"
+
+# fact NAME VALUE...: a line, if there is a value.
+fact() {
+    name=$1
+    shift
+    [ -z "$*" ] || echo "$name $*"
+}
+# each FILE...: the distinct contents of the files that exist, joined by commas.
+each() {
+    for file in "$@"; do
+        [ ! -r "$file" ] || cat "$file" 2>/dev/null
+    done | sort -u | tr '\n' ',' | sed 's/,$//'
+}
+# most FILE...: the largest number in the files.
+most() {
+    for file in "$@"; do
+        [ ! -r "$file" ] || cat "$file" 2>/dev/null
+    done | sort -n | tail -n 1
+}
+
+fact governor "$(each /sys/devices/system/cpu/cpufreq/policy*/scaling_governor)"
+fact cpu_limit_khz "$(each /sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq)"
+fact cpu_khz "$(each /sys/devices/system/cpu/cpufreq/policy*/scaling_cur_freq)"
+fact cooling "$(most /sys/class/thermal/cooling_device*/cur_state)"
+fact temperature_mc "$(most /sys/class/thermal/thermal_zone*/temp)"
+fact tainted "$(cat /proc/sys/kernel/tainted)"
+[ ! -r /proc/config.gz ] || fact config "$(busybox zcat /proc/config.gz 2>/dev/null | sha256sum | cut -d' ' -f1)"
+for device in $DEVICES; do
+    dev=$(target "$device" 2>/dev/null) || continue
+    node=$(readlink -f "/sys/class/block/${dev##*/}")
+    [ ! -e "$node/partition" ] || node=${node%/*}
+    for name in model rev firmware_rev fwrev ioerr_cnt iotmo_cnt; do
+        fact "$device.$name" "$(each "$node/device/$name")"
+    done
+    # The UFS host's folder lies some levels above its disks.
+    above=$node
+    while [ "$above" != /sys/devices ] && [ -n "$above" ]; do
+        above=${above%/*}
+        for name in eol_info life_time_estimation_a life_time_estimation_b; do
+            fact "$device.$name" "$(each "$above/health_descriptor/$name")"
+        done
+    done
+    fact "$device.fill_percent" "$(busybox df "/mnt/$device" 2>/dev/null | sed -n 's/.* \([0-9]*\)% .*/\1/p')"
+done
+exit 0

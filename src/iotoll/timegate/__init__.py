@@ -1,0 +1,6 @@
+"""The gate on the clock `time`: pairs of boots, until they tell (docs/method.md).
+
+``boundaries`` computes how sure each look must be, ``variance`` how noisy each figure is,
+``signflip`` the exact test that confirms a regression, and ``sequential`` decides with them. Those
+four know numbers alone; `iotoll simulate` and the gate of real boots call the same functions.
+"""

@@ -1,0 +1,69 @@
+"""Both clocks together: what instructions say of a candidate beside what time says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iotoll.models import Clock, OtherClock, Outcome, VerdictRecord
+
+DECIDED = (Outcome.PASS, Outcome.REGRESSION)
+
+
+def together(
+    own: VerdictRecord, other: VerdictRecord, blocks: Sequence[Clock], run: str
+) -> VerdictRecord:
+    """The verdict of a run with another clock's of the same candidate beside it.
+
+    A regression on a clock that ``blocks`` is one of the whole; on another it is shown alone.
+    Nothing else changes: an undecided clock stays undecided. ``run`` names the other's directory.
+    """
+    beside = OtherClock(
+        clock=other.clock,
+        outcome=other.outcome,
+        sentence=other.sentence,
+        regressions=other.regressions,
+        run=run,
+        blocks=other.clock in blocks and other.can_gate,
+        reading=reading(own, other),
+    )
+    outcome, sentence = own.outcome, own.sentence
+    if outcome is Outcome.REGRESSION and own.clock not in blocks:
+        outcome = Outcome.PASS
+        sentence += f" The policy shows the clock '{own.clock.value}', and does not block by it."
+    if (
+        other.outcome is Outcome.REGRESSION
+        and beside.blocks
+        and outcome
+        in (
+            *DECIDED,
+            Outcome.INCONCLUSIVE,
+        )
+    ):
+        if outcome is not Outcome.REGRESSION:
+            sentence = f"On the clock '{other.clock.value}': {other.sentence}"
+        outcome = Outcome.REGRESSION
+    return own.model_copy(
+        update={
+            "outcome": outcome,
+            "exit_code": outcome.exit_code,
+            "sentence": sentence,
+            "other": beside,
+        }
+    )
+
+
+def reading(one: VerdictRecord, two: VerdictRecord) -> str:
+    """What the outcomes of the two clocks mean together, in one sentence."""
+    found = {verdict.clock: verdict.outcome for verdict in (one, two)}
+    open_one = next((clock for clock, outcome in found.items() if outcome not in DECIDED), None)
+    if open_one is not None:
+        return f"The clock '{open_one.value}' has not decided: {found[open_one].value}."
+    more = found.get(Clock.INSTRUCTIONS) is Outcome.REGRESSION
+    slower = found.get(Clock.TIME) is Outcome.REGRESSION
+    if more and slower:
+        return "More instructions, and slower: the added code costs time."
+    if slower:
+        return "Slower without more instructions: look at caches, locking, or the device."
+    if more:
+        return "More instructions without a measurable loss of time on this board."
+    return "Neither more instructions nor slower."

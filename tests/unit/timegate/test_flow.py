@@ -1,0 +1,117 @@
+"""The flow on the clock `time`: pair after pair, in the recorded order, until they tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iotoll import flow as flow_module
+from iotoll import results
+from iotoll.flow import Flow
+from iotoll.models import Outcome, SelectionRecord, SideResult, VerdictRecord
+from iotoll.models.run import Side
+from iotoll.progress import Progress
+from iotoll.report import render_report
+from iotoll.rundir import RunDir
+from iotoll.timegate.order import boot_order
+from tests.unit.runs import make_run
+from tests.unit.timegate.sides import CELLS, noisy, side
+
+
+class Boots:
+    """Stands for the boards: boots take their figures from a table."""
+
+    def __init__(self, run: RunDir, monkeypatch: pytest.MonkeyPatch, **kind: Any) -> None:
+        self.run, self.values = run, noisy(21, 16, **kind)
+        self.asked: list[list[tuple[Side, int]]] = []
+        monkeypatch.setattr(flow_module, "run_boots", self._boot)
+        monkeypatch.setattr(Flow, "collect", lambda flow: self._collect())
+        monkeypatch.setattr(Flow, "bench", None)
+
+    def _boot(self, run: RunDir, bench: Any, wanted: Any, progress: Any, abreast: int) -> None:
+        assert abreast == 1, "boots side by side disturb each other's times"
+        self.asked.append(list(wanted))
+
+    def _collect(self) -> None:
+        pairs = max(number for _, number in self.asked[-1])
+        names: tuple[Side, Side] = ("base", "candidate")
+        for name, values in zip(names, self.values, strict=True):
+            results.write(self.run.side(name) / "result.json", side(name, values[:pairs]))
+
+
+def timed(root: Path, **changes: Any) -> RunDir:
+    words = {"clock": "time", "policy": "time", "seed": 5, "experiment": True, **changes}
+    return make_run(root, cells=CELLS, **words)
+
+
+def judged(run: RunDir) -> VerdictRecord:
+    flow = Flow(run, Progress(quiet=True))
+    flow.boot()
+    flow.collect()
+    flow.judge()
+    return results.read(run.verdict, VerdictRecord)
+
+
+@pytest.fixture(autouse=True)
+def no_history(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_regression_takes_look_after_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = timed(tmp_path / "run")
+    boots = Boots(run, monkeypatch, growth={(0, 0): 0.05})
+    verdict = judged(run)
+    assert verdict.outcome is Outcome.REGRESSION
+    assert boots.asked[0] == boot_order(5, 3)
+    assert boots.asked[-1] in (boot_order(5, 12), boot_order(5, 16))
+    assert verdict.sequential is not None and verdict.sequential.seed == 5
+    assert verdict.sequential.experiment and not verdict.can_gate
+    assert [p.first for p in verdict.sequential.pairs[:2]] == [s for s, _ in boot_order(5, 2)[::2]]
+    page = render_report(run).read_text()
+    assert "An experiment: judged as a board" in page and "Pairs of boots" in page
+
+
+def test_a_verdict_is_derived_again_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = timed(tmp_path / "run")
+    Boots(run, monkeypatch)
+    judged(run)
+    before = run.verdict.read_bytes()
+    run.verdict.unlink()
+    Flow(run, Progress(quiet=True)).judge()
+    assert run.verdict.read_bytes() == before
+
+
+def test_a_real_board_can_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = timed(tmp_path / "run", accelerator="none", experiment=False)
+    Boots(run, monkeypatch, noise=0.002)
+    verdict = judged(run)
+    assert verdict.outcome is Outcome.PASS and verdict.can_gate
+
+
+def test_a_kernel_against_itself_cannot_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = timed(tmp_path / "run", accelerator="none", experiment=False, aa=True)
+    Boots(run, monkeypatch, noise=0.002)
+    assert not judged(run).can_gate
+
+
+def test_the_other_clock_must_be_of_the_same_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_run(tmp_path / "other", cells=[])
+    flow = Flow(other, Progress(quiet=True))
+    assert not results.read(other.selection, SelectionRecord).cells
+    flow.judge()
+    run = timed(tmp_path / "run", beside=str(other.root))
+    Boots(run, monkeypatch, noise=0.002)
+    verdict = judged(run)
+    assert verdict.other is not None
+    assert verdict.other.reading == "Neither more instructions nor slower."
+    assert results.read(run.side("base") / "result.json", SideResult).clock == "time"
