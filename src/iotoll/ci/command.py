@@ -97,7 +97,7 @@ def select_command(**options: Any) -> None:
         options["target"],
     )
     matrix = options["matrix"]
-    cells = chosen_cells(options["cells"], load_matrix(matrix).cells)
+    cells = chosen_cells(options["cells"] or None, load_matrix(matrix).cells)
     request = plan.Request(
         project=options["project"] or options["clone"].resolve().name,
         boards=plan.split_names(options["boards"]),

@@ -122,7 +122,7 @@ def test_a_change_that_selects_nothing_is_planned_as_that(clone: Path, tmp_path:
     commit(clone, "docs")
     found = made(clone, tmp_path / "p")
     assert found.nothing
-    settings = {"iotoll": "iotoll", "tags": [], "image": ""}
+    settings: dict[str, object] = {"iotoll": "iotoll", "tags": [], "image": ""}
     child = children.child_pipeline(found, [], settings)
     assert list(child) == ["nothing"]
 
@@ -175,6 +175,18 @@ def test_the_child_pipeline_makes_the_same_plan_again(clone: Path, tmp_path: Pat
     assert plan.read_plan(tmp_path / "q").candidate == tip
     parts = [tmp_path / root / "lava/virt-arm64/selection.json" for root in ("p", "q")]
     assert parts[0].read_bytes() == parts[1].read_bytes()
+
+
+def test_inputs_that_are_left_empty_mean_their_defaults(clone: Path, tmp_path: Path) -> None:
+    put(clone, DRIVER, "int a, c;\n")
+    commit(clone, "ufs: one")
+    words = ["ci", "select", "--clone", str(clone), "--target", "main", "--board", '["virt-arm64"]']
+    empty = ["--cells", "", "--lava-board", "", "--lab", "", "--job-image", "", "--job-tag", ""]
+    done = CliRunner().invoke(cli, [*words, *empty, "--root", str(tmp_path / "p")])
+    assert done.exit_code == 0, done.output
+    assert plan.read_plan(tmp_path / "p").lava_boards == []
+    selection = results.read(tmp_path / "p/virtual/virt-arm64/selection.json", SelectionRecord)
+    assert len(selection.cells) == 16
 
 
 def test_boards_of_one_pipeline_do_not_supersede_each_other(clone: Path, tmp_path: Path) -> None:
