@@ -10,7 +10,7 @@ from iotoll.boards import load_virtual_board
 from iotoll.boots import health_plan, lava_runner, open_plans
 from iotoll.errors import UsageError
 from iotoll.flow import Flow
-from iotoll.lava.control import control
+from iotoll.lava.control import check_clock, control
 from iotoll.lava.device import virtual_device
 from iotoll.lava.runner import LavaRunner, lava_folder
 from iotoll.models import Clock
@@ -92,6 +92,7 @@ def control_command(run: Path, devices: tuple[str, ...], quarantine: bool) -> No
     """Compare the base kernel of RUN with itself on each board; exit code 4 if a board drifts."""
     flow, runner, _ = _open(run)
     assert flow.lab is not None
+    check_clock(flow.bench.clock)
     board = flow.lab.board(flow.board.name)
     names = devices or runner.lava.devices(board.device_type, board.tags)
     drifting = []

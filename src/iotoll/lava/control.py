@@ -13,7 +13,7 @@ from iotoll import gate, results
 from iotoll.boots import Bench, collect, lava_runner, plan_boot
 from iotoll.errors import UsageError
 from iotoll.lava.config import Lab
-from iotoll.models import SideResult
+from iotoll.models import Clock, SideResult
 from iotoll.models.run import Side
 from iotoll.policy import Policy
 from iotoll.progress import Step
@@ -37,19 +37,23 @@ class Finding:
         return f"{self.device}: drifts, one kernel differs from itself: {'; '.join(self.moved)}"
 
 
+def check_clock(clock: Clock) -> None:
+    """Raise UsageError, before any boot, for boards whose clock the control does not judge."""
+    if clock is not Clock.INSTRUCTIONS:
+        raise UsageError(
+            f"the A/A control judges the clock '{Clock.INSTRUCTIONS.value}' alone, and the boards"
+            f" of this run have the clock '{clock.value}': `iotoll gate --aa` compares one kernel"
+            " with itself there"
+        )
+
+
 def control(
     run: RunDir, bench: Bench, lab: Lab, policy: Policy, device: str, step: Step
 ) -> Finding:
     """Compare the base kernel of ``run`` with itself on one board; goes on where it was stopped.
 
-    A second pair of boots runs only when the first one shows something. Raises what boots raise,
-    and UsageError, before any, for boards on another clock than that of the policy.
+    A second pair of boots runs only when the first one shows something. Raises what boots raise.
     """
-    if bench.clock is not policy.clock:
-        raise UsageError(
-            f"{device}: the A/A control judges the clock '{policy.clock.value}' alone, and the"
-            f" boards of this run have the clock '{bench.clock.value}': watch their trend instead"
-        )
     own = _own_run(run, device)
     plain = replace(bench, calibrate=False, lab=lab)
     judged: list[gate.Judgement] = []
