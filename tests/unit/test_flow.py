@@ -225,7 +225,9 @@ def test_regression_is_confirmed_by_a_second_pair(
     results.write(path, slower.model_copy(update={"cells": {**slower.cells, CELLS[0]: [moved]}}))
     asked: list[object] = []
 
-    def no_board(run: RunDir, bench: object, wanted: object, progress: object) -> None:
+    def no_board(
+        run: RunDir, bench: object, wanted: object, progress: object, abreast: int
+    ) -> None:
         asked.append(wanted)
         raise InfrastructureError("no board here")
 
