@@ -31,6 +31,7 @@ from iotoll.runner import BootPlan
 from tests.vm.conftest import FAULTS, LIMIT, command, environment, needs_board
 
 UFS = "ufs-4k-randread-t1-direct"
+LONG = "IOTOLL_TEST_LONG"
 
 
 def needs_lab() -> None:
@@ -40,6 +41,15 @@ def needs_lab() -> None:
     for tool in ("mmdebstrap", "unshare", "setpriv", "nsenter"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
+
+
+def needs_patience() -> None:
+    """Skip, saying why, what takes long and goes a way that other tests here go, too.
+
+    All tests together have an hour on two cores.
+    """
+    if not os.environ.get(LONG):
+        pytest.skip(f"takes long, and goes the way of other tests: set {LONG}=1")
 
 
 @pytest.fixture(scope="session")

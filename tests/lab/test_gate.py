@@ -16,7 +16,7 @@ from iotoll.lava.journal import read_journal
 from iotoll.lava.server import Servers
 from iotoll.models import BootRecord, Clock, Section, SideResult
 from iotoll.results import read
-from tests.lab.conftest import UFS, Start
+from tests.lab.conftest import UFS, Start, needs_patience
 from tests.vm.conftest import EXAMPLES, LIMIT, command, environment
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
@@ -107,6 +107,7 @@ def test_killed_collector_takes_up_its_jobs(start: Start, servers: Servers) -> N
 
 
 def test_x86_64_board_passes_against_itself(start: Start, tmp_path: Path) -> None:
+    needs_patience()
     board = ("--board", "virt-x86_64", "--cells", UFS)
     made = tmp_path / "kernel"
     words = command("measure", *board, "--out", made, "--until", "build", "--quiet")

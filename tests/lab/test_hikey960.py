@@ -28,7 +28,7 @@ from iotoll.progress import Progress
 from iotoll.results import read, write
 from iotoll.rundir import SIDES, RunDir
 from iotoll.simboard import client
-from tests.lab.conftest import UFS
+from tests.lab.conftest import UFS, needs_patience
 from tests.lab.test_health import check_by_lava, lava
 from tests.vm.conftest import EXAMPLES, LIMIT, command, environment, needs_kernel
 
@@ -225,6 +225,7 @@ def test_health_check_runs_and_the_control_refuses_a_clock_that_it_cannot_judge(
     lab_file: Path,
     tmp_path: Path,
 ) -> None:
+    needs_patience()
     run = tmp_path / "run"
     shutil.copytree(kernel, run, symlinks=True)
     manifest = RunDir.open(run).manifest

@@ -13,7 +13,7 @@ from iotoll.lava.journal import read_journal
 from iotoll.lava.server import Servers
 from iotoll.models import BootRecord
 from iotoll.results import read
-from tests.lab.conftest import UFS
+from tests.lab.conftest import UFS, needs_patience
 from tests.vm.conftest import LIMIT, command, environment, needs_virtual_kernel
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
@@ -63,6 +63,7 @@ def test_raw_traces_are_sent_whole_and_only_referenced(
 def test_file_server_out_of_reach_costs_no_boot(
     state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:
+    needs_patience()
     text = lab_file.read_text()
     assert 'file_server = "10.0.2.2"' in text
     lab_file.write_text(text.replace('file_server = "10.0.2.2"', 'file_server = "10.0.2.99"'))
