@@ -21,6 +21,7 @@ from tests.gitlab.pipeline import (
     summary,
 )
 from tests.gitlab.stub import BOT, serving
+from tests.lab.conftest import needs_patience
 from tests.vm.conftest import EXAMPLES
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
@@ -43,6 +44,7 @@ def zipped(folder: Path) -> bytes | None:
 def test_neutral_change_passes_on_a_labs_board_too(
     state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:
+    needs_patience()
     inputs = {
         "boards": [BOARD],
         "lava_boards": BOARD,
