@@ -35,7 +35,7 @@ Arch = Literal["arm", "arm64", "x86_64"]
 TIMEOUT = 3600.0
 """Default limit of one build in seconds; a cold build takes minutes even on a slow machine."""
 
-_RECIPE = 1  # raise when a change below changes image bytes: cached images are then not used
+_RECIPE = 2  # raise when a change below changes image bytes: cached images are then not used
 _PINNED = {
     "KBUILD_BUILD_TIMESTAMP": "@0",
     "KBUILD_BUILD_USER": "iotoll",
@@ -43,6 +43,9 @@ _PINNED = {
     "KBUILD_BUILD_VERSION": "1",
     "LOCALVERSION": "",  # set but empty: no "+" for a patched git tree
 }
+# Kconfig asks these for their versions wherever they happen to be installed, and writes the answer
+# into .config; no fragment needs them. Only a variable of make's own overrides the top Makefile.
+_UNUSED_TOOLS = ("RUSTC=none", "PAHOLE=none")
 
 
 @dataclass(frozen=True)
@@ -243,7 +246,8 @@ class _Workshop:
         command = ["make", "-C", str(self.tree.src), f"O={self.out}", f"ARCH={self.job.arch}"]
         # The same compiler as tuxmake's, or kbuild would configure anew.
         command += [f"CROSS_COMPILE={prefix}", f"CC=ccache {prefix}gcc", "HOSTCC=ccache gcc"]
-        if self._run([*command, *(f"{k}={v}" for k, v in _PINNED.items()), *self.job.dtbs]):
+        pinned = [f"{name}={value}" for name, value in _PINNED.items()]
+        if self._run([*command, *pinned, *_UNUSED_TOOLS, *self.job.dtbs]):
             raise self._failure()
 
     def _discard_if_torn(self) -> None:
@@ -318,7 +322,7 @@ class _Workshop:
         maps = " ".join(f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out))
         for name, value in {**_PINNED, "KCFLAGS": maps}.items():
             command += ["-e", f"{name}={value}"]
-        return self._run([*command, *args])
+        return self._run([*command, *_UNUSED_TOOLS, *args])
 
     def _run(self, command: list[str]) -> int:
         env = clean_env(
