@@ -2,380 +2,64 @@
 
 from __future__ import annotations
 
-import json
-import secrets
+import importlib
 import signal
-import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import cast
 
 import click
-from rich.console import Console
 
-from iotoll import __version__, candidate, results, serialrecord
-from iotoll.boardoptions import accelerator_of, check_devices, check_words, clock_of
-from iotoll.boards import load_board
-from iotoll.ci.command import ci_command
-from iotoll.digest import file_sha256, json_sha256
-from iotoll.errors import BrokenError, InfrastructureError, IotollError, UsageError
-from iotoll.flow import STEPS, Flow, execute
-from iotoll.imagecommand import image_command
-from iotoll.lab.command import lab_command
-from iotoll.lava.command import lava_command
-from iotoll.matrix import load_matrix
-from iotoll.models import Clock, RunManifest, SideResult
-from iotoll.outputs.command import analyze_command
-from iotoll.policy import load_any_policy
-from iotoll.progress import Progress
-from iotoll.publish.command import publish_command
-from iotoll.report import render_report, side_table, terminal_report
-from iotoll.reproducecommand import reproduce_command
-from iotoll.rundir import RunDir
-from iotoll.simboard.command import simboard_group
-from iotoll.timegate.command import noise_command, simulate_command
+from iotoll import __version__
+from iotoll.errors import BrokenError, InfrastructureError, IotollError
 
-F = TypeVar("F", bound=Callable[..., Any])
-INCIDENTAL = {"command", "created", "seed"}
-"""What of a manifest may differ between a run and the command that resumes it."""
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
 
-
-@dataclass(frozen=True)
-class Output:
-    """How the user wants to be told."""
-
-    quiet: bool
-    as_json: bool
-
-    @property
-    def progress(self) -> Progress:
-        """Steps on standard error; silent when asked to be."""
-        return Progress(self.quiet or self.as_json)
-
-    @property
-    def console(self) -> Console:
-        """Standard output."""
-        return Console()
-
-
-def output_options(command: F) -> F:
-    """--quiet and --json, on every command that has something to say."""
-    command = click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")(
-        command
-    )
-    return click.option("--quiet", is_flag=True, help="Nothing but the verdict.")(command)
+COMMANDS = {
+    "analyze": "iotoll.outputs.command:analyze_command",
+    "ci": "iotoll.ci.command:ci_command",
+    "doctor": "iotoll.doctor:doctor_command",
+    "gate": "iotoll.runcommand:gate_command",
+    "image": "iotoll.imagecommand:image_command",
+    "lab": "iotoll.lab.command:lab_command",
+    "lava": "iotoll.lava.command:lava_command",
+    "measure": "iotoll.runcommand:measure_command",
+    "noise": "iotoll.timegate.command:noise_command",
+    "publish": "iotoll.publish.command:publish_command",
+    "receive": "iotoll.serialrecord:receive_command",
+    "report": "iotoll.runcommand:report_command",
+    "reproduce": "iotoll.reproducecommand:reproduce_command",
+    "simboard": "iotoll.simboard.command:simboard_group",
+    "simulate": "iotoll.timegate.command:simulate_command",
+    "step": "iotoll.runcommand:step_command",
+}
+"""Name → module and name of the command."""
 
 
-def run_options(command: F) -> F:
-    """Options that gate and measure share."""
-    for option in reversed(
-        [
-            click.option("--tree", help="Kernel git tree or source archive. Default: Debian's."),
-            click.option("--base", help="Git revision of the base in --tree."),
-            click.option(
-                "--board", default="virt-arm64", show_default=True, help="Board, or file."
-            ),
-            click.option("--matrix", default="default", show_default=True, help="Matrix, or file."),
-            click.option("--policy", help="Policy, or file. Default: that of the clock."),
-            click.option(
-                "--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST"
-            ),
-            click.option(
-                "--clock",
-                type=click.Choice([c.value for c in Clock]),
-                help="Default: instructions; on a real board time. On a virtual board time is a "
-                "smoke test, or with --experiment an experiment: it cannot gate.",
-            ),
-            click.option(
-                "--boots",
-                type=click.IntRange(1, 99),
-                default=1,
-                show_default=True,
-                help="Boots of each kernel; at least so many where times are judged.",
-            ),
-            click.option(
-                "--runner",
-                type=click.Choice(["local", "lava"]),
-                default="local",
-                show_default=True,
-                help="Who boots the boards: this machine, or a LAVA lab.",
-            ),
-            click.option(
-                "--lab",
-                default="local",
-                show_default=True,
-                help="LAVA lab, or file (--runner lava).",
-            ),
-            click.option(
-                "--series",
-                metavar="NAME",
-                help="Merge request or branch: a newer run of it cancels this one's LAVA jobs.",
-            ),
-            click.option(
-                "--out",
-                type=click.Path(path_type=Path),
-                help="Run directory. Default: runs/NAME; the same command resumes there.",
-            ),
-            click.option(
-                "--until",
-                type=click.Choice(list(STEPS)),
-                default="report",
-                show_default=True,
-                help="Stop after this step.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return output_options(command)
+class Lazy(click.Group):
+    """Imports a command when it is asked for, so that none waits for another's libraries."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].split(":")
+        return cast(click.Command, getattr(importlib.import_module(module), name))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__)
 def cli() -> None:
     """Gate Linux storage patches on software overhead per I/O.
 
     Exit codes: 0 pass, 1 regression, 2 usage error, 3 inconclusive, 4 infrastructure, 5 broken.
     """
-
-
-@cli.command("gate")
-@click.option(
-    "--candidate",
-    "named",
-    metavar="WHAT",
-    help="A .patch, an mbox with a series, or a revision or range in --tree.",
-)
-@click.option("--base-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
-@click.option("--candidate-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
-@click.option(
-    "--aa", is_flag=True, help="Boot the base against itself: its board's noise (--clock time)."
-)
-@click.option(
-    "--experiment",
-    is_flag=True,
-    help="Judge the times of a virtual board as if it were one. Its verdict can never gate.",
-)
-@click.option(
-    "--beside",
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Run directory of the same candidate on the other clock, to be shown beside.",
-)
-@run_options
-def gate_command(
-    named: str | None,
-    base_image: Path | None,
-    candidate_image: Path | None,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Compare a candidate kernel with its base: patch in, verdict out."""
-    choice = candidate.classify(
-        named,
-        tree=options["tree"],
-        base=options["base"],
-        base_image=base_image,
-        candidate_image=candidate_image,
-    )
-    if choice.kind == "none" and not options["aa"]:
-        raise UsageError("nothing to gate: give --candidate, or --base-image and --candidate-image")
-    _run("gate", choice, Output(quiet, as_json), options)
-
-
-@cli.command("measure")
-@click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
-@run_options
-def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Measure one kernel: its figures per cell, and no verdict."""
-    if image is not None:
-        choice = candidate.classify(None, base_image=image)
-    else:
-        choice = candidate.classify(None, tree=options["tree"], base=options["base"])
-    _run("measure", choice, Output(quiet, as_json), options)
-
-
-for others in (
-    analyze_command,
-    ci_command,
-    image_command,
-    lab_command,
-    lava_command,
-    noise_command,
-    publish_command,
-    reproduce_command,
-    simboard_group,
-    simulate_command,
-):
-    cli.add_command(others)
-
-
-@cli.command("receive")
-@click.argument("log", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the records.", default=".")
-def receive_command(log: Path, out: Path) -> None:
-    """Take the records of iotoll-dut out of the LOG of a serial console.
-
-    Writes OUT/CELL-NUMBER.json for each complete one. For the others it says what to run on the
-    board, with the file that was sent, to get what is missing; then the exit code is 4.
-    """
-    raise SystemExit(0 if serialrecord.deliver(log, out, click.echo) else 4)
-
-
-@cli.command("report")
-@click.argument("run", type=click.Path(path_type=Path))
-@output_options
-def report_command(run: Path, quiet: bool, as_json: bool) -> None:
-    """Write a run directory's report again and print it."""
-    directory = RunDir.open(run)
-    page = render_report(directory)
-    _show(directory, page, Output(quiet, as_json))
-
-
-@cli.command("step")
-@click.argument("name", type=click.Choice(list(STEPS)))
-@click.argument("run", type=click.Path(path_type=Path))
-@output_options
-def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
-    """Run one step of a run directory alone (gate --until source makes one)."""
-    output = Output(quiet, as_json)
-    flow = Flow(RunDir.open(run), output.progress)
-    STEPS[name](flow)
-    if as_json:
-        _print_json({"run": str(flow.run.root), "step": name})
-
-
-@cli.command("doctor")
-@click.option("--board", default="virt-arm64", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Findings as JSON on stdout.")
-def doctor_command(board: str, as_json: bool) -> None:
-    """Say what is present, what is missing, and how to get it."""
-    from iotoll import doctor
-
-    findings = doctor.check(board)
-    if as_json:
-        _print_json([vars(f) if hasattr(f, "__dict__") else f for f in findings])
-    else:
-        doctor.print_findings(findings, Console())
-    raise SystemExit(doctor.exit_code(findings))
-
-
-def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str, Any]) -> None:
-    manifest = _manifest(kind, choice, options)
-    run = _open_run(manifest, options["out"])
-    flow = Flow(run, output.progress)
-    # Everything named on the command line is read before anything long begins.
-    _ = flow.board, flow.matrix, flow.policy, flow.lab
-    verdict = execute(flow, options["until"])
-    if options["until"] != "report":
-        flow.progress.say(f"stopped after {options['until']}: {run.root}")
-        return
-    _show(run, run.report / "index.html", output)
-    raise SystemExit(verdict.exit_code if verdict else 0)
-
-
-def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> RunManifest:
-    board = load_board(options["board"])
-    clock = clock_of(board, options)
-    matrix = load_matrix(options["matrix"])
-    check_devices(board, matrix)
-    policy = options["policy"] or clock.value
-    if load_any_policy(policy).clock is not clock:
-        raise UsageError(f"--policy {policy} is not of the clock '{clock.value}'")
-    check_words(clock, options)
-    return RunManifest.model_validate(
-        {
-            "command": ["iotoll", *sys.argv[1:]],
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "kind": kind,
-            "board": options["board"],
-            "clock": clock,
-            "accelerator": accelerator_of(board, clock, options),
-            "matrix": options["matrix"],
-            "policy": policy,
-            "tree": choice.tree,
-            "base": choice.base,
-            "candidate": choice.candidate,
-            "candidate_kind": choice.kind,
-            "cells": chosen_cells(options["cells"], matrix.cells),
-            "boots": options["boots"],
-            "runner": options["runner"],
-            "lab": options["lab"] if options["runner"] == "lava" else None,
-            "series": options["series"],
-            "seed": secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
-            "aa": options.get("aa", False),
-            "experiment": options.get("experiment", False),
-            "beside": str(options["beside"].resolve()) if options.get("beside") else None,
-        }
-    )
-
-
-def chosen_cells(text: str | None, known: list[str]) -> list[str] | None:
-    """The cells that a comma-separated list of names and patterns chooses; None without one."""
-    if text is None:
-        return None
-    chosen: list[str] = []
-    for pattern in text.split(","):
-        hits = [c for c in known if fnmatchcase(c, pattern.strip())]
-        if not hits:
-            raise UsageError(f"--cells {pattern}: no such cell; there is for example {known[0]}")
-        chosen += [c for c in hits if c not in chosen]
-    return chosen
-
-
-def _identity(manifest: RunManifest) -> dict[str, Any]:
-    data = manifest.model_dump(mode="json", exclude=INCIDENTAL)
-    for key in ("base", "candidate"):
-        if manifest.candidate_kind in ("patch", "mbox", "images") and data[key]:
-            path = Path(data[key])
-            data[f"{key}_sha256"] = file_sha256(path) if path.is_file() else None
-    return data
-
-
-def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
-    identity = json_sha256(_identity(manifest))
-    named = Path(manifest.candidate or manifest.base or manifest.tree or "kernel").stem
-    label = "".join(c if c.isalnum() or c in "-." else "-" for c in named)[:40]
-    root = out or Path("runs") / f"{manifest.kind}-{label}-{identity[:8]}"
-    path = root / "run.json"
-    if path.is_file():
-        known = results.read(path, RunManifest)
-        if known.model_dump(exclude=INCIDENTAL) != manifest.model_dump(exclude=INCIDENTAL):
-            raise UsageError(f"{root} holds another run: choose another --out, or remove it")
-    elif root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise UsageError(f"{root} exists and is no run directory: choose another --out")
-    else:
-        results.write(path, manifest)
-    return RunDir.open(root)
-
-
-def _show(run: RunDir, page: Path, output: Output) -> None:
-    if output.as_json:
-        _print_json(_json_result(run))
-        return
-    if run.manifest.kind == "measure":
-        side_table(results.read(run.side("base") / "result.json", SideResult), output.console)
-    elif output.quiet:
-        verdict = json.loads(run.verdict.read_text())
-        click.echo(f"{verdict['outcome']}: {verdict['sentence']}")
-    else:
-        terminal_report(run, output.console)
-    if not output.quiet:
-        click.echo(f"report: {page}")
-
-
-def _json_result(run: RunDir) -> Any:
-    path = run.verdict if run.verdict.is_file() else run.side("base") / "result.json"
-    return {"run": str(run.root), **json.loads(path.read_text())}
-
-
-def _print_json(data: Any) -> None:
-    click.echo(json.dumps(data, indent=1, sort_keys=True))
 
 
 def _interrupt(*_: object) -> None:

@@ -6,6 +6,7 @@ QEMU lists its devices, KVM starts a guest.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import click
 from rich.console import Console
 from rich.table import Table
 
@@ -102,6 +104,19 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     if packages:
         console.print(_plain(f"All packages at once: {_apt(*packages)}"), soft_wrap=True)
     console.print("In a checkout of iotoll, 'make setup' installs everything.")
+
+
+@click.command("doctor")
+@click.option("--board", default="virt-arm64", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON on stdout.")
+def doctor_command(board: str, as_json: bool) -> None:
+    """Say what is present, what is missing, and how to get it."""
+    findings = check(board)
+    if as_json:
+        click.echo(json.dumps([vars(f) for f in findings], indent=1, sort_keys=True))
+    else:
+        print_findings(findings, Console())
+    raise SystemExit(exit_code(findings))
 
 
 def _plain(text: str) -> str:

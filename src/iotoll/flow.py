@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from iotoll import gate, results
 from iotoll.boards import RealBoard, VirtualBoard, load_board
 from iotoll.boots import PARALLEL, Bench, collect, run_boots
 from iotoll.build import Job, build_side
-from iotoll.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import get_image
 from iotoll.images import copy_tree
 from iotoll.lava.config import Lab, load_lab
@@ -25,7 +24,6 @@ from iotoll.models import (
     BuildRecord,
     Clock,
     FailureRecord,
-    NoiseRecord,
     Outcome,
     SelectionRecord,
     SideResult,
@@ -37,14 +35,10 @@ from iotoll.policy import Fit, Policy, TimePolicy, load_any_policy, load_policy,
 from iotoll.progress import Progress
 from iotoll.report import render_report
 from iotoll.report.counts import fio_warnings
-from iotoll.rundir import SIDES, RunDir
+from iotoll.rundir import RunDir
 from iotoll.source import prepare
-from iotoll.timegate.clocks import together
-from iotoll.timegate.noise import history_file
-from iotoll.timegate.noise import load as load_noise
+from iotoll.timegate.clocks import beside
 from iotoll.timegate.order import boot_order
-from iotoll.timegate.pairs import make_pairs
-from iotoll.timegate.verdict import Decision, decide
 
 
 @dataclass
@@ -189,7 +183,7 @@ class Flow:
         """The verdict; a regression asks for a second pair of boots to confirm it."""
         if self.run.manifest.kind == "measure":
             return
-        results.write(self.run.verdict, self._beside(self._verdict()))
+        results.write(self.run.verdict, beside(self.run, self._verdict(), self.policy.blocks))
 
     def report(self) -> None:
         """The report, from the result files alone."""
@@ -253,35 +247,18 @@ class Flow:
             names = ", ".join(f"{side}/{number}" for side, number in boots)
             raise InfrastructureError(f"the run does not hold all boots that it needs: {names}")
 
-    def _beside(self, verdict: VerdictRecord) -> VerdictRecord:
-        """The verdict with the other clock's beside it, where one was named."""
-        named = self.run.manifest.beside
-        if named is None:
-            return verdict
-        other = RunDir.open(Path(named))
-        if self._candidate(other) != self._candidate(self.run):
-            raise UsageError(f"--beside {named}: it judged another candidate or base")
-        found = results.read(other.verdict, VerdictRecord)
-        if found.clock is verdict.clock:
-            raise UsageError(f"--beside {named}: it is of the same clock, '{found.clock.value}'")
-        return together(verdict, found, self.policy.blocks, other.root.name)
-
-    def _candidate(self, run: RunDir) -> list[str | None]:
-        """What tells two runs' kernels from each other: their source trees."""
-        paths = [run.side(side) / "source.json" for side in SIDES]
-        return [
-            results.read(path, SourceRecord).git_tree if path.is_file() else None for path in paths
-        ]
-
     def _time_verdict(self) -> VerdictRecord:
         """Pairs of boots, look after look, until they tell."""
-        decision = self._decided()
+        # scipy takes a second to import, and the other clock does without.
+        from iotoll.timegate.judging import decide_run
+
+        decision = decide_run(self.run, self.cells)
         while decision.wanted:
             used = decision.sequential.used
             self.progress.say(f"undecided after {used} pairs: on to {decision.wanted}")
             self._boot_more(boot_order(self.run.manifest.seed, decision.wanted), abreast=1)
             self.collect()
-            decision = self._decided()
+            decision = decide_run(self.run, self.cells)
         manifest = self.run.manifest
         experiment = manifest.accelerator != "none"
         return self.verdict(
@@ -294,23 +271,6 @@ class Flow:
             sequential=decision.sequential.model_copy(update={"experiment": experiment}),
             can_gate=not experiment and not manifest.aa,
         )
-
-    def _decided(self) -> Decision:
-        """What the pairs so far say, by the history as it was when the run was first judged."""
-        manifest = self.run.manifest
-        policy = load_time_policy(manifest.policy)
-        own = self.run.root / "noise.json"
-        if not own.is_file():
-            known = history_file(manifest.board, manifest.matrix)
-            results.write(own, load_noise(known, manifest.board, manifest.matrix))
-        pairs = make_pairs(
-            self._result("base"),
-            self._result("candidate"),
-            self.cells,
-            list(policy.figures),
-            manifest.seed,
-        )
-        return decide(pairs, self.cells, policy, results.read(own, NoiseRecord), manifest.seed)
 
     def _warnings(self) -> list[str]:
         return [

@@ -235,6 +235,12 @@ def _moved(verdicts: Sequence[CellVerdict], how: str) -> list[str]:
     ]
 
 
+def no_figures(verdicts: Sequence[CellVerdict]) -> str:
+    """The sentence of a verdict that is infrastructure: which cell, and why."""
+    bad = next(v for v in verdicts if v.outcome is Outcome.INFRASTRUCTURE)
+    return f"{bad.cell} has no usable figures: {bad.why}."
+
+
 def _sentence(outcome: Outcome, verdicts: Sequence[CellVerdict]) -> str:
     total = len(verdicts)
     if outcome is Outcome.REGRESSION:
@@ -249,8 +255,7 @@ def _sentence(outcome: Outcome, verdicts: Sequence[CellVerdict]) -> str:
             f"{v.cell}: {s.section.value} {s.delta:+.0f} instructions ({s.relative:+.1%})."
         )
     if outcome is Outcome.INFRASTRUCTURE:
-        bad = next(v for v in verdicts if v.outcome is outcome)
-        return f"{bad.cell} has no usable figures: {bad.why}."
+        return no_figures(verdicts)
     if outcome is Outcome.INCONCLUSIVE:
         bad = next(v for v in verdicts if v.outcome is outcome)
         return f"{bad.cell} cannot be judged: {bad.why}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,16 @@ def load_matrix(name: str) -> Matrix:
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
     return matrix
+
+
+def chosen_cells(text: str | None, known: list[str]) -> list[str] | None:
+    """The cells that a comma-separated list of names and patterns chooses; None without one."""
+    if text is None:
+        return None
+    chosen: list[str] = []
+    for pattern in text.split(","):
+        hits = [c for c in known if fnmatchcase(c, pattern.strip())]
+        if not hits:
+            raise UsageError(f"--cells {pattern}: no such cell; there is for example {known[0]}")
+        chosen += [c for c in hits if c not in chosen]
+    return chosen

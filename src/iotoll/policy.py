@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from iotoll.digest import file_sha256
@@ -14,7 +13,7 @@ from iotoll.errors import UsageError
 from iotoll.matrix import first_error, load_toml, named_file
 from iotoll.models.base import Clock, Model, Section
 from iotoll.paths import data_dir
-from iotoll.timegate.sequential import Plan
+from iotoll.timegate.levels import confirm_levels
 
 
 class Fit(Model):
@@ -128,23 +127,9 @@ class TimePolicy(Model):
         for name, rule in self.figures.items():
             if rule.tolerated >= rule.unacceptable:
                 raise ValueError(f"figures.{name}: tolerated must be below unacceptable")
-        if not self.plan(1).confirm_levels:
+        if not confirm_levels(self.looks, self.block_error):
             raise ValueError("block_error: too small for that many pairs' sign flips: more looks")
         return self
-
-    def plan(self, cells: int) -> Plan:
-        """The rules for that many cells; figures go cell by cell, in the order of the policy."""
-        rules = list(self.figures.values()) * cells
-        return Plan(
-            looks=tuple(self.looks),
-            tolerated=np.log1p([rule.tolerated for rule in rules]),
-            unacceptable=np.log1p([rule.unacceptable for rule in rules]),
-            alarm_error=self.alarm_error,
-            block_error=self.block_error,
-            pass_error=self.pass_error,
-            pass_spending=tuple(self.pass_spending),
-            alarm_spending=self.alarm_spending,
-        )
 
 
 def load_policy(name: str) -> Policy:

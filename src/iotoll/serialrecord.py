@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
+
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.results import write_text
 
@@ -122,6 +124,18 @@ def deliver(log: Path, out: Path, say: Callable[[str], None]) -> bool:
         write_text(path, one.text + "\n")
         say(f"{one.cell} {one.record}: {path}")
     return bool(found) and all(one.text is not None for one in found)
+
+
+@click.command("receive")
+@click.argument("log", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the records.", default=".")
+def receive_command(log: Path, out: Path) -> None:
+    """Take the records of iotoll-dut out of the LOG of a serial console.
+
+    Writes OUT/CELL-NUMBER.json for each complete one. For the others it says what to run on the
+    board, with the file that was sent, to get what is missing; then the exit code is 4.
+    """
+    raise SystemExit(0 if deliver(log, out, click.echo) else 4)
 
 
 def _lines(log: bytes) -> Iterator[re.Match[bytes]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.cli import main
+from iotoll.cli import COMMANDS, main
 from tests.unit.runs import BOOTS, CELLS, add_boots, make_run
 
 ROOT = Path(__file__).parents[2]
@@ -232,3 +232,22 @@ def await_reader(fifo: Path, seconds: float = 100) -> int:
         except OSError:
             assert time.monotonic() < deadline, "nobody reads it"
             time.sleep(0.05)
+
+
+def test_every_command_has_its_help(iotoll: Iotoll) -> None:
+    for name in COMMANDS:
+        done = iotoll(name, "--help")
+        assert done.returncode == 0 and done.stdout.startswith(f"Usage: iotoll {name}"), name
+
+
+@pytest.mark.parametrize(
+    ("module", "without"),
+    [
+        ("iotoll.cli", ["numpy", "pydantic", "rich"]),
+        ("iotoll.runcommand", ["scipy", "playwright", "gitlab", "kcidb_io"]),
+    ],
+)
+def test_no_command_waits_for_the_libraries_of_another(module: str, without: list[str]) -> None:
+    code = f"import sys, {module}; print(*sorted(sys.modules.keys() & {without}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -15,7 +15,7 @@ from iotoll import results
 from iotoll.ci import children, jobs, note, plan, summary
 from iotoll.ci.repository import ensure, find_change
 from iotoll.errors import InfrastructureError, UsageError
-from iotoll.matrix import load_matrix
+from iotoll.matrix import chosen_cells, load_matrix
 from iotoll.models import SummaryRecord
 from iotoll.models.run import Side
 from iotoll.progress import Progress
@@ -86,8 +86,6 @@ def select_options(command: F) -> F:
 @select_options
 def select_command(**options: Any) -> None:
     """Find the merge base and the cells of a change, and write the child pipeline for a lab."""
-    from iotoll.cli import chosen_cells
-
     root = options["root"]
     jobs.fresh(root)
     change = find_change(

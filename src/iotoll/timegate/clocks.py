@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from iotoll.models import Clock, OtherClock, Outcome, VerdictRecord
+from iotoll import results
+from iotoll.errors import UsageError
+from iotoll.models import Clock, OtherClock, Outcome, SourceRecord, VerdictRecord
+from iotoll.rundir import SIDES, RunDir
 
 DECIDED = (Outcome.PASS, Outcome.REGRESSION)
+
+
+def beside(run: RunDir, verdict: VerdictRecord, blocks: Sequence[Clock]) -> VerdictRecord:
+    """A run's verdict with the other clock's beside it, where its manifest names a run of that.
+
+    Raises UsageError when the two are not of one candidate and base, or are of the same clock.
+    """
+    named = run.manifest.beside
+    if named is None:
+        return verdict
+    other = RunDir.open(Path(named))
+    if _kernels(other) != _kernels(run):
+        raise UsageError(f"--beside {named}: it judged another candidate or base")
+    found = results.read(other.verdict, VerdictRecord)
+    if found.clock is verdict.clock:
+        raise UsageError(f"--beside {named}: it is of the same clock, '{found.clock.value}'")
+    return together(verdict, found, blocks, other.root.name)
+
+
+def _kernels(run: RunDir) -> list[str | None]:
+    """What tells two runs' kernels from each other: their source trees."""
+    paths = [run.side(side) / "source.json" for side in SIDES]
+    return [results.read(path, SourceRecord).git_tree if path.is_file() else None for path in paths]
 
 
 def together(
@@ -17,7 +44,7 @@ def together(
     A regression on a clock that ``blocks`` is one of the whole; on another it is shown alone.
     Nothing else changes: an undecided clock stays undecided. ``run`` names the other's directory.
     """
-    beside = OtherClock(
+    shown = OtherClock(
         clock=other.clock,
         outcome=other.outcome,
         sentence=other.sentence,
@@ -30,15 +57,8 @@ def together(
     if outcome is Outcome.REGRESSION and own.clock not in blocks:
         outcome = Outcome.PASS
         sentence += f" The policy shows the clock '{own.clock.value}', and does not block by it."
-    if (
-        other.outcome is Outcome.REGRESSION
-        and beside.blocks
-        and outcome
-        in (
-            *DECIDED,
-            Outcome.INCONCLUSIVE,
-        )
-    ):
+    judged = outcome in DECIDED or outcome is Outcome.INCONCLUSIVE
+    if judged and shown.blocks and other.outcome is Outcome.REGRESSION:
         if outcome is not Outcome.REGRESSION:
             sentence = f"On the clock '{other.clock.value}': {other.sentence}"
         outcome = Outcome.REGRESSION
@@ -47,7 +67,7 @@ def together(
             "outcome": outcome,
             "exit_code": outcome.exit_code,
             "sentence": sentence,
-            "other": beside,
+            "other": shown,
         }
     )
 

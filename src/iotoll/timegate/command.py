@@ -17,6 +17,7 @@ from iotoll.progress import Progress
 from iotoll.rundir import SIDES, RunDir
 from iotoll.timegate.noise import extended, history, history_file, load
 from iotoll.timegate.pairs import make_pairs
+from iotoll.timegate.sequential import plan_of
 from iotoll.timegate.simulate import (
     BATCH,
     KINDS,
@@ -87,7 +88,7 @@ def simulate_command(as_json: bool, quiet: bool, out: Path | None, **options: An
         )
     planted = Planted(options["growth"] / 100, (list(policy.figures).index(options["figure"]),))
     noise = _noise(options)
-    plan = policy.plan(options["cells"])
+    plan = plan_of(policy, options["cells"])
     tally, begin = Tally(), 0
     identity = json_sha256([policy.sha256, {k: v for k, v in options.items() if k != "requests"}])
     if out and out.is_file():

@@ -28,8 +28,10 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from iotoll.policy import TimePolicy
 from iotoll.timegate.boundaries import critical_values, obrien_fleming, pocock
-from iotoll.timegate.signflip import confirm, pairs_needed
+from iotoll.timegate.levels import confirm_levels
+from iotoll.timegate.signflip import confirm
 from iotoll.timegate.variance import Moderated, moderate
 
 Floats = NDArray[np.float64]
@@ -82,16 +84,23 @@ class Plan:
 
     @cached_property
     def confirm_levels(self) -> dict[int, float]:
-        """The looks that can confirm, with the p value that each must reach.
+        """The looks that can confirm, with the p value that each must reach."""
+        return confirm_levels(self.looks, self.block_error)
 
-        The error is shared equally; a look takes part when its sign flips can reach its share.
-        Empty when none can.
-        """
-        for first in range(len(self.looks)):
-            looks = self.looks[first:]
-            if looks[0] >= pairs_needed(self.block_error / len(looks)):
-                return dict.fromkeys(looks, self.block_error / len(looks))
-        return {}
+
+def plan_of(policy: TimePolicy, cells: int) -> Plan:
+    """A policy's rules for that many cells; figures go cell by cell, in the policy's order."""
+    rules = list(policy.figures.values()) * cells
+    return Plan(
+        looks=tuple(policy.looks),
+        tolerated=np.log1p([rule.tolerated for rule in rules]),
+        unacceptable=np.log1p([rule.unacceptable for rule in rules]),
+        alarm_error=policy.alarm_error,
+        block_error=policy.block_error,
+        pass_error=policy.pass_error,
+        pass_spending=tuple(policy.pass_spending),
+        alarm_spending=policy.alarm_spending,
+    )
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ statistic of any figure is at least this figure's: exact whatever the distributi
 however figures hang together (Westfall and Young 1993), for all figures at once. It assumes no
 variance and no history right: those only make the statistics of figures comparable.
 
-A share of 2^n cannot be below 2^-n, so the pairs decide what can be promised: see `pairs_needed`.
+A share of 2^n cannot be below 2^-n, so the pairs decide what can be promised: see `levels`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -28,15 +27,6 @@ MOST_PAIRS = 20
 
 CHUNK = 4096
 """Data sets that are held in memory at a time."""
-
-
-def pairs_needed(level: float) -> int:
-    """The fewest pairs with which a p value can be as small as ``level``: 2^-n must not exceed it.
-
-    >>> pairs_needed(0.001)
-    10
-    """
-    return math.ceil(-math.log2(level))
 
 
 @cache

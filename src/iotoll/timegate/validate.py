@@ -15,6 +15,7 @@ from iotoll.cli import guarded
 from iotoll.policy import load_time_policy
 from iotoll.progress import Progress
 from iotoll.timegate.rivals import RIVALS
+from iotoll.timegate.sequential import plan_of
 from iotoll.timegate.simulate import (
     KINDS,
     BoardNoise,
@@ -83,7 +84,7 @@ def rows() -> list[Row]:
 def validate(policy: str, cells: int, requests: int, seed: int, out: Path) -> None:
     """Simulate every line of the tables and print them; stopped, it goes on with the next line."""
     chosen = load_time_policy(policy)
-    plan = chosen.plan(cells)
+    plan = plan_of(chosen, cells)
     # Rivals look at one figure a cell, as their users do: the overhead.
     overhead = np.arange(cells) * len(chosen.figures)
     progress = Progress()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
+from iotoll.gate import no_figures
 from iotoll.models import (
     CellVerdict,
     GrowthRecord,
@@ -20,7 +21,7 @@ from iotoll.models import (
 from iotoll.policy import TimePolicy
 from iotoll.timegate.noise import history
 from iotoll.timegate.pairs import OVERHEAD, Pairs
-from iotoll.timegate.sequential import Judged, Look, Plan, State, judge, look_at
+from iotoll.timegate.sequential import Judged, Look, Plan, State, judge, look_at, plan_of
 
 MOST_WOULD_DO = 1000
 """Where more pairs than that would be needed, no number is given."""
@@ -43,7 +44,7 @@ def decide(
     pairs: Pairs, cells: Sequence[str], policy: TimePolicy, noise: NoiseRecord, seed: int | None
 ) -> Decision:
     """Judge the pairs of a run by a policy and the board's history."""
-    plan = policy.plan(len(cells))
+    plan = plan_of(policy, len(cells))
     known = history(noise, pairs.names, [record.device for record in pairs.records])
     before = known.variance[None]
     judged = judge(pairs.ratios[None], before, known.freedom[None], plan)
@@ -238,8 +239,7 @@ def _sentence(
             f"{cell}, by {growth.growth:.1%} (at least {growth.low:.1%}), in {pairs}."
         )
     if outcome is Outcome.INFRASTRUCTURE:
-        bad = next(v for v in verdicts if v.outcome is outcome)
-        return f"{bad.cell} has no usable figures: {bad.why}."
+        return no_figures(verdicts)
     if outcome is Outcome.PASS:
         worst = max(
             g.high

@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from iotoll.timegate.signflip import confirm, pairs_needed
+from iotoll.timegate.levels import pairs_needed
+from iotoll.timegate.signflip import confirm
 
 
 def test_one_figure_by_hand() -> None:

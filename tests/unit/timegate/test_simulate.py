@@ -10,10 +10,10 @@ import pytest
 from iotoll.policy import load_time_policy
 from iotoll.timegate.order import boot_order, first_side
 from iotoll.timegate.rivals import RIVALS
-from iotoll.timegate.sequential import State
+from iotoll.timegate.sequential import State, plan_of
 from iotoll.timegate.simulate import KINDS, Planted, Tally, batches, board_noise, interval
 
-PLAN = load_time_policy("time").plan(32)
+PLAN = plan_of(load_time_policy("time"), 32)
 
 
 def tally(kind: str, pair: float, requests: int, growth: float = 0.0, **more: float) -> Tally:
