@@ -7,7 +7,8 @@ from pathlib import Path
 
 from iotoll import results
 from iotoll.errors import UsageError
-from iotoll.models import Clock, OtherClock, Outcome, SourceRecord, VerdictRecord
+from iotoll.models import BuildRecord, Clock, OtherClock, Outcome, SourceRecord, VerdictRecord
+from iotoll.models.run import Side
 from iotoll.rundir import SIDES, RunDir
 
 DECIDED = (Outcome.PASS, Outcome.REGRESSION)
@@ -30,10 +31,22 @@ def beside(run: RunDir, verdict: VerdictRecord, blocks: Sequence[Clock]) -> Verd
     return together(verdict, found, blocks, other.root.name)
 
 
-def _kernels(run: RunDir) -> list[str | None]:
-    """What tells two runs' kernels from each other: their source trees."""
-    paths = [run.side(side) / "source.json" for side in SIDES]
-    return [results.read(path, SourceRecord).git_tree if path.is_file() else None for path in paths]
+def _kernels(run: RunDir) -> list[str]:
+    """What tells two runs' kernels from each other: source trees, or images that iotoll was given.
+
+    Raises UsageError when a kernel is neither known nor built.
+    """
+    return [_kernel(run, side) for side in SIDES]
+
+
+def _kernel(run: RunDir, side: Side) -> str:
+    source, build = run.side(side) / "source.json", run.build(side) / "build.json"
+    tree = results.read(source, SourceRecord).git_tree if source.is_file() else None
+    if tree is not None:
+        return tree
+    if not build.is_file():
+        raise UsageError(f"{run.root}: has no {side} kernel yet, to be shown beside another run's")
+    return results.read(build, BuildRecord).image_sha256
 
 
 def together(

@@ -9,12 +9,13 @@ import pytest
 
 from iotoll import flow as flow_module
 from iotoll import results
+from iotoll.errors import UsageError
 from iotoll.flow import Flow
 from iotoll.models import Outcome, SelectionRecord, SideResult, VerdictRecord
 from iotoll.models.run import Side
 from iotoll.progress import Progress
 from iotoll.report import render_report
-from iotoll.rundir import RunDir
+from iotoll.rundir import SIDES, RunDir
 from iotoll.timegate.order import boot_order
 from tests.unit.runs import make_run
 from tests.unit.timegate.sides import CELLS, noisy, side
@@ -102,9 +103,7 @@ def test_a_kernel_against_itself_cannot_gate(
     assert not judged(run).can_gate
 
 
-def test_the_other_clock_must_be_of_the_same_candidate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_other_clock_is_shown_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = make_run(tmp_path / "other", cells=[])
     flow = Flow(other, Progress(quiet=True))
     assert not results.read(other.selection, SelectionRecord).cells
@@ -115,3 +114,43 @@ def test_the_other_clock_must_be_of_the_same_candidate(
     assert verdict.other is not None
     assert verdict.other.reading == "Neither more instructions nor slower."
     assert results.read(run.side("base") / "result.json", SideResult).clock == "time"
+
+
+@pytest.mark.parametrize(
+    ("changes", "images", "complaint"),
+    [
+        ({}, {"base": "b" * 64, "candidate": "d" * 64}, "judged another candidate or base"),
+        ({"clock": "time", "policy": "time"}, None, "is of the same clock, 'time'"),
+    ],
+)
+def test_another_candidate_or_the_same_clock_is_not_shown_beside(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    images: dict[str, str] | None,
+    complaint: str,
+) -> None:
+    run = timed(tmp_path / "run", beside=str(tmp_path / "other"))
+    other = make_run(
+        tmp_path / "other", cells=[], **changes, **({"images": images} if images else {})
+    )
+    Flow(other, Progress(quiet=True)).judge()
+    for one in (run, other):  # ready-made images: there is no source to compare
+        for name in SIDES:
+            (one.side(name) / "source.json").unlink()
+    Boots(run, monkeypatch, noise=0.002)
+    with pytest.raises(UsageError, match=complaint):
+        judged(run)
+
+
+def test_a_run_without_kernels_is_not_shown_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_run(tmp_path / "other", cells=[])
+    for name in SIDES:
+        (other.side(name) / "source.json").unlink()
+        (other.build(name) / "build.json").unlink()
+    run = timed(tmp_path / "run", beside=str(other.root))
+    Boots(run, monkeypatch, noise=0.002)
+    with pytest.raises(UsageError, match="has no base kernel yet"):
+        judged(run)
