@@ -302,7 +302,7 @@ class _Workshop:
             return
         words = "; ".join(str(item) for item in lost)
         if self.job.source.side == "candidate":
-            raise BrokenError("config", f"the candidate loses a config symbol: {words}", words)
+            raise BrokenError("config", words, words)
         raise UsageError(f"Linux {self.job.source.version}: {words}: mend the fragment or the tree")
 
     def _tuxmake(self, *args: str) -> int:
@@ -352,7 +352,7 @@ class _Workshop:
             return InfrastructureError(f"the kernel build failed: {mend}", lines)
         source = self.job.source
         if source.side == "candidate":
-            return BrokenError("build", f"the candidate does not build: {summary}", lines)
+            return BrokenError("build", summary, lines)
         return InfrastructureError(
             f"the base kernel {source.version} of {source.tree} does not build, so nothing can be"
             f" compared: {summary}: name another --base, or see {self.log}",
