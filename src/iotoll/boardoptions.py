@@ -1,15 +1,52 @@
-"""A command's options, held against the board that they name."""
+"""A command's options, held against the board that they name, become a run's manifest."""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from iotoll.boards import RealBoard, VirtualBoard
+from iotoll.boards import RealBoard, VirtualBoard, load_board
 from iotoll.errors import UsageError
 from iotoll.lava.config import load_lab
-from iotoll.matrix import Matrix
-from iotoll.models import Clock
+from iotoll.matrix import Matrix, load_matrix
+from iotoll.models import Clock, RunManifest
+from iotoll.policy import load_any_policy
 from iotoll.qemu import kvm_works
+
+
+def new_manifest(command: Sequence[str], options: dict[str, Any], **more: Any) -> RunManifest:
+    """The manifest of a run, with everything read that is named.
+
+    ``options`` are board, clock, matrix, policy, runner and lab as on the command line (clock and
+    policy may be None); ``more`` are the manifest's other fields. Raises UsageError where they do
+    not fit together.
+    """
+    board = load_board(options["board"])
+    clock = clock_of(board, options)
+    check_devices(board, load_matrix(options["matrix"]))
+    policy = options["policy"] or clock.value
+    if load_any_policy(policy).clock is not clock:
+        raise UsageError(
+            f"policy {policy} is not of the clock '{clock.value}' of board {board.name}"
+        )
+    check_words(clock, options)
+    return RunManifest.model_validate(
+        {
+            "command": list(command),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "board": options["board"],
+            "clock": clock,
+            "accelerator": accelerator_of(board, clock, options),
+            "matrix": options["matrix"],
+            "policy": policy,
+            "runner": options["runner"],
+            "lab": options["lab"] if options["runner"] == "lava" else None,
+            "seed": secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
+            **more,
+        }
+    )
 
 
 def clock_of(board: VirtualBoard | RealBoard, options: dict[str, Any]) -> Clock:

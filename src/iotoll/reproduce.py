@@ -23,7 +23,7 @@ from iotoll.errors import ResultError, UsageError
 from iotoll.flow import Flow, execute
 from iotoll.models import BootRecord, BuildRecord, SideResult, VerdictRecord
 from iotoll.models.run import Side
-from iotoll.policy import load_policy
+from iotoll.policy import load_any_policy
 from iotoll.progress import Progress
 from iotoll.rundir import SIDES, RunDir
 
@@ -126,7 +126,7 @@ def _verdict(run: RunDir) -> VerdictRecord:
 
 
 def _check_pins(run: RunDir, verdict: VerdictRecord, found: Reproduction) -> None:
-    now = load_policy(run.manifest.policy).sha256
+    now = load_any_policy(run.manifest.policy).sha256
     if now != verdict.policy_sha256:
         found.differences.append(
             f"policy {verdict.policy}: its file has changed since"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,14 +13,12 @@ import click
 from rich.console import Console
 
 from iotoll import candidate, results
-from iotoll.boardoptions import accelerator_of, check_devices, check_words, clock_of
-from iotoll.boards import load_board
+from iotoll.boardoptions import new_manifest
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import UsageError
 from iotoll.flow import STEPS, Flow, execute
 from iotoll.matrix import chosen_cells, load_matrix
 from iotoll.models import Clock, RunManifest, SideResult
-from iotoll.policy import load_any_policy
 from iotoll.progress import Progress
 from iotoll.report import render_report, side_table, terminal_report
 from iotoll.rundir import RunDir
@@ -216,38 +212,20 @@ def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str,
 
 
 def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> RunManifest:
-    board = load_board(options["board"])
-    clock = clock_of(board, options)
-    matrix = load_matrix(options["matrix"])
-    check_devices(board, matrix)
-    policy = options["policy"] or clock.value
-    if load_any_policy(policy).clock is not clock:
-        raise UsageError(f"--policy {policy} is not of the clock '{clock.value}'")
-    check_words(clock, options)
-    return RunManifest.model_validate(
-        {
-            "command": ["iotoll", *sys.argv[1:]],
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "kind": kind,
-            "board": options["board"],
-            "clock": clock,
-            "accelerator": accelerator_of(board, clock, options),
-            "matrix": options["matrix"],
-            "policy": policy,
-            "tree": choice.tree,
-            "base": choice.base,
-            "candidate": choice.candidate,
-            "candidate_kind": choice.kind,
-            "cells": chosen_cells(options["cells"], matrix.cells),
-            "boots": options["boots"],
-            "runner": options["runner"],
-            "lab": options["lab"] if options["runner"] == "lava" else None,
-            "series": options["series"],
-            "seed": secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
-            "aa": options.get("aa", False),
-            "experiment": options.get("experiment", False),
-            "beside": str(options["beside"].resolve()) if options.get("beside") else None,
-        }
+    return new_manifest(
+        ["iotoll", *sys.argv[1:]],
+        options,
+        kind=kind,
+        tree=choice.tree,
+        base=choice.base,
+        candidate=choice.candidate,
+        candidate_kind=choice.kind,
+        cells=chosen_cells(options["cells"], load_matrix(options["matrix"]).cells),
+        boots=options["boots"],
+        series=options["series"],
+        aa=options.get("aa", False),
+        experiment=options.get("experiment", False),
+        beside=str(options["beside"].resolve()) if options.get("beside") else None,
     )
 
 

@@ -21,6 +21,7 @@ from iotoll.models.run import Side
 from iotoll.progress import Progress
 from iotoll.publish import FORMATS, Source, write
 from iotoll.publish.links import Link
+from iotoll.publish.markdown import harmless
 from iotoll.publish.note import MARKER
 from iotoll.results import write_text
 from iotoll.rundir import SIDES, RunDir
@@ -68,9 +69,9 @@ def select_options(command: F) -> F:
         click.option("--lava-board", "lava_boards", multiple=True, help="Boards of a LAVA lab."),
         click.option("--lab", help="LAVA lab, or file."),
         click.option("--matrix", default="default", show_default=True),
-        click.option("--policy", default="instructions", show_default=True, help="Thresholds."),
+        click.option("--policy", help="Thresholds. Default: those of the boards' clock."),
         click.option("--lava-matrix", help="Of the lab's boards. Default: --matrix."),
-        click.option("--lava-policy", help="Of the lab's boards. Default: --policy."),
+        click.option("--lava-policy", help="Of the lab's boards. Default: of each one's clock."),
         click.option("--cells", help="Only these cells, comma-separated; * is allowed."),
         click.option("--job-command", default="iotoll", help="How the lab's jobs call iotoll."),
         click.option("--job-tag", "job_tags", multiple=True, help="Tags of the lab's jobs."),
@@ -102,9 +103,9 @@ def select_command(**options: Any) -> None:
         lava_boards=plan.split_names(options["lava_boards"]),
         lab=options["lab"] or None,
         matrix=matrix,
-        policy=options["policy"],
+        policy=options["policy"] or None,
         lava_matrix=options["lava_matrix"] or matrix,
-        lava_policy=options["lava_policy"] or options["policy"],
+        lava_policy=options["lava_policy"] or None,
         cells=tuple(cells) if cells else None,
         merge_request=_number("CI_MERGE_REQUEST_IID"),
         pipeline=_number("CI_PIPELINE_ID"),
@@ -127,10 +128,10 @@ def _child_words(
 ) -> list[str]:
     """The options of `select` that make the same plan again, pinned, less the boards."""
     words = ["--project", request.project, "--base", base, "--candidate", candidate]
-    words += ["--lava-matrix", request.lava_matrix, "--lava-policy", request.lava_policy]
-    for name in ("lab", "cells"):
+    words += ["--lava-matrix", request.lava_matrix]
+    for name in ("lava_policy", "lab", "cells"):
         if options[name]:
-            words += [f"--{name}", options[name]]
+            words += [f"--{name.replace('_', '-')}", options[name]]
     return words
 
 
@@ -210,6 +211,8 @@ def judge_command(root: Path) -> None:
     for run in made.runs:
         click.echo(f"{run.board} ({run.runner}): {run.outcome.value}: {run.sentence}")
     click.echo(f"{made.outcome.value}: {made.sentence}")
+    if made.reading:
+        click.echo(made.reading)
     raise SystemExit(made.exit_code)
 
 
@@ -249,7 +252,7 @@ def post_command(link: str | None, root: Path) -> None:
     if path.is_symlink() or not path.is_file():
         raise InfrastructureError(f"{path} is missing: run 'iotoll ci report'")
     server = _gitlab()
-    done = server.note(request, pipeline, note.harmless(path.read_text(errors="replace")))
+    done = server.note(request, pipeline, harmless(path.read_text(errors="replace")))
     sentence = f"{made.outcome.value}: {made.sentence}"
     server.status(_candidate(), made.outcome, sentence, pipeline, link)
     click.echo(f"note {done}, status set: {made.outcome.value}")

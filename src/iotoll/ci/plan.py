@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from iotoll import results
-from iotoll.boardoptions import accelerator_of, check_devices, clock_of
-from iotoll.boards import load_board
+from iotoll.boardoptions import new_manifest
 from iotoll.ci import repository
 from iotoll.ci.repository import Change
 from iotoll.errors import UsageError
@@ -18,7 +16,6 @@ from iotoll.lava.config import load_lab
 from iotoll.matrix import load_matrix
 from iotoll.models import PlanRecord, RunManifest, SelectionRecord
 from iotoll.models.ci import BOARD
-from iotoll.policy import load_policy
 from iotoll.progress import Progress
 from iotoll.rundir import RunDir
 from iotoll.source import open_tree, prepare
@@ -29,16 +26,19 @@ SERIES = re.compile(r"[^A-Za-z0-9._/!-]+")
 
 @dataclass(frozen=True)
 class Request:
-    """What a pipeline is asked to do: its inputs, and GitLab's numbers."""
+    """What a pipeline is asked to do: its inputs, and GitLab's numbers.
+
+    Without a policy each board has that of its clock.
+    """
 
     project: str
     boards: tuple[str, ...]
     lava_boards: tuple[str, ...] = ()
     lab: str | None = None
     matrix: str = "default"
-    policy: str = "instructions"
+    policy: str | None = None
     lava_matrix: str = "default"
-    lava_policy: str = "instructions"
+    lava_policy: str | None = None
     cells: tuple[str, ...] | None = None
     merge_request: int | None = None
     pipeline: int | None = None
@@ -56,6 +56,9 @@ def make_plan(request: Request, change: Change, root: Path, progress: Progress) 
     A change that is refused for what it carries gets a plan that says so, and no run.
     """
     request = _checked(request)
+    # Everything that is named is read here, before anything long begins.
+    manifests = [_manifest(request, change, name, "local") for name in request.boards]
+    manifests += [_manifest(request, change, name, "lava") for name in request.lava_boards]
     plan = PlanRecord(
         project=request.project,
         base=change.base,
@@ -72,8 +75,6 @@ def make_plan(request: Request, change: Change, root: Path, progress: Progress) 
     except UsageError as error:
         plan = plan.model_copy(update={"refused": str(error)})
     else:
-        manifests = [_manifest(request, kept, change, name, "local") for name in request.boards]
-        manifests += [_manifest(request, kept, change, n, "lava") for n in request.lava_boards]
         chosen = [_prepare(root, manifest, progress) for manifest in manifests]
         plan = plan.model_copy(update={"nothing": not any(chosen)})
     results.write(root / PLAN, plan)
@@ -105,15 +106,13 @@ def _prepare(root: Path, manifest: RunManifest, progress: Progress) -> bool:
 
 
 def _checked(request: Request) -> Request:
-    """Read everything that is named, before anything long begins."""
+    """The request with each board once; raises UsageError for a board that no pipeline can take."""
     for name in (*request.boards, *request.lava_boards):
         if not re.fullmatch(BOARD, name):
             raise UsageError(f"board {name!r}: a pipeline takes names of boards, no files")
     if not request.boards and not request.lava_boards:
         raise UsageError("no board is named: give --board or --lava-board")
-    load_policy(request.policy)
     if request.lava_boards:
-        load_policy(request.lava_policy)
         lab = load_lab(request.lab or "local")
         for name in request.lava_boards:
             lab.board(name)
@@ -131,33 +130,26 @@ def _once(names: Sequence[str], option: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _manifest(request: Request, kept: Path, change: Change, name: str, runner: str) -> RunManifest:
+def _manifest(request: Request, change: Change, name: str, runner: str) -> RunManifest:
     lava = runner == "lava"
-    lab = request.lab or "local"
-    options = {"runner": runner, "clock": None, "lab": lab}
-    board = load_board(name)
-    clock = clock_of(board, options)
-    matrix = request.lava_matrix if lava else request.matrix
-    check_devices(board, load_matrix(matrix))
-    return RunManifest.model_validate(
-        {
-            "command": list(request.command),
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "kind": "gate",
-            "board": name,
-            "clock": clock,
-            "accelerator": accelerator_of(board, clock, options),
-            "matrix": matrix,
-            "policy": request.lava_policy if lava else request.policy,
-            "tree": str(kept),
-            "base": change.base,
-            "candidate": change.candidate,
-            "candidate_kind": "revision",
-            "cells": list(request.cells) if request.cells else None,
-            "runner": runner,
-            "lab": lab if lava else None,
-            "series": _series(request, name) if lava else None,
-        }
+    options = {
+        "board": name,
+        "clock": None,
+        "matrix": request.lava_matrix if lava else request.matrix,
+        "policy": request.lava_policy if lava else request.policy,
+        "runner": runner,
+        "lab": request.lab or "local",
+    }
+    return new_manifest(
+        request.command,
+        options,
+        kind="gate",
+        tree=str(repository.place(request.project)),
+        base=change.base,
+        candidate=change.candidate,
+        candidate_kind="revision",
+        cells=list(request.cells) if request.cells else None,
+        series=_series(request, name) if lava else None,
     )
 
 

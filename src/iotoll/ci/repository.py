@@ -56,7 +56,7 @@ def keep(change: Change, project: str) -> Path:
 
     Done again it does nothing. Subjects of the candidate's commits come along, its history not.
     """
-    kept = _place(project)
+    kept = place(project)
     if not kept.is_dir():
         kept.parent.mkdir(parents=True, exist_ok=True)
         _must(kept.parent, "init", "-q", "--bare", "--template=", str(kept))
@@ -75,13 +75,14 @@ def keep(change: Change, project: str) -> Path:
 
 def ensure(clone: Path, base: str, candidate: str, project: str) -> Path:
     """As `keep`, for commits by their names; the clone is asked only for what the cache lacks."""
-    kept = _place(project)
+    kept = place(project)
     if kept.is_dir() and all(_has(kept, commit) for commit in (base, candidate)):
         return kept
     return keep(find_change(clone, base, candidate, None), project)
 
 
-def _place(project: str) -> Path:
+def place(project: str) -> Path:
+    """Where a project's commits are kept."""
     slug = re.sub(r"[^A-Za-z0-9.-]+", "-", project).strip("-.") or "project"
     return cache_dir() / "repositories" / f"{slug}.git"
 

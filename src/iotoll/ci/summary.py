@@ -10,6 +10,7 @@ from iotoll.ci.plan import run_folder
 from iotoll.errors import BrokenError, BrokenStep, InfrastructureError, IotollError
 from iotoll.flow import Flow, record_failure
 from iotoll.models import (
+    Clock,
     FailureRecord,
     Outcome,
     PipelineRun,
@@ -18,8 +19,10 @@ from iotoll.models import (
     VerdictRecord,
 )
 from iotoll.models.run import Side
+from iotoll.policy import load_any_policy
 from iotoll.progress import Progress
 from iotoll.rundir import SIDES, RunDir
+from iotoll.timegate.clocks import reading, shown_alone
 
 SUMMARY = "summary.json"
 WORST = (
@@ -35,21 +38,25 @@ _SHOWN = 2000  # characters of a sentence; what a candidate's build says may be 
 def summarize(root: Path, plan: PlanRecord) -> SummaryRecord:
     """Judge what is in a pipeline's folder, and write ``summary.json``."""
     runs = [_run(root, name, "local") for name in plan.boards]
-    go_on = not runs or worst(runs) in (Outcome.PASS, Outcome.INCONCLUSIVE)
-    for name in plan.lava_boards:
-        runs.append(_run(root, name, "lava") if go_on else _not_run(root, name))
+    left_out = []
+    if not runs or worst(runs) in (Outcome.PASS, Outcome.INCONCLUSIVE):
+        runs += [_run(root, name, "lava") for name in plan.lava_boards]
+    else:
+        left_out = [_not_run(root, name) for name in plan.lava_boards]
+    runs = [_shown_only(root, run, {r.clock for r in runs}) for run in runs]
     if plan.refused:
         outcome, sentence = Outcome.BROKEN, f"The change is refused: {plan.refused}"
-        runs = []
+        runs = left_out = []
     else:
-        outcome = worst([r for r in runs if not _left_out(r)])
+        outcome = worst(runs)
         sentence = next(r.sentence for r in runs if r.outcome is outcome)
     summary = SummaryRecord(
         outcome=outcome,
         exit_code=outcome.exit_code,
         sentence=sentence,
         plan=plan,
-        runs=runs,
+        runs=[*runs, *left_out],
+        reading=_reading(root, runs),
     )
     results.write(root / SUMMARY, summary)
     return summary
@@ -61,36 +68,54 @@ def worst(runs: list[PipelineRun]) -> Outcome:
     return next(outcome for outcome in WORST if outcome in outcomes)
 
 
-_NOT_RUN = "Not run: the deterministic gate failed."
+def _verdict(root: Path, run: PipelineRun) -> VerdictRecord:
+    return results.read(RunDir(root / run.run).verdict, VerdictRecord)
 
 
-def _left_out(run: PipelineRun) -> bool:
-    return run.sentence == _NOT_RUN
+def _shown_only(root: Path, run: PipelineRun, clocks: set[Clock | None]) -> PipelineRun:
+    """A run whose policy does not block by its clock passes where the other clock judges, too."""
+    if run.outcome is not Outcome.REGRESSION or run.clock is None or not clocks - {run.clock, None}:
+        return run
+    if run.clock in load_any_policy(RunDir.open(root / run.run).manifest.policy).blocks:
+        return run
+    sentence = f"{run.sentence} {shown_alone(run.clock)}"[:_SHOWN]
+    return run.model_copy(update={"outcome": Outcome.PASS, "sentence": sentence})
+
+
+def _reading(root: Path, runs: list[PipelineRun]) -> str:
+    """What the first board of each clock that judged says, together with the other's."""
+    first = {run.clock: run for run in reversed(runs) if run.clock is not None}
+    if len(first) < len(Clock):
+        return ""
+    one, two = (_verdict(root, first[clock]) for clock in Clock)
+    return reading(one, two)
 
 
 def _not_run(root: Path, board: str) -> PipelineRun:
-    return _record(root, board, "lava", Outcome.INCONCLUSIVE, _NOT_RUN)
+    sentence = "Not run: the deterministic gate failed."
+    return _record(root, board, "lava", Outcome.INCONCLUSIVE, sentence)
 
 
 def _run(root: Path, board: str, runner: Literal["local", "lava"]) -> PipelineRun:
     run = RunDir(run_folder(root, board, runner))
     try:
-        outcome, sentence = _outcome(run)
+        outcome, sentence, clock = _outcome(run)
     except IotollError as error:
-        outcome, sentence = Outcome.INFRASTRUCTURE, f"Its results cannot be read: {error}."
-    return _record(root, board, runner, outcome, sentence)
+        outcome, clock = Outcome.INFRASTRUCTURE, None
+        sentence = f"Its results cannot be read: {error}."
+    return _record(root, board, runner, outcome, sentence, clock)
 
 
-def _outcome(run: RunDir) -> tuple[Outcome, str]:
+def _outcome(run: RunDir) -> tuple[Outcome, str, Clock | None]:
     for side in SIDES:
         path = run.build_failure(side)
         if path.is_file():
             record_failure(Flow(run, Progress(quiet=True)), "build", _error(path, side))
             break
     if not run.verdict.is_file():
-        return Outcome.INFRASTRUCTURE, "There is no verdict: a job before it did not end."
+        return Outcome.INFRASTRUCTURE, "There is no verdict: a job before it did not end.", None
     verdict = results.read(run.verdict, VerdictRecord)
-    return verdict.outcome, verdict.sentence
+    return verdict.outcome, verdict.sentence, verdict.clock if verdict.can_gate else None
 
 
 def _error(path: Path, side: Side) -> BrokenError | InfrastructureError:
@@ -103,7 +128,12 @@ def _error(path: Path, side: Side) -> BrokenError | InfrastructureError:
 
 
 def _record(
-    root: Path, board: str, runner: Literal["local", "lava"], outcome: Outcome, sentence: str
+    root: Path,
+    board: str,
+    runner: Literal["local", "lava"],
+    outcome: Outcome,
+    sentence: str,
+    clock: Clock | None = None,
 ) -> PipelineRun:
     return PipelineRun(
         run=str(run_folder(root, board, runner).relative_to(root)),
@@ -111,4 +141,5 @@ def _record(
         runner=runner,
         outcome=outcome,
         sentence=sentence[:_SHOWN],
+        clock=clock,
     )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from iotoll.models.base import Model, Outcome
+from iotoll.models.base import Clock, Model, Outcome
 
 COMMIT = r"^[0-9a-f]{40}([0-9a-f]{24})?$"
 BOARD = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -36,6 +36,7 @@ class PipelineRun(Model):
     runner: Literal["local", "lava"]
     outcome: Outcome
     sentence: str
+    clock: Clock | None = Field(None, description="of its verdict; null when it has none")
 
 
 class SummaryRecord(Model):
@@ -47,3 +48,6 @@ class SummaryRecord(Model):
     sentence: str
     plan: PlanRecord
     runs: list[PipelineRun]
+    reading: str = Field(
+        "", description="what both clocks mean together, where both have a verdict"
+    )

@@ -7,6 +7,7 @@ posted with a project's token.
 
 from __future__ import annotations
 
+import html
 import re
 import string
 
@@ -17,6 +18,16 @@ _JOINER = "\u2060"
 # Escaped or not, GitLab looks for these in the text that is left after rendering.
 _REFERENCE = re.compile(r"([@#!~%$&^*:\[])(?=[\w/.\"(])")
 _BARE_ADDRESS = re.compile(r"(?i)\b(www(?=\.)|[a-z]+:(?=//)|mailto:)")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+_QUICK_ACTION = re.compile(r"^([ \t>*+-]*)/(?=[A-Za-z])", re.M)
+# An address stays as it is: GitLab looks for no reference inside one, and a mark would break it.
+_ADDRESS_OR_MENTION = re.compile(
+    r"(?P<address>(?:https?://[\w-]+\.|(?<=\]\(<)https?://)[\w./?=%&;,:+#-]*)"
+    r"|(?<![A-Za-z0-9&])(?P<sign>[@!#$%~&])(?=[A-Za-z0-9\"_])"
+)
+_ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]+);(?!\u200b)")
+_SIGNS = "@!#$%~&:"
+"""What GitLab's references begin with: people, requests, issues, snippets, labels, emojis."""
 
 
 def text(words: str) -> str:
@@ -50,3 +61,21 @@ def block(words: str) -> str:
 def link(label: str, url: str) -> str:
     """A link; ``url`` must have passed `iotoll.publish.links.is_web`."""
     return f"[{text(label)}](<{url}>)"
+
+
+def harmless(markdown: str) -> str:
+    """A finished note that, whoever wrote parts of it, gives no order and calls nobody.
+
+    GitLab runs a line that begins with ``/`` as an order of the note's author (`/merge`), and
+    mails everybody who is mentioned. A second fence behind `text`: who posts a note did not make
+    it.
+    """
+    plain = _CONTROL.sub("", markdown.replace("\r\n", "\n").replace("\r", "\n"))
+    plain = _QUICK_ACTION.sub("\\1\u200b/", plain)
+    plain = _ADDRESS_OR_MENTION.sub(lambda m: m["address"] or f"{m['sign']}\u200b", plain)
+    return _ENTITY.sub(_apart, plain)
+
+
+def _apart(match: re.Match[str]) -> str:
+    """References are looked for in the finished text: an invisible space makes them none."""
+    return match[0] + ("\u200b" if html.unescape(match[0]) in _SIGNS else "")

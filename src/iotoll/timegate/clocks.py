@@ -69,7 +69,7 @@ def together(
     outcome, sentence = own.outcome, own.sentence
     if outcome is Outcome.REGRESSION and own.clock not in blocks:
         outcome = Outcome.PASS
-        sentence += f" The policy shows the clock '{own.clock.value}', and does not block by it."
+        sentence += f" {shown_alone(own.clock)}"
     judged = outcome in DECIDED or outcome is Outcome.INCONCLUSIVE
     if judged and shown.blocks and other.outcome is Outcome.REGRESSION:
         if outcome is not Outcome.REGRESSION:
@@ -83,6 +83,11 @@ def together(
             "other": shown,
         }
     )
+
+
+def shown_alone(clock: Clock) -> str:
+    """What is said of a regression on a clock that does not block."""
+    return f"The policy shows the clock '{clock.value}', and does not block by it."
 
 
 def reading(one: VerdictRecord, two: VerdictRecord) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from iotoll.ci import children, plan
 from iotoll.ci.repository import find_change, keep
 from iotoll.cli import cli
 from iotoll.errors import UsageError
-from iotoll.models import Outcome, PlanRecord, RunManifest, SelectionRecord, SummaryRecord
+from iotoll.models import Clock, Outcome, PlanRecord, RunManifest, SelectionRecord, SummaryRecord
+from iotoll.paths import data_dir
 from iotoll.progress import Progress
 from tests.gitlab.pipeline import git
 
@@ -200,6 +202,28 @@ def test_boards_of_one_pipeline_do_not_supersede_each_other(clone: Path, tmp_pat
         results.read(path, RunManifest).series for path in (tmp_path / "p/lava").glob("*/run.json")
     ]
     assert sorted(map(str, series)) == ["s/linux!7/virt-arm64", "s/linux!7/virt-x86_64"]
+
+
+def test_a_real_board_is_judged_by_its_times(clone: Path, tmp_path: Path) -> None:
+    put(clone, DRIVER, "int a, c;\n")
+    commit(clone, "ufs: one")
+    local = (data_dir("lava-jobs") / "labs/local.toml").read_text()
+    (tmp_path / "lab.toml").write_text(local.replace("simulated = true", "simulated = false"))
+    request = plan.Request(
+        "s/linux",
+        boards=("virt-arm64",),
+        lava_boards=("hikey960",),
+        lab=str(tmp_path / "lab.toml"),
+        lava_matrix="hikey960",
+    )
+    made(clone, tmp_path / "p", request)
+    run = results.read(tmp_path / "p/lava/hikey960/run.json", RunManifest)
+    assert (run.clock, run.policy, run.accelerator) == (Clock.TIME, "time", "none")
+    assert run.seed is not None, "the order of its boots is drawn"
+    virtual = results.read(tmp_path / "p/virtual/virt-arm64/run.json", RunManifest)
+    assert (virtual.clock, virtual.policy) == (Clock.INSTRUCTIONS, "instructions")
+    with pytest.raises(UsageError, match="is not of the clock 'time' of board hikey960"):
+        made(clone, tmp_path / "q", replace(request, lava_policy="instructions"))
 
 
 def test_results_of_another_pipeline_are_not_posted(

@@ -10,19 +10,23 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from iotoll import results
 from iotoll.ci import children, jobs, note
 from iotoll.ci.summary import summarize
 from iotoll.errors import ResultError, UsageError
 from iotoll.models import (
+    Clock,
     FailureRecord,
     Outcome,
+    PipelineRun,
     PlanRecord,
     SummaryRecord,
     VerdictRecord,
 )
 from iotoll.paths import data_dir
+from iotoll.publish.markdown import harmless
 from tests.unit.runs import make_run
 
 VERDICT = data_dir("results-schema") / "valid/verdict.json"
@@ -38,13 +42,31 @@ PLAN = PlanRecord(
 BOARD = "virt-arm64"
 
 
-def put(root: Path, runner: str, outcome: Outcome | None) -> None:
+def put(
+    root: Path,
+    runner: str,
+    outcome: Outcome | None,
+    clock: Clock = Clock.INSTRUCTIONS,
+    policy: str | None = None,
+) -> None:
     """A run with this outcome."""
     folder = root / runner / BOARD
-    make_run(folder, board=BOARD, candidate_kind="revision", base="1" * 40)
+    make_run(
+        folder,
+        board=BOARD,
+        candidate_kind="revision",
+        base="1" * 40,
+        clock=clock,
+        policy=policy or clock.value,
+    )
     if outcome is not None:
         verdict = results.read(VERDICT, VerdictRecord)
-        changes = {"outcome": outcome, "exit_code": outcome.exit_code, "sentence": "It is so."}
+        changes = {
+            "outcome": outcome,
+            "exit_code": outcome.exit_code,
+            "sentence": "It is so.",
+            "clock": clock,
+        }
         results.write(folder / "verdict.json", verdict.model_copy(update=changes))
 
 
@@ -191,17 +213,52 @@ HOSTILE = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 
 @given(HOSTILE)
 def test_a_note_gives_no_order_and_calls_nobody(text: str) -> None:
-    done = note.harmless(f"intro\n{text}\nend")
+    done = harmless(f"intro\n{text}\nend")
     assert not re.search(r"^[ \t>*+-]*/[A-Za-z]", done, re.M)
     assert not re.search(r"(?<![A-Za-z0-9&])[@!#$%~&][A-Za-z0-9_\"]", done)
     assert "\0" not in done and "\u202e" not in done and "\r" not in done
 
 
-@given(HOSTILE)
-def test_escaped_text_is_one_line_that_means_itself(text: str) -> None:
-    line = note.escape(text)
-    assert "\n" not in line
-    assert not re.search(r"[<>`*_\[\]|~@!$\\]", line)
+def test_what_a_run_says_is_no_markup_in_the_pipelines_note() -> None:
+    hostile = "<b>x</b> @all [y](https://evil.example) /merge"
+    run = PipelineRun(
+        run="virtual/x", board="x", runner="local", outcome=Outcome.PASS, sentence=hostile
+    )
+    summary = SummaryRecord(
+        outcome=Outcome.PASS, exit_code=0, sentence=hostile, plan=PLAN, runs=[run, run]
+    )
+    shown = MarkdownIt("commonmark").enable("table").render(note.pipeline_note(summary, [], None))
+    assert "<b>" not in shown and "<a " not in shown and not re.search(r"@\w", shown)
+
+
+def test_two_clocks_are_read_together(tmp_path: Path) -> None:
+    put(tmp_path, "virtual", Outcome.PASS)
+    put(tmp_path, "lava", Outcome.REGRESSION, Clock.TIME)
+    made = summarize(tmp_path, PLAN)
+    assert made.outcome is Outcome.REGRESSION
+    assert made.reading.startswith("Slower without more instructions")
+    assert "Slower without more instructions" in note.pipeline_note(made, [], None)
+
+
+def test_a_clock_that_the_policy_shows_only_does_not_block(tmp_path: Path) -> None:
+    policy = tmp_path / "shown.toml"
+    text = (data_dir("pipelines") / "policies/time.toml").read_text()
+    policy.write_text(
+        text.replace('blocks = ["instructions", "time"]', 'blocks = ["instructions"]')
+    )
+    put(tmp_path, "lava", Outcome.REGRESSION, Clock.TIME, str(policy))
+    alone = summarize(tmp_path, PLAN.model_copy(update={"boards": []}))
+    assert alone.outcome is Outcome.REGRESSION, "nothing else could block"
+    put(tmp_path, "virtual", Outcome.PASS)
+    made = summarize(tmp_path, PLAN)
+    assert made.outcome is Outcome.PASS
+    assert "does not block by it" in made.runs[1].sentence
+
+
+def test_addresses_of_a_note_stay_as_they_are() -> None:
+    line = "[report](<https://ci.example/x/-/jobs/1/artifacts/a%20b/index.html?a=1&b=2#cell-7>)"
+    assert harmless(line) == line
+    assert harmless("https://x.example/@all @all") == "https://x.example/@\u200ball @\u200ball"
 
 
 def test_a_note_says_the_verdict_first_and_what_inconclusive_is() -> None:
