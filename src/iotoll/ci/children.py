@@ -16,6 +16,8 @@ from iotoll.models import PlanRecord
 BOARDS = "boards.yml"
 LARGEST = 2 << 30  # bytes that one board's results may take, unpacked
 MOST_FILES = 20_000
+BOARD_TIME = "12 hours"
+"""What GitLab gives a board's job: up to 16 pairs of boots, and the queue before each."""
 LAVA_JOB = "lava "
 """How the name of a job begins that runs a board; its name follows."""
 
@@ -54,6 +56,7 @@ def child_pipeline(plan: PlanRecord, words: list[str], settings: dict[str, Any])
             "environment": {"name": "iotoll/lab", "action": "access"},
             "variables": {"GIT_STRATEGY": "empty"},
             "script": [_line([*job, "lava", board])],
+            "timeout": BOARD_TIME,
             "allow_failure": {"exit_codes": [3]},
             "retry": RETRY,
             "artifacts": {"when": "always", "paths": [f"{folder}/"], "expire_in": "2 weeks"},
