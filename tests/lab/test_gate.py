@@ -6,14 +6,17 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iotoll.lab.plan import LabState
 from iotoll.lava.figures import expected_cases
 from iotoll.lava.journal import read_journal
 from iotoll.lava.server import Servers
+from iotoll.lava.submission import SUPERSEDED
 from iotoll.models import BootRecord, Clock, Section, SideResult
 from iotoll.results import read
 from tests.lab.conftest import UFS, Start, needs_patience
@@ -104,6 +107,39 @@ def test_killed_collector_takes_up_its_jobs(start: Start, servers: Servers) -> N
     for attempt in read_journal(journal).attempts:
         assert attempt.key.startswith(run)
         assert servers.lava.find(attempt.key) == [attempt.number], "no job twice, none forgotten"
+
+
+def test_ended_job_of_a_pipeline_cancels_what_lava_has(
+    state: LabState, servers: Servers, lab_file: Path, tmp_path: Path
+) -> None:
+    """GitLab ends the jobs of a superseded pipeline with SIGTERM."""
+    root, env = tmp_path / "iotoll", environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file)
+    run = root / "lava/virt-arm64"
+    words = ("--candidate", EXAMPLES / "neutral.patch", "--cells", UFS, "--until", "build")
+    lava = ("--runner", "lava", "--lab", lab_file, "--out", run, "--quiet")
+    subprocess.run(command("gate", *words, *lava), env=env, check=True, timeout=LIMIT)
+    job = command("ci", "lava", "virt-arm64", "--root", root)
+    process = subprocess.Popen(job, env=env, stderr=subprocess.PIPE, text=True)
+    journal = run / "lava/journal.jsonl"
+    wait_for(lambda: journal.is_file() and journal.read_bytes().count(b'"submitted"') == 2, process)
+    process.terminate()
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130 and "Traceback" not in err, err
+    for attempt in read_journal(journal).attempts:
+        assert attempt.outcome == SUPERSEDED, "and the journal knows"
+        assert attempt.number is not None
+        number = attempt.number
+        wait_for(lambda number=number: servers.lava.job(number).finished)  # type: ignore[misc]
+        assert servers.lava.job(number).health == "Canceled"
+
+
+def wait_for(done: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
+    """Wait until something holds, and a process runs meanwhile."""
+    deadline = time.monotonic() + LIMIT
+    while not done():
+        assert process is None or process.poll() is None, "it ended too early"
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_x86_64_board_passes_against_itself(start: Start, tmp_path: Path) -> None:
