@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -125,6 +126,14 @@ def test_hostile_texts_are_read_and_not_obeyed(others: Path, opened: Open) -> No
     assert page.page.title().strip() != "owned"
     assert page.page.locator("a[href*='evil.example'], img[src=x]").count() == 0
     page.quiet()
+
+
+def test_a_run_that_is_published_again_counts_once(second: Path, tmp_path: Path) -> None:
+    history = tmp_path / "history.jsonl"
+    shutil.copy(second.parent / HISTORY, history)
+    make(real("regression"), tmp_path / "again", history)
+    lines = [json.loads(x) for x in history.read_text().splitlines()]
+    assert [x["name"].partition(":")[0] for x in lines] == ["✓ Pass", "▲ Regression"]
 
 
 def test_history_can_be_kept_elsewhere(others: Path) -> None:

@@ -18,8 +18,9 @@ from iotoll.errors import InfrastructureError, UsageError
 from iotoll.matrix import chosen_cells, load_matrix
 from iotoll.models import SummaryRecord
 from iotoll.models.run import Side
+from iotoll.paths import cache_dir
 from iotoll.progress import Progress
-from iotoll.publish import FORMATS, Source, write
+from iotoll.publish import FORMATS, Source, allure, write
 from iotoll.publish.links import Link
 from iotoll.publish.markdown import harmless
 from iotoll.publish.note import MARKER
@@ -224,11 +225,19 @@ def report_command(link: str | None, root: Path) -> None:
     made = results.read(root / summary.SUMMARY, SummaryRecord)
     links = [Link("pipeline", link)] if link else []
     notes = []
+    no_allure = allure.missing()
+    if no_allure:
+        click.echo(f"without Allure's report: {no_allure}", err=True)
     for run in made.runs:
         if not (root / run.run / "verdict.json").is_file():
             continue
         out = root / "report" / run.run.replace("/", "-")
-        write(Source(RunDir.open(root / run.run), links), out, list(FORMATS))
+        name = f"{made.plan.project}!{made.plan.merge_request or ''}/{run.run}"
+        history = cache_dir() / "allure" / f"{plan.SERIES.sub('-', name).replace('/', '-')}.jsonl"
+        source = Source(RunDir.open(root / run.run), links, history=history)
+        write(source, out, list(FORMATS))
+        if no_allure is None:
+            allure.allure_report(source, out)
         notes.append((out / FORMATS["note"].file).read_text().removeprefix(MARKER).strip())
     text = note.pipeline_note(made, notes, link)
     write_text(root / NOTE, text)

@@ -7,12 +7,14 @@ of a CI job is in their reach.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
 import re
 import shutil
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,15 @@ def require_programs() -> list[str]:
     return node_tool("allure")
 
 
+def missing() -> str | None:
+    """Which of Allure's programs is not installed, and what installs it; None when all are."""
+    try:
+        require_programs()
+    except UsageError as error:
+        return str(error)
+    return None
+
+
 def allure_report(source: Source, out: Path) -> Path:
     """Write ``allure.html`` into ``out``; returns its path.
 
@@ -64,6 +75,7 @@ def allure_report(source: Source, out: Path) -> Path:
     shutil.rmtree(work, ignore_errors=True)
     (work / "results").mkdir(parents=True)
     history = (source.history or out / HISTORY).resolve()
+    history.parent.mkdir(parents=True, exist_ok=True)
     try:
         _judge(source, work)
         _tidy(work / "results")
@@ -76,11 +88,30 @@ def allure_report(source: Source, out: Path) -> Path:
         words = ["generate", "--config", "allurerc.json", "--cwd", str(work), "results"]
         search = f"{Path(tool[0]).parent}:{os.defpath}"
         _run([*tool, *words], work, {"PATH": search, "HOME": str(work)})
+        _count_once(history, _identity(source))
         page = work / "report/index.html"
         results.write_text(out / PAGE, without_analytics(page.read_text()))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return out / PAGE
+
+
+def _identity(source: Source) -> str:
+    """A run by its manifest and verdict, in the form that Allure gives its reports' names."""
+    run = source.run
+    parts = [path.read_bytes() for path in (run.root / "run.json", run.verdict) if path.is_file()]
+    return str(uuid.UUID(bytes=hashlib.sha256(b"\n".join(parts)).digest()[:16], version=4))
+
+
+def _count_once(history: Path, identity: str) -> None:
+    """Name the last line of a history after its run; an older line of the same run goes."""
+    try:
+        *before, last = [json.loads(line) for line in history.read_text().splitlines()]
+    except ValueError as error:
+        raise UsageError(f"{history}: is no history of Allure's ({error}): remove it") from error
+    kept = [entry for entry in before if entry.get("uuid") != identity]
+    lines = [json.dumps(entry) + "\n" for entry in (*kept, {**last, "uuid": identity})]
+    results.write_text(history, "".join(lines))
 
 
 def without_analytics(page: str) -> str:
