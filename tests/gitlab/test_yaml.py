@@ -12,21 +12,13 @@ import pytest
 import yaml
 
 from iotoll.ci import children
-from iotoll.models import PlanRecord
 from tests.gitlab.pipeline import ROOT
+from tests.unit.ci import plans
 
 PIPELINES = sorted((ROOT / "pipelines").glob("*.yml"))
 TEMPLATE = ROOT / "pipelines/merge-request.yml"
 HOLDS_TOKEN = {"iotoll-collect", "iotoll-post"}
-PLAN = PlanRecord(
-    project="storage/linux",
-    base="1" * 40,
-    candidate="2" * 40,
-    merge_request=7,
-    pipeline=10,
-    boards=["virt-arm64"],
-    lava_boards=["hikey960", "virt-arm64"],
-)
+PLAN = plans.PLAN.model_copy(update={"lava_boards": ["hikey960", "virt-arm64"]})
 SETTINGS = {"iotoll": "iotoll", "tags": ["iotoll"], "image": "debian:trixie"}
 
 

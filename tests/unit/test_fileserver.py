@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import socket
-import threading
-from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -13,19 +11,9 @@ import pytest
 import urllib3
 
 from iotoll.lab import fileserver
-from iotoll.lab.fileserver import make_server
 
 DATA = b"kernel" * 1000
 HEX = hashlib.sha256(DATA).hexdigest()
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
-    one = make_server("127.0.0.1", 0, tmp_path / "files")
-    threading.Thread(target=lambda: one.serve_forever(0.02), daemon=True).start()
-    yield one
-    one.shutdown()
-    one.server_close()
 
 
 def ask(

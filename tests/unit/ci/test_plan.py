@@ -20,6 +20,7 @@ from iotoll.models import Clock, Outcome, PlanRecord, RunManifest, SelectionReco
 from iotoll.paths import data_dir
 from iotoll.progress import Progress
 from tests.gitlab.pipeline import git
+from tests.unit.ci.plans import PLAN
 
 MAKEFILE = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 1\nEXTRAVERSION =\n"
 DRIVER = "drivers/ufs/core/ufshcd.c"
@@ -229,15 +230,7 @@ def test_a_real_board_is_judged_by_its_times(clone: Path, tmp_path: Path) -> Non
 def test_results_of_another_pipeline_are_not_posted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = PlanRecord(
-        project="x",
-        base="1" * 40,
-        candidate="2" * 40,
-        merge_request=7,
-        pipeline=10,
-        boards=["virt-arm64"],
-        lava_boards=[],
-    )
+    found = PLAN.model_copy(update={"lava_boards": []})
     summary = SummaryRecord(
         outcome=Outcome.PASS, exit_code=0, sentence="Fine.", plan=found, runs=[]
     )

@@ -21,24 +21,15 @@ from iotoll.models import (
     FailureRecord,
     Outcome,
     PipelineRun,
-    PlanRecord,
     SummaryRecord,
     VerdictRecord,
 )
 from iotoll.paths import data_dir
 from iotoll.publish.markdown import harmless
+from tests.unit.ci.plans import PLAN
 from tests.unit.runs import make_run
 
 VERDICT = data_dir("results-schema") / "valid/verdict.json"
-PLAN = PlanRecord(
-    project="storage/linux",
-    base="1" * 40,
-    candidate="2" * 40,
-    merge_request=7,
-    pipeline=10,
-    boards=["virt-arm64"],
-    lava_boards=["virt-arm64"],
-)
 BOARD = "virt-arm64"
 
 

@@ -6,8 +6,6 @@ import hashlib
 import json
 import shutil
 import subprocess
-import threading
-from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 from pydantic import ValidationError
 
 from iotoll.errors import InfrastructureError
-from iotoll.lab.fileserver import make_server
 from iotoll.lava.collect import traces
 from iotoll.lava.config import Lab, load_lab
 from iotoll.lava.http import Http
@@ -26,15 +23,6 @@ from iotoll.received import sort
 
 TRACE = bytes(range(256)) * 500 + b"\0" * 1000
 HEX = hashlib.sha256(TRACE).hexdigest()
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
-    one = make_server("127.0.0.1", 0, tmp_path / "files")
-    threading.Thread(target=lambda: one.serve_forever(0.02), daemon=True).start()
-    yield one
-    one.shutdown()
-    one.server_close()
 
 
 def base(server: ThreadingHTTPServer) -> str:

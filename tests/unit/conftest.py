@@ -1,0 +1,22 @@
+"""What unit tests of several rooms share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from iotoll.lab.fileserver import make_server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+    """A lab's file server, whose files are in ``files``."""
+    one = make_server("127.0.0.1", 0, tmp_path / "files")
+    threading.Thread(target=lambda: one.serve_forever(0.02), daemon=True).start()
+    yield one
+    one.shutdown()
+    one.server_close()
