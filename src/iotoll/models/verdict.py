@@ -68,6 +68,11 @@ class GrowthRecord(Model):
         description="growth in each pair, in order; null where it is not valid"
     )
 
+    @property
+    def section(self) -> Section | None:
+        """The section that it is of; None for what several make together."""
+        return next((s for s in Section if s.value == self.figure), None)
+
 
 class SequentialRecord(Model):
     """How a verdict on the clock `time` came about: pairs, errors, noise."""

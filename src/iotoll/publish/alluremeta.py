@@ -36,7 +36,7 @@ def describe(
         _TEST.title(clean(f"{check.cell}: {check.name}") if check.cell else "verdict")
         _TEST.description(_words(evidence, check))
     if check is not None and check.section:
-        _TEST.label("section", check.section.value)
+        _TEST.label("section", check.part)
         _TEST.story(section_title(check.section))
     if cell is not None:
         _TEST.parent_suite(clean(cell.view.name.device_label))

@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from iotoll.models import CellVerdict, Outcome, Section, SectionComparison, VerdictRecord
+from iotoll.models import (
+    CellVerdict,
+    GrowthRecord,
+    Outcome,
+    Section,
+    SectionComparison,
+    VerdictRecord,
+)
 from iotoll.report.evidence import Evidence
 from iotoll.report.text import change, clean, number
 
@@ -37,7 +44,8 @@ _OUTCOMES = {
 class Check:
     """One thing that was, or should have been, judged.
 
-    ``cell`` is empty for the run as a whole; ``section`` is None for a cell (or run) as a whole.
+    ``cell`` is empty for the run as a whole; ``section`` is None for a cell (or run) as a whole,
+    and for what a cell's sections make together: then ``figure`` names it (``overhead``).
     ``reason`` is one line of plain text without control characters.
     """
 
@@ -46,13 +54,17 @@ class Check:
     status: Status
     reason: str
     comparison: SectionComparison | None = None
+    figure: str = ""
+
+    @property
+    def part(self) -> str:
+        """The part of a cell that was judged: a section, or a figure; empty for all of it."""
+        return self.section.value if self.section else self.figure
 
     @property
     def name(self) -> str:
-        """``verdict`` of the run, ``cell`` of a whole cell, or the section."""
-        if not self.cell:
-            return "verdict"
-        return self.section.value if self.section else "cell"
+        """``verdict`` of the run, ``cell`` of a whole cell, or the part of it."""
+        return (self.part or "cell") if self.cell else "verdict"
 
 
 def judged(verdict: VerdictRecord) -> bool:
@@ -100,7 +112,26 @@ def _cell(cell: CellVerdict, gate: bool) -> list[Check]:
         if not cell.sections and status is Status.PASSED:
             status, why = Status.SKIPPED, "no section of this cell was judged"
         return [Check(cell.cell, None, status, why or cell.outcome.value)]
-    return [_section(cell, found, gate) for found in cell.sections]
+    # On the clock `time` the overhead is judged beside the sections that it is made of.
+    whole = [g for g in cell.growth if g.section is None]
+    return [
+        *(_figure(cell, growth, gate) for growth in whole),
+        *(_section(cell, found, gate) for found in cell.sections),
+    ]
+
+
+def _figure(cell: CellVerdict, growth: GrowthRecord, gate: bool) -> Check:
+    bounds = f"between {growth.low:+.1%} and {growth.high:+.1%} in {growth.pairs} pairs of boots"
+    status, reason = Status.PASSED, bounds
+    if not gate:
+        status, reason = Status.SKIPPED, "shown only: nobody judged these figures"
+    elif cell.outcome is Outcome.INCONCLUSIVE:
+        status, reason = Status.SKIPPED, f"inconclusive: {one_line(cell.why)}"
+    elif growth.state == "grew":
+        status, reason = Status.FAILURE, f"grew by {growth.growth:+.1%}; {bounds}"
+    elif growth.improved:
+        reason = f"became faster by {-growth.growth:.1%}; {bounds}"
+    return Check(cell.cell, None, status, reason, figure=growth.figure)
 
 
 def _section(cell: CellVerdict, found: SectionComparison, gate: bool) -> Check:

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from iotoll.digest import json_sha256
-from iotoll.models import FailureRecord, Outcome
+from iotoll.models import FailureRecord, GrowthRecord, Outcome, VerdictRecord
 from iotoll.patchtext import Hunk
 from iotoll.publish.blame import Place, blame
 from iotoll.publish.checks import judged, one_line
 from iotoll.report.evidence import Evidence
 from iotoll.report.headline import group_sentence
+from iotoll.report.text import cell_name
 from iotoll.report.view import MovementGroup, cells, movements, unit_of
 
 MAJOR = 0.05
@@ -38,6 +39,7 @@ def codequality(evidence: Evidence, hunks: Sequence[Hunk]) -> str:
             place = blame(hunks, group.moves[0].name.device, group.section)
             if group.kind == "regression" and place:
                 found.append(_regression(group, unit, place))
+        found += _slower(verdict, hunks)
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -51,6 +53,35 @@ def _regression(group: MovementGroup, unit: str, place: Place) -> dict[str, Any]
         (place.path, place.line),
         [group.device, group.section.value],
     )
+
+
+def _slower(verdict: VerdictRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:
+    """Cells whose overhead grew on the clock `time`, and none of its sections surely by itself.
+
+    Once a device, at the code of the section that seems to have grown most.
+    """
+    worst: dict[str, tuple[GrowthRecord, GrowthRecord, str]] = {}
+    for cell in verdict.cells:
+        whole = [g for g in cell.growth if g.section is None and g.state == "grew"]
+        parts = [g for g in cell.growth if g.section is not None]
+        if not whole or not parts or any(g.state == "grew" for g in parts):
+            continue
+        device = cell_name(cell.cell).device
+        if device not in worst or whole[0].growth > worst[device][0].growth:
+            worst[device] = (whole[0], max(parts, key=lambda g: g.growth), cell.cell)
+    found = []
+    for device, (growth, most, name) in worst.items():
+        if most.section and (place := blame(hunks, device, most.section)):
+            words = (
+                f"{growth.figure} of {one_line(name)} grew by {growth.growth:.1%} (at least "
+                f"{growth.low:.1%}), most in {most.figure}. Pinned here because {place.how}."
+            )
+            severity = "major" if growth.growth >= MAJOR else "minor"
+            where = (place.path, place.line)
+            found.append(
+                _entry("iotoll/regression", words, severity, where, [device, growth.figure])
+            )
+    return found
 
 
 def _broken(failure: FailureRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:

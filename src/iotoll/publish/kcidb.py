@@ -171,8 +171,7 @@ class _Report:
         return {**test, "status": "DONE", "number": number}
 
     def _judgement(self, check: Check) -> dict[str, Any]:
-        parts = [check.cell, check.section.value if check.section else ""]
-        path = _path("iotoll", *(part for part in parts if part), "gate")
+        path = _path("iotoll", *(part for part in (check.cell, check.part) if part), "gate")
         test = self._test(self._judged_side(), path)
         test |= {"status": _STATUS[check.status], "comment": _plain(check.reason)}
         failure = self.evidence.failure

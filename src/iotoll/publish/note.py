@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iotoll.models import Outcome
+from iotoll.models import GrowthRecord, Outcome
 from iotoll.publish.checks import Status, checks
 from iotoll.publish.links import Link, run_links
 from iotoll.publish.markdown import block, code, link, text
@@ -45,7 +45,10 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
     if line := _not_a_pass(evidence):
         parts.append(line)
     groups = [g for g in movements(views) if g.gated]
-    if groups:
+    growths = _growths(evidence)
+    if growths:
+        parts.append(_grown(growths))
+    elif groups:
         parts.append(_moved(groups, unit_of(evidence).value))
     if shown := [*links, *run_links(evidence)][:12]:
         parts.append(" · ".join(link(item.label, item.url) for item in shown))
@@ -89,6 +92,31 @@ def _moved(groups: Sequence[MovementGroup], unit: str) -> str:
         )
     if left := len(groups) - _GROUPS:
         rows += ["", f"… and {left} more in the report."] if left > 0 else []
+    return "\n".join(rows)
+
+
+def _growths(evidence: Evidence) -> list[tuple[str, GrowthRecord]]:
+    """What surely changed on the clock `time`, by cell; what grew most surely comes first."""
+    cells = evidence.verdict.cells if evidence.verdict else []
+    found = [
+        (cell.cell, growth)
+        for cell in cells
+        for growth in cell.growth
+        if growth.state == "grew" or growth.improved
+    ]
+    return sorted(found, key=lambda one: (one[1].improved, -one[1].low))
+
+
+def _grown(growths: Sequence[tuple[str, GrowthRecord]]) -> str:
+    rows = ["| what moved | cell | change | at least | at most |", "|---|---|--:|--:|--:|"]
+    rows += [
+        f"| {KIND_LABELS['improvement' if growth.improved else 'regression']} {code(growth.figure)}"
+        f" | {code(cell)} | {signed_percent(growth.growth)} | {signed_percent(growth.low)} "
+        f"| {signed_percent(growth.high)} |"
+        for cell, growth in growths[:_GROUPS]
+    ]
+    if len(growths) > _GROUPS:
+        rows += ["", f"… and {len(growths) - _GROUPS} more in the report."]
     return "\n".join(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from iotoll.errors import UsageError
 from iotoll.flow import Flow
 from iotoll.models import Outcome, SelectionRecord, SideResult, VerdictRecord
 from iotoll.models.run import Side
+from iotoll.paths import data_dir
 from iotoll.progress import Progress
+from iotoll.publish import FORMATS, Source
+from iotoll.publish.checks import Status, checks
 from iotoll.report import render_report
 from iotoll.rundir import SIDES, RunDir
 from iotoll.timegate.order import boot_order
@@ -154,3 +158,27 @@ def test_a_run_without_kernels_is_not_shown_beside(
     Boots(run, monkeypatch, noise=0.002)
     with pytest.raises(UsageError, match="has no base kernel yet"):
         judged(run)
+
+
+def test_overhead_that_grew_is_told_in_every_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no section: what knows sections alone would leave it out."""
+    run = timed(tmp_path / "run", accelerator="none", experiment=False)
+    patch = data_dir("pipelines").resolve().parent / "examples/patches/ufs-submission-cost.patch"
+    results.write_text(run.change, patch.read_text().partition("\ndiff ")[2].join(["diff ", ""]))
+    Boots(run, monkeypatch, growth={(0, 0): 0.05})
+    assert judged(run).outcome is Outcome.REGRESSION
+    source = Source(run)
+    failed = [c for c in checks(source.evidence) if c.status is Status.FAILURE]
+    assert [(c.cell, c.name) for c in failed] == [("", "verdict"), (CELLS[0], "overhead")]
+    assert failed[1].reason.startswith("grew by +")
+    text = {name: FORMATS[name].text(source) for name in ("note", "junit", "kcidb", "codequality")}
+    assert f"▲ regression `overhead` | `{CELLS[0]}`" in text["note"]
+    assert text["junit"].count("<failure") == 2
+    tests = {t["path"]: t["status"] for t in json.loads(text["kcidb"])["tests"]}
+    assert tests[f"iotoll.{CELLS[0]}.overhead.gate"] == "FAIL"
+    assert tests[f"iotoll.{CELLS[1]}.overhead.gate"] == "PASS"
+    (entry,) = json.loads(text["codequality"])
+    assert entry["location"]["path"] == "drivers/ufs/core/ufshcd.c"
+    assert entry["description"].startswith(f"overhead of {CELLS[0]} grew by ")
