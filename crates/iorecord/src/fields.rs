@@ -18,6 +18,13 @@ fn array<const N: usize>(record: &[u8], at: u32) -> Option<[u8; N]> {
         .copied()
 }
 
+/// The longest of the shortest records that fields can be read from (bytes), if that is known.
+pub(crate) fn reach(fields: &[&Accessor]) -> Option<usize> {
+    fields
+        .iter()
+        .try_fold(0, |most, field| Some(field.reach()?.max(most)))
+}
+
 /// Where a field is, if it is in place, in this machine's byte order and of this size.
 pub(crate) fn plain(field: Accessor, size: usize) -> Option<u32> {
     field.native().filter(|f| f.1 == size).map(|f| f.0 as u32)
@@ -50,6 +57,10 @@ impl SpanFields {
             rwbs,
             plain: places(),
         })
+    }
+
+    pub(crate) fn reach(&self) -> Option<usize> {
+        reach(&[&self.dev, &self.sector, &self.sectors, &self.rwbs])
     }
 
     #[inline]
@@ -92,6 +103,10 @@ impl PlaceFields {
             sector,
             plain: places(),
         })
+    }
+
+    pub(crate) fn reach(&self) -> Option<usize> {
+        reach(&[&self.dev, &self.sector])
     }
 
     #[inline]
@@ -205,6 +220,13 @@ impl UringKey {
         }
         let (ring, number) = (format.accessor("ctx")?, format.accessor("user_data")?);
         Some(Self::UserData(ring, number))
+    }
+
+    pub(crate) fn reach(&self) -> Option<usize> {
+        match self {
+            Self::Request(request) => request.reach(),
+            Self::UserData(ring, number) => reach(&[ring, number]),
+        }
     }
 
     pub(crate) fn read(&self, record: &[u8]) -> Option<u64> {
@@ -339,6 +361,11 @@ impl ScsiFields {
             lun: format.accessor("lun")?,
             tag: format.accessor("driver_tag"),
         })
+    }
+
+    pub(crate) fn reach(&self) -> Option<usize> {
+        let tag = self.tag.as_ref().unwrap_or(&self.host);
+        reach(&[&self.host, &self.channel, &self.id, &self.lun, tag])
     }
 
     /// Host and address, and the tag; without tags the address alone, which tells only one

@@ -153,23 +153,6 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
-    /// Whether the code around it may run for different I/Os; else it is only noted.
-    pub(crate) fn is_boundary(&self) -> bool {
-        !matches!(
-            self,
-            Self::Other
-                | Self::Getrq(..)
-                | Self::Insert(..)
-                | Self::IoDone
-                | Self::Merge(_)
-                | Self::Split(_)
-                | Self::Remap { .. }
-                | Self::Waking(_)
-        )
-    }
-}
-
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
@@ -187,10 +170,13 @@ pub struct Event {
 
 /// When and where something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Now {
-    pub(crate) ts: u64,
-    pub(crate) cpu: u32,
-    pub(crate) pid: i32,
+pub struct Now {
+    /// Time (clock units).
+    pub ts: u64,
+    /// CPU.
+    pub cpu: u32,
+    /// The task that is current on the CPU (0 = idle).
+    pub pid: i32,
 }
 
 /// A stretch of time in which some CPU's events are missing (clock units, both ends included).
