@@ -3,6 +3,9 @@
 /// Values up to this number are kept one by one; then only how many fall into each narrow bin.
 pub const EXACT: usize = 1 << 14;
 
+/// Values that go to their bins together: in one short loop, and not between all the rest.
+const TOGETHER: usize = 256;
+
 /// Bins per power of two of what is not exact: a value is known to 1/256 of it.
 const SUB_BITS: u32 = 8;
 /// Bins per power of two in the published histogram.
@@ -40,10 +43,23 @@ pub struct Stats {
 }
 
 /// A growing set of values.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Values {
-    exact: Vec<u64>,
+    /// All of them, or those that are in no bin yet.
+    loose: Vec<u64>,
+    /// How many of these there may be.
+    room: usize,
     bins: Option<Box<Bins>>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self {
+            loose: Vec::new(),
+            room: EXACT,
+            bins: None,
+        }
+    }
 }
 
 /// Counts by bin, in rows of one power of two each, from the first row that has any to the last.
@@ -60,25 +76,18 @@ impl Values {
     /// Adds one.
     #[inline]
     pub fn add(&mut self, value: u64) {
-        match &mut self.bins {
-            Some(bins) => bins.add(value),
-            None => self.add_exact(value),
-        }
-    }
-
-    fn add_exact(&mut self, value: u64) {
-        self.exact.push(value);
-        if self.exact.len() > EXACT {
+        self.loose.push(value);
+        if self.loose.len() > self.room {
             self.coarsen();
         }
     }
 
     /// Adds all of another set.
     pub fn extend(&mut self, other: &Self) {
-        if other.bins.is_some() || self.exact.len() + other.exact.len() > EXACT {
+        if other.bins.is_some() || self.loose.len() + other.loose.len() > EXACT {
             self.coarsen();
         }
-        for &value in &other.exact {
+        for &value in &other.loose {
             self.add(value);
         }
         if let (Some(into), Some(from)) = (&mut self.bins, &other.bins) {
@@ -86,26 +95,32 @@ impl Values {
         }
     }
 
-    /// From now on only bins are kept.
+    /// All of them go to bins; from now on only bins are kept.
+    #[inline(never)]
     fn coarsen(&mut self) {
         let bins = self.bins.get_or_insert_with(|| {
+            // What is loose takes no more memory than it needs from now on.
+            self.room = TOGETHER - 1;
             Box::new(Bins {
                 min: u64::MAX,
                 ..Bins::default()
             })
         });
-        for value in std::mem::take(&mut self.exact) {
-            bins.add(value);
-        }
+        bins.add_all(&self.loose);
+        self.loose.clear();
+        self.loose.shrink_to(TOGETHER);
     }
 
     /// Their summary.
     pub fn stats(mut self) -> Stats {
+        if self.bins.is_some() {
+            self.coarsen();
+        }
         if let Some(bins) = self.bins {
             return bins.stats();
         }
-        self.exact.sort_unstable();
-        let runs = self.exact.chunk_by(|a, b| a == b);
+        self.loose.sort_unstable();
+        let runs = self.loose.chunk_by(|a, b| a == b);
         let runs: Vec<Run> = runs
             .filter_map(|run| {
                 let value = *run.first()?;
@@ -116,8 +131,8 @@ impl Values {
                 })
             })
             .collect();
-        let sum = self.exact.iter().map(|&v| u128::from(v)).sum();
-        let ends = (self.exact.first().copied(), self.exact.last().copied());
+        let sum = self.loose.iter().map(|&v| u128::from(v)).sum();
+        let ends = (self.loose.first().copied(), self.loose.last().copied());
         summarize(&runs, sum, (ends.0.unwrap_or(0), ends.1.unwrap_or(0)), true)
     }
 }
@@ -150,17 +165,21 @@ fn bounds(row: usize, place: usize) -> (u64, u64) {
 }
 
 impl Bins {
-    #[inline]
-    fn add(&mut self, value: u64) {
-        let bin = bin(value);
-        let at = bin.wrapping_sub(self.first << SUB_BITS);
-        match self.counts.get_mut(at) {
-            Some(count) => *count = count.saturating_add(1),
-            None => self.add_beyond(bin),
+    fn add_all(&mut self, values: &[u64]) {
+        // Copies, which stay in registers.
+        let (mut sum, mut min, mut max) = (self.sum, self.min, self.max);
+        for &value in values {
+            let bin = bin(value);
+            let at = bin.wrapping_sub(self.first << SUB_BITS);
+            match self.counts.get_mut(at) {
+                Some(count) => *count = count.saturating_add(1),
+                None => self.add_beyond(bin),
+            }
+            sum += u128::from(value);
+            min = min.min(value);
+            max = max.max(value);
         }
-        self.sum += u128::from(value);
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
+        (self.sum, self.min, self.max) = (sum, min, max);
     }
 
     #[cold]

@@ -143,9 +143,17 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 result.devices |= 1 << device.min(63);
             }
         }
-        let devices = self.block.devices.iter_mut().enumerate();
-        for (_, device) in devices.filter(|(n, _)| result.devices >> (*n).min(63) & 1 == 1) {
-            device.out.measured += 1;
+        let mut devices = result.devices;
+        while devices != 0 {
+            let place = devices.trailing_zeros() as usize;
+            devices &= devices - 1;
+            // The last bit stands for all devices from there on.
+            let all = self.block.devices.len();
+            let end = if place < 63 { place + 1 } else { all };
+            let counted = self.block.devices.get_mut(place..end);
+            for device in counted.into_iter().flatten() {
+                device.out.measured += 1;
+            }
         }
         true
     }
@@ -172,11 +180,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(task) = place.and_then(|place| self.tasks.get_mut(place)) else {
             return;
         };
-        for mut io in task.unreaped.drain(..) {
+        for io in &mut task.unreaped {
             // An earlier call may be among events that are missing.
             io.reaped = Some(now.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
-            self.sink.take(&io);
+            self.sink.take(io);
         }
+        task.unreaped.clear();
     }
 
     /// Closes an asynchronous I/O if nothing more is to come of it. One that ends with the last

@@ -24,6 +24,17 @@ impl Block {
         };
         let end = span.sector.saturating_add(u64::from(span.sectors));
         let reach = span.sector.saturating_sub(on.longest);
+        if let Some(at) = on.waiting.only() {
+            // Nearly always the one bio that waits is the request.
+            if let Some(bio) = self.bios.get_mut(at).filter(|bio| bio.is_whole(span)) {
+                bio.to_issue = bio.to_issue.saturating_sub(span.sectors);
+                if bio.to_issue == 0 {
+                    on.waiting.remove((bio.span.sector, bio.serial));
+                }
+                parts.push(at);
+                return parts;
+            }
+        }
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
         candidates.extend(on.waiting.range((reach, 0)..(end, 0)).filter_map(|at| {
@@ -116,7 +127,7 @@ impl Block {
             bio.to_finish = bio.to_finish.saturating_sub(shared as u32);
             let lingers = bio.span.rwbs.fua() || bio.span.rwbs.preflush();
             if bio.to_finish == 0 && bio.to_issue == 0 && !lingers {
-                self.bios.remove(at);
+                self.bios.discard(at);
             }
         }
     }

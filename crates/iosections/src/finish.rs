@@ -97,7 +97,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         };
         match self.block.complete(device, &span) {
-            Completed::Request(request) => self.request_done(now, cpu, &request),
+            Completed::Request(request) => {
+                self.request_done(now, cpu, &request);
+                self.block.recycle(request);
+            }
             Completed::FlushEnd(place) => self.flush_end(now, cpu, place),
             Completed::Unknown => {
                 if let Some(on) = self.block.devices.get_mut(device) {

@@ -75,6 +75,16 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Removes an element where it is: nothing is moved.
+    pub(crate) fn discard(&mut self, at: Ref) {
+        if let Some(slot) = self.slots.get_mut(at.index as usize) {
+            if slot.0 == at.generation && slot.1.is_some() {
+                slot.1 = None;
+                self.free.push(at.index);
+            }
+        }
+    }
+
     /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
