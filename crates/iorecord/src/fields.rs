@@ -8,14 +8,17 @@ const NVME_TAG: u64 = 0xfff;
 /// A driver's event that tells of no hardware queue.
 const NO_QUEUE: u32 = u32::MAX;
 
-/// `N` bytes at an offset.
+/// Bytes in front of a record that have all its plain fields: one question about its length for
+/// all of them.
+const HEAD: usize = 48;
+
+/// `N` bytes of the head at an offset that [`plain`] gave.
 #[inline(always)]
-#[allow(clippy::inline_always)] // one comparison and one load
-fn array<const N: usize>(record: &[u8], at: u32) -> Option<[u8; N]> {
-    record
-        .get(at as usize..at as usize + N)?
-        .first_chunk()
-        .copied()
+#[allow(clippy::inline_always)] // one load
+fn array<const N: usize>(head: &[u8; HEAD], at: u32) -> [u8; N] {
+    let at = (at as usize).min(HEAD - 8);
+    let bytes = head.get(at..at + N).and_then(<[u8]>::first_chunk);
+    bytes.copied().unwrap_or([0; N])
 }
 
 /// The longest of the shortest records that fields can be read from (bytes), if that is known.
@@ -25,9 +28,11 @@ pub(crate) fn reach(fields: &[&Accessor]) -> Option<usize> {
         .try_fold(0, |most, field| Some(field.reach()?.max(most)))
 }
 
-/// Where a field is, if it is in place, in this machine's byte order and of this size.
+/// Where a field is, if it is in place, in this machine's byte order, of this size and in the
+/// record's head.
 pub(crate) fn plain(field: Accessor, size: usize) -> Option<u32> {
-    field.native().filter(|f| f.1 == size).map(|f| f.0 as u32)
+    let (at, _) = field.native().filter(|f| f.1 == size)?;
+    Some(at as u32).filter(|_| at <= HEAD - 8)
 }
 
 /// The fields of a block event that has sectors.
@@ -46,7 +51,7 @@ impl SpanFields {
         let (dev, sector) = (format.accessor("dev")?, format.accessor("sector")?);
         let (sectors, rwbs) = (format.accessor("nr_sector")?, format.accessor("rwbs")?);
         let places = || {
-            let letters = rwbs.native().filter(|f| f.1 >= 8)?.0 as u32;
+            let letters = plain(rwbs, rwbs.native().filter(|f| f.1 >= 8)?.1)?;
             let dev = plain(dev, 4)?;
             Some([dev, plain(sector, 8)?, plain(sectors, 4)?, letters])
         };
@@ -65,13 +70,15 @@ impl SpanFields {
 
     #[inline]
     pub(crate) fn read(&self, record: &[u8]) -> Option<Span> {
-        if let Some([dev_at, sector, sectors, rwbs]) = self.plain {
+        if let (Some([dev_at, sector, sectors, rwbs]), Some(head)) =
+            (self.plain, record.first_chunk::<HEAD>())
+        {
             // Longer letters than eight end the quick way.
-            if let Some(rwbs) = Rwbs::short(array(record, rwbs)?) {
+            if let Some(rwbs) = Rwbs::short(array(head, rwbs)) {
                 return Some(Span {
-                    dev: dev(u64::from(u32::from_ne_bytes(array(record, dev_at)?))),
-                    sector: u64::from_ne_bytes(array(record, sector)?),
-                    sectors: u32::from_ne_bytes(array(record, sectors)?),
+                    dev: dev(u64::from(u32::from_ne_bytes(array(head, dev_at)))),
+                    sector: u64::from_ne_bytes(array(head, sector)),
+                    sectors: u32::from_ne_bytes(array(head, sectors)),
                     rwbs,
                 });
             }
@@ -111,9 +118,9 @@ impl PlaceFields {
 
     #[inline]
     pub(crate) fn read(&self, record: &[u8]) -> Option<(Dev, u64)> {
-        if let Some([device, sector]) = self.plain {
-            let device = u32::from_ne_bytes(array(record, device)?);
-            let sector = u64::from_ne_bytes(array(record, sector)?);
+        if let (Some([device, sector]), Some(head)) = (self.plain, record.first_chunk::<HEAD>()) {
+            let device = u32::from_ne_bytes(array(head, device));
+            let sector = u64::from_ne_bytes(array(head, sector));
             return Some((dev(u64::from(device)), sector));
         }
         Some((dev(self.dev.uint(record)?), self.sector.uint(record)?))

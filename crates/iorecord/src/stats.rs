@@ -169,17 +169,26 @@ impl Bins {
         // Copies, which stay in registers.
         let (mut sum, mut min, mut max) = (self.sum, self.min, self.max);
         for &value in values {
-            let bin = bin(value);
-            let at = bin.wrapping_sub(self.first << SUB_BITS);
-            match self.counts.get_mut(at) {
-                Some(count) => *count = count.saturating_add(1),
-                None => self.add_beyond(bin),
-            }
             sum += u128::from(value);
             min = min.min(value);
             max = max.max(value);
         }
         (self.sum, self.min, self.max) = (sum, min, max);
+        let mut rest = values.iter();
+        while let Some(bin) = self.count(&mut rest) {
+            self.add_beyond(bin);
+        }
+    }
+
+    /// Counts values until one is in none of the rows that are there; the bin of that one.
+    fn count(&mut self, values: &mut std::slice::Iter<'_, u64>) -> Option<usize> {
+        let (first, counts) = (self.first << SUB_BITS, self.counts.as_mut_slice());
+        values.map(|&value| bin(value)).find(|bin| {
+            let count = counts.get_mut(bin.wrapping_sub(first));
+            count
+                .map(|count| *count = count.saturating_add(1))
+                .is_none()
+        })
     }
 
     #[cold]

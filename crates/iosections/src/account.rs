@@ -46,9 +46,11 @@ impl Cpu {
     /// task's.
     #[inline]
     pub(crate) fn account(&mut self, ios: &mut Ios, ends: Ends) -> Option<Piece> {
-        let left = self.left.take();
-        self.just_left = left.and_then(|(_, irq)| irq);
-        self.before = self.just_left.filter(|_| ends.softirq);
+        let mut current = None;
+        (self.just_left, self.before) = (None, None);
+        if self.left.is_some() {
+            current = self.end_left(ends.softirq);
+        }
         let start = self.last.replace(ends.ts)?;
         let piece = Piece {
             start,
@@ -72,7 +74,7 @@ impl Cpu {
         if let Some(irq) = self.before {
             self.batches.ran(irq, ends.ts.saturating_sub(start));
         }
-        if let (true, Some((Current::Io(io, mode), _))) = (ends.softirq, left) {
+        if let Some(Current::Io(io, mode)) = current {
             give(ios, io, mode, piece);
             return None;
         }
@@ -86,6 +88,14 @@ impl Cpu {
         self.wake.clear();
         self.idle.clear();
         Some(piece)
+    }
+
+    /// The last event ended an interrupt; whose code ran in it, when its softirq begins now.
+    fn end_left(&mut self, softirq: bool) -> Option<Current> {
+        let (current, irq) = self.left.take()?;
+        self.just_left = irq;
+        self.before = irq.filter(|_| softirq);
+        softirq.then_some(current)
     }
 
     fn hold_for_slot(&mut self, serial: u64, piece: Piece) {

@@ -24,8 +24,8 @@ impl Block {
         };
         let end = span.sector.saturating_add(u64::from(span.sectors));
         let reach = span.sector.saturating_sub(on.longest);
-        if let Some(at) = on.waiting.only() {
-            // Nearly always the one bio that waits is the request.
+        if let Some(at) = on.waiting.only(&((reach, 0)..(end, 0))) {
+            // Nearly always a request is one of the bios that wait.
             if let Some(bio) = self.bios.get_mut(at).filter(|bio| bio.is_whole(span)) {
                 bio.to_issue = bio.to_issue.saturating_sub(span.sectors);
                 if bio.to_issue == 0 {

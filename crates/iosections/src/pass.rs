@@ -80,18 +80,20 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if self.options.count_events {
             return false;
         }
-        if class == Class::Other {
+        if matches!(class, Class::Other | Class::Noted | Class::IoDone) {
+            if class != Class::Other {
+                c.note();
+            }
             return true;
         }
         let task = self.tasks.get(task);
         let noted = match class {
-            Class::Other | Class::Noted | Class::IoDone => true,
             Class::DioComplete => c.ended.is_empty(),
             Class::FsBegin => {
                 let call = task.and_then(|task| task.call.as_ref());
                 call.is_none_or(|call| call.asked <= 1)
             }
-            Class::Softirq | Class::Boundary => false,
+            _ => false,
         };
         if noted {
             c.note();

@@ -24,13 +24,21 @@ impl Waiting {
         self.few.len() + self.tree.len()
     }
 
-    /// The only one.
+    /// The only one in a range of places; `None` also where it is not quickly told.
     #[inline]
-    pub(crate) fn only(&self) -> Option<Ref> {
-        match self.few.as_slice() {
+    pub(crate) fn only(&self, places: &Range<Place>) -> Option<Ref> {
+        match self.few_in(places) {
             [(_, at)] => Some(*at),
             _ => None,
         }
+    }
+
+    #[inline]
+    fn few_in(&self, places: &Range<Place>) -> &[(Place, Ref)] {
+        let from = self.few.partition_point(|few| few.0 < places.start);
+        let rest = self.few.get(from..).unwrap_or_default();
+        let count = rest.partition_point(|few| few.0 < places.end);
+        rest.get(..count).unwrap_or_default()
     }
 
     pub(crate) fn insert(&mut self, place: Place, bio: Ref) {
@@ -68,8 +76,7 @@ impl Waiting {
 
     /// Those in a range of places, in order.
     pub(crate) fn range(&self, places: Range<Place>) -> impl Iterator<Item = Ref> {
-        let within = places.clone();
-        let few = self.few.iter().filter(move |few| within.contains(&few.0));
+        let few = self.few_in(&places).iter();
         let more = (!self.tree.is_empty()).then(|| self.tree.range(places));
         let more = more.into_iter().flatten().map(|(_, &at)| at);
         few.map(|few| few.1).chain(more)
