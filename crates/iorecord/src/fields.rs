@@ -83,6 +83,11 @@ impl SpanFields {
                 });
             }
         }
+        self.read_any(record)
+    }
+
+    #[inline(never)]
+    fn read_any(&self, record: &[u8]) -> Option<Span> {
         Some(Span {
             dev: dev(self.dev.uint(record)?),
             sector: self.sector.uint(record)?,
@@ -123,6 +128,11 @@ impl PlaceFields {
             let sector = u64::from_ne_bytes(array(head, sector));
             return Some((dev(u64::from(device)), sector));
         }
+        self.read_any(record)
+    }
+
+    #[inline(never)]
+    fn read_any(&self, record: &[u8]) -> Option<(Dev, u64)> {
         Some((dev(self.dev.uint(record)?), self.sector.uint(record)?))
     }
 }

@@ -146,13 +146,27 @@ struct Run {
     count: u64,
 }
 
-/// The bin of a value, counted from the first one of row 0; without a branch, since there is no
-/// telling what comes next.
+/// The bin of a value, counted from the first one of row 0; without a branch that depends on how
+/// large it is, since there is no telling what comes next.
 #[inline]
 fn bin(value: u64) -> usize {
-    let low_bits = (1 << SUB_BITS) - 1;
-    let row = (value | low_bits).ilog2() + 1 - SUB_BITS;
-    let place = value >> row.saturating_sub(1) & low_bits;
+    const MANTISSA: u32 = f64::MANTISSA_DIGITS - 1;
+    const ZERO: u64 = f64::MAX_EXP as u64 - 1;
+    // The power of two and the bits below it, as they are in a float: quicker than to count zeros.
+    let float = (value.min(1 << MANTISSA) as i64 as f64).to_bits() >> (MANTISSA - SUB_BITS);
+    let bin = float.wrapping_sub((ZERO + u64::from(SUB_BITS) - 1) << SUB_BITS);
+    if value >> MANTISSA != 0 {
+        return high_bin(value);
+    }
+    let first = value >> SUB_BITS == 0;
+    (if first { value } else { bin }) as usize
+}
+
+/// The same for values that no float holds exactly: more than 52 days in nanoseconds.
+#[cold]
+fn high_bin(value: u64) -> usize {
+    let row = value.ilog2() + 1 - SUB_BITS;
+    let place = value >> (row - 1) & ((1 << SUB_BITS) - 1);
     (row << SUB_BITS) as usize + place as usize
 }
 

@@ -235,11 +235,7 @@ fn take(
 ) {
     let (name, pid) = binding.header.read(record.data);
     facts.count(name);
-    let now = Now {
-        ts: record.ts,
-        cpu: record.cpu,
-        pid,
-    };
+    let now = Now::new(record.ts, record.cpu, pid);
     match binding.plan(name) {
         None => engine.pass(now, cpu, name, Class::Other),
         Some(plan) if plan.reach <= record.data.len() => {

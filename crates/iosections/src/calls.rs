@@ -43,7 +43,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// The task begins to submit the next I/O.
     fn start(&mut self, now: Now, cpu: usize, op: Op, mark: Mark) -> Ref {
-        let (pid, ts, on) = (now.pid, now.ts, now.cpu);
+        let (pid, ts, on) = (now.pid(), now.ts, now.cpu());
         let io = self.open(|io| io.renew(pid, op, ts, mark, on));
         let mut old = None;
         if let Some(task) = self.task(cpu) {

@@ -13,7 +13,7 @@ use crate::slab::Ref;
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn syscall_enter(&mut self, now: Now, cpu: usize, op: Op) {
-        let (pid, ts, on) = (now.pid, now.ts, now.cpu);
+        let (pid, ts, on) = (now.pid(), now.ts, now.cpu());
         let io = self.open(|io| io.renew(pid, op, ts, Mark::SyscallEnter, on));
         let old = self.task(cpu).and_then(|task| task.io.replace(io));
         if let Some(old) = old {
@@ -47,7 +47,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 self.close(at, end);
             }
             Some(at) => self.leave(at, now.ts),
-            None if self.names.selected(now.pid) && !op.is_by_chance() => {
+            None if self.names.selected(now.pid()) && !op.is_by_chance() => {
                 self.out.ios.seen += 1;
                 if self.gaps.before(now.ts) {
                     self.out.ios.dropped_lost += 1;

@@ -120,11 +120,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// A caller who has many of them, and knows what they are beforehand, takes these three steps
     /// by itself.
     pub fn push(&mut self, event: &Event) {
-        let now = Now {
-            ts: event.ts,
-            cpu: event.cpu,
-            pid: event.pid,
-        };
+        let now = Now::new(event.ts, event.cpu, event.pid);
         let cpu = self.place(event.cpu);
         self.pass(now, cpu, event.name, Class::of(&event.kind));
         self.apply(now, cpu, event.kind);

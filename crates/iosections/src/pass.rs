@@ -74,7 +74,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(c) = self.cpus.get_mut(cpu) else {
             return false;
         };
-        let Some(task) = c.task.filter(|_| c.pid == now.pid) else {
+        let Some(task) = c.task.filter(|_| c.pid == now.pid()) else {
             return false;
         };
         if self.options.count_events {
@@ -99,7 +99,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             c.note();
             return true;
         }
-        let io = task.and_then(|task| task.io).filter(|_| now.pid != 0);
+        let io = task.and_then(|task| task.io).filter(|_| now.pid() != 0);
         let io = io.and_then(|io| self.ios.get_mut(io));
         io.is_some_and(|io| c.go_on(io, now.ts))
     }
@@ -110,10 +110,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let ends = Ends {
             ts: now.ts,
             name: if self.options.count_events { name } else { 0 },
-            pid: now.pid,
+            pid: now.pid(),
             softirq: class == Class::Softirq,
         };
-        let same = |c: &Cpu| c.task.is_some() && c.pid == now.pid;
+        let same = |c: &Cpu| c.task.is_some() && c.pid == now.pid();
         if !self.cpus.get(cpu).is_some_and(same) {
             self.change_task(now, cpu);
         }
@@ -126,7 +126,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 Some(io) => give(&mut self.ios, io, Mode::Timeline, piece),
                 None => {
                     let serves = task.and_then(|task| task.serves);
-                    c.account_run(&mut self.ios, now.pid, serves, piece);
+                    c.account_run(&mut self.ios, now.pid(), serves, piece);
                 }
             }
         }
@@ -138,9 +138,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// Another task than before is current.
     #[inline(never)]
     fn change_task(&mut self, now: Now, cpu: usize) {
-        let task = self.tasks.place(task_key(now.pid, now.cpu));
+        let task = self.tasks.place(task_key(now.pid(), now.cpu()));
         if let Some(c) = self.cpus.get_mut(cpu) {
-            (c.pid, c.task) = (now.pid, Some(task));
+            (c.pid, c.task) = (now.pid(), Some(task));
         }
         self.prune();
     }
