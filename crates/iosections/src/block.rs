@@ -239,6 +239,7 @@ impl Block {
         Some(bio)
     }
 
+    #[cold]
     fn forget_bios(&mut self, device: usize) {
         let Some(on) = self.devices.get_mut(device) else {
             return;
@@ -302,6 +303,7 @@ impl Block {
         Issued::New(request)
     }
 
+    #[cold]
     fn reissue(&mut self, again: Ref, from: &From) -> Issued {
         let mut told = false;
         if let Some(request) = self.requests.get_mut(again) {

@@ -60,6 +60,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// An I/O whose end was never seen.
+    #[cold]
     pub(crate) fn abandon(&mut self, at: Ref, until: u64) {
         let Some(io) = self.take_open(at) else {
             return;
@@ -237,6 +238,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// A request that is not complete when its I/O ends. A helper's counts for nobody: the task
     /// did not wait for it.
+    #[inline(never)]
     fn detach(&mut self, at: Ref, io: Ref, end: u64) -> Option<IoRequest> {
         let request = self.block.requests.get(at)?;
         let parts = request.parts.iter().filter_map(|&bio| self.block.bio(bio));

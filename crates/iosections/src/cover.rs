@@ -73,6 +73,7 @@ impl Block {
 
     /// Bios of a device without requests whose sectors become this device's request: a partition
     /// whose `block_bio_remap` was not recorded. Tells whether there were any.
+    #[cold]
     pub(crate) fn adopt(&mut self, device: usize, span: &Span) -> bool {
         let bios = &self.bios;
         let fits = |d: &Device| {

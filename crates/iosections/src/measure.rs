@@ -79,6 +79,7 @@ impl Measure {
     }
 
     /// Cuts any I/O; gives how much of the software sections its own time covers.
+    #[inline(never)]
     fn cut(&mut self, io: &mut Io, end: u64, result: &mut IoResult) -> u64 {
         self.build(io, end);
         let mut elapsed = [0; 5];
@@ -132,6 +133,7 @@ impl Measure {
         (own, covered)
     }
 
+    #[cold]
     fn count(&mut self, event: u16, section: Section) {
         let event = usize::from(event);
         if self.events.len() <= event {

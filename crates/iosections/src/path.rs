@@ -45,12 +45,18 @@ pub(crate) struct Paths {
 
 impl Paths {
     /// The number of the way of these requests, in the order given.
+    #[inline]
     pub(crate) fn number(&mut self, requests: &[IoRequest]) -> u32 {
         if let ([only], Some((way, number))) = (requests, &self.last) {
             if matches!(way.as_slice(), [step] if *step == Step::of(only)) {
                 return *number;
             }
         }
+        self.look_up(requests)
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, requests: &[IoRequest]) -> u32 {
         let work = &mut self.work;
         work.clear();
         for r in requests {
