@@ -3,10 +3,8 @@
 use iosections::{Call, Class, Driver, Event, Kind, Op};
 use tracedat::{Accessor, EventFormat, Record, Trace};
 
-use crate::fields::{
-    Header, MmcFields, NvmeFields, PlaceFields, ScsiFields, SpanFields, UfsFields, UringKey, dev,
-    reach,
-};
+use crate::drivers::{MmcFields, NvmeFields, ScsiFields, UfsFields, UringKey};
+use crate::fields::{Header, PlaceFields, SpanFields, dev, reach};
 
 /// `IORING_ENTER_SQ_WAKEUP`.
 const SQ_WAKEUP: u64 = 2;
@@ -144,11 +142,15 @@ impl Decode {
     /// What the kind of the event tells, whatever its fields hold.
     fn class(&self) -> Class {
         match self {
-            Self::Getrq(_) | Self::Insert(_) | Self::Merge(_) | Self::Split(_) => Class::Noted,
-            Self::Remap(..) | Self::Waking(_) => Class::Noted,
-            Self::IoDone => Class::of(&Kind::IoDone),
-            Self::FsBegin => Class::of(&Kind::FsBegin),
-            Self::DioComplete => Class::of(&Kind::DioComplete),
+            Self::Getrq(_)
+            | Self::Insert(_)
+            | Self::Merge(_)
+            | Self::Split(_)
+            | Self::Remap(..)
+            | Self::Waking(_) => Class::Noted,
+            Self::IoDone => Class::IoDone,
+            Self::FsBegin => Class::FsBegin,
+            Self::DioComplete => Class::DioComplete,
             Self::SoftirqEntry(_) => Class::Softirq,
             _ => Class::Boundary,
         }
@@ -158,11 +160,18 @@ impl Decode {
     /// known, or more is to be done with the event, none is long enough.
     fn reach(&self) -> usize {
         let reach = match self {
-            Self::Enter(_) | Self::Reaped | Self::FsBegin | Self::DioComplete | Self::IoDone => {
-                Some(0)
-            }
-            Self::QueueReturn | Self::IrqEntry | Self::IrqExit | Self::SoftirqExit => Some(0),
-            Self::NvmeSetup(_) | Self::NvmeSq(_) | Self::NvmeComplete(_) => Some(0),
+            Self::Enter(_)
+            | Self::Reaped
+            | Self::FsBegin
+            | Self::DioComplete
+            | Self::IoDone
+            | Self::QueueReturn
+            | Self::IrqEntry
+            | Self::IrqExit
+            | Self::SoftirqExit
+            | Self::NvmeSetup(_)
+            | Self::NvmeSq(_)
+            | Self::NvmeComplete(_) => Some(0),
             Self::Exit(_, field)
             | Self::CallEnter(_, field)
             | Self::CallExit(_, field)
@@ -177,10 +186,10 @@ impl Decode {
             | Self::Issue(fields)
             | Self::Requeue(fields)
             | Self::Complete(fields) => fields.reach(),
-            Self::Remap(from, to) => from
-                .reach()
-                .max(to.reach())
-                .filter(|_| from.reach().is_some() && to.reach().is_some()),
+            Self::Remap(from, to) => {
+                let both = from.reach().zip(to.reach());
+                both.map(|(from, to)| from.max(to))
+            }
             Self::Getrq(fields) | Self::Insert(fields) => fields.reach(),
             Self::ScsiStart(fields) | Self::ScsiDone(fields) => fields.reach(),
             Self::Ufs(_) | Self::MmcStart(_) | Self::MmcDone(_) | Self::Switch { .. } => None,

@@ -1,13 +1,13 @@
 //! Summaries of many durations in bounded memory.
 
+use crate::bins::Bins;
+
 /// Values up to this number are kept one by one; then only how many fall into each narrow bin.
 pub const EXACT: usize = 1 << 14;
 
 /// Values that go to their bins together: in one short loop, and not between all the rest.
 const TOGETHER: usize = 256;
 
-/// Bins per power of two of what is not exact: a value is known to 1/256 of it.
-const SUB_BITS: u32 = 8;
 /// Bins per power of two in the published histogram.
 const SHOWN_BITS: u32 = 5;
 
@@ -62,16 +62,6 @@ impl Default for Values {
     }
 }
 
-/// Counts by bin, in rows of one power of two each, from the first row that has any to the last.
-#[derive(Debug, Clone, Default)]
-struct Bins {
-    first: usize,
-    counts: Vec<u32>,
-    sum: u128,
-    min: u64,
-    max: u64,
-}
-
 impl Values {
     /// Adds one.
     #[inline]
@@ -101,10 +91,7 @@ impl Values {
         let bins = self.bins.get_or_insert_with(|| {
             // What is loose takes no more memory than it needs from now on.
             self.room = TOGETHER - 1;
-            Box::new(Bins {
-                min: u64::MAX,
-                ..Bins::default()
-            })
+            Box::new(Bins::new())
         });
         bins.add_all(&self.loose);
         self.loose.clear();
@@ -139,128 +126,14 @@ impl Values {
 
 /// Values that are equal, or not told apart.
 #[derive(Debug, Clone, Copy)]
-struct Run {
-    value: u64,
+pub(crate) struct Run {
+    pub(crate) value: u64,
     /// Lower bound, by which it falls into the published histogram.
-    low: u64,
-    count: u64,
+    pub(crate) low: u64,
+    pub(crate) count: u64,
 }
 
-/// The bin of a value, counted from the first one of row 0; without a branch that depends on how
-/// large it is, since there is no telling what comes next.
-#[inline]
-fn bin(value: u64) -> usize {
-    const MANTISSA: u32 = f64::MANTISSA_DIGITS - 1;
-    const ZERO: u64 = f64::MAX_EXP as u64 - 1;
-    // The power of two and the bits below it, as they are in a float: quicker than to count zeros.
-    let float = (value.min(1 << MANTISSA) as i64 as f64).to_bits() >> (MANTISSA - SUB_BITS);
-    let bin = float.wrapping_sub((ZERO + u64::from(SUB_BITS) - 1) << SUB_BITS);
-    if value >> MANTISSA != 0 {
-        return high_bin(value);
-    }
-    let first = value >> SUB_BITS == 0;
-    (if first { value } else { bin }) as usize
-}
-
-/// The same for values that no float holds exactly: more than 52 days in nanoseconds.
-#[cold]
-fn high_bin(value: u64) -> usize {
-    let row = value.ilog2() + 1 - SUB_BITS;
-    let place = value >> (row - 1) & ((1 << SUB_BITS) - 1);
-    (row << SUB_BITS) as usize + place as usize
-}
-
-/// Lower bound and width of a bin.
-fn bounds(row: usize, place: usize) -> (u64, u64) {
-    match row {
-        0 => (place as u64, 1),
-        _ => ((1 << SUB_BITS | place as u64) << (row - 1), 1 << (row - 1)),
-    }
-}
-
-impl Bins {
-    fn add_all(&mut self, values: &[u64]) {
-        // Copies, which stay in registers.
-        let (mut sum, mut min, mut max) = (self.sum, self.min, self.max);
-        for &value in values {
-            sum += u128::from(value);
-            min = min.min(value);
-            max = max.max(value);
-        }
-        (self.sum, self.min, self.max) = (sum, min, max);
-        let mut rest = values.iter();
-        while let Some(bin) = self.count(&mut rest) {
-            self.add_beyond(bin);
-        }
-    }
-
-    /// Counts values until one is in none of the rows that are there; the bin of that one.
-    fn count(&mut self, values: &mut std::slice::Iter<'_, u64>) -> Option<usize> {
-        let (first, counts) = (self.first << SUB_BITS, self.counts.as_mut_slice());
-        values.map(|&value| bin(value)).find(|bin| {
-            let count = counts.get_mut(bin.wrapping_sub(first));
-            count
-                .map(|count| *count = count.saturating_add(1))
-                .is_none()
-        })
-    }
-
-    #[cold]
-    fn add_beyond(&mut self, bin: usize) {
-        self.reach(bin >> SUB_BITS);
-        if let Some(count) = self.counts.get_mut(bin - (self.first << SUB_BITS)) {
-            *count += 1;
-        }
-    }
-
-    /// Makes room for a row.
-    fn reach(&mut self, row: usize) {
-        if self.counts.is_empty() {
-            self.first = row;
-        }
-        if row < self.first {
-            let more = (self.first - row) << SUB_BITS;
-            self.counts.splice(0..0, std::iter::repeat_n(0, more));
-            self.first = row;
-        }
-        let rows = row - self.first + 1;
-        if self.counts.len() < rows << SUB_BITS {
-            self.counts.resize(rows << SUB_BITS, 0);
-        }
-    }
-
-    fn extend(&mut self, other: &Self) {
-        let last = other.first + (other.counts.len() >> SUB_BITS);
-        if let Some(last) = last.checked_sub(1).filter(|_| !other.counts.is_empty()) {
-            self.reach(other.first);
-            self.reach(last);
-        }
-        let from = (other.first.saturating_sub(self.first)) << SUB_BITS;
-        for (to, from) in self.counts.iter_mut().skip(from).zip(&other.counts) {
-            *to = to.saturating_add(*from);
-        }
-        self.sum += other.sum;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-    }
-
-    fn stats(&self) -> Stats {
-        let counts = self.counts.iter().enumerate();
-        let run = |(at, &count): (usize, &u32)| {
-            let row = self.first + (at >> SUB_BITS);
-            let (low, width) = bounds(row, at & ((1 << SUB_BITS) - 1));
-            Run {
-                value: (low + width / 2).clamp(self.min, self.max),
-                low,
-                count: u64::from(count),
-            }
-        };
-        let runs: Vec<Run> = counts.filter(|(_, count)| **count > 0).map(run).collect();
-        summarize(&runs, self.sum, (self.min, self.max), false)
-    }
-}
-
-fn summarize(runs: &[Run], sum: u128, (min, max): (u64, u64), exact: bool) -> Stats {
+pub(crate) fn summarize(runs: &[Run], sum: u128, (min, max): (u64, u64), exact: bool) -> Stats {
     let count: u64 = runs.iter().map(|run| run.count).sum();
     if count == 0 {
         return Stats::default();
@@ -334,7 +207,7 @@ fn bucket(value: u64) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXACT, SUB_BITS, Values, bin, bounds};
+    use super::{EXACT, Values};
 
     fn of(values: impl Iterator<Item = u64>) -> super::Stats {
         let mut all = Values::default();
@@ -386,16 +259,6 @@ mod tests {
             let mut joined = all(0, cut);
             joined.extend(&all(cut, end));
             assert_eq!(joined.stats(), all(0, end).stats(), "{cut} {end}");
-        }
-    }
-
-    #[test]
-    fn every_value_is_in_its_bin() {
-        for value in (0..2000).chain([1 << 20, (1 << 40) + 12345, u64::MAX - 1, u64::MAX]) {
-            let bin = bin(value);
-            let (low, width) = bounds(bin >> SUB_BITS, bin & ((1 << SUB_BITS) - 1));
-            assert!(low <= value && value - low < width, "{value}");
-            assert!(width == 1 || width <= value / 256);
         }
     }
 }

@@ -122,12 +122,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         };
         if let Some(piece) = c.account(&mut self.ios, ends) {
             let task = c.task.and_then(|place| self.tasks.get(place));
-            match task.and_then(|task| task.io) {
-                Some(io) => give(&mut self.ios, io, Mode::Timeline, piece),
-                None => {
-                    let serves = task.and_then(|task| task.serves);
-                    c.account_run(&mut self.ios, now.pid(), serves, piece);
-                }
+            if let Some(io) = task.and_then(|task| task.io) {
+                give(&mut self.ios, io, Mode::Timeline, piece);
+            } else {
+                let serves = task.and_then(|task| task.serves);
+                c.account_run(&mut self.ios, now.pid(), serves, piece);
             }
         }
         if class.settles() && !c.ended.is_empty() {
