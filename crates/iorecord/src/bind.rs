@@ -1,18 +1,17 @@
 //! Translates records of a trace to events of the measurement, by the formats of the trace.
 
-use iosections::{Call, Driver, Event, Kind, Op};
+use iosections::{Call, Class, Driver, Event, Kind, Op};
 use tracedat::{Accessor, EventFormat, Record, Trace};
 
-use crate::fields::{
-    Header, MmcFields, NvmeFields, PlaceFields, ScsiFields, SpanFields, UfsFields, UringKey, dev,
-};
+use crate::drivers::{MmcFields, NvmeFields, ScsiFields, UfsFields, UringKey};
+use crate::fields::{Header, PlaceFields, SpanFields, dev, reach};
 
 /// `IORING_ENTER_SQ_WAKEUP`.
 const SQ_WAKEUP: u64 = 2;
 
 /// How one event is translated.
 #[derive(Debug, Clone)]
-enum Decode {
+pub(crate) enum Decode {
     Enter(Op),
     Exit(Op, Accessor),
     Reaped,
@@ -139,6 +138,94 @@ impl Decode {
     }
 }
 
+impl Decode {
+    /// What the kind of the event tells, whatever its fields hold.
+    fn class(&self) -> Class {
+        match self {
+            Self::Getrq(_)
+            | Self::Insert(_)
+            | Self::Merge(_)
+            | Self::Split(_)
+            | Self::Remap(..)
+            | Self::Waking(_) => Class::Noted,
+            Self::IoDone => Class::IoDone,
+            Self::FsBegin => Class::FsBegin,
+            Self::DioComplete => Class::DioComplete,
+            Self::SoftirqEntry(_) => Class::Softirq,
+            _ => Class::Boundary,
+        }
+    }
+
+    /// Length (bytes) of the shortest record that can be translated for sure. Where it is not
+    /// known, or more is to be done with the event, none is long enough.
+    fn reach(&self) -> usize {
+        let reach = match self {
+            Self::Enter(_)
+            | Self::Reaped
+            | Self::FsBegin
+            | Self::DioComplete
+            | Self::IoDone
+            | Self::QueueReturn
+            | Self::IrqEntry
+            | Self::IrqExit
+            | Self::SoftirqExit
+            | Self::NvmeSetup(_)
+            | Self::NvmeSq(_)
+            | Self::NvmeComplete(_) => Some(0),
+            Self::Exit(_, field)
+            | Self::CallEnter(_, field)
+            | Self::CallExit(_, field)
+            | Self::UringPunt(field)
+            | Self::Split(field)
+            | Self::Merge(field)
+            | Self::SoftirqEntry(field)
+            | Self::Waking(field) => field.reach(),
+            Self::UringEnter(count, flags) => reach(&[count, flags]),
+            Self::UringSubmit(key, _) | Self::UringComplete(key) => key.reach(),
+            Self::BioQueue(fields)
+            | Self::Issue(fields)
+            | Self::Requeue(fields)
+            | Self::Complete(fields) => fields.reach(),
+            Self::Remap(from, to) => {
+                let both = from.reach().zip(to.reach());
+                both.map(|(from, to)| from.max(to))
+            }
+            Self::Getrq(fields) | Self::Insert(fields) => fields.reach(),
+            Self::ScsiStart(fields) | Self::ScsiDone(fields) => fields.reach(),
+            Self::Ufs(_) | Self::MmcStart(_) | Self::MmcDone(_) | Self::Switch { .. } => None,
+        };
+        reach.unwrap_or(usize::MAX)
+    }
+}
+
+/// How one event is translated and passed.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Records of at least this length (bytes) are translated for sure, by `decode`.
+    pub(crate) reach: usize,
+    pub(crate) class: Class,
+    decode: Decode,
+}
+
+impl Plan {
+    fn new(decode: Decode) -> Self {
+        Self {
+            reach: decode.reach(),
+            class: decode.class(),
+            decode,
+        }
+    }
+
+    /// Calls `take` with what an event tells; `None` when its fields are not there.
+    ///
+    /// Each kind has a call of its own, so that `take`, when inlined, need not ask for the kind.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // worth nothing otherwise
+    pub(crate) fn tell<R>(&self, data: &[u8], take: impl Take<R>) -> Option<R> {
+        decode(&self.decode, data, take)
+    }
+}
+
 /// `queue_rq_return`, or the like for `queue_rqs`.
 pub(crate) fn is_queue_return(name: &str) -> bool {
     name.starts_with("queue_rq") && name.ends_with("return")
@@ -162,7 +249,8 @@ impl Take<Kind> for Tell {
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) header: Header,
-    decoders: Vec<Option<Decode>>,
+    /// By number of the event.
+    plans: Vec<Option<Plan>>,
     /// Number of `sched_switch`, and its field with the next task's name.
     switch: Option<(u16, Accessor)>,
 }
@@ -179,22 +267,22 @@ impl Binding {
             f.system == "io_uring" && linked && f.accessor("req").is_none()
         };
         let uring_requests = !trace.formats().iter().any(without);
-        let mut decoders = Vec::new();
+        let mut plans = Vec::new();
         for format in trace.formats() {
             let id = usize::from(format.id);
-            if decoders.len() <= id {
-                decoders.resize(id + 1, None);
+            if plans.len() <= id {
+                plans.resize(id + 1, None);
             }
-            if let (Some(decoder), Some(slot)) =
-                (Decode::new(format, uring_requests), decoders.get_mut(id))
+            if let (Some(decode), Some(slot)) =
+                (Decode::new(format, uring_requests), plans.get_mut(id))
             {
-                *slot = Some(decoder);
+                *slot = Some(Plan::new(decode));
             }
         }
         let switch = trace.format("sched", "sched_switch");
         Some(Self {
             header: Header::new(first)?,
-            decoders,
+            plans,
             switch: switch.and_then(|f| Some((f.id, f.accessor("next_comm")?))),
         })
     }
@@ -207,25 +295,17 @@ impl Binding {
             cpu: record.cpu,
             pid,
             name,
-            kind: self.kind(name, record.data).unwrap_or(Kind::Other),
+            kind: self
+                .plan(name)
+                .and_then(|plan| plan.tell(record.data, Tell))
+                .unwrap_or(Kind::Other),
         }
     }
 
-    /// What an event of this number tells; `None` when it tells nothing.
-    fn kind(&self, name: u16, data: &[u8]) -> Option<Kind> {
-        self.visit(name, data, Tell)
-    }
-
-    /// Calls `take` with what an event of this number tells; `None` when it tells nothing.
-    ///
-    /// Each kind has a call of its own, so that `take`, when inlined, need not ask for the kind.
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // worth nothing otherwise
-    pub(crate) fn visit<R>(&self, name: u16, data: &[u8], take: impl Take<R>) -> Option<R> {
-        match self.decoders.get(usize::from(name)) {
-            Some(Some(decoder)) => decode(decoder, data, take),
-            _ => None,
-        }
+    /// How an event of this number is translated; `None` when it tells nothing.
+    #[inline]
+    pub(crate) fn plan(&self, name: u16) -> Option<&Plan> {
+        self.plans.get(usize::from(name))?.as_ref()
     }
 
     /// The name of the task that a `sched_switch` goes to.
@@ -236,7 +316,7 @@ impl Binding {
 }
 
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Binding::visit`
+#[allow(clippy::inline_always)] // as `Plan::tell`
 fn decode<R>(decoder: &Decode, data: &[u8], taker: impl Take<R>) -> Option<R> {
     Some(match decoder {
         Decode::Enter(op) => taker.take(Kind::SyscallEnter(*op)),

@@ -6,11 +6,13 @@
 
 mod analysis;
 mod bind;
+mod bins;
 mod blkdetail;
 mod blktrace;
 mod calls;
 mod decode;
 mod detail;
+mod drivers;
 mod error;
 mod fields;
 mod filter;

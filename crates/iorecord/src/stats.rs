@@ -1,10 +1,13 @@
 //! Summaries of many durations in bounded memory.
 
+use crate::bins::Bins;
+
 /// Values up to this number are kept one by one; then only how many fall into each narrow bin.
 pub const EXACT: usize = 1 << 14;
 
-/// Bins per power of two of what is not exact: a value is known to 1/256 of it.
-const SUB_BITS: u32 = 8;
+/// Values that go to their bins together: in one short loop, and not between all the rest.
+const TOGETHER: usize = 256;
+
 /// Bins per power of two in the published histogram.
 const SHOWN_BITS: u32 = 5;
 
@@ -40,45 +43,41 @@ pub struct Stats {
 }
 
 /// A growing set of values.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Values {
-    exact: Vec<u64>,
+    /// All of them, or those that are in no bin yet.
+    loose: Vec<u64>,
+    /// How many of these there may be.
+    room: usize,
     bins: Option<Box<Bins>>,
 }
 
-/// Counts by bin, in rows of one power of two each, from the first row that has any to the last.
-#[derive(Debug, Clone, Default)]
-struct Bins {
-    first: usize,
-    counts: Vec<u32>,
-    sum: u128,
-    min: u64,
-    max: u64,
+impl Default for Values {
+    fn default() -> Self {
+        Self {
+            loose: Vec::new(),
+            room: EXACT,
+            bins: None,
+        }
+    }
 }
 
 impl Values {
     /// Adds one.
     #[inline]
     pub fn add(&mut self, value: u64) {
-        match &mut self.bins {
-            Some(bins) => bins.add(value),
-            None => self.add_exact(value),
-        }
-    }
-
-    fn add_exact(&mut self, value: u64) {
-        self.exact.push(value);
-        if self.exact.len() > EXACT {
+        self.loose.push(value);
+        if self.loose.len() > self.room {
             self.coarsen();
         }
     }
 
     /// Adds all of another set.
     pub fn extend(&mut self, other: &Self) {
-        if other.bins.is_some() || self.exact.len() + other.exact.len() > EXACT {
+        if other.bins.is_some() || self.loose.len() + other.loose.len() > EXACT {
             self.coarsen();
         }
-        for &value in &other.exact {
+        for &value in &other.loose {
             self.add(value);
         }
         if let (Some(into), Some(from)) = (&mut self.bins, &other.bins) {
@@ -86,26 +85,29 @@ impl Values {
         }
     }
 
-    /// From now on only bins are kept.
+    /// All of them go to bins; from now on only bins are kept.
+    #[inline(never)]
     fn coarsen(&mut self) {
         let bins = self.bins.get_or_insert_with(|| {
-            Box::new(Bins {
-                min: u64::MAX,
-                ..Bins::default()
-            })
+            // What is loose takes no more memory than it needs from now on.
+            self.room = TOGETHER - 1;
+            Box::new(Bins::new())
         });
-        for value in std::mem::take(&mut self.exact) {
-            bins.add(value);
-        }
+        bins.add_all(&self.loose);
+        self.loose.clear();
+        self.loose.shrink_to(TOGETHER);
     }
 
     /// Their summary.
     pub fn stats(mut self) -> Stats {
+        if self.bins.is_some() {
+            self.coarsen();
+        }
         if let Some(bins) = self.bins {
             return bins.stats();
         }
-        self.exact.sort_unstable();
-        let runs = self.exact.chunk_by(|a, b| a == b);
+        self.loose.sort_unstable();
+        let runs = self.loose.chunk_by(|a, b| a == b);
         let runs: Vec<Run> = runs
             .filter_map(|run| {
                 let value = *run.first()?;
@@ -116,109 +118,22 @@ impl Values {
                 })
             })
             .collect();
-        let sum = self.exact.iter().map(|&v| u128::from(v)).sum();
-        let ends = (self.exact.first().copied(), self.exact.last().copied());
+        let sum = self.loose.iter().map(|&v| u128::from(v)).sum();
+        let ends = (self.loose.first().copied(), self.loose.last().copied());
         summarize(&runs, sum, (ends.0.unwrap_or(0), ends.1.unwrap_or(0)), true)
     }
 }
 
 /// Values that are equal, or not told apart.
 #[derive(Debug, Clone, Copy)]
-struct Run {
-    value: u64,
+pub(crate) struct Run {
+    pub(crate) value: u64,
     /// Lower bound, by which it falls into the published histogram.
-    low: u64,
-    count: u64,
+    pub(crate) low: u64,
+    pub(crate) count: u64,
 }
 
-/// The bin of a value, counted from the first one of row 0; without a branch, since there is no
-/// telling what comes next.
-#[inline]
-fn bin(value: u64) -> usize {
-    let low_bits = (1 << SUB_BITS) - 1;
-    let row = (value | low_bits).ilog2() + 1 - SUB_BITS;
-    let place = value >> row.saturating_sub(1) & low_bits;
-    (row << SUB_BITS) as usize + place as usize
-}
-
-/// Lower bound and width of a bin.
-fn bounds(row: usize, place: usize) -> (u64, u64) {
-    match row {
-        0 => (place as u64, 1),
-        _ => ((1 << SUB_BITS | place as u64) << (row - 1), 1 << (row - 1)),
-    }
-}
-
-impl Bins {
-    #[inline]
-    fn add(&mut self, value: u64) {
-        let bin = bin(value);
-        let at = bin.wrapping_sub(self.first << SUB_BITS);
-        match self.counts.get_mut(at) {
-            Some(count) => *count = count.saturating_add(1),
-            None => self.add_beyond(bin),
-        }
-        self.sum += u128::from(value);
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
-    }
-
-    #[cold]
-    fn add_beyond(&mut self, bin: usize) {
-        self.reach(bin >> SUB_BITS);
-        if let Some(count) = self.counts.get_mut(bin - (self.first << SUB_BITS)) {
-            *count += 1;
-        }
-    }
-
-    /// Makes room for a row.
-    fn reach(&mut self, row: usize) {
-        if self.counts.is_empty() {
-            self.first = row;
-        }
-        if row < self.first {
-            let more = (self.first - row) << SUB_BITS;
-            self.counts.splice(0..0, std::iter::repeat_n(0, more));
-            self.first = row;
-        }
-        let rows = row - self.first + 1;
-        if self.counts.len() < rows << SUB_BITS {
-            self.counts.resize(rows << SUB_BITS, 0);
-        }
-    }
-
-    fn extend(&mut self, other: &Self) {
-        let last = other.first + (other.counts.len() >> SUB_BITS);
-        if let Some(last) = last.checked_sub(1).filter(|_| !other.counts.is_empty()) {
-            self.reach(other.first);
-            self.reach(last);
-        }
-        let from = (other.first.saturating_sub(self.first)) << SUB_BITS;
-        for (to, from) in self.counts.iter_mut().skip(from).zip(&other.counts) {
-            *to = to.saturating_add(*from);
-        }
-        self.sum += other.sum;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-    }
-
-    fn stats(&self) -> Stats {
-        let counts = self.counts.iter().enumerate();
-        let run = |(at, &count): (usize, &u32)| {
-            let row = self.first + (at >> SUB_BITS);
-            let (low, width) = bounds(row, at & ((1 << SUB_BITS) - 1));
-            Run {
-                value: (low + width / 2).clamp(self.min, self.max),
-                low,
-                count: u64::from(count),
-            }
-        };
-        let runs: Vec<Run> = counts.filter(|(_, count)| **count > 0).map(run).collect();
-        summarize(&runs, self.sum, (self.min, self.max), false)
-    }
-}
-
-fn summarize(runs: &[Run], sum: u128, (min, max): (u64, u64), exact: bool) -> Stats {
+pub(crate) fn summarize(runs: &[Run], sum: u128, (min, max): (u64, u64), exact: bool) -> Stats {
     let count: u64 = runs.iter().map(|run| run.count).sum();
     if count == 0 {
         return Stats::default();
@@ -292,7 +207,7 @@ fn bucket(value: u64) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXACT, SUB_BITS, Values, bin, bounds};
+    use super::{EXACT, Values};
 
     fn of(values: impl Iterator<Item = u64>) -> super::Stats {
         let mut all = Values::default();
@@ -344,16 +259,6 @@ mod tests {
             let mut joined = all(0, cut);
             joined.extend(&all(cut, end));
             assert_eq!(joined.stats(), all(0, end).stats(), "{cut} {end}");
-        }
-    }
-
-    #[test]
-    fn every_value_is_in_its_bin() {
-        for value in (0..2000).chain([1 << 20, (1 << 40) + 12345, u64::MAX - 1, u64::MAX]) {
-            let bin = bin(value);
-            let (low, width) = bounds(bin >> SUB_BITS, bin & ((1 << SUB_BITS) - 1));
-            assert!(low <= value && value - low < width, "{value}");
-            assert!(width == 1 || width <= value / 256);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use iosections::{Engine, Event, Kind, Lost, Options, Outcome};
+use iosections::{Class, Engine, Kind, Lost, Now, Options, Outcome};
 use tracedat::{LostRange, Record, Run, Trace};
 
 use crate::analysis::{Facts, Measured, Request, Window};
@@ -149,8 +149,9 @@ pub(crate) fn trace<E: From<Error>>(
                 return Ok(());
             };
             let (inside, rest) = part.window.split(records);
+            let cpu = part.engine.place(inside.cpu());
             for record in inside {
-                take(&mut part.engine, &mut part.facts, &binding, &record);
+                take(&mut part.engine, &mut part.facts, &binding, &record, cpu);
             }
             records = rest;
         }
@@ -206,73 +207,56 @@ pub(crate) fn blktrace<E: From<Error>>(
     walk.finish()
 }
 
-/// An event on its way to the measurement.
+/// What an event tells, on its way to the measurement.
 struct Next<'m> {
     engine: &'m mut Engine<Names, Collector>,
-    binding: &'m Binding,
-    record: &'m Record<'m>,
-    name: u16,
-    pid: i32,
+    now: Now,
+    /// The place of its CPU.
+    cpu: usize,
 }
 
 impl Take<()> for Next<'_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Binding::visit`
+    #[allow(clippy::inline_always)] // as `Plan::tell`
     fn take(self, kind: Kind) {
-        if let Kind::Switch { next, .. } = kind {
-            learn(self.engine, self.binding, self.name, next, self.record.data);
-        }
-        self.engine.push(&Event {
-            ts: self.record.ts,
-            cpu: self.record.cpu,
-            pid: self.pid,
-            name: self.name,
-            kind,
-        });
+        self.engine.apply(self.now, self.cpu, kind);
     }
 }
 
-/// Measures the next event.
+/// Measures the next event, at the place of its CPU.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Binding::visit`
+#[allow(clippy::inline_always)] // as `Plan::tell`
 fn take(
     engine: &mut Engine<Names, Collector>,
     facts: &mut Facts,
     binding: &Binding,
     record: &Record<'_>,
+    cpu: usize,
 ) {
     let (name, pid) = binding.header.read(record.data);
     facts.count(name);
-    let next = Next {
-        engine,
-        binding,
-        record,
-        name,
-        pid,
-    };
-    if binding.visit(name, record.data, next).is_none() {
-        engine.push(&Event {
-            ts: record.ts,
-            cpu: record.cpu,
-            pid,
-            name,
-            kind: Kind::Other,
-        });
+    let now = Now::new(record.ts, record.cpu, pid);
+    match binding.plan(name) {
+        None => engine.pass(now, cpu, name, Class::Other),
+        Some(plan) if plan.reach <= record.data.len() => {
+            engine.pass(now, cpu, name, plan.class);
+            plan.tell(record.data, Next { engine, now, cpu });
+        }
+        Some(_) => take_whole(engine, binding, record),
     }
 }
 
-/// The name of a task that the trace's own list lacks.
-#[inline]
-fn learn(
-    engine: &mut Engine<Names, Collector>,
-    binding: &Binding,
-    name: u16,
-    next: i32,
-    data: &[u8],
-) {
-    if engine.names().lacks(next) {
-        if let Some(comm) = binding.next_comm(name, data) {
-            engine.names().learn(next, comm);
+/// Measures an event that may lack its fields, or that names a task.
+#[inline(never)]
+fn take_whole(engine: &mut Engine<Names, Collector>, binding: &Binding, record: &Record<'_>) {
+    let event = binding.event(record);
+    if let Kind::Switch { next, .. } = event.kind {
+        // The name of a task that the trace's own list lacks.
+        if engine.names().lacks(next) {
+            if let Some(comm) = binding.next_comm(event.name, record.data) {
+                engine.names().learn(next, comm);
+            }
         }
     }
+    engine.push(&event);
 }

@@ -37,6 +37,16 @@ pub(crate) struct Bio {
     pub(crate) flushing: bool,
 }
 
+impl Bio {
+    /// Whether a request is just this bio.
+    pub(crate) fn is_whole(&self, request: &Span) -> bool {
+        let (own, other) = (&self.span, request);
+        (own.sector, own.sectors) == (other.sector, other.sectors)
+            && own.rwbs.op() == other.rwbs.op()
+            && own.sector.checked_add(u64::from(own.sectors)).is_some()
+    }
+}
+
 /// Who a request counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Category {
@@ -127,7 +137,7 @@ pub(crate) enum Issued {
 /// What a completion was.
 pub(crate) enum Completed {
     /// A request's end; the bios that ended with it or lost sectors to it are in `Block::ended`.
-    Request(Request),
+    Request(Box<Request>),
     /// Part of a request; the rest is still at the device.
     Part,
     /// The end of a bio that went through the flush machinery, after its requests.
@@ -142,12 +152,16 @@ pub(crate) enum Completed {
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) devices: Vec<Device>,
-    /// The device of the last look-up.
-    last: usize,
+    /// The device of the last look-up, and its place.
+    last: Option<(Dev, usize)>,
     /// Partition → disk.
     pub(crate) aliases: IntMap<Dev, Dev>,
     pub(crate) bios: Slab<Bio>,
-    pub(crate) requests: Slab<Request>,
+    /// Boxed, since they are large and only their places move.
+    pub(crate) requests: Slab<Box<Request>>,
+    /// Requests that are over, whose memory is used again.
+    #[allow(clippy::vec_box)] // they go back as they came
+    spare: Vec<Box<Request>>,
     /// The bios of I/Os that the last completion touched.
     pub(crate) ended: Vec<IoBio>,
     pub(crate) candidates: Vec<(u64, u64, bool, u64, Ref)>,
@@ -162,21 +176,23 @@ impl Block {
     /// The number of a device, partitions resolved; `None` when there are too many.
     #[inline]
     pub(crate) fn device(&mut self, dev: Dev) -> Option<usize> {
-        if self
-            .devices
-            .get(self.last)
-            .is_some_and(|d| d.out.dev == dev)
-        {
-            return Some(self.last);
+        match self.last {
+            Some((last, at)) if last == dev => Some(at),
+            _ => self.find_device(dev),
         }
+    }
+
+    #[inline(never)]
+    fn find_device(&mut self, dev: Dev) -> Option<usize> {
         let dev = self.aliases.get(&dev).copied().unwrap_or(dev);
         let known = self.devices.iter().position(|d| d.out.dev == dev);
         if known.is_none() && self.devices.len() < limits::DEVICES {
             self.devices.push(Device::new(dev));
         }
-        let at = known.or_else(|| self.devices.len().checked_sub(1));
-        self.last = at?;
-        at.filter(|&at| self.devices.get(at).is_some_and(|d| d.out.dev == dev))
+        let at = known.or_else(|| self.devices.len().checked_sub(1))?;
+        let found = self.devices.get(at)?.out.dev;
+        self.last = Some((found, at));
+        Some(at).filter(|_| found == dev)
     }
 
     /// Whether bios or requests of this device number were seen.
@@ -223,6 +239,7 @@ impl Block {
         Some(bio)
     }
 
+    #[cold]
     fn forget_bios(&mut self, device: usize) {
         let Some(on) = self.devices.get_mut(device) else {
             return;
@@ -255,7 +272,7 @@ impl Block {
             }
         }
         self.serial += 1;
-        let request = self.requests.insert(Request {
+        let new = Request {
             span,
             device,
             parts,
@@ -273,11 +290,20 @@ impl Block {
             returned: None,
             driver_done: None,
             younger: None,
-        });
+        };
+        let new = match self.spare.pop() {
+            Some(mut old) => {
+                *old = new;
+                old
+            }
+            None => Box::new(new),
+        };
+        let request = self.requests.insert(new);
         self.hang(device, key(&span), request);
         Issued::New(request)
     }
 
+    #[cold]
     fn reissue(&mut self, again: Ref, from: &From) -> Issued {
         let mut told = false;
         if let Some(request) = self.requests.get_mut(again) {
@@ -334,6 +360,13 @@ impl Block {
                 Completed::Request(request)
             }
             None => Completed::Nothing,
+        }
+    }
+
+    /// Keeps the memory of a request that is over, unless it is much.
+    pub(crate) fn recycle(&mut self, request: Box<Request>) {
+        if !request.parts.spilled() && self.spare.len() < 256 {
+            self.spare.push(request);
         }
     }
 

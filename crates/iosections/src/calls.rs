@@ -4,6 +4,8 @@
 //! what shows of each entry: `io_uring_submit_req`, else `iomap_dio_rw_begin`, else its bio. If the
 //! number found is not what the call returns, none of them is measured: they count as ambiguous.
 
+use smallvec::SmallVec;
+
 use crate::engine::{Engine, Tasks};
 use crate::event::{Call, Now};
 use crate::io::Sink;
@@ -27,7 +29,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 call,
                 asked,
                 marked: false,
-                ios: Vec::new(),
+                ios: SmallVec::new(),
             });
             task.io.take()
         });
@@ -41,7 +43,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// The task begins to submit the next I/O.
     fn start(&mut self, now: Now, cpu: usize, op: Op, mark: Mark) -> Ref {
-        let (pid, ts, on) = (now.pid, now.ts, now.cpu);
+        let (pid, ts, on) = (now.pid(), now.ts, now.cpu());
         let io = self.open(|io| io.renew(pid, op, ts, mark, on));
         let mut old = None;
         if let Some(task) = self.task(cpu) {

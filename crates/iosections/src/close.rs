@@ -13,7 +13,7 @@ use crate::slab::Ref;
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn syscall_enter(&mut self, now: Now, cpu: usize, op: Op) {
-        let (pid, ts, on) = (now.pid, now.ts, now.cpu);
+        let (pid, ts, on) = (now.pid(), now.ts, now.cpu());
         let io = self.open(|io| io.renew(pid, op, ts, Mark::SyscallEnter, on));
         let old = self.task(cpu).and_then(|task| task.io.replace(io));
         if let Some(old) = old {
@@ -47,7 +47,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 self.close(at, end);
             }
             Some(at) => self.leave(at, now.ts),
-            None if self.names.selected(now.pid) && !op.is_by_chance() => {
+            None if self.names.selected(now.pid()) && !op.is_by_chance() => {
                 self.out.ios.seen += 1;
                 if self.gaps.before(now.ts) {
                     self.out.ios.dropped_lost += 1;
@@ -60,6 +60,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     /// An I/O whose end was never seen.
+    #[cold]
     pub(crate) fn abandon(&mut self, at: Ref, until: u64) {
         let Some(io) = self.take_open(at) else {
             return;
@@ -143,9 +144,17 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 result.devices |= 1 << device.min(63);
             }
         }
-        let devices = self.block.devices.iter_mut().enumerate();
-        for (_, device) in devices.filter(|(n, _)| result.devices >> (*n).min(63) & 1 == 1) {
-            device.out.measured += 1;
+        let mut devices = result.devices;
+        while devices != 0 {
+            let place = devices.trailing_zeros() as usize;
+            devices &= devices - 1;
+            // The last bit stands for all devices from there on.
+            let all = self.block.devices.len();
+            let end = if place < 63 { place + 1 } else { all };
+            let counted = self.block.devices.get_mut(place..end);
+            for device in counted.into_iter().flatten() {
+                device.out.measured += 1;
+            }
         }
         true
     }
@@ -172,11 +181,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(task) = place.and_then(|place| self.tasks.get_mut(place)) else {
             return;
         };
-        for mut io in task.unreaped.drain(..) {
+        for io in &mut task.unreaped {
             // An earlier call may be among events that are missing.
             io.reaped = Some(now.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
-            self.sink.take(&io);
+            self.sink.take(io);
         }
+        task.unreaped.clear();
     }
 
     /// Closes an asynchronous I/O if nothing more is to come of it. One that ends with the last
@@ -228,6 +238,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// A request that is not complete when its I/O ends. A helper's counts for nobody: the task
     /// did not wait for it.
+    #[inline(never)]
     fn detach(&mut self, at: Ref, io: Ref, end: u64) -> Option<IoRequest> {
         let request = self.block.requests.get(at)?;
         let parts = request.parts.iter().filter_map(|&bio| self.block.bio(bio));

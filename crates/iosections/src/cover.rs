@@ -24,6 +24,17 @@ impl Block {
         };
         let end = span.sector.saturating_add(u64::from(span.sectors));
         let reach = span.sector.saturating_sub(on.longest);
+        if let Some(at) = on.waiting.only(&((reach, 0)..(end, 0))) {
+            // Nearly always a request is one of the bios that wait.
+            if let Some(bio) = self.bios.get_mut(at).filter(|bio| bio.is_whole(span)) {
+                bio.to_issue = bio.to_issue.saturating_sub(span.sectors);
+                if bio.to_issue == 0 {
+                    on.waiting.remove((bio.span.sector, bio.serial));
+                }
+                parts.push(at);
+                return parts;
+            }
+        }
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
         candidates.extend(on.waiting.range((reach, 0)..(end, 0)).filter_map(|at| {
@@ -62,6 +73,7 @@ impl Block {
 
     /// Bios of a device without requests whose sectors become this device's request: a partition
     /// whose `block_bio_remap` was not recorded. Tells whether there were any.
+    #[cold]
     pub(crate) fn adopt(&mut self, device: usize, span: &Span) -> bool {
         let bios = &self.bios;
         let fits = |d: &Device| {
@@ -116,7 +128,7 @@ impl Block {
             bio.to_finish = bio.to_finish.saturating_sub(shared as u32);
             let lingers = bio.span.rwbs.fua() || bio.span.rwbs.preflush();
             if bio.to_finish == 0 && bio.to_issue == 0 && !lingers {
-                self.bios.remove(at);
+                self.bios.discard(at);
             }
         }
     }

@@ -13,70 +13,41 @@
 
 use std::collections::VecDeque;
 
+use crate::account::give_all;
 use crate::batch::Batches;
 use crate::engine::Ios;
+use crate::frame::{Current, Frames};
 use crate::io::{Io, Mode, Piece};
 use crate::slab::Ref;
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
-const PENDING_LIMIT: usize = 4096;
-/// Deepest nesting of interrupts and softirqs; more is a trace without their ends.
-const NESTING_LIMIT: usize = 64;
+pub(crate) const PENDING_LIMIT: usize = 4096;
 /// Most I/Os that the idle task may be on the way to, or that one interrupt is told apart by.
 const WAKE_LIMIT: usize = 256;
-
-/// Whose code runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Current {
-    /// Not known yet; the pieces wait.
-    #[default]
-    Unknown,
-    /// Nobody's.
-    Foreign,
-    /// An I/O's.
-    Io(Ref, Mode),
-    /// The completion with this number, whose request shows later.
-    Slot(u64),
-}
-
-/// A hard interrupt or softirq being handled.
-#[derive(Debug, Default)]
-pub(crate) struct Frame {
-    hard: bool,
-    /// Start of the hard interrupt: this one, or the one that a softirq directly followed.
-    irq: Option<u64>,
-    /// Start of a softirq.
-    softirq: Option<u64>,
-    serial: u64,
-    current: Current,
-    pending: Vec<Piece>,
-    ios: Vec<Ref>,
-    foreign: bool,
-}
 
 /// A completion read from an `NVMe` queue (`nvme_sq`), waiting for its request to show.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    serial: u64,
+    pub(crate) serial: u64,
     disk: u64,
     pub(crate) ts: u64,
     pub(crate) irq: Option<u64>,
-    pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<Piece>,
 }
 
 /// The time that a task without an I/O of its own is current.
 #[derive(Debug, Default)]
-struct Run {
-    pid: i32,
-    io: Option<Ref>,
-    pending: Vec<Piece>,
+pub(crate) struct Run {
+    pub(crate) pid: i32,
+    pub(crate) io: Option<Ref>,
+    pub(crate) pending: Vec<Piece>,
     /// Idle time before the switch, and the I/Os whose completion ended it.
-    idle: Vec<Piece>,
-    wake: Vec<Ref>,
+    pub(crate) idle: Vec<Piece>,
+    pub(crate) wake: Vec<Ref>,
 }
 
 impl Run {
-    fn renew(&mut self, pid: i32) {
+    pub(crate) fn renew(&mut self, pid: i32) {
         self.pid = pid;
         self.io = None;
         self.pending.clear();
@@ -88,7 +59,7 @@ impl Run {
 /// One CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Cpu {
-    last: Option<u64>,
+    pub(crate) last: Option<u64>,
     /// The current task as of the last event: its number, and its place among the tasks.
     pub(crate) pid: i32,
     pub(crate) task: Option<usize>,
@@ -97,145 +68,23 @@ pub(crate) struct Cpu {
     pub(crate) ended: VecDeque<Ref>,
     /// The I/O that was completed or reported last.
     pub(crate) last_done: Option<Ref>,
-    pub(crate) frames: Vec<Frame>,
-    /// Frames whose memory can be used again.
-    spare: Vec<Frame>,
-    run: Run,
+    pub(crate) frames: Frames,
+    pub(crate) run: Run,
     /// I/Os that got a completion since the CPU was last switched, and the idle pieces since.
-    wake: Vec<Ref>,
-    idle: Vec<Piece>,
+    pub(crate) wake: Vec<Ref>,
+    pub(crate) idle: Vec<Piece>,
     pub(crate) slots: VecDeque<Slot>,
     /// The frame that the last event ended: whose code ran last in it, and its interrupt's start.
-    left: Option<(Current, Option<u64>)>,
+    pub(crate) left: Option<(Current, Option<u64>)>,
     /// The interrupt that the event before the last one ended.
-    just_left: Option<u64>,
+    pub(crate) just_left: Option<u64>,
     /// The interrupt before a softirq that the last event began.
-    before: Option<u64>,
+    pub(crate) before: Option<u64>,
     pub(crate) batches: Batches,
     serial: u64,
 }
 
-/// What `Cpu::account` must know of the event that ends the piece.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends {
-    pub(crate) ts: u64,
-    /// Its name where events are counted, else 0.
-    pub(crate) name: u16,
-    pub(crate) pid: i32,
-    /// The current task's own open I/O.
-    pub(crate) own: Option<Ref>,
-    /// The I/O that the current task last submitted for.
-    pub(crate) serves: Option<Ref>,
-    /// The event is `softirq_entry`.
-    pub(crate) softirq: bool,
-}
-
-/// Gives a piece to an I/O.
-fn give(ios: &mut Ios, to: Ref, mode: Mode, piece: Piece) {
-    if let Some(io) = ios.get_mut(to) {
-        io.add(Piece { mode, ..piece });
-    }
-}
-
-fn give_all(ios: &mut Ios, to: Ref, mode: Mode, pieces: &mut Vec<Piece>) {
-    for piece in pieces.drain(..) {
-        give(ios, to, mode, piece);
-    }
-}
-
-/// Keeps a piece until its owner shows, as one with the piece before it where possible.
-fn hold(pending: &mut Vec<Piece>, piece: Piece) {
-    let joins = |last: &&mut Piece| piece.event == 0 && last.end == piece.start;
-    if let Some(last) = pending.last_mut().filter(joins) {
-        last.end = piece.end;
-    } else if pending.len() < PENDING_LIMIT {
-        pending.push(piece);
-    }
-}
-
 impl Cpu {
-    /// Gives away the piece that ends with an event.
-    #[inline]
-    pub(crate) fn account(&mut self, ios: &mut Ios, ends: Ends) {
-        let left = self.left.take();
-        self.just_left = left.and_then(|(_, irq)| irq);
-        self.before = left.filter(|_| ends.softirq).and_then(|(_, irq)| irq);
-        let Some(start) = self.last.replace(ends.ts) else {
-            return;
-        };
-        let piece = Piece {
-            start,
-            end: ends.ts,
-            event: ends.name,
-            mode: Mode::Timeline,
-        };
-        // From an interrupt's end to its softirq's beginning is part of both.
-        let irq = self.frames.last().map_or(self.before, |frame| frame.irq);
-        if let Some(irq) = irq {
-            self.batches.ran(irq, ends.ts.saturating_sub(start));
-        }
-        if let Some(frame) = self.frames.last_mut() {
-            match frame.current {
-                Current::Unknown => hold(&mut frame.pending, piece),
-                Current::Foreign => {}
-                Current::Io(io, mode) => give(ios, io, mode, piece),
-                Current::Slot(serial) => self.hold_for_slot(serial, piece),
-            }
-        } else if let (true, Some((Current::Io(io, mode), _))) = (ends.softirq, left) {
-            give(ios, io, mode, piece);
-        } else if ends.pid == 0 {
-            if !self.wake.is_empty() {
-                hold(&mut self.idle, piece);
-            }
-        } else {
-            // A task runs: whatever the interrupts woke, the idle task did not switch to it.
-            self.wake.clear();
-            self.idle.clear();
-            match ends.own {
-                Some(io) => give(ios, io, Mode::Timeline, piece),
-                None => self.account_run(ios, ends, piece),
-            }
-        }
-    }
-
-    fn hold_for_slot(&mut self, serial: u64, piece: Piece) {
-        if let Some(slot) = self.slots.iter_mut().rev().find(|s| s.serial == serial) {
-            hold(&mut slot.pieces, piece);
-        }
-    }
-
-    fn account_run(&mut self, ios: &mut Ios, ends: Ends, piece: Piece) {
-        if self.run.pid != ends.pid {
-            self.run.renew(ends.pid);
-        }
-        if self.run.io.is_none_or(|io| ios.get(io).is_none()) {
-            self.run.io = None;
-            if let Some(io) = ends.serves {
-                self.resolve_run(ios, ends.pid, io);
-            }
-        }
-        match self.run.io {
-            Some(io) => give(ios, io, Mode::Timeline, piece),
-            None => hold(&mut self.run.pending, piece),
-        }
-    }
-
-    /// The current task, which has no I/O of its own, turns out to work for this one.
-    pub(crate) fn resolve_run(&mut self, ios: &mut Ios, pid: i32, io: Ref) {
-        if !self.frames.is_empty() || pid == 0 {
-            return;
-        }
-        if self.run.pid != pid {
-            self.run.renew(pid);
-        }
-        if self.run.wake.contains(&io) {
-            give_all(ios, io, Mode::Timeline, &mut self.run.idle);
-        }
-        self.run.idle.clear();
-        give_all(ios, io, Mode::Timeline, &mut self.run.pending);
-        self.run.io = Some(io);
-    }
-
     /// The CPU switches to another task; `io` is the I/O of that task, if it has one.
     pub(crate) fn switch(&mut self, ios: &mut Ios, next: i32, io: Option<Ref>) {
         self.slots.clear();
@@ -263,39 +112,24 @@ impl Cpu {
         if hard {
             self.batches.begin(ios, ts);
         }
-        let mut frame = self.spare.pop().unwrap_or_default();
-        frame.pending.clear();
-        frame.ios.clear();
-        self.frames.push(Frame {
-            hard,
-            irq: if hard { Some(ts) } else { self.before },
-            softirq: (!hard).then_some(ts),
-            serial: self.serial,
-            current: Current::Unknown,
-            foreign: false,
-            ..frame
-        });
-        if self.frames.len() > NESTING_LIMIT {
-            self.frames.clear();
-        }
+        let irq = if hard { Some(ts) } else { self.before };
+        let softirq = (!hard).then_some(ts);
+        self.frames.begin(hard, irq, softirq, self.serial);
     }
 
     /// It ends.
     pub(crate) fn leave(&mut self, ios: &mut Ios, hard: bool) {
-        match self.frames.pop() {
-            Some(frame) if frame.hard == hard => {
-                if frame.ios.len() + usize::from(frame.foreign) > 1 {
-                    for &io in &frame.ios {
-                        if let Some(io) = ios.get_mut(io) {
-                            io.shared = true;
-                        }
-                    }
+        let Some(frame) = self.frames.end(hard) else {
+            return;
+        };
+        if frame.ios.len() + usize::from(frame.foreign) > 1 {
+            for &io in &frame.ios {
+                if let Some(io) = ios.get_mut(io) {
+                    io.shared = true;
                 }
-                self.left = Some((frame.current, frame.irq));
-                self.spare.push(frame);
             }
-            _ => self.frames.clear(),
         }
+        self.left = Some((frame.current, frame.irq));
     }
 
     /// A handler reports something of a request: the code from here on runs for it.
@@ -376,7 +210,7 @@ impl Cpu {
     /// Start of the hard interrupt being handled; or, in a softirq that directly followed one, of
     /// that interrupt (clock units).
     pub(crate) fn hard_irq(&self) -> Option<u64> {
-        self.frames.iter().rev().find_map(|f| f.irq)
+        self.frames.outwards().find_map(|f| f.irq)
     }
 
     /// The interrupt that wakes a task now: the one being handled; or the one that has just ended,
@@ -386,7 +220,7 @@ impl Cpu {
         self.hard_irq().or(left).or(self.just_left)
     }
 
-    /// An event of a task in its own I/O: the same as [`Cpu::account`] when no interrupt is being
+    /// An event of a task in its own I/O: the same as `Cpu::account` when no interrupt is being
     /// handled, none has just ended, and no I/O waits for the next event. Else nothing happens.
     #[inline]
     pub(crate) fn go_on(&mut self, io: &mut Io, ts: u64) -> bool {

@@ -1,7 +1,7 @@
 //! From events to measured I/Os.
 
 use crate::block::Block;
-use crate::cpu::{Cpu, Ends};
+use crate::cpu::Cpu;
 use crate::event::{Event, Kind, Lost, Now, Tag};
 use crate::gaps::Gaps;
 use crate::io::{Io, IoResult, Sink};
@@ -9,8 +9,9 @@ use crate::limits;
 use crate::mark::Moment;
 use crate::measure::Measure;
 use crate::outcome::Outcome;
+use crate::pass::Class;
 use crate::slab::{IntMap, Ref, Slab};
-use crate::task::{Table, Task, task_key};
+use crate::task::{Table, Task};
 
 /// What the caller knows of tasks.
 pub trait Tasks {
@@ -116,63 +117,19 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// Takes the next event.
     ///
-    /// Inlined, so that a caller who knows the kind when compiled spares all questions about it.
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // the calls by kind cost as much as what they do
+    /// A caller who has many of them, and knows what they are beforehand, takes these three steps
+    /// by itself.
     pub fn push(&mut self, event: &Event) {
-        if !self.gaps.are_over() {
-            self.end_gaps(event.ts);
-        }
-        let cpu = self.cpu(event.cpu);
-        let now = Now {
-            ts: event.ts,
-            cpu: event.cpu,
-            pid: event.pid,
-        };
-        if !self.goes_on(now, cpu, &event.kind) {
-            let softirq = matches!(event.kind, Kind::SoftirqEntry(_));
-            self.end_piece(now, event.name, cpu, softirq);
-            if !matches!(event.kind, Kind::IoDone | Kind::DioComplete | Kind::Other) {
-                self.settle(cpu);
-            }
-        }
+        let now = Now::new(event.ts, event.cpu, event.pid);
+        let cpu = self.place(event.cpu);
+        self.pass(now, cpu, event.name, Class::of(&event.kind));
         self.apply(now, cpu, event.kind);
-    }
-
-    /// The piece of code that an event ends goes to its I/O.
-    fn end_piece(&mut self, now: Now, name: u16, cpu: usize, softirq: bool) {
-        let Some(c) = self.cpus.get_mut(cpu) else {
-            return;
-        };
-        if c.task.is_none() || c.pid != now.pid {
-            c.pid = now.pid;
-            c.task = Some(self.tasks.place(task_key(now.pid, now.cpu)));
-            self.prune();
-        }
-        let Some(c) = self.cpus.get_mut(cpu) else {
-            return;
-        };
-        let task = c.task.and_then(|place| self.tasks.get(place));
-        let own = task.and_then(|t| t.io);
-        let serves = match own {
-            Some(_) => None,
-            None => task.and_then(|t| t.serves),
-        };
-        let ends = Ends {
-            ts: now.ts,
-            name: if self.options.count_events { name } else { 0 },
-            pid: now.pid,
-            own,
-            serves: serves.filter(|&io| self.ios.get(io).is_some()),
-            softirq,
-        };
-        c.account(&mut self.ios, ends);
     }
 
     /// Events of a CPU are missing. To be told as soon as it is known: before any event that is
     /// later than the gap's start.
     pub fn gap(&mut self, cpu: u32, gap: Lost) {
-        let cpu = self.cpu(cpu);
+        let cpu = self.place(cpu);
         self.gaps.add(gap, cpu);
     }
 
@@ -202,45 +159,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         (self.out, self.sink, self.names)
     }
 
-    /// The two usual cases, in which little is to be done: an event that tells nothing of whose
-    /// code runs before and after it, and one of a task that is in its I/O.
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `push`
-    fn goes_on(&mut self, now: Now, cpu: usize, kind: &Kind) -> bool {
-        let Some(c) = self.cpus.get_mut(cpu) else {
-            return false;
-        };
-        let Some(task) = c.task.filter(|_| c.pid == now.pid) else {
-            return false;
-        };
-        if self.options.count_events {
-            return false;
-        }
-        // It does not even stand between an interrupt's end and what follows from that.
-        if matches!(kind, Kind::Other) {
-            return true;
-        }
-        let task = self.tasks.get(task);
-        let noted = match kind {
-            // It may begin the next I/O of a call, or end an asynchronous one.
-            Kind::FsBegin => {
-                let call = task.and_then(|task| task.call.as_ref());
-                call.is_none_or(|call| call.asked <= 1)
-            }
-            Kind::DioComplete => c.ended.is_empty(),
-            kind => !kind.is_boundary(),
-        };
-        if noted {
-            c.note();
-            return true;
-        }
-        let io = task.and_then(|task| task.io).filter(|_| now.pid != 0);
-        let io = io.and_then(|io| self.ios.get_mut(io));
-        io.is_some_and(|io| c.go_on(io, now.ts))
-    }
-
-    #[inline]
-    fn cpu(&mut self, number: u32) -> usize {
+    /// The place of a CPU, which holds for good.
+    pub fn place(&mut self, number: u32) -> usize {
         let cpu = number.min(limits::CPUS) as usize;
         if self.cpus.len() <= cpu {
             self.cpus.resize_with(cpu + 1, Cpu::default);
@@ -248,14 +168,15 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         cpu
     }
 
-    fn prune(&mut self) {
+    pub(crate) fn prune(&mut self) {
         if self.tasks.prune() {
             self.cpus.iter_mut().for_each(|c| c.task = None);
         }
     }
 
     /// What was in flight when events got lost is not known any more.
-    fn end_gaps(&mut self, now: u64) {
+    #[cold]
+    pub(crate) fn end_gaps(&mut self, now: u64) {
         let mut over = false;
         while let Some(cpu) = self.gaps.over(now) {
             over = true;
@@ -278,9 +199,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
+    /// What an event tells, at the place of its CPU, after [`Engine::pass`].
+    ///
+    /// Inlined, so that a caller who knows the kind when compiled spares all questions about it.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `push`
-    fn apply(&mut self, now: Now, cpu: usize, kind: Kind) {
+    #[allow(clippy::inline_always)] // the calls by kind cost as much as what they do
+    pub fn apply(&mut self, now: Now, cpu: usize, kind: Kind) {
         match kind {
             Kind::Other => {}
             Kind::SyscallEnter(op) => self.syscall_enter(now, cpu, op),

@@ -153,23 +153,6 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
-    /// Whether the code around it may run for different I/Os; else it is only noted.
-    pub(crate) fn is_boundary(&self) -> bool {
-        !matches!(
-            self,
-            Self::Other
-                | Self::Getrq(..)
-                | Self::Insert(..)
-                | Self::IoDone
-                | Self::Merge(_)
-                | Self::Split(_)
-                | Self::Remap { .. }
-                | Self::Waking(_)
-        )
-    }
-}
-
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
@@ -185,12 +168,34 @@ pub struct Event {
     pub kind: Kind,
 }
 
-/// When and where something happened.
+/// When and where something happened: a time, a CPU, and the task that is current on it.
+///
+/// Two words, since these go from function to function in registers, and three numbers would not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Now {
+pub struct Now {
+    /// Time (clock units).
     pub(crate) ts: u64,
-    pub(crate) cpu: u32,
-    pub(crate) pid: i32,
+    /// CPU, then task.
+    place: u64,
+}
+
+impl Now {
+    /// Time in clock units; task 0 is the idle one.
+    #[inline]
+    pub fn new(ts: u64, cpu: u32, pid: i32) -> Self {
+        let place = u64::from(cpu) << 32 | u64::from(pid as u32);
+        Self { ts, place }
+    }
+
+    #[inline]
+    pub(crate) fn cpu(self) -> u32 {
+        (self.place >> 32) as u32
+    }
+
+    #[inline]
+    pub(crate) fn pid(self) -> i32 {
+        self.place as i32
+    }
 }
 
 /// A stretch of time in which some CPU's events are missing (clock units, both ends included).

@@ -97,7 +97,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         };
         match self.block.complete(device, &span) {
-            Completed::Request(request) => self.request_done(now, cpu, &request),
+            Completed::Request(request) => {
+                self.request_done(now, cpu, &request);
+                self.block.recycle(request);
+            }
             Completed::FlushEnd(place) => self.flush_end(now, cpu, place),
             Completed::Unknown => {
                 if let Some(on) = self.block.devices.get_mut(device) {
@@ -126,7 +129,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         };
         let (interrupt, interrupt_mark) = self.interrupt(now, cpu, request, slot.as_ref());
         let in_irq = self.cpus.get(cpu).and_then(Cpu::hard_irq);
-        let during = in_irq.map(|_| task_key(now.pid, now.cpu));
+        let during = in_irq.map(|_| task_key(now.pid(), now.cpu()));
         let (start, device_mark) = self.device_start(request, interrupt, during);
         if let Some(on) = self.block.devices.get_mut(request.device) {
             let counts = &mut on.out.requests;
@@ -160,8 +163,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         };
         self.hand_back(now, cpu, request, &ended, done);
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Return));
-        if let (Some(io), None, false) = (owner, self.current_io(cpu), now.pid == 0) {
-            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid, io));
+        if let (Some(io), None, false) = (owner, self.current_io(cpu), now.pid() == 0) {
+            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
         }
         for place in &ended {
             self.try_close(place.io, Some(cpu));
@@ -232,7 +235,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             }
             io.requests.push(IoRequest {
                 helper,
-                cpu: now.cpu,
+                cpu: now.cpu(),
                 frame,
                 batch: done.batch,
                 ..request.seen(done.device, done.marks)
@@ -332,7 +335,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             task.blocked = blocked;
         }
         let mut io = None;
-        if let Some(task) = self.tasks.by_key_mut(task_key(next, now.cpu)) {
+        if let Some(task) = self.tasks.by_key_mut(task_key(next, now.cpu())) {
             task.blocked = false;
             io = task.io;
         }

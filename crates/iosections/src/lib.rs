@@ -7,6 +7,7 @@
 //! Its memory depends on what is in flight, not on the length of the stream, and is limited
 //! whatever the stream says (module `limits`).
 
+mod account;
 mod batch;
 mod block;
 mod calls;
@@ -18,6 +19,7 @@ mod engine;
 mod event;
 mod finish;
 mod flush;
+mod frame;
 mod gaps;
 mod io;
 mod limits;
@@ -25,6 +27,7 @@ mod mark;
 mod measure;
 mod op;
 mod outcome;
+mod pass;
 mod path;
 mod place;
 mod rwbs;
@@ -36,10 +39,11 @@ mod task;
 mod waiting;
 
 pub use engine::{Engine, Options, Tasks};
-pub use event::{Call, Dev, Driver, Event, Kind, Lost, Span, Tag};
+pub use event::{Call, Dev, Driver, Event, Kind, Lost, Now, Span, Tag};
 pub use io::{FirstRequest, IoResult, Sink};
 pub use mark::{Mark, MarkCounts, Moment, Moments};
 pub use op::Op;
 pub use outcome::{DeviceOutcome, IoCounts, Outcome, RequestCounts};
+pub use pass::Class;
 pub use rwbs::Rwbs;
 pub use section::Section;

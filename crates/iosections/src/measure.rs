@@ -1,6 +1,6 @@
 //! Cuts a closed I/O into its sections.
 
-use crate::io::{BioTime, FirstRequest, Io, IoResult, Mode, Piece};
+use crate::io::{BioTime, FirstRequest, Io, IoRequest, IoResult, Mode, Piece};
 use crate::mark::Mark;
 use crate::op::Op;
 use crate::path::Paths;
@@ -60,15 +60,18 @@ impl Measure {
         result.dev = first.map(|r| r.dev).unwrap_or_default();
         result.devices = 0;
         result.sector = first.filter(|r| r.sectors > 0).map(|r| r.sector);
-        result.direction = direction(io);
+        result.direction = direction(io, own_first);
         result.path = self.paths.number(&io.requests);
         result.moments = io.moments;
         result.marks = [io.start_mark, marks.0, marks.1, end.mark];
         result.requests = io.requests.len() as u32;
-        result.detached = io.requests.iter().filter(|r| r.detached).count() as u32;
         result.bios = io.bios.len() as u32;
         (result.merges, result.splits) = (io.merges, io.splits);
-        result.requeues = io.requests.iter().map(|r| r.requeues).sum();
+        (result.detached, result.requeues) = (0, 0);
+        for request in &io.requests {
+            result.detached += u32::from(request.detached);
+            result.requeues += request.requeues;
+        }
         result.queue = own_first.and_then(|r| r.queue);
         result.submit_cpu = io.cpu;
         result.complete_cpu = own_first.map_or(io.cpu, |r| r.cpu);
@@ -76,6 +79,7 @@ impl Measure {
     }
 
     /// Cuts any I/O; gives how much of the software sections its own time covers.
+    #[inline(never)]
     fn cut(&mut self, io: &mut Io, end: u64, result: &mut IoResult) -> u64 {
         self.build(io, end);
         let mut elapsed = [0; 5];
@@ -129,6 +133,7 @@ impl Measure {
         (own, covered)
     }
 
+    #[cold]
     fn count(&mut self, event: u16, section: Section) {
         let event = usize::from(event);
         if self.events.len() <= event {
@@ -163,60 +168,52 @@ fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
         end - done,
     ];
     // Time in each section as it is; and in `hardware`, which of the others it counts for.
-    let (mut ran, mut moved, mut covered, mut reached) = ([0; 5], [0; 5], 0, start);
+    let (mut ran, mut covered, mut reached) = ([0; 5], 0, start);
+    let (mut stayed, mut completion, mut back) = (0, 0, 0);
     for piece in &io.pieces {
         let (from, to) = (piece.start.max(start), piece.end.min(end));
         if from >= to {
             continue;
         }
-        let within = |low: u64, high: u64| to.min(high).saturating_sub(from.max(low));
-        let here = [
-            within(start, queued),
-            within(queued, sent),
-            within(sent, interrupt),
-            within(interrupt, done),
-            within(done, end),
-        ];
-        for (sum, here) in ran.iter_mut().zip(here) {
+        let cut = |edge: u64| edge.max(from).min(to);
+        let [a, b, c, d] = [cut(queued), cut(sent), cut(interrupt), cut(done)];
+        let device = c - b;
+        for (sum, here) in ran.iter_mut().zip([a - from, b - a, device, d - c, to - d]) {
             *sum += here;
         }
-        let busy = match piece.mode {
-            Mode::Timeline => Section::Hardware,
-            Mode::Completion => Section::Completion,
-            Mode::Return => Section::Return,
-        };
-        add(&mut moved, busy, at(&here, Section::Hardware));
+        match piece.mode {
+            Mode::Timeline => stayed += device,
+            Mode::Completion => completion += device,
+            Mode::Return => back += device,
+        }
         let new = from.max(reached);
         let device = to.min(interrupt).saturating_sub(new.max(sent));
         covered += to.saturating_sub(new) - device;
         reached = reached.max(to);
     }
+    let [fs, submission, _, completing, returning] = ran;
     let device = io.requests.first().filter(|r| !r.detached);
-    let alone = at(&ran, Section::Completion);
     result.first = Some(FirstRequest {
-        vfs_fs: at(&ran, Section::VfsFs),
-        submission: at(&ran, Section::Submission),
-        completion: device.map(|r| r.share.unwrap_or(alone)),
+        vfs_fs: fs,
+        submission,
+        completion: device.map(|r| r.share.unwrap_or(completing)),
     });
-    let [fs, submission, _, completion, back] = ran;
-    let [_, _, hardware, more, still_more] = moved;
     result.own = [
         fs,
         submission,
-        hardware,
-        completion + more,
-        back + still_more,
+        stayed,
+        completing + completion,
+        returning + back,
     ];
     covered
 }
 
 /// What the I/O does: of its first own request; of a call for a flush always F.
-fn direction(io: &Io) -> u8 {
+fn direction(io: &Io, first: Option<&IoRequest>) -> u8 {
     if matches!(io.op, Op::Fsync | Op::Fdatasync | Op::SyncFileRange) {
         return b'F';
     }
-    let first = io.requests.iter().find(|r| !r.helper);
-    first.or(io.requests.first()).map_or(0, |r| r.rwbs.op())
+    first.map_or(0, |r| r.rwbs.op())
 }
 
 /// Cuts the way of the first request that the task itself submitted; the pieces are in order.

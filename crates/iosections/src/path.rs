@@ -19,6 +19,18 @@ struct Step {
     detached: bool,
 }
 
+impl Step {
+    fn of(request: &IoRequest) -> Self {
+        Self {
+            count: 1,
+            sectors: request.sectors,
+            rwbs: request.rwbs,
+            helper: request.helper,
+            detached: request.detached,
+        }
+    }
+}
+
 type Way = SmallVec<[Step; 1]>;
 
 /// All ways seen, each with a number.
@@ -33,17 +45,22 @@ pub(crate) struct Paths {
 
 impl Paths {
     /// The number of the way of these requests, in the order given.
+    #[inline]
     pub(crate) fn number(&mut self, requests: &[IoRequest]) -> u32 {
+        if let ([only], Some((way, number))) = (requests, &self.last) {
+            if matches!(way.as_slice(), [step] if *step == Step::of(only)) {
+                return *number;
+            }
+        }
+        self.look_up(requests)
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, requests: &[IoRequest]) -> u32 {
         let work = &mut self.work;
         work.clear();
         for r in requests {
-            let step = Step {
-                count: 1,
-                sectors: r.sectors,
-                rwbs: r.rwbs,
-                helper: r.helper,
-                detached: r.detached,
-            };
+            let step = Step::of(r);
             match work.last_mut() {
                 Some(last) if (Step { count: 1, ..*last }) == step => last.count += 1,
                 _ => work.push(step),

@@ -1,5 +1,7 @@
 //! Requests by their place: first sector, oldest first.
 
+use std::collections::hash_map::Entry;
+
 use crate::block::{Block, Request};
 use crate::device::key;
 use crate::event::Span;
@@ -12,11 +14,11 @@ impl Block {
             return;
         };
         let mut at = match on.by_sector.entry(key) {
-            std::collections::hash_map::Entry::Vacant(free) => {
+            Entry::Vacant(free) => {
                 free.insert(request);
                 return;
             }
-            std::collections::hash_map::Entry::Occupied(taken) => *taken.get(),
+            Entry::Occupied(taken) => *taken.get(),
         };
         while let Some(next) = self.requests.get(at).and_then(|r| r.younger) {
             at = next;
@@ -34,14 +36,15 @@ impl Block {
         let Some(on) = self.devices.get_mut(device) else {
             return;
         };
-        let Some(&first) = on.by_sector.get(&key) else {
+        let Entry::Occupied(mut here) = on.by_sector.entry(key) else {
             return;
         };
+        let first = *here.get();
         if first == request {
             match younger {
-                Some(next) => on.by_sector.insert(key, next),
-                None => on.by_sector.remove(&key),
-            };
+                Some(next) => _ = here.insert(next),
+                None => _ = here.remove(),
+            }
             return;
         }
         let mut at = first;

@@ -78,9 +78,10 @@ impl Rwbs {
     /// Forced unit access: a device without it gets a flush after the data.
     #[inline]
     pub fn fua(&self) -> bool {
-        self.bytes()
-            .skip(1 + usize::from(self.preflush()))
-            .any(|b| b == b'F')
+        // All bits of a byte that is F become zeros; there is none behind the last letter.
+        let flags = self.low >> (8 + 8 * u32::from(self.preflush()));
+        let is_flag = up_to_null(flags ^ (ONES * u64::from(b'F'))).1;
+        is_flag || self.high.to_le_bytes().contains(&b'F')
     }
 }
 

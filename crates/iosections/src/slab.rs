@@ -2,12 +2,29 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::num::NonZeroU64;
 
-/// A reference that notices when its element is gone.
+/// A reference that notices when its element is gone: its generation, then its index and one, so
+/// that none of them is zero and an absent one takes no more room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ref {
-    index: u32,
-    generation: u32,
+pub(crate) struct Ref(NonZeroU64);
+
+impl Ref {
+    #[inline]
+    fn new(index: u32, generation: u32) -> Self {
+        let low = NonZeroU64::MIN.saturating_add(u64::from(index));
+        Self(low | u64::from(generation) << 32)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        (self.0.get() as u32).wrapping_sub(1) as usize
+    }
+
+    #[inline]
+    fn generation(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
 }
 
 /// Elements that come and go.
@@ -32,23 +49,17 @@ impl<T> Slab<T> {
             if let Some(slot) = self.slots.get_mut(index as usize) {
                 slot.0 = slot.0.wrapping_add(1);
                 slot.1 = Some(value);
-                return Ref {
-                    index,
-                    generation: slot.0,
-                };
+                return Ref::new(index, slot.0);
             }
         }
         self.slots.push((0, Some(value)));
-        Ref {
-            index: self.slots.len() as u32 - 1,
-            generation: 0,
-        }
+        Ref::new(self.slots.len() as u32 - 1, 0)
     }
 
     #[inline]
     pub(crate) fn get(&self, at: Ref) -> Option<&T> {
-        let slot = self.slots.get(at.index as usize)?;
-        if slot.0 == at.generation {
+        let slot = self.slots.get(at.index())?;
+        if slot.0 == at.generation() {
             slot.1.as_ref()
         } else {
             None
@@ -57,8 +68,8 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, at: Ref) -> Option<&mut T> {
-        let slot = self.slots.get_mut(at.index as usize)?;
-        if slot.0 == at.generation {
+        let slot = self.slots.get_mut(at.index())?;
+        if slot.0 == at.generation() {
             slot.1.as_mut()
         } else {
             None
@@ -66,13 +77,23 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn remove(&mut self, at: Ref) -> Option<T> {
-        let slot = self.slots.get_mut(at.index as usize)?;
-        if slot.0 != at.generation {
+        let slot = self.slots.get_mut(at.index())?;
+        if slot.0 != at.generation() {
             return None;
         }
         let value = slot.1.take()?;
-        self.free.push(at.index);
+        self.free.push(at.index() as u32);
         Some(value)
+    }
+
+    /// Removes an element where it is: nothing is moved.
+    pub(crate) fn discard(&mut self, at: Ref) {
+        if let Some(slot) = self.slots.get_mut(at.index()) {
+            if slot.0 == at.generation() && slot.1.is_some() {
+                slot.1 = None;
+                self.free.push(at.index() as u32);
+            }
+        }
     }
 
     /// Number of elements.
@@ -99,10 +120,7 @@ impl<T> Slab<T> {
             .iter()
             .enumerate()
             .filter_map(|(index, (generation, value))| {
-                let at = Ref {
-                    index: index as u32,
-                    generation: *generation,
-                };
+                let at = Ref::new(index as u32, *generation);
                 Some((at, value.as_ref()?))
             })
     }

@@ -20,7 +20,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let current = self.bio_owner(now, cpu);
         let punted = match current {
             Some(_) => None,
-            None => self.punted_to(now.pid),
+            None => self.punted_to(now.pid()),
         };
         let own = current.or(punted);
         let helped = match own {
@@ -52,13 +52,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         });
         let bio = self
             .block
-            .queue(device, span, now.pid, place, helped.is_some());
+            .queue(device, span, now.pid(), place, helped.is_some());
         if let Some(task) = self.task(cpu) {
             task.last_bio = bio;
             task.serves = helped.or(task.serves);
         }
         if let Some(io) = helped.or(punted) {
-            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid, io));
+            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
         }
     }
 
@@ -116,7 +116,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// that is open; the one that it served before if that still waits; else the only waiting I/O
     /// that writes; else the oldest of them with nothing at the device.
     fn helped(&mut self, now: Now, cpu: usize, span: Span) -> Option<Ref> {
-        if now.pid == 0 || span.rwbs.op() == b'R' || !self.names.helps(now.pid) {
+        if now.pid() == 0 || span.rwbs.op() == b'R' || !self.names.helps(now.pid()) {
             return None;
         }
         let woken_for = self.task(cpu).and_then(|task| task.woken_for);
@@ -155,9 +155,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         let from = From {
             ts: now.ts,
-            pid: now.pid,
-            task: task_key(now.pid, now.cpu),
-            cpu: now.cpu,
+            pid: now.pid(),
+            task: task_key(now.pid(), now.cpu()),
+            cpu: now.cpu(),
         };
         let at = match self.block.issue(device, span, &from) {
             Issued::New(at) => {
@@ -192,7 +192,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         let owner = self.block.requests.get(at).and_then(|r| r.owner);
         if let Some(io) = owner {
-            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid, io));
+            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Tasks, and the calls by which they submit several I/Os.
 
+use smallvec::SmallVec;
+
 use crate::event::{Call, Dev, Tag};
 use crate::io::IoResult;
 use crate::limits;
@@ -55,7 +57,7 @@ pub(crate) struct Submission {
     /// Each entry shows by an event of its own.
     pub(crate) marked: bool,
     /// The I/Os so far.
-    pub(crate) ios: Vec<Ref>,
+    pub(crate) ios: SmallVec<[Ref; 2]>,
 }
 
 /// An `nvme_setup_cmd` whose `block_rq_issue` is still to come.

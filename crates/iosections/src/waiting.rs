@@ -8,43 +8,78 @@ use crate::slab::Ref;
 /// First sector and age.
 pub(crate) type Place = (u64, u64);
 
-/// Ordered by place. Mostly there is one bio or none, and a tree is slow at that.
+/// Bios kept in a list; more of them are in a tree, which is slow for a few.
+const FEW: usize = 32;
+
+/// Ordered by place.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// The only one; then the tree is empty.
-    one: Option<(Place, Ref)>,
+    /// Rising; then the tree is empty.
+    few: Vec<(Place, Ref)>,
     tree: BTreeMap<Place, Ref>,
 }
 
 impl Waiting {
     pub(crate) fn len(&self) -> usize {
-        usize::from(self.one.is_some()) + self.tree.len()
+        self.few.len() + self.tree.len()
+    }
+
+    /// The only one in a range of places; `None` also where it is not quickly told.
+    #[inline]
+    pub(crate) fn only(&self, places: &Range<Place>) -> Option<Ref> {
+        match self.few_in(places) {
+            [(_, at)] => Some(*at),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn few_in(&self, places: &Range<Place>) -> &[(Place, Ref)] {
+        let from = self.few.partition_point(|few| few.0 < places.start);
+        let rest = self.few.get(from..).unwrap_or_default();
+        let count = rest.partition_point(|few| few.0 < places.end);
+        rest.get(..count).unwrap_or_default()
     }
 
     pub(crate) fn insert(&mut self, place: Place, bio: Ref) {
-        if let Some((other, at)) = self.one.take() {
-            self.tree.insert(other, at);
-        } else if self.tree.is_empty() {
-            self.one = Some((place, bio));
+        if self.few.len() >= FEW {
+            self.tree.extend(self.few.drain(..));
+        }
+        if !self.tree.is_empty() {
+            self.tree.insert(place, bio);
             return;
         }
-        self.tree.insert(place, bio);
+        match self.few.last() {
+            Some((last, _)) if *last >= place => self.insert_between(place, bio),
+            _ => self.few.push((place, bio)),
+        }
+    }
+
+    fn insert_between(&mut self, place: Place, bio: Ref) {
+        match self.few.binary_search_by_key(&place, |few| few.0) {
+            Ok(at) => {
+                if let Some(few) = self.few.get_mut(at) {
+                    few.1 = bio;
+                }
+            }
+            Err(at) => self.few.insert(at, (place, bio)),
+        }
     }
 
     pub(crate) fn remove(&mut self, place: Place) {
-        match self.one {
-            Some((one, _)) if one == place => self.one = None,
-            Some(_) => {}
-            None => _ = self.tree.remove(&place),
+        if let Some(at) = self.few.iter().position(|few| few.0 == place) {
+            self.few.remove(at);
+        } else if !self.tree.is_empty() {
+            self.tree.remove(&place);
         }
     }
 
     /// Those in a range of places, in order.
     pub(crate) fn range(&self, places: Range<Place>) -> impl Iterator<Item = Ref> {
-        let one = self.one.filter(|(place, _)| places.contains(place));
-        let more = (self.one.is_none() && !self.tree.is_empty()).then(|| self.tree.range(places));
+        let few = self.few_in(&places).iter();
+        let more = (!self.tree.is_empty()).then(|| self.tree.range(places));
         let more = more.into_iter().flatten().map(|(_, &at)| at);
-        one.map(|(_, at)| at).into_iter().chain(more)
+        few.map(|few| few.1).chain(more)
     }
 
     /// Those with this first sector, oldest first.
@@ -54,8 +89,11 @@ impl Waiting {
 
     /// Takes all out, in order.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Place, Ref)> {
-        let tree = std::mem::take(&mut self.tree);
-        self.one.take().into_iter().chain(tree)
+        let (few, tree) = (
+            std::mem::take(&mut self.few),
+            std::mem::take(&mut self.tree),
+        );
+        few.into_iter().chain(tree)
     }
 }
 
@@ -68,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn like_a_tree(steps in prop::collection::vec((any::<bool>(), 0..4_u64, 0..3_u64), 0..40)) {
+        fn like_a_tree(steps in prop::collection::vec((any::<bool>(), 0..9_u64, 0..9_u64), 0..200)) {
             let (mut slab, mut waiting, mut tree) = (Slab::default(), Waiting::default(), BTreeMap::new());
             for (add, sector, age) in steps {
                 if add {
@@ -80,7 +118,7 @@ mod tests {
                     tree.remove(&(sector, age));
                 }
                 prop_assert_eq!(waiting.len(), tree.len());
-                let range = (1, 1)..(3, 0);
+                let range = (1, 1)..(5, 0);
                 let found: Vec<Ref> = waiting.range(range.clone()).collect();
                 let wanted: Vec<Ref> = tree.range(range).map(|(_, &at)| at).collect();
                 prop_assert_eq!(found, wanted);

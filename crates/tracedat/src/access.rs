@@ -47,6 +47,13 @@ impl Accessor {
         (self.location == Location::Fixed && !swapped).then_some(place)
     }
 
+    /// Length (bytes) of the shortest record that the field can be read from, as a number or as
+    /// bytes; `None` where the record itself tells where the bytes are.
+    pub fn reach(&self) -> Option<usize> {
+        let end = self.offset as usize + self.size as usize;
+        (self.location == Location::Fixed).then_some(end)
+    }
+
     /// The field as an unsigned integer; `None` when the record is too short.
     ///
     /// One load and two shifts for a field of any size, with no branch on the size: the events of

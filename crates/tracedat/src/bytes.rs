@@ -1,5 +1,7 @@
 //! Integers and strings in the byte order of the traced machine.
 
+use std::ffi::CStr;
+
 /// Byte order of the traced machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endian {
@@ -51,6 +53,7 @@ impl Endian {
 
 /// Text of the trace; bytes that are not UTF-8 become U+FFFD. Stops at the first null.
 pub(crate) fn lossy(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+    let text = CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes);
+    // Nearly all is UTF-8, and to look for what is not is slow.
+    std::str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text).into(), str::to_owned)
 }

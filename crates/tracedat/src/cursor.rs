@@ -79,6 +79,11 @@ pub struct Events<'a> {
 }
 
 impl Events<'_> {
+    /// The CPU.
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
     /// Time of the first one (clock units); `None` when there is none.
     pub fn start(&self) -> Option<u64> {
         self.slots.as_slice().first().map(|slot| slot.ts)

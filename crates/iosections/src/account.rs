@@ -1,0 +1,146 @@
+//! Whom a piece of executed code is given to; the rules are in module `cpu`.
+
+use crate::cpu::{Cpu, PENDING_LIMIT};
+use crate::engine::Ios;
+use crate::frame::Current;
+use crate::io::{Mode, Piece};
+use crate::slab::Ref;
+
+/// What `Cpu::account` must know of the event that ends the piece.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) ts: u64,
+    /// Its name where events are counted, else 0.
+    pub(crate) name: u16,
+    pub(crate) pid: i32,
+    /// The event is `softirq_entry`.
+    pub(crate) softirq: bool,
+}
+
+/// Gives a piece to an I/O.
+#[inline]
+pub(crate) fn give(ios: &mut Ios, to: Ref, mode: Mode, piece: Piece) {
+    if let Some(io) = ios.get_mut(to) {
+        io.add(Piece { mode, ..piece });
+    }
+}
+
+pub(crate) fn give_all(ios: &mut Ios, to: Ref, mode: Mode, pieces: &mut Vec<Piece>) {
+    for piece in pieces.drain(..) {
+        give(ios, to, mode, piece);
+    }
+}
+
+/// Keeps a piece until its owner shows, as one with the piece before it where possible.
+fn hold(pending: &mut Vec<Piece>, piece: Piece) {
+    let joins = |last: &&mut Piece| piece.event == 0 && last.end == piece.start;
+    if let Some(last) = pending.last_mut().filter(joins) {
+        last.end = piece.end;
+    } else if pending.len() < PENDING_LIMIT {
+        pending.push(piece);
+    }
+}
+
+impl Cpu {
+    /// Gives away the piece that ends with an event; or gives it back when it is the current
+    /// task's.
+    #[inline]
+    pub(crate) fn account(&mut self, ios: &mut Ios, ends: Ends) -> Option<Piece> {
+        let mut current = None;
+        (self.just_left, self.before) = (None, None);
+        if self.left.is_some() {
+            current = self.end_left(ends.softirq);
+        }
+        let start = self.last.replace(ends.ts)?;
+        let piece = Piece {
+            start,
+            end: ends.ts,
+            event: ends.name,
+            mode: Mode::Timeline,
+        };
+        if let Some(frame) = self.frames.last_mut() {
+            if let Some(irq) = frame.irq {
+                self.batches.ran(irq, ends.ts.saturating_sub(start));
+            }
+            match frame.current {
+                Current::Unknown => hold(&mut frame.pending, piece),
+                Current::Foreign => {}
+                Current::Io(io, mode) => give(ios, io, mode, piece),
+                Current::Slot(serial) => self.hold_for_slot(serial, piece),
+            }
+            return None;
+        }
+        // From an interrupt's end to its softirq's beginning is part of both.
+        if let Some(irq) = self.before {
+            self.batches.ran(irq, ends.ts.saturating_sub(start));
+        }
+        if let Some(Current::Io(io, mode)) = current {
+            give(ios, io, mode, piece);
+            return None;
+        }
+        if ends.pid == 0 {
+            if !self.wake.is_empty() {
+                hold(&mut self.idle, piece);
+            }
+            return None;
+        }
+        // A task runs: whatever the interrupts woke, the idle task did not switch to it.
+        self.wake.clear();
+        self.idle.clear();
+        Some(piece)
+    }
+
+    /// The last event ended an interrupt; whose code ran in it, when its softirq begins now.
+    fn end_left(&mut self, softirq: bool) -> Option<Current> {
+        let (current, irq) = self.left.take()?;
+        self.just_left = irq;
+        self.before = irq.filter(|_| softirq);
+        softirq.then_some(current)
+    }
+
+    fn hold_for_slot(&mut self, serial: u64, piece: Piece) {
+        if let Some(slot) = self.slots.iter_mut().rev().find(|s| s.serial == serial) {
+            hold(&mut slot.pieces, piece);
+        }
+    }
+
+    /// A piece of a task that has no I/O of its own; `serves` is the one that it last submitted
+    /// for.
+    pub(crate) fn account_run(
+        &mut self,
+        ios: &mut Ios,
+        pid: i32,
+        serves: Option<Ref>,
+        piece: Piece,
+    ) {
+        if self.run.pid != pid {
+            self.run.renew(pid);
+        }
+        if self.run.io.is_none_or(|io| ios.get(io).is_none()) {
+            self.run.io = None;
+            if let Some(io) = serves.filter(|&io| ios.get(io).is_some()) {
+                self.resolve_run(ios, pid, io);
+            }
+        }
+        match self.run.io {
+            Some(io) => give(ios, io, Mode::Timeline, piece),
+            None => hold(&mut self.run.pending, piece),
+        }
+    }
+
+    /// The current task, which has no I/O of its own, turns out to work for this one.
+    pub(crate) fn resolve_run(&mut self, ios: &mut Ios, pid: i32, io: Ref) {
+        if !self.frames.is_empty() || pid == 0 {
+            return;
+        }
+        if self.run.pid != pid {
+            self.run.renew(pid);
+        }
+        if self.run.wake.contains(&io) {
+            give_all(ios, io, Mode::Timeline, &mut self.run.idle);
+        }
+        self.run.idle.clear();
+        give_all(ios, io, Mode::Timeline, &mut self.run.pending);
+        self.run.io = Some(io);
+    }
+}
