@@ -64,8 +64,11 @@ SERVED = "/usr/share/doc/lava-server-doc/*"
 """Part of the web pages: without it the server does not start. dpkg keeps the folder itself only
 when the pattern names it up to its wildcard."""
 DPKG = "\n".join(
-    ["force-unsafe-io", *(f"path-exclude=/usr/share/{name}/*" for name in UNREAD)]
-    + [f"path-include={SERVED}"]
+    [
+        "force-unsafe-io",
+        *(f"path-exclude=/usr/share/{name}/*" for name in UNREAD),
+        f"path-include={SERVED}",
+    ]
 )
 LEAVE_OUT = (
     # Not by --dpkgopt: mmdebstrap would then send each essential package through a Python filter.
