@@ -239,7 +239,7 @@ def test_panic_of_the_candidate_is_never_tried_again(
     with pytest.raises(BrokenError, match=r"fs/ext4/file\.c") as caught:
         pair.go([UFS], "candidate", (1,))
     assert caught.value.step == "workload"
-    assert "kernel BUG at fs/ext4/file.c" in caught.value.log_tail
+    assert "Kernel panic - not syncing" in caught.value.log_tail
     (attempt,) = pair.attempts
     assert attempt.outcome == "broken"
     assert str(pair.device(attempt)).startswith("hi960-hikey-")
