@@ -81,9 +81,10 @@ dist: dut
 	.cache/uv-*/bin/uv build --quiet --wheel --out-dir dist
 	cp -r target/dut dist/
 
-# A real LAVA server and worker, in the background; see docs/lava.md.
-lab: dut
-	$(BIN)/iotoll lab up
+# A real LAVA server and worker, in the background; see docs/lava.md. What boards run is built meanwhile.
+lab:
+	@tools/setup.sh lab
+	@tools/build-dut.sh & dut=$$!; status=0; $(BIN)/iotoll lab up || status=$$?; wait $$dut; exit $$status
 
 lab-down:
 	$(BIN)/iotoll lab down

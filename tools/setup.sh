@@ -1,7 +1,7 @@
 #!/bin/bash
-# Sets up what `make run`, `make test` or `make bench` needs on Debian 12 or 13; does nothing when all is there.
+# Sets up what `make run`, `lab`, `test` or `bench` needs on Debian 12 or 13; does nothing when all is there.
 #
-#   tools/setup.sh run|test|bench
+#   tools/setup.sh run|lab|test|bench
 #
 # 1. Debian packages (tools/packages.txt), as root or with sudo; QEMU for Debian 12 from backports
 # 2. Rust: the one on PATH if it is new enough, else Debian's
@@ -13,6 +13,9 @@ cd "$(dirname "$0")/.."
 
 readonly UV=0.13.9
 readonly QEMU=8.2 RUST=1.85
+
+# Tests and benchmarks need linters and Node's tools, too.
+developing() { [ "$goal" = test ] || [ "$goal" = bench ]; }
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 4; }
@@ -83,8 +86,9 @@ packages() {
     local wanted have missing=() qemu=() name version
     case $goal in
         run) wanted=run ;;
-        test) wanted='run|test' ;;
-        bench) wanted='run|test|bench' ;;
+        lab) wanted='run|lab' ;;
+        test) wanted='run|lab|test' ;;
+        bench) wanted='run|lab|test|bench' ;;
     esac
     mapfile -t names < <(sed -nE "s/^($wanted) +([^ ]+) .*/\2/p" tools/packages.txt)
     have=$(installed "${names[@]}")
@@ -99,7 +103,7 @@ packages() {
     [ ${#missing[@]} = 0 ] && [ ${#qemu[@]} = 0 ] && return
     say "missing Debian packages:"
     for name in "${missing[@]}" "${qemu[@]}"; do
-        sed -nE "s/^(run|test|bench) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
+        sed -nE "s/^(run|lab|test|bench) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
     done
     supported
     apt_update
@@ -127,7 +131,7 @@ rust_will_do() {
     local version
     version=$(rustc --version 2>/dev/null | cut -d ' ' -f 2) && cargo --version >/dev/null 2>&1 &&
         dpkg --compare-versions "$version" ge "$RUST" || return 1
-    [ "$goal" = run ] || { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1
+    ! developing || { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1
 }
 
 rust() {
@@ -138,7 +142,7 @@ rust() {
         bookworm) list=(rustc-web cargo-web) tools=(rustfmt-web rust-web-clippy) ;;
         *) list=(rustc cargo) tools=(rustfmt rust-clippy) ;;
     esac
-    [ "$goal" = run ] || list+=("${tools[@]}")
+    ! developing || list+=("${tools[@]}")
     say "Rust >= $RUST is not on PATH: installing Debian's ${list[*]}"
     apt_update
     apt_get install "${list[@]}"
@@ -165,7 +169,7 @@ python() {
     export UV_PYTHON_DOWNLOADS=never UV_PYTHON_PREFERENCE=only-system
     # Inexact, so that `run` after `test` does not take away what only tests need.
     local sync=(sync --frozen --inexact)
-    [ "$goal" = run ] || sync+=(--all-extras --all-groups)
+    ! developing || sync+=(--all-extras --all-groups)
     if ! [ -e src/iotoll/_native.abi3.so ]; then
         say "Python environment and Rust part (first time: some minutes)"
         "$uv" "${sync[@]}" --reinstall-package iotoll
@@ -196,7 +200,7 @@ node() {
 
 main() {
     goal=${1:-}
-    case $goal in run | test | bench) ;; *) die "usage: tools/setup.sh run|test|bench" ;; esac
+    case $goal in run | lab | test | bench) ;; *) die "usage: tools/setup.sh run|lab|test|bench" ;; esac
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
     mkdir -p .cache
     exec 9>.cache/setup.lock
@@ -206,7 +210,7 @@ main() {
     packages
     rust
     python
-    [ "$goal" = run ] || node
+    ! developing || node
 }
 
 main "$@"

@@ -56,39 +56,65 @@ class _Work:
 
 
 def build_kernel(
-    hardware: Hardware, tree: str, base: str | None, out: Path, progress: Progress
+    hardware: Hardware,
+    tree: str,
+    base: str | None,
+    out: Path,
+    progress: Progress,
+    dtb: Path | None = None,
 ) -> Kernel:
-    """Build the board's kernel and device tree, or take them from the cache, into ``out``."""
-    job = kernel_job(hardware, tree, base, progress)
+    """Build the board's kernel and device tree, or take them from the cache, into ``out``.
+
+    ``dtb`` is the user's device tree in place of the board's own: a blob, or the name of one that
+    the kernel tree has (``rockchip/rk3576-evb1-v10.dtb``).
+    """
+    given = dtb if dtb is not None and dtb.is_file() else None
+    job = kernel_job(hardware, tree, base, progress, dtb)
     out.mkdir(parents=True, exist_ok=True)
     if not job.is_done:
         job.build(progress, out, TIMEOUT)
     images.copy_tree(job.cached, out)
-    dtb = out / Path(job.dtbs[0]).name
-    return Kernel(out / "Image", dtb, out / "config", job.source.version, job.toolchain)
+    blob = _take_dtb(given, out) if given else out / Path(job.dtbs[0]).name
+    return Kernel(out / "Image", blob, out / "config", job.source.version, job.toolchain)
 
 
-def kernel_job(hardware: Hardware, tree: str, base: str | None, progress: Progress) -> Job:
+def kernel_job(
+    hardware: Hardware, tree: str, base: str | None, progress: Progress, dtb: Path | None = None
+) -> Job:
     """What there is to build for a board; raises UsageError when mainline does not have it."""
-    if not hardware.dtb:
+    name = str(dtb) if dtb else hardware.dtb
+    if not name:
         raise UsageError(
             f"board {hardware.name}: mainline Linux has no device tree for it: give the vendor's"
-            " with --dtb, and a kernel with --image"
+            " with --dtb"
         )
     record = source.base_of(tree, base, progress)
     _new_enough(hardware, record)
-    return Job.make(record, hardware.arch, hardware.fragments, [hardware.dtb])
+    if dtb is not None and dtb.is_file():
+        return Job.make(record, hardware.arch, hardware.fragments)
+    where = f"arch/{hardware.arch}/boot/dts/{name.removesuffix('.dtb')}.dts"
+    if not source.open_tree(tree, progress).has(f"{record.git_tree}:{where}"):
+        raise UsageError(
+            f"--dtb {name}: no such file, and Linux {record.version} has no {where}: mend the name"
+        )
+    return Job.make(record, hardware.arch, hardware.fragments, [name])
 
 
 def ready_made(hardware: Hardware, image: Path, dtb: Path, out: Path) -> Kernel:
     """Take the user's own kernel and device tree; raises UsageError when they are not for it."""
     out.mkdir(parents=True, exist_ok=True)
     images.take(image, hardware.arch, out)
+    blob = _take_dtb(dtb, out)
+    return Kernel(out / "Image", blob, out / "config", None, "unknown (ready-made image)")
+
+
+def _take_dtb(path: Path, out: Path) -> Path:
     try:
-        shutil.copyfile(dtb, out / dtb.name)
+        if not (out / path.name).is_file() or not path.samefile(out / path.name):
+            shutil.copyfile(path, out / path.name)
     except OSError as error:
-        raise UsageError(f"--dtb {dtb}: {error.strerror}") from error
-    return Kernel(out / "Image", out / dtb.name, out / "config", None, "unknown (ready-made image)")
+        raise UsageError(f"--dtb {path}: {error.strerror}") from error
+    return out / path.name
 
 
 def package(

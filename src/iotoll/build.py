@@ -322,6 +322,7 @@ class _Workshop:
         maps = " ".join(f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out))
         for name, value in {**_PINNED, "KCFLAGS": maps}.items():
             command += ["-e", f"{name}={value}"]
+        # All positional words last, in one piece: argparse refuses those behind further options.
         return self._run([*command, *args, *_UNUSED_TOOLS])
 
     def _run(self, command: list[str]) -> int:

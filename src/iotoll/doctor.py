@@ -22,10 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from iotoll import source
-from iotoll.boards import Board, VirtualBoard, load_board
-from iotoll.build import TARGETS
+from iotoll.boards import Board, RealBoard, VirtualBoard, load_board
+from iotoll.build import TARGETS, Arch
 from iotoll.errors import InfrastructureError, IotollError
-from iotoll.paths import cache_dir
+from iotoll.hardware import AndroidBoot, Hardware, PartitionRootfs, load_hardware
+from iotoll.matrix import named_file
+from iotoll.paths import cache_dir, data_dir
 from iotoll.qemu import kvm_works
 
 State = Literal["present", "missing", "note"]
@@ -43,6 +45,9 @@ BUILD_GB = 2.0
 QEMU_GB = 0.25
 """Memory in GB of one QEMU beside its guest's."""
 
+NO_VERSION = ("newuidmap", "mkbootimg", "img2simg", "mke2fs", "e2fsck", "debugfs")
+"""Programs that know no --version."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -59,19 +64,31 @@ class Finding:
 
 
 def check(board_name: str) -> list[Finding]:
-    """Check everything that a run on this board needs; raises UsageError for an unknown board."""
-    board = load_board(board_name)
+    """Check everything that a run on this board needs, or `iotoll image` of a real board.
+
+    Raises UsageError for an unknown board.
+    """
+    board = _load(board_name)
+    hardware = board.hardware if isinstance(board, RealBoard) else board
     return [
         _python(),
         _native(),
         *([*_qemu(board), _nbdkit()] if isinstance(board, VirtualBoard) else []),
         *_image_tools(),
-        *_build_tools(board),
+        *(_board_image_tools(hardware) if isinstance(hardware, Hardware) else []),
+        *_build_tools(board.arch),
         _kernel_source(),
         _disk(),
         *([_memory(board), _accelerator(board)] if isinstance(board, VirtualBoard) else []),
         _cached(),
     ]
+
+
+def _load(name: str) -> Board | Hardware:
+    """A board by its name; one that no job runs on yet has a hardware file alone."""
+    folders = (data_dir("lava-jobs") / kind for kind in ("boards", "hardware"))
+    boards, hardware = (named_file(folder, name).is_file() for folder in folders)
+    return load_hardware(name) if hardware and not boards else load_board(name)
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
@@ -192,10 +209,20 @@ def _image_tools() -> list[Finding]:
     return [_tool(name, package) for name, package in tools.items()]
 
 
-def _build_tools(board: Board) -> list[Finding]:
-    packages = TARGETS[board.arch].packages
+def _board_image_tools(hardware: Hardware) -> list[Finding]:
+    tools = {}
+    if isinstance(hardware.boot, AndroidBoot):
+        tools["mkbootimg"] = "mkbootimg"
+    if isinstance(hardware.rootfs, PartitionRootfs):
+        tools |= {name: "e2fsprogs" for name in ("mke2fs", "e2fsck", "debugfs")}
+        tools["img2simg"] = "android-sdk-libsparse-utils"
+    return [_tool(name, package) for name, package in tools.items()]
+
+
+def _build_tools(arch: Arch) -> list[Finding]:
+    packages = TARGETS[arch].packages
     findings = [_tool(name, package) for name, package in packages.items()]
-    if board.arch == "x86_64":
+    if arch == "x86_64":
         header, need = Path("/usr/include/gelf.h"), "libelf headers"
         findings.append(
             Finding(need, "present", str(header))
@@ -208,7 +235,7 @@ def _build_tools(board: Board) -> list[Finding]:
 def _tool(name: str, package: str) -> Finding:
     if shutil.which(name) is None:
         return Finding(name, "missing", "not installed", _apt(package), package)
-    if name == "newuidmap":  # knows no --version
+    if name in NO_VERSION:
         return Finding(name, "present", str(shutil.which(name)))
     line = _first_line([name, "--version"])
     if line is None:

@@ -22,7 +22,11 @@ from iotoll.progress import Progress
 @click.option("--tree", default="debian", help="Kernel git tree or source archive.")
 @click.option("--base", help="Git revision in --tree.")
 @click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel; needs --dtb.")
-@click.option("--dtb", type=click.Path(path_type=Path), help="The board's device tree blob.")
+@click.option(
+    "--dtb",
+    type=click.Path(path_type=Path),
+    help="Device tree: a blob, or its name in the kernel tree (VENDOR/BOARD.dtb).",
+)
 @click.option(
     "--job", type=click.Path(path_type=Path), help="Rendered job to put in (a run's jobs/NAME)."
 )
@@ -48,12 +52,12 @@ def image_command(
     progress = Progress(quiet or as_json)
     hardware = load_hardware(board)
     folder = out or Path("images") / hardware.name
-    if (image is None) != (dtb is None):
-        raise UsageError("--image and --dtb: give both, or none of them")
-    if image is not None and dtb is not None:
-        kernel = boardimage.ready_made(hardware, image, dtb, folder)
+    if image is None:
+        kernel = boardimage.build_kernel(hardware, tree, base, folder, progress, dtb)
+    elif dtb is None:
+        raise UsageError("--image: give the device tree blob that was built with it, too: --dtb")
     else:
-        kernel = boardimage.build_kernel(hardware, tree, base, folder, progress)
+        kernel = boardimage.ready_made(hardware, image, dtb, folder)
     record = boardimage.package(hardware, kernel, folder, progress, _dut(hardware, progress), job)
     if as_json:
         click.echo(json.dumps({"out": str(folder), **record.model_dump(mode="json")}, indent=1))
@@ -65,7 +69,8 @@ def _dut(hardware: Hardware, progress: Progress) -> Path | None:
     try:
         return dut_command(hardware.arch)
     except UsageError as error:
-        progress.say(f"the board will have no iotoll-dut: {error}")
+        why = "it is built for 64-bit boards alone" if hardware.arch == "arm" else str(error)
+        progress.say(f"the board will have no iotoll-dut: {why}")
         return None
 
 

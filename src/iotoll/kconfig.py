@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iotoll.errors import UsageError
@@ -16,15 +16,21 @@ from iotoll.paths import data_dir
 
 _SET = re.compile(r"^CONFIG_(\w+)=(.+)$")
 _UNSET = re.compile(r"^# CONFIG_(\w+) is not set$")
+_OR = re.compile(r"^# or CONFIG_(\w+)=(.+)$")
 
 
 @dataclass(frozen=True)
 class Request:
-    """One line of a fragment: ``value`` is what follows ``=``, ``n`` for "is not set"."""
+    """One line of a fragment: ``value`` is what follows ``=``, ``n`` for "is not set".
+
+    ``others`` are symbols and values that will do as well, from lines ``# or CONFIG_X=y`` behind
+    it: what a later kernel has instead. kconfig does not read those lines, so nothing is set.
+    """
 
     symbol: str
     value: str
     fragment: str
+    others: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,11 @@ def read_fragment(path: Path) -> list[Request]:
             requests.append(Request(match[1], match[2], path.name))
         elif match := _UNSET.match(line):
             requests.append(Request(match[1], "n", path.name))
+        elif match := _OR.match(line):
+            if not requests:
+                raise UsageError(f"{path}:{number}: {line!r} has no request before it: move it")
+            other = (match[1], match[2])
+            requests[-1] = replace(requests[-1], others=(*requests[-1].others, other))
         elif line and not line.startswith("#"):
             raise UsageError(f"{path}:{number}: {line!r} is not CONFIG_X=… : mend the line")
     return requests
@@ -75,5 +86,11 @@ def lost(fragments: Iterable[Path], config: Path) -> list[Lost]:
     """Return the requests that ``config`` does not fulfil; the last one for a symbol counts."""
     wanted = {r.symbol: r for path in fragments for r in read_fragment(path)}
     final = read_config(config)
-    found = (Lost(r, final.get(r.symbol, "n")) for r in wanted.values())
-    return [item for item in found if item.got != item.request.value]
+    return [
+        Lost(request, final.get(request.symbol, "n"))
+        for request in wanted.values()
+        if not any(
+            final.get(symbol, "n") == value
+            for symbol, value in ((request.symbol, request.value), *request.others)
+        )
+    ]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from iotoll import boardimage, bootimg, image, rootfs
+from iotoll import boardimage, bootimg, build, image, rootfs
 from iotoll.boardimage import Kernel
+from iotoll.build import Job
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.hardware import Hardware, load_hardware
 from iotoll.image import Image
@@ -185,6 +186,51 @@ def test_board_without_a_mainline_device_tree_says_what_to_give(tmp_path: Path) 
         boardimage.build_kernel(
             load_hardware("ok3576-c"), "debian", None, tmp_path, Progress(quiet=True)
         )
+
+
+def kernel_tree(folder: Path, version: tuple[int, int]) -> Path:
+    """A git tree with no more than what an image's device tree is looked for in."""
+    dts = folder / "arch/arm64/boot/dts/rockchip/rk3576-evb1-v10.dts"
+    dts.parent.mkdir(parents=True)
+    dts.write_text("/dts-v1/;\n")
+    (folder / "Makefile").write_text(f"VERSION = {version[0]}\nPATCHLEVEL = {version[1]}\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@t"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], check=True)
+    return folder
+
+
+def kernel_job(tree: Path, dtb: Path | None) -> Job:
+    board = load_hardware("ok3576-c")
+    return boardimage.kernel_job(board, str(tree), None, Progress(quiet=True), dtb)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own, and a compiler that is there."""
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(build, "_toolchain", lambda arch: f"gcc for {arch}")
+
+
+def test_device_tree_by_its_name_in_the_kernel_tree_or_a_blob(
+    tmp_path: Path, own_cache: None
+) -> None:
+    tree = kernel_tree(tmp_path / "tree", (7, 3))
+    assert kernel_job(tree, Path("rockchip/rk3576-evb1-v10.dtb")).dtbs == (
+        "rockchip/rk3576-evb1-v10.dtb",
+    )
+    blob = tmp_path / "vendor.dtb"
+    blob.write_bytes(fake_dtb("rockchip,rk3576"))
+    assert kernel_job(tree, blob).dtbs == ()
+    words = r"--dtb rockchip/x.dtb: no such file, and Linux 7.3 has no arch/arm64/.*/x.dts"
+    with pytest.raises(UsageError, match=words):
+        kernel_job(tree, Path("rockchip/x.dtb"))
+
+
+def test_kernel_that_is_too_old_for_a_board(tmp_path: Path, own_cache: None) -> None:
+    tree = kernel_tree(tmp_path / "tree", (6, 12))
+    with pytest.raises(UsageError, match=r"ok3576-c needs Linux 6.16 or newer, and .* is 6.12"):
+        kernel_job(tree, Path("rockchip/rk3576-evb1-v10.dtb"))
 
 
 def test_ready_made_kernel_of_another_architecture(tmp_path: Path) -> None:

@@ -61,6 +61,18 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return made
 
 
+def test_a_real_board_needs_its_compiler_and_what_makes_its_images(machine: Machine) -> None:
+    needs = by_need(doctor.check("zedboard"))
+    assert needs["arm-linux-gnueabihf-gcc"].package == "gcc-arm-linux-gnueabihf"
+    assert not any(need.startswith("QEMU") for need in needs)
+    assert "mkbootimg" not in needs
+    machine.tool("mkbootimg", "exit 2")  # as the real one does when asked for its version
+    needs = by_need(doctor.check("hikey960"))
+    assert needs["mkbootimg"].state == "present"
+    assert needs["img2simg"].package == "android-sdk-libsparse-utils"
+    assert needs["aarch64-linux-gnu-gcc"].state == "missing"
+
+
 def by_need(findings: list[Finding]) -> dict[str, Finding]:
     return {f.need: f for f in findings}
 

@@ -42,6 +42,26 @@ def test_a_later_fragment_overrides_an_earlier_one(tmp_path: Path) -> None:
     assert kconfig.lost([first, second], config) == []
 
 
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("CONFIG_NONE=y\n", []),
+        ("CONFIG_LAZY=y\n", []),
+        ("CONFIG_FULL=y\n", ["CONFIG_NONE=y of fragment f.config became n"]),
+        ("CONFIG_LAZY=m\n", ["CONFIG_NONE=y of fragment f.config became n"]),
+    ],
+)
+def test_what_a_later_kernel_has_instead(tmp_path: Path, config: str, words: list[str]) -> None:
+    fragment = write(tmp_path / "f.config", "CONFIG_NONE=y\n# or CONFIG_LAZY=y\n")
+    lost = kconfig.lost([fragment], write(tmp_path / ".config", config))
+    assert [str(item) for item in lost] == words
+
+
+def test_instead_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"f\.config:2: '# or CONFIG_A=y' has no request"):
+        kconfig.read_fragment(write(tmp_path / "f.config", "# x\n# or CONFIG_A=y\n"))
+
+
 def test_bad_line_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"f\.config:2: 'A=y'"):
         kconfig.read_fragment(write(tmp_path / "f.config", "# x\nA=y\n"))

@@ -72,13 +72,13 @@ def needs_board(name: str) -> None:
 BUILD_ALL = "IOTOLL_TEST_BUILD_ALL"
 
 
-def needs_kernel(hardware: str) -> None:
+def needs_kernel(hardware: str, tree: str = "debian", dtb: Path | None = None) -> None:
     """Skip, saying why, where the kernel of a real board is not in the cache.
 
     A first build takes so long (the drivers of several boards) that all tests together would take
     more than an hour on two cores; with `BUILD_ALL` set, the tests build it all the same.
     """
-    job = boardimage.kernel_job(load_hardware(hardware), "debian", None, Progress(quiet=True))
+    job = boardimage.kernel_job(load_hardware(hardware), tree, None, Progress(quiet=True), dtb)
     if not job.is_done and not os.environ.get(BUILD_ALL):
         pytest.skip(
             f"the kernel of {hardware} is not built, which takes long:"

@@ -42,7 +42,7 @@ PACKAGES = (
 )
 PREPARED = ("prepare.sh", "settings.yaml")
 """What makes the database, in the folder `scripts`."""
-LAYOUT = 2  # change it when the tree is made differently, so that cached ones are redone
+LAYOUT = 3  # change it when the tree is made differently, so that cached ones are redone
 NO_DAEMONS = (
     'mkdir -p "$1/usr/sbin"; printf "#!/bin/sh\\nexit 101\\n" >"$1/usr/sbin/policy-rc.d"; '
     'chmod 755 "$1/usr/sbin/policy-rc.d"'
@@ -51,6 +51,8 @@ NO_COMPILER = (
     # Some hundred packages would each start Python to compile their modules: done once, at the end.
     'mkdir -p "$1/usr/local/bin"; ln -s /bin/true "$1/usr/local/bin/py3compile"'
 )
+SCRIPTS_PATH = 'DPkg::Path "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"'
+"""Where the packages' scripts find programs: apt's own choice has no /usr/local."""
 COMPILE = (
     # Some packages carry files that are no Python of this version: they are left as they are.
     'rm "$1/usr/local/bin/py3compile"; chroot "$1" python3 -m compileall -qq -j 0 '
@@ -61,6 +63,17 @@ UNREAD = ("doc", "info", "man", "locale", "lintian")
 SERVED = "/usr/share/doc/lava-server-doc/*"
 """Part of the web pages: without it the server does not start. dpkg keeps the folder itself only
 when the pattern names it up to its wildcard."""
+DPKG = "\n".join(
+    [
+        "force-unsafe-io",
+        *(f"path-exclude=/usr/share/{name}/*" for name in UNREAD),
+        f"path-include={SERVED}",
+    ]
+)
+LEAVE_OUT = (
+    # Not by --dpkgopt: mmdebstrap would then send each essential package through a Python filter.
+    f'mkdir -p "$1/etc/dpkg/dpkg.cfg.d"; printf "%s\\n" "{DPKG}" >"$1/etc/dpkg/dpkg.cfg.d/lab"'
+)
 NAMESPACES = ("--fork", "--pid", "--mount", "--uts", "--ipc", "--propagation", "private")
 """What a lab has of its own, as words of unshare; it shares the network, for its ports."""
 
@@ -117,9 +130,8 @@ def _mmdebstrap(tree: Path) -> list[str]:
         "--mode=root",
         "--variant=apt",
         '--aptopt=APT::Install-Recommends "false"',
-        "--dpkgopt=force-unsafe-io",
-        *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD),
-        f"--dpkgopt=path-include={SERVED}",
+        f"--aptopt={SCRIPTS_PATH}",
+        f"--setup-hook={LEAVE_OUT}",
         f"--setup-hook={NO_DAEMONS}",
         f"--setup-hook={NO_COMPILER}",
         f"--customize-hook={COMPILE}",

@@ -10,14 +10,18 @@ from iotoll.boards import load_virtual_board
 from iotoll.boots import health_plan, lava_runner, open_plans
 from iotoll.errors import UsageError
 from iotoll.flow import Flow
-from iotoll.lava.control import check_clock, control
+from iotoll.lava.config import Lab
+from iotoll.lava.control import Finding, control
 from iotoll.lava.device import virtual_device
 from iotoll.lava.runner import LavaRunner, lava_folder
+from iotoll.lava.timecontrol import control_time
 from iotoll.models import Clock
-from iotoll.progress import Progress
+from iotoll.policy import load_time_policy
+from iotoll.progress import Progress, Step
 from iotoll.results import write_text
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan
+from iotoll.timegate.noise import history_file
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 
@@ -92,13 +96,12 @@ def control_command(run: Path, devices: tuple[str, ...], quarantine: bool) -> No
     """Compare the base kernel of RUN with itself on each board; exit code 4 if a board drifts."""
     flow, runner, _ = _open(run)
     assert flow.lab is not None
-    check_clock(flow.bench.clock)
     board = flow.lab.board(flow.board.name)
     names = devices or runner.lava.devices(board.device_type, board.tags)
     drifting = []
     for name in names:
         with flow.progress.step(f"control of {name}") as step:
-            found = control(flow.run, flow.bench, flow.lab, flow.instructions_policy, name, step)
+            found = _control(flow, flow.lab, name, step)
         click.echo(found.sentence)
         if found.moved:
             drifting.append(found)
@@ -106,6 +109,15 @@ def control_command(run: Path, devices: tuple[str, ...], quarantine: bool) -> No
         runner.lava.quarantine(found.device, f"iotoll: {found.sentence}")
         click.echo(f"{found.device}: in maintenance")
     raise SystemExit(4 if drifting else 0)
+
+
+def _control(flow: Flow, lab: Lab, device: str, step: Step) -> Finding:
+    manifest = flow.run.manifest
+    if manifest.clock is Clock.INSTRUCTIONS:
+        return control(flow.run, flow.bench, lab, flow.instructions_policy, device, step)
+    policy = load_time_policy(manifest.policy)
+    history = history_file(manifest.board, manifest.matrix)
+    return control_time(flow.run, flow.bench, lab, policy, history, device, step)
 
 
 @lava_command.command("health-check")
