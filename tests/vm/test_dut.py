@@ -106,7 +106,8 @@ def test_every_io_is_seen_live(boots: Boots) -> None:
         for count in ("seen", "measured", "no_request", "dropped_lost", "incomplete"):
             assert live.ios[count] == traced.ios[count], f"{name}: {count}"
         assert live.marks["interrupt"] == traced.marks["interrupt"]
-        assert live.marks["device"].keys() == traced.marks["device"].keys()
+        # QEMU's device may answer before the queue function returns, by how busy the host is.
+        assert live.marks["device"].keys() ^ traced.marks["device"].keys() <= {"clamped"}
         for event in ("block_bio_queue", "block_rq_issue", "block_rq_complete", "ufshcd_command"):
             assert live.trace["events"][event] == traced.trace["events"][event]
 
