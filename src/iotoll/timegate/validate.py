@@ -12,8 +12,11 @@ import numpy as np
 
 from iotoll import results
 from iotoll.cli import guarded
+from iotoll.models import SideResult, VerdictRecord
 from iotoll.policy import load_time_policy
 from iotoll.progress import Progress
+from iotoll.rundir import SIDES, RunDir
+from iotoll.timegate.pairs import OVERHEAD, make_pairs
 from iotoll.timegate.rivals import RIVALS
 from iotoll.timegate.sequential import plan_of
 from iotoll.timegate.simulate import (
@@ -81,8 +84,21 @@ def rows() -> list[Row]:
 @click.option(
     "--out", default="runs/validation", show_default=True, type=click.Path(path_type=Path)
 )
-def validate(policy: str, cells: int, requests: int, seed: int, out: Path) -> None:
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Repeatable: judge the boots of this run by the others' rules; nothing is simulated.",
+)
+def validate(
+    policy: str, cells: int, requests: int, seed: int, out: Path, runs: tuple[Path, ...]
+) -> None:
     """Simulate every line of the tables and print them; stopped, it goes on with the next line."""
+    if runs:
+        for path in runs:
+            click.echo(real_line(RunDir.open(path)))
+        return
     chosen = load_time_policy(policy)
     plan = plan_of(chosen, cells)
     # Rivals look at one figure a cell, as their users do: the overhead.
@@ -105,6 +121,24 @@ def validate(policy: str, cells: int, requests: int, seed: int, out: Path) -> No
         found = {"key": key, "tally": tally.as_dict(), "rivals": rivals}
         results.write_text(path, json.dumps(found, indent=1) + "\n")
         click.echo(line(row, found))
+
+
+def real_line(run: RunDir) -> str:
+    """A run's verdict, and how many of its blocks of pairs each other rule would block."""
+    verdict = results.read(run.verdict, VerdictRecord)
+    chosen = load_time_policy(run.manifest.policy)
+    sides = [results.read(run.side(side) / "result.json", SideResult) for side in SIDES]
+    cells = [cell.cell for cell in verdict.cells]
+    pairs = make_pairs(sides[0], sides[1], cells, list(chosen.figures), run.manifest.seed)
+    overhead = [at for at, (_, figure) in enumerate(pairs.names) if figure == OVERHEAD]
+    base = np.log(pairs.base[:, overhead])
+    boots = np.stack([base, base + pairs.ratios[:, overhead]], axis=1)
+    parts = [run.root.name, str(len(pairs.records)), verdict.outcome.value]
+    for rule, count in RIVALS.values():
+        blocks = len(boots) // count
+        whole = boots[: blocks * count].reshape(blocks, count, 2, len(overhead))
+        parts.append(f"{int(rule(whole).sum()) if blocks else 0} of {blocks}")
+    return f"| {' | '.join(parts)} |"
 
 
 def line(row: Row, found: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from iotoll.publish.checks import Status, checks
 from iotoll.report import render_report
 from iotoll.rundir import SIDES, RunDir
 from iotoll.timegate.order import boot_order
+from iotoll.timegate.validate import real_line
 from tests.unit.runs import make_run
 from tests.unit.timegate.sides import CELLS, noisy, side
 
@@ -158,6 +159,16 @@ def test_a_run_without_kernels_is_not_shown_beside(
     Boots(run, monkeypatch, noise=0.002)
     with pytest.raises(UsageError, match="has no base kernel yet"):
         judged(run)
+
+
+def test_the_rules_of_others_judge_the_same_boots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = timed(tmp_path / "run")
+    Boots(run, monkeypatch, growth={(0, 0): 0.05})
+    judged(run)
+    cells = real_line(run).strip("| ").split(" | ")
+    assert cells == ["run", "12", "regression", "4 of 4", "2 of 2", "2 of 2", "1 of 1"]
 
 
 def test_overhead_that_grew_is_told_in_every_format(
