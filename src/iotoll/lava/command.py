@@ -14,14 +14,12 @@ from iotoll.lava.config import Lab
 from iotoll.lava.control import Finding, control
 from iotoll.lava.device import virtual_device
 from iotoll.lava.runner import LavaRunner, lava_folder
-from iotoll.lava.timecontrol import control_time
 from iotoll.models import Clock
 from iotoll.policy import load_time_policy
 from iotoll.progress import Progress, Step
 from iotoll.results import write_text
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan
-from iotoll.timegate.noise import history_file
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 
@@ -115,6 +113,10 @@ def _control(flow: Flow, lab: Lab, device: str, step: Step) -> Finding:
     manifest = flow.run.manifest
     if manifest.clock is Clock.INSTRUCTIONS:
         return control(flow.run, flow.bench, lab, flow.instructions_policy, device, step)
+    # scipy takes a second to import, and no other command of this group needs it.
+    from iotoll.lava.timecontrol import control_time
+    from iotoll.timegate.noise import history_file
+
     policy = load_time_policy(manifest.policy)
     history = history_file(manifest.board, manifest.matrix)
     return control_time(flow.run, flow.bench, lab, policy, history, device, step)
