@@ -79,7 +79,7 @@ dut: setup
 dist: dut
 	rm -rf dist
 	.cache/uv-*/bin/uv build --quiet --wheel --out-dir dist
-	cp -r target/dut dist/
+	for arch in arm64 x86_64; do install -D target/dut/$$arch/iotoll-dut dist/dut/$$arch/iotoll-dut; done
 
 # A real LAVA server and worker, in the background; see docs/lava.md. What boards run is built meanwhile.
 lab:
