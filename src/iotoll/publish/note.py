@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iotoll.models import GrowthRecord, Outcome
-from iotoll.publish.checks import Status, checks
+from iotoll.publish.checks import Status, checks, judged
 from iotoll.publish.links import Link, run_links
 from iotoll.publish.markdown import block, code, link, text
 from iotoll.report.evidence import Evidence
@@ -47,7 +47,7 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
     groups = [g for g in movements(views) if g.gated]
     growths = _growths(evidence)
     if growths:
-        parts.append(_grown(growths))
+        parts.append(_grown(growths, _judged(evidence)))
     elif groups:
         parts.append(_moved(groups, unit_of(evidence).value))
     if shown := [*links, *run_links(evidence)][:12]:
@@ -107,11 +107,21 @@ def _growths(evidence: Evidence) -> list[tuple[str, GrowthRecord]]:
     return sorted(found, key=lambda one: (one[1].improved, -one[1].low))
 
 
-def _grown(growths: Sequence[tuple[str, GrowthRecord]]) -> str:
+def _judged(evidence: Evidence) -> bool:
+    return evidence.verdict is not None and judged(evidence.verdict)
+
+
+def _kind(growth: GrowthRecord, gate: bool) -> str:
+    if not gate:
+        return KIND_LABELS["ungated"]
+    return KIND_LABELS["improvement" if growth.improved else "regression"]
+
+
+def _grown(growths: Sequence[tuple[str, GrowthRecord]], gate: bool) -> str:
     rows = ["| what moved | cell | change | at least | at most |", "|---|---|--:|--:|--:|"]
     rows += [
-        f"| {KIND_LABELS['improvement' if growth.improved else 'regression']} {code(growth.figure)}"
-        f" | {code(cell)} | {signed_percent(growth.growth)} | {signed_percent(growth.low)} "
+        f"| {_kind(growth, gate)} {code(growth.figure)} | {code(cell)} "
+        f"| {signed_percent(growth.growth)} | {signed_percent(growth.low)} "
         f"| {signed_percent(growth.high)} |"
         for cell, growth in growths[:_GROUPS]
     ]
