@@ -86,6 +86,20 @@ def needs_kernel(hardware: str, tree: str = "debian", dtb: Path | None = None) -
         )
 
 
+def make_images(board: str, out: Path, *words: str | Path) -> Path:
+    """Make a real board's images by the command."""
+    done = subprocess.run(
+        command("image", board, *words, "--out", out, "--json"),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=3600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return out
+
+
 def needs_virtual_kernel(name: str) -> None:
     """Skip, saying why, where the base kernel of a virtual board is not in the cache.
 

@@ -20,27 +20,13 @@ import pytest
 
 from iotoll import results
 from iotoll.models import Section, SideResult
-from tests.vm.conftest import CELLS, command, environment, measure, needs_board, needs_kernel
+from tests.vm.conftest import CELLS, make_images, measure, needs_board, needs_kernel
 
 pytestmark = pytest.mark.vm
 PROMPT = "iotoll# "
 BOOT_SECONDS = 180  # on a busy host
 NEW_TREE = "IOTOLL_TEST_NEW_TREE"
 READS = 64
-
-
-def make_images(board: str, out: Path, *words: str | Path) -> Path:
-    """Make a board's images by the command."""
-    done = subprocess.run(
-        command("image", board, *words, "--out", out, "--json"),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=3600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return out
 
 
 class Zynq:

@@ -19,7 +19,7 @@ import pytest
 
 from iotoll.proc import require_tool
 from iotoll.simboard import client
-from tests.vm.conftest import command, environment, needs_board, needs_kernel
+from tests.vm.conftest import command, environment, make_images, needs_board, needs_kernel
 
 pytestmark = pytest.mark.vm
 PROMPT = "iotoll# "
@@ -34,17 +34,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: see tools/packages.txt")
     needs_kernel("hikey960")
-    out = tmp_path_factory.mktemp("images")
-    done = subprocess.run(
-        command("image", "hikey960", "--out", out, "--json"),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=3600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return out
+    return make_images("hikey960", tmp_path_factory.mktemp("images"))
 
 
 class Lab:

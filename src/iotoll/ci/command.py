@@ -18,7 +18,6 @@ from iotoll.errors import InfrastructureError, UsageError
 from iotoll.matrix import chosen_cells, load_matrix
 from iotoll.models import SummaryRecord
 from iotoll.models.run import Side
-from iotoll.paths import cache_dir
 from iotoll.progress import Progress
 from iotoll.publish import FORMATS, Source, allure, write
 from iotoll.publish.links import Link
@@ -232,8 +231,7 @@ def report_command(link: str | None, root: Path) -> None:
         if not (root / run.run / "verdict.json").is_file():
             continue
         out = root / "report" / run.run.replace("/", "-")
-        name = f"{made.plan.project}!{made.plan.merge_request or ''}/{run.run}"
-        history = cache_dir() / "allure" / f"{plan.SERIES.sub('-', name).replace('/', '-')}.jsonl"
+        history = plan.allure_history(made.plan, run.run)
         source = Source(RunDir.open(root / run.run), links, history=history)
         write(source, out, list(FORMATS))
         if no_allure is None:

@@ -16,6 +16,7 @@ from iotoll.lava.config import load_lab
 from iotoll.matrix import load_matrix
 from iotoll.models import PlanRecord, RunManifest, SelectionRecord
 from iotoll.models.ci import BOARD
+from iotoll.paths import cache_dir
 from iotoll.progress import Progress
 from iotoll.rundir import RunDir
 from iotoll.source import open_tree, prepare
@@ -48,6 +49,12 @@ class Request:
 def run_folder(root: Path, board: str, runner: str) -> Path:
     """Where a board's run directory is in a pipeline's folder."""
     return root / ("lava" if runner == "lava" else "virtual") / board
+
+
+def allure_history(plan: PlanRecord, run: str) -> Path:
+    """Where the trends of one board's runs of a merge request are kept on this machine."""
+    name = SERIES.sub("-", f"{plan.project}!{plan.merge_request or ''}/{run}").replace("/", "-")
+    return cache_dir() / "allure" / f"{name}.jsonl"
 
 
 def make_plan(request: Request, change: Change, root: Path, progress: Progress) -> PlanRecord:

@@ -73,6 +73,11 @@ class GrowthRecord(Model):
         """The section that it is of; None for what several make together."""
         return next((s for s in Section if s.value == self.figure), None)
 
+    @property
+    def bounds(self) -> str:
+        """The interval in words."""
+        return f"between {self.low:+.1%} and {self.high:+.1%}"
+
 
 class SequentialRecord(Model):
     """How a verdict on the clock `time` came about: pairs, errors, noise."""

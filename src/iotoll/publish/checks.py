@@ -121,7 +121,7 @@ def _cell(cell: CellVerdict, gate: bool) -> list[Check]:
 
 
 def _figure(cell: CellVerdict, growth: GrowthRecord, gate: bool) -> Check:
-    bounds = f"between {growth.low:+.1%} and {growth.high:+.1%} in {growth.pairs} pairs of boots"
+    bounds = f"{growth.bounds} in {growth.pairs} pairs of boots"
     status, reason = Status.PASSED, bounds
     if not gate:
         status, reason = Status.SKIPPED, "shown only: nobody judged these figures"

@@ -49,7 +49,7 @@ def _regression(group: MovementGroup, unit: str, place: Place) -> dict[str, Any]
     return _entry(
         "iotoll/regression",
         f"{sentence}. Pinned here because {place.how}.",
-        "major" if worst >= MAJOR else "minor",
+        _severity(worst),
         (place.path, place.line),
         [group.device, group.section.value],
     )
@@ -76,12 +76,20 @@ def _slower(verdict: VerdictRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any
                 f"{growth.figure} of {one_line(name)} grew by {growth.growth:.1%} (at least "
                 f"{growth.low:.1%}), most in {most.figure}. Pinned here because {place.how}."
             )
-            severity = "major" if growth.growth >= MAJOR else "minor"
-            where = (place.path, place.line)
             found.append(
-                _entry("iotoll/regression", words, severity, where, [device, growth.figure])
+                _entry(
+                    "iotoll/regression",
+                    words,
+                    _severity(growth.growth),
+                    (place.path, place.line),
+                    [device, growth.figure],
+                )
             )
     return found
+
+
+def _severity(growth: float) -> str:
+    return "major" if growth >= MAJOR else "minor"
 
 
 def _broken(failure: FailureRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iotoll.models import GrowthRecord, Outcome
+from iotoll.models import GrowthRecord, Outcome, VerdictRecord
 from iotoll.publish.checks import Status, checks, judged
 from iotoll.publish.links import Link, run_links
 from iotoll.publish.markdown import block, code, link, text
@@ -45,9 +45,9 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
     if line := _not_a_pass(evidence):
         parts.append(line)
     groups = [g for g in movements(views) if g.gated]
-    growths = _growths(evidence)
-    if growths:
-        parts.append(_grown(growths, _judged(evidence)))
+    verdict = evidence.verdict
+    if verdict and (growths := _growths(verdict)):
+        parts.append(_grown(growths, judged(verdict)))
     elif groups:
         parts.append(_moved(groups, unit_of(evidence).value))
     if shown := [*links, *run_links(evidence)][:12]:
@@ -95,20 +95,15 @@ def _moved(groups: Sequence[MovementGroup], unit: str) -> str:
     return "\n".join(rows)
 
 
-def _growths(evidence: Evidence) -> list[tuple[str, GrowthRecord]]:
+def _growths(verdict: VerdictRecord) -> list[tuple[str, GrowthRecord]]:
     """What surely changed on the clock `time`, by cell; what grew most surely comes first."""
-    cells = evidence.verdict.cells if evidence.verdict else []
     found = [
         (cell.cell, growth)
-        for cell in cells
+        for cell in verdict.cells
         for growth in cell.growth
         if growth.state == "grew" or growth.improved
     ]
     return sorted(found, key=lambda one: (one[1].improved, -one[1].low))
-
-
-def _judged(evidence: Evidence) -> bool:
-    return evidence.verdict is not None and judged(evidence.verdict)
 
 
 def _kind(growth: GrowthRecord, gate: bool) -> str:

@@ -213,17 +213,13 @@ def _comparison(found: _Found, at: int, growth: GrowthRecord) -> SectionComparis
             "threshold": round(base * growth.unacceptable, 1),
             "gated": True,
             "moved": moved,
-            "confidence": f"between {growth.low:+.1%} and {growth.high:+.1%} "
-            f"in {growth.pairs} pairs of boots",
+            "confidence": f"{growth.bounds} in {growth.pairs} pairs of boots",
         }
     )
 
 
 def _moved(cell: str, growth: GrowthRecord) -> str:
-    return (
-        f"{cell}: {growth.figure} {growth.growth:+.1%} "
-        f"(between {growth.low:+.1%} and {growth.high:+.1%})"
-    )
+    return f"{cell}: {growth.figure} {growth.growth:+.1%} ({growth.bounds})"
 
 
 def _sentence(

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -210,8 +210,9 @@ def test_a_note_gives_no_order_and_calls_nobody(text: str) -> None:
     assert "\0" not in done and "\u202e" not in done and "\r" not in done
 
 
-def test_what_a_run_says_is_no_markup_in_the_pipelines_note() -> None:
-    hostile = "<b>x</b> @all [y](https://evil.example) /merge"
+@given(HOSTILE)
+@example("<b>x</b> @all [y](https://evil.example) /merge")
+def test_what_a_run_says_is_no_markup_in_the_pipelines_note(hostile: str) -> None:
     run = PipelineRun(
         run="virtual/x", board="x", runner="local", outcome=Outcome.PASS, sentence=hostile
     )
@@ -219,7 +220,10 @@ def test_what_a_run_says_is_no_markup_in_the_pipelines_note() -> None:
         outcome=Outcome.PASS, exit_code=0, sentence=hostile, plan=PLAN, runs=[run, run]
     )
     shown = MarkdownIt("commonmark").enable("table").render(note.pipeline_note(summary, [], None))
-    assert "<b>" not in shown and "<a " not in shown and not re.search(r"@\w", shown)
+    tags = set(re.findall(r"<(\w+)", shown))
+    assert tags <= {"h3", "p", "table", "thead", "tbody", "tr", "th", "td", "code"}
+    assert shown.count("<tr>") == 3, "a line stays one line"
+    assert not re.search(r"@\w", shown)
 
 
 def test_two_clocks_are_read_together(tmp_path: Path) -> None:
