@@ -18,6 +18,11 @@ from iotoll.outputs.slowest import EVENT_LIMIT, print_slowest, slowest
 from iotoll.outputs.table import print_cell
 from iotoll.report.text import number
 from iotoll.steps import steps
+from tests.trace.synthetic.container import Layout
+from tests.trace.synthetic.drivers import DRIVERS
+from tests.trace.synthetic.formats import KERNELS
+from tests.trace.synthetic.machine import Machine
+from tests.trace.synthetic.scenarios import Bench, single
 from tests.unit.analyzing import refused, run
 from tests.unit.runs import BOOTS
 from tests.unit.tables import READ, SPLIT, SYNC8, cell, full_cell
@@ -30,6 +35,20 @@ def test_json_follows_the_schema() -> None:
     cells = [CellRecord.model_validate(r) for r in records]
     assert [c.cell for c in cells][:2] == ["ufs-4k-randread-t1-direct", "ufs-4k-randread-t1-sync"]
     assert cells[0].filters == {"--comm": "fio"}
+
+
+def test_more_ios_than_are_kept_one_by_one(tmp_path: Path) -> None:
+    made = Machine(Layout(), KERNELS[-1], cpus=2)
+    single(Bench(made, DRIVERS["nvme"](made)), count=17_000)
+    trace = tmp_path / "long.dat"
+    trace.write_bytes(made.file())
+    (record,) = [CellRecord.model_validate(r) for r in json.loads(run(trace, "--json").stdout)]
+    total, truth = record.total.elapsed, np.array([io.end - io.start for io in made.ios])
+    assert (total.count, total.resolution) == (17_000, 1 / 256)
+    assert total.median == pytest.approx(np.median(truth), rel=1 / 256)
+    assert total.mean == pytest.approx(truth.mean())
+    assert "quantiles known to 0.4 %" in run(trace).stdout.replace("\xa0", " ")
+    assert "quantiles known" not in run(SYNC8).stdout
 
 
 def test_all_outputs_of_one_call_hold_the_same_ios(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from iotoll.models.checks import FioCheck, SlowIo, StepRecord
 class Stats(Model):
     """Summary of integer durations in the record's unit; only ``count`` when there are none.
 
-    Quantiles are nearest-rank, so always an observed value; ``trimmed_mean`` drops 10 % at each
-    end; ``histogram`` rows are ``[lower, upper (exclusive), count]``.
+    Quantiles are nearest-rank, so always an observed value, unless there is a ``resolution``: of
+    more values than are kept one by one, quantiles and mode are known to that fraction, and
+    ``trimmed_mean`` is made of such values. ``trimmed_mean`` drops 10 % at each end; ``histogram``
+    rows are ``[lower, upper (exclusive), count]``.
     """
 
     count: int
@@ -29,6 +31,7 @@ class Stats(Model):
     mode: int | None = None
     mode_count: int | None = None
     histogram: list[tuple[int, int, int]] | None = None
+    resolution: float | None = None
 
 
 class SectionRecord(Model):

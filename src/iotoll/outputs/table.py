@@ -82,6 +82,9 @@ def print_cell(record: CellRecord, console: Console) -> None:
             _sections(record, console, f"Executed for the I/O itself (own), {unit}", "own")
             _own_table(record, console, unit)
         _steps(record, console, unit)
+        if part := record.total.elapsed.resolution:
+            line = f"More values than are kept one by one: quantiles known to {percent(part)}"
+            console.print(Text(line, "dim"))
     _facts(record, console)
 
 
