@@ -11,6 +11,7 @@ import gzip
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from iotoll.digest import file_sha256
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.hardware import AndroidBoot, Hardware, PartitionRootfs
 from iotoll.image import write_cpio
-from iotoll.models import ImageFile, ImageRecord, SourceRecord
+from iotoll.models import BuildRecord, ImageFile, ImageRecord, SourceRecord
 from iotoll.proc import require_tool
 from iotoll.progress import Progress
 from iotoll.simboard import sparse
@@ -89,15 +90,26 @@ def kernel_job(
             " with --dtb"
         )
     record = source.base_of(tree, base, progress)
+    names = [] if dtb is not None and dtb.is_file() else [name]
+    check_source(hardware, record, names, progress)
+    return Job.make(record, hardware.arch, hardware.fragments, names)
+
+
+def check_source(
+    hardware: Hardware, record: SourceRecord, dtbs: Sequence[str], progress: Progress
+) -> None:
+    """Raise UsageError where a kernel source is too old for a board, or lacks a device tree.
+
+    ``dtbs`` are those that are to be built, as make names them.
+    """
     _new_enough(hardware, record)
-    if dtb is not None and dtb.is_file():
-        return Job.make(record, hardware.arch, hardware.fragments)
-    where = f"arch/{hardware.arch}/boot/dts/{name.removesuffix('.dtb')}.dts"
-    if not source.open_tree(tree, progress).has(f"{record.git_tree}:{where}"):
-        raise UsageError(
-            f"--dtb {name}: no such file, and Linux {record.version} has no {where}: mend the name"
-        )
-    return Job.make(record, hardware.arch, hardware.fragments, [name])
+    for name in dtbs:
+        where = f"arch/{hardware.arch}/boot/dts/{name.removesuffix('.dtb')}.dts"
+        if not source.open_tree(record.tree, progress).has(f"{record.git_tree}:{where}"):
+            raise UsageError(
+                f"device tree {name}: no such file, and Linux {record.version} has no {where}:"
+                " mend the name"
+            )
 
 
 def ready_made(hardware: Hardware, image: Path, dtb: Path, out: Path) -> Kernel:
@@ -108,12 +120,21 @@ def ready_made(hardware: Hardware, image: Path, dtb: Path, out: Path) -> Kernel:
     return Kernel(out / "Image", blob, out / "config", None, "unknown (ready-made image)")
 
 
+def add_dtb(build: Path, hardware: Hardware, dtb: Path) -> None:
+    """Put the user's device tree, checked, beside a built kernel, and note it in ``build.json``."""
+    blob = _take_dtb(dtb, build)
+    check_dtb(hardware, blob)
+    record = results.read(build / "build.json", BuildRecord)
+    trees = {blob.name: file_sha256(blob)}
+    results.write(build / "build.json", record.model_copy(update={"dtbs": trees}))
+
+
 def _take_dtb(path: Path, out: Path) -> Path:
     try:
         if not (out / path.name).is_file() or not path.samefile(out / path.name):
             shutil.copyfile(path, out / path.name)
     except OSError as error:
-        raise UsageError(f"--dtb {path}: {error.strerror}") from error
+        raise UsageError(f"device tree {path}: {error.strerror}") from error
     return out / path.name
 
 
@@ -135,7 +156,7 @@ def package(
     work.file(kernel.image.name)
     work.file(kernel.dtb.name)
     _check_symbols(work, kernel)
-    _check_dtb(work, kernel.dtb)
+    work.checks.append(check_dtb(hardware, kernel.dtb))
     with tempfile.TemporaryDirectory(prefix="iotoll-") as name, progress.step("root file system"):
         root = Path(name) / "root"
         packages = rootfs.make_tree(hardware.arch, dut, job, root, progress)
@@ -163,18 +184,17 @@ def boot_image(hardware: Hardware, kernel: Kernel, out: Path) -> Path:
     if not isinstance(hardware.boot, AndroidBoot):
         raise UsageError(f"board {hardware.name} has no boot image that could be flashed")
     work = _Work(hardware, out)
-    _check_dtb(work, kernel.dtb)
+    work.checks.append(check_dtb(hardware, kernel.dtb))
     _make_boot_image(work, hardware.boot, kernel)
     return out / BOOT_IMAGE
 
 
 def root_image(hardware: Hardware, dut: Path, job: Path, out: Path, progress: Progress) -> Path:
     """Make and check in ``out`` the root file system with a job, gzip'd; raises as `package`."""
-    spec = hardware.rootfs
-    if not isinstance(spec, PartitionRootfs):
-        raise UsageError(f"board {hardware.name} has no root partition that could be flashed")
-    work = _Work(hardware, out)
+    work, spec = _Work(hardware, out), hardware.rootfs
     rootfs.make_tree(hardware.arch, dut, job, out / "root", progress)
+    if not isinstance(spec, PartitionRootfs):
+        return _make_ramdisk(work, out / "root")
     raw = _make_ext4(work, spec, out / "root")
     packed = work.file(f"{ROOTFS}.gz", spec.partition)
     _gzip(raw, packed)
@@ -206,22 +226,21 @@ def _check_symbols(work: _Work, kernel: Kernel) -> None:
     work.checks.append(f"all {count} symbols of the fragments are as requested")
 
 
-def _check_dtb(work: _Work, path: Path) -> None:
+def check_dtb(hardware: Hardware, path: Path) -> str:
+    """Raise UsageError for what is no whole device tree blob of the board; returns what it is."""
     data = path.read_bytes()
     if data[:4] != bootimg.DTB_MAGIC or int.from_bytes(data[4:8], "big") != len(data):
         raise UsageError(f"{path}: is no device tree blob: give a .dtb file")
-    wanted = work.hardware.compatible
+    wanted = hardware.compatible
     if wanted.encode() + b"\0" not in data:
         raise UsageError(f"{path}: its device tree is not for {wanted}: give the board's own")
-    work.checks.append(f"{path.name} is a device tree for {wanted}")
+    return f"{path.name} is a device tree for {wanted}"
 
 
 def _make_rootfs(work: _Work, root: Path) -> None:
     spec = work.hardware.rootfs
     if not isinstance(spec, PartitionRootfs):
-        rootfs.write_ramdisk(root, work.out / "ramdisk.cpio")
-        _gzip(work.out / "ramdisk.cpio", work.file("ramdisk.cpio.gz"))
-        (work.out / "ramdisk.cpio").unlink()
+        _make_ramdisk(work, root)
         return
     raw = _make_ext4(work, spec, root)
     packed = work.file(f"{ROOTFS}.sparse", spec.partition)
@@ -229,6 +248,14 @@ def _make_rootfs(work: _Work, root: Path) -> None:
     _check_sparse(work, raw, packed)
     _gzip(raw, work.file(f"{ROOTFS}.gz", spec.partition))
     raw.unlink()
+
+
+def _make_ramdisk(work: _Work, root: Path) -> Path:
+    plain, packed = work.out / "ramdisk.cpio", work.file("ramdisk.cpio.gz")
+    rootfs.write_ramdisk(root, plain)
+    _gzip(plain, packed)
+    plain.unlink()
+    return packed
 
 
 def _make_ext4(work: _Work, spec: PartitionRootfs, root: Path) -> Path:

@@ -26,6 +26,7 @@ def new_manifest(command: Sequence[str], options: dict[str, Any], **more: Any) -
     board = load_board(options["board"])
     clock = clock_of(board, options)
     check_devices(board, load_matrix(options["matrix"]))
+    check_device_tree(board)
     policy = options["policy"] or clock.value
     if load_any_policy(policy).clock is not clock:
         raise UsageError(
@@ -68,6 +69,15 @@ def check_devices(board: VirtualBoard | RealBoard, matrix: Matrix) -> None:
         raise UsageError(
             f"matrix {matrix.name} measures {lacking[0]}, which board {board.name} does not have:"
             " name another --matrix"
+        )
+
+
+def check_device_tree(board: VirtualBoard | RealBoard) -> None:
+    """Raise UsageError when a real board has no device tree, which mainline lacks for it."""
+    if isinstance(board, RealBoard) and not board.dtb:
+        raise UsageError(
+            f"board {board.name}: mainline Linux has no device tree for it: name the vendor's in a"
+            f' board file of your own (extends = "{board.name}", dtb = FILE) and give that: --board'
         )
 
 

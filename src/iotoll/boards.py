@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from iotoll.errors import UsageError
 from iotoll.hardware import Hardware, load_hardware
-from iotoll.matrix import first_error, load_toml, named_file
+from iotoll.matrix import first_error, load_extended, named_file
 from iotoll.models.base import Model
 from iotoll.paths import data_dir
 
@@ -70,6 +71,22 @@ class RealBoard(Board):
     """A board file of hardware, which only a LAVA lab can boot: real, or simulated to its UART."""
 
     hardware: Hardware
+    # Not part of what the workload sees: it belongs to the kernel under test.
+    dtb: str = Field(
+        exclude=True,
+        description="device tree in place of the hardware's own: a blob, relative to the board"
+        " file, or as make names it; empty: there is none",
+    )
+
+    @property
+    def blob(self) -> Path | None:
+        """The device tree, if it is a file of the lab's own."""
+        return Path(self.dtb) if Path(self.dtb).is_absolute() else None
+
+    @property
+    def dtbs(self) -> list[str]:
+        """Device trees that are built with the kernel, as make names them."""
+        return [self.dtb] if self.dtb and self.blob is None else []
 
     @property
     def job_settings(self) -> dict[str, str]:
@@ -85,29 +102,22 @@ def load_board(name: str) -> VirtualBoard | RealBoard:
     """
     folder = data_dir("lava-jobs") / "boards"
     path = named_file(folder, name)
-    data: dict[str, Any] = load_toml(path)
-    if other := data.pop("extends", None):
-        data = _merged(load_toml(named_file(folder, str(other))), data)
-    data["name"] = path.stem
+    data: dict[str, Any] = {**load_extended(folder, path), "name": path.stem}
     try:
         if "hardware" not in data:
             return VirtualBoard.model_validate(data)
         hardware = load_hardware(str(data["hardware"]))
         same = {k: getattr(hardware, k) for k in ("arch", "description", "fragments")}
-        return RealBoard.model_validate({**data, **same, "hardware": hardware})
+        tree = {"dtb": _device_tree(path, str(data.get("dtb") or hardware.dtb))}
+        return RealBoard.model_validate({**data, **same, **tree, "hardware": hardware})
     except ValidationError as error:
         raise first_error(path, error) from error
 
 
-def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """``base`` with its keys replaced by those of ``changes``, table by table."""
-    merged = dict(base)
-    for key, value in changes.items():
-        below = merged.get(key)
-        if isinstance(below, dict) and isinstance(value, dict):
-            value = _merged(below, value)
-        merged[key] = value
-    return merged
+def _device_tree(board_file: Path, name: str) -> str:
+    """What a board file names: a file's absolute path, or the name of one that make builds."""
+    blob = board_file.parent / name
+    return str(blob.resolve()) if name and blob.is_file() else name
 
 
 def load_virtual_board(name: str) -> VirtualBoard:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from iotoll import gate, results
+from iotoll.boardimage import add_dtb, check_source
 from iotoll.boards import RealBoard, VirtualBoard, load_board
 from iotoll.boots import PARALLEL, Bench, collect, run_boots
 from iotoll.build import Job, build_side
@@ -132,6 +133,9 @@ class Flow:
     def source(self) -> None:
         """Sources of both sides, and the selection of cells."""
         prepare(self.run, self.progress, self.matrix.cells)
+        if isinstance(self.board, RealBoard) and self.run.manifest.tree is not None:
+            record = results.read(self.run.side("base") / "source.json", SourceRecord)
+            check_source(self.board.hardware, record, self.dtbs, self.progress)
 
     def build(self) -> None:
         """Kernel images of both sides; the base first, since its failure is not the patch's."""
@@ -141,7 +145,7 @@ class Flow:
     @property
     def dtbs(self) -> list[str]:
         """Device trees that are built with the kernel, as make names them."""
-        return [self.board.hardware.dtb] if isinstance(self.board, RealBoard) else []
+        return self.board.dtbs if isinstance(self.board, RealBoard) else []
 
     def build_side(self, side: Side, warm: bool = False) -> None:
         """The kernel image of one side; ``warm`` as in `iotoll.build.build_side`."""
@@ -152,6 +156,8 @@ class Flow:
             return
         arch, fragments = self.board.arch, self.board.fragments
         build_side(self.run, side, arch, fragments, self.progress, dtbs=self.dtbs, warm=warm)
+        if isinstance(self.board, RealBoard) and self.board.blob is not None:
+            add_dtb(self.run.build(side), self.board.hardware, self.board.blob)
 
     def build_job(self, side: Side) -> Job:
         """The build of one side, which may be done."""

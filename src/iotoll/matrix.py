@@ -145,6 +145,32 @@ def named_file(folder: Path, name: str) -> Path:
     return Path(name) if "/" in name or name.endswith(".toml") else folder / f"{name}.toml"
 
 
+def load_extended(folder: Path, path: Path) -> dict[str, Any]:
+    """As `load_toml`, of a file that may hold only what differs from another one.
+
+    Which one it ``extends``, by its bare name in ``folder`` or a path; that may extend one, too.
+    """
+    data, seen = load_toml(path), {path}
+    while other := data.pop("extends", None):
+        base = named_file(folder, str(other))
+        if base in seen:
+            raise UsageError(f"{path}: extends: {base} is where it began")
+        seen.add(base)
+        data = _merged(load_toml(base), data)
+    return data
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """``base`` with its keys replaced by those of ``changes``, table by table."""
+    merged = dict(base)
+    for key, value in changes.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = _merged(below, value)
+        merged[key] = value
+    return merged
+
+
 def first_error(path: Path, error: ValidationError) -> UsageError:
     """The first validation error as one line naming file and field."""
     detail = error.errors()[0]
@@ -154,8 +180,9 @@ def first_error(path: Path, error: ValidationError) -> UsageError:
 
 def load_matrix(name: str) -> Matrix:
     """Load a matrix by name or path; raises UsageError when it is not valid."""
-    path = named_file(data_dir("lava-jobs") / "matrices", name)
-    data = load_toml(path)
+    folder = data_dir("lava-jobs") / "matrices"
+    path = named_file(folder, name)
+    data = load_extended(folder, path)
     try:
         matrix = Matrix.model_validate({"name": path.stem, **data})
     except ValidationError as error:

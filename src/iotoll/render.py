@@ -92,7 +92,9 @@ def render_job(
     template = environment.get_template("batch.fio.j2")
     for batch in batches:
         fio = matrix.settings(batch.device)
-        text = template.render(batch=batch, matrix=fio, threads=max(matrix.threads))
+        text = template.render(
+            batch=batch, matrix=fio, threads=max(matrix.threads), huge_pages=board.huge_pages
+        )
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))

@@ -16,16 +16,20 @@ from iotoll.hardware import load_hardware
 from iotoll.lava.config import load_lab
 from iotoll.lava.device import virtual_device
 from iotoll.lava.figures import expected_cases
-from iotoll.lava.job import File, fastboot_job, render, virtual_job
+from iotoll.lava.job import File, fastboot_job, render, uboot_job, virtual_job
+from iotoll.matrix import load_matrix
 from iotoll.models import Clock
 from tests.conftest import Check
 
 BOARDS = ("virt-arm64", "virt-x86_64")
 FILES = "http://files.lab.example/sha256"
 KERNEL = File(f"{FILES}/{'1a' * 32}", "1a" * 32)
+DTB = File(f"{FILES}/{'3c' * 32}", "3c" * 32)
 RAMDISK = File(f"{FILES}/{'2b' * 32}", "2b" * 32)
 CELLS = ["ufs-4k-randread-t1-direct", "nvme-128k-seqwrite-t8-sync"]
 CLOCK = Clock.INSTRUCTIONS
+U_BOOT = {"zedboard": "zimage", "jetson-tx1": "image", "ok3576-c": "image"}
+MATRIX = {"zedboard": "emmc", "jetson-tx1": "emmc", "ok3576-c": "ok3576-c"}
 METADATA = {"iotoll.key": "0123456789ab-base-1-1", "iotoll.side": "base"}
 
 
@@ -64,9 +68,23 @@ def test_job_that_is_flashed(golden: Check) -> None:
     golden("lava/jobs/hikey960.yaml", render(job, "hikey960", load_lab("local")))
 
 
-def test_no_job_for_a_board_that_is_not_flashed() -> None:
-    with pytest.raises(UsageError, match="zedboard: there is no job template"):
+@pytest.mark.parametrize(("board", "kind"), U_BOOT.items())
+def test_job_whose_files_u_boot_loads(board: str, kind: str, golden: Check) -> None:
+    cells = [f"{device}-4k-randread-t1-direct" for device in load_matrix(MATRIX[board]).devices]
+    name = f"iotoll base boot 1 on {board} 0123456789ab-base-1-1"
+    expected = expected_cases(cells, Clock.TIME)
+    hardware = load_hardware(board)
+    job = uboot_job(hardware, name, KERNEL, DTB, RAMDISK, METADATA, expected)
+    text = render(job, board, load_lab("example"))
+    golden(f"lava/jobs/{board}.yaml", text)
+    assert yaml.safe_load(text)["actions"][0]["deploy"]["kernel"]["type"] == kind
+
+
+def test_no_job_for_a_board_with_another_boot_loader() -> None:
+    with pytest.raises(UsageError, match="zedboard is not flashed by fastboot"):
         fastboot_job(load_hardware("zedboard"), "x", KERNEL, RAMDISK, METADATA, [])
+    with pytest.raises(UsageError, match="hikey960: its boot loader is not U-Boot"):
+        uboot_job(load_hardware("hikey960"), "x", KERNEL, DTB, RAMDISK, METADATA, [])
 
 
 def test_health_check_runs_on_every_device_of_its_type(golden: Check) -> None:

@@ -222,7 +222,7 @@ def test_device_tree_by_its_name_in_the_kernel_tree_or_a_blob(
     blob = tmp_path / "vendor.dtb"
     blob.write_bytes(fake_dtb("rockchip,rk3576"))
     assert kernel_job(tree, blob).dtbs == ()
-    words = r"--dtb rockchip/x.dtb: no such file, and Linux 7.3 has no arch/arm64/.*/x.dts"
+    words = r"device tree rockchip/x.dtb: no such file, and Linux 7.3 has no arch/arm64/.*/x.dts"
     with pytest.raises(UsageError, match=words):
         kernel_job(tree, Path("rockchip/x.dtb"))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boardoptions import check_devices, clock_of
+from iotoll.boardoptions import check_device_tree, check_devices, clock_of
 from iotoll.boards import RealBoard, load_board, load_virtual_board
 from iotoll.errors import UsageError
 from iotoll.matrix import load_matrix
@@ -15,11 +15,12 @@ from iotoll.paths import data_dir
 from iotoll.qemu import board_words
 
 FOLDER = data_dir("lava-jobs") / "boards"
+REAL = {"hikey960": "hikey960", "jetson-tx1": "emmc", "ok3576-c": "ok3576-c", "zedboard": "emmc"}
 NAMES = ["virt-arm64", "virt-arm64-net", "virt-x86_64"]
 
 
 def test_all_boards_are_there() -> None:
-    assert sorted(path.stem for path in FOLDER.glob("*.toml")) == ["hikey960", *NAMES]
+    assert sorted(path.stem for path in FOLDER.glob("*.toml")) == sorted([*REAL, *NAMES])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,7 +67,7 @@ def test_mistakes_are_one_line_with_file_and_field(
 
 
 def test_unknown_board_names_those_that_exist() -> None:
-    with pytest.raises(UsageError, match="there are: hikey960, virt-arm64, virt-arm64-net"):
+    with pytest.raises(UsageError, match="there are: hikey960, jetson-tx1, ok3576-c, virt-arm64"):
         load_board("hikey")
 
 
@@ -81,6 +82,14 @@ def test_board_file_that_extends_another_says_only_what_differs() -> None:
     words = board_words(board, Clock.INSTRUCTIONS, "tcg")
     assert any("virtio-net" in word for word in words)
     assert not any("net" in word for word in board_words(other, Clock.INSTRUCTIONS, "tcg"))
+
+
+def test_files_that_extend_each_other(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.toml", tmp_path / "b.toml"
+    first.write_text(f'extends = "{second}"\n')
+    second.write_text(f'extends = "{first}"\n')
+    with pytest.raises(UsageError, match=r"a.toml: extends: .*a.toml is where it began"):
+        load_board(str(first))
 
 
 def test_file_that_extends_nothing(tmp_path: Path) -> None:
@@ -103,6 +112,49 @@ def test_real_board_is_its_hardware() -> None:
         check_devices(board, load_matrix("default"))
     with pytest.raises(UsageError, match="hikey960 is no virtual one"):
         load_virtual_board("hikey960")
+
+
+@pytest.mark.parametrize(("name", "matrix"), REAL.items())
+def test_real_board_has_a_matrix_and_a_place_to_write_for_each_of_its_devices(
+    name: str, matrix: str
+) -> None:
+    board = load_board(name)
+    assert isinstance(board, RealBoard)
+    check_devices(board, load_matrix(matrix))
+    assert set(load_matrix(matrix).devices) == set(board.hardware.devices)
+    assert board.huge_pages or board.arch == "arm"
+
+
+def own_board(folder: Path, dtb: str) -> RealBoard:
+    """A lab's own board file, which says what differs."""
+    path = folder / "mine.toml"
+    path.write_text(f'extends = "ok3576-c"\ndtb = "{dtb}"\n')
+    board = load_board(str(path))
+    assert isinstance(board, RealBoard)
+    return board
+
+
+def test_board_of_which_mainline_has_no_device_tree(tmp_path: Path) -> None:
+    stock = load_board("ok3576-c")
+    with pytest.raises(UsageError, match=r"ok3576-c: .*no device tree .* dtb = FILE.*: --board"):
+        check_device_tree(stock)
+    assert isinstance(stock, RealBoard)
+    assert stock.dtbs == []
+    theirs = own_board(tmp_path, "rockchip/rk3576-evb1-v10.dtb")
+    check_device_tree(theirs)
+    assert (theirs.dtbs, theirs.blob) == (["rockchip/rk3576-evb1-v10.dtb"], None)
+    (tmp_path / "vendor.dtb").write_bytes(b"x")
+    own = own_board(tmp_path, "vendor.dtb")
+    assert (own.dtbs, own.blob) == ([], tmp_path / "vendor.dtb")
+    assert own.model_dump() == theirs.model_dump() == {**stock.model_dump(), "name": "mine"}
+
+
+def test_device_tree_of_the_hardware_is_the_default() -> None:
+    for name in ("hikey960", "jetson-tx1", "zedboard"):
+        board = load_board(name)
+        assert isinstance(board, RealBoard)
+        check_device_tree(board)
+        assert board.dtbs == [board.hardware.dtb]
 
 
 def test_real_board_has_the_clock_time_and_needs_a_lab() -> None:

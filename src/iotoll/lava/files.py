@@ -6,14 +6,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from iotoll import boardimage
+from iotoll import boardimage, results
 from iotoll.boards import RealBoard, VirtualBoard
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import UsageError
-from iotoll.hardware import Hardware
+from iotoll.hardware import Hardware, UbootBoot
 from iotoll.image import whole_cpio
 from iotoll.lava.figures import expected_cases
-from iotoll.lava.job import File, Job, fastboot_job, virtual_job
+from iotoll.lava.job import File, Job, fastboot_job, uboot_job, virtual_job
+from iotoll.models import BuildRecord
 from iotoll.paths import dut_command
 from iotoll.progress import Progress
 from iotoll.runner import BootPlan
@@ -34,8 +35,14 @@ class JobFiles:
             kernel, ramdisk = self._add(plan.kernel), self._ramdisk(plan)
             return virtual_job(board, name, kernel, ramdisk, metadata, expected)
         assert isinstance(board, RealBoard)
-        boot, system = self._boot(plan, board.hardware), self._system(plan, board.hardware)
-        return fastboot_job(board.hardware, name, boot, system, metadata, expected)
+        hardware, dtb = board.hardware, _device_tree(plan)
+        root = self._root(plan, hardware)
+        if isinstance(hardware.boot, UbootBoot):
+            boardimage.check_dtb(hardware, dtb)
+            kernel, tree = self._add(plan.kernel), self._add(dtb)
+            return uboot_job(hardware, name, kernel, tree, root, metadata, expected)
+        boot = self._boot(plan, hardware, dtb)
+        return fastboot_job(hardware, name, boot, root, metadata, expected)
 
     def _ramdisk(self, plan: BootPlan) -> File:
         dut = dut_command(plan.board.arch)
@@ -46,20 +53,17 @@ class JobFiles:
 
         return self._once(["ramdisk", *_contents(plan, dut)], make)
 
-    def _system(self, plan: BootPlan, hardware: Hardware) -> File:
+    def _root(self, plan: BootPlan, hardware: Hardware) -> File:
         dut = dut_command(plan.board.arch)
 
         def make(folder: Path) -> Path:
             return boardimage.root_image(hardware, dut, plan.job, folder, Progress(quiet=True))
 
-        return self._once(["system", hardware.name, *_contents(plan, dut)], make)
+        return self._once(["root", hardware.name, *_contents(plan, dut)], make)
 
-    def _boot(self, plan: BootPlan, hardware: Hardware) -> File:
-        folder = plan.kernel.parent
-        dtb = folder / Path(hardware.dtb).name
-        if not hardware.dtb or not dtb.is_file():
-            raise UsageError(f"board {hardware.name} needs a device tree: build with --tree")
-        kernel = boardimage.Kernel(plan.kernel, dtb, folder / "config", None, "")
+    def _boot(self, plan: BootPlan, hardware: Hardware, dtb: Path) -> File:
+        config = plan.kernel.with_name("config")
+        kernel = boardimage.Kernel(plan.kernel, dtb, config, None, "")
 
         def make(out: Path) -> Path:
             return boardimage.boot_image(hardware, kernel, out)
@@ -72,6 +76,17 @@ class JobFiles:
             with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
                 self._made[key] = self._add(make(Path(name)))
         return self._made[key]
+
+
+def _device_tree(plan: BootPlan) -> Path:
+    """The device tree of a real board, as its kernel's build noted it."""
+    build = results.read(plan.kernel.with_name("build.json"), BuildRecord)
+    if not build.dtbs:
+        raise UsageError(
+            f"board {plan.board.name} needs a device tree: build with --tree, or name a blob in a"
+            " board file of your own (dtb)"
+        )
+    return plan.kernel.with_name(next(iter(build.dtbs)))
 
 
 def _contents(plan: BootPlan, dut: Path) -> list[str]:

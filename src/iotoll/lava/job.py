@@ -10,11 +10,13 @@ import jinja2
 
 from iotoll.boards import VirtualBoard
 from iotoll.errors import UsageError
-from iotoll.hardware import AndroidBoot, Hardware, PartitionRootfs
+from iotoll.hardware import AndroidBoot, Hardware, PartitionRootfs, UbootBoot
 from iotoll.lava.config import Lab
 from iotoll.lava.device import LAVA_ARCH, environment
 from iotoll.qemu import kernel_words
 
+KERNEL_TYPE = {"arm": "zimage", "arm64": "image"}
+"""What U-Boot is given for each architecture, in LAVA's words; neither is packed."""
 SHELL = "iotoll=shell"
 """On the kernel's command line: the board waits on its console for what to run."""
 
@@ -73,6 +75,21 @@ class FastbootJob(Job):
     system: File
 
 
+@dataclass(frozen=True, kw_only=True)
+class UbootJob(Job):
+    """A boot of a board whose U-Boot loads all files over TFTP; ``ramdisk`` is gzip'd.
+
+    The command line is that of its LAVA device type.
+    """
+
+    template = "uboot.yaml.j2"
+
+    kernel: File
+    kernel_type: str
+    dtb: File
+    ramdisk: File
+
+
 def virtual_job(
     board: VirtualBoard,
     name: str,
@@ -104,7 +121,7 @@ def fastboot_job(
     """A boot of a board with fastboot as a job; raises UsageError for another board."""
     spec, root = hardware.boot, hardware.rootfs
     if not isinstance(spec, AndroidBoot) or not isinstance(root, PartitionRootfs):
-        raise UsageError(f"board {hardware.name}: there is no job template for its boot loader")
+        raise UsageError(f"board {hardware.name} is not flashed by fastboot")
     return FastbootJob(
         name=name,
         metadata=metadata,
@@ -113,6 +130,29 @@ def fastboot_job(
         boot=boot,
         system_partition=root.partition,
         system=system,
+    )
+
+
+def uboot_job(
+    hardware: Hardware,
+    name: str,
+    kernel: File,
+    dtb: File,
+    ramdisk: File,
+    metadata: Mapping[str, str],
+    expected: Sequence[str],
+) -> UbootJob:
+    """A boot of a board with U-Boot as a job; raises UsageError for another board."""
+    if not isinstance(hardware.boot, UbootBoot):
+        raise UsageError(f"board {hardware.name}: its boot loader is not U-Boot")
+    return UbootJob(
+        name=name,
+        metadata=metadata,
+        expected=expected,
+        kernel=kernel,
+        kernel_type=KERNEL_TYPE[hardware.arch],
+        dtb=dtb,
+        ramdisk=ramdisk,
     )
 
 
