@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import shutil
 import subprocess
@@ -11,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from iotoll import boardimage, bootimg, build, image, rootfs
+from iotoll import boardimage, bootimg, build, rootfs
 from iotoll.boardimage import Kernel
 from iotoll.build import Job
 from iotoll.errors import InfrastructureError, UsageError
 from iotoll.hardware import Hardware, load_hardware
-from iotoll.image import Image
-from iotoll.kconfig import fragment_path, read_fragment
+from iotoll.kconfig import fragment_path
 from iotoll.models import ImageRecord
 from iotoll.paths import data_dir
 from iotoll.progress import Progress
+from tests.unit.boardfiles import fake_dtb, fake_image, fake_kernel, small_image
 
 NAMES = sorted(p.stem for p in (data_dir("lava-jobs") / "hardware").glob("*.toml"))
 TOOLS = {
@@ -35,31 +34,6 @@ needs_tools = pytest.mark.skipif(
 )
 
 
-def fake_image(size: int = 200_000) -> bytes:
-    body = hashlib.shake_256(b"kernel").digest(size)
-    return body[:0x38] + b"ARM\x64" + body[0x3C:]
-
-
-def fake_dtb(compatible: str) -> bytes:
-    body = b"compatible\0" + compatible.encode() + b"\0" + bytes(64)
-    return b"\xd0\x0d\xfe\xed" + (len(body) + 8).to_bytes(4, "big") + body
-
-
-def fake_kernel(hardware: Hardware, folder: Path) -> Kernel:
-    """Files as a build leaves them: the config is what the fragments ask for."""
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = {
-        r.symbol: r.value for name in hardware.fragments for r in read_fragment(fragment_path(name))
-    }
-    lines = (
-        f"# CONFIG_{k} is not set" if v == "n" else f"CONFIG_{k}={v}" for k, v in wanted.items()
-    )
-    (folder / "config").write_text("\n".join(lines) + "\n")
-    (folder / "Image").write_bytes(fake_image())
-    (folder / "board.dtb").write_bytes(fake_dtb(hardware.compatible))
-    return Kernel(folder / "Image", folder / "board.dtb", folder / "config", "6.12.1", "gcc 1")
-
-
 def hikey() -> Hardware:
     """HiKey960 with a little root file system, so that the tests are quick."""
     board = load_hardware("hikey960")
@@ -69,13 +43,7 @@ def hikey() -> Hardware:
 @pytest.fixture
 def small_rootfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ramdisk of a few files in place of Debian's."""
-    root = tmp_path / "small"
-    for name in ("usr/bin/fio", "usr/bin/sh", "usr/sbin/mke2fs", "etc/passwd"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(f"{name}\n" * 1000)
-    (root / "sbin").symlink_to("usr/sbin")
-    image.write_cpio(root, tmp_path / "small.cpio")
-    made = Image(tmp_path / "small.cpio", "0" * 64, {"fio": "3.39-1"})
+    made = small_image(tmp_path)
     monkeypatch.setattr(rootfs, "get_image", lambda *_: made)
 
 

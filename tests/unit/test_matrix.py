@@ -11,6 +11,7 @@ from iotoll.matrix import load_matrix, parse_cell
 from iotoll.paths import data_dir
 
 DEFAULT = data_dir("lava-jobs") / "matrices/default.toml"
+NAMES = sorted(path.stem for path in DEFAULT.parent.glob("*.toml"))
 
 
 def test_default_matrix_is_the_papers_sixteen_cells_on_three_devices() -> None:
@@ -42,8 +43,21 @@ def test_a_device_may_do_less() -> None:
     assert less.randseed == more.randseed
 
 
-def test_every_thread_gets_whole_ios() -> None:
-    matrix = load_matrix("default")
+def test_a_matrix_may_hold_only_what_differs_from_another() -> None:
+    default, emmc, both = (load_matrix(name) for name in ("default", "emmc", "ok3576-c"))
+    assert emmc.devices == ["emmc"]
+    assert (both.devices, both.name) == (["ufs", "emmc"], "ok3576-c")
+    assert emmc.cells == [cell for cell in default.cells if cell.startswith("emmc-")]
+    assert emmc.filesystem == both.filesystem == default.filesystem
+    assert emmc.fio.randseed == default.fio.randseed
+    for matrix in (emmc, both):
+        assert matrix.settings("emmc").model_dump() == matrix.fio.model_dump()
+        assert (matrix.fio.file_mb, matrix.fio.ios_4k, matrix.fio.ios_128k) == (32, 512, 256)
+
+
+@pytest.mark.parametrize("matrix_name", NAMES)
+def test_every_thread_gets_whole_ios(matrix_name: str) -> None:
+    matrix = load_matrix(matrix_name)
     for name in matrix.cells:
         cell = parse_cell(name)
         assert matrix.ios(cell) % cell.threads == 0

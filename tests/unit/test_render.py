@@ -47,6 +47,19 @@ def test_a_device_without_cells_is_left_out(matrix: Matrix) -> None:
     assert names == ["ufs", "calibration-ufs"]
 
 
+def test_board_without_huge_pages_gets_none(tmp_path: Path) -> None:
+    matrix = load_matrix("emmc")
+    batches = make_batches(matrix, matrix.cells, False)
+    for name, memory in (("zedboard", "mmap"), ("jetson-tx1", "mmaphuge")):
+        board = load_board(name)
+        render_job(board, matrix, batches, tmp_path / name)
+        job = (tmp_path / name / "emmc.fio").read_text()
+        assert f"\niomem={memory}\n" in job.partition("[mark-")[0]
+        assert f"HUGE_PAGES={board.huge_pages}\n" in (tmp_path / name / "job.env").read_text()
+        probes = (tmp_path / name / "emmc.kprobes").read_text().split()
+        assert probes[1::2] == ["sdhci_send_command", "cqhci_request"]
+
+
 def test_digest_is_of_the_content(tmp_path: Path, matrix: Matrix) -> None:
     board = load_board("virt-arm64")
     one, again, other = (
