@@ -91,7 +91,7 @@ class Flow:
         if manifest.runner == "local":
             return None
         lab = load_lab(manifest.lab or "local")
-        lab.board(manifest.board)
+        lab.board(self.board.name)
         return lab
 
     @property
@@ -225,8 +225,6 @@ class Flow:
             sentence = (
                 "A smoke test: both kernels ran the workload, but time on a virtual board "
                 "cannot gate."
-                if self.run.manifest.accelerator != "none"
-                else "Both kernels ran the workload; its times are shown, and nobody judged them."
             )
             return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
         judged = self._judged(0)
