@@ -1,9 +1,10 @@
 #!/bin/bash
 # Builds the static command for the device under test: target/dut/ARCH/iotoll-dut.
 #
-#   tools/build-dut.sh [arm64|x86_64]...      (default: both)
+#   tools/build-dut.sh [arm64|x86_64|arm]...      (default: arm64 and x86_64)
 #
-# Rust's standard library for the other architecture comes from the toolchain itself, from rustup
+# arm is 32-bit Armv7 with hard float, for ZedBoard: only on request, since not every machine can get
+# Rust's library for it. Rust's standard library for the other architecture comes from the toolchain itself, from rustup
 # (musl), or, where Rust is Debian's, from Debian's package for that architecture, which is unpacked
 # under .cache and never installed. The linker is Debian's cross compiler, as for arm64 kernels.
 set -euo pipefail
@@ -20,7 +21,7 @@ has_std() { compgen -G "$(rustc --print sysroot)/lib/rustlib/$1/lib/libstd-*.rli
 debian_std() {
     local owner package version codename folder
     owner=$(dpkg -S "$(readlink -f "$(command -v rustc)")" 2>/dev/null | cut -d : -f 1) || owner=
-    [ -n "$owner" ] || die "no Rust standard library for $2: rustup target add ${2/%gnu/musl}"
+    [ -n "$owner" ] || die "no Rust standard library for $2: rustup target add ${2/-gnu/-musl}"
     package=libstd-rust${owner#rustc}-dev
     version=$(rustc --version | cut -d ' ' -f 2)
     codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -38,14 +39,16 @@ debian_std() {
     echo "$PWD/$folder"
 }
 
+# build ARCH CPU DEB GNU [ABI]: CPU and ABI as in Rust's names of targets, DEB as in Debian's of
+# architectures, GNU as in those of its compilers.
 build() {
-    local arch=$1 machine=$2 deb=$3 triple prefix= gcc flags= level=3
-    [ "$(uname -m)" = "$machine" ] || prefix=$machine-linux-gnu-
+    local arch=$1 cpu=$2 deb=$3 gnu=$4 abi=${5:-} triple prefix= gcc flags= level=3
+    [ "$(uname -m)" = "$cpu" ] || prefix=$gnu-
     gcc=${prefix}gcc
-    command -v "$gcc" >/dev/null || die "no $gcc: apt install gcc-${machine/_/-}-linux-gnu"
-    triple=$machine-unknown-linux-musl
+    command -v "$gcc" >/dev/null || die "no $gcc: apt install gcc-${gnu/_/-}"
+    triple=$cpu-unknown-linux-musl$abi
     if ! has_std "$triple" && ! { command -v rustup >/dev/null && rustup target add "$triple"; }; then
-        triple=$machine-unknown-linux-gnu
+        triple=$cpu-unknown-linux-gnu$abi
         # glibc brings 700 KB of its own: with no relocations and smaller code it stays under 2 MB.
         flags="-C target-feature=+crt-static -C relocation-model=static" level=s
         has_std "$triple" || flags+=" --sysroot $(debian_std "$deb" "$triple")"
@@ -62,8 +65,9 @@ build() {
 [ $# -gt 0 ] || set -- arm64 x86_64
 for arch; do
     case $arch in
-        arm64) build arm64 aarch64 arm64 ;;
-        x86_64) build x86_64 x86_64 amd64 ;;
-        *) say "no architecture $arch: use arm64, x86_64"; exit 2 ;;
+        arm64) build arm64 aarch64 arm64 aarch64-linux-gnu ;;
+        x86_64) build x86_64 x86_64 amd64 x86_64-linux-gnu ;;
+        arm) build arm armv7 armhf arm-linux-gnueabihf eabihf ;;
+        *) say "no architecture $arch: use arm64, x86_64, arm"; exit 2 ;;
     esac
 done

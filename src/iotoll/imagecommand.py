@@ -69,8 +69,7 @@ def _dut(hardware: Hardware, progress: Progress) -> Path | None:
     try:
         return dut_command(hardware.arch)
     except UsageError as error:
-        why = "it is built for 64-bit boards alone" if hardware.arch == "arm" else str(error)
-        progress.say(f"the board will have no iotoll-dut: {why}")
+        progress.say(f"the board will have no iotoll-dut: {error}")
         return None
 
 

@@ -41,13 +41,14 @@ def dut_command(arch: str) -> Path:
     """Return the static ``iotoll-dut`` for boards of ``arch``; raises UsageError when not built.
 
     ``IOTOLL_DUT`` names the folder with ``ARCH/iotoll-dut``; the default is a checkout's
-    ``target/dut``, where ``make dut`` puts it.
+    ``target/dut``, where ``make dut`` puts it (and for 32-bit Arm ``tools/build-dut.sh arm``).
     """
     named = os.environ.get("IOTOLL_DUT")
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / "target/dut"
     path = folder / arch / "iotoll-dut"
     if not path.is_file():
-        raise UsageError(f"{path} is missing: make dut, or set IOTOLL_DUT")
+        make = "tools/build-dut.sh arm" if arch == "arm" else "make dut"
+        raise UsageError(f"{path} is missing: {make}, or set IOTOLL_DUT")
     return path
 
 

@@ -1,4 +1,4 @@
-"""The commands for the device under test that ``make dut`` built, and how to run them here."""
+"""The commands for the device under test that were built (``make dut``), and how to run them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "target/dut"
-MACHINE = {"arm64": "aarch64", "x86_64": "x86_64"}
+MACHINE = {"arm64": "aarch64", "x86_64": "x86_64", "arm": "arm"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def find(arch: str) -> Dut:
     """The command for ``arch``, or a skip that says what is missing."""
     path = FOLDER / arch / "iotoll-dut"
     if not path.is_file():
-        pytest.skip(f"{path} is not built: make dut")
+        pytest.skip(f"{path} is not built: tools/build-dut.sh {arch}")
     if platform.machine() in (arch, MACHINE[arch]):
         return Dut(arch, path)
     names = (f"qemu-{MACHINE[arch]}", f"qemu-{MACHINE[arch]}-static")

@@ -1,4 +1,4 @@
-"""The command on the device under test: static, equal on both architectures, equal to the host."""
+"""The command on the device under test: static, equal on all architectures, equal to the host."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ def test_it_is_small_and_static(built: Dut) -> None:
     assert "INTERP" not in done.stdout
     assert "(NEEDED)" not in done.stdout
     assert ".symtab" not in done.stdout, "it is not stripped"
-    assert {"arm64": "AArch64", "x86_64": "X86-64"}[built.arch] in done.stdout
+    assert {"arm64": "AArch64", "x86_64": "X86-64", "arm": " ARM\n"}[built.arch] in done.stdout
 
 
-def test_both_architectures_agree_byte_for_byte(trace: str) -> None:
-    one, two = dut.find("arm64"), dut.find("x86_64")
+@pytest.mark.parametrize("arch", ["arm64", "arm"])
+def test_architectures_agree_byte_for_byte(trace: str, arch: str) -> None:
+    one, two = dut.find(arch), dut.find("x86_64")
     words = ("record", trace, "--columns", "--comm", "fio", "--digest")
     text = one.output(*words)
     assert text == two.output(*words)

@@ -19,14 +19,29 @@ from pathlib import Path
 import pytest
 
 from iotoll import results
-from iotoll.models import Section, SideResult
+from iotoll.boards import RealBoard, load_board
+from iotoll.boots import Bench
+from iotoll.console import read_console
+from iotoll.dutcell import cell_of_dut
+from iotoll.image import Image
+from iotoll.lava.config import load_lab
+from iotoll.matrix import load_matrix
+from iotoll.models import Clock, Section, SideResult
+from iotoll.received import sort
+from iotoll.render import make_batches, render_job
+from iotoll.serialrecord import receive
+from tests.trace import dut
 from tests.vm.conftest import CELLS, make_images, measure, needs_board, needs_kernel
 
 pytestmark = pytest.mark.vm
 PROMPT = "iotoll# "
 BOOT_SECONDS = 180  # on a busy host
 NEW_TREE = "IOTOLL_TEST_NEW_TREE"
+WORKLOAD_SECONDS = 400
 READS = 64
+ZED_IOS = {"emmc-4k-randread-t1-direct": 64, "emmc-128k-seqwrite-t8-sync": 16}
+ZED_CELLS = list(ZED_IOS)
+UNUSED = Image(Path(), "", {})  # the board's images are made by the command
 
 
 class Zynq:
@@ -78,6 +93,18 @@ class Zynq:
         self._listener.join(30)
 
 
+def zedboard_job(folder: Path) -> Path:
+    """Two cells as a LAVA job's boot runs them, with files that QEMU's card writes in seconds."""
+    path = folder / "little.toml"
+    path.write_text('extends = "emmc"\n[fio_of.emmc]\nfile_mb = 4\nios_4k = 64\nios_128k = 16\n')
+    board, matrix = load_board("zedboard"), load_matrix(str(path))
+    assert isinstance(board, RealBoard)
+    bench = Bench(board, matrix, UNUSED, ZED_CELLS, Clock.TIME, "none", lab=load_lab("example"))
+    batches = make_batches(matrix, ZED_CELLS, calibrate=False)
+    render_job(board, matrix, batches, folder / "job", bench.settings)
+    return folder / "job"
+
+
 @pytest.fixture(scope="module")
 def zynq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zynq]:
     """ZedBoard's kernel at its shell, with a card that has a boot partition and another one."""
@@ -86,7 +113,7 @@ def zynq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zynq]:
             pytest.skip(f"{tool} is not installed: apt-get install {package}")
     needs_kernel("zedboard")
     folder = tmp_path_factory.mktemp("zedboard")
-    images = make_images("zedboard", folder / "images")
+    images = make_images("zedboard", folder / "images", "--job", zedboard_job(folder))
     card = folder / "card.img"
     with card.open("wb") as out:
         out.truncate(128 << 20)  # a card's size is a power of two
@@ -124,6 +151,26 @@ def test_zedboard_s_reads_are_traced(zynq: Zynq) -> None:
     for event in ("block_rq_issue", "mmc_request_start", "mmc_request_done", "block_rq_complete"):
         found = zynq.shell(f"grep -c ' {event}: ' {tracing}/trace")
         assert int(found) >= READS, event
+    zynq.shell(f"echo 0 >{tracing}/events/enable; umount /mnt")
+
+
+def test_zedboard_measures_itself(zynq: Zynq, tmp_path: Path) -> None:
+    dut.find("arm")
+    begin = len(zynq.heard)
+    zynq.shell("sh /iotoll/dut/run.sh /iotoll/job", WORKLOAD_SECONDS)
+    console = zynq.heard[begin:]
+    state = read_console(console)
+    assert state.done, state.reason
+    texts = [one.text for one in receive(console.encode())]
+    assert None not in texts
+    documents = sort([text for text in texts if text is not None], "the board's console")
+    assert documents.facts["before"]["tainted"] == "0"
+    for name in ZED_CELLS:
+        cell = cell_of_dut(documents.cells[name], Clock.TIME, documents.fio[name].totals())
+        assert cell.invalid is None
+        assert cell.ios["measured"] == cell.fio["ios"] == ZED_IOS[name]
+        assert cell.device["driver"] == "mmc"
+        assert all(cell.sections[section].own.median for section in Section)
 
 
 def test_image_of_a_rockchip_board_runs_on_the_virtual_one(tmp_path: Path) -> None:

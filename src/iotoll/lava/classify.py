@@ -30,6 +30,9 @@ _FIGURES = re.compile(
     r"|[A-Za-z0-9+/]{32,}={0,2}"
 )
 
+# The kernel's own first words, or U-Boot's last ones: a kernel may die before it has a console.
+_BOOTING = re.compile(r"Linux version |Booting Linux |^Starting kernel \.\.\.", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -96,7 +99,7 @@ def classify(found: Evidence, issues: Sequence[Issue]) -> BrokenError | Infrastr
 
 def _end(found: Evidence, console: ConsoleState) -> Line:
     """The end as one line, in the form that known-issues/generic.toml describes."""
-    booting = re.search(r"Linux version |Booting Linux ", found.console)
+    booting = _BOOTING.search(found.console)
     kernel = "working" if console.started else "booting" if booting else "silent"
     if console.done:
         kernel = "done"  # what LAVA still waited for was said, and did not arrive

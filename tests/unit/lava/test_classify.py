@@ -19,6 +19,7 @@ BOOT = ("info", "start: 2 boot-image-retry (timeout 00:04:00) [common]")
 TEST = ("info", "start: 3 lava-test-retry (timeout 00:20:00) [common]")
 END = ("info", "start: 4 finalize (timeout 00:24:17) [common]")
 KERNEL = ("target", "[    0.000000] Linux version 6.12.117 (gcc (Debian 12.2.0-14) 12.2.0)")
+STARTED = ("target", "Starting kernel ...")
 STEP = ("target", "iotoll: step prepare")
 BEGUN = (DEPLOY, BOOT, KERNEL, TEST, STEP)
 ISSUES = load_issues([])
@@ -141,6 +142,8 @@ def test_infrastructure(
     ("rule", "entries", "error"),
     [
         ("hangs-at-boot", (DEPLOY, BOOT, KERNEL, END), "auto-login-action timed out"),
+        # Before the kernel has a console U-Boot says that it was started.
+        ("hangs-at-boot", (DEPLOY, BOOT, STARTED, END), "auto-login-action timed out"),
         ("hangs-in-workload", (*BEGUN, END), "lava-test-shell timed out after 480 seconds"),
     ],
 )
@@ -149,6 +152,20 @@ def test_time_out_of_a_kernel_that_began_is_broken(
     rule: str, entries: tuple[tuple[str, str], ...], error: str, kind: str
 ) -> None:
     assert judged(*entries, kind=kind, error=error) == ("broken", rule)
+
+
+def test_u_boot_that_cannot_start_a_kernel_is_the_lab_s() -> None:
+    said = ("target", "Retry time exceeded; starting again")
+    error = "matched a bootloader error message: 'Retry time exceeded; starting again' (5)"
+    log = log_of(DEPLOY, BOOT, said, END)
+    found = classify(evidence("Incomplete", "Infrastructure", error, log), load_issues(["uboot"]))
+    assert isinstance(found, InfrastructureError)
+    assert str(found).endswith("[uboot-no-address]")
+    awaited = ("debug", "bootloader-commands: Wait for prompt Starting kernel (timeout 00:03:43)")
+    assert judged(DEPLOY, BOOT, awaited, END, error="bootloader-commands timed out") == (
+        "infrastructure",
+        "no-sign-of-a-kernel",
+    )
 
 
 def test_end_that_lava_did_not_hear_of_is_the_serial_line_s() -> None:
