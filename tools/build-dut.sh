@@ -17,6 +17,15 @@ die() { say "$*"; exit 4; }
 # has_std TRIPLE: the toolchain on PATH has that target's standard library.
 has_std() { compgen -G "$(rustc --print sysroot)/lib/rustlib/$1/lib/libstd-*.rlib" >/dev/null; }
 
+# unpack_std ARCH TRIPLE PACKAGE FOLDER SUITE [SOURCE]: unpacks a standard library to FOLDER.new.
+unpack_std() {
+    rm -rf "$4.new" "$4.log"
+    mkdir -p "$4.new"
+    # As a tar stream: files that mmdebstrap makes without root belong to another user.
+    mmdebstrap --quiet --variant=extract --architectures="$1" --include="$3" "$5" - ${6:+"$6"} \
+        2>>"$4.log" | tar -C "$4.new" --strip-components=2 -x "./usr/lib/rustlib/$2" 2>>"$4.log"
+}
+
 # debian_std ARCH TRIPLE: prints a sysroot with Debian's standard library for ARCH.
 debian_std() {
     local owner package version codename folder
@@ -28,11 +37,11 @@ debian_std() {
     folder=.cache/rust-std/$codename-$version-$1
     if ! [ -d "$folder" ]; then
         say "unpacking Debian's $package for $1 (log: $folder.log)"
-        rm -rf "$folder.new"
-        mkdir -p "$folder.new"
-        # As a tar stream: files that mmdebstrap makes without root belong to another user.
-        mmdebstrap --quiet --variant=extract --architectures="$1" --include="$package" "$codename" - \
-            2>"$folder.log" | tar -C "$folder.new" --strip-components=2 -x "./usr/lib/rustlib/$2" ||
+        # The second time without the security archive, whose index of a rare architecture may be out
+        # of step for a while.
+        unpack_std "$1" "$2" "$package" "$folder" "$codename" ||
+            unpack_std "$1" "$2" "$package" "$folder" "$codename" \
+                "deb http://deb.debian.org/debian $codename main" ||
             { tail -n 5 "$folder.log" >&2; die "could not get $package for $1"; }
         mv "$folder.new" "$folder"
     fi
