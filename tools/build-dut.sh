@@ -3,8 +3,10 @@
 #
 #   tools/build-dut.sh [arm64|x86_64|arm]...      (default: arm64 and x86_64)
 #
-# arm is 32-bit Armv7 with hard float, for ZedBoard: only on request, since not every machine can get
-# Rust's library for it. Rust's standard library for the other architecture comes from the toolchain itself, from rustup
+# arm is 32-bit Armv7 with hard float, for ZedBoard: on request alone, since not every machine can get
+# Rust's library for it.
+#
+# Rust's standard library for the other architecture comes from the toolchain itself, from rustup
 # (musl), or, where Rust is Debian's, from Debian's package for that architecture, which is unpacked
 # under .cache and never installed. The linker is Debian's cross compiler, as for arm64 kernels.
 set -euo pipefail
