@@ -48,10 +48,11 @@ impl Bio {
 }
 
 /// Who a request counts for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Category {
     Attributed,
     Helper,
+    #[default]
     Unattributed,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct Interrupt {
 pub(crate) type Parts = SmallVec<[Ref; 2]>;
 
 /// A request from its first issue to its completion.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Request {
     pub(crate) span: Span,
     /// Number of its device.
@@ -94,17 +95,28 @@ pub(crate) struct Request {
     /// Times it was issued again.
     pub(crate) requeues: u32,
     /// Back in the block layer after a requeue.
-    requeued: bool,
+    pub(crate) requeued: bool,
     pub(crate) setup: Option<u64>,
     /// Sent by the driver: time and event.
     pub(crate) sent: Option<(u64, Mark)>,
     pub(crate) returned: Option<u64>,
     pub(crate) driver_done: Option<DriverDone>,
-    /// The next younger request of the same first sector.
+    /// The next younger request of its chain, see [`Places`](crate::place::Places).
     pub(crate) younger: Option<Ref>,
 }
 
 impl Request {
+    /// Makes a used one new where it is, keeping its memory; its number is still to come.
+    fn renew(&mut self, device: usize, span: Span, from: &From) {
+        (self.device, self.span) = (device, span);
+        self.parts.clear();
+        (self.owner, self.category) = (None, Category::Unattributed);
+        (self.issued, self.issue_task, self.cpu) = (from.ts, from.task, from.cpu);
+        (self.queue, self.requeues, self.requeued) = (None, 0, false);
+        (self.setup, self.sent, self.returned) = (None, None, None);
+        (self.driver_done, self.younger) = (None, None);
+    }
+
     /// As one of its I/Os sees it, with the CPU of its issue.
     pub(crate) fn seen(&self, device: DeviceSpan, marks: (Mark, Mark)) -> IoRequest {
         IoRequest {
@@ -166,6 +178,8 @@ pub(crate) struct Block {
     pub(crate) ended: Vec<IoBio>,
     pub(crate) candidates: Vec<(u64, u64, bool, u64, Ref)>,
     pub(crate) serial: u64,
+    /// Requests that are back in the block layer.
+    requeued: usize,
 }
 
 impl Block {
@@ -259,45 +273,25 @@ impl Block {
 
     /// A request goes to the driver.
     pub(crate) fn issue(&mut self, device: usize, span: Span, from: &From) -> Issued {
-        if let Some(again) = self.find_live(device, &span, |r| r.requeued) {
-            return self.reissue(again, from);
+        if self.requeued > 0 {
+            if let Some(again) = self.find_live(device, &span, |r| r.requeued) {
+                return self.reissue(again, from);
+            }
         }
-        let mut parts = self.carried(device, &span, from.pid);
-        if parts.is_empty() && span.sectors > 0 {
+        let mut new = self.spare.pop().unwrap_or_default();
+        new.renew(device, span, from);
+        self.carry(&mut new, from.pid);
+        if new.parts.is_empty() && span.sectors > 0 {
             if let Some(again) = self.find_live(device, &span, |_| true) {
+                self.recycle(new);
                 return self.reissue(again, from);
             }
             if self.adopt(device, &span) {
-                parts = self.carried(device, &span, from.pid);
+                self.carry(&mut new, from.pid);
             }
         }
         self.serial += 1;
-        let new = Request {
-            span,
-            device,
-            parts,
-            owner: None,
-            category: Category::Unattributed,
-            seq: self.serial,
-            issued: from.ts,
-            issue_task: from.task,
-            cpu: from.cpu,
-            queue: None,
-            requeues: 0,
-            requeued: false,
-            setup: None,
-            sent: None,
-            returned: None,
-            driver_done: None,
-            younger: None,
-        };
-        let new = match self.spare.pop() {
-            Some(mut old) => {
-                *old = new;
-                old
-            }
-            None => Box::new(new),
-        };
+        new.seq = self.serial;
         let request = self.requests.insert(new);
         self.hang(device, key(&span), request);
         Issued::New(request)
@@ -308,6 +302,7 @@ impl Block {
         let mut told = false;
         if let Some(request) = self.requests.get_mut(again) {
             told = request.requeued;
+            self.requeued -= usize::from(told);
             request.requeues += 1;
             (request.issued, request.requeued) = (from.ts, false);
             (request.issue_task, request.cpu) = (from.task, from.cpu);
@@ -320,6 +315,7 @@ impl Block {
         if let Some(at) = self.find_live(device, span, |r| !r.requeued) {
             if let Some(request) = self.requests.get_mut(at) {
                 request.requeued = true;
+                self.requeued += 1;
             }
         }
     }
@@ -327,40 +323,39 @@ impl Block {
     /// A completion event.
     pub(crate) fn complete(&mut self, device: usize, span: &Span) -> Completed {
         self.ended.clear();
-        // Of several that begin at this sector the one of this length; a part of one otherwise.
-        let Some(at) = self
-            .find_live(device, span, |r| {
-                !r.requeued && r.span.sectors == span.sectors
-            })
-            .or_else(|| self.find_live(device, span, |r| !r.requeued))
-            .or_else(|| self.find_live(device, span, |_| true))
-        else {
+        let Some((at, sectors)) = self.find_done(device, span) else {
             return if span.sectors == 0 {
                 self.flush_end(device, span)
             } else {
                 Completed::Unknown
             };
         };
-        self.unhang(device, key(span), at);
-        let Some(request) = self.requests.get_mut(at) else {
-            return Completed::Nothing;
-        };
-        if span.sectors < request.span.sectors {
-            let parts = request.parts.clone();
-            request.span.sector = request.span.sector.saturating_add(u64::from(span.sectors));
-            request.span.sectors -= span.sectors;
-            let rest = key(&request.span);
-            self.hang(device, rest, at);
-            self.finish_parts(&parts, span);
+        if span.sectors < sectors {
+            self.complete_part(device, at, span);
             return Completed::Part;
         }
-        match self.requests.remove(at) {
-            Some(request) => {
-                self.finish_parts(&request.parts, span);
-                Completed::Request(request)
-            }
-            None => Completed::Nothing,
-        }
+        let Some(request) = self.requests.remove(at) else {
+            return Completed::Nothing;
+        };
+        self.requeued -= usize::from(request.requeued);
+        self.unhang(device, key(span), at, request.younger);
+        self.finish_parts(&request.parts, span);
+        Completed::Request(request)
+    }
+
+    /// The first sectors of a request are done.
+    #[cold]
+    fn complete_part(&mut self, device: usize, at: Ref, done: &Span) {
+        let Some(request) = self.requests.get_mut(at) else {
+            return;
+        };
+        let (parts, younger) = (request.parts.clone(), request.younger.take());
+        request.span.sector = request.span.sector.saturating_add(u64::from(done.sectors));
+        request.span.sectors -= done.sectors;
+        let rest = key(&request.span);
+        self.unhang(device, key(done), at, younger);
+        self.hang(device, rest, at);
+        self.finish_parts(&parts, done);
     }
 
     /// Keeps the memory of a request that is over, unless it is much.
@@ -378,6 +373,7 @@ impl Block {
                 device.out.requests.in_flight += 1;
             }
         }
+        self.requeued = 0;
         self.devices.iter_mut().for_each(Device::clear);
         self.bios.drain().for_each(drop);
     }

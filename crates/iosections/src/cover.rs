@@ -1,43 +1,65 @@
 //! Which bios fill the sectors of a request, and what of them is done.
 
-use crate::block::{Block, Parts};
+use std::ops::Range;
+
+use crate::block::{Block, Parts, Request};
 use crate::device::Device;
 use crate::event::Span;
+use crate::waiting::Place;
 
 impl Block {
-    pub(crate) fn carried(&mut self, device: usize, span: &Span, pid: i32) -> Parts {
+    /// Finds the bios that a new request carries.
+    #[inline]
+    pub(crate) fn carry(&mut self, request: &mut Request, pid: i32) {
+        let (device, span) = (request.device, &request.span);
         if span.sectors > 0 {
-            self.cover(device, span, pid)
+            self.cover(device, span, pid, &mut request.parts);
         } else if span.rwbs.op() == b'F' {
-            self.take_flushers(device)
-        } else {
-            Parts::new()
+            self.take_flushers(device, &mut request.parts);
         }
     }
 
     /// The bios that fill the request's sectors, each sector from one bio: the issuing task's own
     /// before others', older before younger.
-    fn cover(&mut self, device: usize, span: &Span, pid: i32) -> Parts {
-        let mut parts = Parts::new();
+    #[inline]
+    fn cover(&mut self, device: usize, span: &Span, pid: i32, parts: &mut Parts) {
         let Some(on) = self.devices.get_mut(device) else {
-            return parts;
+            return;
         };
         let end = span.sector.saturating_add(u64::from(span.sectors));
         let reach = span.sector.saturating_sub(on.longest);
-        if let Some(at) = on.waiting.only(&((reach, 0)..(end, 0))) {
-            // Nearly always a request is one of the bios that wait.
+        let reach = (reach, 0)..(end, 0);
+        // Nearly always a request is one of the bios that wait.
+        if let Some((number, at)) = on.waiting.only(&reach) {
             if let Some(bio) = self.bios.get_mut(at).filter(|bio| bio.is_whole(span)) {
                 bio.to_issue = bio.to_issue.saturating_sub(span.sectors);
                 if bio.to_issue == 0 {
-                    on.waiting.remove((bio.span.sector, bio.serial));
+                    on.waiting.remove_number(number);
                 }
                 parts.push(at);
-                return parts;
+                return;
             }
         }
+        self.cover_with(device, reach, span, pid, parts);
+    }
+
+    /// The same from any number of bios that begin at these places.
+    #[inline(never)]
+    fn cover_with(
+        &mut self,
+        device: usize,
+        reach: Range<Place>,
+        span: &Span,
+        pid: i32,
+        parts: &mut Parts,
+    ) {
+        let Some(on) = self.devices.get_mut(device) else {
+            return;
+        };
+        let end = span.sector.saturating_add(u64::from(span.sectors));
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
-        candidates.extend(on.waiting.range((reach, 0)..(end, 0)).filter_map(|at| {
+        candidates.extend(on.waiting.range(reach).filter_map(|at| {
             let bio = self.bios.get(at)?;
             let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
             let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();
@@ -68,7 +90,6 @@ impl Block {
             at += taken;
         }
         self.candidates = candidates;
-        parts
     }
 
     /// Bios of a device without requests whose sectors become this device's request: a partition
@@ -80,7 +101,7 @@ impl Block {
             let mut here = d.waiting.at(span.sector);
             let op = span.rwbs.op();
             d.out.requests.seen == 0
-                && d.by_sector.is_empty()
+                && d.places.is_empty()
                 && here.any(|at| bios.get(at).is_some_and(|b| b.span.rwbs.op() == op))
         };
         let Some(from) = self

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use crate::event::{Dev, Driver, Span};
 use crate::outcome::DeviceOutcome;
-use crate::slab::{IntMap, Ref};
+use crate::place::Places;
+use crate::slab::Ref;
 use crate::waiting::Waiting;
 
 /// Key of the requests without sectors.
@@ -20,8 +21,8 @@ pub(crate) struct Device {
     pub(crate) flushes: VecDeque<Ref>,
     /// Seen: a flush with nobody waiting for one but bios whose data are written.
     pub(crate) flush_after: bool,
-    /// First sector → the oldest request there; younger ones hang on it.
-    pub(crate) by_sector: IntMap<u64, Ref>,
+    /// Its requests.
+    pub(crate) places: Places,
     pub(crate) out: DeviceOutcome,
 }
 
@@ -47,7 +48,7 @@ impl Device {
     pub(crate) fn clear(&mut self) {
         self.waiting.drain().for_each(drop);
         self.flushes.clear();
-        self.by_sector.clear();
+        self.places = Places::default();
     }
 }
 

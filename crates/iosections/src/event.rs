@@ -19,7 +19,7 @@ impl std::fmt::Display for Dev {
 }
 
 /// Sectors of 512 bytes of one device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// The device; of a bio it may be a partition.
     pub dev: Dev,

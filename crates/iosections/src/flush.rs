@@ -5,10 +5,9 @@ use crate::event::Span;
 
 impl Block {
     /// The bios that a new flush serves.
-    pub(crate) fn take_flushers(&mut self, device: usize) -> Parts {
-        let mut parts = Parts::new();
+    pub(crate) fn take_flushers(&mut self, device: usize, parts: &mut Parts) {
         let Some(on) = self.devices.get_mut(device) else {
-            return parts;
+            return;
         };
         let bios = &mut self.bios;
         let mut written = Parts::new();
@@ -26,7 +25,7 @@ impl Block {
         if on.flush_after {
             parts.append(&mut written);
         }
-        for &at in &parts {
+        for &at in &*parts {
             if let Some(bio) = bios.get_mut(at) {
                 bio.flushing = true;
             }
@@ -41,7 +40,6 @@ impl Block {
             }
             keep
         });
-        parts
     }
 
     /// `block_rq_complete` without sectors and without a request: the end of a flush bio.

@@ -1,25 +1,71 @@
 //! Requests by their place: first sector, oldest first.
 
-use std::collections::hash_map::Entry;
+use std::iter;
 
 use crate::block::{Block, Request};
 use crate::device::key;
 use crate::event::Span;
 use crate::slab::Ref;
 
+/// More than requests are in flight as a rule, so that a chain rarely has more than one.
+const CHAINS: usize = 256;
+
+/// The requests of a device in chains by their place: of each the oldest one; the younger ones
+/// hang on it ([`Request::younger`]).
+#[derive(Debug)]
+pub(crate) struct Places {
+    oldest: [Option<Ref>; CHAINS],
+    count: usize,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            oldest: [None; CHAINS],
+            count: 0,
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    #[inline]
+    fn chain(&self, key: u64) -> Option<Ref> {
+        self.oldest.get(chain_of(key)).copied().flatten()
+    }
+
+    #[inline]
+    fn chain_mut(&mut self, key: u64) -> Option<&mut Option<Ref>> {
+        self.oldest.get_mut(chain_of(key))
+    }
+}
+
+/// Multiplied, for sectors are multiples of a power of two.
+#[inline]
+fn chain_of(key: u64) -> usize {
+    usize::from((key.wrapping_mul(0x517c_c1b7_2722_0a95) >> 56) as u8)
+}
+
 impl Block {
-    /// Puts a request behind those of the same first sector.
+    /// Puts a request behind those of its chain.
+    #[inline]
     pub(crate) fn hang(&mut self, device: usize, key: u64, request: Ref) {
         let Some(on) = self.devices.get_mut(device) else {
             return;
         };
-        let mut at = match on.by_sector.entry(key) {
-            Entry::Vacant(free) => {
-                free.insert(request);
-                return;
-            }
-            Entry::Occupied(taken) => *taken.get(),
-        };
+        on.places.count += 1;
+        match on.places.chain_mut(key) {
+            Some(oldest @ None) => *oldest = Some(request),
+            Some(&mut Some(oldest)) => self.hang_behind(oldest, request),
+            None => {}
+        }
+    }
+
+    #[inline(never)]
+    fn hang_behind(&mut self, mut at: Ref, request: Ref) {
         while let Some(next) = self.requests.get(at).and_then(|r| r.younger) {
             at = next;
         }
@@ -28,26 +74,22 @@ impl Block {
         }
     }
 
-    pub(crate) fn unhang(&mut self, device: usize, key: u64, request: Ref) {
-        let younger = self
-            .requests
-            .get_mut(request)
-            .and_then(|r| r.younger.take());
+    /// Takes a request out of its chain; `younger` hangs on it.
+    #[inline]
+    pub(crate) fn unhang(&mut self, device: usize, key: u64, request: Ref, younger: Option<Ref>) {
         let Some(on) = self.devices.get_mut(device) else {
             return;
         };
-        let Entry::Occupied(mut here) = on.by_sector.entry(key) else {
-            return;
-        };
-        let first = *here.get();
-        if first == request {
-            match younger {
-                Some(next) => _ = here.insert(next),
-                None => _ = here.remove(),
-            }
-            return;
+        on.places.count = on.places.count.saturating_sub(1);
+        match on.places.chain_mut(key) {
+            Some(oldest) if *oldest == Some(request) => *oldest = younger,
+            Some(&mut Some(oldest)) => self.unhang_behind(oldest, request, younger),
+            _ => {}
         }
-        let mut at = first;
+    }
+
+    #[inline(never)]
+    fn unhang_behind(&mut self, mut at: Ref, request: Ref, younger: Option<Ref>) {
         while let Some(r) = self.requests.get_mut(at) {
             match r.younger {
                 Some(next) if next == request => {
@@ -60,23 +102,51 @@ impl Block {
         }
     }
 
-    /// A request of the same place and operation, oldest first.
+    /// Requests of the same place and operation, oldest first.
+    #[inline]
+    fn of_place<'a>(
+        &'a self,
+        device: usize,
+        span: &'a Span,
+    ) -> impl Iterator<Item = (Ref, &'a Request)> {
+        let get = |at: Ref| self.requests.get(at).map(|request| (at, &**request));
+        let oldest = self.devices.get(device);
+        let oldest = oldest.and_then(|on| on.places.chain(key(span)));
+        let chain = iter::successors(oldest.and_then(get), move |(_, r)| r.younger.and_then(get));
+        chain.filter(|(_, r)| {
+            (r.span.sector == span.sector || span.sectors == 0)
+                && (r.span.sectors == 0) == (span.sectors == 0)
+                && r.span.rwbs.op() == span.rwbs.op()
+        })
+    }
+
+    /// The oldest request of the same place and operation that is accepted.
     pub(crate) fn find_live(
         &self,
         device: usize,
         span: &Span,
         accept: impl Fn(&Request) -> bool,
     ) -> Option<Ref> {
-        let same = |r: &Request| {
-            r.span.rwbs.op() == span.rwbs.op() && (r.span.sectors == 0) == (span.sectors == 0)
-        };
-        let mut at = *self.devices.get(device)?.by_sector.get(&key(span))?;
-        loop {
-            let request = self.requests.get(at)?;
-            if same(request) && accept(request) {
-                return Some(at);
+        let mut here = self.of_place(device, span);
+        here.find(|(_, r)| accept(r)).map(|(at, _)| at)
+    }
+
+    /// The request that a completion is of: of several that begin at this sector the one of this
+    /// length, else the oldest; one that is back in the block layer only without any other. With
+    /// the number of its sectors.
+    #[inline]
+    pub(crate) fn find_done(&self, device: usize, span: &Span) -> Option<(Ref, u32)> {
+        let (mut part, mut back) = (None, None);
+        for (at, r) in self.of_place(device, span) {
+            let found = (at, r.span.sectors);
+            if r.requeued {
+                back = back.or(Some(found));
+            } else if r.span.sectors == span.sectors {
+                return Some(found);
+            } else {
+                part = part.or(Some(found));
             }
-            at = request.younger?;
         }
+        part.or(back)
     }
 }

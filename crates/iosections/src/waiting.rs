@@ -24,21 +24,25 @@ impl Waiting {
         self.few.len() + self.tree.len()
     }
 
-    /// The only one in a range of places; `None` also where it is not quickly told.
+    /// The only one in a range of places, and its number; `None` also where it is not quickly told.
     #[inline]
-    pub(crate) fn only(&self, places: &Range<Place>) -> Option<Ref> {
-        match self.few_in(places) {
-            [(_, at)] => Some(*at),
-            _ => None,
+    pub(crate) fn only(&self, places: &Range<Place>) -> Option<(usize, Ref)> {
+        // As a rule there is no other.
+        if let [(place, at)] = self.few.as_slice() {
+            return places.contains(place).then_some((0, *at));
         }
+        let numbers = self.few_in(places);
+        let [(_, at)] = self.few.get(numbers.clone())? else {
+            return None;
+        };
+        Some((numbers.start, *at))
     }
 
-    #[inline]
-    fn few_in(&self, places: &Range<Place>) -> &[(Place, Ref)] {
+    #[inline(never)]
+    fn few_in(&self, places: &Range<Place>) -> Range<usize> {
         let from = self.few.partition_point(|few| few.0 < places.start);
         let rest = self.few.get(from..).unwrap_or_default();
-        let count = rest.partition_point(|few| few.0 < places.end);
-        rest.get(..count).unwrap_or_default()
+        from..from + rest.partition_point(|few| few.0 < places.end)
     }
 
     pub(crate) fn insert(&mut self, place: Place, bio: Ref) {
@@ -67,19 +71,29 @@ impl Waiting {
     }
 
     pub(crate) fn remove(&mut self, place: Place) {
-        if let Some(at) = self.few.iter().position(|few| few.0 == place) {
-            self.few.remove(at);
+        if let Some(number) = self.few.iter().position(|few| few.0 == place) {
+            self.remove_number(number);
         } else if !self.tree.is_empty() {
             self.tree.remove(&place);
         }
     }
 
+    /// Removes one that [`Waiting::only`] gave.
+    #[inline]
+    pub(crate) fn remove_number(&mut self, number: usize) {
+        if number + 1 == self.few.len() {
+            self.few.pop();
+        } else if number < self.few.len() {
+            self.few.remove(number);
+        }
+    }
+
     /// Those in a range of places, in order.
     pub(crate) fn range(&self, places: Range<Place>) -> impl Iterator<Item = Ref> {
-        let few = self.few_in(&places).iter();
+        let few = self.few.get(self.few_in(&places)).unwrap_or_default();
         let more = (!self.tree.is_empty()).then(|| self.tree.range(places));
         let more = more.into_iter().flatten().map(|(_, &at)| at);
-        few.map(|few| few.1).chain(more)
+        few.iter().map(|few| few.1).chain(more)
     }
 
     /// Those with this first sector, oldest first.
