@@ -6,6 +6,7 @@
 //! what the interrupt executed up to its last `block_rq_complete`. A cost on the way of every
 //! completion moves each share by just that cost, in a batch of any length.
 
+use crate::block::EndedBio;
 use crate::engine::Ios;
 use crate::io::IoRequest;
 use crate::slab::Ref;
@@ -72,12 +73,15 @@ impl Batches {
         }
     }
 
-    /// A request was completed in it, of these I/Os. Gives the batch's number.
-    pub(crate) fn completed(&mut self, irq: u64, owners: impl Iterator<Item = Ref>) -> Option<u64> {
+    /// A request was completed in it, with these bios. Gives the batch's number.
+    #[inline]
+    pub(crate) fn completed(&mut self, irq: u64, bios: &[EndedBio]) -> Option<u64> {
         let batch = self.find(irq)?;
         batch.count += 1;
         batch.ran_at_last = batch.ran;
-        batch.ios.extend(owners);
+        for bio in bios {
+            batch.ios.push(bio.place.io);
+        }
         Some(batch.serial)
     }
 
@@ -93,21 +97,25 @@ impl Batches {
 
     #[inline]
     fn find(&mut self, irq: u64) -> Option<&mut Batch> {
-        let youngest = self.youngest;
-        if self
-            .all
-            .get(youngest)
-            .is_some_and(|b| b.irq == irq && b.serial != 0)
-        {
-            return self.all.get_mut(youngest);
-        }
-        // The youngest of that time: the places run downwards from it.
-        let older = (1..REMEMBERED).map(|back| (youngest + REMEMBERED - back) % REMEMBERED);
-        let found = older.into_iter().find(|&at| {
-            self.all
-                .get(at)
-                .is_some_and(|b| b.irq == irq && b.serial != 0)
-        })?;
-        self.all.get_mut(found)
+        let place = if self.is_of(self.youngest, irq) {
+            self.youngest
+        } else {
+            self.find_older(irq)?
+        };
+        self.all.get_mut(place)
+    }
+
+    #[inline]
+    fn is_of(&self, place: usize, irq: u64) -> bool {
+        let batch = self.all.get(place);
+        batch.is_some_and(|b| b.irq == irq && b.serial != 0)
+    }
+
+    /// The youngest of that time: the places run downwards from the youngest of all.
+    #[inline(never)]
+    fn find_older(&self, irq: u64) -> Option<usize> {
+        let mut older =
+            (1..REMEMBERED).map(|back| (self.youngest + REMEMBERED - back) % REMEMBERED);
+        older.find(|&place| self.is_of(place, irq))
     }
 }

@@ -14,6 +14,14 @@ use crate::mark::Mark;
 use crate::section::DeviceSpan;
 use crate::slab::{IntMap, Ref, Slab};
 
+/// A bio of an I/O that a completion touched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndedBio {
+    pub(crate) place: IoBio,
+    /// Nothing more is to come of it.
+    pub(crate) over: bool,
+}
+
 /// A bio's place in an I/O: the I/O, and the index in its list of bios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IoBio {
@@ -31,7 +39,9 @@ pub(crate) struct Bio {
     pub(crate) serial: u64,
     pub(crate) to_issue: u32,
     pub(crate) to_finish: u32,
-    /// Waits for a flush before its data (or instead of data).
+    /// A flush belongs to it, before its data (or instead of data) or after.
+    pub(crate) flushes: bool,
+    /// Waits for a flush before its data.
     pub(crate) needs_flush: bool,
     /// A flush for it is at the device.
     pub(crate) flushing: bool,
@@ -175,7 +185,7 @@ pub(crate) struct Block {
     #[allow(clippy::vec_box)] // they go back as they came
     spare: Vec<Box<Request>>,
     /// The bios of I/Os that the last completion touched.
-    pub(crate) ended: Vec<IoBio>,
+    pub(crate) ended: Vec<EndedBio>,
     pub(crate) candidates: Vec<(u64, u64, bool, u64, Ref)>,
     pub(crate) serial: u64,
     /// Requests that are back in the block layer.
@@ -231,6 +241,7 @@ impl Block {
         self.serial += 1;
         let serial = self.serial;
         let needs_flush = span.rwbs.preflush();
+        let flushes = needs_flush || span.rwbs.fua();
         let bio = self.bios.insert(Bio {
             span,
             pid,
@@ -239,6 +250,7 @@ impl Block {
             serial,
             to_issue: span.sectors,
             to_finish: span.sectors,
+            flushes,
             needs_flush,
             flushing: false,
         });
@@ -247,7 +259,7 @@ impl Block {
             on.waiting.insert((span.sector, serial), bio);
             on.longest = on.longest.max(u64::from(span.sectors));
         }
-        if needs_flush || span.rwbs.fua() {
+        if flushes {
             on.flushes.push_back(bio);
         }
         Some(bio)

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::block::{Block, Parts, Request};
+use crate::block::{Block, EndedBio, Parts, Request};
 use crate::device::Device;
 use crate::event::Span;
 use crate::waiting::Place;
@@ -131,26 +131,25 @@ impl Block {
     }
 
     /// Takes the completed sectors off the bios; leaves those that belong to an I/O in `ended`.
+    #[inline]
     pub(crate) fn finish_parts(&mut self, parts: &Parts, done: &Span) {
         let end = done.sector.saturating_add(u64::from(done.sectors));
         for &at in parts {
-            let Some(bio) = self.bios.get_mut(at) else {
-                continue;
-            };
-            self.ended.extend(bio.io);
-            if done.sectors == 0 {
-                (bio.flushing, bio.needs_flush) = (false, false);
-                continue;
-            }
-            let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
-            let shared = bio_end
-                .min(end)
-                .saturating_sub(bio.span.sector.max(done.sector));
-            bio.to_finish = bio.to_finish.saturating_sub(shared as u32);
-            let lingers = bio.span.rwbs.fua() || bio.span.rwbs.preflush();
-            if bio.to_finish == 0 && bio.to_issue == 0 && !lingers {
-                self.bios.discard(at);
-            }
+            self.bios.change(at, |bio| {
+                if done.sectors == 0 {
+                    (bio.flushing, bio.needs_flush) = (false, false);
+                } else {
+                    let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
+                    let from = bio.span.sector.max(done.sector);
+                    let shared = bio_end.min(end).saturating_sub(from);
+                    bio.to_finish = bio.to_finish.saturating_sub(shared as u32);
+                }
+                let over = bio.to_finish == 0 && bio.to_issue == 0 && !bio.needs_flush;
+                if let Some(place) = bio.io {
+                    self.ended.push(EndedBio { place, over });
+                }
+                over && !bio.flushes
+            });
         }
     }
 }

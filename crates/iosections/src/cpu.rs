@@ -246,11 +246,6 @@ impl Cpu {
         self.just_left = None;
     }
 
-    /// Start of the softirq being handled.
-    pub(crate) fn softirq(&self) -> Option<u64> {
-        self.frames.last().and_then(|f| f.softirq)
-    }
-
     /// Number of the interrupt or softirq being handled.
     pub(crate) fn frame(&self) -> Option<u64> {
         self.frames.last().map(|f| f.serial)

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::block::{Category, Request};
 use crate::event::{Dev, Driver, Span};
+use crate::mark::Mark;
 use crate::outcome::DeviceOutcome;
 use crate::place::Places;
 use crate::slab::Ref;
@@ -42,6 +44,23 @@ impl Device {
         if let Some(count) = self.out.drivers.get_mut(driver as usize) {
             *count += 1;
         }
+    }
+
+    /// A request is over, at the device from and to these events.
+    pub(crate) fn completed(&mut self, request: &Request, marks: (Mark, Mark)) {
+        let counts = &mut self.out.requests;
+        counts.seen += 1;
+        counts.flushes += u64::from(request.span.rwbs.op() == b'F');
+        match request.category {
+            Category::Attributed => counts.attributed += 1,
+            Category::Helper => counts.helper += 1,
+            Category::Unattributed => {
+                counts.unattributed += 1;
+                return;
+            }
+        }
+        self.out.device_marks.add(marks.0);
+        self.out.interrupt_marks.add(marks.1);
     }
 
     /// Forgets what is in flight.

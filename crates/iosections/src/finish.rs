@@ -1,6 +1,6 @@
 //! The way up: drivers' completion events, `block_rq_complete`, and what comes after it.
 
-use crate::block::{Category, Completed, DriverDone, Interrupt, IoBio, Request};
+use crate::block::{Category, Completed, DriverDone, EndedBio, Interrupt, IoBio, Request};
 use crate::cpu::{Cpu, Slot};
 use crate::engine::{Engine, Tasks};
 use crate::event::{Driver, Now, Span, Tag};
@@ -38,11 +38,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Completion));
         }
         let done = match &slot {
-            Some(slot) => DriverDone {
-                ts: slot.ts,
-                irq: slot.irq.map(hard),
-                event: Mark::NvmeSq,
-            },
+            Some(slot) => read(slot),
             None => DriverDone {
                 ts: now.ts,
                 irq: self.interrupt_of(cpu),
@@ -110,7 +106,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 self.on_cpu(cpu, |c, ios| {
                     // It has its share of the interrupt, known or not.
                     if let Some(irq) = c.hard_irq() {
-                        c.batches.completed(irq, std::iter::empty());
+                        c.batches.completed(irq, &[]);
                     }
                     c.mark(ios, None, Mode::Return);
                 });
@@ -121,144 +117,129 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     fn request_done(&mut self, now: Now, cpu: usize, request: &Request) {
         let owner = request.owner.filter(|&io| self.ios.get(io).is_some());
-        let pairs = request.setup.is_some() && request.driver_done.is_none();
-        let slot = if pairs && !self.options.has_nvme_complete {
-            self.on_cpu(cpu, |c, ios| c.close_next_slot(ios, owner))
-        } else {
-            None
+        let reported = match request.driver_done {
+            Some(done) => Some(done),
+            None => self.read_for(cpu, request, owner),
         };
-        let (interrupt, interrupt_mark) = self.interrupt(now, cpu, request, slot.as_ref());
+        let (interrupt, interrupt_mark) = self.interrupt(now, cpu, request, reported);
+        let inner = self.cpus.get(cpu).and_then(|c| c.frames.last());
+        let (softirq, frame) = (
+            inner.and_then(|f| f.softirq),
+            inner.map(|f| (cpu, f.serial)),
+        );
         let in_irq = self.cpus.get(cpu).and_then(Cpu::hard_irq);
         let during = in_irq.map(|_| task_key(now.pid(), now.cpu()));
         let (start, device_mark) = self.device_start(request, interrupt, during);
+        let marks = (device_mark, interrupt_mark);
         if let Some(on) = self.block.devices.get_mut(request.device) {
-            let counts = &mut on.out.requests;
-            counts.seen += 1;
-            counts.flushes += u64::from(request.span.rwbs.op() == b'F');
-            match request.category {
-                Category::Attributed => counts.attributed += 1,
-                Category::Helper => counts.helper += 1,
-                Category::Unattributed => counts.unattributed += 1,
-            }
-            if request.category != Category::Unattributed {
-                on.out.device_marks.add(device_mark);
-                on.out.interrupt_marks.add(interrupt_mark);
-            }
+            on.completed(request, marks);
+        }
+        let mut batch = None;
+        if let (Mark::Irq, Some(c)) = (interrupt_mark, self.cpus.get_mut(cpu)) {
+            batch = c.batches.completed(interrupt, &self.block.ended);
         }
         let device = DeviceSpan {
             start,
             interrupt: interrupt.max(start),
             done: now.ts,
         };
-        let ended = std::mem::take(&mut self.block.ended);
-        let mut batch = None;
-        if interrupt_mark == Mark::Irq {
-            let owners = ended.iter().map(|place| place.io);
-            batch = self.on_cpu(cpu, |c, _| c.batches.completed(interrupt, owners));
-        }
-        let done = RequestDone {
-            device,
-            marks: (device_mark, interrupt_mark),
+        let seen = IoRequest {
+            helper: request.category == Category::Helper,
+            cpu: now.cpu(),
+            frame,
             batch,
+            ..request.seen(device, marks)
         };
-        self.hand_back(now, cpu, request, &ended, done);
+        let may_close = self.hand_back(request, &seen, softirq);
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Return));
-        if let (Some(io), None, false) = (owner, self.current_io(cpu), now.pid() == 0) {
-            self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
+        if let (Some(io), true) = (owner, now.pid() != 0) {
+            if self.current_io(cpu).is_none() {
+                self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
+            }
         }
-        for place in &ended {
-            self.try_close(place.io, Some(cpu));
+        if may_close {
+            let ended = std::mem::take(&mut self.block.ended);
+            for bio in &ended {
+                self.try_close(bio.place.io, Some(cpu));
+            }
+            self.block.ended = ended;
         }
-        self.block.ended = ended;
+    }
+
+    /// What was read from an `NVMe` queue for a request that no other event of the driver's tells of.
+    #[inline]
+    fn read_for(
+        &mut self,
+        cpu: usize,
+        request: &Request,
+        owner: Option<Ref>,
+    ) -> Option<DriverDone> {
+        if request.setup.is_none() || self.options.has_nvme_complete {
+            return None;
+        }
+        let slot = self.on_cpu(cpu, |c, ios| c.close_next_slot(ios, owner))?;
+        Some(read(&slot))
     }
 
     /// The completion interrupt's time, and what marks it.
+    #[inline]
     fn interrupt(
         &self,
         now: Now,
         cpu: usize,
         request: &Request,
-        slot: Option<&Slot>,
+        reported: Option<DriverDone>,
     ) -> (u64, Mark) {
-        let driver = request.driver_done;
-        let irq = driver
-            .and_then(|d| d.irq)
-            .or_else(|| slot.and_then(|s| s.irq).map(hard))
-            .or_else(|| self.interrupt_of(cpu));
+        let irq = match reported.and_then(|done| done.irq) {
+            Some(irq) => Some(irq),
+            None => self.interrupt_of(cpu),
+        };
         // A handler, or its thread, may go on with what the device reported later, also of a request
         // that another CPU issued meanwhile: then its beginning tells nothing.
-        let irq = irq.filter(|irq| irq.ts >= request.issued);
-        match (irq, driver, slot) {
-            (Some(irq), ..) if irq.threaded => (irq.ts, Mark::ThreadedIrq),
-            (Some(irq), ..) => (irq.ts, Mark::Irq),
-            (None, Some(done), _) => (done.ts, done.event),
-            (None, None, Some(slot)) => (slot.ts, Mark::NvmeSq),
-            (None, None, None) => (now.ts, Mark::None),
+        match (irq.filter(|irq| irq.ts >= request.issued), reported) {
+            (Some(irq), _) if irq.threaded => (irq.ts, Mark::ThreadedIrq),
+            (Some(irq), _) => (irq.ts, Mark::Irq),
+            (None, Some(done)) => (done.ts, done.event),
+            (None, None) => (now.ts, Mark::None),
         }
     }
 
-    /// Tells all I/Os with a bio in the request that it is complete.
-    fn hand_back(
-        &mut self,
-        now: Now,
-        cpu: usize,
-        request: &Request,
-        bios: &[IoBio],
-        done: RequestDone,
-    ) {
-        let frame = self.frame(cpu);
-        let softirq = self.cpus.get(cpu).and_then(Cpu::softirq);
-        for &place in bios {
-            self.part_done(place, request, now.ts);
+    /// Tells all I/Os with a bio in the request that it is complete. Gives whether one of them may
+    /// end by it.
+    #[inline]
+    fn hand_back(&mut self, request: &Request, seen: &IoRequest, softirq: Option<u64>) -> bool {
+        let mut may_close = false;
+        let done = seen.device.done;
+        for &EndedBio { place, over } in &self.block.ended {
             let Some(io) = self.ios.get_mut(place.io) else {
                 continue;
             };
-            if io.requests.last().is_some_and(|r| r.seq == request.seq)
-                || io.requests.len() >= limits::PARTS
-            {
+            io.end_bio(place.index, Some(done), over);
+            may_close |= io.op.is_async();
+            let is_told = |last: &IoRequest| last.seq == request.seq;
+            if io.requests.last().is_some_and(is_told) || io.requests.len() >= limits::PARTS {
                 continue;
             }
             let live = &self.block.requests;
-            io.live.retain(|&at| live.get(at).is_some());
-            io.last_done = now.ts;
-            let helper = request.category == Category::Helper;
-            if !helper && io.moments.get(Moment::RqComplete).is_none() {
+            match *io.live {
+                [only] if live.get(only).is_none() => io.live.clear(),
+                _ => io.live.retain(|&at| live.get(at).is_some()),
+            }
+            io.last_done = done;
+            if !seen.helper && io.moments.get(Moment::RqComplete).is_none() {
                 let m = &mut io.moments;
                 m.set(Moment::Issue, request.issued);
-                m.set(Moment::Device, done.device.start);
-                if matches!(done.marks.1, Mark::Irq | Mark::ThreadedIrq) {
-                    m.set(Moment::Irq, done.device.interrupt);
+                m.set(Moment::Device, seen.device.start);
+                if matches!(seen.marks.1, Mark::Irq | Mark::ThreadedIrq) {
+                    m.set(Moment::Irq, seen.device.interrupt);
                 }
                 m.set(Moment::Softirq, softirq.unwrap_or(0));
                 m.set(Moment::DriverDone, request.driver_done.map_or(0, |d| d.ts));
-                m.set(Moment::RqComplete, now.ts);
+                m.set(Moment::RqComplete, done);
             }
-            io.requests.push(IoRequest {
-                helper,
-                cpu: now.cpu(),
-                frame,
-                batch: done.batch,
-                ..request.seen(done.device, done.marks)
-            });
+            io.requests.push(*seen);
         }
-    }
-
-    /// A request with sectors of this bio is complete.
-    fn part_done(&mut self, place: IoBio, request: &Request, ts: u64) {
-        let is_part = |bio: &crate::block::Bio| bio.io == Some(place);
-        // The bios that are not forgotten yet have sectors to come, or a flush.
-        let open = request.parts.iter().any(|&at| {
-            let bio = self.block.bio(at).filter(|bio| is_part(bio));
-            bio.is_some_and(|b| b.to_finish > 0 || b.to_issue > 0 || b.needs_flush)
-        });
-        if open {
-            let io = self.ios.get_mut(place.io);
-            if let Some(bio) = io.and_then(|io| io.bios.get_mut(place.index)) {
-                bio.ended = Some(ts);
-            }
-        } else {
-            self.end_bio(place, Some(ts));
-        }
+        may_close
     }
 
     /// A flush bio ends after its last request. In the same interrupt this still belongs to that
@@ -348,12 +329,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 }
 
-/// What is known of a request at its completion.
-#[derive(Debug, Clone, Copy)]
-struct RequestDone {
-    device: DeviceSpan,
-    marks: (Mark, Mark),
-    batch: Option<u64>,
+/// A completion read from an `NVMe` queue.
+fn read(slot: &Slot) -> DriverDone {
+    DriverDone {
+        ts: slot.ts,
+        irq: slot.irq.map(hard),
+        event: Mark::NvmeSq,
+    }
 }
 
 fn hard(ts: u64) -> Interrupt {

@@ -123,6 +123,19 @@ impl Io {
 }
 
 impl Io {
+    /// A bio of it ends for now, or for good.
+    #[inline]
+    pub(crate) fn end_bio(&mut self, index: usize, ts: Option<u64>, over: bool) {
+        let Some(bio) = self.bios.get_mut(index) else {
+            return;
+        };
+        // One that needs a flush after its data ends once more.
+        bio.ended = ts.or(bio.ended);
+        if over && !std::mem::replace(&mut bio.done, true) {
+            self.open_bios = self.open_bios.saturating_sub(1);
+        }
+    }
+
     /// Code ran for it: one with the piece before where no events are counted.
     #[inline]
     pub(crate) fn add(&mut self, piece: Piece) {

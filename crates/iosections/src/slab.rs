@@ -86,10 +86,11 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Removes an element where it is: nothing is moved.
-    pub(crate) fn discard(&mut self, at: Ref) {
+    /// Changes an element; if the change tells that it is over, removes it where it is.
+    #[inline]
+    pub(crate) fn change(&mut self, at: Ref, change: impl FnOnce(&mut T) -> bool) {
         if let Some(slot) = self.slots.get_mut(at.index()) {
-            if slot.0 == at.generation() && slot.1.is_some() {
+            if slot.0 == at.generation() && slot.1.as_mut().is_some_and(change) {
                 slot.1 = None;
                 self.free.push(at.index() as u32);
             }

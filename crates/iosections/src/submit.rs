@@ -102,14 +102,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(io) = self.ios.get_mut(place.io) else {
             return;
         };
-        let Some(bio) = io.bios.get_mut(place.index) else {
-            return;
-        };
-        // One that needs a flush after its data ends once more.
-        bio.ended = ts.or(bio.ended);
-        if !std::mem::replace(&mut bio.done, true) {
-            io.open_bios = io.open_bios.saturating_sub(1);
-        }
+        io.end_bio(place.index, ts, true);
     }
 
     /// The I/O that a task without one submits a bio for: the one in which it was woken, while
@@ -178,14 +171,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if task.awaiting.len() < AWAITING {
             task.awaiting.push(at);
         }
-        let (setup, in_io) = (task.setup.take(), task.io.is_some());
-        if let (Some(setup), Some(request)) = (setup, self.block.requests.get_mut(at)) {
-            request.setup = Some(setup.ts);
-            request.queue = Some(setup.tag.queue);
-            self.drive(device, at, Driver::Nvme, setup.tag);
-            if !self.disks.contains(&setup.tag.host) && self.disks.len() < limits::DEVICES {
-                self.disks.push(setup.tag.host);
-            }
+        let (has_setup, in_io) = (task.setup.is_some(), task.io.is_some());
+        if has_setup {
+            self.set_up(cpu, device, at);
         }
         if in_io {
             return;
@@ -193,6 +181,20 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let owner = self.block.requests.get(at).and_then(|r| r.owner);
         if let Some(io) = owner {
             self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
+        }
+    }
+
+    /// The driver has set up the command of a request that it is given now.
+    #[inline(never)]
+    fn set_up(&mut self, cpu: usize, device: usize, at: Ref) {
+        let setup = self.task(cpu).and_then(|task| task.setup.take());
+        if let (Some(setup), Some(request)) = (setup, self.block.requests.get_mut(at)) {
+            request.setup = Some(setup.ts);
+            request.queue = Some(setup.tag.queue);
+            self.drive(device, at, Driver::Nvme, setup.tag);
+            if !self.disks.contains(&setup.tag.host) && self.disks.len() < limits::DEVICES {
+                self.disks.push(setup.tag.host);
+            }
         }
     }
 
@@ -208,10 +210,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// Ties a new request to the I/Os whose bios it carries; the first of them owns it.
     fn link(&mut self, at: Ref) {
-        let Some(request) = self.block.requests.get(at) else {
+        let Some(request) = self.block.requests.get_mut(at) else {
             return;
         };
-        let mut owner = None;
         for &bio in &request.parts {
             let Some(bio) = self.block.bios.get(bio) else {
                 continue;
@@ -225,23 +226,19 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             if let Some(time) = io.bios.get_mut(place.index) {
                 time.issued = true;
             }
-            if io.live.last() != Some(&at) && !io.live.contains(&at) {
+            if io.live.last() != Some(&at) {
                 io.live.push(at);
             }
-            let kind = if bio.helper {
-                Category::Helper
-            } else {
-                Category::Attributed
-            };
-            owner.get_or_insert((place.io, io.pid, kind));
-        }
-        let (Some((io, pid, kind)), Some(request)) = (owner, self.block.requests.get_mut(at))
-        else {
-            return;
-        };
-        request.owner = Some(io);
-        if self.names.selected(pid) {
-            request.category = kind;
+            if request.owner.is_none() {
+                request.owner = Some(place.io);
+                if self.names.selected(io.pid) {
+                    request.category = if bio.helper {
+                        Category::Helper
+                    } else {
+                        Category::Attributed
+                    };
+                }
+            }
         }
     }
 
