@@ -233,11 +233,12 @@ impl Block {
         place: Option<IoBio>,
         helper: bool,
     ) -> Option<Ref> {
-        let on = self.devices.get_mut(device)?;
-        on.out.bios += 1;
+        let on = self.devices.get(device)?;
         if on.waiting.len() + on.flushes.len() > limits::IN_FLIGHT {
             self.forget_bios(device);
         }
+        let on = self.devices.get_mut(device)?;
+        on.out.bios += 1;
         self.serial += 1;
         let serial = self.serial;
         let needs_flush = span.rwbs.preflush();
@@ -254,7 +255,6 @@ impl Block {
             needs_flush,
             flushing: false,
         });
-        let on = self.devices.get_mut(device)?;
         if span.sectors > 0 {
             on.waiting.insert((span.sector, serial), bio);
             on.longest = on.longest.max(u64::from(span.sectors));

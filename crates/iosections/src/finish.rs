@@ -206,7 +206,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// Tells all I/Os with a bio in the request that it is complete. Gives whether one of them may
     /// end by it.
-    #[inline]
+    #[inline(never)]
     fn hand_back(&mut self, request: &Request, seen: &IoRequest, softirq: Option<u64>) -> bool {
         let mut may_close = false;
         let done = seen.device.done;

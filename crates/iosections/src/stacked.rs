@@ -5,20 +5,20 @@ use crate::event::Dev;
 use crate::slab::Ref;
 
 impl Block {
-    /// The I/O of a bio that waits with this first sector.
-    pub(crate) fn waiting_at(&mut self, dev: Dev, sector: u64) -> Option<(usize, Ref)> {
+    /// The oldest bio that waits with this first sector.
+    #[inline(never)]
+    pub(crate) fn waiting_at(&mut self, dev: Dev, sector: u64) -> Option<Ref> {
         if !self.knows(dev) && !self.aliases.contains_key(&dev) {
             return None;
         }
         let device = self.device(dev)?;
-        let first = self.devices.get(device)?.waiting.at(sector).next();
-        first.map(|at| (device, at))
+        self.devices.get(device)?.waiting.at(sector).next()
     }
 
     /// A bio of a stacked device becomes one of the device below. `None` without such a bio.
     pub(crate) fn remapped(&mut self, from: (Dev, u64), to: (Dev, u64)) -> Option<Ref> {
         let at = match self.waiting_at(from.0, from.1) {
-            Some((_, at)) => at,
+            Some(at) => at,
             None => self.flush_at(from)?,
         };
         let (above, below) = (self.device(from.0)?, self.device(to.0)?);

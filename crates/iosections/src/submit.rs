@@ -1,6 +1,6 @@
 //! The way down: bios, requests, and the hand-over to the driver.
 
-use crate::block::{Category, From, IoBio, Issued, Request};
+use crate::block::{Bio, Category, From, IoBio, Issued, Request};
 use crate::engine::{Engine, Tasks};
 use crate::event::{Dev, Driver, Now, Span, Tag};
 use crate::io::{BioTime, Sink};
@@ -17,53 +17,54 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(device) = self.block.device(span.dev) else {
             return;
         };
-        let current = self.bio_owner(now, cpu);
-        let punted = match current {
-            Some(_) => None,
-            None => self.punted_to(now.pid()),
-        };
-        let own = current.or(punted);
-        let helped = match own {
-            Some(_) => None,
-            None => self.helped(now, cpu, span),
-        };
-        let queued = self.queued_since(now, cpu, span);
-        let place = own.or(helped).and_then(|at| {
+        let mut io = self.bio_owner(now, cpu);
+        let (in_io, mut helper) = (io.is_some(), false);
+        if !in_io {
+            io = self.punted_to(now.pid());
+            if io.is_none() {
+                io = self.helped(now, cpu, span);
+                helper = io.is_some();
+            }
+        }
+        let mut queued = now.ts;
+        if self.task(cpu).is_some_and(|task| task.remap.is_some()) {
+            queued = self.queued_since(now, cpu, span);
+        }
+        let place = io.and_then(|at| {
             let io = self.ios.get_mut(at)?;
             if io.bios.len() >= limits::PARTS {
                 return None;
             }
+            let index = io.bios.len();
             io.bios.push(BioTime {
                 queued,
                 ended: None,
                 issued: false,
-                helper: helped.is_some(),
+                helper,
                 done: false,
             });
             io.open_bios += 1;
-            if helped.is_none() {
+            if !helper {
                 io.moments.first(Moment::BioQueue, queued);
                 io.sectors += u64::from(span.sectors);
             }
-            Some(IoBio {
-                io: at,
-                index: io.bios.len() - 1,
-            })
+            Some(IoBio { io: at, index })
         });
-        let bio = self
-            .block
-            .queue(device, span, now.pid(), place, helped.is_some());
+        let bio = self.block.queue(device, span, now.pid(), place, helper);
         if let Some(task) = self.task(cpu) {
             task.last_bio = bio;
-            task.serves = helped.or(task.serves);
+            if helper {
+                task.serves = io;
+            }
         }
-        if let Some(io) = helped.or(punted) {
+        if let (Some(io), false) = (io, in_io) {
             self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
         }
     }
 
     /// When the block layer received a bio: now, or when it received the one of the stacked
     /// device that this one comes from.
+    #[inline(never)]
     fn queued_since(&mut self, now: Now, cpu: usize, span: Span) -> u64 {
         let stacked = self.task(cpu).and_then(|task| {
             let same = |&(dev, sector, _): &Remap| (dev, sector) == (span.dev, span.sector);
@@ -283,18 +284,16 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         moment: Moment,
     ) {
         let last = self.task(cpu).and_then(|task| task.last_bio);
-        let here = |&at: &Ref| {
-            let bio = self.block.bio(at);
-            bio.is_some_and(|bio| (bio.span.dev, bio.span.sector) == (dev, sector))
+        let here = |bio: &&Bio| bio.span.sector == sector && bio.span.dev == dev;
+        let mut bio = last.and_then(|at| self.block.bios.get(at)).filter(here);
+        if bio.is_none() {
+            let waiting = self.block.waiting_at(dev, sector);
+            bio = waiting.and_then(|at| self.block.bios.get(at));
+        }
+        let Some(bio) = bio.filter(|bio| !bio.helper) else {
+            return;
         };
-        let at = match last.filter(here) {
-            Some(last) => Some(last),
-            None => self.block.waiting_at(dev, sector).map(|(_, at)| at),
-        };
-        let bio = at
-            .and_then(|at| self.block.bio(at))
-            .filter(|bio| !bio.helper);
-        let Some(place) = bio.and_then(|bio| bio.io).filter(|p| p.index == 0) else {
+        let Some(place) = bio.io.filter(|place| place.index == 0) else {
             return;
         };
         if let Some(io) = self.ios.get_mut(place.io) {

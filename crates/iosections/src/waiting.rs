@@ -45,7 +45,18 @@ impl Waiting {
         from..from + rest.partition_point(|few| few.0 < places.end)
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, place: Place, bio: Ref) {
+        let is_last = self.few.last().is_none_or(|last| last.0 < place);
+        if is_last && self.few.len() < FEW && self.tree.is_empty() {
+            self.few.push((place, bio));
+        } else {
+            self.insert_among(place, bio);
+        }
+    }
+
+    #[inline(never)]
+    fn insert_among(&mut self, place: Place, bio: Ref) {
         if self.few.len() >= FEW {
             self.tree.extend(self.few.drain(..));
         }
@@ -53,20 +64,13 @@ impl Waiting {
             self.tree.insert(place, bio);
             return;
         }
-        match self.few.last() {
-            Some((last, _)) if *last >= place => self.insert_between(place, bio),
-            _ => self.few.push((place, bio)),
-        }
-    }
-
-    fn insert_between(&mut self, place: Place, bio: Ref) {
         match self.few.binary_search_by_key(&place, |few| few.0) {
-            Ok(at) => {
-                if let Some(few) = self.few.get_mut(at) {
+            Ok(number) => {
+                if let Some(few) = self.few.get_mut(number) {
                     few.1 = bio;
                 }
             }
-            Err(at) => self.few.insert(at, (place, bio)),
+            Err(number) => self.few.insert(number, (place, bio)),
         }
     }
 
