@@ -6,6 +6,8 @@
 //! what the interrupt executed up to its last `block_rq_complete`. A cost on the way of every
 //! completion moves each share by just that cost, in a batch of any length.
 
+use std::num::NonZeroU64;
+
 use crate::block::EndedBio;
 use crate::engine::Ios;
 use crate::io::IoRequest;
@@ -56,7 +58,10 @@ impl Batches {
         for at in batch.ios.drain(..) {
             let requests = ios.get_mut(at).map(|io| io.requests.iter_mut());
             for request in requests.into_iter().flatten() {
-                if request.batch == Some(batch.serial) {
+                if request
+                    .batch
+                    .is_some_and(|serial| serial.get() == batch.serial)
+                {
                     (request.share, request.batch) = (share, None);
                 }
             }
@@ -75,19 +80,19 @@ impl Batches {
 
     /// A request was completed in it, with these bios. Gives the batch's number.
     #[inline]
-    pub(crate) fn completed(&mut self, irq: u64, bios: &[EndedBio]) -> Option<u64> {
+    pub(crate) fn completed(&mut self, irq: u64, bios: &[EndedBio]) -> Option<NonZeroU64> {
         let batch = self.find(irq)?;
         batch.count += 1;
         batch.ran_at_last = batch.ran;
         for bio in bios {
             batch.ios.push(bio.place.io);
         }
-        Some(batch.serial)
+        NonZeroU64::new(batch.serial)
     }
 
     /// What a request cost in the batch that it was part of, as far as that has come.
     pub(crate) fn share(&self, request: &IoRequest) -> Option<u64> {
-        let Some(serial) = request.batch else {
+        let Some(serial) = request.batch.map(NonZeroU64::get) else {
             return request.share;
         };
         // Numbers and places rise together.

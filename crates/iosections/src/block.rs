@@ -225,6 +225,8 @@ impl Block {
     }
 
     /// A bio of a device; its place in an I/O if it has one.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // called in one place, for every bio
     pub(crate) fn queue(
         &mut self,
         device: usize,
@@ -284,6 +286,8 @@ impl Block {
     }
 
     /// A request goes to the driver.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // called in one place, for every request
     pub(crate) fn issue(&mut self, device: usize, span: Span, from: &From) -> Issued {
         if self.requeued > 0 {
             if let Some(again) = self.find_live(device, &span, |r| r.requeued) {
@@ -333,6 +337,8 @@ impl Block {
     }
 
     /// A completion event.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // called in one place, for every request
     pub(crate) fn complete(&mut self, device: usize, span: &Span) -> Completed {
         self.ended.clear();
         let Some((at, sectors)) = self.find_done(device, span) else {

@@ -12,6 +12,7 @@
 //! Anything else is foreign and given to nobody.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use crate::account::give_all;
 use crate::batch::Batches;
@@ -247,8 +248,8 @@ impl Cpu {
     }
 
     /// Number of the interrupt or softirq being handled.
-    pub(crate) fn frame(&self) -> Option<u64> {
-        self.frames.last().map(|f| f.serial)
+    pub(crate) fn frame(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.frames.last()?.serial)
     }
 
     /// Events of this CPU are missing: nothing is known any more.

@@ -83,11 +83,6 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         })
     }
 
-    /// The CPU and the number of the interrupt or softirq that it handles.
-    fn frame(&self, cpu: usize) -> Option<(usize, u64)> {
-        Some((cpu, self.cpus.get(cpu)?.frame()?))
-    }
-
     pub(crate) fn complete(&mut self, now: Now, cpu: usize, span: Span) {
         let Some(device) = self.block.device(span.dev) else {
             return;
@@ -122,11 +117,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             None => self.read_for(cpu, request, owner),
         };
         let (interrupt, interrupt_mark) = self.interrupt(now, cpu, request, reported);
+        let frame = self.cpus.get(cpu).and_then(Cpu::frame);
         let inner = self.cpus.get(cpu).and_then(|c| c.frames.last());
-        let (softirq, frame) = (
-            inner.and_then(|f| f.softirq),
-            inner.map(|f| (cpu, f.serial)),
-        );
+        let softirq = inner.and_then(|f| f.softirq);
         let in_irq = self.cpus.get(cpu).and_then(Cpu::hard_irq);
         let during = in_irq.map(|_| task_key(now.pid(), now.cpu()));
         let (start, device_mark) = self.device_start(request, interrupt, during);
@@ -206,7 +199,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// Tells all I/Os with a bio in the request that it is complete. Gives whether one of them may
     /// end by it.
-    #[inline(never)]
+    #[inline]
     fn hand_back(&mut self, request: &Request, seen: &IoRequest, softirq: Option<u64>) -> bool {
         let mut may_close = false;
         let done = seen.device.done;
@@ -245,7 +238,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// A flush bio ends after its last request. In the same interrupt this still belongs to that
     /// request's completion.
     fn flush_end(&mut self, now: Now, cpu: usize, place: IoBio) {
-        let frame = self.frame(cpu);
+        let frame = self.cpus.get(cpu).and_then(Cpu::frame);
         self.end_bio(place, Some(now.ts));
         let Some(io) = self.ios.get_mut(place.io) else {
             return;
@@ -254,7 +247,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if let Some(last) = io
             .requests
             .last_mut()
-            .filter(|r| r.frame == frame && frame.is_some())
+            .filter(|r| r.frame == frame && frame.is_some() && r.cpu == now.cpu())
         {
             last.device.done = now.ts;
         }

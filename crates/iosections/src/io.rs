@@ -1,5 +1,7 @@
 //! One I/O from its entry to its exit, and what is measured of it.
 
+use std::num::NonZeroU64;
+
 use crate::event::Dev;
 use crate::limits;
 use crate::mark::{Mark, Moments};
@@ -45,10 +47,10 @@ pub(crate) struct IoRequest {
     pub(crate) marks: (Mark, Mark),
     /// CPU of the completion.
     pub(crate) cpu: u32,
-    /// The interrupt or softirq in which it completed.
-    pub(crate) frame: Option<(usize, u64)>,
+    /// The interrupt or softirq of that CPU in which it completed.
+    pub(crate) frame: Option<NonZeroU64>,
     /// The batch of completions that it was part of, while that is remembered.
-    pub(crate) batch: Option<u64>,
+    pub(crate) batch: Option<NonZeroU64>,
     /// Its share of the completion interrupt (`batch`), in clock units.
     pub(crate) share: Option<u64>,
 }
