@@ -52,7 +52,7 @@ impl Bio {
     pub(crate) fn is_whole(&self, request: &Span) -> bool {
         let (own, other) = (&self.span, request);
         (own.sector, own.sectors) == (other.sector, other.sectors)
-            && own.rwbs.op() == other.rwbs.op()
+            && own.rwbs.same_op(&other.rwbs)
             && own.sector.checked_add(u64::from(own.sectors)).is_some()
     }
 }
@@ -302,9 +302,7 @@ impl Block {
                 self.recycle(new);
                 return self.reissue(again, from);
             }
-            if self.adopt(device, &span) {
-                self.carry(&mut new, from.pid);
-            }
+            self.carry_adopted(&mut new, from.pid);
         }
         self.serial += 1;
         new.seq = self.serial;

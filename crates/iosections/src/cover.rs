@@ -9,7 +9,8 @@ use crate::waiting::Place;
 
 impl Block {
     /// Finds the bios that a new request carries.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // for every request
     pub(crate) fn carry(&mut self, request: &mut Request, pid: i32) {
         let (device, span) = (request.device, &request.span);
         if span.sectors > 0 {
@@ -21,7 +22,8 @@ impl Block {
 
     /// The bios that fill the request's sectors, each sector from one bio: the issuing task's own
     /// before others', older before younger.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // for every request
     fn cover(&mut self, device: usize, span: &Span, pid: i32, parts: &mut Parts) {
         let Some(on) = self.devices.get_mut(device) else {
             return;
@@ -92,10 +94,17 @@ impl Block {
         self.candidates = candidates;
     }
 
+    /// Finds the bios of a new request among those of a partition.
+    #[cold]
+    pub(crate) fn carry_adopted(&mut self, request: &mut Request, pid: i32) {
+        if self.adopt(request.device, &request.span) {
+            self.carry(request, pid);
+        }
+    }
+
     /// Bios of a device without requests whose sectors become this device's request: a partition
     /// whose `block_bio_remap` was not recorded. Tells whether there were any.
-    #[cold]
-    pub(crate) fn adopt(&mut self, device: usize, span: &Span) -> bool {
+    fn adopt(&mut self, device: usize, span: &Span) -> bool {
         let bios = &self.bios;
         let fits = |d: &Device| {
             let mut here = d.waiting.at(span.sector);

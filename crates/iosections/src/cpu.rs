@@ -211,7 +211,7 @@ impl Cpu {
     /// Start of the hard interrupt being handled; or, in a softirq that directly followed one, of
     /// that interrupt (clock units).
     pub(crate) fn hard_irq(&self) -> Option<u64> {
-        self.frames.outwards().find_map(|f| f.irq)
+        self.frames.last()?.within
     }
 
     /// The interrupt that wakes a task now: the one being handled; or the one that has just ended,

@@ -1,5 +1,7 @@
 //! The way up: drivers' completion events, `block_rq_complete`, and what comes after it.
 
+use std::num::NonZeroU64;
+
 use crate::block::{Category, Completed, DriverDone, EndedBio, Interrupt, IoBio, Request};
 use crate::cpu::{Cpu, Slot};
 use crate::engine::{Engine, Tasks};
@@ -69,10 +71,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// The interrupt that a CPU handles; or, in a thread that an interrupt woke, that one.
     fn interrupt_of(&self, cpu: usize) -> Option<Interrupt> {
+        let handled = self.cpus.get(cpu).and_then(Cpu::hard_irq);
+        handled.map(hard).or_else(|| self.woken_by(cpu))
+    }
+
+    /// The interrupt that woke its thread, if that runs on a CPU.
+    #[inline(never)]
+    fn woken_by(&self, cpu: usize) -> Option<Interrupt> {
         let c = self.cpus.get(cpu)?;
-        if let Some(ts) = c.hard_irq() {
-            return Some(hard(ts));
-        }
         let woken_by = self.tasks.get(c.task?)?.woken_by?;
         if !self.names.serves_interrupt(c.pid) {
             return None;
@@ -116,12 +122,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Some(done) => Some(done),
             None => self.read_for(cpu, request, owner),
         };
-        let (interrupt, interrupt_mark) = self.interrupt(now, cpu, request, reported);
-        let frame = self.cpus.get(cpu).and_then(Cpu::frame);
         let inner = self.cpus.get(cpu).and_then(|c| c.frames.last());
-        let softirq = inner.and_then(|f| f.softirq);
-        let in_irq = self.cpus.get(cpu).and_then(Cpu::hard_irq);
-        let during = in_irq.map(|_| task_key(now.pid(), now.cpu()));
+        let (handled, softirq) = inner.map_or((None, None), |f| (f.within, f.softirq));
+        let frame = inner.and_then(|f| NonZeroU64::new(f.serial));
+        let irq = handled.map(hard).or_else(|| self.woken_by(cpu));
+        let (interrupt, interrupt_mark) = interrupt(now, request, reported, irq);
+        let during = handled.map(|_| task_key(now.pid(), now.cpu()));
         let (start, device_mark) = self.device_start(request, interrupt, during);
         let marks = (device_mark, interrupt_mark);
         if let Some(on) = self.block.devices.get_mut(request.device) {
@@ -174,32 +180,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         Some(read(&slot))
     }
 
-    /// The completion interrupt's time, and what marks it.
-    #[inline]
-    fn interrupt(
-        &self,
-        now: Now,
-        cpu: usize,
-        request: &Request,
-        reported: Option<DriverDone>,
-    ) -> (u64, Mark) {
-        let irq = match reported.and_then(|done| done.irq) {
-            Some(irq) => Some(irq),
-            None => self.interrupt_of(cpu),
-        };
-        // A handler, or its thread, may go on with what the device reported later, also of a request
-        // that another CPU issued meanwhile: then its beginning tells nothing.
-        match (irq.filter(|irq| irq.ts >= request.issued), reported) {
-            (Some(irq), _) if irq.threaded => (irq.ts, Mark::ThreadedIrq),
-            (Some(irq), _) => (irq.ts, Mark::Irq),
-            (None, Some(done)) => (done.ts, done.event),
-            (None, None) => (now.ts, Mark::None),
-        }
-    }
-
     /// Tells all I/Os with a bio in the request that it is complete. Gives whether one of them may
     /// end by it.
-    #[inline]
+    #[inline(never)]
     fn hand_back(&mut self, request: &Request, seen: &IoRequest, softirq: Option<u64>) -> bool {
         let mut may_close = false;
         let done = seen.device.done;
@@ -319,6 +302,26 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             }
         }
         self.on_cpu(cpu, |c, ios| c.switch(ios, next, io));
+    }
+}
+
+/// The completion interrupt's time, and what marks it, given what a driver reported and the
+/// interrupt that is being handled.
+#[inline]
+fn interrupt(
+    now: Now,
+    request: &Request,
+    reported: Option<DriverDone>,
+    handled: Option<Interrupt>,
+) -> (u64, Mark) {
+    let irq = reported.and_then(|done| done.irq).or(handled);
+    // A handler, or its thread, may go on with what the device reported later, also of a request
+    // that another CPU issued meanwhile: then its beginning tells nothing.
+    match (irq.filter(|irq| irq.ts >= request.issued), reported) {
+        (Some(irq), _) if irq.threaded => (irq.ts, Mark::ThreadedIrq),
+        (Some(irq), _) => (irq.ts, Mark::Irq),
+        (None, Some(done)) => (done.ts, done.event),
+        (None, None) => (now.ts, Mark::None),
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Frame {
     pub(crate) hard: bool,
     /// Start of the hard interrupt: this one, or the one that a softirq directly followed.
     pub(crate) irq: Option<u64>,
+    /// The same of the innermost one, from here outwards, that has any.
+    pub(crate) within: Option<u64>,
     /// Start of a softirq.
     pub(crate) softirq: Option<u64>,
     pub(crate) serial: u64,
@@ -59,12 +61,6 @@ impl Frames {
         self.all.get_mut(self.depth.checked_sub(1)?)
     }
 
-    /// From the innermost one outwards.
-    pub(crate) fn outwards(&self) -> impl Iterator<Item = &Frame> {
-        let all = self.all.get(..self.depth).unwrap_or_default();
-        all.iter().rev()
-    }
-
     /// A new innermost one.
     pub(crate) fn begin(
         &mut self,
@@ -80,8 +76,10 @@ impl Frames {
         if self.depth == self.all.len() {
             self.all.push(Frame::default());
         }
+        let within = irq.or_else(|| self.last()?.within);
         if let Some(frame) = self.all.get_mut(self.depth) {
             (frame.hard, frame.irq, frame.softirq) = (hard, irq, softirq);
+            frame.within = within;
             (frame.serial, frame.current, frame.foreign) = (serial, Current::Unknown, false);
             frame.pending.clear();
             frame.ios.clear();

@@ -116,7 +116,7 @@ impl Block {
         chain.filter(|(_, r)| {
             (r.span.sector == span.sector || span.sectors == 0)
                 && (r.span.sectors == 0) == (span.sectors == 0)
-                && r.span.rwbs.op() == span.rwbs.op()
+                && r.span.rwbs.same_op(&span.rwbs)
         })
     }
 

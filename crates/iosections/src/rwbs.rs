@@ -75,6 +75,12 @@ impl Rwbs {
         }
     }
 
+    /// Whether the operation is the same, whatever the flags.
+    #[inline]
+    pub(crate) fn same_op(&self, other: &Self) -> bool {
+        self.low == other.low || self.op() == other.op()
+    }
+
     /// Forced unit access: a device without it gets a flush after the data.
     #[inline]
     pub fn fua(&self) -> bool {

@@ -2,35 +2,34 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
-/// A reference that notices when its element is gone: its generation, then its index and one, so
-/// that none of them is zero and an absent one takes no more room.
+/// A reference that notices when its element is gone: its index, then its generation. That is never
+/// zero, so that an absent one takes no more room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ref(NonZeroU64);
 
 impl Ref {
     #[inline]
-    fn new(index: u32, generation: u32) -> Self {
-        let low = NonZeroU64::MIN.saturating_add(u64::from(index));
-        Self(low | u64::from(generation) << 32)
+    fn new(index: u32, generation: NonZeroU32) -> Self {
+        Self(NonZeroU64::from(generation) | u64::from(index) << 32)
     }
 
     #[inline]
     fn index(self) -> usize {
-        (self.0.get() as u32).wrapping_sub(1) as usize
+        (self.0.get() >> 32) as usize
     }
 
     #[inline]
     fn generation(self) -> u32 {
-        (self.0.get() >> 32) as u32
+        self.0.get() as u32
     }
 }
 
 /// Elements that come and go.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    slots: Vec<(u32, Option<T>)>,
+    slots: Vec<(NonZeroU32, Option<T>)>,
     free: Vec<u32>,
 }
 
@@ -47,19 +46,20 @@ impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> Ref {
         if let Some(index) = self.free.pop() {
             if let Some(slot) = self.slots.get_mut(index as usize) {
-                slot.0 = slot.0.wrapping_add(1);
+                slot.0 = slot.0.checked_add(1).unwrap_or(NonZeroU32::MIN);
                 slot.1 = Some(value);
                 return Ref::new(index, slot.0);
             }
         }
-        self.slots.push((0, Some(value)));
-        Ref::new(self.slots.len() as u32 - 1, 0)
+        let generation = NonZeroU32::MIN;
+        self.slots.push((generation, Some(value)));
+        Ref::new(self.slots.len() as u32 - 1, generation)
     }
 
     #[inline]
     pub(crate) fn get(&self, at: Ref) -> Option<&T> {
         let slot = self.slots.get(at.index())?;
-        if slot.0 == at.generation() {
+        if slot.0.get() == at.generation() {
             slot.1.as_ref()
         } else {
             None
@@ -69,7 +69,7 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn get_mut(&mut self, at: Ref) -> Option<&mut T> {
         let slot = self.slots.get_mut(at.index())?;
-        if slot.0 == at.generation() {
+        if slot.0.get() == at.generation() {
             slot.1.as_mut()
         } else {
             None
@@ -78,7 +78,7 @@ impl<T> Slab<T> {
 
     pub(crate) fn remove(&mut self, at: Ref) -> Option<T> {
         let slot = self.slots.get_mut(at.index())?;
-        if slot.0 != at.generation() {
+        if slot.0.get() != at.generation() {
             return None;
         }
         let value = slot.1.take()?;
@@ -90,7 +90,7 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn change(&mut self, at: Ref, change: impl FnOnce(&mut T) -> bool) {
         if let Some(slot) = self.slots.get_mut(at.index()) {
-            if slot.0 == at.generation() && slot.1.as_mut().is_some_and(change) {
+            if slot.0.get() == at.generation() && slot.1.as_mut().is_some_and(change) {
                 slot.1 = None;
                 self.free.push(at.index() as u32);
             }
