@@ -4,8 +4,6 @@
 //! split or a merge keeps the sectors and changes where they start. A flush has no sectors; it
 //! belongs to the bios that wait for one (`flush`).
 
-use smallvec::SmallVec;
-
 use crate::device::{Device, key};
 use crate::event::{Dev, Span};
 use crate::io::IoRequest;
@@ -83,7 +81,7 @@ pub(crate) struct Interrupt {
 }
 
 /// The bios of a request.
-pub(crate) type Parts = SmallVec<[Ref; 2]>;
+pub(crate) type Parts = Vec<Ref>;
 
 /// A request from its first issue to its completion.
 #[derive(Debug, Default)]
@@ -203,6 +201,19 @@ impl Block {
         match self.last {
             Some((last, at)) if last == dev => Some(at),
             _ => self.find_device(dev),
+        }
+    }
+
+    /// The number of a request's device; its span becomes that of the whole device.
+    #[inline]
+    pub(crate) fn whole_device(&mut self, span: &mut Span) -> Option<usize> {
+        match self.last {
+            Some((last, at)) if last == span.dev => Some(at),
+            _ => {
+                let at = self.find_device(span.dev)?;
+                span.dev = self.devices.get(at)?.out.dev;
+                Some(at)
+            }
         }
     }
 
@@ -376,7 +387,7 @@ impl Block {
 
     /// Keeps the memory of a request that is over, unless it is much.
     pub(crate) fn recycle(&mut self, request: Box<Request>) {
-        if !request.parts.spilled() && self.spare.len() < 256 {
+        if request.parts.capacity() <= 256 && self.spare.len() < 256 {
             self.spare.push(request);
         }
     }

@@ -137,15 +137,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     pub(crate) fn issue(&mut self, now: Now, cpu: usize, mut span: Span) {
-        let Some(device) = self.block.device(span.dev) else {
+        let Some(device) = self.block.whole_device(&mut span) else {
             return;
         };
         if self.block.requests.len() >= limits::IN_FLIGHT {
             self.block.clear();
             self.tags.clear();
-        }
-        if let Some(on) = self.block.devices.get(device) {
-            span.dev = on.out.dev;
         }
         let from = From {
             ts: now.ts,
