@@ -56,8 +56,10 @@ impl Batches {
         };
         let share = batch.share();
         for at in batch.ios.drain(..) {
-            let requests = ios.get_mut(at).map(|io| io.requests.iter_mut());
-            for request in requests.into_iter().flatten() {
+            let Some(io) = ios.get_mut(at) else {
+                continue;
+            };
+            for request in &mut io.requests {
                 if request
                     .batch
                     .is_some_and(|serial| serial.get() == batch.serial)

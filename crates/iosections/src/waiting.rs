@@ -42,7 +42,9 @@ impl Waiting {
     fn few_in(&self, places: &Range<Place>) -> Range<usize> {
         let from = self.few.partition_point(|few| few.0 < places.start);
         let rest = self.few.get(from..).unwrap_or_default();
-        from..from + rest.partition_point(|few| few.0 < places.end)
+        // As a rule there are few of them.
+        let beyond = rest.iter().position(|few| few.0 >= places.end);
+        from..from + beyond.unwrap_or(rest.len())
     }
 
     #[inline]
