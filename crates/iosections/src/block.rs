@@ -6,10 +6,8 @@
 
 use crate::device::{Device, key};
 use crate::event::{Dev, Span};
-use crate::io::IoRequest;
 use crate::limits;
-use crate::mark::Mark;
-use crate::section::DeviceSpan;
+use crate::request::{From, Request};
 use crate::slab::{IntMap, Ref, Slab};
 
 /// A bio of an I/O that a completion touched.
@@ -28,6 +26,7 @@ pub(crate) struct IoBio {
 }
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(crate) struct Bio {
     pub(crate) span: Span,
     pub(crate) pid: i32,
@@ -37,7 +36,7 @@ pub(crate) struct Bio {
     pub(crate) serial: u64,
     pub(crate) to_issue: u32,
     pub(crate) to_finish: u32,
-    /// A flush belongs to it, before its data (or instead of data) or after.
+    /// A flush may belong to it, before its data (or instead of data) or after.
     pub(crate) flushes: bool,
     /// Waits for a flush before its data.
     pub(crate) needs_flush: bool,
@@ -52,98 +51,6 @@ impl Bio {
         (own.sector, own.sectors) == (other.sector, other.sectors)
             && own.rwbs.same_op(&other.rwbs)
             && own.sector.checked_add(u64::from(own.sectors)).is_some()
-    }
-}
-
-/// Who a request counts for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Category {
-    Attributed,
-    Helper,
-    #[default]
-    Unattributed,
-}
-
-/// The driver's own completion event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DriverDone {
-    pub(crate) ts: u64,
-    pub(crate) irq: Option<Interrupt>,
-    pub(crate) event: Mark,
-}
-
-/// A completion interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Interrupt {
-    pub(crate) ts: u64,
-    /// It only woke the thread that completed the request.
-    pub(crate) threaded: bool,
-}
-
-/// The bios of a request.
-pub(crate) type Parts = Vec<Ref>;
-
-/// A request from its first issue to its completion.
-#[derive(Debug, Default)]
-pub(crate) struct Request {
-    pub(crate) span: Span,
-    /// Number of its device.
-    pub(crate) device: usize,
-    pub(crate) parts: Parts,
-    /// The I/O that it counts for.
-    pub(crate) owner: Option<Ref>,
-    pub(crate) category: Category,
-    pub(crate) seq: u64,
-    pub(crate) issued: u64,
-    pub(crate) issue_task: i32,
-    /// CPU of the last issue.
-    pub(crate) cpu: u32,
-    /// Hardware queue, if a driver told.
-    pub(crate) queue: Option<u32>,
-    /// Times it was issued again.
-    pub(crate) requeues: u32,
-    /// Back in the block layer after a requeue.
-    pub(crate) requeued: bool,
-    pub(crate) setup: Option<u64>,
-    /// Sent by the driver: time and event.
-    pub(crate) sent: Option<(u64, Mark)>,
-    pub(crate) returned: Option<u64>,
-    pub(crate) driver_done: Option<DriverDone>,
-    /// The next younger request of its chain, see [`Places`](crate::place::Places).
-    pub(crate) younger: Option<Ref>,
-}
-
-impl Request {
-    /// Makes a used one new where it is, keeping its memory; its number is still to come.
-    fn renew(&mut self, device: usize, span: Span, from: &From) {
-        (self.device, self.span) = (device, span);
-        self.parts.clear();
-        (self.owner, self.category) = (None, Category::Unattributed);
-        (self.issued, self.issue_task, self.cpu) = (from.ts, from.task, from.cpu);
-        (self.queue, self.requeues, self.requeued) = (None, 0, false);
-        (self.setup, self.sent, self.returned) = (None, None, None);
-        (self.driver_done, self.younger) = (None, None);
-    }
-
-    /// As one of its I/Os sees it, with the CPU of its issue.
-    pub(crate) fn seen(&self, device: DeviceSpan, marks: (Mark, Mark)) -> IoRequest {
-        IoRequest {
-            seq: self.seq,
-            device,
-            dev: self.span.dev,
-            rwbs: self.span.rwbs,
-            sector: self.span.sector,
-            sectors: self.span.sectors,
-            queue: self.queue,
-            requeues: self.requeues,
-            helper: false,
-            detached: false,
-            marks,
-            cpu: self.cpu,
-            frame: None,
-            batch: None,
-            share: None,
-        }
     }
 }
 
@@ -404,14 +311,4 @@ impl Block {
         self.devices.iter_mut().for_each(Device::clear);
         self.bios.drain().for_each(drop);
     }
-}
-
-/// Who issues a request, where and when.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct From {
-    pub(crate) ts: u64,
-    pub(crate) pid: i32,
-    /// The task's key: idle tasks differ by CPU.
-    pub(crate) task: i32,
-    pub(crate) cpu: u32,
 }

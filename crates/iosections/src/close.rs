@@ -1,6 +1,5 @@
 //! The ends of I/Os: measured, dropped, or never seen.
 
-use crate::block::Category;
 use crate::engine::{Engine, Tasks};
 use crate::event::Now;
 use crate::io::{Io, IoRequest, Sink};
@@ -8,6 +7,7 @@ use crate::limits;
 use crate::mark::Mark;
 use crate::measure::End;
 use crate::op::Op;
+use crate::request::Category;
 use crate::section::DeviceSpan;
 use crate::slab::Ref;
 

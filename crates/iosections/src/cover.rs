@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use crate::block::{Block, EndedBio, Parts, Request};
+use crate::block::{Block, EndedBio};
 use crate::device::Device;
 use crate::event::Span;
+use crate::request::{Parts, Request};
 use crate::waiting::Place;
 
 impl Block {

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroU64;
 
-use crate::block::{Category, Completed, DriverDone, EndedBio, Interrupt, IoBio, Request};
+use crate::block::{Completed, EndedBio, IoBio};
 use crate::cpu::{Cpu, Slot};
 use crate::engine::{Engine, Tasks};
 use crate::event::{Driver, Now, Span, Tag};
 use crate::io::{IoRequest, Mode, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
+use crate::request::{Category, DriverDone, Interrupt, Request};
 use crate::section::DeviceSpan;
 use crate::slab::Ref;
 use crate::task::task_key;

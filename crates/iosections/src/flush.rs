@@ -1,7 +1,8 @@
 //! Flushes of a device's cache: requests without sectors, for the bios that wait for one.
 
-use crate::block::{Block, Completed, Parts};
+use crate::block::{Block, Completed};
 use crate::event::Span;
+use crate::request::Parts;
 
 impl Block {
     /// The bios that a new flush serves.

@@ -30,6 +30,7 @@ mod outcome;
 mod pass;
 mod path;
 mod place;
+mod request;
 mod rwbs;
 mod section;
 mod slab;

@@ -2,9 +2,10 @@
 
 use std::iter;
 
-use crate::block::{Block, Request};
+use crate::block::Block;
 use crate::device::key;
 use crate::event::Span;
+use crate::request::Request;
 use crate::slab::Ref;
 
 /// More than requests are in flight as a rule, so that a chain rarely has more than one.

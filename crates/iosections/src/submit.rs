@@ -1,11 +1,12 @@
 //! The way down: bios, requests, and the hand-over to the driver.
 
-use crate::block::{Bio, Category, From, IoBio, Issued, Request};
+use crate::block::{Bio, IoBio, Issued};
 use crate::engine::{Engine, Tasks};
 use crate::event::{Dev, Driver, Now, Span, Tag};
 use crate::io::{BioTime, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
+use crate::request::{Category, From, Request};
 use crate::slab::Ref;
 use crate::task::{Remap, Setup, task_key};
 
