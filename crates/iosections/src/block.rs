@@ -257,6 +257,16 @@ impl Block {
     #[allow(clippy::inline_always)] // called in one place, for every request
     pub(crate) fn complete(&mut self, device: usize, span: &Span) -> Completed {
         self.ended.clear();
+        if let Some(request) = self.take_oldest(device, span) {
+            self.finish_parts(&request.parts, span);
+            return Completed::Request(request);
+        }
+        self.complete_other(device, span)
+    }
+
+    /// The same of a request behind others, of a part of one, or of none that is known.
+    #[inline(never)]
+    fn complete_other(&mut self, device: usize, span: &Span) -> Completed {
         let Some((at, sectors)) = self.find_done(device, span) else {
             return if span.sectors == 0 {
                 self.flush_end(device, span)

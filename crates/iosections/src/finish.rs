@@ -250,11 +250,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// `iomap_dio_complete`: in the completion itself, or in the task that waited for it.
     pub(crate) fn dio_complete(&mut self, now: Now, cpu: usize) {
         let current = self.current_io(cpu);
-        let waits = |at: &Ref| self.ios.get(*at).is_some_and(|io| !io.op.is_async());
-        if let Some(at) = current.filter(waits) {
-            if let Some(io) = self.ios.get_mut(at) {
-                io.moments.first(Moment::DioComplete, now.ts);
-            }
+        let current = current.and_then(|at| self.ios.get_mut(at));
+        if let Some(io) = current.filter(|io| !io.op.is_async()) {
+            io.moments.first(Moment::DioComplete, now.ts);
             return;
         }
         let Some(at) = self.cpus.get_mut(cpu).and_then(|c| c.ended.pop_front()) else {

@@ -50,6 +50,14 @@ fn chain_of(key: u64) -> usize {
     usize::from((key.wrapping_mul(0x517c_c1b7_2722_0a95) >> 56) as u8)
 }
 
+/// Whether two requests have the same place and operation.
+#[inline]
+fn is_like(one: &Span, other: &Span) -> bool {
+    (one.sector == other.sector || other.sectors == 0)
+        && (one.sectors == 0) == (other.sectors == 0)
+        && one.rwbs.same_op(&other.rwbs)
+}
+
 impl Block {
     /// Puts a request behind those of its chain.
     #[inline]
@@ -114,11 +122,7 @@ impl Block {
         let oldest = self.devices.get(device);
         let oldest = oldest.and_then(|on| on.places.chain(key(span)));
         let chain = iter::successors(oldest.and_then(get), move |(_, r)| r.younger.and_then(get));
-        chain.filter(|(_, r)| {
-            (r.span.sector == span.sector || span.sectors == 0)
-                && (r.span.sectors == 0) == (span.sectors == 0)
-                && r.span.rwbs.same_op(&span.rwbs)
-        })
+        chain.filter(|(_, r)| is_like(&r.span, span))
     }
 
     /// The oldest request of the same place and operation that is accepted.
@@ -132,10 +136,23 @@ impl Block {
         here.find(|(_, r)| accept(r)).map(|(at, _)| at)
     }
 
+    /// Takes out the request that a completion is of, if that is of all its sectors, and it is the
+    /// oldest of its chain. Nearly always it is.
+    #[inline]
+    pub(crate) fn take_oldest(&mut self, device: usize, span: &Span) -> Option<Box<Request>> {
+        let places = &mut self.devices.get_mut(device)?.places;
+        let oldest = places.chain_mut(key(span))?;
+        let request = self.requests.remove_if((*oldest)?, |r| {
+            is_like(&r.span, span) && r.span.sectors == span.sectors && !r.requeued
+        })?;
+        *oldest = request.younger;
+        places.count = places.count.saturating_sub(1);
+        Some(request)
+    }
+
     /// The request that a completion is of: of several that begin at this sector the one of this
     /// length, else the oldest; one that is back in the block layer only without any other. With
     /// the number of its sectors.
-    #[inline]
     pub(crate) fn find_done(&self, device: usize, span: &Span) -> Option<(Ref, u32)> {
         let (mut part, mut back) = (None, None);
         for (at, r) in self.of_place(device, span) {

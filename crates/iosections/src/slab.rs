@@ -77,8 +77,14 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn remove(&mut self, at: Ref) -> Option<T> {
+        self.remove_if(at, |_| true)
+    }
+
+    /// Removes an element that is accepted.
+    #[inline]
+    pub(crate) fn remove_if(&mut self, at: Ref, accept: impl FnOnce(&T) -> bool) -> Option<T> {
         let slot = self.slots.get_mut(at.index())?;
-        if slot.0.get() != at.generation() {
+        if slot.0.get() != at.generation() || !slot.1.as_ref().is_some_and(accept) {
             return None;
         }
         let value = slot.1.take()?;
