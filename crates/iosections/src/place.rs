@@ -168,3 +168,37 @@ impl Block {
         part.or(back)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::Completed;
+    use crate::event::Dev;
+    use crate::request::From;
+    use crate::rwbs::Rwbs;
+
+    #[test]
+    fn requests_of_one_chain_are_told_apart() {
+        let mut block = Block::default();
+        let span = |n: u64| Span {
+            dev: Dev { major: 8, minor: 0 },
+            sector: n * 8,
+            sectors: 8,
+            rwbs: Rwbs::new(b"R"),
+        };
+        assert_eq!(block.device(span(0).dev), Some(0));
+        let count = 3 * CHAINS as u64;
+        for ts in 0..count {
+            let (pid, task, cpu) = (1, 1, 0);
+            block.issue(0, span(ts), &From { ts, pid, task, cpu });
+        }
+        let thirds = (0..count).step_by(3);
+        let others = (0..count).rev().filter(|n| n % 3 != 0);
+        for n in thirds.chain(others) {
+            let done = block.complete(0, &span(n));
+            assert!(matches!(done, Completed::Request(r) if r.issued == n));
+            assert!(matches!(block.complete(0, &span(n)), Completed::Unknown));
+        }
+        assert!(block.devices.iter().all(|on| on.places.is_empty()));
+    }
+}
