@@ -217,13 +217,11 @@ impl Analysis {
         let mut ios = std::mem::take(&mut collector.ios);
         ios.retain(|io| place.is_some_and(|place| io.devices >> place.min(63) & 1 == 1));
         ios.sort_by_key(|io| (io.start, io.pid));
-        let mut summary = match place.and_then(|place| collector.devices.get_mut(place.min(63))) {
-            Some(summary) => std::mem::take(summary),
-            None => Summary::of(&ios),
-        };
+        let sums = place.and_then(|place| collector.summary(place.min(63)));
+        let mut summary = sums.unwrap_or_else(|| Summary::of(&ios));
         let whole = Whole {
-            ios: summary.ios,
-            clean: summary.clean,
+            ios: summary.ios(),
+            clean: summary.clean(),
             detached: summary.detached,
             is_filtered: !request.filter.is_default(),
         };

@@ -22,6 +22,7 @@ mod names;
 mod options;
 mod order;
 mod record;
+mod rows;
 mod source;
 mod stats;
 mod summary;

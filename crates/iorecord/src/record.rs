@@ -139,7 +139,7 @@ impl Analysis {
         });
         if let Some(map) = counts.as_object_mut() {
             if self.whole.is_filtered {
-                map.insert("selected".into(), self.summary.ios.into());
+                map.insert("selected".into(), self.summary.ios().into());
             }
             if !self.source.sees_all() {
                 // Whether anything else ran meanwhile, it does not tell.
@@ -175,13 +175,10 @@ impl Analysis {
         let mut sections = Map::new();
         for section in self.source.sections() {
             let mut part = self.three(&self.summary.section(section), true);
-            if let (Some(part), Some(first)) = (
-                part.as_object_mut(),
-                self.summary.first.get(section.index()),
-            ) {
+            if let Some(part) = part.as_object_mut() {
                 part.insert("probe_events".into(), self.probe_events(section));
                 if self.source.sees_all() {
-                    part.insert("first".into(), stats_json(&first.clone().stats()));
+                    part.insert("first".into(), stats_json(&self.summary.first(section)));
                 }
             }
             sections.insert(section.name().to_owned(), part);

@@ -5,9 +5,6 @@ use crate::bins::Bins;
 /// Values up to this number are kept one by one; then only how many fall into each narrow bin.
 pub const EXACT: usize = 1 << 14;
 
-/// Values that go to their bins together: in one short loop, and not between all the rest.
-const TOGETHER: usize = 256;
-
 /// Bins per power of two in the published histogram.
 const SHOWN_BITS: u32 = 5;
 
@@ -43,66 +40,43 @@ pub struct Stats {
 }
 
 /// A growing set of values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Values {
-    /// All of them, or those that are in no bin yet.
+    /// All of them, while there are no bins.
     loose: Vec<u64>,
-    /// How many of these there may be.
-    room: usize,
     bins: Option<Box<Bins>>,
 }
 
-impl Default for Values {
-    fn default() -> Self {
-        Self {
-            loose: Vec::new(),
-            room: EXACT,
-            bins: None,
-        }
-    }
-}
-
 impl Values {
-    /// Adds one.
-    #[inline]
-    pub fn add(&mut self, value: u64) {
-        self.loose.push(value);
-        if self.loose.len() > self.room {
+    /// Adds some.
+    pub fn add(&mut self, values: &[u64]) {
+        if let Some(bins) = &mut self.bins {
+            return bins.add(values);
+        }
+        self.loose.extend_from_slice(values);
+        if self.loose.len() > EXACT {
             self.coarsen();
         }
     }
 
     /// Adds all of another set.
     pub fn extend(&mut self, other: &Self) {
-        if other.bins.is_some() || self.loose.len() + other.loose.len() > EXACT {
-            self.coarsen();
-        }
-        for &value in &other.loose {
-            self.add(value);
-        }
-        if let (Some(into), Some(from)) = (&mut self.bins, &other.bins) {
-            into.extend(from);
+        self.add(&other.loose);
+        if let Some(from) = &other.bins {
+            self.coarsen().extend(from);
         }
     }
 
     /// All of them go to bins; from now on only bins are kept.
     #[inline(never)]
-    fn coarsen(&mut self) {
-        let bins = self.bins.get_or_insert_with(|| {
-            // What is loose takes no more memory than it needs from now on.
-            self.room = TOGETHER - 1;
-            Box::new(Bins::new())
-        });
-        bins.add_all(&self.loose);
-        self.loose.clear();
-        self.loose.shrink_to(TOGETHER);
+    fn coarsen(&mut self) -> &mut Bins {
+        let bins = self.bins.get_or_insert_with(|| Box::new(Bins::new()));
+        bins.add(&std::mem::take(&mut self.loose));
+        bins
     }
 
     /// Their summary.
     pub fn stats(mut self) -> Stats {
-        if self.bins.is_some() {
-            self.coarsen();
-        }
         if let Some(bins) = self.bins {
             return bins.stats();
         }
@@ -211,7 +185,7 @@ mod tests {
 
     fn of(values: impl Iterator<Item = u64>) -> super::Stats {
         let mut all = Values::default();
-        values.for_each(|v| all.add(v));
+        values.for_each(|v| all.add(&[v]));
         all.stats()
     }
 
@@ -252,7 +226,7 @@ mod tests {
     fn sets_join_to_what_one_set_gives() {
         let all = |from: u64, to: u64| {
             let mut set = Values::default();
-            (from..to).for_each(|v| set.add(v * v));
+            (from..to).for_each(|v| set.add(&[v * v]));
             set
         };
         for (cut, end) in [(10, 30), (10, 40_000), (30_000, 30_010), (30_000, 70_000)] {

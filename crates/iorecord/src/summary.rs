@@ -2,6 +2,7 @@
 
 use iosections::{Dev, IoResult, MarkCounts, Section, Sink};
 
+use crate::rows::Rows;
 use crate::stats::{Stats, Values};
 
 /// Ways told apart while I/Os come in, in the order of their first I/O; the rest is one group.
@@ -23,6 +24,13 @@ impl Collector {
             keep,
             ..Self::default()
         }
+    }
+
+    /// The sums of the device at this place.
+    pub(crate) fn summary(&mut self, place: usize) -> Option<Summary> {
+        let summary = self.devices.get_mut(place)?;
+        summary.settle();
+        Some(std::mem::take(summary))
     }
 }
 
@@ -52,16 +60,20 @@ pub(crate) struct Summary {
     pub(crate) ways: Vec<Way>,
     /// Place of the last I/O's way.
     last: usize,
-    pub(crate) ios: u64,
-    pub(crate) clean: u64,
     pub(crate) detached: u64,
     /// Events that set the starts, and the ends.
     pub(crate) starts: MarkCounts,
     pub(crate) ends: MarkCounts,
+    all: All,
+}
+
+/// What is summed up of all ways together.
+#[derive(Debug, Clone, Default)]
+struct All {
     /// Own time on the way of the first request, by section.
-    pub(crate) first: [Values; 5],
-    overhead: [Values; 3],
-    total: [Values; 3],
+    first: [Values; 5],
+    overhead: Triple,
+    total: Triple,
 }
 
 /// I/Os that took the same way.
@@ -72,6 +84,8 @@ pub(crate) struct Way {
     pub(crate) ios: u64,
     pub(crate) clean: u64,
     sections: [Triple; 5],
+    /// I/Os that wait to be summed up: those that are not clean, and those that are.
+    waiting: [Rows; 2],
 }
 
 /// Elapsed time, own time of clean I/Os, own time of the others.
@@ -97,91 +111,100 @@ impl Summary {
         for io in ios {
             summary.add(io);
         }
+        summary.settle();
         summary
     }
 
     fn add(&mut self, io: &IoResult) {
-        self.ios += 1;
-        self.clean += u64::from(io.clean);
         self.detached += u64::from(io.detached > 0);
         let [start, _, _, end] = io.marks;
         self.starts.add(start);
         self.ends.add(end);
-        self.way(io.path).add(io);
-        if let Some(first) = io.first {
-            let [fs, submission, _, completion, _] = &mut self.first;
-            fs.add(first.vfs_fs);
-            submission.add(first.submission);
-            if let Some(own) = first.completion {
-                completion.add(own);
-            }
+        let place = self.way(io.path);
+        if let Some(way) = self.ways.get_mut(place) {
+            way.add(io, &mut self.all);
         }
-        let sum = |of: &[u64; 5]| of.iter().sum::<u64>();
-        let overhead = |[fs, submission, _, completion, _]: [u64; 5]| fs + submission + completion;
-        add_three(
-            &mut self.overhead,
-            io,
-            overhead(io.elapsed),
-            overhead(io.own),
-        );
-        add_three(&mut self.total, io, sum(&io.elapsed), sum(&io.own));
     }
 
-    fn way(&mut self, path: u32) -> &mut Way {
-        if self.ways.get(self.last).is_some_and(|way| way.path == path) {
-            return &mut self.ways[self.last];
+    /// Sums up what waits for more I/Os.
+    fn settle(&mut self) {
+        for way in &mut self.ways {
+            way.sum_up(false, &mut self.all);
+            way.sum_up(true, &mut self.all);
         }
+    }
+
+    /// The place of a way.
+    #[inline]
+    fn way(&mut self, path: u32) -> usize {
+        let is_last = |way: &Way| way.path == path;
+        if !self.ways.get(self.last).is_some_and(is_last) {
+            self.last = self.find(path);
+        }
+        self.last
+    }
+
+    #[inline(never)]
+    fn find(&mut self, path: u32) -> usize {
         let known = self.ways.iter().position(|way| way.path == path);
-        self.last = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             let rest = self.ways.len() >= WAYS;
             if self.ways.len() <= WAYS {
                 self.ways.push(Way::new(if rest { u32::MAX } else { path }));
             }
             self.ways.len() - 1
-        });
-        &mut self.ways[self.last]
+        })
+    }
+
+    pub(crate) fn ios(&self) -> u64 {
+        self.ways.iter().map(|way| way.ios).sum()
+    }
+
+    pub(crate) fn clean(&self) -> u64 {
+        self.ways.iter().map(|way| way.clean).sum()
+    }
+
+    /// Own time on the way of the first request.
+    pub(crate) fn first(&self, section: Section) -> Stats {
+        self.all.first[section.index()].clone().stats()
     }
 
     /// All ways together.
     pub(crate) fn section(&self, section: Section) -> Three {
         let mut all = Triple::default();
         for way in &self.ways {
-            let part = &way.sections[section.index()];
-            all.elapsed.extend(&part.elapsed);
-            all.clean.extend(&part.clean);
-            all.other.extend(&part.other);
+            all.extend(&way.sections[section.index()]);
         }
         all.stats()
     }
 
     pub(crate) fn overhead(&self) -> Three {
-        three(&self.overhead)
+        self.all.overhead.clone().stats()
     }
 
     pub(crate) fn total(&self) -> Three {
-        three(&self.total)
+        self.all.total.clone().stats()
     }
-}
-
-fn add_three([elapsed, clean, other]: &mut [Values; 3], io: &IoResult, all: u64, own: u64) {
-    elapsed.add(all);
-    if io.clean {
-        clean.add(own);
-    } else {
-        other.add(own);
-    }
-}
-
-fn three([elapsed, clean, other]: &[Values; 3]) -> Three {
-    Triple {
-        elapsed: elapsed.clone(),
-        clean: clean.clone(),
-        other: other.clone(),
-    }
-    .stats()
 }
 
 impl Triple {
+    /// Adds elapsed times and own times of I/Os that are all clean, or all not.
+    fn add(&mut self, clean: bool, [elapsed, own]: [&[u64]; 2]) {
+        self.elapsed.add(elapsed);
+        let to = if clean {
+            &mut self.clean
+        } else {
+            &mut self.other
+        };
+        to.add(own);
+    }
+
+    fn extend(&mut self, other: &Self) {
+        self.elapsed.extend(&other.elapsed);
+        self.clean.extend(&other.clean);
+        self.other.extend(&other.other);
+    }
+
     fn stats(self) -> Three {
         let mut own = self.other;
         own.extend(&self.clean);
@@ -200,21 +223,34 @@ impl Way {
             ios: 0,
             clean: 0,
             sections: Default::default(),
+            waiting: Default::default(),
         }
     }
 
-    fn add(&mut self, io: &IoResult) {
-        self.ios += 1;
-        self.clean += u64::from(io.clean);
-        let times = io.elapsed.iter().zip(&io.own);
-        for (part, (&elapsed, &own)) in self.sections.iter_mut().zip(times) {
-            part.elapsed.add(elapsed);
-            if io.clean {
-                part.clean.add(own);
-            } else {
-                part.other.add(own);
-            }
+    #[inline]
+    fn add(&mut self, io: &IoResult, all: &mut All) {
+        let [other, clean] = &mut self.waiting;
+        let rows = if io.clean { clean } else { other };
+        if rows.push(io) {
+            self.sum_up(io.clean, all);
         }
+    }
+
+    /// Sums up the clean I/Os, or the others, that wait for it.
+    #[inline(never)]
+    fn sum_up(&mut self, clean: bool, all: &mut All) {
+        let rows = &mut self.waiting[usize::from(clean)];
+        self.ios += rows.len() as u64;
+        self.clean += if clean { rows.len() as u64 } else { 0 };
+        for (section, values) in self.sections.iter_mut().zip(rows.sections()) {
+            section.add(clean, values);
+        }
+        for (first, values) in all.first.iter_mut().zip(rows.first()) {
+            first.add(values);
+        }
+        rows.sums(Section::is_overhead, |sums| all.overhead.add(clean, sums));
+        rows.sums(|_| true, |sums| all.total.add(clean, sums));
+        rows.clear();
     }
 
     /// The first of the ways that are shown as one.
@@ -230,9 +266,7 @@ impl Way {
         self.ios += other.ios;
         self.clean += other.clean;
         for (to, from) in self.sections.iter_mut().zip(&other.sections) {
-            to.elapsed.extend(&from.elapsed);
-            to.clean.extend(&from.clean);
-            to.other.extend(&from.other);
+            to.extend(from);
         }
     }
 
