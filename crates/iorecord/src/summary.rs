@@ -35,11 +35,22 @@ impl Collector {
 }
 
 impl Sink for Collector {
+    #[inline]
     fn take(&mut self, io: &IoResult) {
         if self.keep {
             self.ios.push(io.clone());
-            return;
+        } else {
+            self.sum_up(io);
         }
+    }
+
+    fn wants_all(&self) -> bool {
+        self.keep
+    }
+}
+
+impl Collector {
+    fn sum_up(&mut self, io: &IoResult) {
         let mut devices = io.devices;
         while devices != 0 {
             let device = devices.trailing_zeros() as usize;

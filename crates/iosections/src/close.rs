@@ -5,7 +5,7 @@ use crate::event::Now;
 use crate::io::{Io, IoRequest, Sink};
 use crate::limits;
 use crate::mark::Mark;
-use crate::measure::End;
+use crate::measure::{End, describe};
 use crate::op::Op;
 use crate::request::Category;
 use crate::section::DeviceSpan;
@@ -136,9 +136,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         let result = &mut self.result;
         self.measure.finish(io, end, result);
+        if self.sink.wants_all() {
+            describe(io, end, result);
+        }
         self.out.ios.measured += 1;
         self.out.ios.clean += u64::from(result.clean);
         self.out.ios.detached += u64::from(result.detached > 0);
+        result.devices = 0;
         for request in &io.requests {
             if let Some(device) = self.block.device(request.dev) {
                 result.devices |= 1 << device.min(63);
@@ -159,12 +163,16 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         true
     }
 
-    /// An asynchronous I/O waits until its task takes the completion.
+    /// An asynchronous I/O waits until its task takes the completion, if that is of interest.
     fn hand_out(&mut self) {
         let io = &self.result;
-        let waits = io.op.is_async() && matches!(io.marks, [Mark::SyscallEnter, ..]);
-        let task = self.tasks.by_key_mut(io.pid).filter(|_| waits);
-        let Some(task) = task else {
+        let waits = self.sink.wants_all()
+            && io.op.is_async()
+            && matches!(io.marks, [Mark::SyscallEnter, ..]);
+        if !waits {
+            return self.sink.take(io);
+        }
+        let Some(task) = self.tasks.by_key_mut(io.pid) else {
             return self.sink.take(io);
         };
         task.unreaped.push(io.clone());

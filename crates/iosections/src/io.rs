@@ -232,6 +232,13 @@ pub struct FirstRequest {
 pub trait Sink {
     /// The next one.
     fn take(&mut self, io: &IoResult);
+
+    /// Whether it looks at more of them than at `path`, `clean`, `elapsed`, `own`, `first`, `marks`,
+    /// `devices` and `detached`; else the rest means nothing, and an asynchronous one comes when it
+    /// ends, not when its task takes the completion.
+    fn wants_all(&self) -> bool {
+        true
+    }
 }
 
 impl Sink for Vec<IoResult> {

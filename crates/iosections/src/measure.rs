@@ -34,53 +34,35 @@ impl Measure {
         }
     }
 
-    /// Cuts a closed I/O into `result`. Its pieces may be in any order.
+    /// Cuts a closed I/O into `result`; [`describe`] tells the rest of it. Its requests and pieces may
+    /// be in any order.
     pub(crate) fn finish(&mut self, io: &mut Io, end: End, result: &mut IoResult) {
         if io.requests.len() > 1 {
             io.requests.sort_unstable_by_key(|r| r.seq);
         }
-        if !io.pieces.is_sorted_by_key(|p| p.start) {
-            io.pieces.sort_unstable_by_key(|p| p.start);
-        }
-        let covered = match straight(io, end.ts).filter(|_| !self.counts_events) {
-            Some(cuts) => cut_straight(io, &cuts, result),
+        let cuts = straight(io, end.ts).filter(|_| !self.counts_events);
+        let covered = match cuts.and_then(|cuts| cut_straight(io, &cuts, result)) {
+            Some(covered) => covered,
             None => self.cut(io, end.ts, result),
         };
         let software: u64 =
             result.elapsed.iter().sum::<u64>() - at(&result.elapsed, Section::Hardware);
         result.clean = covered == software && !io.shared;
-        let first = io.requests.first();
-        let own_first = io.requests.iter().find(|r| !r.helper).or(first);
-        let marks = own_first.map_or((Mark::None, Mark::None), |r| r.marks);
-        (result.start, result.end) = (io.start, end.ts);
-        (result.pid, result.op) = (io.pid, io.op);
-        result.bytes = end
-            .ret
-            .unwrap_or_else(|| io.sectors.saturating_mul(512) as i64);
-        result.dev = first.map(|r| r.dev).unwrap_or_default();
-        result.devices = 0;
-        result.sector = first.filter(|r| r.sectors > 0).map(|r| r.sector);
-        result.direction = direction(io, own_first);
-        result.path = self.paths.number(&io.requests);
-        result.moments = io.moments;
+        let marks = own_first(io).map_or((Mark::None, Mark::None), |r| r.marks);
         result.marks = [io.start_mark, marks.0, marks.1, end.mark];
-        result.requests = io.requests.len() as u32;
-        result.bios = io.bios.len() as u32;
-        (result.merges, result.splits) = (io.merges, io.splits);
-        (result.detached, result.requeues) = (0, 0);
+        result.path = self.paths.number(&io.requests);
+        result.detached = 0;
         for request in &io.requests {
             result.detached += u32::from(request.detached);
-            result.requeues += request.requeues;
         }
-        result.queue = own_first.and_then(|r| r.queue);
-        result.submit_cpu = io.cpu;
-        result.complete_cpu = own_first.map_or(io.cpu, |r| r.cpu);
-        result.reaped = None;
     }
 
     /// Cuts any I/O; gives how much of the software sections its own time covers.
     #[inline(never)]
     fn cut(&mut self, io: &mut Io, end: u64, result: &mut IoResult) -> u64 {
+        if !io.pieces.is_sorted_by_key(|p| p.start) {
+            io.pieces.sort_unstable_by_key(|p| p.start);
+        }
         self.build(io, end);
         let mut elapsed = [0; 5];
         self.timeline.cut(io.start, end, |from, to, section| {
@@ -157,9 +139,26 @@ fn straight(io: &Io, end: u64) -> Option<[u64; 6]> {
     (plain && cuts.is_sorted()).then_some(cuts)
 }
 
-/// The same as [`Measure::cut`] between such ends.
-fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
+/// The same as [`Measure::cut`] between such ends, unless pieces overlap or are in another order.
+fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> Option<u64> {
     let [start, queued, sent, interrupt, done, end] = *cuts;
+    let mut way = Way {
+        pieces: io.pieces.iter(),
+        from: start,
+        to: start,
+        mode: Mode::Timeline,
+    };
+    let fs = way.ran(queued)?;
+    let submission = way.ran(sent)?;
+    // Code that runs while the device has the request: which section it counts for.
+    let (mut stayed, mut completion, mut back) = (0, 0, 0);
+    way.run(interrupt, |mode, time| match mode {
+        Mode::Timeline => stayed += time,
+        Mode::Completion => completion += time,
+        Mode::Return => back += time,
+    })?;
+    let completing = way.ran(done)?;
+    let returning = way.ran(end)?;
     result.elapsed = [
         queued - start,
         sent - queued,
@@ -167,31 +166,6 @@ fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
         done - interrupt,
         end - done,
     ];
-    // Time in each section as it is; and in `hardware`, which of the others it counts for.
-    let (mut ran, mut covered, mut reached) = ([0; 5], 0, start);
-    let (mut stayed, mut completion, mut back) = (0, 0, 0);
-    for piece in &io.pieces {
-        let (from, to) = (piece.start.max(start), piece.end.min(end));
-        if from >= to {
-            continue;
-        }
-        let cut = |edge: u64| edge.max(from).min(to);
-        let [a, b, c, d] = [cut(queued), cut(sent), cut(interrupt), cut(done)];
-        let device = c - b;
-        for (sum, here) in ran.iter_mut().zip([a - from, b - a, device, d - c, to - d]) {
-            *sum += here;
-        }
-        match piece.mode {
-            Mode::Timeline => stayed += device,
-            Mode::Completion => completion += device,
-            Mode::Return => back += device,
-        }
-        let new = from.max(reached);
-        let device = to.min(interrupt).saturating_sub(new.max(sent));
-        covered += to.saturating_sub(new) - device;
-        reached = reached.max(to);
-    }
-    let [fs, submission, _, completing, returning] = ran;
     let device = io.requests.first().filter(|r| !r.detached);
     result.first = Some(FirstRequest {
         vfs_fs: fs,
@@ -205,7 +179,79 @@ fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> u64 {
         completing + completion,
         returning + back,
     ];
-    covered
+    Some(fs + submission + completing + returning)
+}
+
+/// Goes along the pieces of an I/O.
+struct Way<'a> {
+    pieces: std::slice::Iter<'a, Piece>,
+    /// What is left of the current piece.
+    from: u64,
+    to: u64,
+    mode: Mode,
+}
+
+impl Way<'_> {
+    /// Tells how long each piece ran up to an edge; none if one begins before the last one's end.
+    #[inline]
+    fn run(&mut self, edge: u64, mut ran: impl FnMut(Mode, u64)) -> Option<()> {
+        loop {
+            if self.to > edge {
+                if self.from < edge {
+                    ran(self.mode, edge - self.from);
+                    self.from = edge;
+                }
+                return Some(());
+            }
+            ran(self.mode, self.to - self.from);
+            let Some(next) = self.pieces.next() else {
+                self.from = self.to;
+                return Some(());
+            };
+            if next.start < self.to || next.end < next.start {
+                return None;
+            }
+            (self.from, self.to, self.mode) = (next.start, next.end, next.mode);
+        }
+    }
+
+    #[inline]
+    fn ran(&mut self, edge: u64) -> Option<u64> {
+        let mut sum = 0;
+        self.run(edge, |_, time| sum += time)?;
+        Some(sum)
+    }
+}
+
+/// The first request that the task itself submitted, else the first one.
+fn own_first(io: &Io) -> Option<&IoRequest> {
+    let own = io.requests.iter().find(|r| !r.helper);
+    own.or(io.requests.first())
+}
+
+/// What else is known of an I/O that is cut.
+pub(crate) fn describe(io: &Io, end: End, result: &mut IoResult) {
+    let (first, own_first) = (io.requests.first(), own_first(io));
+    (result.start, result.end) = (io.start, end.ts);
+    (result.pid, result.op) = (io.pid, io.op);
+    result.bytes = end
+        .ret
+        .unwrap_or_else(|| io.sectors.saturating_mul(512) as i64);
+    result.dev = first.map(|r| r.dev).unwrap_or_default();
+    result.sector = first.filter(|r| r.sectors > 0).map(|r| r.sector);
+    result.direction = direction(io, own_first);
+    result.moments = io.moments;
+    result.requests = io.requests.len() as u32;
+    result.bios = io.bios.len() as u32;
+    (result.merges, result.splits) = (io.merges, io.splits);
+    result.requeues = 0;
+    for request in &io.requests {
+        result.requeues += request.requeues;
+    }
+    result.queue = own_first.and_then(|r| r.queue);
+    result.submit_cpu = io.cpu;
+    result.complete_cpu = own_first.map_or(io.cpu, |r| r.cpu);
+    result.reaped = None;
 }
 
 /// What the I/O does: of its first own request; of a call for a flush always F.
