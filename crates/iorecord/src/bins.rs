@@ -11,7 +11,7 @@ const LIMIT: u64 = 1 << 45;
 
 /// Bits of a float behind its highest one.
 const MANTISSA: u32 = f64::MANTISSA_DIGITS - 1;
-/// The exponent of a half, in the bits of floats.
+/// The exponent of a half in the bits of floats.
 const HALF: u64 = f64::MAX_EXP as u64 - 2;
 
 /// Counts by bin, in rows from the first one that has any to the last. Row 0 has the value 0, row n
@@ -53,9 +53,9 @@ struct Block {
 }
 
 impl Block {
-    /// Gives the values' bins, too, counted from row 0 by way of their floats: a float's bits begin
-    /// with the power of two, and go on with the bits below it. Half of one is added to each value
-    /// for the sake of 0; that changes no bin.
+    /// Gives the values' bins, too, of which [`HALF`] rows come before row 0: a float's bits begin with
+    /// the power of two, and go on with the bits below it. Half of one is added to each value for the
+    /// sake of 0; that changes no bin.
     fn of(values: &[u64; BLOCK], bins: &mut [u64; BLOCK]) -> Option<Self> {
         // Whole numbers from here on are the low bits of their floats.
         const WHOLE: f64 = (1_u64 << MANTISSA) as f64;
@@ -65,8 +65,7 @@ impl Block {
             for lane in 0..2 {
                 let float = f64::from_bits(WHOLE.to_bits().wrapping_add(values[lane]));
                 let float = float - (WHOLE - 0.5);
-                bins[lane] =
-                    (float.to_bits() >> (MANTISSA - SUB_BITS)).wrapping_sub(HALF << SUB_BITS);
+                bins[lane] = float.to_bits() >> (MANTISSA - SUB_BITS);
                 sum[lane] += float;
                 min[lane] = if min[lane] < float { min[lane] } else { float };
                 max[lane] = if max[lane] > float { max[lane] } else { float };
@@ -116,8 +115,14 @@ impl Bins {
         self.max = self.max.max(block.max);
         self.reach(row(block.min));
         self.reach(row(block.max));
-        let first = (self.first << SUB_BITS) as u64;
+        let first = (self.first as u64 + HALF) << SUB_BITS;
         let counts = self.counts.as_mut_slice();
+        if block.min == block.max {
+            let count = bins
+                .first()
+                .and_then(|bin| counts.get_mut((bin - first) as usize));
+            return count.into_iter().for_each(|count| *count += BLOCK as u32);
+        }
         for &bin in bins {
             if let Some(count) = counts.get_mut(bin.wrapping_sub(first) as usize) {
                 *count += 1;

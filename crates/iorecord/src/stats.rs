@@ -1,6 +1,6 @@
 //! Summaries of many durations in bounded memory.
 
-use crate::bins::Bins;
+use crate::bins::{BLOCK, Bins};
 
 /// Values up to this number are kept one by one; then only how many fall into each narrow bin.
 pub const EXACT: usize = 1 << 14;
@@ -52,6 +52,12 @@ impl Values {
     pub fn add(&mut self, values: &[u64]) {
         if let Some(bins) = &mut self.bins {
             return bins.add(values);
+        }
+        if self.loose.len() >= EXACT / 8 {
+            // As much as there may be, at once: they are not copied time and again.
+            let most = EXACT + BLOCK;
+            self.loose
+                .reserve_exact(most.saturating_sub(self.loose.len()));
         }
         self.loose.extend_from_slice(values);
         if self.loose.len() > EXACT {

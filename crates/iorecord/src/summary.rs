@@ -55,13 +55,19 @@ impl Collector {
         while devices != 0 {
             let device = devices.trailing_zeros() as usize;
             devices &= devices - 1;
-            if self.devices.len() <= device {
-                self.devices.resize_with(device + 1, Summary::default);
-            }
-            if let Some(summary) = self.devices.get_mut(device) {
-                summary.add(io);
+            match self.devices.get_mut(device) {
+                Some(summary) => summary.add(io),
+                None => self.add_first(device, io),
             }
         }
+    }
+
+    #[cold]
+    fn add_first(&mut self, device: usize, io: &IoResult) {
+        self.devices.resize_with(device, Summary::default);
+        let mut summary = Summary::default();
+        summary.add(io);
+        self.devices.push(summary);
     }
 }
 
