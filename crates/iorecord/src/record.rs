@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use iosections::{DeviceOutcome, Driver, IoResult, MarkCounts, RequestCounts, Section};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::analysis::Analysis;
 use crate::blktrace::NOT_SEEN;
@@ -58,23 +58,24 @@ impl Analysis {
     pub fn record(&self, unit: Unit) -> Result<String, Error> {
         let device = self.device.and_then(|dev| self.outcome.device(dev));
         let device = device.cloned().unwrap_or_default();
-        let mut record = json!({
-            "unit": unit.name(),
-            "trace": self.trace_part(),
-            "device": self.device_part(&device),
-            "ios": self.io_counts(),
-            "requests": request_counts(&device.requests),
-            "marks": self.marks(&device),
-            "sections": self.sections(),
-            "overhead": self.three(&self.summary.overhead(), self.source.sees_all()),
-            "total": self.three(&self.summary.total(), true),
-            "paths": self.paths(),
-        });
-        if let (false, Some(map)) = (self.source.sees_all(), record.as_object_mut()) {
-            let why = |(section, why): (Section, &str)| (section.name().to_owned(), why.into());
-            let unseen = NOT_SEEN.into_iter().map(why).collect();
-            map.insert("not_in_source".into(), Value::Object(unseen));
+        let sees_all = self.source.sees_all();
+        let mut record = vec![
+            ("unit", unit.name().into()),
+            ("trace", self.trace_part()),
+            ("device", self.device_part(&device)),
+            ("ios", self.io_counts()),
+            ("requests", request_counts(&device.requests)),
+            ("marks", self.marks(&device)),
+            ("sections", self.sections()),
+            ("overhead", self.three(&self.summary.overhead(), sees_all)),
+            ("total", self.three(&self.summary.total(), true)),
+            ("paths", self.paths()),
+        ];
+        if !sees_all {
+            let why = |(section, why): (Section, &'static str)| (section.name(), why.into());
+            record.push(("not_in_source", object(NOT_SEEN.map(why))));
         }
+        let record = object(record);
         Ok(serde_json::to_string(&record)?)
     }
 
@@ -163,17 +164,16 @@ impl Analysis {
         if !self.source.sees_all() {
             interrupt = MarkCounts::default();
         }
-        json!({
-            "start": mark_counts(&self.summary.starts),
-            "end": mark_counts(&self.summary.ends),
-            "device": mark_counts(&handed),
-            "interrupt": mark_counts(&interrupt),
-        })
+        object([
+            ("start", mark_counts(&self.summary.starts)),
+            ("end", mark_counts(&self.summary.ends)),
+            ("device", mark_counts(&handed)),
+            ("interrupt", mark_counts(&interrupt)),
+        ])
     }
 
     fn sections(&self) -> Value {
-        let mut sections = Map::new();
-        for section in self.source.sections() {
+        let part = |section: Section| {
             let mut part = self.three(&self.summary.section(section), true);
             if let Some(part) = part.as_object_mut() {
                 part.insert("probe_events".into(), self.probe_events(section));
@@ -181,9 +181,9 @@ impl Analysis {
                     part.insert("first".into(), stats_json(&self.summary.first(section)));
                 }
             }
-            sections.insert(section.name().to_owned(), part);
-        }
-        Value::Object(sections)
+            (section.name(), part)
+        };
+        object(self.source.sections().map(part))
     }
 
     /// What the source tells of some durations: of blktrace's no more than how long they were.
@@ -196,11 +196,11 @@ impl Analysis {
             }
         };
         let has_own = self.source.sees_all();
-        json!({
-            "elapsed": told(&three.elapsed, is_told),
-            "own": told(&three.own, has_own),
-            "own_clean": told(&three.own_clean, has_own),
-        })
+        object([
+            ("elapsed", told(&three.elapsed, is_told)),
+            ("own", told(&three.own, has_own)),
+            ("own_clean", told(&three.own_clean, has_own)),
+        ])
     }
 
     /// Mean number of events per I/O inside its own time in a section; only known of all I/Os
@@ -223,6 +223,12 @@ impl Analysis {
     }
 }
 
+/// An object of parts that are moved into it; `json!` copies each with all that is in it.
+fn object(parts: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    let parts = parts.into_iter();
+    Value::Object(parts.map(|(name, part)| (name.to_owned(), part)).collect())
+}
+
 fn request_counts(c: &RequestCounts) -> Value {
     json!({
         "seen": c.seen,
@@ -238,10 +244,7 @@ fn request_counts(c: &RequestCounts) -> Value {
 }
 
 fn mark_counts(counts: &MarkCounts) -> Value {
-    let named = counts
-        .iter()
-        .map(|(mark, n)| (mark.name().to_owned(), n.into()));
-    Value::Object(named.collect())
+    object(counts.iter().map(|(mark, n)| (mark.name(), n.into())))
 }
 
 fn stats_json(stats: &Stats) -> Value {
@@ -285,14 +288,13 @@ impl Analysis {
             }
         }
         let part = |way: &Way| {
-            let section = |s: Section| (s.name().to_owned(), self.three(&way.section(s), true));
-            let sections: Map<String, Value> = self.source.sections().map(section).collect();
-            json!({
-                "path": name(way),
-                "ios": way.ios,
-                "clean": self.source.sees_all().then_some(way.clean),
-                "sections": sections,
-            })
+            let section = |s: Section| (s.name(), self.three(&way.section(s), true));
+            object([
+                ("path", name(way).into()),
+                ("ios", way.ios.into()),
+                ("clean", self.source.sees_all().then_some(way.clean).into()),
+                ("sections", object(self.source.sections().map(section))),
+            ])
         };
         ways.into_iter().chain(rest.as_ref()).map(part).collect()
     }

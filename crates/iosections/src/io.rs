@@ -235,7 +235,7 @@ pub trait Sink {
 
     /// Whether it looks at more of them than at `path`, `clean`, `elapsed`, `own`, `first`, `marks`,
     /// `devices` and `detached`; else the rest means nothing, and an asynchronous one comes when it
-    /// ends, not when its task takes the completion.
+    /// ends, not when its task takes the completion. Always the same answer.
     fn wants_all(&self) -> bool {
         true
     }

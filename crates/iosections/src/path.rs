@@ -1,6 +1,5 @@
 //! The names of the ways that I/Os take.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 
 use smallvec::SmallVec;
@@ -8,6 +7,7 @@ use smallvec::SmallVec;
 use crate::io::IoRequest;
 use crate::limits;
 use crate::rwbs::Rwbs;
+use crate::slab::IntMap;
 
 /// A run of like requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ type Way = SmallVec<[Step; 1]>;
 /// All ways seen, each with a number.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    numbers: HashMap<Way, u32>,
+    numbers: IntMap<Way, u32>,
     names: Vec<String>,
     /// The last way, since the next one is mostly the same.
     last: Option<(Way, u32)>,
