@@ -207,6 +207,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     pub fn apply(&mut self, now: Now, cpu: usize, kind: Kind) {
         match kind {
             Kind::Other => {}
+            // These only set moments.
+            Kind::Getrq(..) | Kind::Insert(..) | Kind::IoDone if !self.sink.wants_all() => {}
             Kind::SyscallEnter(op) => self.syscall_enter(now, cpu, op),
             Kind::SyscallExit(op, ret) => self.syscall_exit(now, cpu, op, ret),
             Kind::CallEnter(call, asked) => self.call_enter(now, cpu, call, asked),

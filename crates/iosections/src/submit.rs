@@ -273,17 +273,14 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    /// Something happens to the bio with this first sector.
-    #[inline]
-    pub(crate) fn moment_of_bio(&mut self, now: Now, cpu: usize, bio: (Dev, u64), moment: Moment) {
-        if self.sink.wants_all() {
-            self.set_moment(now, cpu, bio, moment);
-        }
-    }
-
-    /// It is mostly the task's last one.
-    #[inline(never)]
-    fn set_moment(&mut self, now: Now, cpu: usize, (dev, sector): (Dev, u64), moment: Moment) {
+    /// Something happens to the bio with this first sector: mostly the task's last one.
+    pub(crate) fn moment_of_bio(
+        &mut self,
+        now: Now,
+        cpu: usize,
+        (dev, sector): (Dev, u64),
+        moment: Moment,
+    ) {
         let last = self.task(cpu).and_then(|task| task.last_bio);
         let here = |bio: &&Bio| bio.span.sector == sector && bio.span.dev == dev;
         let mut bio = last.and_then(|at| self.block.bios.get(at)).filter(here);
