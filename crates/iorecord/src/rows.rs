@@ -1,7 +1,7 @@
 //! I/Os that are summed up together: one quantity after the other, each in one short loop, and not
 //! all of them between the events.
 
-use iosections::{IoResult, Section};
+use iosections::IoResult;
 
 use crate::bins::BLOCK;
 
@@ -91,20 +91,30 @@ impl Rows {
         [part(fs), part(submission), &[], completion, &[]]
     }
 
-    /// Elapsed time and own time in some sections together, for `each`.
-    pub(crate) fn sums(&self, of: fn(Section) -> bool, mut each: impl FnMut([&[u64]; 2])) {
-        let sum = |columns: &[Column; 5]| {
-            let mut sums = [0_u64; BLOCK];
-            for section in Section::ALL.into_iter().filter(|&section| of(section)) {
-                for (sum, value) in sums.iter_mut().zip(&columns[section.index()]) {
-                    *sum = sum.wrapping_add(*value);
-                }
-            }
-            sums
+    /// Gives elapsed time and own time in the sections that are overhead together.
+    pub(crate) fn overhead<R>(&self, to: impl FnOnce([&[u64]; 2]) -> R) -> R {
+        let sum = |[fs, submission, _, completion, _]: &[Column; 5]| -> Column {
+            std::array::from_fn(|row| sum([fs[row], submission[row], completion[row]]))
         };
-        let [elapsed, own] = [sum(&self.columns.elapsed), sum(&self.columns.own)];
-        each([&elapsed, &own].map(|sums| head(sums, self.filled)));
+        to([sum(&self.columns.elapsed), sum(&self.columns.own)]
+            .each_ref()
+            .map(|c| head(c, self.filled)))
     }
+
+    /// Gives those in all sections together.
+    pub(crate) fn total<R>(&self, to: impl FnOnce([&[u64]; 2]) -> R) -> R {
+        let sum = |columns: &[Column; 5]| -> Column {
+            std::array::from_fn(|row| sum(columns.each_ref().map(|column| column[row])))
+        };
+        to([sum(&self.columns.elapsed), sum(&self.columns.own)]
+            .each_ref()
+            .map(|c| head(c, self.filled)))
+    }
+}
+
+/// Own time in several sections may be more than a number holds only where a trace is damaged.
+fn sum<const N: usize>(values: [u64; N]) -> u64 {
+    values.into_iter().fold(0, u64::wrapping_add)
 }
 
 fn head(column: &Column, filled: usize) -> &[u64] {

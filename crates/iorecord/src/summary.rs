@@ -132,6 +132,7 @@ impl Summary {
         summary
     }
 
+    #[inline]
     fn add(&mut self, io: &IoResult) {
         self.detached += u64::from(io.detached > 0);
         let [start, _, _, end] = io.marks;
@@ -265,8 +266,8 @@ impl Way {
         for (first, values) in all.first.iter_mut().zip(rows.first()) {
             first.add(values);
         }
-        rows.sums(Section::is_overhead, |sums| all.overhead.add(clean, sums));
-        rows.sums(|_| true, |sums| all.total.add(clean, sums));
+        rows.overhead(|sums| all.overhead.add(clean, sums));
+        rows.total(|sums| all.total.add(clean, sums));
         rows.clear();
     }
 

@@ -77,22 +77,27 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.recycle(io);
     }
 
+    #[inline]
     fn take_open(&mut self, at: Ref) -> Option<Box<Io>> {
         let io = self.ios.remove(at)?;
         if io.op.writes() {
             self.writers.retain(|&w| w != at);
         }
-        if io.punted {
+        if let Some((entry, request)) = io.uring {
+            self.forget_entry(at, entry);
+            if let Some(request) = request {
+                self.forget_entry(at, request);
+            }
             self.punted.retain(|&p| p != at);
         }
-        if let Some((entry, request)) = io.uring {
-            for key in [Some(entry), request].into_iter().flatten() {
-                if self.uring.get(&key) == Some(&at) {
-                    self.uring.remove(&key);
-                }
-            }
-        }
         Some(io)
+    }
+
+    /// What the events of `io_uring` call an I/O stands for it no more.
+    fn forget_entry(&mut self, at: Ref, name: u64) {
+        if self.uring.get(&name) == Some(&at) {
+            self.uring.remove(&name);
+        }
     }
 
     /// Measures an I/O.

@@ -136,7 +136,9 @@ fn straight(io: &Io, end: u64) -> Option<[u64; 6]> {
     let d = request.device;
     let cuts = [io.start, bio.queued, d.start, d.interrupt, d.done, end];
     let plain = bio.ended == Some(d.done) && !bio.helper && !request.helper;
-    (plain && cuts.is_sorted()).then_some(cuts)
+    let [start, queued, sent, interrupt, done, end] = cuts;
+    let rises = start <= queued && queued <= sent && sent <= interrupt && interrupt <= done;
+    (plain && rises && done <= end).then_some(cuts)
 }
 
 /// The same as [`Measure::cut`] between such ends, unless pieces overlap or are in another order.
