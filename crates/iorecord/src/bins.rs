@@ -6,6 +6,8 @@ use crate::stats::{Run, Stats, summarize};
 const SUB_BITS: u32 = 8;
 /// Values of a block.
 pub(crate) const BLOCK: usize = 128;
+/// Values between two questions whether the block is at its end.
+const STEP: usize = 4;
 /// What the values of a block must be below: then floats hold their sum exactly.
 const LIMIT: u64 = 1 << 45;
 
@@ -61,11 +63,12 @@ impl Block {
         const WHOLE: f64 = (1_u64 << MANTISSA) as f64;
         let mut sum = [0.0; 2];
         let (mut min, mut max) = ([f64::INFINITY; 2], [0.0; 2]);
-        for (bins, values) in bins.chunks_exact_mut(2).zip(values.chunks_exact(2)) {
-            for lane in 0..2 {
-                let float = f64::from_bits(WHOLE.to_bits().wrapping_add(values[lane]));
+        for (bins, values) in bins.chunks_exact_mut(STEP).zip(values.chunks_exact(STEP)) {
+            for place in 0..STEP {
+                let lane = place % 2;
+                let float = f64::from_bits(WHOLE.to_bits().wrapping_add(values[place]));
                 let float = float - (WHOLE - 0.5);
-                bins[lane] = float.to_bits() >> (MANTISSA - SUB_BITS);
+                bins[place] = float.to_bits() >> (MANTISSA - SUB_BITS);
                 sum[lane] += float;
                 min[lane] = if min[lane] < float { min[lane] } else { float };
                 max[lane] = if max[lane] > float { max[lane] } else { float };
@@ -118,14 +121,16 @@ impl Bins {
         let first = (self.first as u64 + HALF) << SUB_BITS;
         let counts = self.counts.as_mut_slice();
         if block.min == block.max {
-            let count = bins
-                .first()
-                .and_then(|bin| counts.get_mut((bin - first) as usize));
-            return count.into_iter().for_each(|count| *count += BLOCK as u32);
+            if let Some(count) = counts.get_mut(bins[0].wrapping_sub(first) as usize) {
+                *count += BLOCK as u32;
+            }
+            return;
         }
-        for &bin in bins {
-            if let Some(count) = counts.get_mut(bin.wrapping_sub(first) as usize) {
-                *count += 1;
+        for bins in bins.chunks_exact(STEP) {
+            for bin in bins {
+                if let Some(count) = counts.get_mut(bin.wrapping_sub(first) as usize) {
+                    *count += 1;
+                }
             }
         }
     }
