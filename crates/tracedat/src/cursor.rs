@@ -127,9 +127,9 @@ struct Gap {
 
 /// Walks the pages of one CPU. Holds the current entry until it is advanced.
 #[derive(Debug)]
-pub struct Cursor<'a> {
+pub struct Cursor {
     cpu: u32,
-    pages: Pages<'a>,
+    pages: Pages,
     layout: Layout,
     endian: Endian,
     clock: CpuClock,
@@ -145,10 +145,10 @@ pub struct Cursor<'a> {
     raised: u64,
 }
 
-impl<'a> Cursor<'a> {
+impl Cursor {
     pub(crate) fn new(
         cpu: u32,
-        pages: Pages<'a>,
+        pages: Pages,
         layout: Layout,
         endian: Endian,
         clock: CpuClock,

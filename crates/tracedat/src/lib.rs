@@ -56,7 +56,7 @@
 //! |---|---|
 //! | size of a ring-buffer page | 64 bytes to 8 MiB |
 //! | pages of all CPUs that are read together | 128 MiB |
-//! | unpacked chunk of trace data | 16 MiB, and 256 MiB for all CPUs together |
+//! | unpacked chunk of trace data | 16 MiB, and 256 MiB for all CPUs together; twice that where another thread unpacks |
 //! | unpacked section, event formats and the like | 64 MiB |
 //! | CPUs, and their numbers | 16384 |
 //! | event formats | 65536 in each group |
@@ -64,6 +64,7 @@
 //! | samples of a guest's clock | 1048576 for each CPU |
 
 mod access;
+mod ahead;
 mod buffer;
 mod bytes;
 mod clock;

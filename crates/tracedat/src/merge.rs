@@ -12,9 +12,9 @@ use crate::error::Result;
 /// Events come in runs of one CPU, so the CPU with the earliest entry is kept out of the heap
 /// and asked on until another one is earlier.
 #[derive(Debug)]
-pub struct Merged<'a> {
+pub struct Merged {
     /// By CPU number; those of one CPU in the order of the buffers.
-    cursors: Vec<Cursor<'a>>,
+    cursors: Vec<Cursor>,
     /// Place of the cursor whose entry was given last.
     top: usize,
     /// The entries of that cursor that are due before this are next.
@@ -24,8 +24,8 @@ pub struct Merged<'a> {
     started: bool,
 }
 
-impl<'a> Merged<'a> {
-    pub(crate) fn new(mut cursors: Vec<Cursor<'a>>) -> Self {
+impl Merged {
+    pub(crate) fn new(mut cursors: Vec<Cursor>) -> Self {
         cursors.sort_by_key(Cursor::cpu);
         Self {
             cursors,

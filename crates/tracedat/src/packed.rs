@@ -26,8 +26,8 @@ pub(crate) struct Packing {
 
 /// The chunks of one CPU, unpacked one after the other.
 #[derive(Debug)]
-pub(crate) struct Chunks<'a> {
-    source: &'a Source,
+pub(crate) struct Chunks {
+    source: Arc<Source>,
     /// Offset of the next chunk.
     at: u64,
     /// Where the CPU's data end, give or take the number of chunks.
@@ -40,10 +40,10 @@ pub(crate) struct Chunks<'a> {
     searches: u32,
 }
 
-impl<'a> Chunks<'a> {
+impl Chunks {
     /// `at` and `size` are the place that the file states. The size that trace-cmd writes leaves
     /// out the number of chunks in front; only a search for a chunk heeds it.
-    pub(crate) fn new(source: &'a Source, at: u64, size: u64, packing: Packing) -> Self {
+    pub(crate) fn new(source: Arc<Source>, at: u64, size: u64, packing: Packing) -> Self {
         Self {
             source,
             at,

@@ -1,5 +1,8 @@
 //! The pages of one CPU, wherever they come from, in blocks that are reused.
 
+use std::sync::Arc;
+
+use crate::ahead::{Ahead, Unpacking};
 use crate::buffer::CpuPart;
 use crate::cursor::LostReason;
 use crate::error::Result;
@@ -17,11 +20,13 @@ const AHEAD: usize = 2;
 
 /// What supplies the pages.
 #[derive(Debug)]
-pub(crate) enum Feed<'a> {
+pub(crate) enum Feed {
     /// Pages in a row, from this offset to that one.
-    Plain(&'a Source, u64, u64),
+    Plain(Arc<Source>, u64, u64),
     /// Packed chunks of pages.
-    Packed(Chunks<'a>),
+    Packed(Chunks),
+    /// The same, unpacked by another thread.
+    Ahead(Ahead),
     /// The kernel's own ring buffer.
     Pipe(Pipe),
     /// Nothing more.
@@ -41,8 +46,8 @@ pub(crate) enum Step {
 
 /// One CPU's pages.
 #[derive(Debug)]
-pub(crate) struct Pages<'a> {
-    feed: Feed<'a>,
+pub(crate) struct Pages {
+    feed: Feed,
     /// Fetched bytes: `filled` of them, those before `at` used up.
     block: Vec<u8>,
     filled: usize,
@@ -55,9 +60,9 @@ pub(crate) struct Pages<'a> {
     hole: Option<LostReason>,
 }
 
-impl<'a> Pages<'a> {
+impl Pages {
     /// `cpus` is the number of CPUs that are read at the same time.
-    pub(crate) fn new(feed: Feed<'a>, page_size: usize, cpus: usize) -> Self {
+    pub(crate) fn new(feed: Feed, page_size: usize, cpus: usize) -> Self {
         let share = (BLOCKS / cpus.max(1)).min(BLOCK);
         let pages = (share / page_size.max(1)).max(AHEAD + 1);
         Self {
@@ -106,8 +111,15 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Moves the unused bytes to the front and fetches more.
+    /// Fetches more bytes behind the unused ones.
     fn fill(&mut self) -> Result<()> {
+        if let Feed::Ahead(ahead) = &mut self.feed {
+            self.hole = ahead.fill(&mut self.block, &mut self.at, &mut self.filled)?;
+            self.start = self.at;
+            let done = ahead.is_done();
+            self.unpacked(done);
+            return Ok(());
+        }
         self.block.copy_within(self.at..self.filled, 0);
         self.filled -= self.at;
         (self.at, self.start) = (0, 0);
@@ -128,13 +140,8 @@ impl<'a> Pages<'a> {
             }
             Feed::Packed(chunks) => {
                 self.hole = chunks.fill(&mut self.block, &mut self.filled)?;
-                if self.hole.is_some() {
-                    // Half a page before the hole has lost its other half.
-                    self.filled -= self.filled % self.page_size;
-                }
-                if chunks.is_done() {
-                    self.feed = Feed::Done;
-                }
+                let done = chunks.is_done();
+                self.unpacked(done);
             }
             Feed::Pipe(pipe) => {
                 let out = room(&mut self.block, self.filled, self.page_size);
@@ -144,9 +151,20 @@ impl<'a> Pages<'a> {
                     self.feed = Feed::Done;
                 }
             }
-            Feed::Done => {}
+            Feed::Ahead(_) | Feed::Done => {}
         }
         Ok(())
+    }
+
+    /// Packed chunks were unpacked, perhaps the last ones.
+    fn unpacked(&mut self, done: bool) {
+        if self.hole.is_some() {
+            // Half a page before the hole has lost its other half.
+            self.filled -= (self.filled - self.at) % self.page_size;
+        }
+        if done {
+            self.feed = Feed::Done;
+        }
     }
 }
 
@@ -159,12 +177,24 @@ pub(crate) fn room(block: &mut Vec<u8>, filled: usize, len: usize) -> &mut [u8] 
     block.get_mut(filled..end).unwrap_or_default()
 }
 
-/// The pages of a CPU in a file.
-pub(crate) fn of_file(source: &Source, part: CpuPart, packing: Option<Packing>) -> Feed<'_> {
-    match packing {
-        _ if part.size == 0 => Feed::Done,
-        Some(packing) => Feed::Packed(Chunks::new(source, part.offset, part.size, packing)),
+/// The pages of a CPU in a file; packed ones are unpacked by the reader, or by another thread.
+pub(crate) fn of_file(
+    source: &Arc<Source>,
+    part: CpuPart,
+    packing: Option<Packing>,
+    unpacking: Option<Unpacking>,
+) -> Feed {
+    let source = Arc::clone(source);
+    let (at, size) = (part.offset, part.size);
+    let Some(packing) = packing.filter(|_| size > 0) else {
         // An impossible end is beyond the end of any file.
-        None => Feed::Plain(source, part.offset, part.offset.saturating_add(part.size)),
+        let plain = || Feed::Plain(source, at, at.saturating_add(size));
+        return if size == 0 { Feed::Done } else { plain() };
+    };
+    let margin = AHEAD * packing.page_size;
+    let chunks = Chunks::new(source, at, size, packing);
+    match unpacking {
+        Some(unpacking) => Feed::Ahead(Ahead::new(unpacking, chunks, margin)),
+        None => Feed::Packed(chunks),
     }
 }

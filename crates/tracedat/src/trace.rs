@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::ahead::Unpacking;
 use crate::buffer::Buffer;
 use crate::bytes::Endian;
 use crate::compress::{Compression, Unpacker};
@@ -30,7 +31,7 @@ const CHUNK_LIMIT: usize = 16 << 20;
 /// are, and packed; they are fetched and unpacked while they are read.
 #[derive(Debug)]
 pub struct Trace {
-    source: Source,
+    source: Arc<Source>,
     live: Option<Live>,
     head: Head,
     meta: Meta,
@@ -70,7 +71,7 @@ impl Trace {
             .filter(|&at| at != lead && meta.buffers.get(at).is_some_and(same));
         let selected = std::iter::once(lead).chain(others).collect();
         Self {
-            source,
+            source: Arc::new(source),
             live,
             head,
             meta,
@@ -222,7 +223,7 @@ impl Trace {
     ///
     /// # Errors
     /// When there are more CPUs, or larger pages, than can be read at the same time.
-    pub fn cursors(&self) -> Result<Vec<Cursor<'_>>> {
+    pub fn cursors(&self) -> Result<Vec<Cursor>> {
         let parts = || {
             let with_data = |b: &'_ Buffer| b.parts.iter().filter(|p| p.size > 0).count();
             self.selected().map(with_data)
@@ -238,6 +239,8 @@ impl Trace {
         }
         let compression = self.head.compression;
         let unpacker = Arc::new(Mutex::new(Unpacker::new(compression)?));
+        let packed = self.selected().any(|buffer| buffer.packed);
+        let unpacking = packed.then(|| Unpacking::start(cpus)).flatten();
         let layout = self.meta.layout.unwrap_or(Layout::usual(self.head.long));
         let mut cursors = Vec::new();
         for buffer in self.selected() {
@@ -250,7 +253,7 @@ impl Trace {
                 });
                 let feed = match &self.live {
                     Some(live) => Feed::Pipe(live.pipe(part.cpu)?),
-                    None => pages::of_file(&self.source, *part, packing),
+                    None => pages::of_file(&self.source, *part, packing, unpacking.clone()),
                 };
                 let pages = Pages::new(feed, buffer.page_size as usize, cpus);
                 let clock = self.meta.clocks.of(part.cpu, self.clock_of(buffer));
@@ -265,7 +268,7 @@ impl Trace {
     ///
     /// # Errors
     /// As [`Trace::cursors`].
-    pub fn events(&self) -> Result<Merged<'_>> {
+    pub fn events(&self) -> Result<Merged> {
         Ok(Merged::new(self.cursors()?))
     }
 }
