@@ -81,7 +81,7 @@ impl SpanFields {
         self.read_any(record)
     }
 
-    #[inline(never)]
+    #[cold]
     fn read_any(&self, record: &[u8]) -> Option<Span> {
         Some(Span {
             dev: dev(self.dev.uint(record)?),
@@ -126,7 +126,7 @@ impl PlaceFields {
         self.read_any(record)
     }
 
-    #[inline(never)]
+    #[cold]
     fn read_any(&self, record: &[u8]) -> Option<(Dev, u64)> {
         Some((dev(self.dev.uint(record)?), self.sector.uint(record)?))
     }
@@ -161,6 +161,11 @@ impl Header {
         if let (true, Some(&[a, b, _, _, p, q, r, s])) = (self.usual, record.first_chunk::<8>()) {
             return (u16::from_ne_bytes([a, b]), i32::from_ne_bytes([p, q, r, s]));
         }
+        self.read_any(record)
+    }
+
+    #[cold]
+    fn read_any(&self, record: &[u8]) -> (u16, i32) {
         let kind = self.kind.uint(record).unwrap_or(0);
         (kind as u16, self.pid.int(record).unwrap_or(0) as i32)
     }

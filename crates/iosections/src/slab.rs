@@ -26,6 +26,13 @@ impl Ref {
     }
 }
 
+/// `None` of a kind that is not expected: what follows from it is kept apart from the usual code.
+#[cold]
+#[inline]
+pub(crate) fn unusual<T>() -> Option<T> {
+    None
+}
+
 /// Elements that come and go.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
@@ -59,21 +66,17 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(crate) fn get(&self, at: Ref) -> Option<&T> {
-        let slot = self.slots.get(at.index())?;
-        if slot.0.get() == at.generation() {
-            slot.1.as_ref()
-        } else {
-            None
+        match self.slots.get(at.index()) {
+            Some(slot) if slot.0.get() == at.generation() => slot.1.as_ref(),
+            _ => unusual(),
         }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, at: Ref) -> Option<&mut T> {
-        let slot = self.slots.get_mut(at.index())?;
-        if slot.0.get() == at.generation() {
-            slot.1.as_mut()
-        } else {
-            None
+        match self.slots.get_mut(at.index()) {
+            Some(slot) if slot.0.get() == at.generation() => slot.1.as_mut(),
+            _ => unusual(),
         }
     }
 
