@@ -242,14 +242,14 @@ fn take(
             engine.pass(now, cpu, name, plan.class);
             plan.tell(record.data, Next { engine, now, cpu });
         }
-        Some(_) => take_whole(engine, binding, record),
+        Some(_) => take_whole(engine, binding, *record),
     }
 }
 
 /// Measures an event that may lack its fields, or that names a task.
 #[inline(never)]
-fn take_whole(engine: &mut Engine<Names, Collector>, binding: &Binding, record: &Record<'_>) {
-    let event = binding.event(record);
+fn take_whole(engine: &mut Engine<Names, Collector>, binding: &Binding, record: Record<'_>) {
+    let event = binding.event(&record);
     if let Kind::Switch { next, .. } = event.kind {
         // The name of a task that the trace's own list lacks.
         if engine.names().lacks(next) {

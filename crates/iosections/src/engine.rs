@@ -78,6 +78,8 @@ pub struct Engine<T, S> {
     pub(crate) punted: Vec<Ref>,
     pub(crate) switches_seen: bool,
     pub(crate) gaps: Gaps,
+    /// A gap is still to end, or every event is counted: not even the usual one passes quickly.
+    pub(crate) is_watched: bool,
     pub(crate) measure: Measure,
     /// The I/O that was measured last.
     pub(crate) result: IoResult,
@@ -104,6 +106,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             punted: Vec::new(),
             switches_seen: false,
             gaps: Gaps::default(),
+            is_watched: options.count_events,
             measure: Measure::new(options.count_events),
             result: IoResult::default(),
             out: Outcome::default(),
@@ -131,6 +134,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     pub fn gap(&mut self, cpu: u32, gap: Lost) {
         let cpu = self.place(cpu);
         self.gaps.add(gap, cpu);
+        self.is_watched = true;
     }
 
     /// Ends the measurement. Gives what was counted, the sink, and what is known of tasks.
@@ -184,6 +188,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 cpu.reset();
             }
         }
+        self.is_watched = self.options.count_events || !self.gaps.are_over();
         if !over {
             return;
         }

@@ -58,10 +58,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // the usual case is short, and every event goes through it
     pub fn pass(&mut self, now: Now, cpu: usize, name: u16, class: Class) {
-        if !self.gaps.are_over() {
-            self.end_gaps(now.ts);
-        }
-        if !self.goes_on(now, cpu, class) {
+        if self.is_watched || !self.goes_on(now, cpu, class) {
             self.end_piece(now, cpu, name, class);
         }
     }
@@ -77,9 +74,6 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(task) = c.task.filter(|_| c.pid == now.pid()) else {
             return false;
         };
-        if self.options.count_events {
-            return false;
-        }
         if matches!(class, Class::Other | Class::Noted | Class::IoDone) {
             if class != Class::Other {
                 c.note();
@@ -107,6 +101,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// The piece of code that an event ends goes to its I/O.
     #[inline(never)]
     fn end_piece(&mut self, now: Now, cpu: usize, name: u16, class: Class) {
+        if self.is_watched {
+            self.end_gaps(now.ts);
+            if !self.options.count_events && self.goes_on(now, cpu, class) {
+                return;
+            }
+        }
         let ends = Ends {
             ts: now.ts,
             name: if self.options.count_events { name } else { 0 },
