@@ -35,7 +35,7 @@ def rows(measure: ModuleType) -> list[object]:
 
 def test_ratios_are_cpu_time_per_event(bench: dict[str, ModuleType]) -> None:
     cells = {line[0]: line for line in bench["table"].cells(rows(bench["measure"]))}
-    assert cells["report"] == ["report", "100", "1.000", "0.001", "0.17", "2", "3.00"]
+    assert cells["report"] == ["report", "100", "1.000", "0.001", "0.17", "0.00", "2", "3.00"]
     assert cells["btt"][-1] == "2.50 (5.00 on the same files)"
     assert cells["analysis"][-1] == ""
 
