@@ -154,7 +154,8 @@ impl Block {
         helper: bool,
     ) -> Option<Ref> {
         let on = self.devices.get(device)?;
-        if on.waiting.len() + on.flushes.len() > limits::IN_FLIGHT {
+        let waiting = on.waiting.len() + on.flushes.len();
+        if waiting > limits::IN_FLIGHT || on.flushes.len() > limits::NEAR {
             self.forget_bios(device);
         }
         let on = self.devices.get_mut(device)?;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::block::{Block, EndedBio};
 use crate::device::Device;
 use crate::event::Span;
+use crate::limits;
 use crate::request::{Parts, Request};
 use crate::waiting::Place;
 
@@ -62,7 +63,8 @@ impl Block {
         let end = span.sector.saturating_add(u64::from(span.sectors));
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
-        candidates.extend(on.waiting.range(reach).filter_map(|at| {
+        let near = on.waiting.range(reach).rev().take(limits::NEAR);
+        candidates.extend(near.filter_map(|at| {
             let bio = self.bios.get(at)?;
             let bio_end = bio.span.sector.saturating_add(u64::from(bio.span.sectors));
             let fits = bio_end > span.sector && bio.span.rwbs.op() == span.rwbs.op();

@@ -273,14 +273,21 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// A place for a new I/O.
     pub(crate) fn open(&mut self, io: impl FnOnce(&mut Io)) -> Ref {
         if self.ios.len() >= limits::OPEN_IOS {
-            let oldest = self.ios.iter().min_by_key(|(_, io)| io.start);
-            if let Some(oldest) = oldest.map(|(at, _)| at) {
-                self.abandon(oldest, u64::MAX);
-            }
+            self.abandon_oldest();
         }
         let mut new = self.spare.pop().unwrap_or_default();
         io(&mut new);
         self.ios.insert(new)
+    }
+
+    /// Makes room: an eighth at once, since all are looked at.
+    #[cold]
+    fn abandon_oldest(&mut self) {
+        let mut all: Vec<_> = self.ios.iter().map(|(at, io)| (io.start, at)).collect();
+        all.sort_unstable_by_key(|&(start, _)| start);
+        for (_, at) in all.into_iter().take(limits::OPEN_IOS / 8) {
+            self.abandon(at, u64::MAX);
+        }
     }
 
     /// Keeps a closed I/O's memory, unless it is much.

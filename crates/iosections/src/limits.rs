@@ -3,6 +3,9 @@
 
 /// Requests in flight, bios waiting, tags in use, on all devices together.
 pub(crate) const IN_FLIGHT: usize = 1 << 16;
+/// Requests that share a chain of places, bios near a request's place, bios waiting for a flush of one
+/// device: whatever goes through them one by one shall not take long for each event.
+pub(crate) const NEAR: usize = 1 << 11;
 /// Open I/Os.
 pub(crate) const OPEN_IOS: usize = 1 << 16;
 /// Bios, requests or pieces of one I/O: 1 GiB in 4 KiB bios has 2^18.

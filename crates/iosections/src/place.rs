@@ -5,6 +5,7 @@ use std::iter;
 use crate::block::Block;
 use crate::device::key;
 use crate::event::Span;
+use crate::limits;
 use crate::request::Request;
 use crate::slab::Ref;
 
@@ -65,21 +66,25 @@ impl Block {
         let Some(on) = self.devices.get_mut(device) else {
             return;
         };
-        on.places.count += 1;
         match on.places.chain_mut(key) {
             Some(oldest @ None) => *oldest = Some(request),
-            Some(&mut Some(oldest)) => self.hang_behind(oldest, request),
-            None => {}
+            Some(&mut Some(oldest)) => return self.hang_behind(device, oldest, request),
+            None => return,
         }
+        on.places.count += 1;
     }
 
+    /// Behind too many it is not found again: its completion is not seen.
     #[inline(never)]
-    fn hang_behind(&mut self, mut at: Ref, request: Ref) {
+    fn hang_behind(&mut self, device: usize, mut at: Ref, request: Ref) {
+        let mut length = 1;
         while let Some(next) = self.requests.get(at).and_then(|r| r.younger) {
-            at = next;
+            (at, length) = (next, length + 1);
         }
-        if let Some(last) = self.requests.get_mut(at) {
+        let last = self.requests.get_mut(at).filter(|_| length < limits::NEAR);
+        if let (Some(last), Some(on)) = (last, self.devices.get_mut(device)) {
             last.younger = Some(request);
+            on.places.count += 1;
         }
     }
 

@@ -95,7 +95,7 @@ impl Waiting {
     }
 
     /// Those in a range of places, in order.
-    pub(crate) fn range(&self, places: Range<Place>) -> impl Iterator<Item = Ref> {
+    pub(crate) fn range(&self, places: Range<Place>) -> impl DoubleEndedIterator<Item = Ref> {
         let few = self.few.get(self.few_in(&places)).unwrap_or_default();
         let more = (!self.tree.is_empty()).then(|| self.tree.range(places));
         let more = more.into_iter().flatten().map(|(_, &at)| at);
