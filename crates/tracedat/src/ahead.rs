@@ -12,6 +12,8 @@ use crate::packed::Chunks;
 /// each of trace-cmd's chunks (40 KiB) would cost as much as to unpack them.
 const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 16 << 20;
+/// Packed bytes of all CPUs for which a thread is worth its start.
+const LEAST: u64 = 64 << 10;
 
 /// What is unpacked for a CPU, and the bytes that come of it.
 #[derive(Debug)]
@@ -50,12 +52,15 @@ pub(crate) struct Unpacking {
 }
 
 impl Unpacking {
-    /// Starts it for this many CPUs; it ends with its last user. `None` where it would be of no use
-    /// (a machine with one CPU) or cannot be had: then the reader unpacks by itself.
-    pub(crate) fn start(cpus: usize) -> Option<Self> {
+    /// Starts it for this many CPUs with so many packed bytes; it ends with its last user. `None` where
+    /// it would be of no use (few bytes, a machine with one CPU) or cannot be had: then the reader
+    /// unpacks by itself.
+    pub(crate) fn start(cpus: usize, packed: u64) -> Option<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let enough = (BLOCKS / cpus.max(1)).min(BLOCK);
-        (processors > 1).then(|| Self::with(enough)).flatten()
+        (processors > 1 && packed >= LEAST)
+            .then(|| Self::with(enough))
+            .flatten()
     }
 
     fn with(enough: usize) -> Option<Self> {

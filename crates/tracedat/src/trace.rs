@@ -239,8 +239,11 @@ impl Trace {
         }
         let compression = self.head.compression;
         let unpacker = Arc::new(Mutex::new(Unpacker::new(compression)?));
-        let packed = self.selected().any(|buffer| buffer.packed);
-        let unpacking = packed.then(|| Unpacking::start(cpus)).flatten();
+        let packed = self.selected().filter(|buffer| buffer.packed);
+        let packed = packed
+            .flat_map(|buffer| &buffer.parts)
+            .map(|part| part.size);
+        let unpacking = Unpacking::start(cpus, packed.fold(0, u64::saturating_add));
         let layout = self.meta.layout.unwrap_or(Layout::usual(self.head.long));
         let mut cursors = Vec::new();
         for buffer in self.selected() {
