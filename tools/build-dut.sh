@@ -30,7 +30,7 @@ unpack_std() {
 
 # debian_std ARCH TRIPLE: prints a sysroot with Debian's standard library for ARCH.
 debian_std() {
-    local owner package version codename folder
+    local owner package version codename mirror folder
     owner=$(dpkg -S "$(readlink -f "$(command -v rustc)")" 2>/dev/null | cut -d : -f 1) || owner=
     [ -n "$owner" ] || die "no Rust standard library for $2: rustup target add ${2/-gnu/-musl}"
     package=libstd-rust${owner#rustc}-dev
@@ -40,10 +40,12 @@ debian_std() {
     if ! [ -d "$folder" ]; then
         say "unpacking Debian's $package for $1 (log: $folder.log)"
         # The second time without the security archive, whose index of a rare architecture may be out
-        # of step for a while.
+        # of step for a while: from this machine's own mirror.
+        mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
+            awk -v codename="$codename" '$1 == codename && !found++ { print $2 }')
         unpack_std "$1" "$2" "$package" "$folder" "$codename" ||
             unpack_std "$1" "$2" "$package" "$folder" "$codename" \
-                "deb http://deb.debian.org/debian $codename main" ||
+                "deb $mirror $codename main" ||
             { tail -n 5 "$folder.log" >&2; die "could not get $package for $1"; }
         mv "$folder.new" "$folder"
     fi
