@@ -184,12 +184,14 @@ pub(crate) fn of_file(
     packing: Option<Packing>,
     unpacking: Option<Unpacking>,
 ) -> Feed {
-    let source = Arc::clone(source);
     let (at, size) = (part.offset, part.size);
-    let Some(packing) = packing.filter(|_| size > 0) else {
+    if size == 0 {
+        return Feed::Done;
+    }
+    let source = Arc::clone(source);
+    let Some(packing) = packing else {
         // An impossible end is beyond the end of any file.
-        let plain = || Feed::Plain(source, at, at.saturating_add(size));
-        return if size == 0 { Feed::Done } else { plain() };
+        return Feed::Plain(source, at, at.saturating_add(size));
     };
     let margin = AHEAD * packing.page_size;
     let chunks = Chunks::new(source, at, size, packing);
