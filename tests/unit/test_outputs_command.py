@@ -180,6 +180,22 @@ def test_the_slowest_of_tables_with_sectors() -> None:
     assert [io.duration for io in slowest(made, 2)] == [io.duration for io in slowest(cell(), 2)]
 
 
+@pytest.mark.parametrize("width", [80, 109, 110, 160])
+def test_slowest_are_told_whole_in_any_terminal(width: int) -> None:
+    made = full_cell()
+    (slow,) = slowest(made, 1)
+    stream = io.StringIO()
+    print_slowest(made, [slow], Console(file=stream, width=width))
+    text = stream.getvalue()
+    letters = "".join(text.split())  # a long field goes on in the next line
+    assert max(map(len, text.splitlines())) <= width and "…" not in text
+    for event in slow.events:
+        task = f"{event.task}{event.pid}"
+        pair = (task, event.event) if width >= 110 else (event.event, task)
+        fields = (f"{k}={v}" for k, v in event.fields.items() if v)
+        assert "".join([*pair, *fields]).replace(" ", "") in letters
+
+
 def test_slowest_print_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     made = cell(READ)
     (slow,) = slowest(made, 1)

@@ -21,6 +21,9 @@ EVENT_LIMIT = 400
 
 SECTOR = 512
 
+WIDE = 110
+"""Columns of a terminal from which on task, event and fields have columns of their own."""
+
 Wanted = tuple[int, int, int, str | None, tuple[int, int] | None, bool]
 
 
@@ -83,29 +86,31 @@ def print_slowest(cell: Cell, ios: list[SlowIo], console: Console) -> None:
         console.print(Text(f"{title}, {clean(io.task)} {io.pid}, path {clean(io.path)}", "bold"))
         parts = "  ".join(f"{s.value} {number(v)}" for s, v in io.elapsed.items())
         console.print(Text(f"from {number(io.start)}: {parts}", "dim"))
-        console.print(_events(io))
+        console.print(_events(io, wide=console.width >= WIDE))
         if io.events_left_out:
             console.print(Text(f"! {plural(io.events_left_out, 'more event')} left out", "yellow"))
 
 
-def _events(io: SlowIo) -> Table:
+def _events(io: SlowIo, *, wide: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("after start", justify="right", no_wrap=True)
     table.add_column("since last", justify="right", no_wrap=True)
     table.add_column("CPU", justify="right")
-    table.add_column("task", no_wrap=True)
-    table.add_column("event", no_wrap=True)
-    table.add_column("fields", overflow="fold")
+    if wide:
+        table.add_column("task", no_wrap=True)
+        table.add_column("event", no_wrap=True)
+    table.add_column("fields" if wide else "event, task, fields", overflow="fold")
     before = 0
     for event in io.events:
-        fields = " ".join(f"{k}={v}" for k, v in event.fields.items() if v)
-        table.add_row(
-            number(event.at),
-            number(event.at - before),
-            str(event.cpu),
-            Text(f"{clean(event.task)} {event.pid}"),
-            Text(event.event),
-            Text(clean(fields), "dim"),
-        )
+        task, name = Text(f"{clean(event.task)} {event.pid}"), Text(event.event)
+        fields = Text(clean(" ".join(f"{k}={v}" for k, v in event.fields.items() if v)), "dim")
+        told = [task, name, fields] if wide else [_stacked(name, task, fields)]
+        table.add_row(number(event.at), number(event.at - before), str(event.cpu), *told)
         before = event.at
     return table
+
+
+def _stacked(name: Text, task: Text, fields: Text) -> Text:
+    """Return event and task in one line, and the fields in those below."""
+    first = Text.assemble(name, "  ", (task.plain, "cyan"))
+    return Text("\n").join([first, fields]) if fields else first
