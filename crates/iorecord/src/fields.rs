@@ -63,33 +63,42 @@ impl SpanFields {
         reach(&[&self.dev, &self.sector, &self.sectors, &self.rwbs])
     }
 
-    #[inline]
+    /// Each field comes in a register: put together in memory, and taken from there at once, they
+    /// would wait for each other.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as above
     pub(crate) fn read(&self, record: &[u8]) -> Option<Span> {
-        if let (Some([dev_at, sector, sectors, rwbs]), Some(head)) =
-            (self.plain, record.first_chunk::<HEAD>())
-        {
+        let quick = || {
+            let ([dev, sector, sectors, rwbs], head) = (self.plain?, record.first_chunk::<HEAD>()?);
             // Longer letters than eight end the quick way.
-            if let Some(rwbs) = Rwbs::short(array(head, rwbs)) {
-                return Some(Span {
-                    dev: dev(u64::from(u32::from_ne_bytes(array(head, dev_at)))),
-                    sector: u64::from_ne_bytes(array(head, sector)),
-                    sectors: u32::from_ne_bytes(array(head, sectors)),
-                    rwbs,
-                });
-            }
-        }
-        self.read_any(record)
-    }
-
-    #[cold]
-    fn read_any(&self, record: &[u8]) -> Option<Span> {
+            let rwbs = Rwbs::short(array(head, rwbs))?;
+            let (dev, sectors) = (array(head, dev), array(head, sectors));
+            let (dev, sectors) = (u32::from_ne_bytes(dev), u32::from_ne_bytes(sectors));
+            Some((dev, u64::from_ne_bytes(array(head, sector)), sectors, rwbs))
+        };
+        let (device, sector, sectors, rwbs) = match quick() {
+            Some(found) => found,
+            None => (
+                number(&self.dev, record)? as u32,
+                number(&self.sector, record)?,
+                number(&self.sectors, record)? as u32,
+                Rwbs::new(self.rwbs.bytes(record)?),
+            ),
+        };
         Some(Span {
-            dev: dev(self.dev.uint(record)?),
-            sector: self.sector.uint(record)?,
-            sectors: self.sectors.uint(record)? as u32,
-            rwbs: Rwbs::new(self.rwbs.bytes(record)?),
+            dev: dev(u64::from(device)),
+            sector,
+            sectors,
+            rwbs,
         })
     }
+}
+
+/// The rare way to a number.
+#[cold]
+#[inline(never)]
+fn number(field: &Accessor, record: &[u8]) -> Option<u64> {
+    field.uint(record)
 }
 
 /// Device and first sector.
