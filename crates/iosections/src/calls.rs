@@ -24,6 +24,9 @@ fn op(call: Call) -> Op {
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn call_enter(&mut self, now: Now, cpu: usize, call: Call, asked: u32) {
+        if self.task(cpu).is_some_and(|task| task.call.is_some()) {
+            self.end_call_unseen(cpu);
+        }
         let old = self.task(cpu).and_then(|task| {
             task.call = Some(Submission {
                 call,
@@ -73,15 +76,34 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let told_apart = submission.marked || ret <= 0 || submission.asked <= 1 || {
             submission.ios.len() as u64 == ret as u64
         };
-        for &at in &submission.ios {
+        self.end_submission(&submission.ios, told_apart);
+        if call == Call::Uring {
+            self.reap(now, cpu);
+        }
+    }
+
+    /// The task is in another call than the one whose exit should have come: that one is over, and
+    /// what it returned is not known.
+    #[cold]
+    pub(crate) fn end_call_unseen(&mut self, cpu: usize) {
+        let Some(call) = self.task(cpu).and_then(|task| {
+            task.io = None;
+            task.call.take()
+        }) else {
+            return;
+        };
+        let told_apart = call.marked || call.asked <= 1;
+        self.end_submission(&call.ios, told_apart);
+    }
+
+    /// A call submits no more; `told_apart` says whether these are all its I/Os, each by itself.
+    fn end_submission(&mut self, ios: &[Ref], told_apart: bool) {
+        for &at in ios {
             if let Some(io) = self.ios.get_mut(at) {
                 io.submitting = false;
                 io.ambiguous |= !told_apart;
             }
             self.try_close(at, None);
-        }
-        if call == Call::Uring {
-            self.reap(now, cpu);
         }
     }
 

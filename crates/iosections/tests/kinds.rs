@@ -92,6 +92,34 @@ fn batch(asked: u32, returned: i64) -> Vec<Line> {
     ]
 }
 
+/// A call whose exit was not seen is over when its task is in the next one.
+#[test]
+fn a_call_whose_exit_is_missing_takes_nothing_of_the_next_one() {
+    for asked in [1, 3] {
+        let mut lines = batch(asked, 0);
+        // Not the exit; and all completions are asynchronous to what follows.
+        lines.retain(|line| !matches!(line.3, Kind::CallExit(..)));
+        let read = [
+            (300, 0, 1, Kind::SyscallEnter(Op::Read)),
+            (305, 0, 1, Kind::FsBegin),
+            (310, 0, 1, queue("R", 1600, 8)),
+            (315, 0, 1, Kind::FsBegin),
+            (320, 0, 1, queue("R", 1608, 8)),
+            (330, 0, 1, issue("R", 1600, 16)),
+            (350, 0, 0, Kind::IrqEntry),
+            (360, 0, 0, complete("R", 1600, 16)),
+            (370, 0, 0, Kind::IrqExit),
+            (400, 0, 1, Kind::SyscallExit(Op::Read, 8192)),
+        ];
+        let outcome = run(&[lines, read.to_vec()].concat());
+        // One iocb is known for what it is; three are not told apart for sure.
+        assert_eq!(outcome.ios.ambiguous, if asked > 1 { 3 } else { 0 });
+        let last = outcome.results.last().unwrap();
+        assert_eq!((last.start, last.end, last.op), (300, 400, Op::Read));
+        assert_eq!(outcome.results.len(), if asked > 1 { 1 } else { 2 });
+    }
+}
+
 #[test]
 fn iocbs_of_one_call_are_told_apart_by_their_bios() {
     let outcome = run(&batch(3, 3));
