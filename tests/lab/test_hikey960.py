@@ -1,6 +1,6 @@
 """HiKey960 jobs through fastboot on the lab's two simulated boards, whole and with every fault.
 
-The kernel is the one that `iotoll image` builds for real boards.
+The kernel is the one that `iotoll image` builds for real boards, if that is in the cache.
 """
 
 from __future__ import annotations
@@ -33,24 +33,32 @@ from iotoll.rundir import SIDES, RunDir
 from iotoll.simboard import client
 from tests.lab.conftest import UFS, needs_patience
 from tests.lab.test_health import check_by_lava, lava
-from tests.vm.conftest import EXAMPLES, FAULTS, LIMIT, command, environment, needs_kernel
+from tests.vm.conftest import EXAMPLES, FAULTS, LIMIT, command, environment, hikey960
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 NVME = "nvme-128k-seqwrite-t1-direct"
-BOARD = ("--board", "hikey960", "--matrix", "hikey960", "--runner", "lava")
 IOS = {UFS: 512, NVME: 256}
 
 
+Words = tuple[str | Path, ...]
+
+
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def through_lava(tmp_path_factory: pytest.TempPathFactory) -> Words:
+    """What a run on these boards is told."""
+    board = hikey960(tmp_path_factory.mktemp("board")).board
+    return ("--board", board, "--matrix", "hikey960", "--runner", "lava")
+
+
+@pytest.fixture(scope="module")
+def kernel(through_lava: Words, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run directory whose kernel and device tree are built."""
     for tool in ("mkbootimg", "debugfs"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: see tools/packages.txt")
-    needs_kernel("hikey960")
     run = tmp_path_factory.mktemp("kernel") / "run"
-    words = ("--cells", f"{UFS},{NVME}", "--out", run, "--until", "build", "--quiet")
-    subprocess.run(command("measure", *BOARD, *words), env=environment(), check=True, timeout=3600)
+    words = (*through_lava, "--cells", f"{UFS},{NVME}", "--out", run, "--until", "build", "--quiet")
+    subprocess.run(command("measure", *words), env=environment(), check=True, timeout=3600)
     return run
 
 
@@ -124,12 +132,11 @@ def check(cell: CellRecord) -> None:
 
 
 def test_gate_of_two_whole_jobs_side_by_side(
-    state: LabState, lab_file: Path, tmp_path: Path
+    through_lava: Words, state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:
-    needs_kernel("hikey960")
     lab_file.write_text(lab_file.read_text().replace("same_board = true", "same_board = false"))
     run, patch = tmp_path / "run", EXAMPLES / "neutral.patch"
-    words = (*BOARD, "--lab", lab_file, "--candidate", patch, "--cells", f"{UFS},{NVME}")
+    words = (*through_lava, "--lab", lab_file, "--candidate", patch, "--cells", f"{UFS},{NVME}")
     done = subprocess.run(
         command("gate", *words, "--out", run, "--json"),
         env=environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file),
@@ -221,12 +228,11 @@ def test_lost_fastboot_is_the_lab_s_fault_and_a_hang_the_kernel_s(
 
 
 @pytest.fixture
-def panicking(tmp_path: Path) -> Path:
+def panicking(through_lava: Words, tmp_path: Path) -> Path:
     """A run directory whose candidate panics at a read, built."""
     needs_patience()
-    needs_kernel("hikey960")
     run, patch = tmp_path / "panics", FAULTS / "panics-in-workload.patch"
-    words = (*BOARD, "--candidate", patch, "--cells", UFS, "--out", run, "--until", "build")
+    words = (*through_lava, "--candidate", patch, "--cells", UFS, "--out", run, "--until", "build")
     subprocess.run(command("gate", *words), env=environment(), check=True, timeout=3600)
     return run
 

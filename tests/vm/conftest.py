@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from iotoll import boardimage, build, source
 from iotoll.boards import load_virtual_board
 from iotoll.errors import IotollError
 from iotoll.hardware import load_hardware
+from iotoll.paths import data_dir
 from iotoll.proc import require_tool
 from iotoll.progress import Progress
 
@@ -84,6 +86,43 @@ def needs_kernel(hardware: str, tree: str = "debian", dtb: Path | None = None) -
             f"the kernel of {hardware} is not built, which takes long:"
             f" run `iotoll image {hardware}` first, or set {BUILD_ALL}=1"
         )
+
+
+@dataclass(frozen=True)
+class Board:
+    """Files, or names, of a board and of its hardware."""
+
+    board: str
+    hardware: str
+
+
+#: What a simulated board needs that a virtual one has not: a partition table.
+PARTITIONS = "CONFIG_PARTITION_ADVANCED=y\nCONFIG_EFI_PARTITION=y\nCONFIG_RD_GZIP=y\n"
+
+
+def hikey960(folder: Path) -> Board:
+    """HiKey960 as a simulated board can be it, with its own kernel if that is in the cache.
+
+    Else with a kernel without the drivers of real boards, most of whose objects ccache has from
+    the virtual board's: about a minute. Partitions, device tree, boot image and jobs are the same.
+    Its files are written into ``folder``, and must not change while tests run.
+    """
+    needs_board("virt-arm64")
+    hardware = load_hardware("hikey960")
+    own = boardimage.kernel_job(hardware, "debian", None, Progress(quiet=True))
+    if own.is_done or os.environ.get(BUILD_ALL):
+        return Board("hikey960", "hikey960")
+    partitions = folder / "partitions.config"
+    partitions.write_text(PARTITIONS)
+    fragments = [*load_virtual_board("virt-arm64").fragments, str(partitions)]
+    text = (data_dir("lava-jobs") / "hardware/hikey960.toml").read_text()
+    text, count = re.subn(r"^fragments = .*$", f"fragments = {fragments}", text, flags=re.M)
+    assert count == 1
+    (folder / "hardware").mkdir(parents=True)
+    files = Board(str(folder / "hikey960.toml"), str(folder / "hardware/hikey960.toml"))
+    Path(files.hardware).write_text(text)
+    Path(files.board).write_text(f'extends = "hikey960"\nhardware = "{files.hardware}"\n')
+    return files
 
 
 def make_images(board: str, out: Path, *words: str | Path) -> Path:

@@ -1,6 +1,6 @@
 """A simulated HiKey960 is flashed and boots what was flashed: kernel, root file system, disks.
 
-The kernel is the one that `iotoll image` builds for real boards.
+The kernel is the one that `iotoll image` builds for real boards, if that is in the cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 from iotoll.proc import require_tool
 from iotoll.simboard import client
-from tests.vm.conftest import command, environment, make_images, needs_board, needs_kernel
+from tests.vm.conftest import command, environment, hikey960, make_images
 
 pytestmark = pytest.mark.vm
 PROMPT = "iotoll# "
@@ -29,12 +29,11 @@ BOOT_SECONDS = 180  # on a busy host without KVM
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of HiKey960, made by the command."""
-    needs_board("virt-arm64")
     for tool in ("mkbootimg", "img2simg", "fastboot"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: see tools/packages.txt")
-    needs_kernel("hikey960")
-    return make_images("hikey960", tmp_path_factory.mktemp("images"))
+    board = hikey960(tmp_path_factory.mktemp("board"))
+    return make_images(board.hardware, tmp_path_factory.mktemp("images"))
 
 
 class Lab:
