@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from iotoll.lab.root import get_root
+from iotoll.progress import Progress
 
 Check = Callable[[str, str], None]
 
@@ -37,3 +42,17 @@ def golden(request: pytest.FixtureRequest) -> Check:
 def heed_interrupts() -> None:
     """A shell starts background jobs with SIGINT ignored, and children inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def lab_root() -> Path:
+    """The lab's root file system, with LAVA's own Python modules; made if need be.
+
+    Skips, saying why, where no lab can be.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("a lab needs root, for its namespaces and mounts")
+    for tool in ("mmdebstrap", "unshare", "setpriv", "nsenter"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    return get_root(Progress())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from iotoll.hardware import load_hardware
-from iotoll.paths import cache_dir, data_dir
+from iotoll.paths import data_dir
 from iotoll.simboard.device import simulated_device
 from tests.conftest import Check
 
@@ -26,25 +25,15 @@ U_BOOT = {
 }
 
 
-def lava_root() -> Path:
-    """A root file system with LAVA's packages: the lab's, or IOTOLL_LAVA_ROOT."""
-    named = os.environ.get("IOTOLL_LAVA_ROOT")
-    roots = [Path(named)] if named else sorted((cache_dir() / "lab").glob("root-*"))
-    for root in roots:
-        if (root / "usr/share/lava-server/device-types/hi960-hikey.jinja2").is_file():
-            return root
-    pytest.skip("no LAVA here: make lab makes its root file system, or IOTOLL_LAVA_ROOT names one")
-
-
 @pytest.fixture(scope="module")
-def devices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def devices(lab_root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All devices, as LAVA's dispatcher gets them."""
     made = tmp_path_factory.mktemp("devices")
     (made / f"{SIMULATED}.jinja2").write_text(simulated_device(SIMULATED, "HIKEYSIM01"))
     folders = (made, LAVA_JOBS / "devices", LAVA_JOBS / "device-types")
     script = Path(__file__).parent / "lava_device.py"
     done = subprocess.run(
-        [sys.executable, str(script), str(lava_root()), *NAMES],
+        [sys.executable, str(script), str(lab_root), *NAMES],
         input="\n".join(map(str, folders)),
         capture_output=True,
         text=True,

@@ -30,7 +30,7 @@ from iotoll.models import BuildRecord, Clock
 from iotoll.results import write
 from iotoll.runner import BootPlan
 from tests.conftest import Check
-from tests.golden.test_devices import U_BOOT, lava_root
+from tests.golden.test_devices import U_BOOT
 from tests.unit.boardfiles import fake_dtb, fake_kernel, small_image
 
 BOARDS = {board: device for device, board in U_BOOT.items()}
@@ -99,10 +99,12 @@ def made(
 
 @pytest.fixture(scope="module")
 def deployed(
-    made: dict[str, tuple[BootPlan, str]], tmp_path_factory: pytest.TempPathFactory
+    lab_root: Path,
+    made: dict[str, tuple[BootPlan, str]],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
     """What LAVA's worker makes of the jobs."""
-    root, folder = lava_root(), tmp_path_factory.mktemp("worker")
+    folder = tmp_path_factory.mktemp("worker")
     devices = Path(__file__).parent / "data/devices"
     jobs = {
         board: {"job": text, "device": json.loads((devices / f"{BOARDS[board]}.json").read_text())}
@@ -114,7 +116,7 @@ def deployed(
         (programs / name).symlink_to("/bin/true")
     script = Path(__file__).parent / "lava_deploy.py"
     done = subprocess.run(
-        [sys.executable, str(script), str(root), str(folder), str(folder / "made.json")],
+        [sys.executable, str(script), str(lab_root), str(folder), str(folder / "made.json")],
         input=json.dumps(jobs),
         capture_output=True,
         text=True,

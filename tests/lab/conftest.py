@@ -17,7 +17,6 @@ from iotoll.boots import plan_boot
 from iotoll.flow import Flow
 from iotoll.lab.local import LocalLab
 from iotoll.lab.plan import LabState
-from iotoll.lab.root import get_root
 from iotoll.lava.config import Lab, load_lab
 from iotoll.lava.http import Http
 from iotoll.lava.runner import LavaRunner
@@ -34,15 +33,6 @@ UFS = "ufs-4k-randread-t1-direct"
 LONG = "IOTOLL_TEST_LONG"
 
 
-def needs_lab() -> None:
-    """Skip, saying why, where no lab can be brought up."""
-    if os.geteuid() != 0:
-        pytest.skip("a lab needs root, for its namespaces and mounts")
-    for tool in ("mmdebstrap", "unshare", "setpriv", "nsenter"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
-
-
 def needs_patience() -> None:
     """Skip, saying why, what takes long and goes a way that other tests here go, too.
 
@@ -50,13 +40,6 @@ def needs_patience() -> None:
     """
     if not os.environ.get(LONG):
         pytest.skip(f"takes long, and goes the way of other tests: set {LONG}=1")
-
-
-@pytest.fixture(scope="session")
-def lab_root() -> Path:
-    """The lab's root file system, with LAVA's own Python modules."""
-    needs_lab()
-    return get_root(Progress())
 
 
 @pytest.fixture(scope="session")
