@@ -106,7 +106,7 @@ impl Cpu {
 
     /// A piece of a task that has no I/O of its own; `serves` is the one that it last submitted
     /// for.
-    #[inline]
+    #[inline] // a piece would go through memory
     pub(crate) fn account_run(
         &mut self,
         ios: &mut Ios,

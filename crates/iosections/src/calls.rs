@@ -24,9 +24,7 @@ fn op(call: Call) -> Op {
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn call_enter(&mut self, now: Now, cpu: usize, call: Call, asked: u32) {
-        if self.task(cpu).is_some_and(|task| task.call.is_some()) {
-            self.end_call_unseen(cpu);
-        }
+        self.end_earlier_call(cpu);
         let old = self.task(cpu).and_then(|task| {
             task.call = Some(Submission {
                 call,
@@ -82,10 +80,17 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    /// The task is in another call than the one whose exit should have come: that one is over, and
-    /// what it returned is not known.
+    /// The task enters a call, so one whose exit should have come is over.
+    #[inline]
+    pub(crate) fn end_earlier_call(&mut self, cpu: usize) {
+        if self.task(cpu).is_some_and(|task| task.call.is_some()) {
+            self.end_call_unseen(cpu);
+        }
+    }
+
+    /// What the call returned is not known.
     #[cold]
-    pub(crate) fn end_call_unseen(&mut self, cpu: usize) {
+    fn end_call_unseen(&mut self, cpu: usize) {
         let Some(call) = self.task(cpu).and_then(|task| {
             task.io = None;
             task.call.take()

@@ -14,9 +14,7 @@ use crate::slab::Ref;
 impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn syscall_enter(&mut self, now: Now, cpu: usize, op: Op) {
         let (pid, ts, on) = (now.pid(), now.ts, now.cpu());
-        if self.task(cpu).is_some_and(|task| task.call.is_some()) {
-            self.end_call_unseen(cpu);
-        }
+        self.end_earlier_call(cpu);
         let io = self.open(|io| io.renew(pid, op, ts, Mark::SyscallEnter, on));
         let old = self.task(cpu).and_then(|task| task.io.replace(io));
         if let Some(old) = old {
