@@ -16,7 +16,7 @@ import pytest
 
 from iotoll import boardimage, build, source
 from iotoll.boards import load_virtual_board
-from iotoll.errors import IotollError
+from iotoll.errors import InfrastructureError, IotollError
 from iotoll.hardware import load_hardware
 from iotoll.paths import data_dir
 from iotoll.proc import require_tool
@@ -80,7 +80,10 @@ def needs_kernel(hardware: str, tree: str = "debian", dtb: Path | None = None) -
     A first build takes so long (the drivers of several boards) that all tests together would take
     more than an hour on two cores; with `BUILD_ALL` set, the tests build it all the same.
     """
-    job = boardimage.kernel_job(load_hardware(hardware), tree, None, Progress(quiet=True), dtb)
+    try:
+        job = boardimage.kernel_job(load_hardware(hardware), tree, None, Progress(quiet=True), dtb)
+    except InfrastructureError as error:  # ZedBoard's compiler is no package that tests install
+        pytest.skip(str(error))
     if not job.is_done and not os.environ.get(BUILD_ALL):
         pytest.skip(
             f"the kernel of {hardware} is not built, which takes long:"
