@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
+from rich.console import Console
 
 from iotoll.errors import InfrastructureError
 from iotoll.models import Section
@@ -19,9 +21,12 @@ from iotoll.outputs import perfetto
 from iotoll.outputs.cells import Cell
 from iotoll.outputs.lanes import lanes
 from iotoll.outputs.perfetto import write_perfetto
+from iotoll.progress import Progress
+from iotoll.report.text import number
 from tests.unit.tables import SPLIT, SYNC8, cell, full_cell
 
 SECTIONS = {s.value for s in Section}
+QUIET = Progress(quiet=True)
 
 
 @dataclass
@@ -107,7 +112,7 @@ def _event(packet: Any, found: Read, tables: Any, stacks: Any) -> None:
 @pytest.fixture(params=["today", "full"])
 def drawn(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Cell, Read]:
     made = cell() if request.param == "today" else full_cell()
-    write_perfetto([made], tmp_path / "x.pftrace")
+    write_perfetto([made], tmp_path / "x.pftrace", QUIET)
     return made, read(tmp_path / "x.pftrace")
 
 
@@ -202,7 +207,7 @@ def test_arguments_say_what_the_io_was(drawn: tuple[Cell, Read]) -> None:
 
 def test_marks_are_instants(tmp_path: Path) -> None:
     made = full_cell()
-    write_perfetto([made], tmp_path / "x.pftrace")
+    write_perfetto([made], tmp_path / "x.pftrace", QUIET)
     marks = [m for s in read(tmp_path / "x.pftrace").instants.values() for m in s]
     wanted = [
         (time, name.removeprefix("at_"))
@@ -213,7 +218,7 @@ def test_marks_are_instants(tmp_path: Path) -> None:
 
 
 def test_several_cells_share_their_tracks(tmp_path: Path) -> None:
-    write_perfetto([cell(SPLIT), cell(SPLIT)], tmp_path / "x.pftrace")
+    write_perfetto([cell(SPLIT), cell(SPLIT)], tmp_path / "x.pftrace", QUIET)
     found = read_unchecked(tmp_path / "x.pftrace")
     paths = [found.path(u) for u in found.tracks]
     assert len(set(paths)) == len(paths)
@@ -227,15 +232,25 @@ def read_unchecked(path: Path) -> Read:
 
 
 def test_chunks_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_perfetto([cell(SYNC8)], tmp_path / "a")
+    write_perfetto([cell(SYNC8)], tmp_path / "a", QUIET)
     monkeypatch.setattr(perfetto, "CHUNK", 7)
-    write_perfetto([cell(SYNC8)], tmp_path / "b")
+    write_perfetto([cell(SYNC8)], tmp_path / "b", QUIET)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_many_ios_show_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = StringIO()
+    progress = Progress(console=Console(file=said))
+    write_perfetto([cell(SYNC8)], tmp_path / "few", progress)
+    assert said.getvalue() == ""
+    monkeypatch.setattr(perfetto, "MANY", 100)
+    write_perfetto([cell(SYNC8)], tmp_path / "many", progress)
+    assert said.getvalue().splitlines()[0] == f"draw {number(len(cell(SYNC8).table))} I/Os ..."
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match=r"cannot write .*absent"):
-        write_perfetto([cell()], tmp_path / "absent" / "x")
+        write_perfetto([cell()], tmp_path / "absent" / "x", QUIET)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), max_size=40))

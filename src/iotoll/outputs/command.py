@@ -15,6 +15,7 @@ from iotoll.outputs.cells import Cell, load
 from iotoll.outputs.filters import DIRECTIONS, Filters, parse_size
 from iotoll.outputs.slowest import print_slowest, slowest
 from iotoll.outputs.table import print_cell
+from iotoll.progress import Progress
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -101,7 +102,7 @@ def _files(cells: list[Cell], options: dict[str, Any]) -> None:
     if target := options["perfetto"]:
         from iotoll.outputs.perfetto import write_perfetto
 
-        write_perfetto(cells, target)
+        write_perfetto(cells, target, Progress(quiet=options["quiet"]))
         written.append(target)
     if folder := options["svg"]:
         from iotoll.outputs.figures import write_figures

@@ -8,7 +8,7 @@ which the UI shows as one track with lanes. Marks of the first request are insta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,11 +20,16 @@ from iotoll.iotable import Ints, IoTable, present
 from iotoll.outputs.cells import Cell
 from iotoll.outputs.lanes import lanes
 from iotoll.outputs.spans import AT_BLOCK, Spans, at_block, instants, spans
+from iotoll.progress import Progress
+from iotoll.report.text import number
 from iotoll.report.view import section_label
 
 SEQUENCE = 1
 CHUNK = 2_000
 """Packets that are kept in memory before they are written."""
+
+MANY = 20_000
+"""I/Os that take seconds to draw, so that one sees how far it is."""
 
 _Begin = pb.TrackEvent.TYPE_SLICE_BEGIN
 _End = pb.TrackEvent.TYPE_SLICE_END
@@ -125,14 +130,18 @@ class Writer:
                 note.string_value_iid = self._intern(self.texts, value, packet, field)
 
 
-def write_perfetto(cells: Sequence[Cell], path: Path) -> None:
+def write_perfetto(cells: Sequence[Cell], path: Path, progress: Progress) -> None:
     """Write all cells of one trace; raises InfrastructureError when the file cannot be written."""
+    ios = sum(len(cell.table) for cell in cells)
+    shown = progress if ios >= MANY else Progress(quiet=True)
     try:
-        with path.open("wb") as stream:
+        with path.open("wb") as stream, shown.step(f"draw {number(ios)} I/Os", 2 * ios) as step:
             writer = Writer(stream)
             tracks = _Tracks(writer)
-            for cell in cells:
-                _Drawing(writer, tracks, cell).draw()
+            drawn = (place for cell in cells for place in _Drawing(writer, tracks, cell).draw())
+            for done, _ in enumerate(drawn):
+                if done % CHUNK == 0:
+                    step.update(done)
             writer.flush()
     except OSError as error:
         raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
@@ -202,19 +211,21 @@ class _Drawing:
             for row, time in zip(rows.tolist(), times.tolist(), strict=True):
                 self.instants.setdefault(row, []).append((time, name))
 
-    def draw(self) -> None:
-        """Write everything."""
+    def draw(self) -> Iterator[None]:
+        """Write everything; yields twice for each I/O, after its slices of thread and of queue."""
         starts = self.table["start"]
         for (pid,), rows in _groups(self.table["pid"].tolist()).items():
             placed = lanes(starts[rows].tolist(), self.ends[rows].tolist())
             for row, lane in zip(rows, placed, strict=True):
                 self._on_thread(self.tracks.thread(pid, self.cell.task(pid), lane), row)
+                yield
         first, last = at_block(self.spans)
         for (dev, queue), rows in _groups(self.devices, self.queues).items():
             rows = [rows[i] for i in np.argsort(first[rows], kind="stable").tolist()]
             placed = lanes(first[rows].tolist(), last[rows].tolist())
             for row, lane in zip(rows, placed, strict=True):
                 self._on_queue(self.tracks.queue(dev, queue, lane), row)
+                yield
             if queue is not None:
                 self._depth(self.tracks.depth(dev, queue), first[rows], last[rows])
         for (dev,), rows in _groups(self.devices).items():
