@@ -74,6 +74,11 @@ def needs_board(name: str) -> None:
 BUILD_ALL = "IOTOLL_TEST_BUILD_ALL"
 
 
+def may_use(job: build.Job) -> bool:
+    """Whether a kernel is built, or tests may take the time to build it."""
+    return job.is_done or bool(os.environ.get(BUILD_ALL))
+
+
 def needs_kernel(hardware: str, tree: str = "debian", dtb: Path | None = None) -> None:
     """Skip, saying why, where the kernel of a real board is not in the cache.
 
@@ -84,7 +89,7 @@ def needs_kernel(hardware: str, tree: str = "debian", dtb: Path | None = None) -
         job = boardimage.kernel_job(load_hardware(hardware), tree, None, Progress(quiet=True), dtb)
     except InfrastructureError as error:  # ZedBoard's compiler is no package that tests install
         pytest.skip(str(error))
-    if not job.is_done and not os.environ.get(BUILD_ALL):
+    if not may_use(job):
         pytest.skip(
             f"the kernel of {hardware} is not built, which takes long:"
             f" run `iotoll image {hardware}` first, or set {BUILD_ALL}=1"
@@ -108,12 +113,12 @@ def hikey960(folder: Path) -> Board:
 
     Else with a kernel without the drivers of real boards, most of whose objects ccache has from
     the virtual board's: about a minute. Partitions, device tree, boot image and jobs are the same.
-    Its files are written into ``folder``, and must not change while tests run.
+    Its files are written into ``folder``.
     """
     needs_board("virt-arm64")
     hardware = load_hardware("hikey960")
     own = boardimage.kernel_job(hardware, "debian", None, Progress(quiet=True))
-    if own.is_done or os.environ.get(BUILD_ALL):
+    if may_use(own):
         return Board("hikey960", "hikey960")
     partitions = folder / "partitions.config"
     partitions.write_text(PARTITIONS)
@@ -151,7 +156,7 @@ def needs_virtual_kernel(name: str) -> None:
     board = load_virtual_board(name)
     record = source.base_of("debian", None, Progress(quiet=True))
     job = build.Job.make(record, board.arch, board.fragments)
-    if not job.is_done and not os.environ.get(BUILD_ALL):
+    if not may_use(job):
         pytest.skip(
             f"the kernel of {name} is not built, which takes minutes:"
             f" run `iotoll measure --board {name} --until build` first, or set {BUILD_ALL}=1"

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use iosections::{
-    Dev, DeviceOutcome, Driver, Engine, Event, IoCounts, IoResult, Kind, Lost, MarkCounts, Op,
-    Options, Outcome, RequestCounts, Rwbs, Span, Tag, Tasks,
+    Call, Dev, DeviceOutcome, Driver, Engine, Event, IoCounts, IoResult, Kind, Lost, MarkCounts,
+    Op, Options, Outcome, RequestCounts, Rwbs, Span, Tag, Tasks,
 };
 
 pub const DISK: Dev = Dev { major: 8, minor: 0 };
@@ -223,3 +223,18 @@ pub const SETUP: fn(u32) -> Kind = |cid| Kind::NvmeSetup(tag(1, 1, cid));
 pub const NVME_DONE: fn(u32) -> Kind = |cid| Kind::Done(Driver::Nvme, tag(1, 1, cid));
 pub const SEND: fn(u32) -> Kind = |id| Kind::Send(Driver::Ufs, tag(0, NO_QUEUE, id));
 pub const DONE: fn(u32) -> Kind = |id| Kind::Done(Driver::Ufs, tag(0, NO_QUEUE, id));
+
+pub fn submit(n: u32) -> Kind {
+    Kind::CallEnter(Call::Submit, n)
+}
+
+pub fn submitted(n: i64) -> Kind {
+    Kind::CallExit(Call::Submit, n)
+}
+
+/// (start, end, path, elapsed) of all I/Os.
+pub fn brief(run: &Run) -> Vec<(u64, u64, &str, [u64; 5])> {
+    let ios = run.results.iter();
+    ios.map(|io| (io.start, io.end, io.path.as_str(), io.elapsed))
+        .collect()
+}
