@@ -1,4 +1,4 @@
-"""The steps *run*, *collect* and *analyze* for the sides of a run: boots become `SideResult`.
+"""The step *boot*: which boots a run needs, what each runs, and who runs them.
 
 Boots of both sides run side by side, one per host CPU at most: on the instructions clock a busy
 host slows a board down and changes no count.
@@ -8,38 +8,45 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Protocol
 
-from iotoll import results
-from iotoll.analyze import analyze_boot, corrected
 from iotoll.boards import Board, RealBoard, VirtualBoard
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import Image
-from iotoll.lava.config import Lab
-from iotoll.lava.runner import LavaRunner
-from iotoll.lava.server import connect
 from iotoll.matrix import Matrix
-from iotoll.models import BootRecord, BuildRecord, CellRecord, Clock, SideResult, SourceRecord
+from iotoll.models import Clock
 from iotoll.models.run import Side
 from iotoll.progress import Progress, Step
-from iotoll.received import NAME as RECEIVED
-from iotoll.received import board_records
 from iotoll.render import make_batches, render_job
 from iotoll.rundir import RunDir
 from iotoll.runner import BootPlan, boot
-from iotoll.validity import broken_rule, load_rules
 
 PARALLEL = 2  # boots at a time: the two sides of a pair
+
+
+class Runner(Protocol):
+    """Boots boards that are not this machine's, such as a lab's."""
+
+    def boots(self, plans: Sequence[BootPlan], step: Step) -> None:
+        """Run the boots to their ends and mark each that ended well as done; resumable.
+
+        Raises BrokenError or InfrastructureError as a boot on this machine would.
+        """
+
+
+Connect = Callable[[], Runner]
+"""Reaches a runner; called only when there is something to boot."""
 
 
 @dataclass(frozen=True)
 class Bench:
     """What all boots of a run share: board, matrix, cells and how they are measured.
 
-    With a ``lab`` its LAVA runs them, else this machine.
+    ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
+    board of this machine, which hands files over.
     """
 
     board: Board
@@ -49,19 +56,18 @@ class Bench:
     clock: Clock
     accelerator: str
     calibrate: bool = True
-    lab: Lab | None = None
+    send_times: int | None = None
 
     @property
     def settings(self) -> dict[str, str]:
         """What the DUT's scripts must know of how the boots are run."""
-        if self.lab is None:
+        if self.send_times is None:
             return {}
         own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
-        times = str(self.lab.board(self.board.name).send_times)
         return {
             "HANDOVER": "serial",
             "UNIT": self.clock.unit.value,
-            "SEND_REPEAT": times,
+            "SEND_REPEAT": str(self.send_times),
             **own,
         }
 
@@ -72,12 +78,14 @@ def run_boots(
     wanted: Iterable[tuple[Side, int]],
     progress: Progress,
     abreast: int = PARALLEL,
+    connect: Connect | None = None,
 ) -> None:
     """Boot each (side, number) that is not done yet; raises what the first failing boot raises.
 
-    ``abreast`` boots run at a time on this machine; one by one, in the order of ``wanted``.
+    ``abreast`` boots run at a time on this machine; one by one, in the order of ``wanted``. With
+    ``connect`` the runner that it returns boots them instead.
     """
-    run_plans(run, open_plans(run, bench, wanted), progress, bench.lab, abreast)
+    run_plans(run, open_plans(run, bench, wanted), progress, abreast, connect)
 
 
 def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) -> list[BootPlan]:
@@ -86,20 +94,12 @@ def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) ->
     return [plan for plan in plans if not _is_done(run, plan)]
 
 
-def lava_runner(run: RunDir, lab: Lab, device: str | None = None) -> LavaRunner:
-    """The runner of a run's boots in a LAVA lab, which it is connected to.
-
-    ``device`` is the only one that may run them.
-    """
-    return LavaRunner(run, lab, connect(lab), lambda plan: _mark_done(run, plan), device)
-
-
 def run_plans(
     run: RunDir,
     plans: Sequence[BootPlan],
     progress: Progress,
-    lab: Lab | None = None,
     abreast: int = PARALLEL,
+    connect: Connect | None = None,
 ) -> None:
     """As `run_boots`, for boots that need not be of one bench."""
     todo = [p for p in plans if not _is_done(run, p)]
@@ -108,10 +108,10 @@ def run_plans(
     titles = ", ".join(f"{p.side} {p.number}" for p in todo[:4]) + (" …" if len(todo) > 4 else "")
     board = todo[0].board.name
     with progress.step(f"boot {board} ({titles})", sum(p.runs for p in todo)) as step:
-        if lab is None:
+        if connect is None:
             _run_all(run, todo, step, abreast)
         else:
-            lava_runner(run, lab).boots(todo, step)
+            connect().boots(todo, step)
 
 
 def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> None:
@@ -126,7 +126,7 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> Non
             step.update(done, total, f"cell {done} of {total}")
 
         boot(plan, on_cell, cancelled)
-        _mark_done(run, plan)
+        mark_done(run, plan)
 
     pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
     futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]
@@ -148,58 +148,6 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> Non
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def collect(
-    run: RunDir, cells: Sequence[str], clock: Clock, side: Side, numbers: Sequence[int]
-) -> SideResult:
-    """Analyse the side's boots and write ``result.json``; traces are read, never the board."""
-    source = run.side(side) / "source.json"
-    boots: list[BootRecord] = []
-    records: dict[str, list[CellRecord]] = {name: [] for name in cells}
-    costs = calibrated_costs(run)
-    build = results.read(run.build(side) / "build.json", BuildRecord)
-    # Instructions are counted alike whatever the board's temperature or governor.
-    timed = clock is Clock.TIME
-    for number in numbers:
-        folder = run.boot(side, number)
-        record = results.read(folder / "boot.json", BootRecord)
-        figures, _ = analyze(folder, record)
-        boots.append(record.model_copy(update={"event_cost": costs}))
-        why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
-        for name, cell in figures.items():
-            usable = cell if why is None else cell.model_copy(update={"invalid": why})
-            records[name].append(corrected(usable, costs))
-    result = SideResult(
-        side=side,
-        clock=clock,
-        unit=clock.unit,
-        source=results.read(source, SourceRecord) if source.is_file() else None,
-        build=build,
-        boots=boots,
-        cells=records,
-    )
-    results.write(run.side(side) / "result.json", result)
-    return result
-
-
-def calibrated_costs(run: RunDir) -> dict[str, float]:
-    """Instructions per trace event, from the base's first boot: the same for both sides.
-
-    Empty on the time clock, where a boot has no calibration runs.
-    """
-    folder = run.boot("base", 1)
-    record = results.read(folder / "boot.json", BootRecord)
-    if record.clock is Clock.TIME:
-        return {}
-    return analyze(folder, record)[1]
-
-
-def analyze(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
-    """The cells' records and the events' costs of a boot, by whoever cut its I/Os."""
-    if boot.measured == "board":
-        return board_records(folder / RECEIVED, boot)
-    return analyze_boot(folder, boot)
 
 
 def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
@@ -240,7 +188,8 @@ def _inputs(plan: BootPlan) -> dict[str, str]:
     return {"board": plan.identity(), "kernel": plan.kernel_sha256}
 
 
-def _mark_done(run: RunDir, plan: BootPlan) -> None:
+def mark_done(run: RunDir, plan: BootPlan) -> None:
+    """Stamp a boot as done with its board and kernel."""
     run.mark_done(_step(plan), _inputs(plan))
 
 

@@ -20,9 +20,10 @@ import click
 
 from iotoll import candidate, gate, results
 from iotoll.boards import load_virtual_board
-from iotoll.boots import Bench, collect, plan_boot, run_boots, run_plans, with_cmdline
+from iotoll.boots import Bench, plan_boot, run_boots, run_plans, with_cmdline
 from iotoll.build import build_side
-from iotoll.cli import guarded
+from iotoll.cli_support import guarded
+from iotoll.collect import collect
 from iotoll.errors import UsageError
 from iotoll.image import get_image
 from iotoll.images import copy_tree

@@ -14,12 +14,14 @@ from functools import cached_property
 from iotoll import gate, results
 from iotoll.boardimage import add_dtb, check_source
 from iotoll.boards import RealBoard, VirtualBoard, load_board
-from iotoll.boots import PARALLEL, Bench, collect, run_boots
+from iotoll.boots import PARALLEL, Bench, Connect, run_boots
 from iotoll.build import Job, build_side
+from iotoll.collect import collect
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.image import get_image
 from iotoll.images import copy_tree
 from iotoll.lava.config import Lab, load_lab
+from iotoll.lava.runner import lava_runner
 from iotoll.matrix import Matrix, load_matrix
 from iotoll.models import (
     BuildRecord,
@@ -116,7 +118,7 @@ class Flow:
     @cached_property
     def bench(self) -> Bench:
         """What the boots of this run share."""
-        manifest = self.run.manifest
+        manifest, lab = self.run.manifest, self.lab
         image = get_image(self.board.arch, self.progress)
         return Bench(
             self.board,
@@ -125,8 +127,14 @@ class Flow:
             self.cells,
             manifest.clock,
             manifest.accelerator,
-            lab=self.lab,
+            send_times=lab.board(self.board.name).send_times if lab else None,
         )
+
+    @property
+    def connect(self) -> Connect | None:
+        """What reaches the lab that runs the boots; None on a local board."""
+        lab = self.lab
+        return None if lab is None else lambda: lava_runner(self.run, lab)
 
     # The steps.
 
@@ -171,7 +179,9 @@ class Flow:
         """
         if self.needs_boots():
             abreast = 1 if self.judges_time else PARALLEL
-            run_boots(self.run, self.bench, self.wanted, self.progress, abreast)
+            run_boots(
+                self.run, self.bench, self.wanted, self.progress, abreast, self.connect
+            )
 
     def collect(self) -> None:
         """Figures of every boot that ran."""
@@ -246,7 +256,7 @@ class Flow:
 
     def _boot_more(self, boots: list[tuple[Side, int]], abreast: int = PARALLEL) -> None:
         if not self.stored:
-            run_boots(self.run, self.bench, boots, self.progress, abreast)
+            run_boots(self.run, self.bench, boots, self.progress, abreast, self.connect)
         elif not all((self.run.boot(*boot) / "boot.json").is_file() for boot in boots):
             names = ", ".join(f"{side}/{number}" for side, number in boots)
             raise InfrastructureError(f"the run does not hold all boots that it needs: {names}")

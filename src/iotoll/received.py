@@ -17,10 +17,10 @@ from iotoll import results
 from iotoll.calibrate import event_costs, is_calibration
 from iotoll.dutcell import cell_of_dut
 from iotoll.errors import InfrastructureError, ResultError
+from iotoll.facts import read_facts
 from iotoll.fio import FioJob, jobs_of
 from iotoll.models import BootRecord, CellRecord, DutRecord
 from iotoll.models.base import Model
-from iotoll.validity import read_facts
 
 NAME = "received.jsonl"
 FIO = "fio."

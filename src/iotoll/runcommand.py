@@ -5,53 +5,25 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 
 from iotoll import candidate, results
 from iotoll.boardoptions import new_manifest
+from iotoll.cli_support import Output, output_options
 from iotoll.digest import file_sha256, json_sha256
 from iotoll.errors import UsageError
 from iotoll.flow import STEPS, Flow, execute
 from iotoll.matrix import chosen_cells, load_matrix
 from iotoll.models import Clock, RunManifest, SideResult
-from iotoll.progress import Progress
 from iotoll.report import render_report, side_table, terminal_report
 from iotoll.rundir import RunDir
 
 F = TypeVar("F", bound=Callable[..., Any])
 INCIDENTAL = {"command", "created", "seed"}
 """What of a manifest may differ between a run and the command that resumes it."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """How the user wants to be told."""
-
-    quiet: bool
-    as_json: bool
-
-    @property
-    def progress(self) -> Progress:
-        """Steps on standard error; silent when asked to be."""
-        return Progress(self.quiet or self.as_json)
-
-    @property
-    def console(self) -> Console:
-        """Standard output."""
-        return Console()
-
-
-def output_options(command: F) -> F:
-    """--quiet and --json, on every command that has something to say."""
-    command = click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")(
-        command
-    )
-    return click.option("--quiet", is_flag=True, help="Nothing but the verdict.")(command)
 
 
 def run_options(command: F) -> F:

@@ -16,11 +16,11 @@ from iotoll.boards import Board, VirtualBoard
 from iotoll.console import ConsoleState, read_console
 from iotoll.digest import json_sha256
 from iotoll.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
+from iotoll.facts import read_facts
 from iotoll.image import Image, job_cpio
 from iotoll.models import BootRecord, BuildRecord, Clock
 from iotoll.models.run import FactRecord, Side
 from iotoll.qemu import BootFiles, RunningBoard, qemu_command, tool_versions
-from iotoll.validity import read_facts
 
 POLL_SECONDS = 0.1
 

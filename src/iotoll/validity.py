@@ -6,7 +6,7 @@ result to another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 
@@ -16,10 +16,6 @@ from iotoll.matrix import first_error, load_toml
 from iotoll.models.base import Model
 from iotoll.models.run import FactRecord
 from iotoll.paths import data_dir
-
-Facts = Mapping[str, str]
-LINES, LENGTH = 200, 200
-"""Facts of a board that are read, and characters of a value."""
 
 
 class Rule(Model):
@@ -55,12 +51,6 @@ def load_rules() -> tuple[Rule, ...]:
         return tuple(_File.model_validate(load_toml(path)).rule)
     except ValidationError as error:
         raise first_error(path, error) from error
-
-
-def read_facts(text: str) -> dict[str, str]:
-    """The facts of ``facts.sh``: one ``NAME VALUE`` a line."""
-    pairs = [line.strip().partition(" ") for line in text.splitlines()[:LINES]]
-    return {name: value.strip()[:LENGTH] for name, _, value in pairs if name and value.strip()}
 
 
 def broken_rule(facts: FactRecord, config_sha256: str, rules: Sequence[Rule]) -> str | None:

@@ -190,7 +190,7 @@ class Boots:
         run = self.built.run(fault, self.folder / f"run-{fault}-{side}")
         lab = self._lab(workload, attempts)
         flow = Flow(run, Progress(quiet=True))
-        bench = replace(flow.bench, cells=list(cells), calibrate=False, lab=lab)
+        bench = replace(flow.bench, cells=list(cells), calibrate=False)
         done: list[str] = []
         runner = LavaRunner(run, lab, self.servers, lambda plan: done.append(plan.name))
         return One(runner, plan_boot(run, bench, side, 1), done)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boots import collect, plan_boot
+from iotoll.boots import plan_boot
+from iotoll.collect import collect
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.flow import Flow
 from iotoll.lab.plan import LabState
@@ -95,7 +96,7 @@ class Pair:
 
     def go(self, cells: list[str], side: Side = "base", numbers: tuple[int, ...] = (1, 2)) -> None:
         """Run boots 1 and 2 of the base (or others) to their ends, as a gate does."""
-        bench = replace(Flow(self.run, Progress(quiet=True)).bench, cells=cells, lab=self.lab)
+        bench = replace(Flow(self.run, Progress(quiet=True)).bench, cells=cells)
         plans = [plan_boot(self.run, bench, side, number) for number in numbers]
         runner = LavaRunner(self.run, self.lab, self.servers, lambda p: self.done.append(p.name))
         with Progress(quiet=True).step("boots") as step:

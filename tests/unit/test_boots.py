@@ -9,7 +9,8 @@ import pytest
 
 from iotoll import boots, results
 from iotoll.boards import load_board
-from iotoll.boots import Bench, collect, plan_boot, run_boots, with_cmdline
+from iotoll.boots import Bench, plan_boot, run_boots, with_cmdline
+from iotoll.collect import collect
 from iotoll.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.image import Image
 from iotoll.matrix import load_matrix

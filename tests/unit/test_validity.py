@@ -7,8 +7,9 @@ import inspect
 import pytest
 
 from iotoll import validity
+from iotoll.facts import read_facts
 from iotoll.models.run import FactRecord
-from iotoll.validity import apart, broken_rule, load_rules, read_facts
+from iotoll.validity import apart, broken_rule, load_rules
 
 GOOD = {
     "governor": "performance",

@@ -99,7 +99,8 @@ def zedboard_job(folder: Path) -> Path:
     path.write_text('extends = "emmc"\n[fio_of.emmc]\nfile_mb = 4\nios_4k = 64\nios_128k = 16\n')
     board, matrix = load_board("zedboard"), load_matrix(str(path))
     assert isinstance(board, RealBoard)
-    bench = Bench(board, matrix, UNUSED, ZED_CELLS, Clock.TIME, "none", lab=load_lab("example"))
+    times = load_lab("example").board(board.name).send_times
+    bench = Bench(board, matrix, UNUSED, ZED_CELLS, Clock.TIME, "none", send_times=times)
     batches = make_batches(matrix, ZED_CELLS, calibrate=False)
     render_job(board, matrix, batches, folder / "job", bench.settings)
     return folder / "job"

@@ -12,7 +12,7 @@ from typing import cast
 import click
 
 from iotoll import results
-from iotoll.cli import guarded
+from iotoll.cli_support import guarded
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.flow import Flow, execute
 from iotoll.models import FailureRecord, Outcome

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from iotoll import results
-from iotoll.boots import lava_runner
 from iotoll.ci import sandbox
 from iotoll.ci.plan import run_folder
 from iotoll.ci.sandbox import Kept
@@ -15,7 +14,7 @@ from iotoll.digest import file_sha256
 from iotoll.errors import InfrastructureError, ResultError, UsageError
 from iotoll.flow import Flow, execute
 from iotoll.image import get_image
-from iotoll.lava.runner import lava_folder
+from iotoll.lava.runner import lava_folder, lava_runner
 from iotoll.models import BuildRecord, FailureRecord, Outcome
 from iotoll.models.run import Side
 from iotoll.progress import Progress

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from iotoll.boards import load_virtual_board
-from iotoll.boots import health_plan, lava_runner, open_plans
+from iotoll.boots import health_plan, open_plans
 from iotoll.errors import UsageError
 from iotoll.flow import Flow
 from iotoll.lava.config import Lab
 from iotoll.lava.control import Finding, control
 from iotoll.lava.device import virtual_device
-from iotoll.lava.runner import LavaRunner, lava_folder
+from iotoll.lava.runner import LavaRunner, lava_folder, lava_runner
 from iotoll.models import Clock
 from iotoll.policy import load_time_policy
 from iotoll.progress import Progress, Step

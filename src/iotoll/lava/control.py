@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from iotoll import gate, results
-from iotoll.boots import Bench, collect, lava_runner, plan_boot
+from iotoll.boots import Bench, plan_boot
+from iotoll.collect import collect
 from iotoll.lava.config import Lab
+from iotoll.lava.runner import lava_runner
 from iotoll.models import SideResult
 from iotoll.models.run import Side
 from iotoll.policy import Policy
@@ -50,7 +52,7 @@ def control(
     A second pair of boots runs only when the first one shows something. Raises what boots raise.
     """
     own = own_run(run, device)
-    plain = replace(bench, calibrate=False, lab=lab)
+    plain = replace(bench, calibrate=False)
     judged: list[gate.Judgement] = []
     for number in PAIRS:
         plans = [plan_boot(own, plain, side, number) for side in SIDES]

@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from iotoll import results
+from iotoll.boots import mark_done
 from iotoll.errors import BrokenError, InfrastructureError
 from iotoll.lava import collect
 from iotoll.lava.config import Lab
 from iotoll.lava.http import TooLargeError
 from iotoll.lava.journal import Attempt, Journal, open_journal
-from iotoll.lava.server import JobState, Servers
+from iotoll.lava.server import JobState, Servers, connect
 from iotoll.lava.submission import POLL_SECONDS, Submitter, patiently
 from iotoll.lava.watch import Watch
 from iotoll.models import BootRecord, LavaAttempt
@@ -35,6 +36,14 @@ class Running:
     plan: BootPlan
     attempt: Attempt
     state: JobState | None = None
+
+
+def lava_runner(run: RunDir, lab: Lab, device: str | None = None) -> LavaRunner:
+    """The runner of a run's boots in a LAVA lab, which it is connected to.
+
+    ``device`` is the only one that may run them.
+    """
+    return LavaRunner(run, lab, connect(lab), lambda plan: mark_done(run, plan), device)
 
 
 class LavaRunner:

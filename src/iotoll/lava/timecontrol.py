@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iotoll import results
-from iotoll.boots import Bench, collect, lava_runner, plan_boot
+from iotoll.boots import Bench, plan_boot
+from iotoll.collect import collect
 from iotoll.errors import InfrastructureError
 from iotoll.lava.config import Lab
 from iotoll.lava.control import Finding, own_run
+from iotoll.lava.runner import lava_runner
 from iotoll.models import NoiseRecord, Outcome
 from iotoll.policy import TimePolicy
 from iotoll.progress import Step
@@ -56,7 +58,7 @@ def control_time(
     """
     own = own_run(run, device)
     manifest = run.manifest
-    plain = replace(bench, calibrate=False, lab=lab)
+    plain = replace(bench, calibrate=False)
     runner = lava_runner(own, lab, device)
     before = load(history, manifest.board, manifest.matrix)
     wanted = policy.looks[0]

@@ -15,7 +15,7 @@ from iotoll.report.headline import candidate_title
 from iotoll.report.text import clean, clock_note, section_title
 
 if TYPE_CHECKING:
-    from iotoll.pytest_plugin import Cell
+    from iotoll.publish.judged import Cell
 
 _TEST: Any = allure.dynamic  # typed in part only
 

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from iotoll import results
-from iotoll.cli import guarded
+from iotoll.cli_support import guarded
 from iotoll.models import SideResult, VerdictRecord
 from iotoll.policy import load_time_policy
 from iotoll.progress import Progress
