@@ -9,9 +9,9 @@ from pydantic import Field, ValidationError
 
 from iotoll.errors import UsageError
 from iotoll.hardware import Hardware, load_hardware
-from iotoll.matrix import first_error, load_extended, named_file
 from iotoll.models.base import Model
 from iotoll.paths import data_dir
+from iotoll.toml import first_error, load_extended, named_file
 
 
 class QemuSettings(Model):

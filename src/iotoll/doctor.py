@@ -26,9 +26,9 @@ from iotoll.boards import Board, RealBoard, VirtualBoard, load_board
 from iotoll.build import TARGETS, Arch
 from iotoll.errors import InfrastructureError, IotollError
 from iotoll.hardware import AndroidBoot, Hardware, PartitionRootfs, load_hardware
-from iotoll.matrix import named_file
 from iotoll.paths import cache_dir, data_dir
 from iotoll.qemu import kvm_works
+from iotoll.toml import named_file
 
 State = Literal["present", "missing", "note"]
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from iotoll.matrix import first_error, load_toml, named_file
 from iotoll.models.base import Model
 from iotoll.paths import data_dir
+from iotoll.toml import first_error, load_toml, named_file
 
 
 class AndroidBoot(Model):

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from iotoll.errors import InfrastructureError
+from iotoll.proc import end_group
 from iotoll.progress import Step
-
-GRACE = 10.0
-"""Seconds that make has to remove half-written objects when it is asked to end."""
 
 _OBJECT = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC|VDSO\w*|GEN|UPD)\s+(?:\[M\]\s+)?(\S+)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[mK]")
@@ -88,30 +84,6 @@ def run(
     return code
 
 
-def end_group(process: subprocess.Popen[bytes]) -> bool:
-    """End a process and all of its group; return whether they ended by themselves.
-
-    make removes half-written objects when it is asked to end (`GRACE`), not when killed.
-    """
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)
-    # The leader is gone, but members that it did not wait for may not be.
-    limit = time.monotonic() + GRACE
-    while _group_lives(process.pid) and time.monotonic() < limit:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        time.sleep(0.1)
-    killed = False
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-        killed = True
-    process.wait()
-    return not killed
-
-
 def not_the_source(log: Path) -> str | None:
     """Return why a failed build is the machine's fault, or None when nothing says so."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -177,11 +149,3 @@ def _lines(process: subprocess.Popen[bytes], deadline: float) -> Iterator[str]:
             yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
     if rest:
         yield rest.decode("utf-8", "replace") + "\n"
-
-
-def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True

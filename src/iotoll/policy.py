@@ -10,10 +10,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from iotoll.digest import file_sha256
 from iotoll.errors import UsageError
-from iotoll.matrix import first_error, load_toml, named_file
 from iotoll.models.base import Clock, Model, Section
 from iotoll.paths import data_dir
 from iotoll.timegate.levels import confirm_levels
+from iotoll.toml import first_error, load_toml, named_file
 
 
 class Fit(Model):

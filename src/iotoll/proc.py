@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 from iotoll.errors import InfrastructureError
 
 TAIL_LINES = 20
+GRACE = 10.0
+"""Seconds that make has to remove half-written objects when it is asked to end."""
 
 
 def require_tool(name: str, package: str) -> str:
@@ -85,3 +89,35 @@ def stop(process: subprocess.Popen[bytes], grace: float = 3) -> None:
             process.wait(grace)
         except subprocess.TimeoutExpired:
             continue
+
+
+def end_group(process: subprocess.Popen[bytes]) -> bool:
+    """End a process and all of its group; return whether they ended by themselves.
+
+    make removes half-written objects when it is asked to end (`GRACE`), not when killed.
+    """
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    # The leader is gone, but members that it did not wait for may not be.
+    limit = time.monotonic() + GRACE
+    while _group_lives(process.pid) and time.monotonic() < limit:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        time.sleep(0.1)
+    killed = False
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+        killed = True
+    process.wait()
+    return not killed
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

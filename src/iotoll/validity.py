@@ -12,10 +12,10 @@ from functools import cache
 
 from pydantic import ValidationError, model_validator
 
-from iotoll.matrix import first_error, load_toml
 from iotoll.models.base import Model
 from iotoll.models.run import FactRecord
 from iotoll.paths import data_dir
+from iotoll.toml import first_error, load_toml
 
 
 class Rule(Model):

@@ -315,7 +315,7 @@ def test_grandchildren_that_stay_behind_are_ended(tmp_path: Path) -> None:
 def test_what_ignores_the_request_to_end_is_killed_and_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(makerun, "GRACE", 0.5)
+    monkeypatch.setattr("iotoll.proc.GRACE", 0.5)
     stubborn = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     with pytest.raises(InfrastructureError, match="took longer than 1 s"):
         run_python(tmp_path, stubborn, timeout=1)

@@ -11,9 +11,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from iotoll.errors import UsageError
 from iotoll.lava.issues import Issue, load_issues
-from iotoll.matrix import first_error, load_toml, named_file
 from iotoll.models.base import Model
 from iotoll.paths import data_dir
+from iotoll.toml import first_error, load_toml, named_file
 
 
 class JobSettings(Model):

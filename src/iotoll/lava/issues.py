@@ -10,9 +10,9 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator
 
 from iotoll.errors import UsageError
-from iotoll.matrix import first_error, load_toml, named_file
 from iotoll.models.base import Model
 from iotoll.paths import data_dir
+from iotoll.toml import first_error, load_toml, named_file
 
 GENERIC = "generic"
 Phase = Literal["any", "deploy", "boot", "workload"]

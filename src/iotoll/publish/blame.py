@@ -13,11 +13,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from iotoll.matrix import first_error, load_toml
 from iotoll.models.base import Model, Section
 from iotoll.patchtext import Hunk
 from iotoll.paths import data_dir
 from iotoll.selection import glob_pattern
+from iotoll.toml import first_error, load_toml
 
 
 class Part(Model):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from iotoll.errors import UsageError
-from iotoll.matrix import load_toml, named_file
 from iotoll.paths import data_dir
 from iotoll.simboard.gpt import Partition
+from iotoll.toml import load_toml, named_file
 
 
 @dataclass(frozen=True)
