@@ -8,25 +8,25 @@ from typing import cast
 import click
 
 from iotoll import __version__
-from iotoll.cli_support import guarded
+from iotoll.core.cli_support import guarded
 
 COMMANDS = {
-    "analyze": "iotoll.outputs.command:analyze_command",
+    "analyze": "iotoll.reports.trace.command:analyze_command",
     "ci": "iotoll.ci.command:ci_command",
     "doctor": "iotoll.doctor:doctor_command",
-    "gate": "iotoll.runcommand:gate_command",
-    "image": "iotoll.imagecommand:image_command",
-    "lab": "iotoll.lab.command:lab_command",
-    "lava": "iotoll.lava.command:lava_command",
-    "measure": "iotoll.runcommand:measure_command",
-    "noise": "iotoll.timegate.command:noise_command",
-    "publish": "iotoll.publish.command:publish_command",
-    "receive": "iotoll.serialrecord:receive_command",
-    "report": "iotoll.runcommand:report_command",
-    "reproduce": "iotoll.reproducecommand:reproduce_command",
-    "simboard": "iotoll.simboard.command:simboard_group",
-    "simulate": "iotoll.timegate.command:simulate_command",
-    "step": "iotoll.runcommand:step_command",
+    "gate": "iotoll.run.command:gate_command",
+    "image": "iotoll.boards.command:image_command",
+    "lab": "iotoll.labs.local.command:lab_command",
+    "lava": "iotoll.run.lava_command:lava_command",
+    "measure": "iotoll.run.command:measure_command",
+    "noise": "iotoll.verdict.time.command:noise_command",
+    "publish": "iotoll.reports.publish.command:publish_command",
+    "receive": "iotoll.measure.serial:receive_command",
+    "report": "iotoll.run.command:report_command",
+    "reproduce": "iotoll.run.reproduce_command:reproduce_command",
+    "simboard": "iotoll.labs.simboard.command:simboard_group",
+    "simulate": "iotoll.verdict.time.command:simulate_command",
+    "step": "iotoll.run.command:step_command",
 }
 """Name → module and name of the command."""
 

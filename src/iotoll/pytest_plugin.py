@@ -5,8 +5,8 @@
 - ``iotoll_run``: the whole run;
 - ``iotoll_cell``: a test that asks for it runs once per cell;
 - ``iotoll_comparison``: once per cell and section that were compared;
-- ``iotoll_check``: once per outcome (`iotoll.publish.checks`), so also for cells without figures.
-  What is skipped or in error there skips the test, or is an error in its set-up.
+- ``iotoll_check``: once per outcome (`iotoll.reports.publish.checks`), so also for cells without
+  figures. What is skipped or in error there skips the test, or is an error in its set-up.
 
 Without ``--iotoll-run`` such tests skip. With allure-pytest's ``--alluredir`` each test carries
 board, kernel, patch, section, links and the cell's figures.
@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from iotoll.errors import InfrastructureError, IotollError, UsageError
-from iotoll.publish.checks import Check, Status
-from iotoll.publish.judged import Cell, Comparison, Run
-from iotoll.publish.links import parse_link, run_links
-from iotoll.rundir import RunDir
+from iotoll.core.errors import InfrastructureError, IotollError, UsageError
+from iotoll.records.rundir import RunDir
+from iotoll.reports.publish.checks import Check, Status
+from iotoll.reports.publish.judged import Cell, Comparison, Run
+from iotoll.reports.publish.links import parse_link, run_links
 
 NO_RUN = "no run directory is named: pytest --iotoll-run runs/NAME"
 
@@ -137,7 +137,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _describe(item: pytest.Item, run: Run) -> None:
-    from iotoll.publish import alluremeta
+    from iotoll.reports.publish import alluremeta
 
     values = getattr(getattr(item, "callspec", None), "params", {})
     check = next((c for c in run.checks if check_name(c) in values.values()), None)
