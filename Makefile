@@ -64,7 +64,7 @@ coverage: setup
 	$(BIN)/pytest -q $(PARALLEL) --cov --cov-report=term --cov-report=html:target/coverage $(QUICK)
 
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 screenshots: setup
 	$(BIN)/python tools/docs/screenshots.py

@@ -24,7 +24,9 @@ OTHERS = {
     "builtin-schema": "check-jsonschema",
     "data-transform": "check-jsonschema",
     "date": "trace-cmd",
+    "font": "a CSS variable",
     "output-format": "fio",
+    "unshallow": "git",
     "update-goldens": "tests/conftest.py",
     "version": "every tool",
 }
@@ -48,8 +50,10 @@ def known() -> set[str]:
     found = {"help", *OTHERS, *options(cli, click.Context(cli))}
     for path in [SOURCE / "pytest_plugin.py", *SOURCE.glob("run/studies/*.py")]:
         found |= set(re.findall(r"\"--([a-z][a-z-]+)\"", path.read_text()))
-    for path in [*ROOT.glob("tools/**/*.py"), *ROOT.glob("crates/*/src/**/*.rs")]:
+    for path in ROOT.glob("tools/**/*.py"):
         found |= set(re.findall(r"\"--([a-z][a-z0-9-]+)[=\"]", path.read_text()))
+    for path in ROOT.glob("crates/*/src/main.rs"):
+        found |= set(OPTION.findall(path.read_text()))
     return found
 
 
