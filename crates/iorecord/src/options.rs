@@ -3,9 +3,11 @@
 use iosections::Options;
 use tracedat::{Entry, Trace};
 
-use crate::analysis::{DeviceMark, Facts, Request, Window};
 use crate::bind::Binding;
 use crate::error::Error;
+use crate::facts::Facts;
+use crate::request::{DeviceMark, Request};
+use crate::window::Window;
 
 /// Events looked at beforehand, to know which kinds a window has.
 const SAMPLE: usize = 1 << 14;

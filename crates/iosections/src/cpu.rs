@@ -14,11 +14,10 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use crate::account::give_all;
 use crate::batch::Batches;
-use crate::engine::Ios;
 use crate::frame::{Current, Frames};
-use crate::io::{Io, Mode, Piece};
+use crate::give::give_all;
+use crate::io::{Io, Ios, Mode, Piece};
 use crate::slab::Ref;
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.

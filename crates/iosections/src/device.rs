@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::chains::Places;
 use crate::event::{Dev, Driver, Span};
 use crate::mark::Mark;
 use crate::outcome::DeviceOutcome;
-use crate::place::Places;
 use crate::request::{Category, Request};
 use crate::slab::Ref;
 use crate::waiting::Waiting;

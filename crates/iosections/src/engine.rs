@@ -1,15 +1,15 @@
 //! From events to measured I/Os.
 
 use crate::block::Block;
+use crate::class::Class;
 use crate::cpu::Cpu;
 use crate::event::{Event, Kind, Lost, Now, Tag};
 use crate::gaps::Gaps;
-use crate::io::{Io, IoResult, Sink};
+use crate::io::{Io, IoResult, Ios, Sink};
 use crate::limits;
 use crate::mark::Moment;
 use crate::measure::Measure;
 use crate::outcome::Outcome;
-use crate::pass::Class;
 use crate::slab::{IntMap, Ref, Slab};
 use crate::task::{Table, Task};
 
@@ -48,9 +48,6 @@ pub struct Options {
     /// Count every event in own time, by name and section. Costs time.
     pub count_events: bool,
 }
-
-/// Open I/Os; boxed, since they are large and only their places move.
-pub(crate) type Ios = Slab<Box<Io>>;
 
 /// The measurement. Feed it all events in order of time, then [`Engine::finish`].
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::mark::{Mark, Moments};
 use crate::op::Op;
 use crate::rwbs::Rwbs;
 use crate::section::DeviceSpan;
-use crate::slab::Ref;
+use crate::slab::{Ref, Slab};
 
 /// How a stretch of executed code is given to a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,9 @@ pub(crate) struct Io {
     /// Last completion of one of its requests.
     pub(crate) last_done: u64,
 }
+
+/// Open I/Os; boxed, since they are large and only their places move.
+pub(crate) type Ios = Slab<Box<Io>>;
 
 impl Io {
     /// Makes a used one new, keeping its memory.

@@ -60,7 +60,7 @@ pub(crate) struct Request {
     pub(crate) sent: Option<(u64, Mark)>,
     pub(crate) returned: Option<u64>,
     pub(crate) driver_done: Option<DriverDone>,
-    /// The next younger request of its chain, see [`Places`](crate::place::Places).
+    /// The next younger request of its chain, see [`Places`](crate::chains::Places).
     pub(crate) younger: Option<Ref>,
 }
 
