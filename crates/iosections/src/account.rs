@@ -105,7 +105,7 @@ impl Cpu {
         }
         if self.run.io.is_none_or(|io| ios.get(io).is_none()) {
             self.run.io = None;
-            if let Some(io) = serves.filter(|&io| ios.get(io).is_some()) {
+            if let Some(io) = serves.filter(|&io| ios.get(io).is_some_and(|io| io.asleep)) {
                 self.resolve_run(ios, pid, io);
             }
         }

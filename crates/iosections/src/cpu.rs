@@ -3,7 +3,8 @@
 //! Between two events of a CPU lies a *piece* of executed code. It is given to an I/O
 //! - when the I/O's task is current (unless an interrupt is being handled);
 //! - when a helper task is current, from its switch-in to its switch-out, if it submitted or
-//!   issued something for the I/O in that run, or submitted in an earlier run and the I/O is open;
+//!   issued something for the I/O in that run, or submitted in an earlier run and the I/O's task
+//!   sleeps;
 //! - inside an interrupt or softirq, by the last request that the handler marked (completed, or
 //!   reported complete); what comes before the first mark goes to the first request;
 //! - in the idle task, between an interrupt that completed something for the I/O and the switch

@@ -56,6 +56,7 @@ impl Device {
             Category::Helper => counts.helper += 1,
             Category::Unattributed => {
                 counts.unattributed += 1;
+                counts.ambiguous += u64::from(request.ambiguous);
                 return;
             }
         }

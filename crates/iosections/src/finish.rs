@@ -267,35 +267,50 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// A task is woken: by an interrupt, or by a task whose write waits for what it will do.
     pub(crate) fn waking(&mut self, now: Now, cpu: usize, pid: i32) {
         let irq = self.cpus.get(cpu).and_then(Cpu::waking_irq);
-        let writer = match irq {
+        let asked = match irq {
             Some(_) => None,
-            None => self.current_io(cpu),
+            None => self.asks(now, cpu).filter(|_| self.names.helps(pid)),
         };
-        let waits = |&at: &Ref| self.ios.get(at).is_some_and(|io| io.op.writes());
-        let writer = writer.filter(waits).filter(|_| self.names.helps(pid));
         let place = self.tasks.place(pid);
         let Some(task) = self.tasks.get_mut(place) else {
             return;
         };
         task.woken_by = irq;
-        task.woken_for = writer;
-        let io = task.io.and_then(|at| self.ios.get_mut(at));
-        if let Some(io) = io.filter(|io| io.last_done > 0) {
+        if irq.is_none() {
+            task.woken_for = asked;
+        }
+        let Some(at) = task.io else {
+            return;
+        };
+        if let Some(io) = self.ios.get_mut(at).filter(|io| io.last_done > 0) {
             io.moments.set(Moment::Waking, now.ts);
         }
+        let waker = irq.is_none().then_some(now.pid());
+        let completed = irq.and_then(|_| self.cpus.get(cpu)?.last_done);
+        self.woken(at, waker, completed);
+    }
+
+    /// The writing I/O for which a task wakes another one: its own, or the one that it was itself
+    /// woken for.
+    fn asks(&mut self, now: Now, cpu: usize) -> Option<Ref> {
+        let helps = now.pid() != 0 && self.names.helps(now.pid());
+        let task = self.task(cpu)?;
+        let asks = task.io.or(task.woken_for.filter(|_| helps))?;
+        self.ios.get(asks).filter(|io| io.op.writes()).map(|_| asks)
     }
 
     pub(crate) fn switch(&mut self, now: Now, cpu: usize, blocked: bool, next: i32) {
         self.switches_seen = true;
-        if let Some(task) = self.task(cpu) {
-            task.blocked = blocked;
+        let leaves = self.current_io(cpu).and_then(|at| self.ios.get_mut(at));
+        if let Some(io) = leaves {
+            io.asleep = blocked;
         }
-        let mut io = None;
-        if let Some(task) = self.tasks.by_key_mut(task_key(next, now.cpu())) {
-            task.blocked = false;
-            io = task.io;
-        }
+        let io = self
+            .tasks
+            .by_key(task_key(next, now.cpu()))
+            .and_then(|task| task.io);
         if let Some(io) = io.and_then(|at| self.ios.get_mut(at)) {
+            io.asleep = false;
             if io.moments.get(Moment::Waking).is_some() {
                 io.moments.set(Moment::SchedIn, now.ts);
             }

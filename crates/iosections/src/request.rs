@@ -44,6 +44,8 @@ pub(crate) struct Request {
     /// The I/O that it counts for.
     pub(crate) owner: Option<Ref>,
     pub(crate) category: Category,
+    /// It has a helper's bio, and nothing shows for whom.
+    pub(crate) ambiguous: bool,
     pub(crate) seq: u64,
     pub(crate) issued: u64,
     pub(crate) issue_task: i32,
@@ -70,6 +72,7 @@ impl Request {
         (self.device, self.span) = (device, span);
         self.parts.clear();
         (self.owner, self.category) = (None, Category::Unattributed);
+        self.ambiguous = false;
         (self.issued, self.issue_task, self.cpu) = (from.ts, from.task, from.cpu);
         (self.queue, self.requeues, self.requeued) = (None, 0, false);
         (self.setup, self.sent, self.returned) = (None, None, None);

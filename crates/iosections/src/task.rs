@@ -13,7 +13,6 @@ pub(crate) struct Task {
     /// The I/O that it is in, or submits.
     pub(crate) io: Option<Ref>,
     pub(crate) call: Option<Submission>,
-    pub(crate) blocked: bool,
     /// The I/O that it last submitted a bio for as a helper.
     pub(crate) serves: Option<Ref>,
     /// Its last request that the driver has not confirmed.

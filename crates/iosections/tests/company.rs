@@ -229,37 +229,6 @@ fn helpers_read_for_nobody_and_strangers_help_nobody() {
 }
 
 #[test]
-fn of_several_waiting_writes_the_oldest_with_nothing_at_the_device_is_served() {
-    let outcome = run(&[
-        (0, 0, 1, enter(Op::Pwrite64)),
-        (2, 0, 1, queue("WS", 8, 8)),
-        (3, 0, 1, issue("WS", 8, 8)),
-        (5, 0, 1, sleep(2)),
-        (6, 0, 2, enter(Op::Fsync)),
-        (7, 0, 2, sleep(3)),
-        (8, 0, 3, enter(Op::Fsync)),
-        (9, 0, 3, sleep(JOURNAL)),
-        (10, 0, JOURNAL, queue("WS", 800, 8)),
-        (20, 0, JOURNAL, issue("WS", 800, 8)),
-        (30, 0, JOURNAL, complete("WS", 800, 8)),
-        (31, 0, JOURNAL, complete("WS", 8, 8)),
-        (40, 0, JOURNAL, sleep(1)),
-        (41, 0, 1, leave(Op::Pwrite64)),
-        (42, 0, 1, sleep(2)),
-        (43, 0, 2, leave(Op::Fsync)),
-        (44, 0, 2, sleep(3)),
-        (45, 0, 3, leave(Op::Fsync)),
-    ]);
-    let paths: Vec<(i32, &str)> = outcome
-        .results
-        .iter()
-        .map(|io| (io.pid, io.path.as_str()))
-        .collect();
-    assert_eq!(paths, [(1, "WS4"), (2, "hWS4")]);
-    assert_eq!(outcome.ios.no_request, 1);
-}
-
-#[test]
 fn what_touches_a_gap_is_dropped() {
     let io = |at: u64, sector: u64| {
         [
