@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.lab.root import get_root
-from iotoll.progress import Progress
+from iotoll.core.progress import Progress
+from iotoll.labs.local.root import get_root
 
 Check = Callable[[str, str], None]
 

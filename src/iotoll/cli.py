@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import importlib
-import signal
-import traceback
 from typing import cast
 
 import click
 
 from iotoll import __version__
-from iotoll.errors import BrokenError, InfrastructureError, IotollError
-
-INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
+from iotoll.core.cli_support import guarded
 
 COMMANDS = {
-    "analyze": "iotoll.outputs.command:analyze_command",
+    "analyze": "iotoll.reports.trace.command:analyze_command",
     "ci": "iotoll.ci.command:ci_command",
     "doctor": "iotoll.doctor:doctor_command",
-    "gate": "iotoll.runcommand:gate_command",
-    "image": "iotoll.imagecommand:image_command",
-    "lab": "iotoll.lab.command:lab_command",
-    "lava": "iotoll.lava.command:lava_command",
-    "measure": "iotoll.runcommand:measure_command",
-    "noise": "iotoll.timegate.command:noise_command",
-    "publish": "iotoll.publish.command:publish_command",
-    "receive": "iotoll.serialrecord:receive_command",
-    "report": "iotoll.runcommand:report_command",
-    "reproduce": "iotoll.reproducecommand:reproduce_command",
-    "simboard": "iotoll.simboard.command:simboard_group",
-    "simulate": "iotoll.timegate.command:simulate_command",
-    "step": "iotoll.runcommand:step_command",
+    "gate": "iotoll.run.command:gate_command",
+    "image": "iotoll.boards.command:image_command",
+    "lab": "iotoll.labs.local.command:lab_command",
+    "lava": "iotoll.run.lava_command:lava_command",
+    "measure": "iotoll.run.command:measure_command",
+    "noise": "iotoll.verdict.time.command:noise_command",
+    "publish": "iotoll.reports.publish.command:publish_command",
+    "receive": "iotoll.measure.serial:receive_command",
+    "report": "iotoll.run.command:report_command",
+    "reproduce": "iotoll.run.reproduce_command:reproduce_command",
+    "simboard": "iotoll.labs.simboard.command:simboard_group",
+    "simulate": "iotoll.verdict.time.command:simulate_command",
+    "step": "iotoll.run.command:step_command",
 }
 """Name → module and name of the command."""
 
@@ -62,36 +58,6 @@ def cli() -> None:
     """
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """Entry point of the ``iotoll`` command."""
     guarded(cli)
-
-
-def guarded(command: click.Command) -> None:
-    """Run a command; never shows a traceback for an expected failure."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        command(standalone_mode=False)
-    except click.exceptions.Exit as done:
-        raise SystemExit(done.exit_code) from done
-    except click.ClickException as error:
-        error.show()
-        raise SystemExit(2) from error
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("iotoll: interrupted; the same command resumes", err=True)
-        raise SystemExit(INTERRUPTED) from None
-    except IotollError as error:
-        click.echo(f"iotoll: {error}", err=True)
-        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
-            click.echo(error.log_tail, err=True)
-        raise SystemExit(error.exit_code) from error
-    except BrokenPipeError:
-        raise SystemExit(0) from None
-    except Exception:
-        # A bug of ours. Python's own exit code for it, 1, would read as a regression.
-        traceback.print_exc()
-        raise SystemExit(InfrastructureError.exit_code) from None

@@ -21,14 +21,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from iotoll import source
-from iotoll.boards import Board, RealBoard, VirtualBoard, load_board
-from iotoll.build import TARGETS, Arch
-from iotoll.errors import InfrastructureError, IotollError
-from iotoll.hardware import AndroidBoot, Hardware, PartitionRootfs, load_hardware
-from iotoll.matrix import named_file
-from iotoll.paths import cache_dir, data_dir
-from iotoll.qemu import kvm_works
+from iotoll.boards.board import Board, RealBoard, VirtualBoard, load_board
+from iotoll.boards.hardware import AndroidBoot, Hardware, PartitionRootfs, load_hardware
+from iotoll.boards.qemu import kvm_works
+from iotoll.core.errors import InfrastructureError, IotollError
+from iotoll.core.paths import cache_dir, data_dir
+from iotoll.core.toml import named_file
+from iotoll.kernels import source
+from iotoll.kernels.build import TARGETS, Arch
 
 State = Literal["present", "missing", "note"]
 

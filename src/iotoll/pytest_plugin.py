@@ -5,8 +5,8 @@
 - ``iotoll_run``: the whole run;
 - ``iotoll_cell``: a test that asks for it runs once per cell;
 - ``iotoll_comparison``: once per cell and section that were compared;
-- ``iotoll_check``: once per outcome (`iotoll.publish.checks`), so also for cells without figures.
-  What is skipped or in error there skips the test, or is an error in its set-up.
+- ``iotoll_check``: once per outcome (`iotoll.reports.publish.checks`), so also for cells without
+  figures. What is skipped or in error there skips the test, or is an error in its set-up.
 
 Without ``--iotoll-run`` such tests skip. With allure-pytest's ``--alluredir`` each test carries
 board, kernel, patch, section, links and the cell's figures.
@@ -14,83 +14,19 @@ board, kernel, patch, section, links and the cell's figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iotoll.errors import InfrastructureError, IotollError, UsageError
-from iotoll.models import CellVerdict, Section, SectionComparison
-from iotoll.publish.checks import Check, Status, checks
-from iotoll.publish.links import Link, parse_link, run_links
-from iotoll.publish.pictures import pictures
-from iotoll.report.evidence import Evidence, gather
-from iotoll.report.view import CellView, cells
-from iotoll.rundir import RunDir
+from iotoll.core.errors import InfrastructureError, IotollError, UsageError
+from iotoll.records.rundir import RunDir
+from iotoll.reports.publish.checks import Check, Status
+from iotoll.reports.publish.judged import Cell, Comparison, Run
+from iotoll.reports.publish.links import parse_link, run_links
 
 NO_RUN = "no run directory is named: pytest --iotoll-run runs/NAME"
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run directory: its result files and what they conclude."""
-
-    directory: RunDir
-    links: Sequence[Link] = ()
-
-    @cached_property
-    def evidence(self) -> Evidence:
-        """Every result file as a model; None or missing keys for what is not there."""
-        return gather(self.directory)
-
-    @cached_property
-    def checks(self) -> list[Check]:
-        """The run's own outcome first, then one per cell and section."""
-        return checks(self.evidence)
-
-    @cached_property
-    def cells(self) -> dict[str, Cell]:
-        """Every cell that was judged, measured or tried, by name."""
-        verdict = self.evidence.verdict
-        verdicts = {c.cell: c for c in verdict.cells} if verdict else {}
-        views = cells(self.evidence)
-        return {v.name.full: Cell(self, v, verdicts.get(v.name.full)) for v in views}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell: its figures of both sides, and its verdict if it has one."""
-
-    run: Run
-    view: CellView
-    verdict: CellVerdict | None
-
-    @cached_property
-    def pictures(self) -> dict[str, str]:
-        """The report's figures of this cell: title to SVG text."""
-        return pictures(self.run.evidence, self.view)
-
-    @property
-    def name(self) -> str:
-        """Such as ``ufs-4k-randread-t1-direct``."""
-        return self.view.name.full
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One section of one cell, candidate against base, with the gate's own outcome."""
-
-    cell: Cell
-    figures: SectionComparison
-    check: Check
-
-    @property
-    def section(self) -> Section:
-        """The latency section."""
-        return self.figures.section
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -201,7 +137,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _describe(item: pytest.Item, run: Run) -> None:
-    from iotoll.publish import alluremeta
+    from iotoll.reports.publish import alluremeta
 
     values = getattr(getattr(item, "callspec", None), "params", {})
     check = next((c for c in run.checks if check_name(c) in values.values()), None)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.errors import InfrastructureError, UsageError
-from iotoll.paths import node_tool
-from iotoll.publish import Source
-from iotoll.publish.allure import HISTORY, allure_report, without_analytics
-from iotoll.publish.links import Link
-from iotoll.rundir import RunDir
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.paths import node_tool
+from iotoll.records.rundir import RunDir
+from iotoll.reports.publish import Source
+from iotoll.reports.publish.allure import HISTORY, allure_report, without_analytics
+from iotoll.reports.publish.links import Link
 from tests.browser.conftest import LIMIT, Open
 from tests.golden.runs import hostile, real
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.report import render_report
-from iotoll.rundir import RunDir
+from iotoll.records.rundir import RunDir
+from iotoll.reports.page import render_report
 from tests.browser.conftest import Open
 from tests.golden.runs import REAL, hostile
 
@@ -81,9 +81,9 @@ def test_hostile_texts_are_read_and_not_obeyed(
 
 
 def test_pictures_of_cells_can_be_opened_alone(tmp_path: Path, opened: Open) -> None:
-    from iotoll.publish.pictures import pictures
-    from iotoll.report.evidence import gather
-    from iotoll.report.view import cells
+    from iotoll.reports.page.evidence import gather
+    from iotoll.reports.page.view import cells
+    from iotoll.reports.publish.pictures import pictures
 
     evidence = gather(hostile(tmp_path / "run"))
     view = cells(evidence)[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from iotoll.publish.checks import Check, Status
+from iotoll.reports.publish.checks import Check, Status
 
 
 def test_gate(iotoll_check: Check) -> None:

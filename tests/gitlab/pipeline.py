@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from iotoll import paths, source
-from iotoll.errors import UsageError
-from iotoll.progress import Progress
+from iotoll.core import paths
+from iotoll.core.errors import UsageError
+from iotoll.core.progress import Progress
+from iotoll.kernels import source
 from tests.gitlab.stub import PROJECT as NUMBER
 from tests.gitlab.stub import TOKEN
 

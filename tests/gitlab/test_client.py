@@ -12,8 +12,8 @@ import pytest
 
 from iotoll.ci import gitlab
 from iotoll.ci.gitlab import GitLab
-from iotoll.errors import InfrastructureError, UsageError
-from iotoll.models import Outcome
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.records.models import Outcome
 from tests.gitlab.stub import (
     BOT,
     HANG,

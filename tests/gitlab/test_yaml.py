@@ -99,7 +99,7 @@ def test_no_job_reads_a_file_of_the_candidates() -> None:
 
 
 def test_only_infrastructure_is_tried_again() -> None:
-    from iotoll.models import Outcome
+    from iotoll.records.models import Outcome
 
     expected = [Outcome.INFRASTRUCTURE.exit_code]
     assert template()[".iotoll"]["retry"] == children.RETRY
@@ -108,7 +108,7 @@ def test_only_infrastructure_is_tried_again() -> None:
 
 
 def test_inconclusive_is_a_warning_and_nothing_else_is() -> None:
-    from iotoll.models import Outcome
+    from iotoll.records.models import Outcome
 
     allowed = {"exit_codes": [Outcome.INCONCLUSIVE.exit_code]}
     found = {name: job["allow_failure"] for name, job in jobs().items() if "allow_failure" in job}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from iotoll.models import (
+from iotoll.records.models import (
     BootRecord,
     BuildRecord,
     CellChoice,
@@ -29,10 +29,10 @@ from iotoll.models import (
     Stats,
     VerdictRecord,
 )
-from iotoll.models.analysis import SumRecord
-from iotoll.models.base import SOFTWARE_SECTIONS
-from iotoll.models.checks import FigureCheck, FioCheck, StepRecord
-from iotoll.models.run import Side
+from iotoll.records.models.analysis import SumRecord
+from iotoll.records.models.base import SOFTWARE_SECTIONS
+from iotoll.records.models.checks import FigureCheck, FioCheck, StepRecord
+from iotoll.records.models.run import Side
 
 FOLDER = Path(__file__).parent / "data" / "report"
 PATTERNS = ("4k-randread", "4k-randwrite", "128k-seqread", "128k-seqwrite")

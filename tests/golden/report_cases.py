@@ -6,7 +6,7 @@ The committed files in ``data/report/`` are what the tests use. After a change o
 
 from __future__ import annotations
 
-from iotoll.models import Clock, FailureRecord, Outcome, Section
+from iotoll.records.models import Clock, FailureRecord, Outcome, Section
 from tests.golden.report_builder import FULL, SMALL, Case, nanoseconds
 
 COMPILER = """\

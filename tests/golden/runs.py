@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from iotoll.rundir import RunDir
+from iotoll.records.rundir import RunDir
 
 DATA = Path(__file__).parent / "data"
 REAL = sorted((DATA / "runs").iterdir())

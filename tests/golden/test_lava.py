@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from iotoll.boards import RealBoard, load_board, load_virtual_board
-from iotoll.errors import UsageError
-from iotoll.hardware import load_hardware
-from iotoll.lava.config import load_lab
-from iotoll.lava.device import virtual_device
-from iotoll.lava.figures import expected_cases
-from iotoll.lava.job import File, fastboot_job, render, uboot_job, virtual_job
-from iotoll.matrix import load_matrix
-from iotoll.models import Clock
+from iotoll.boards.board import RealBoard, load_board, load_virtual_board
+from iotoll.boards.hardware import load_hardware
+from iotoll.boards.matrix import load_matrix
+from iotoll.core.errors import UsageError
+from iotoll.labs.lava.config import load_lab
+from iotoll.labs.lava.device import virtual_device
+from iotoll.labs.lava.figures import expected_cases
+from iotoll.labs.lava.job import File, fastboot_job, render, uboot_job, virtual_job
+from iotoll.records.models import Clock
 from tests.conftest import Check
 
 BOARDS = ("virt-arm64", "virt-x86_64")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from iotoll.report import render_report, terminal_report
-from iotoll.rundir import RunDir
+from iotoll.records.rundir import RunDir
+from iotoll.reports.page import render_report, terminal_report
 from tests.golden.report_builder import FOLDER
 from tests.golden.report_cases import CASES
 

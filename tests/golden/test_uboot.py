@@ -14,21 +14,22 @@ from typing import Any
 
 import pytest
 
-from iotoll import boardimage, results, rootfs
-from iotoll.boards import RealBoard, load_board
-from iotoll.digest import file_sha256
-from iotoll.errors import UsageError
-from iotoll.hardware import load_hardware
-from iotoll.image import Image
-from iotoll.lab.fileserver import make_server
-from iotoll.lava.config import load_lab
-from iotoll.lava.files import JobFiles
-from iotoll.lava.http import Http
-from iotoll.lava.job import render
-from iotoll.lava.server import FileStore
-from iotoll.models import BuildRecord, Clock
-from iotoll.results import write
-from iotoll.runner import BootPlan
+from iotoll.boards import flash, rootfs
+from iotoll.boards.board import RealBoard, load_board
+from iotoll.boards.hardware import load_hardware
+from iotoll.boards.ramdisk import Image
+from iotoll.boots.local import BootPlan
+from iotoll.core.digest import file_sha256
+from iotoll.core.errors import UsageError
+from iotoll.labs.lava.config import load_lab
+from iotoll.labs.lava.files import JobFiles
+from iotoll.labs.lava.http import Http
+from iotoll.labs.lava.job import render
+from iotoll.labs.lava.server import FileStore
+from iotoll.labs.local.fileserver import make_server
+from iotoll.records import results
+from iotoll.records.models import BuildRecord, Clock
+from iotoll.records.results import write
 from tests.conftest import Check
 from tests.golden.test_devices import U_BOOT
 from tests.unit.boardfiles import fake_dtb, fake_kernel, small_image
@@ -67,7 +68,7 @@ def plan(name: str, image: Image, folder: Path) -> BootPlan:
         seconds=0,
     )
     write(build / "build.json", record)
-    boardimage.add_dtb(build, board.hardware, build / "board.dtb")
+    flash.add_dtb(build, board.hardware, build / "board.dtb")
     job.mkdir()
     (job / "job.env").write_text("BATCHES=emmc\n")
     return BootPlan(
@@ -186,6 +187,6 @@ def test_job_needs_a_device_tree_of_its_board(
         JobFiles(store.add).job(one, "x", {})
     (tmp_path / "other.dtb").write_bytes(fake_dtb("raspberrypi,4"))
     with pytest.raises(UsageError, match=r"other.dtb: its device tree is not for nvidia,p2371"):
-        boardimage.add_dtb(build, load_hardware("jetson-tx1"), tmp_path / "other.dtb")
+        flash.add_dtb(build, load_hardware("jetson-tx1"), tmp_path / "other.dtb")
     with pytest.raises(UsageError, match=r"device tree .*none.dtb: No such file"):
-        boardimage.add_dtb(build, load_hardware("jetson-tx1"), tmp_path / "none.dtb")
+        flash.add_dtb(build, load_hardware("jetson-tx1"), tmp_path / "none.dtb")

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from iotoll import results
-from iotoll.boots import plan_boot
-from iotoll.flow import Flow
-from iotoll.lab.local import LocalLab
-from iotoll.lab.plan import LabState
-from iotoll.lava.config import Lab, load_lab
-from iotoll.lava.http import Http
-from iotoll.lava.runner import LavaRunner
-from iotoll.lava.server import FileStore, LavaServer, Servers
-from iotoll.models import SelectionRecord
-from iotoll.models.run import Side
-from iotoll.paths import data_dir, dut_command
-from iotoll.progress import Progress
-from iotoll.rundir import RunDir
-from iotoll.runner import BootPlan
+from iotoll.boots.local import BootPlan
+from iotoll.boots.schedule import plan_boot
+from iotoll.core.paths import data_dir, dut_command
+from iotoll.core.progress import Progress
+from iotoll.labs.lava.config import Lab, load_lab
+from iotoll.labs.lava.http import Http
+from iotoll.labs.lava.runner import LavaRunner
+from iotoll.labs.lava.server import FileStore, LavaServer, Servers
+from iotoll.labs.local.local import LocalLab
+from iotoll.labs.local.plan import LabState
+from iotoll.records import results
+from iotoll.records.models import SelectionRecord
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
+from iotoll.run.flow import Flow
 from tests.vm.conftest import FAULTS, LIMIT, command, environment, needs_board
 
 UFS = "ufs-4k-randread-t1-direct"
@@ -190,7 +190,7 @@ class Boots:
         run = self.built.run(fault, self.folder / f"run-{fault}-{side}")
         lab = self._lab(workload, attempts)
         flow = Flow(run, Progress(quiet=True))
-        bench = replace(flow.bench, cells=list(cells), calibrate=False, lab=lab)
+        bench = replace(flow.bench, cells=list(cells), calibrate=False)
         done: list[str] = []
         runner = LavaRunner(run, lab, self.servers, lambda plan: done.append(plan.name))
         return One(runner, plan_boot(run, bench, side, 1), done)

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from iotoll.lab.local import LocalLab
-from iotoll.lava.config import load_lab
-from iotoll.progress import Progress
-from iotoll.simboard import client
+from iotoll.core.progress import Progress
+from iotoll.labs.lava.config import load_lab
+from iotoll.labs.local.local import LocalLab
+from iotoll.labs.simboard import client
 
 pytestmark = pytest.mark.lab
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.errors import BrokenError, InfrastructureError, IotollError
-from iotoll.lab.local import LocalLab
-from iotoll.lab.plan import LabState
-from iotoll.lava.journal import Attempt, read_journal
-from iotoll.lava.server import Servers
+from iotoll.core.errors import BrokenError, InfrastructureError, IotollError
+from iotoll.labs.lava.journal import Attempt, read_journal
+from iotoll.labs.lava.server import Servers
+from iotoll.labs.local.local import LocalLab
+from iotoll.labs.local.plan import LabState
 from tests.lab.conftest import Boots, One
 from tests.vm.conftest import LIMIT
 from tests.vm.test_gate import boards

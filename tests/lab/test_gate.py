@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from iotoll.lab.plan import LabState
-from iotoll.lava.figures import expected_cases
-from iotoll.lava.journal import read_journal
-from iotoll.lava.server import Servers
-from iotoll.lava.submission import SUPERSEDED
-from iotoll.models import BootRecord, Clock, Section, SideResult
-from iotoll.results import read
+from iotoll.labs.lava.figures import expected_cases
+from iotoll.labs.lava.journal import read_journal
+from iotoll.labs.lava.server import Servers
+from iotoll.labs.lava.submission import SUPERSEDED
+from iotoll.labs.local.plan import LabState
+from iotoll.records.models import BootRecord, Clock, Section, SideResult
+from iotoll.records.results import read
 from tests.lab.conftest import UFS, Start, needs_patience
 from tests.vm.conftest import EXAMPLES, LIMIT, command, environment
 

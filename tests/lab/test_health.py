@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from iotoll.lab.plan import LabState
-from iotoll.lava.server import LavaServer
+from iotoll.labs.lava.server import LavaServer
+from iotoll.labs.local.plan import LabState
 from tests.lab.conftest import UFS, Built
 from tests.vm.conftest import LIMIT, command, environment
 

@@ -15,22 +15,23 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boots import collect, plan_boot
-from iotoll.errors import BrokenError, InfrastructureError
-from iotoll.flow import Flow
-from iotoll.lab.plan import LabState
-from iotoll.lava.config import Lab, load_lab
-from iotoll.lava.http import Http
-from iotoll.lava.journal import Attempt, read_journal
-from iotoll.lava.runner import LavaRunner
-from iotoll.lava.server import LavaServer, Servers
-from iotoll.models import BootRecord, CellRecord, Clock, Section, SideResult
-from iotoll.models.run import Side
-from iotoll.paths import data_dir
-from iotoll.progress import Progress
-from iotoll.results import read, write
-from iotoll.rundir import SIDES, RunDir
-from iotoll.simboard import client
+from iotoll.boots.schedule import plan_boot
+from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.core.paths import data_dir
+from iotoll.core.progress import Progress
+from iotoll.labs.lava.config import Lab, load_lab
+from iotoll.labs.lava.http import Http
+from iotoll.labs.lava.journal import Attempt, read_journal
+from iotoll.labs.lava.runner import LavaRunner
+from iotoll.labs.lava.server import LavaServer, Servers
+from iotoll.labs.local.plan import LabState
+from iotoll.labs.simboard import client
+from iotoll.measure.collect import collect
+from iotoll.records.models import BootRecord, CellRecord, Clock, Section, SideResult
+from iotoll.records.models.run import Side
+from iotoll.records.results import read, write
+from iotoll.records.rundir import SIDES, RunDir
+from iotoll.run.flow import Flow
 from tests.lab.conftest import UFS, needs_patience
 from tests.lab.test_health import check_by_lava, lava
 from tests.vm.conftest import EXAMPLES, FAULTS, LIMIT, command, environment, hikey960
@@ -95,7 +96,7 @@ class Pair:
 
     def go(self, cells: list[str], side: Side = "base", numbers: tuple[int, ...] = (1, 2)) -> None:
         """Run boots 1 and 2 of the base (or others) to their ends, as a gate does."""
-        bench = replace(Flow(self.run, Progress(quiet=True)).bench, cells=cells, lab=self.lab)
+        bench = replace(Flow(self.run, Progress(quiet=True)).bench, cells=cells)
         plans = [plan_boot(self.run, bench, side, number) for number in numbers]
         runner = LavaRunner(self.run, self.lab, self.servers, lambda p: self.done.append(p.name))
         with Progress(quiet=True).step("boots") as step:

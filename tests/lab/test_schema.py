@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.lab.services import ENVIRONMENT
+from iotoll.labs.local.services import ENVIRONMENT
 
 pytestmark = pytest.mark.lab
 JOBS = sorted((Path(__file__).parents[1] / "golden/data/lava/jobs").glob("*.yaml"))

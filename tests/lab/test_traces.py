@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.lab.plan import LabState
-from iotoll.lava.journal import read_journal
-from iotoll.lava.server import Servers
-from iotoll.models import BootRecord
-from iotoll.results import read
+from iotoll.labs.lava.journal import read_journal
+from iotoll.labs.lava.server import Servers
+from iotoll.labs.local.plan import LabState
+from iotoll.records.models import BootRecord
+from iotoll.records.results import read
 from tests.lab.conftest import UFS, needs_patience
 from tests.vm.conftest import LIMIT, command, environment, needs_virtual_kernel
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from iotoll import _native, analyze, dutcell
-from iotoll.errors import ResultError
-from iotoll.models import Clock
-from iotoll.outputs.cells import load
-from iotoll.outputs.filters import Filters
-from iotoll.serialrecord import receive
+from iotoll import _native
+from iotoll.core.errors import ResultError
+from iotoll.measure import boot_trace, dut_cell
+from iotoll.measure.serial import receive
+from iotoll.records.models import Clock
+from iotoll.reports.trace.cells import load
+from iotoll.reports.trace.filters import Filters
 from tests.trace import dut
 from tests.trace.conftest import DATA
 from tests.trace.dut import Dut
@@ -73,7 +74,7 @@ def test_record_is_the_host_s(command: Dut, trace: str) -> None:
 
 @pytest.mark.parametrize("clock", list(Clock))
 def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock) -> None:
-    marked = ["--cells"] if analyze.TraceFile(Path(trace)).windows else []
+    marked = ["--cells"] if boot_trace.TraceFile(Path(trace)).windows else []
     words = ("--comm", "fio", "--unit", clock.unit.value, "--digest", *marked)
     sent = command.output("send", data=command.output("record", trace, *words))
     received = [one.text for one in receive(sent.encode())]
@@ -81,12 +82,12 @@ def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock)
     cells = [cell.record for cell in load(Path(trace), clock, Filters(comm="fio"))]
     # Sub-steps need every I/O's moments, which the document leaves out; filters are the host's.
     expected = [cell.model_copy(update={"steps": [], "filters": {}}) for cell in cells]
-    assert [dutcell.cell_of_dut(text or "", clock) for text in received] == expected
+    assert [dut_cell.cell_of_dut(text or "", clock) for text in received] == expected
 
 
 def test_fio_judges_the_cell_of_a_board_too(command: Dut) -> None:
     text = command.output("record", DATA / "ufs-read.dat", "--comm", "fio")
-    cell = dutcell.cell_of_dut(text, Clock.TIME, {"ios": 10**6, "error": 0})
+    cell = dut_cell.cell_of_dut(text, Clock.TIME, {"ios": 10**6, "error": 0})
     assert cell.trace_sha256 is None
     assert cell.invalid is not None
     assert "fio did 1000000 I/Os" in cell.invalid
@@ -99,7 +100,7 @@ def test_window_and_device_select(command: Dut) -> None:
         command.output("record", PROBED, "--window", str(times[0]), str(times[1]), "--columns")
     )
     assert found["record"] == expected
-    assert found["columns"] == {name: table[name] for name in analyze.GATE_COLUMNS.values()}
+    assert found["columns"] == {name: table[name] for name in boot_trace.GATE_COLUMNS.values()}
     other = json.loads(command.output("record", PROBED, "--device", "259:0"))
     assert other["record"]["device"]["dev"] == "259:0"
 
@@ -190,7 +191,7 @@ def test_documents_of_boards_are_checked(command: Dut) -> None:
 
     def refused(clock: Clock = Clock.INSTRUCTIONS, **changes: Any) -> str:
         with pytest.raises(ResultError) as caught:
-            dutcell.cell_of_dut(json.dumps({**document, **changes}), clock)
+            dut_cell.cell_of_dut(json.dumps({**document, **changes}), clock)
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
@@ -204,4 +205,4 @@ def test_documents_of_boards_are_checked(command: Dut) -> None:
     assert "field sections" in refused(record={**record, "sections": {"x": 1}})
     for text in ("", "{", "[" * 100_000):
         with pytest.raises(ResultError, match="no JSON"):
-            dutcell.cell_of_dut(text, Clock.TIME)
+            dut_cell.cell_of_dut(text, Clock.TIME)

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iotoll.cli import cli
-from iotoll.errors import UsageError
+from iotoll.core.errors import UsageError
 
 
 def run(*words: object) -> Result:

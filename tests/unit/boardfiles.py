@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from iotoll import image
-from iotoll.boardimage import Kernel
-from iotoll.hardware import Hardware
-from iotoll.image import Image
-from iotoll.kconfig import fragment_path, read_fragment
+from iotoll.boards import ramdisk
+from iotoll.boards.flash import Kernel
+from iotoll.boards.hardware import Hardware
+from iotoll.boards.ramdisk import Image
+from iotoll.kernels.kconfig import fragment_path, read_fragment
 
 
 def fake_image(size: int = 200_000) -> bytes:
@@ -44,5 +44,5 @@ def small_image(folder: Path) -> Image:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"{name}\n" * 1000)
     (root / "sbin").symlink_to("usr/sbin")
-    image.write_cpio(root, folder / "small.cpio")
+    ramdisk.write_cpio(root, folder / "small.cpio")
     return Image(folder / "small.cpio", "0" * 64, {"fio": "3.39-1"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.lab.fileserver import make_server
+from iotoll.labs.local.fileserver import make_server
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from iotoll import results
-from iotoll.models import (
+from iotoll.core.paths import data_dir
+from iotoll.records import results
+from iotoll.records.models import (
     BuildRecord,
     CellChoice,
     CellRecord,
@@ -19,9 +20,8 @@ from iotoll.models import (
     SideResult,
     SourceRecord,
 )
-from iotoll.models.run import Side
-from iotoll.paths import data_dir
-from iotoll.rundir import SIDES, RunDir
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import SIDES, RunDir
 
 BOOTS = Path(__file__).with_name("data")
 CELLS = ["ufs-4k-randread-t1-direct", "ufs-4k-randread-t1-sync"]

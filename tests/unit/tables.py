@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from iotoll import _native
-from iotoll.iotable import IoTable, from_native
-from iotoll.models import Clock
-from iotoll.outputs.cells import Cell, load
-from iotoll.outputs.filters import Filters
+from iotoll.measure.iotable import IoTable, from_native
+from iotoll.records.models import Clock
+from iotoll.reports.trace.cells import Cell, load
+from iotoll.reports.trace.filters import Filters
 
 TRACES = Path(__file__).parents[1] / "trace" / "data"
 SYNC8 = TRACES / "nvme-write-sync-8.dat"

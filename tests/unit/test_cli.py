@@ -245,7 +245,7 @@ def test_every_command_has_its_help(iotoll: Iotoll) -> None:
     ("module", "without"),
     [
         ("iotoll.cli", ["numpy", "pydantic", "rich"]),
-        ("iotoll.runcommand", ["scipy", "playwright", "gitlab", "kcidb_io"]),
+        ("iotoll.run.command", ["scipy", "playwright", "gitlab", "kcidb_io"]),
     ],
 )
 def test_no_command_waits_for_the_libraries_of_another(module: str, without: list[str]) -> None:

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from iotoll import doctor
-from iotoll.boards import load_virtual_board
-from iotoll.build import TARGETS
+from iotoll.boards.board import load_virtual_board
+from iotoll.core.errors import UsageError
 from iotoll.doctor import Finding
-from iotoll.errors import UsageError
+from iotoll.kernels.build import TARGETS
 
 DEVICES = (
     'Storage devices:\nname "nvme", bus PCI\nname "ufs", bus PCI\nname "ufs-lu", bus ufs-bus\n'

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iotoll.publish.checks import Check, Status, checks
 from iotoll.pytest_plugin import NO_RUN, check_name
-from iotoll.report.evidence import gather
+from iotoll.reports.page.evidence import gather
+from iotoll.reports.publish.checks import Check, Status, checks
 from tests.golden.runs import DATA, HOSTILE, REAL, hostile, real
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_a_wrong_run_directory_ends_pytest_at_once(tmp_path: Path) -> None:
 
 
 OWN = """
-from iotoll.models import Section
+from iotoll.records.models import Section
 
 def test_run(iotoll_run):
     assert iotoll_run.evidence.verdict.outcome == "regression"

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from iotoll import boardimage, build, source
-from iotoll.boards import load_virtual_board
-from iotoll.errors import InfrastructureError, IotollError
-from iotoll.hardware import load_hardware
-from iotoll.paths import data_dir
-from iotoll.proc import require_tool
-from iotoll.progress import Progress
+from iotoll.boards import flash
+from iotoll.boards.board import load_virtual_board
+from iotoll.boards.hardware import load_hardware
+from iotoll.core.errors import InfrastructureError, IotollError
+from iotoll.core.paths import data_dir
+from iotoll.core.proc import require_tool
+from iotoll.core.progress import Progress
+from iotoll.kernels import build, source
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/patches"
@@ -86,7 +87,7 @@ def needs_kernel(hardware: str, tree: str = "debian", dtb: Path | None = None) -
     more than an hour on two cores; with `BUILD_ALL` set, the tests build it all the same.
     """
     try:
-        job = boardimage.kernel_job(load_hardware(hardware), tree, None, Progress(quiet=True), dtb)
+        job = flash.kernel_job(load_hardware(hardware), tree, None, Progress(quiet=True), dtb)
     except InfrastructureError as error:  # ZedBoard's compiler is no package that tests install
         pytest.skip(str(error))
     if not may_use(job):
@@ -117,7 +118,7 @@ def hikey960(folder: Path) -> Board:
     """
     needs_board("virt-arm64")
     hardware = load_hardware("hikey960")
-    own = boardimage.kernel_job(hardware, "debian", None, Progress(quiet=True))
+    own = flash.kernel_job(hardware, "debian", None, Progress(quiet=True))
     if may_use(own):
         return Board("hikey960", "hikey960")
     partitions = folder / "partitions.config"

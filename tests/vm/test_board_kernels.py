@@ -18,18 +18,18 @@ from pathlib import Path
 
 import pytest
 
-from iotoll import results
-from iotoll.boards import RealBoard, load_board
-from iotoll.boots import Bench
-from iotoll.console import read_console
-from iotoll.dutcell import cell_of_dut
-from iotoll.image import Image
-from iotoll.lava.config import load_lab
-from iotoll.matrix import load_matrix
-from iotoll.models import Clock, Section, SideResult
-from iotoll.received import sort
-from iotoll.render import make_batches, render_job
-from iotoll.serialrecord import receive
+from iotoll.boards.board import RealBoard, load_board
+from iotoll.boards.matrix import load_matrix
+from iotoll.boards.ramdisk import Image
+from iotoll.boots.console import read_console
+from iotoll.boots.job import make_batches, render_job
+from iotoll.boots.schedule import Bench
+from iotoll.labs.lava.config import load_lab
+from iotoll.measure.board_records import sort
+from iotoll.measure.dut_cell import cell_of_dut
+from iotoll.measure.serial import receive
+from iotoll.records import results
+from iotoll.records.models import Clock, Section, SideResult
 from tests.trace import dut
 from tests.vm.conftest import CELLS, make_images, measure, needs_board, needs_kernel
 
@@ -99,7 +99,8 @@ def zedboard_job(folder: Path) -> Path:
     path.write_text('extends = "emmc"\n[fio_of.emmc]\nfile_mb = 4\nios_4k = 64\nios_128k = 16\n')
     board, matrix = load_board("zedboard"), load_matrix(str(path))
     assert isinstance(board, RealBoard)
-    bench = Bench(board, matrix, UNUSED, ZED_CELLS, Clock.TIME, "none", lab=load_lab("example"))
+    times = load_lab("example").board(board.name).send_times
+    bench = Bench(board, matrix, UNUSED, ZED_CELLS, Clock.TIME, "none", send_times=times)
     batches = make_batches(matrix, ZED_CELLS, calibrate=False)
     render_job(board, matrix, batches, folder / "job", bench.settings)
     return folder / "job"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from iotoll import gate, results
-from iotoll.matrix import load_matrix
-from iotoll.models import Section, SideResult, Unit
-from iotoll.policy import load_policy
+from iotoll.boards.matrix import load_matrix
+from iotoll.records import results
+from iotoll.records.models import Section, SideResult, Unit
+from iotoll.verdict import instructions
+from iotoll.verdict.policy import load_policy
 from tests.vm.conftest import measure
 
 pytestmark = pytest.mark.vm
@@ -50,7 +51,7 @@ def test_boots_repeat(side: SideResult) -> None:
         for section in SOFTWARE:
             one, two = (r.gate[section] for r in records)
             rule = policy.rule(name, section)
-            found = gate.compare(one, two, section, rule, policy, policy.comb.alarm)
+            found = instructions.compare(one, two, section, rule, policy, policy.comb.alarm)
             assert found.moved == "same", f"{name} {section}: {found}"
 
 

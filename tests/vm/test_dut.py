@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.analyze import analyze_boot
-from iotoll.boots import plan_boot
-from iotoll.dutcell import cell_of_dut
-from iotoll.fio import read_jobs
-from iotoll.flow import Flow
-from iotoll.models import CellRecord, Clock, Section
-from iotoll.progress import Progress
-from iotoll.rundir import RunDir
-from iotoll.runner import boot
-from iotoll.serialrecord import receive
-from iotoll.shift import measure_shift
+from iotoll.boots.local import boot
+from iotoll.boots.schedule import plan_boot
+from iotoll.core.progress import Progress
+from iotoll.measure.boot_trace import analyze_boot
+from iotoll.measure.dut_cell import cell_of_dut
+from iotoll.measure.fio import read_jobs
+from iotoll.measure.serial import receive
+from iotoll.measure.shift import measure_shift
+from iotoll.records.models import CellRecord, Clock, Section
+from iotoll.records.rundir import RunDir
+from iotoll.run.flow import Flow
 from tests.trace import dut
 from tests.vm.conftest import measure
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from iotoll import build, candidate, images, kconfig, results, source
-from iotoll.errors import BrokenError, IotollError
-from iotoll.models import BuildRecord, Clock, RunManifest, SourceRecord
-from iotoll.models.run import Side
-from iotoll.progress import Progress
-from iotoll.rundir import RunDir
+from iotoll.core.errors import BrokenError, IotollError
+from iotoll.core.progress import Progress
+from iotoll.kernels import build, cache, kconfig, source
+from iotoll.patch import candidate
+from iotoll.records import results
+from iotoll.records.models import BuildRecord, Clock, RunManifest, SourceRecord
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
 
 pytestmark = pytest.mark.vm
 
@@ -72,10 +74,10 @@ def test_base_builds_with_every_symbol_and_carries_its_config(
     assert not kconfig.lost([kconfig.fragment_path(n) for n in names], folder / "config")
     if arch == "arm64":  # a bzImage is compressed
         image = (run.root / record.image).read_bytes()
-        assert images.embedded_config(image) == (folder / "config").read_bytes()
+        assert cache.embedded_config(image) == (folder / "config").read_bytes()
     ready = tmp_path / "ready"
     ready.mkdir()
-    images.take(run.root / record.image, arch, ready)
+    cache.take(run.root / record.image, arch, ready)
 
 
 def test_same_source_same_image_whatever_was_built_in_between(

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.proc import require_tool
-from iotoll.simboard import client
+from iotoll.core.proc import require_tool
+from iotoll.labs.simboard import client
 from tests.vm.conftest import command, environment, hikey960, make_images
 
 pytestmark = pytest.mark.vm

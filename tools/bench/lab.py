@@ -22,16 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from iotoll import results
-from iotoll.lab.local import LocalLab
-from iotoll.lab.plan import LabState
-from iotoll.lava.config import load_lab
-from iotoll.lava.http import Http
-from iotoll.lava.journal import Journal, read_journal
-from iotoll.lava.server import LavaServer
-from iotoll.models import BootRecord
-from iotoll.paths import data_dir
-from iotoll.progress import Progress
+from iotoll.core.paths import data_dir
+from iotoll.core.progress import Progress
+from iotoll.labs.lava.config import load_lab
+from iotoll.labs.lava.http import Http
+from iotoll.labs.lava.journal import Journal, read_journal
+from iotoll.labs.lava.server import LavaServer
+from iotoll.labs.local.local import LocalLab
+from iotoll.labs.local.plan import LabState
+from iotoll.records import results
+from iotoll.records.models import BootRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCH = ROOT / "examples/patches/neutral.patch"

@@ -12,9 +12,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from iotoll import serialrecord
-from iotoll.paths import dut_command
-from iotoll.simboard.uart import Uart
+from iotoll.core.paths import dut_command
+from iotoll.labs.simboard.uart import Uart
+from iotoll.measure import serial
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "tests/unit/data/base/ufs/trace.dat"
@@ -34,7 +34,7 @@ def records(dut: Path, folder: Path) -> Path:
 
 def whole(log: bytes, cells: int) -> bool:
     """Whether every record of a log is there and whole."""
-    found = serialrecord.receive(log)
+    found = serial.receive(log)
     return len(found) == cells and all(one.text is not None for one in found)
 
 

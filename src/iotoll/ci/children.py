@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from iotoll.ci.plan import run_folder
-from iotoll.errors import ResultError
-from iotoll.models import PlanRecord
+from iotoll.core.errors import ResultError
+from iotoll.records.models import PlanRecord
 
 BOARDS = "boards.yml"
 LARGEST = 2 << 30  # bytes that one board's results may take, unpacked

@@ -11,20 +11,20 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from iotoll import results
+from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.ci import children, jobs, note, plan, summary
 from iotoll.ci.repository import ensure, find_change
-from iotoll.errors import InfrastructureError, UsageError
-from iotoll.matrix import chosen_cells, load_matrix
-from iotoll.models import SummaryRecord
-from iotoll.models.run import Side
-from iotoll.progress import Progress
-from iotoll.publish import FORMATS, Source, allure, write
-from iotoll.publish.links import Link
-from iotoll.publish.markdown import harmless
-from iotoll.publish.note import MARKER
-from iotoll.results import write_text
-from iotoll.rundir import SIDES, RunDir
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.progress import Progress
+from iotoll.records import results
+from iotoll.records.models import SummaryRecord
+from iotoll.records.models.run import Side
+from iotoll.records.results import write_text
+from iotoll.records.rundir import SIDES, RunDir
+from iotoll.reports.publish import FORMATS, Source, allure, write
+from iotoll.reports.publish.links import Link
+from iotoll.reports.publish.markdown import harmless
+from iotoll.reports.publish.note import MARKER
 
 F = TypeVar("F", bound=Callable[..., Any])
 NOTE = "note.md"

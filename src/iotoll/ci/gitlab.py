@@ -18,8 +18,8 @@ import gitlab
 import requests  # python-gitlab's own: its exceptions come through
 from gitlab.exceptions import GitlabError
 
-from iotoll.errors import InfrastructureError, IotollError, UsageError
-from iotoll.models import Outcome
+from iotoll.core.errors import InfrastructureError, IotollError, UsageError
+from iotoll.records.models import Outcome
 
 T = TypeVar("T")
 TOKEN = "IOTOLL_GITLAB_TOKEN"

@@ -11,14 +11,14 @@ from typing import cast
 
 import click
 
-from iotoll import results
-from iotoll.cli import guarded
-from iotoll.errors import BrokenError, InfrastructureError
-from iotoll.flow import Flow, execute
-from iotoll.models import FailureRecord, Outcome
-from iotoll.models.run import Side
-from iotoll.progress import Progress
-from iotoll.rundir import SIDES, RunDir
+from iotoll.core.cli_support import guarded
+from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.core.progress import Progress
+from iotoll.records import results
+from iotoll.records.models import FailureRecord, Outcome
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import SIDES, RunDir
+from iotoll.run.flow import Flow, execute
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 

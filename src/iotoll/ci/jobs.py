@@ -6,21 +6,20 @@ import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
-from iotoll import results
-from iotoll.boots import lava_runner
+from iotoll.boards.ramdisk import get_image
 from iotoll.ci import sandbox
 from iotoll.ci.plan import run_folder
 from iotoll.ci.sandbox import Kept
-from iotoll.digest import file_sha256
-from iotoll.errors import InfrastructureError, ResultError, UsageError
-from iotoll.flow import Flow, execute
-from iotoll.image import get_image
-from iotoll.lava.runner import lava_folder
-from iotoll.models import BuildRecord, FailureRecord, Outcome
-from iotoll.models.run import Side
-from iotoll.progress import Progress
-from iotoll.rundir import RunDir
-from iotoll.source import open_tree
+from iotoll.core.digest import file_sha256
+from iotoll.core.errors import InfrastructureError, ResultError, UsageError
+from iotoll.core.progress import Progress
+from iotoll.kernels.source import open_tree
+from iotoll.labs.lava.runner import lava_folder, lava_runner
+from iotoll.records import results
+from iotoll.records.models import BuildRecord, FailureRecord, Outcome
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
+from iotoll.run.flow import Flow, execute
 
 INSIDE = ("-P", "-m", "iotoll.ci.inside")  # -P: no module of the folder that a job stands in
 BUILT = ("Image", "config", "build.log", "build.json", "failure.json")

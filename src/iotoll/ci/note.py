@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from iotoll.models import Outcome, SummaryRecord
-from iotoll.publish.markdown import text
+from iotoll.records.models import Outcome, SummaryRecord
+from iotoll.reports.publish.markdown import text
 
 WORDS = {
     Outcome.PASS: "pass",

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iotoll import results
-from iotoll.boardoptions import new_manifest
+from iotoll.boards.matrix import load_matrix
 from iotoll.ci import repository
 from iotoll.ci.repository import Change
-from iotoll.errors import UsageError
-from iotoll.lava.config import load_lab
-from iotoll.matrix import load_matrix
-from iotoll.models import PlanRecord, RunManifest, SelectionRecord
-from iotoll.models.ci import BOARD
-from iotoll.paths import cache_dir
-from iotoll.progress import Progress
-from iotoll.rundir import RunDir
-from iotoll.source import open_tree, prepare
+from iotoll.core.errors import UsageError
+from iotoll.core.paths import cache_dir
+from iotoll.core.progress import Progress
+from iotoll.kernels.source import open_tree, prepare
+from iotoll.labs.lava.config import load_lab
+from iotoll.records import results
+from iotoll.records.models import PlanRecord, RunManifest, SelectionRecord
+from iotoll.records.models.ci import BOARD
+from iotoll.records.rundir import RunDir
+from iotoll.run.manifest import new_manifest
 
 PLAN = "plan.json"
 SERIES = re.compile(r"[^A-Za-z0-9._/!-]+")

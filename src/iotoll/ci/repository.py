@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotoll.errors import InfrastructureError, UsageError
-from iotoll.ktree import clean_env, run_tool
-from iotoll.paths import cache_dir
-from iotoll.proc import tail
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.paths import cache_dir
+from iotoll.core.proc import tail
+from iotoll.kernels.tree import clean_env, run_tool
 
 # A commit may be asked for by its name, and 80,000 blobs are not compressed once more.
 _UPLOAD = "git -c uploadpack.allowAnySHA1InWant=true -c pack.window=0 upload-pack"

@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotoll.errors import InfrastructureError, ResultError
-from iotoll.paths import DATA_FOLDERS, cache_dir, data_dir
-from iotoll.proc import require_tool, stop
+from iotoll.core.errors import InfrastructureError, ResultError
+from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
+from iotoll.core.proc import require_tool, stop
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd")

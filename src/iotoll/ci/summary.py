@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from iotoll import results
 from iotoll.ci.plan import run_folder
-from iotoll.errors import BrokenError, BrokenStep, InfrastructureError, IotollError
-from iotoll.flow import Flow, record_failure
-from iotoll.models import (
+from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, IotollError
+from iotoll.core.progress import Progress
+from iotoll.records import results
+from iotoll.records.models import (
     Clock,
     FailureRecord,
     Outcome,
@@ -18,11 +18,11 @@ from iotoll.models import (
     SummaryRecord,
     VerdictRecord,
 )
-from iotoll.models.run import Side
-from iotoll.policy import load_any_policy
-from iotoll.progress import Progress
-from iotoll.rundir import SIDES, RunDir
-from iotoll.timegate.clocks import reading, shown_alone
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import SIDES, RunDir
+from iotoll.run.flow import Flow, record_failure
+from iotoll.verdict.policy import load_any_policy
+from iotoll.verdict.time.clocks import reading, shown_alone
 
 SUMMARY = "summary.json"
 WORST = (

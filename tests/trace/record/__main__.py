@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from iotoll import _native
-from iotoll.digest import json_sha256
-from iotoll.paths import cache_dir
+from iotoll.core.digest import json_sha256
+from iotoll.core.paths import cache_dir
 from tests.trace.record import guest
 from tests.trace.record.kernel import Kernel, unpack
 from tests.trace.thin import thin_file

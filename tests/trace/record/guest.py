@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from iotoll.image import APPLETS, PACKAGES, PROGRAMS, Contents, get_image, write_cpio
-from iotoll.matrix import load_matrix
-from iotoll.progress import Progress
+from iotoll.boards.matrix import load_matrix
+from iotoll.boards.ramdisk import APPLETS, PACKAGES, PROGRAMS, Contents, get_image, write_cpio
+from iotoll.core.progress import Progress
 from tests.trace.record.kernel import Kernel, load_order, write_module
 
 HERE = Path(__file__).parent

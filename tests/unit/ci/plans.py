@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iotoll.models import PlanRecord
+from iotoll.records.models import PlanRecord
 
 PLAN = PlanRecord(
     project="storage/linux",

@@ -11,14 +11,21 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from iotoll import results
 from iotoll.ci import children, plan
 from iotoll.ci.repository import find_change, keep
 from iotoll.cli import cli
-from iotoll.errors import UsageError
-from iotoll.models import Clock, Outcome, PlanRecord, RunManifest, SelectionRecord, SummaryRecord
-from iotoll.paths import data_dir
-from iotoll.progress import Progress
+from iotoll.core.errors import UsageError
+from iotoll.core.paths import data_dir
+from iotoll.core.progress import Progress
+from iotoll.records import results
+from iotoll.records.models import (
+    Clock,
+    Outcome,
+    PlanRecord,
+    RunManifest,
+    SelectionRecord,
+    SummaryRecord,
+)
 from tests.gitlab.pipeline import git
 from tests.unit.ci.plans import PLAN
 

@@ -12,11 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from iotoll import results
 from iotoll.ci import children, jobs, note
 from iotoll.ci.summary import summarize
-from iotoll.errors import ResultError, UsageError
-from iotoll.models import (
+from iotoll.core.errors import ResultError, UsageError
+from iotoll.core.paths import data_dir
+from iotoll.records import results
+from iotoll.records.models import (
     Clock,
     FailureRecord,
     Outcome,
@@ -24,8 +25,7 @@ from iotoll.models import (
     SummaryRecord,
     VerdictRecord,
 )
-from iotoll.paths import data_dir
-from iotoll.publish.markdown import harmless
+from iotoll.reports.publish.markdown import harmless
 from tests.unit.ci.plans import PLAN
 from tests.unit.runs import make_run
 

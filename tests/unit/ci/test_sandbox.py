@@ -10,7 +10,7 @@ import pytest
 
 from iotoll.ci import sandbox
 from iotoll.ci.sandbox import Kept
-from iotoll.errors import IotollError, ResultError
+from iotoll.core.errors import IotollError, ResultError
 
 SECRET = "glcbt-64_secret-of-the-job"
 

@@ -1,0 +1,128 @@
+"""Boards as data, virtual and real: ``lava-jobs/boards/*.toml``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from iotoll.boards.hardware import Hardware, load_hardware
+from iotoll.core.errors import UsageError
+from iotoll.core.paths import data_dir
+from iotoll.core.toml import first_error, load_extended, named_file
+from iotoll.records.models.base import Model
+
+
+class QemuSettings(Model):
+    """How QEMU is started; ``machine`` is for the instructions clock, the others for time."""
+
+    binary: str
+    package: str = Field(description="Debian package that brings the binary")
+    machine: list[str]
+    time_machine: list[str]
+    kvm_machine: list[str]
+    kvm_host: str = Field(description="host machine (uname -m) on which KVM may work")
+    network: list[str] = Field(default_factory=list, description="network card; empty: none")
+
+
+class DeviceSettings(Model):
+    """One storage device; ``{drive}`` in ``qemu`` stands for the drive's id."""
+
+    size_mb: int = Field(gt=0)
+    delay_ms: int = Field(ge=0, description="what nbdkit adds to every command")
+    qemu: list[str]
+
+
+class Limits(Model):
+    """Time-outs in seconds of host time."""
+
+    boot: float = Field(gt=0, description="until the workload's first line")
+    silence: float = Field(gt=0, description="without a line or any data: the board hangs")
+    total: float = Field(gt=0)
+
+
+class Board(Model):
+    """What a workload has to know of any board."""
+
+    name: str
+    arch: Literal["arm", "arm64", "x86_64"]
+    description: str
+    fragments: list[str] = Field(description="kernel-configs/NAME.config, in order")
+    huge_pages: int
+    buffer_kb: int = Field(description="trace buffer of each CPU")
+    io_timeout_ms: int | None = Field(None, description="of a command; None: the kernel's own")
+    trace_clock: str
+
+
+class VirtualBoard(Board):
+    """A board file of a board that QEMU is."""
+
+    arch: Literal["arm64", "x86_64"]
+    console: str
+    cmdline: str
+    memory_mb: int
+    qemu: QemuSettings
+    devices: dict[str, DeviceSettings]
+    limits: Limits
+
+
+class RealBoard(Board):
+    """A board file of hardware, which only a LAVA lab can boot: real, or simulated to its UART."""
+
+    hardware: Hardware
+    # Not part of what the workload sees: it belongs to the kernel under test.
+    dtb: str = Field(
+        exclude=True,
+        description="device tree in place of the hardware's own: a blob, relative to the board"
+        " file, or as make names it; empty: there is none",
+    )
+
+    @property
+    def blob(self) -> Path | None:
+        """The device tree, if it is a file of the lab's own."""
+        return Path(self.dtb) if Path(self.dtb).is_absolute() else None
+
+    @property
+    def dtbs(self) -> list[str]:
+        """Device trees that are built with the kernel, as make names them."""
+        return [self.dtb] if self.dtb and self.blob is None else []
+
+    @property
+    def job_settings(self) -> dict[str, str]:
+        """What the DUT's scripts must know of the hardware."""
+        return self.hardware.job_settings
+
+
+def load_board(name: str) -> VirtualBoard | RealBoard:
+    """Load a board by name or path; raises UsageError when it is not valid.
+
+    A real board's file names its hardware file, from which architecture and fragments come. A file
+    may name another one that it ``extends``: then it holds what differs.
+    """
+    folder = data_dir("lava-jobs") / "boards"
+    path = named_file(folder, name)
+    data: dict[str, Any] = {**load_extended(folder, path), "name": path.stem}
+    try:
+        if "hardware" not in data:
+            return VirtualBoard.model_validate(data)
+        hardware = load_hardware(str(data["hardware"]))
+        same = {k: getattr(hardware, k) for k in ("arch", "description", "fragments")}
+        tree = {"dtb": _device_tree(path, str(data.get("dtb") or hardware.dtb))}
+        return RealBoard.model_validate({**data, **same, **tree, "hardware": hardware})
+    except ValidationError as error:
+        raise first_error(path, error) from error
+
+
+def _device_tree(board_file: Path, name: str) -> str:
+    """What a board file names: a file's absolute path, or the name of one that make builds."""
+    blob = board_file.parent / name
+    return str(blob.resolve()) if name and blob.is_file() else name
+
+
+def load_virtual_board(name: str) -> VirtualBoard:
+    """As `load_board`; raises UsageError for a board that this machine cannot be."""
+    board = load_board(name)
+    if not isinstance(board, VirtualBoard):
+        raise UsageError(f"board {name} is no virtual one: it needs a lab (--runner lava)")
+    return board

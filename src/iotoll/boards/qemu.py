@@ -1,0 +1,201 @@
+"""Starts a virtual board: QEMU, and one nbdkit per storage device.
+
+The devices are served by nbdkit with a delay and one thread. With no delay a command would
+complete before its submitter has gone to sleep, or inside the doorbell write itself, depending on
+the host's scheduling; with it, each I/O takes the same path on every boot, and completions do not
+share an interrupt (docs/method.md, "What is pinned"). The SD card has no delay: QEMU stops the
+board while it reads or writes the card, sector by sector, so no delay would reach the board. It is
+a file of QEMU's own, which saves a trip to nbdkit and back for each sector.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from iotoll.boards.board import DeviceSettings, VirtualBoard
+from iotoll.core.errors import InfrastructureError
+from iotoll.core.proc import require_tool, stop, tail_file
+from iotoll.records.models import Clock
+
+
+@dataclass(frozen=True)
+class BootFiles:
+    """What one boot needs and leaves; sockets go to ``work``, whose path must be short."""
+
+    kernel: Path
+    ramdisk: Path
+    console: Path
+    handover: Path
+    log: Path
+    work: Path
+
+
+def kvm_works(board: VirtualBoard) -> bool:
+    """Tell whether KVM can really start this board's guests: /dev/kvm may exist and not work."""
+    if platform.machine() != board.qemu.kvm_host or not Path("/dev/kvm").exists():
+        return False
+    return _kvm_starts(board.qemu.binary, tuple(board.qemu.kvm_machine))
+
+
+@cache
+def _kvm_starts(binary: str, machine: tuple[str, ...]) -> bool:
+    command = [
+        binary,
+        *machine,
+        "-accel",
+        "kvm",
+        "-display",
+        "none",
+        "-nodefaults",
+        "-S",
+        "-monitor",
+        "stdio",
+    ]
+    try:
+        done = subprocess.run(
+            command, input=b"cont\nquit\n", capture_output=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and b"failed" not in done.stderr
+
+
+def tool_versions(board: VirtualBoard) -> dict[str, str]:
+    """Versions of the programs that make up the virtual board."""
+    versions = {}
+    for name, package in ((board.qemu.binary, board.qemu.package), ("nbdkit", "nbdkit")):
+        path = require_tool(name, package)
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        lines = (done.stdout or done.stderr).splitlines() if done.returncode == 0 else []
+        versions[name] = lines[0] if lines else ""
+    return versions
+
+
+def qemu_command(
+    board: VirtualBoard, clock: Clock, accelerator: str, files: BootFiles
+) -> list[str]:
+    """The QEMU command line of a local boot; no shell is involved."""
+    command = board_words(board, clock, accelerator)
+    command += ["-kernel", str(files.kernel), "-initrd", str(files.ramdisk)]
+    command += ["-append", kernel_words(board), "-serial", f"file:{files.console}"]
+    command += ["-device", "virtio-serial-pci"]
+    command += ["-chardev", f"file,id=handover,path={files.handover}"]
+    command += ["-device", "virtserialport,chardev=handover,name=org.iotoll.handover"]
+    return command + disk_words(board, str(files.work))
+
+
+def kernel_words(board: VirtualBoard) -> str:
+    """The kernel's command line."""
+    return f"console={board.console} {board.cmdline}"
+
+
+def board_words(board: VirtualBoard, clock: Clock, accelerator: str) -> list[str]:
+    """QEMU's binary and the machine: all but kernel, console and disks."""
+    q = board.qemu
+    command = [q.binary]
+    if clock is Clock.INSTRUCTIONS:
+        # icount needs one TCG thread. sleep=off: an idling board's clock jumps to its next timer.
+        command += [*q.machine, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
+        command += ["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1"]
+    elif accelerator == "kvm":
+        command += [*q.kvm_machine, "-accel", "kvm"]
+    else:
+        command += [*q.time_machine, "-accel", "tcg"]
+    command += ["-smp", "1", "-m", str(board.memory_mb), "-nodefaults"]
+    return [*command, *q.network, "-display", "none", "-monitor", "none", "-no-reboot"]
+
+
+def disk_words(board: VirtualBoard, folder: str) -> list[str]:
+    """The storage devices, on ``DEVICE.sock`` of nbdkit or ``DEVICE.img`` in a folder."""
+    words = []
+    for name, device in board.devices.items():
+        served = f"nbd+unix:///?socket={folder}/{name}.sock"
+        source = served if device.delay_ms else f"{folder}/{name}.img"
+        options = f"if=none,id={name}-drive,format=raw,cache=unsafe"
+        words += ["-drive", f"file={source},{options}"]
+        words += [word.replace("{drive}", f"{name}-drive") for word in device.qemu]
+    return words
+
+
+class RunningBoard:
+    """A started virtual board; use as a context manager, so that nothing outlives it."""
+
+    def __init__(self, board: VirtualBoard, command: list[str], files: BootFiles) -> None:
+        self._board = board
+        self._command = command
+        self._files = files
+        self._servers: dict[str, subprocess.Popen[bytes]] = {}
+        self._qemu: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> RunningBoard:
+        require_tool(self._board.qemu.binary, self._board.qemu.package)
+        require_tool("nbdkit", "nbdkit")
+        try:
+            with self._files.log.open("wb") as log:
+                for name, device in self._board.devices.items():
+                    if device.delay_ms:
+                        self._servers[name] = self._serve(name, device, log)
+                    else:
+                        with _image(self._files, name).open("wb") as image:
+                            image.truncate(device.size_mb << 20)
+                self._await_sockets()
+                self._qemu = _start(self._command, log)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in [self._qemu, *self._servers.values()]:
+            if process is not None:
+                stop(process)
+
+    def poll(self) -> int | None:
+        """QEMU's exit status, or None while it runs."""
+        assert self._qemu is not None
+        return self._qemu.poll()
+
+    def log_tail(self) -> str:
+        """The last lines that QEMU and nbdkit wrote."""
+        return tail_file(self._files.log)
+
+    def _serve(self, name: str, device: DeviceSettings, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        delay = f"{device.delay_ms}ms"
+        command = ["nbdkit", "--foreground", "--exit-with-parent", "--threads", "1"]
+        command += ["--unix", str(_socket(self._files, name)), "--filter=delay"]
+        command += ["memory", f"{device.size_mb}M", f"rdelay={delay}", f"wdelay={delay}"]
+        return _start(command, log)
+
+    def _await_sockets(self, seconds: float = 20) -> None:
+        end = time.monotonic() + seconds
+        for name, server in self._servers.items():
+            while not _socket(self._files, name).exists():
+                if server.poll() is not None or time.monotonic() > end:
+                    raise InfrastructureError(
+                        f"nbdkit did not serve the {name} device", self.log_tail()
+                    )
+                time.sleep(0.02)
+
+
+def _socket(files: BootFiles, name: str) -> Path:
+    return files.work / f"{name}.sock"
+
+
+def _image(files: BootFiles, name: str) -> Path:
+    return files.work / f"{name}.img"
+
+
+def _start(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )

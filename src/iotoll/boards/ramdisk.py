@@ -1,0 +1,285 @@
+"""The DUT's root file system, as a ramdisk: fio, trace-cmd, e2fsprogs and busybox from Debian.
+
+The packages are unpacked, never run, so a board of another architecture needs no emulation here
+(mmdebstrap ``--variant=extract``). Only the programs below and the libraries that they need are
+kept. The image holds no job: the host appends the scripts and the job as a second cpio archive.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotoll.core.digest import file_sha256, json_sha256
+from iotoll.core.errors import InfrastructureError
+from iotoll.core.paths import cache_dir, data_dir
+from iotoll.core.proc import require_tool, run_logged
+from iotoll.core.progress import Progress
+from iotoll.records.results import write_text
+
+SUITE = "trixie"
+PACKAGES = ("fio", "trace-cmd", "e2fsprogs", "busybox-static", "dash")
+PROGRAMS = (
+    "usr/bin/fio",
+    "usr/bin/trace-cmd",
+    "usr/sbin/mke2fs",
+    "usr/bin/dash",
+    "usr/bin/busybox",
+)
+APPLETS = [
+    "awk",
+    "basename",
+    "cat",
+    "cp",
+    "cttyhack",
+    "cut",
+    "date",
+    "dd",
+    "dirname",
+    "dmesg",
+    "echo",
+    "env",
+    "find",
+    "grep",
+    "head",
+    "ln",
+    "ls",
+    "mkdir",
+    "mknod",
+    "mount",
+    "mv",
+    "od",
+    "poweroff",
+    "readlink",
+    "reboot",
+    "rm",
+    "rmdir",
+    "sed",
+    "setsid",
+    "sha256sum",
+    "sleep",
+    "sort",
+    "stat",
+    "sync",
+    "tail",
+    "tar",
+    "tr",
+    "umount",
+    "uname",
+    "wc",
+]
+LAYOUT = 2  # change it when the tree below is made differently, so that cached images are redone
+EPOCH = 1_767_225_600  # 2026-01-01, the board's clock at boot too
+DEBIAN_ARCH = {"arm": "armhf", "arm64": "arm64", "x86_64": "amd64"}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a ramdisk holds: Debian packages, which of their programs, and busybox's applets."""
+
+    packages: tuple[str, ...] = PACKAGES
+    programs: tuple[str, ...] = PROGRAMS
+    applets: tuple[str, ...] = tuple(APPLETS)
+
+
+BOARD = Contents()
+
+
+@dataclass(frozen=True)
+class Image:
+    """A ramdisk: an uncompressed newc cpio archive, its SHA-256 and its package versions."""
+
+    path: Path
+    sha256: str
+    packages: dict[str, str]
+
+
+def get_image(arch: str, progress: Progress, contents: Contents = BOARD) -> Image:
+    """Return the ramdisk for ``arch`` (arm64, x86_64), built once and then from the cache."""
+    what = [contents.packages, contents.programs, contents.applets]
+    key = json_sha256([arch, SUITE, *what, LAYOUT])[:16]
+    folder = cache_dir() / "rootfs" / f"{arch}-{key}"
+    if not (folder / "rootfs.cpio.sha256").is_file():
+        with progress.step(f"board image for {arch}"):
+            _build(arch, folder, contents)
+    packages = dict(
+        line.split(" ", 1) for line in (folder / "packages").read_text().splitlines() if line
+    )
+    sha256 = (folder / "rootfs.cpio.sha256").read_text().strip()
+    return Image(folder / "rootfs.cpio", sha256, packages)
+
+
+def _build(arch: str, folder: Path, contents: Contents) -> None:
+    require_tool("mmdebstrap", "mmdebstrap")
+    require_tool("cpio", "cpio")
+    require_tool("readelf", "binutils")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        work = Path(name)
+        tree, root, log = work / "debian", work / "root", folder.parent / f"{arch}.log"
+        log.unlink(missing_ok=True)
+        command = ["mmdebstrap", "--variant=extract", f"--architectures={DEBIAN_ARCH[arch]}"]
+        # Packages' own scripts never run, so their system-wide set-up hooks are not needed.
+        command += [f"--include={','.join(contents.packages)}", SUITE, str(tree)]
+        run_logged(command, log, timeout=900)
+        _assemble(tree, root, contents)
+        out = work / "out"
+        out.mkdir()
+        write_cpio(root, out / "rootfs.cpio")
+        write_text(out / "packages", _versions(tree, contents.packages))
+        write_text(out / "rootfs.cpio.sha256", file_sha256(out / "rootfs.cpio") + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        out.replace(folder)
+
+
+def _versions(tree: Path, packages: tuple[str, ...]) -> str:
+    # `extract` leaves dpkg's database empty; the package files' names carry the versions.
+    names = sorted(p.name for p in (tree / "var/cache/apt/archives").glob("*.deb"))
+    found = dict(name.split("_")[:2] for name in names)
+    if not found:
+        lists = [*tree.glob("usr/share/doc/*/changelog.Debian.gz")]
+        found = {p.parent.name: _changelog_version(p) for p in lists if p.parent.name in packages}
+    return "".join(f"{name} {found[name]}\n" for name in packages if name in found)
+
+
+def _changelog_version(path: Path) -> str:
+    import gzip
+
+    with gzip.open(path, "rt", errors="replace") as stream:
+        match = re.match(r"\S+ \(([^)]+)\)", stream.readline())
+    return match[1] if match else "unknown"
+
+
+def _needed(path: Path) -> list[str]:
+    # host readelf reads ELF files of every architecture's headers
+    output = subprocess.run(
+        ["readelf", "-d", str(path)], capture_output=True, text=True, check=False
+    ).stdout
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", output)
+
+
+def _closure(tree: Path, programs: tuple[str, ...]) -> set[Path]:
+    folders = [p for p in tree.glob("usr/lib/*-linux-gnu*") if p.is_dir()]
+    folders += [p for f in folders for p in f.iterdir() if p.is_dir()] + [tree / "usr/lib"]
+    todo, seen = [tree / p for p in programs], set[Path]()
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for library in _needed(path):
+            hits = [f / library for f in folders if (f / library).exists()]
+            if not hits:
+                raise InfrastructureError(f"board image: {path.name} needs {library}: not found")
+            todo.append(hits[0])
+    return seen
+
+
+def _assemble(tree: Path, root: Path, contents: Contents) -> None:
+    library = root / "usr/lib"
+    for folder in (
+        "usr/bin",
+        "usr/sbin",
+        "usr/lib",
+        "proc",
+        "sys",
+        "dev",
+        "tmp",
+        "etc",
+        "mnt",
+        "root",
+        "run",
+        "iotoll",
+    ):
+        (root / folder).mkdir(parents=True)
+    for path in _closure(tree, contents.programs):
+        relative = path.relative_to(tree)
+        # One library folder, so that no ld.so.conf is needed (ceph's lie a level deeper).
+        target = root / relative if "bin" in relative.parts[1] else library / path.name
+        shutil.copy(path.resolve(), target)
+    for loader in [*tree.glob("usr/lib/ld-linux*"), *tree.glob("usr/lib64/ld-linux*")]:
+        (root / loader.parent.relative_to(tree)).mkdir(exist_ok=True)
+        shutil.copy(_inside(tree, loader), root / loader.relative_to(tree))
+    for name in ("bin", "sbin", "lib", "lib64"):
+        if (root / "usr" / name).is_dir():
+            (root / name).symlink_to(f"usr/{name}")
+    for applet in contents.applets:
+        (root / "usr/bin" / applet).symlink_to("busybox")
+    (root / "usr/bin/sh").symlink_to("dash")
+    (root / "usr/sbin/mkfs.ext4").symlink_to("mke2fs")
+    shutil.copy(tree / "etc/mke2fs.conf", root / "etc/mke2fs.conf")
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (root / "etc/group").write_text("root:x:0:\n")
+
+
+def _inside(tree: Path, link: Path) -> Path:
+    """Follow a link as the board would: an absolute target lies inside the tree."""
+    while link.is_symlink():
+        target = link.readlink()
+        link = tree / target.relative_to("/") if target.is_absolute() else link.parent / target
+    return link
+
+
+def job_cpio(job: Path, target: Path) -> None:
+    """Write the DUT's scripts and a rendered job as the ramdisk's second archive."""
+    scripts = data_dir("lava-jobs") / "dut"
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        shutil.copytree(scripts, root / "iotoll/dut")
+        shutil.copytree(job, root / "iotoll/job")
+        shutil.copy(scripts / "init", root / "init")
+        (root / "init").chmod(0o755)
+        write_cpio(root, target)
+
+
+def whole_cpio(image: Image, job: Path, dut: Path, target: Path) -> None:
+    """Write image, scripts, job and iotoll-dut as one archive, for those who unpack only one."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name) / "root"
+        job_cpio(job, Path(name) / "job.cpio")
+        root.mkdir()
+        for archive in (image.path, Path(name) / "job.cpio"):
+            with archive.open("rb") as stream:
+                done = subprocess.run(
+                    ["cpio", "-i", "-d", "-m", "-u", "--quiet", "--no-absolute-filenames"],
+                    stdin=stream,
+                    stderr=subprocess.PIPE,
+                    cwd=root,
+                    check=False,
+                )
+            if done.returncode != 0:
+                words = done.stderr.decode(errors="replace").strip()
+                raise InfrastructureError(f"cannot unpack {archive}: {words}")
+        shutil.copy(dut, root / "usr/bin/iotoll-dut")
+        (root / "usr/bin/iotoll-dut").chmod(0o755)
+        write_cpio(root, target)
+
+
+def write_cpio(root: Path, target: Path) -> None:
+    """Pack a tree as newc cpio with fixed owners, times and order: same tree, same bytes."""
+    for path in [root, *root.rglob("*")]:
+        if not path.is_symlink():
+            mode = 0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644
+            path.chmod(mode)
+        os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
+    names = sorted(str(p.relative_to(root)) for p in root.rglob("*"))
+    # Not straight to the file: on a full disk cpio would ask the terminal for the next volume.
+    done = subprocess.run(
+        ["cpio", "--reproducible", "--quiet", "-o", "-H", "newc", "-R", "0:0"],
+        input="\n".join(names).encode(),
+        capture_output=True,
+        cwd=root,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise InfrastructureError(f"cpio failed: {done.stderr.decode(errors='replace').strip()}")
+    try:
+        target.write_bytes(done.stdout)
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {target}: {error.strerror}") from error

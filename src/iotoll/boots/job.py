@@ -1,0 +1,123 @@
+"""Renders a job: the folder of fio jobs, event lists and settings that the DUT's scripts read."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jinja2
+
+from iotoll.boards.board import Board
+from iotoll.boards.matrix import Cell, Matrix, parse_cell
+from iotoll.core.digest import files_sha256
+from iotoll.core.paths import data_dir
+from iotoll.records.results import write_text
+
+CALIBRATION_IOS = 32
+PREFIX = "calibration"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fio run of a batch: a cell, or a calibration run (docs/method.md)."""
+
+    name: str
+    cell: Cell
+    ios: int
+    calibration: str = ""
+
+
+@dataclass
+class Batch:
+    """What one fio process runs under one trace-cmd, on one device."""
+
+    name: str
+    device: str
+    events: list[str]
+    kprobes: list[str]
+    runs: list[Run] = field(default_factory=list)
+
+
+def make_batches(matrix: Matrix, cells: list[str], calibrate: bool) -> list[Batch]:
+    """Group cells by device, in the matrix's order; calibration batches come last."""
+    batches = []
+    wanted = [parse_cell(name) for name in matrix.cells if name in set(cells)]
+    devices = [d for d in matrix.devices if any(c.device == d for c in wanted)]
+    for device in devices:
+        batch = _batch(matrix, device, device)
+        batch.runs = [Run(c.name, c, matrix.ios(c)) for c in wanted if c.device == device]
+        batches.append(batch)
+    for device in devices if calibrate else []:
+        batch = _batch(matrix, f"{PREFIX}-{device}", device)
+        # A direct read passes every event once, whatever the file system does.
+        cell = parse_cell(f"{device}-4k-randread-t1-direct")
+        batch.runs = [Run(f"{PREFIX}-{device}-reference", cell, CALIBRATION_IOS)]
+        for event in batch.events:
+            mode = "off" if event.startswith("iotoll:") else "double"
+            name = f"{PREFIX}-{device}-{event.partition(':')[2]}"
+            run = Run(name, cell, CALIBRATION_IOS, f"{mode} {event.replace(':', '/')}")
+            batch.runs.append(run)
+        batches.append(batch)
+    return batches
+
+
+def _batch(matrix: Matrix, name: str, device: str) -> Batch:
+    events = matrix.events.get("common", []) + matrix.events.get(device, [])
+    return Batch(name, device, events, matrix.kprobes.get(device, []))
+
+
+def render_job(
+    board: Board,
+    matrix: Matrix,
+    batches: list[Batch],
+    target: Path,
+    more: Mapping[str, str] | None = None,
+) -> str:
+    """Write the job folder, in place of what it held, and return the SHA-256 over its files.
+
+    ``more`` are further settings for the DUT's scripts.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(data_dir("lava-jobs") / "jobs"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # fio jobs and shell words, not markup; all values come from our data
+    )
+    template = environment.get_template("batch.fio.j2")
+    for batch in batches:
+        fio = matrix.settings(batch.device)
+        text = template.render(
+            batch=batch, matrix=fio, threads=max(matrix.threads), huge_pages=board.huge_pages
+        )
+        write_text(target / f"{batch.name}.fio", text)
+        write_text(target / f"{batch.name}.events", _lines(batch.events))
+        write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
+    devices = dict.fromkeys(b.device for b in batches)
+    settings = {
+        "DEVICES": " ".join(devices),
+        "BATCHES": " ".join(b.name for b in batches),
+        **{f"FILE_MB_{device}": matrix.settings(device).file_mb for device in devices},
+        "THREADS": max(matrix.threads),
+        "FS_UUID": matrix.filesystem.uuid,
+        "MKFS_OPTIONS": matrix.filesystem.mkfs_options,
+        "MOUNT_OPTIONS": matrix.filesystem.mount_options,
+        "SCHEDULER": matrix.filesystem.scheduler,
+        "HUGE_PAGES": board.huge_pages,
+        "BUFFER_KB": board.buffer_kb,
+        "IO_TIMEOUT_MS": "" if board.io_timeout_ms is None else board.io_timeout_ms,
+        "TRACE_CLOCK": board.trace_clock,
+        **(more or {}),
+    }
+    text = "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in settings.items())
+    write_text(target / "job.env", text)
+    return files_sha256([p for p in target.iterdir() if p.is_file()], target)
+
+
+def _lines(words: list[str]) -> str:
+    return "".join(f"{word}\n" for word in words)

@@ -1,0 +1,252 @@
+"""The step *run* on a local virtual board: boots a kernel with a job, waits, judges, unpacks."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotoll.boards.board import Board, VirtualBoard
+from iotoll.boards.qemu import BootFiles, RunningBoard, qemu_command, tool_versions
+from iotoll.boards.ramdisk import Image, job_cpio
+from iotoll.boots.console import ConsoleState, read_console
+from iotoll.core.digest import json_sha256
+from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
+from iotoll.records import results
+from iotoll.records.facts import read_facts
+from iotoll.records.models import BootRecord, BuildRecord, Clock
+from iotoll.records.models.run import FactRecord, Side
+
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class BootPlan:
+    """Everything that decides what one boot does; ``folder`` receives what it leaves."""
+
+    side: Side
+    number: int
+    board: Board
+    clock: Clock
+    accelerator: str
+    kernel: Path
+    image: Image
+    job: Path
+    job_sha256: str
+    cells: list[str]
+    runs: int
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The boot within its run: ``base/1``."""
+        return f"{self.side}/{self.number}"
+
+    @property
+    def virtual(self) -> VirtualBoard:
+        """The board as this machine can be it; raises UsageError for a real one."""
+        if not isinstance(self.board, VirtualBoard):
+            raise UsageError(f"board {self.board.name} needs a lab: --runner lava")
+        return self.board
+
+    @property
+    def kernel_sha256(self) -> str:
+        """The kernel under test, as its build noted it, with its device trees."""
+        return results.read(self.kernel.with_name("build.json"), BuildRecord).sha256
+
+    def identity(self) -> str:
+        """Digest of the board as the workload sees it, without the kernel under test."""
+        return json_sha256(
+            [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256]
+        )
+
+
+def boot(
+    plan: BootPlan,
+    on_cell: Callable[[int], None] = lambda _: None,
+    cancelled: threading.Event | None = None,
+) -> BootRecord:
+    """Boot the board once; leaves console.log, batch folders and boot.json in ``plan.folder``.
+
+    ``on_cell`` is told how many fio runs have begun; ``cancelled`` ends the boot early. Raises
+    BrokenError when the kernel or the workload failed, InfrastructureError when QEMU, nbdkit or
+    the disk did.
+    """
+    shutil.rmtree(plan.folder, ignore_errors=True)
+    plan.folder.mkdir(parents=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
+        files = _files(plan, Path(name))
+        _make_ramdisk(plan, files)
+        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
+        with RunningBoard(plan.virtual, command, files) as running:
+            state = _watch(plan, files, running, on_cell, cancelled)
+        _judge(state, files)
+        unpack(files.handover, plan.folder)
+        files.handover.unlink()
+    record = _record(plan, command, files, time.monotonic() - started)
+    results.write(plan.folder / "boot.json", record)
+    return record
+
+
+def _files(plan: BootPlan, work: Path) -> BootFiles:
+    folder = plan.folder
+    return BootFiles(
+        plan.kernel,
+        work / "ramdisk",
+        folder / "console.log",
+        folder / "handover.tar",
+        folder / "qemu.log",
+        work,
+    )
+
+
+def _make_ramdisk(plan: BootPlan, files: BootFiles) -> None:
+    try:
+        shutil.copy(plan.image.path, files.ramdisk)
+        job_cpio(plan.job, files.work / "job.cpio")
+        with files.ramdisk.open("ab") as out, (files.work / "job.cpio").open("rb") as job:
+            shutil.copyfileobj(job, out)
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot write the ramdisk: {error}: is the disk full?"
+        ) from error
+
+
+def _watch(
+    plan: BootPlan,
+    files: BootFiles,
+    running: RunningBoard,
+    on_cell: Callable[[int], None],
+    cancelled: threading.Event | None,
+) -> ConsoleState:
+    limits = plan.virtual.limits
+    started = last_sign = time.monotonic()
+    seen = -1
+    while True:
+        if cancelled is not None and cancelled.is_set():
+            raise InfrastructureError("interrupted before the workload ended: run again to resume")
+        status = running.poll()
+        sign = _size(files.console) + _size(files.handover)
+        now = time.monotonic()
+        if sign != seen:
+            seen, last_sign = sign, now
+            state = read_console(_text(files.console))
+            on_cell(state.cells)
+            if state.failed_at:
+                return state
+        if status is not None:
+            state = read_console(_text(files.console))
+            if state.done or state.failed_at:
+                return state
+            raise InfrastructureError(
+                f"QEMU ended with status {status} before the workload did", running.log_tail()
+            )
+        _check_limits(
+            state, now - started, now - last_sign, limits.boot, limits.silence, limits.total
+        )
+        time.sleep(POLL_SECONDS)
+
+
+def _check_limits(
+    state: ConsoleState, age: float, quiet: float, boot_s: float, silence: float, total: float
+) -> None:
+    if not state.started and age > boot_s:
+        raise BrokenError(
+            "boot", f"the kernel did not reach user space in {boot_s:.0f} s", state.log_tail
+        )
+    step: BrokenStep = "workload" if state.started else "boot"
+    if quiet > silence:
+        raise BrokenError(
+            step, f"the board hangs: no sign of life for {silence:.0f} s", state.log_tail
+        )
+    if age > total:
+        raise BrokenError(
+            "workload", f"the workload did not end within {total:.0f} s", state.log_tail
+        )
+
+
+def _judge(state: ConsoleState, files: BootFiles) -> None:
+    if state.failed_at:
+        if "No space left" in state.log_tail and "handover" in state.reason:
+            raise InfrastructureError(f"the host's disk is full: {state.reason}", state.log_tail)
+        raise BrokenError(state.failed_at, state.reason, state.log_tail)
+    if _size(files.handover) == 0:
+        raise InfrastructureError("the board handed over nothing", state.log_tail)
+
+
+def unpack(handover: Path, target: Path) -> None:
+    """Unpack concatenated tar streams; a board's bytes are not trusted: plain files only."""
+    try:
+        with tarfile.open(handover, ignore_zeros=True) as archive:
+            members = archive.getmembers()
+            if not members:
+                raise tarfile.ReadError("it holds no file")
+            # Debian 12's Python 3.11.2 has no extraction filters (3.11.4 has).
+            for member in members:
+                member.name = member.name.lstrip("/")
+                plain = member.isreg() or member.isdir()
+                if not plain or ".." in Path(member.name).parts:
+                    raise tarfile.ReadError(f"{member.name!r} may not be unpacked")
+                member.mode = 0o755 if member.isdir() else 0o644
+            archive.extractall(target, members)
+    except (tarfile.TarError, EOFError) as error:
+        raise InfrastructureError(
+            f"{handover}: what the board handed over is corrupt: {error}"
+        ) from error
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot unpack {handover}: {error}: is the disk full?"
+        ) from error
+
+
+def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float) -> BootRecord:
+    tools = {
+        **tool_versions(plan.virtual),
+        **{f"image {k}": v for k, v in plan.image.packages.items()},
+    }
+    for line in _text(plan.folder / "boot/tools").splitlines():
+        name, _, version = line.partition(" ")
+        tools[f"board {name}"] = version
+    return BootRecord(
+        side=plan.side,
+        boot=plan.number,
+        board=plan.board.name,
+        clock=plan.clock,
+        accelerator=plan.accelerator,
+        tools=tools,
+        board_sha256=plan.identity(),
+        command=[_portable(word, files) for word in command],
+        seconds=round(seconds, 1),
+        cells=plan.cells,
+        facts=FactRecord(
+            before=read_facts(_text(plan.folder / "boot/facts")),
+            after=read_facts(_text(plan.folder / "after/facts")),
+        ),
+    )
+
+
+def _portable(word: str, files: BootFiles) -> str:
+    """A word of QEMU's command line without this machine's folders."""
+    for folder in (files.work, files.console.parent, files.kernel.parent):
+        word = word.replace(f"{folder}/", "")
+    return Path(word).name if word.startswith("/") else word
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

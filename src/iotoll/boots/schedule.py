@@ -1,0 +1,204 @@
+"""The step *boot*: which boots a run needs, what each runs, and who runs them.
+
+Boots of both sides run side by side, one per host CPU at most: on the instructions clock a busy
+host slows a board down and changes no count.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from iotoll.boards.board import Board, RealBoard, VirtualBoard
+from iotoll.boards.matrix import Matrix
+from iotoll.boards.ramdisk import Image
+from iotoll.boots.job import make_batches, render_job
+from iotoll.boots.local import BootPlan, boot
+from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.core.progress import Progress, Step
+from iotoll.records.models import Clock
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
+
+PARALLEL = 2  # boots at a time: the two sides of a pair
+
+
+class Runner(Protocol):
+    """Boots boards that are not this machine's, such as a lab's."""
+
+    def boots(self, plans: Sequence[BootPlan], step: Step) -> None:
+        """Run the boots to their ends and mark each that ended well as done; resumable.
+
+        Raises BrokenError or InfrastructureError as a boot on this machine would.
+        """
+
+
+Connect = Callable[[], Runner]
+"""Reaches a runner; called only when there is something to boot."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all boots of a run share: board, matrix, cells and how they are measured.
+
+    ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
+    board of this machine, which hands files over.
+    """
+
+    board: Board
+    matrix: Matrix
+    image: Image
+    cells: Sequence[str]
+    clock: Clock
+    accelerator: str
+    calibrate: bool = True
+    send_times: int | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the DUT's scripts must know of how the boots are run."""
+        if self.send_times is None:
+            return {}
+        own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
+        return {
+            "HANDOVER": "serial",
+            "UNIT": self.clock.unit.value,
+            "SEND_REPEAT": str(self.send_times),
+            **own,
+        }
+
+
+def run_boots(
+    run: RunDir,
+    bench: Bench,
+    wanted: Iterable[tuple[Side, int]],
+    progress: Progress,
+    abreast: int = PARALLEL,
+    connect: Connect | None = None,
+) -> None:
+    """Boot each (side, number) that is not done yet; raises what the first failing boot raises.
+
+    ``abreast`` boots run at a time on this machine; one by one, in the order of ``wanted``. With
+    ``connect`` the runner that it returns boots them instead.
+    """
+    run_plans(run, open_plans(run, bench, wanted), progress, abreast, connect)
+
+
+def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) -> list[BootPlan]:
+    """The plans of those boots that are not done yet."""
+    plans = [plan_boot(run, bench, side, number) for side, number in wanted]
+    return [plan for plan in plans if not _is_done(run, plan)]
+
+
+def run_plans(
+    run: RunDir,
+    plans: Sequence[BootPlan],
+    progress: Progress,
+    abreast: int = PARALLEL,
+    connect: Connect | None = None,
+) -> None:
+    """As `run_boots`, for boots that need not be of one bench."""
+    todo = [p for p in plans if not _is_done(run, p)]
+    if not todo:
+        return
+    titles = ", ".join(f"{p.side} {p.number}" for p in todo[:4]) + (" …" if len(todo) > 4 else "")
+    board = todo[0].board.name
+    with progress.step(f"boot {board} ({titles})", sum(p.runs for p in todo)) as step:
+        if connect is None:
+            _run_all(run, todo, step, abreast)
+        else:
+            connect().boots(todo, step)
+
+
+def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> None:
+    begun = dict.fromkeys(range(len(todo)), 0)
+    cancelled = threading.Event()
+    total = sum(p.runs for p in todo)
+
+    def one(index: int, plan: BootPlan) -> None:
+        def on_cell(count: int) -> None:
+            begun[index] = count
+            done = sum(begun.values())
+            step.update(done, total, f"cell {done} of {total}")
+
+        boot(plan, on_cell, cancelled)
+        mark_done(run, plan)
+
+    pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
+    futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]
+    try:
+        for plan, future in zip(todo, futures, strict=True):
+            # The base is waited for first: what fails there is not the candidate's fault.
+            try:
+                future.result()
+            except BrokenError as error:
+                if plan.side == "base":
+                    raise InfrastructureError(
+                        f"the base kernel fails: {error}",
+                        error.log_tail,
+                    ) from error
+                raise
+    except BaseException:
+        # Ctrl-C, or a boot that failed: the other boards need not go on.
+        cancelled.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
+    """Render the job of one boot and say how it is run."""
+    # Base and candidate run the same job, so that the workload before each cell is the same.
+    calibrate = bench.calibrate and bench.clock is Clock.INSTRUCTIONS and number == 1
+    batches = make_batches(bench.matrix, list(bench.cells), calibrate)
+    job = run.root / "jobs" / ("calibrated" if calibrate else "plain")
+    digest = render_job(bench.board, bench.matrix, batches, job, bench.settings)
+    return BootPlan(
+        side=side,
+        number=number,
+        board=bench.board,
+        clock=bench.clock,
+        accelerator=bench.accelerator,
+        kernel=run.build(side) / "Image",
+        image=bench.image,
+        job=job,
+        job_sha256=digest,
+        cells=list(bench.cells),
+        runs=sum(len(batch.runs) for batch in batches),
+        folder=run.boot(side, number),
+    )
+
+
+def health_plan(run: RunDir, bench: Bench) -> BootPlan:
+    """A boot of the base that shows whether a board is well: the first cell, with its own job."""
+    own = RunDir(run.root / "lava/health")
+    plan = plan_boot(own, replace(bench, cells=bench.cells[:1], calibrate=False), "base", 1)
+    return replace(plan, kernel=run.build("base") / "Image")
+
+
+def _step(plan: BootPlan) -> str:
+    return f"boot/{plan.name}"
+
+
+def _inputs(plan: BootPlan) -> dict[str, str]:
+    return {"board": plan.identity(), "kernel": plan.kernel_sha256}
+
+
+def mark_done(run: RunDir, plan: BootPlan) -> None:
+    """Stamp a boot as done with its board and kernel."""
+    run.mark_done(_step(plan), _inputs(plan))
+
+
+def _is_done(run: RunDir, plan: BootPlan) -> bool:
+    return run.is_done(_step(plan), _inputs(plan)) and (plan.folder / "boot.json").is_file()
+
+
+def with_cmdline(bench: Bench, words: str) -> Bench:
+    """The same bench with words appended to the kernel's command line (experiments)."""
+    assert isinstance(bench.board, VirtualBoard)
+    board = bench.board.model_copy(update={"cmdline": f"{bench.board.cmdline} {words}".strip()})
+    return replace(bench, board=board)

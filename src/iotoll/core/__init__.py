@@ -1,0 +1,1 @@
+"""What every room uses: errors, files, processes, progress, the command line's own parts."""

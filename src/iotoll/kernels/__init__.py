@@ -1,0 +1,1 @@
+"""From a source tree to a kernel image: sources, configs, builds, the cache of images."""

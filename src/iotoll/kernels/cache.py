@@ -1,0 +1,96 @@
+"""Kernel images: the cache of built ones, and taking the user's ready-made ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from iotoll.core.errors import InfrastructureError, UsageError
+
+KEPT = 40
+"""Images kept in the cache, by last use; one takes about 10 MB."""
+
+_MAGIC = {
+    "arm": (0x24, b"\x18\x28\x6f\x01", "zImage"),
+    "arm64": (0x38, b"ARM\x64", "Image"),
+    "x86_64": (0x202, b"HdrS", "bzImage"),
+}
+_CONFIG_MARK = b"IKCFG_ST"
+
+
+@contextlib.contextmanager
+def new_entry(final: Path) -> Iterator[Path]:
+    """Give a folder to fill; it becomes ``final`` at once, and only if the body succeeds."""
+    temporary = final.with_name(f".{final.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        shutil.rmtree(final, ignore_errors=True)
+        temporary.rename(final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _prune(final.parent)
+
+
+def copy_tree(entry: Path, folder: Path) -> None:
+    """Copy an entry's files into ``folder``, each one atomically, and note that it was used."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for path in entry.iterdir():
+            _copy(path, folder / path.name)
+        os.utime(entry, (time.time(), time.time()))
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot copy {entry} to {folder}: {error.strerror}: free some disk space"
+        ) from error
+
+
+def take(image: Path, arch: str, folder: Path) -> None:
+    """Copy the user's image (may be gzipped) as ``Image``, its embedded config as ``config``.
+
+    ``config`` says so in a comment when the kernel was built without CONFIG_IKCONFIG. Raises
+    UsageError when the file is no kernel of ``arch``.
+    """
+    try:
+        data = image.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = zlib.decompress(data, wbits=31)
+    except (OSError, zlib.error) as error:
+        raise UsageError(f"{image}: cannot be read ({error}): check the file") from error
+    offset, magic, name = _MAGIC[arch]
+    if data[offset : offset + len(magic)] != magic:
+        raise UsageError(f"{image}: is no {arch} kernel: give arch/*/boot/{name} of a build")
+    try:
+        (folder / "Image").write_bytes(data)
+        (folder / "config").write_bytes(embedded_config(data))
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {folder}: {error.strerror}: free some") from error
+
+
+def embedded_config(image: bytes) -> bytes:
+    """Return the .config inside an uncompressed image, or a comment that there is none."""
+    start = image.find(_CONFIG_MARK)
+    if start >= 0:
+        with contextlib.suppress(zlib.error):
+            unpacker = zlib.decompressobj(wbits=31)
+            return unpacker.decompress(image[start + len(_CONFIG_MARK) :])
+    return b"# not known: the image carries no readable config (CONFIG_IKCONFIG)\n"
+
+
+def _copy(source: Path, target: Path) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(source, temporary)
+    temporary.replace(target)
+
+
+def _prune(folder: Path) -> None:
+    entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in entries[KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)

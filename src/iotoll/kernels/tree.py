@@ -1,0 +1,260 @@
+"""Private copies of kernel source trees in the cache: import once, then move between states fast.
+
+Every tree the user names gets ``CACHE/trees/ID/``::
+
+    git/   objects: imported from an archive, or borrowed (git alternates) from the user's tree
+    src/   one work tree; `checkout` changes only files that differ, so make rebuilds little
+    out/   make's O= folders
+    lock   held (flock) while src/ or out/ is in use, also by the compilers of a killed iotoll
+
+A state of the source is a git *tree object*: its name is its content, so it is also the key of
+built images. The user's own tree is only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.progress import Progress
+from iotoll.patch.candidate import Patch
+from iotoll.patch.diff import SUBMODULE_MODE, SYMLINK_MODE, changed_paths, check_path
+
+GONE = "000000"
+"""git's mode of what a change removes."""
+
+_TAIL_LINES = 30
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Result of applying patches: the new git tree object, and what a reader should know."""
+
+    tree: str
+    notes: tuple[str, ...] = ()
+
+
+def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return an environment in which git and make obey only what iotoll tells them."""
+    keep = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
+    env = {k: v for k, v in os.environ.items() if k in keep}
+    return env | {"LC_ALL": "C", "LANG": "C"} | dict(extra or {})
+
+
+class KernelTree:
+    """One kernel source in the cache; made by `iotoll.kernels.source.open_tree`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.src = root / "src"
+        self.git_dir = root / "git"
+        self.lock_stream: IO[str] | None = None
+
+    def git(
+        self,
+        *args: str,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        work: Path | None = None,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run git on this tree's objects and src/ (or ``work``).
+
+        Raises InfrastructureError when it fails and ``check`` is set.
+        """
+        folder = work or (self.src if self.src.is_dir() else self.root)
+        settings = {
+            "GIT_DIR": str(self.git_dir),
+            "GIT_WORK_TREE": str(folder),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+        command = ["git", *args]
+        all_env = clean_env({**settings, **(env or {})})
+        done = run_tool(command, cwd=folder, stdin=stdin, env=all_env)
+        if check and done.returncode:
+            raise InfrastructureError(
+                f"git {args[0]} in {self.root}: {_last_line(done.stderr)}: free disk space, or"
+                " remove that folder to have it made again",
+                _tail(done.stderr),
+            )
+        return done
+
+    @contextlib.contextmanager
+    def locked(self, progress: Progress) -> Iterator[None]:
+        """Hold the tree; waits (with a message) while another iotoll holds it. Re-entrant."""
+        if self.lock_stream is not None:
+            yield
+            return
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "lock").open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                progress.say("another iotoll run is using this kernel tree: waiting for it")
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            self.lock_stream = stream
+            try:
+                yield
+            finally:
+                self.lock_stream = None
+
+    def has(self, tree: str | None) -> bool:
+        """Tell whether a git object is there (it is not after the cache was emptied)."""
+        if tree is None or not self.git_dir.is_dir():
+            return False
+        return self.git("cat-file", "-e", tree, check=False).returncode == 0
+
+    def tree_of(self, commit: str) -> str:
+        """Return the git tree object of a commit."""
+        return self.git("rev-parse", "--verify", f"{commit}^{{tree}}").stdout.decode().strip()
+
+    def version(self, tree: str) -> str:
+        """Return the kernel version by the tree's Makefile, e.g. ``6.12.117``."""
+        done = self.git("cat-file", "blob", f"{tree}:Makefile", check=False)
+        text = done.stdout.decode("utf-8", "replace")
+        found = [
+            re.search(rf"^{name}[ \t]*=[ \t]*(.*)$", text, re.M)
+            for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL", "EXTRAVERSION")
+        ]
+        parts = [match[1].strip() if match else "" for match in found]
+        if done.returncode or not parts[0].isdigit() or not parts[1].isdigit():
+            raise UsageError("this is no Linux kernel tree: its Makefile names no VERSION")
+        return ".".join(p for p in parts[:3] if p) + parts[3]
+
+    def changed(self, old: str, new: str) -> dict[str, str]:
+        """Return the paths that differ between two trees, each with its new mode (or `GONE`)."""
+        return {path: mode for path, (mode, _) in self._entries(old, new).items()}
+
+    def _entries(self, old: str, new: str) -> dict[str, tuple[str, str]]:
+        """Per path that differs its new mode and its new blob."""
+        words = ("--raw", "--no-abbrev", "--no-renames")
+        raw = self.git("diff-tree", "-r", "-z", *words, old, new).stdout
+        fields = raw.decode("utf-8", "replace").split("\0")
+        pairs = zip(fields[0::2], fields[1::2], strict=False)
+        return {path: (meta.split()[1], meta.split()[3]) for meta, path in pairs}
+
+    def diff(self, old: str, new: str) -> bytes:
+        """Return the changes from one tree to another as a unified diff with function names."""
+        words = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "-U3", "-p")
+        return self.git("diff-tree", *words, old, new).stdout
+
+    def checkout(self, tree: str) -> None:
+        """Make src/ exactly ``tree``; files that are right already keep their time stamps."""
+        self.src.mkdir(parents=True, exist_ok=True)
+        # A killed git leaves this behind; we hold the lock, so nobody is using it.
+        (self.git_dir / "index.lock").unlink(missing_ok=True)
+        self.git("read-tree", "--reset", "-u", tree)
+        self.git("clean", "-ffdxq")
+
+    def apply(self, base: str, patches: Sequence[Patch], what: str) -> Applied:
+        """Apply patches to tree ``base`` without touching src/; ``what`` names the base in errors.
+
+        Exact context first (git apply); else with at most two lines of fuzz (GNU patch), which
+        is noted. Raises BrokenError("apply") with the tool's own lines.
+        """
+        self.src.mkdir(parents=True, exist_ok=True)
+        notes: list[str] = []
+        with tempfile.TemporaryDirectory(dir=self.root, prefix="apply-") as folder:
+            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            self.git("read-tree", base, env=env)
+            for number, patch in enumerate(patches, 1):
+                label = f"patch {number} of {len(patches)}" if len(patches) > 1 else "the patch"
+                label += f' "{patch.subject}"' if patch.subject else ""
+                notes += self._apply_one(patch, label, what, env, Path(folder))
+            tree = self.git("write-tree", env=env).stdout.decode().strip()
+        self.check_change(base, tree)
+        return Applied(tree, tuple(notes))
+
+    def _apply_one(
+        self, patch: Patch, label: str, what: str, env: dict[str, str], folder: Path
+    ) -> list[str]:
+        args = ("apply", "--cached", "--whitespace=nowarn", "-")
+        exact = self.git(*args, stdin=patch.text, env=env, check=False)
+        if exact.returncode == 0:
+            return []
+        own_lines = _tail(exact.stderr)
+        fuzzy = self._patch_with_fuzz(patch, env, folder / "fuzz")
+        if fuzzy is None or fuzzy.returncode:
+            lines = own_lines + ("\n" + _tail(fuzzy.stdout) if fuzzy else "")
+            first = next(iter(own_lines.splitlines()), "git apply failed")
+            raise BrokenError("apply", f"{label} does not apply to {what}: {first}", lines)
+        inexact = [
+            line for line in fuzzy.stdout.decode("utf-8", "replace").splitlines() if "fuzz" in line
+        ]
+        return [f"{label} needed fuzz to apply: {line.strip()}" for line in inexact] or [
+            f"{label} applied with GNU patch, not with git apply"
+        ]
+
+    def _patch_with_fuzz(
+        self, patch: Patch, env: dict[str, str], folder: Path
+    ) -> subprocess.CompletedProcess[bytes] | None:
+        if shutil.which("patch") is None:
+            return None
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        paths = changed_paths(patch.text, "patch")
+        names = "\0".join(paths).encode()
+        index_args = ("checkout-index", "-q", "-z", "--stdin", f"--prefix={folder}/")
+        self.git(*index_args, stdin=names, env=env, check=False)
+        command = ["patch", "-p1", "-F2", "--batch", "--forward", "--no-backup-if-mismatch", "-r-"]
+        done = run_tool(command, cwd=folder, stdin=patch.text, env=clean_env())
+        if done.returncode == 0:
+            update = ("update-index", "--add", "--remove", "-z", "--stdin")
+            self.git(*update, stdin=names, env=env, work=folder)
+        return done
+
+    def check_change(self, base: str, tree: str) -> None:
+        """Look at what a change really does, whatever its headers say.
+
+        Raises UsageError when it makes a symbolic link, a submodule or a binary file, or names a
+        path that leaves the tree.
+        """
+        entries = self._entries(base, tree)
+        for path, (mode, _) in entries.items():
+            check_path(path, "the candidate")
+            if mode in (SYMLINK_MODE, SUBMODULE_MODE):
+                raise UsageError(f"the patch makes {path} a symbolic link or submodule: refused")
+        # By its bytes: a .gitattributes of the candidate could call it text.
+        blobs = {blob: path for path, (mode, blob) in entries.items() if mode != GONE}
+        asked = "\n".join(blobs).encode()
+        out = self.git("cat-file", "--batch", stdin=asked).stdout
+        for path in blobs.values():
+            head, _, out = out.partition(b"\n")
+            size = int(head.split()[2])
+            if b"\0" in out[:size]:
+                raise UsageError(f"the patch makes {path} a binary file: refused")
+            out = out[size + 1 :]
+
+
+def run_tool(
+    command: Sequence[str], *, cwd: Path, stdin: bytes | None, env: dict[str, str]
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a short command with captured output; a missing program is an InfrastructureError."""
+    try:
+        return subprocess.run(
+            command, cwd=cwd, input=stdin or b"", env=env, capture_output=True, check=False
+        )
+    except FileNotFoundError as error:
+        tool = command[0]
+        raise InfrastructureError(f"{tool} is not installed: apt-get install {tool}") from error
+
+
+def _tail(output: bytes) -> str:
+    return "\n".join(output.decode("utf-8", "replace").rstrip().splitlines()[-_TAIL_LINES:])
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else "failed without a word"

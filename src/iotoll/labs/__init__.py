@@ -1,0 +1,1 @@
+"""Boards that are not this machine's: LAVA, a LAVA on this machine, simulated boards."""

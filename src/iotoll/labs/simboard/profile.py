@@ -1,0 +1,99 @@
+"""What a simulated board is made of: lava-jobs/simboards/NAME.toml and its hardware file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from iotoll.core.errors import UsageError
+from iotoll.core.paths import data_dir
+from iotoll.core.toml import load_toml, named_file
+from iotoll.labs.simboard.gpt import Partition
+
+
+@dataclass(frozen=True)
+class Disk:
+    """One disk of the SoC: bytes, and QEMU's words with ``{drive}`` for the drive's id."""
+
+    name: str
+    size: int
+    qemu: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Soc:
+    """What stands in for the SoC; ``uart`` is the number that Linux gives the board's console."""
+
+    binary: str
+    package: str
+    machine: tuple[str, ...]
+    uart: int
+    cmdline: str
+    disks: tuple[Disk, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A kind of board. Sizes are in bytes; ``table_disk`` holds the partitions."""
+
+    name: str
+    product: str
+    compatible: str
+    max_download: int
+    rom_seconds: float
+    block: int
+    table_disk: str
+    partitions: tuple[Partition, ...]
+    boot_partition: str
+    soc: Soc
+
+    def disk(self, name: str) -> Disk:
+        """The disk ``name``."""
+        return next(d for d in self.soc.disks if d.name == name)
+
+
+def load(name: str) -> Profile:
+    """Load a profile by name or path; raises UsageError that names file and field."""
+    folder = data_dir("lava-jobs")
+    path = named_file(folder / "simboards", name)
+    data = load_toml(path)
+    hardware_path = folder / "hardware" / f"{data.get('hardware')}.toml"
+    hardware = load_toml(hardware_path)
+    try:
+        return _profile(path.stem, data, hardware)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{path} (with {hardware_path.name}): {error!r} is missing or wrong"
+        ) from error
+
+
+def _profile(name: str, data: dict[str, Any], hardware: dict[str, Any]) -> Profile:
+    storage, soc = hardware["storage"], data["soc"]
+    table_disk = f"lu{storage['lun']}"
+    disks = []
+    for key, item in soc["disks"].items():
+        size = storage["size_mb"] if key == table_disk else item["size_mb"]
+        disks.append(Disk(key, int(size) << 20, tuple(item["qemu"])))
+    at, partitions = int(storage["first_kb"]), []
+    for item in storage["partitions"]:
+        partitions.append(Partition(item["name"], at << 10, int(item["kb"]) << 10))
+        at += int(item["kb"])
+    return Profile(
+        name=name,
+        product=data["product"],
+        compatible=hardware["compatible"],
+        max_download=int(data["max_download"]),
+        rom_seconds=float(data["rom_seconds"]),
+        block=int(storage["block"]),
+        table_disk=table_disk,
+        partitions=tuple(partitions),
+        boot_partition=hardware["boot"]["partition"],
+        soc=Soc(
+            soc["binary"],
+            soc["package"],
+            tuple(soc["machine"]),
+            int(soc["uart"]),
+            soc["cmdline"],
+            tuple(disks),
+        ),
+    )

@@ -1,0 +1,128 @@
+"""What a board sent of one boot over its serial line: records, fio's totals, what it consists of.
+
+``received.jsonl`` holds the documents as they came, one per line (lava-jobs/dut/serial.sh).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from iotoll.core.errors import InfrastructureError, ResultError
+from iotoll.measure.calibrate import event_costs, is_calibration
+from iotoll.measure.dut_cell import cell_of_dut
+from iotoll.measure.fio import FioJob, jobs_of
+from iotoll.records import results
+from iotoll.records.facts import read_facts
+from iotoll.records.models import BootRecord, CellRecord, DutRecord
+from iotoll.records.models.base import Model
+
+NAME = "received.jsonl"
+FIO = "fio."
+TRACE = "trace."
+BOOT = "boot"
+AFTER = "after"
+TOOLS_LIMIT = 50
+TRACES_LIMIT = 64  # raw traces of one boot: one of each batch
+WORD_LIMIT = 200  # characters of a tool's version
+
+
+class SentTrace(Model):
+    """What a board says of a raw trace that it sent to the file server."""
+
+    cell: str = Field(pattern=r"^trace\.[A-Za-z0-9._-]{1,48}$", description="trace.BATCH")
+    size: int = Field(ge=0, description="bytes")
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    problem: str = Field(max_length=WORD_LIMIT, description="the server's words; '' if it took it")
+
+
+@dataclass
+class Documents:
+    """The documents of one boot, sorted by what they are; cells and calibrations as text.
+
+    ``texts`` are all of them, as they came. ``traces`` are raw traces by their batch.
+    """
+
+    texts: Sequence[str]
+    cells: dict[str, str] = field(default_factory=dict)
+    fio: dict[str, FioJob] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+    traces: dict[str, SentTrace] = field(default_factory=dict)
+    facts: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def sort(texts: Sequence[str], where: str) -> Documents:
+    """Sort what `serialrecord.receive` delivered; InfrastructureError for what is not ours."""
+    found = Documents(texts)
+    for text in texts:
+        try:
+            data = json.loads(text)
+            name = data["cell"]
+        except (ValueError, RecursionError, LookupError, TypeError) as error:
+            raise InfrastructureError(f"{where}: a document is not ours: {error!r}") from error
+        if name == BOOT:
+            found.tools = _tools(data.get("tools"), where)
+            found.facts["before"] = _facts(data)
+        elif name == AFTER:
+            found.facts["after"] = _facts(data)
+        elif str(name).startswith(FIO):
+            found.fio.update(jobs_of(data.get("fio"), f"{where}: {name}"))
+        elif str(name).startswith(TRACE):
+            sent = _sent(data, where)
+            found.traces[sent.cell.removeprefix(TRACE)] = sent
+            if len(found.traces) > TRACES_LIMIT:
+                raise InfrastructureError(
+                    f"{where}: the board says it sent over {TRACES_LIMIT} traces"
+                )
+        else:
+            found.cells[str(name)] = text
+    return found
+
+
+def _sent(data: Any, where: str) -> SentTrace:
+    try:
+        return SentTrace.model_validate(data)
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        raise InfrastructureError(f"{where}: a trace's document is not ours: {problem}") from error
+
+
+def _tools(lines: Any, where: str) -> dict[str, str]:
+    if not isinstance(lines, list) or len(lines) > TOOLS_LIMIT:
+        raise InfrastructureError(f"{where}: the board did not say what it consists of")
+    pairs = [str(line)[:WORD_LIMIT].partition(" ") for line in lines]
+    return {name: version for name, _, version in pairs}
+
+
+def _facts(data: Any) -> dict[str, str]:
+    lines = data.get("facts")
+    return read_facts("\n".join(map(str, lines))) if isinstance(lines, list) else {}
+
+
+def board_records(path: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    """As `iotoll.measure.boot_trace.analyze_boot`, of a boot whose board measured itself.
+
+    Raises InfrastructureError when a cell of ``boot.cells`` is missing.
+    """
+    try:
+        documents = sort(path.read_text().splitlines(), str(path))
+    except OSError as error:
+        raise ResultError(f"{path}: {error.strerror}: run the boot again") from error
+    missing = [c for c in boot.cells if c not in documents.cells or c not in documents.fio]
+    if missing:
+        raise InfrastructureError(f"{path}: the board sent no record of {missing[0]}")
+    records = {
+        name: cell_of_dut(documents.cells[name], boot.clock, documents.fio[name].totals())
+        for name in boot.cells
+    }
+    calibration = {}
+    for name, text in documents.cells.items():
+        if is_calibration(name):
+            dut = results.checked(json.loads(text), DutRecord, path)
+            calibration[name] = (dut.record, dut.columns)
+    return records, event_costs(calibration)

@@ -1,0 +1,279 @@
+"""The steps *collect* and *analyze*: the traces of a boot become one checked record per cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from iotoll import _native
+from iotoll.core.digest import file_sha256, files_sha256
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.measure.calibrate import event_costs, is_calibration
+from iotoll.measure.fio import FioJob, read_jobs
+from iotoll.measure.iotable import Ints, IoTable, from_native
+from iotoll.measure.reconcile import TOLERANCES, Calls, reconcile
+from iotoll.measure.substeps import steps
+from iotoll.records.models import BootRecord, CellRecord, Clock, Section
+
+if TYPE_CHECKING:
+    from iotoll._native import Options
+
+MARKER = "iotoll cell "
+COMM = "fio"
+LOSS_LIMIT = 0.001  # dropped I/Os per I/O; above it a cell is invalid, not fast
+
+GATE_COLUMNS = {
+    Section.VFS_FS: "first_vfs_fs",
+    Section.SUBMISSION: "first_submission",
+    Section.COMPLETION: "first_completion",
+    Section.RETURN: "own_return",
+}
+"""Which column of the analyser's per-I/O table the gate compares for each section."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One run (cell or calibration) in the trace of a batch: half-open, in trace clock units."""
+
+    name: str
+    start: int
+    end: int
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except _native.TraceError as error:
+        raise InfrastructureError(f"corrupt trace: {error}") from error
+
+
+class TraceFile:
+    """A trace, of which each thing is read once. Raises InfrastructureError when it is corrupt."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def parts(self) -> list[Path]:
+        """The files that it consists of: itself, or one for each CPU of a blktrace run.
+
+        Raises UsageError when they are not there.
+        """
+        try:
+            return _native.files(str(self.path))
+        except _native.TraceError as error:
+            raise UsageError(str(error)) from error
+
+    @property
+    def is_blktrace(self) -> bool:
+        """Whether it is a blktrace run: block events alone."""
+        return self.parts != [self.path]
+
+    @property
+    def name(self) -> str:
+        """What it is called: a file's name without ending, or the name of a run."""
+        return self.path.name.partition(".blktrace.")[0] if self.is_blktrace else self.path.stem
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the trace; of a blktrace run, over its files."""
+        if self.is_blktrace:
+            return files_sha256(self.parts, self.path.parent)
+        return file_sha256(self.path)
+
+    @cached_property
+    def outline(self) -> tuple[int | None, Mapping[int, str]]:
+        """Time of the first event, and the tasks' names by thread number."""
+        with _reading():
+            return _native.outline(str(self.path))
+
+    @cached_property
+    def calls(self) -> Ints:
+        """The read and write calls, shape (calls, 4): pid, start, end, what it returned."""
+        with _reading():
+            return np.array(_native.calls(str(self.path)), np.int64).reshape(-1, 4)
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        """The runs of a batch, in order; the trace's markers say where each begins."""
+        with _reading():
+            marks = [
+                (t, m.removeprefix(MARKER))
+                for t, m in _native.markers(str(self.path))
+                if m.startswith(MARKER)
+            ]
+        ends = [t for t, _ in marks[1:]] + [2**63]  # one too many where there are no marks
+        return [Window(name, t, end) for (t, name), end in zip(marks, ends, strict=False)]
+
+
+def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    """Analyse all batches of a boot; returns the cells' records and the events' calibrated costs.
+
+    Costs are empty when the boot ran no calibration. Raises InfrastructureError when a trace is
+    corrupt or a cell of ``boot.cells`` is missing: partial results never pass.
+    """
+    devices = _devices(folder / "boot/devices")
+    files = [TraceFile(path) for path in sorted(folder.glob("*/trace.dat"))]
+    fio: dict[str, FioJob] = {}
+    for file in files:
+        fio.update(read_jobs(file.path.with_name("fio.json")))
+    found = {window.name for file in files for window in file.windows}
+    missing = [cell for cell in boot.cells if cell not in found or cell not in fio]
+    if missing:
+        raise InfrastructureError(f"{folder}: the board handed over no trace of {missing[0]}")
+    virtual = boot.accelerator in ("tcg", "kvm")
+    records = {}
+    calibration = {}
+    for file in files:
+        for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
+            for measured in measure(file, list(runs), boot.clock, device=device, comm=COMM):
+                name = measured.window.name
+                if is_calibration(name):
+                    calibration[name] = (measured.data, measured.table.columns)
+                elif name in boot.cells:
+                    records[name] = make_record(measured, fio, boot.clock, file.digest, virtual)
+    return records, event_costs(calibration)
+
+
+def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:
+    """The record with medians less the probes' own cost (same unit as the record)."""
+    if not costs:
+        return record
+    sections = {}
+    for section, part in record.sections.items():
+        if part.own.median is None:
+            sections[section] = part
+            continue
+        probes = sum(n * cost_of(event, costs) for event, n in part.probe_events.items())
+        value = round(part.own.median - probes, 1)
+        sections[section] = part.model_copy(update={"corrected_median": value})
+    return record.model_copy(update={"sections": sections})
+
+
+def cost_of(event: str, costs: Mapping[str, float]) -> float:
+    """An event's calibrated cost; of a kin event, or the median, when it never fired itself."""
+    if event in costs:
+        return costs[event]
+    kin = [cost for name, cost in costs.items() if name.split("_")[:2] == event.split("_")[:2]]
+    known = sorted(kin or costs.values())
+    return known[len(known) // 2]
+
+
+def _devices(path: Path) -> dict[str, str]:
+    try:
+        rows = [line.split() for line in path.read_text().splitlines()]
+        return {row[0]: row[2] for row in rows}
+    except (OSError, IndexError) as error:
+        raise InfrastructureError(f"{path}: the board did not say which disk is which") from error
+
+
+def _device(devices: Mapping[str, str], window: Window, folder: Path) -> str:
+    label = window.name.removeprefix("calibration-").partition("-")[0]
+    if label not in devices:
+        raise InfrastructureError(f"{folder}: the board did not say which disk {window.name} is on")
+    return devices[label]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the analyser says of one window: its record as JSON values, and its I/Os."""
+
+    file: TraceFile
+    window: Window
+    data: dict[str, Any]
+    table: IoTable
+    comm: str | None
+
+
+def measure(
+    file: TraceFile, windows: Sequence[Window], clock: Clock, **options: Unpack[Options]
+) -> Iterator[Measured]:
+    """Run the analyser over windows that follow each other, in one walk over the trace."""
+    options["unit"] = clock.unit.value
+    spans = [(window.start, window.end) for window in windows]
+    with _reading():
+        found = _native.analyze(str(file.path), windows=spans, **options)
+    for window, (text, raw) in zip(windows, found, strict=True):
+        yield Measured(file, window, json.loads(text), from_native(raw), options.get("comm"))
+
+
+def make_record(
+    measured: Measured, jobs: Mapping[str, FioJob], clock: Clock, digest: str, virtual: bool = False
+) -> CellRecord:
+    """Return the record of a cell, reconciled with fio's job of the same name if there is one.
+
+    ``virtual`` says that the board is a virtual one.
+    """
+    table, name = measured.table, measured.window.name
+    gate = {}
+    if clock is Clock.INSTRUCTIONS and "selected" not in measured.data["ios"]:
+        gate = {section: _values(table, column) for section, column in GATE_COLUMNS.items()}
+    job = jobs.get(name)
+    seen = measured.data["ios"]["seen"]
+    check = None
+    if job:
+        allowed = None if virtual and clock is Clock.TIME else TOLERANCES[clock]
+        marker = jobs.get(f"mark-{name}")
+        check = reconcile(job, marker, table, seen, allowed, lambda: _unmeasured(measured))
+    record = CellRecord(
+        cell=name,
+        clock=clock,
+        trace_sha256=digest,
+        fio=job.totals() if job else {},
+        fio_check=check,
+        steps=steps(table),
+        gate=gate,
+        **measured.data,
+    )
+    return record.model_copy(update={"invalid": invalid(record)})
+
+
+def _unmeasured(measured: Measured) -> Calls:
+    """The system calls of the window, by the same tasks, that the table lacks."""
+    window, table, comm = measured.window, measured.table, measured.comm
+    calls = measured.file.calls
+    calls = calls[(calls[:, 1] >= window.start) & (calls[:, 2] < window.end)]
+    known = set(zip(table["pid"].tolist(), table["start"].tolist(), strict=True))
+    _, tasks = measured.file.outline
+    rows = [
+        (pid, start) not in known and comm in (None, tasks.get(pid))
+        for pid, start in calls[:, :2].tolist()
+    ]
+    _, start, end, returned = calls[rows].T
+    return Calls(start, end - start, returned)
+
+
+def _values(table: IoTable, column: str) -> list[int]:
+    found = table.get(column)
+    return gate_values([] if found is None else np.ma.array(found).tolist())
+
+
+def gate_values(column: Sequence[int | None]) -> list[int]:
+    """What the gate compares of a per-I/O column: all but the first I/O and empty ones.
+
+    The first I/O meets cold caches of the file system; it is in the statistics, not here.
+    """
+    return [value for value in column[1:] if value]
+
+
+def invalid(record: CellRecord) -> str | None:
+    """Rules that cannot see the measured values: may this cell's figures be used?"""
+    ios = record.ios
+    if record.fio.get("error"):
+        return f"fio reported error {record.fio['error']}"
+    if ios["measured"] == 0:
+        return "no I/O reached the device"
+    if ios["dropped_lost"] > LOSS_LIMIT * ios["seen"]:
+        return f"{ios['dropped_lost']} of {ios['seen']} I/Os touch lost trace events"
+    if record.fio_check and not record.fio_check.ios_agree:
+        return f"fio did {record.fio['ios']} I/Os, the trace has {record.fio_check.ios_in_trace}"
+    return None

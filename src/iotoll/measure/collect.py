@@ -1,0 +1,74 @@
+"""The step *collect*: the boots of one side become its `SideResult`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from iotoll.measure.board_records import NAME as RECEIVED
+from iotoll.measure.board_records import board_records
+from iotoll.measure.boot_trace import analyze_boot, corrected
+from iotoll.measure.validity import broken_rule, load_rules
+from iotoll.records import results
+from iotoll.records.models import (
+    BootRecord,
+    BuildRecord,
+    CellRecord,
+    Clock,
+    SideResult,
+    SourceRecord,
+)
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
+
+
+def collect(
+    run: RunDir, cells: Sequence[str], clock: Clock, side: Side, numbers: Sequence[int]
+) -> SideResult:
+    """Analyse the side's boots and write ``result.json``; traces are read, never the board."""
+    source = run.side(side) / "source.json"
+    boots: list[BootRecord] = []
+    records: dict[str, list[CellRecord]] = {name: [] for name in cells}
+    costs = calibrated_costs(run)
+    build = results.read(run.build(side) / "build.json", BuildRecord)
+    # Instructions are counted alike whatever the board's temperature or governor.
+    timed = clock is Clock.TIME
+    for number in numbers:
+        folder = run.boot(side, number)
+        record = results.read(folder / "boot.json", BootRecord)
+        figures, _ = analyze(folder, record)
+        boots.append(record.model_copy(update={"event_cost": costs}))
+        why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
+        for name, cell in figures.items():
+            usable = cell if why is None else cell.model_copy(update={"invalid": why})
+            records[name].append(corrected(usable, costs))
+    result = SideResult(
+        side=side,
+        clock=clock,
+        unit=clock.unit,
+        source=results.read(source, SourceRecord) if source.is_file() else None,
+        build=build,
+        boots=boots,
+        cells=records,
+    )
+    results.write(run.side(side) / "result.json", result)
+    return result
+
+
+def calibrated_costs(run: RunDir) -> dict[str, float]:
+    """Instructions per trace event, from the base's first boot: the same for both sides.
+
+    Empty on the time clock, where a boot has no calibration runs.
+    """
+    folder = run.boot("base", 1)
+    record = results.read(folder / "boot.json", BootRecord)
+    if record.clock is Clock.TIME:
+        return {}
+    return analyze(folder, record)[1]
+
+
+def analyze(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    """The cells' records and the events' costs of a boot, by whoever cut its I/Os."""
+    if boot.measured == "board":
+        return board_records(folder / RECEIVED, boot)
+    return analyze_boot(folder, boot)

@@ -1,0 +1,114 @@
+"""Reads fio's own JSON (``--output-format=json+``): what fio did, and how long it took."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iotoll.core.errors import InfrastructureError
+
+BUCKET = 1 / 64
+"""Relative width of fio's latency buckets at its widest (FIO_IO_U_PLAT_BITS is 6); a percentile is
+the middle of its bucket, so up to half of this off."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One of fio's latencies over reads and writes of a job, in ns.
+
+    ``percentiles`` holds those of ``WANTED`` that fio recorded: by default only those of clat.
+    """
+
+    count: int
+    mean: float
+    percentiles: Mapping[float, float]
+
+
+WANTED = (50.0, 99.0)
+
+
+@dataclass(frozen=True)
+class FioJob:
+    """Totals of one job (or of one reporting group), ramp time excluded by fio itself."""
+
+    name: str
+    ios: int
+    bytes: int
+    error: int
+    slat: Latency | None
+    clat: Latency | None
+    lat: Latency | None
+
+    def totals(self) -> dict[str, Any]:
+        """The totals as a cell's record keeps them; keys without a value are left out."""
+        kept: dict[str, Any] = {"ios": self.ios, "bytes": self.bytes, "error": self.error}
+        for name, found in (("lat", self.lat), ("clat", self.clat)):
+            if found:
+                kept[f"{name}_mean_ns"] = found.mean
+                kept |= {f"{name}_p{p:g}_ns": v for p, v in found.percentiles.items()}
+        return kept
+
+
+def read_jobs(path: Path) -> dict[str, FioJob]:
+    """Read all jobs by name; raises InfrastructureError naming the file when it is not fio's."""
+    try:
+        text = path.read_text()
+        data = json.loads(text[text.index("{\n") :])  # fio writes notes before its JSON
+    except (OSError, ValueError) as error:
+        raise InfrastructureError(f"{path}: not fio's JSON: {error!r}") from error
+    return jobs_of(data, str(path))
+
+
+def jobs_of(data: Any, where: str) -> dict[str, FioJob]:
+    """All jobs of fio's parsed JSON by name; raises InfrastructureError naming ``where``."""
+    try:
+        return {job["jobname"]: _job(job) for job in data["jobs"]}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InfrastructureError(f"{where}: not fio's JSON: {error!r}") from error
+
+
+def _job(job: Mapping[str, Any]) -> FioJob:
+    sides = [job[side] for side in ("read", "write", "trim") if side in job]
+    busy = [side for side in sides if side["total_ios"]]
+    return FioJob(
+        name=job["jobname"],
+        ios=sum(side["total_ios"] for side in sides),
+        bytes=sum(side["io_bytes"] for side in sides),
+        error=job["error"],
+        slat=_latency([side.get("slat_ns", {}) for side in busy]),
+        clat=_latency([side.get("clat_ns", {}) for side in busy]),
+        lat=_latency([side.get("lat_ns", {}) for side in busy]),
+    )
+
+
+def _latency(parts: Sequence[Mapping[str, Any]]) -> Latency | None:
+    parts = [part for part in parts if part.get("N")]
+    count = sum(int(part["N"]) for part in parts)
+    if not count:
+        return None
+    mean = sum(float(part["mean"]) * int(part["N"]) for part in parts) / count
+    percentiles = {p: v for p in WANTED if (v := _percentile(parts, p)) is not None}
+    return Latency(count, mean, percentiles)
+
+
+def _percentile(parts: Sequence[Mapping[str, Any]], percent: float) -> float | None:
+    """Nearest rank over the buckets of all parts; else what fio says of a single part."""
+    if all(part.get("bins") for part in parts):
+        bins: dict[float, int] = {}
+        for part in parts:
+            for value, count in part["bins"].items():
+                bins[float(value)] = bins.get(float(value), 0) + int(count)
+        rank = math.ceil(percent / 100 * sum(bins.values()))
+        seen = 0
+        for value in sorted(bins):
+            seen += bins[value]
+            if seen >= rank:
+                return value
+    if len(parts) == 1 and parts[0].get("percentile"):
+        found = parts[0]["percentile"].get(f"{percent:.6f}")
+        return None if found is None else float(found)
+    return None

@@ -1,0 +1,203 @@
+"""What the user wants judged: a patch, a series, a git revision or range, or ready-made images.
+
+`classify` turns the words of the command line into the fields of ``run.json``; `load` turns those
+fields back into patch texts and revisions. Neither touches a kernel tree.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from iotoll.core.errors import UsageError
+from iotoll.patch import diff
+from iotoll.patch.diff import Mail
+from iotoll.records.models import RunManifest
+
+CandidateKind = Literal["patch", "mbox", "revision", "range", "images", "none"]
+
+_MAX_BYTES = 64 << 20  # far above any series; keeps a mistaken argument from filling memory
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One patch of a candidate: its subject (may be empty) and text, applied with ``-p1``."""
+
+    subject: str
+    text: bytes
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The fields of ``run.json`` that say what is compared (see `RunManifest`)."""
+
+    kind: CandidateKind
+    tree: str | None
+    base: str | None
+    candidate: str | None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate ready to be applied or built.
+
+    ``sha256`` is of the file the user gave, so that it can be compared with ``sha256sum``.
+    ``base`` and ``revision`` are git revisions as the user wrote them, or image paths for kind
+    ``images``; ``changed_paths`` is what the patch texts name (empty for revisions and images).
+    """
+
+    kind: CandidateKind
+    patches: tuple[Patch, ...] = ()
+    sha256: str | None = None
+    changed_paths: tuple[str, ...] = ()
+    base: str | None = None
+    revision: str | None = None
+    subjects: tuple[str, ...] = field(default=())
+
+
+def classify(
+    candidate: str | None,
+    *,
+    tree: str | None = None,
+    base: str | None = None,
+    base_image: Path | None = None,
+    candidate_image: Path | None = None,
+) -> Choice:
+    """Decide what the command line means; ``tree`` None means Debian's kernel source.
+
+    Raises UsageError when the words do not fit together or a patch file cannot be used.
+    """
+    if base_image or candidate_image:
+        return _classify_images(candidate, tree, base, base_image, candidate_image)
+    source = _absolute_tree(tree)
+    if candidate is None:
+        return Choice("none", source, base, None)
+    if Path(candidate).is_file():
+        path = Path(candidate).resolve()
+        kind: CandidateKind = "mbox" if len(read_patches(path)) > 1 else "patch"
+        return Choice(kind, source, base, str(path))
+    if source == "debian" or Path(source).is_file():
+        raise UsageError(
+            f"--candidate {candidate}: no such file; for a git revision name its --tree"
+        )
+    if ".." not in candidate:
+        return Choice("revision", source, base, candidate)
+    if base is not None:
+        raise UsageError(f"--base {base}: the range {candidate} already names its base; drop one")
+    _split_range(candidate)
+    return Choice("range", source, None, candidate)
+
+
+def load(manifest: RunManifest) -> Candidate:
+    """Return the candidate that ``run.json`` names; raises UsageError when its file is gone."""
+    kind = manifest.candidate_kind
+    named = manifest.candidate
+    if kind == "none" or named is None:
+        return Candidate("none", base=manifest.base)
+    if kind == "images":
+        return Candidate(kind, base=manifest.base, revision=named)
+    if kind == "revision":
+        return Candidate(kind, base=manifest.base or f"{named}^", revision=named)
+    if kind == "range":
+        first, last = _split_range(named)
+        return Candidate(kind, base=first, revision=last)
+    path = Path(named)
+    patches = read_patches(path)
+    paths = {p for patch in patches for p in diff.changed_paths(patch.text, path.name)}
+    return Candidate(
+        kind,
+        patches=tuple(patches),
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        changed_paths=tuple(sorted(paths)),
+        base=manifest.base,
+        subjects=tuple(p.subject for p in patches if p.subject),
+    )
+
+
+def read_patches(path: Path) -> list[Patch]:
+    """Read a ``.patch``, a mailbox with a series (as b4 or lore make it), either one gzipped.
+
+    Returns the patches in the order to apply them. Cover letters and replies are left out.
+    Raises UsageError for a file without a change, an incomplete series or refused content.
+    """
+    data = _read(path)
+    if diff.looks_like_mail(data):
+        series = [m for m in diff.mails(data) if m.is_patch]
+        patches = [Patch(m.subject, m.body) for m in _in_order(series, path)]
+    else:
+        patches = [Patch("", data)]
+    if not any(diff.changed_paths(p.text, path.name) for p in patches):
+        raise UsageError(f"{path}: holds no change: give a unified diff, a git patch or an mbox")
+    return patches
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise UsageError(f"{path}: larger than {_MAX_BYTES >> 20} MiB, so no patch: check it")
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(path) as stream:
+                data = stream.read(_MAX_BYTES)
+    except (OSError, EOFError) as error:
+        raise UsageError(f"{path}: cannot be read ({error}): check the file") from error
+    if b"\0" in data:
+        raise UsageError(f"{path}: is a binary file, no patch: give text")
+    return data
+
+
+def _in_order(series: list[Mail], path: Path) -> list[Mail]:
+    """Sort a series by ``n/m``; file order when it has no numbers (git format-patch -N)."""
+    versions = sorted({m.version for m in series})
+    if len(versions) > 1:
+        names = " and ".join(f"v{v}" for v in versions)
+        raise UsageError(f"{path}: holds {names} of a series: keep one (b4 am takes the newest)")
+    numbers = [m.number for m in series if m.number is not None]
+    if len(numbers) != len(series) or not series:
+        return series
+    for number in numbers:
+        if numbers.count(number) > 1:
+            raise UsageError(f"{path}: has patch {number} twice: keep one of them")
+    total = max(m.of or 0 for m in series)
+    missing = sorted(set(range(1, total + 1)) - set(numbers))
+    if missing and len(series) > 1:
+        raise UsageError(f"{path}: patch {missing[0]}/{total} is missing: fetch the whole series")
+    return sorted(series, key=lambda m: m.number or 0)
+
+
+def _split_range(text: str) -> tuple[str, str]:
+    first, last = text.split("...", 1) if "..." in text else text.split("..", 1)
+    if not first or ".." in last:
+        raise UsageError(f"--candidate {text}: write a range as BASE..CANDIDATE")
+    return first, last or "HEAD"
+
+
+def _absolute_tree(tree: str | None) -> str:
+    if tree is None or tree == "debian":
+        return "debian"
+    if not Path(tree).exists():
+        raise UsageError(f"--tree {tree}: no such folder or archive")
+    return str(Path(tree).resolve())
+
+
+def _classify_images(
+    candidate: str | None,
+    tree: str | None,
+    base: str | None,
+    base_image: Path | None,
+    candidate_image: Path | None,
+) -> Choice:
+    if candidate or tree or base:
+        extra = "--candidate" if candidate else "--tree" if tree else "--base"
+        raise UsageError(f"{extra}: ready-made images need no source: drop it or the images")
+    if base_image is None:
+        raise UsageError("--candidate-image needs --base-image to be compared with")
+    for word, image in (("--base-image", base_image), ("--candidate-image", candidate_image)):
+        if image is not None and not image.is_file():
+            raise UsageError(f"{word} {image}: no such file")
+    if candidate_image is None:
+        return Choice("none", None, str(base_image.resolve()), None)
+    return Choice("images", None, str(base_image.resolve()), str(candidate_image.resolve()))

@@ -1,0 +1,1 @@
+"""Everything that a run directory holds, as typed records."""

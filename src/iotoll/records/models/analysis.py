@@ -1,0 +1,108 @@
+"""What the Rust analyser says about one trace of one cell (one boot)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from iotoll.records.models.base import Clock, Model, Section, Unit
+from iotoll.records.models.checks import FioCheck, SlowIo, StepRecord
+
+
+class Stats(Model):
+    """Summary of integer durations in the record's unit; only ``count`` when there are none.
+
+    Quantiles are nearest-rank, so always an observed value, unless there is a ``resolution``: of
+    more values than are kept one by one, quantiles and mode are known to that fraction, and
+    ``trimmed_mean`` is made of such values. ``trimmed_mean`` drops 10 % at each end; ``histogram``
+    rows are ``[lower, upper (exclusive), count]``.
+    """
+
+    count: int
+    min: int | None = None
+    median: int | None = None
+    trimmed_mean: float | None = None
+    mean: float | None = None
+    p90: int | None = None
+    p99: int | None = None
+    p99_9: int | None = None
+    max: int | None = None
+    mode: int | None = None
+    mode_count: int | None = None
+    histogram: list[tuple[int, int, int]] | None = None
+    resolution: float | None = None
+
+
+class SectionRecord(Model):
+    """One latency section over all measured I/Os of a cell.
+
+    ``elapsed`` is wall-to-wall; ``own`` counts only what ran for this I/O; ``own_clean`` is
+    ``own`` over the I/Os that nothing foreign interrupted. ``probe_events`` gives the mean number
+    of trace events, by name, that were recorded inside the section of one I/O.
+    ``first`` is ``own`` on the way of the I/O's first request alone, without what journal and
+    flush requests add (sections 1, 2 and 4). ``corrected_median`` is the median of ``own`` less
+    the calibrated cost of the probe events; absent where no calibration exists (clock ``time``).
+    """
+
+    elapsed: Stats
+    own: Stats
+    own_clean: Stats
+    first: Stats = Stats(count=0)
+    probe_events: dict[str, float] = Field(default_factory=dict)
+    corrected_median: float | None = None
+
+
+class SumRecord(Model):
+    """A sum of sections per I/O: the software overhead (1+2+4) or the whole duration."""
+
+    elapsed: Stats
+    own: Stats
+    own_clean: Stats
+
+
+class PathRecord(Model):
+    """The I/Os that took the same path (same sequence of requests) through the stack."""
+
+    path: str
+    ios: int
+    clean: int | None = Field(None, description="absent where the source does not tell")
+    sections: dict[Section, SumRecord]
+
+
+class CellRecord(Model):
+    """All figures of one cell from one boot, in ``unit``, with the counts that qualify them."""
+
+    schema_version: str = "iotoll.cell/1"
+    cell: str
+    clock: Clock
+    unit: Unit
+    trace_sha256: str | None = Field(
+        None, description="absent where the board measured itself and kept its trace, if any"
+    )
+    trace: dict[str, Any]
+    device: dict[str, str]
+    ios: dict[str, int]
+    requests: dict[str, int]
+    marks: dict[str, dict[str, int]]
+    sections: dict[Section, SectionRecord]
+    not_in_source: dict[Section, str] = Field(
+        default_factory=dict, description="sections that blktrace does not tell of, and why"
+    )
+    overhead: SumRecord
+    total: SumRecord
+    paths: list[PathRecord]
+    fio: dict[str, Any] = Field(default_factory=dict, description="fio's own totals, as read")
+    gate: dict[Section, list[int]] = Field(
+        default_factory=dict,
+        description="per section what the gate compares: one count per I/O, in order (gate.py)",
+    )
+    steps: list[StepRecord] = Field(
+        default_factory=list, description="sub-steps of the sections, in order of the path"
+    )
+    fio_check: FioCheck | None = Field(None, description="absent without fio's JSON")
+    filters: dict[str, str] = Field(
+        default_factory=dict, description="option and value of each filter that was applied"
+    )
+    slowest: list[SlowIo] = Field(default_factory=list, description="slowest first, if asked for")
+    invalid: str | None = Field(None, description="why this cell's figures cannot be used")

@@ -1,0 +1,169 @@
+"""Models of what a run concludes: figures per side, comparisons, the verdict."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from iotoll.records.models.analysis import CellRecord
+from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
+from iotoll.records.models.run import BootRecord, BuildRecord, FailureRecord, Side, SourceRecord
+
+
+class SideResult(Model):
+    """``sides/SIDE/result.json``: all cells of one kernel, with where they come from."""
+
+    schema_version: str = "iotoll.result/1"
+    side: Side
+    clock: Clock
+    unit: Unit
+    source: SourceRecord | None = None
+    build: BuildRecord
+    boots: list[BootRecord]
+    cells: dict[str, list[CellRecord]] = Field(description="per cell, one record per boot")
+
+
+class SectionComparison(Model):
+    """Candidate against base for one section of one cell; durations in the verdict's unit."""
+
+    section: Section
+    base: float
+    candidate: float
+    delta: float = Field(description="candidate minus base; positive is more expensive")
+    relative: float = Field(description="delta / base")
+    threshold: float = Field(description="a larger delta is a regression")
+    gated: bool = Field(description="false: shown only, by policy or because unrepeatable")
+    moved: Literal["grew", "shrank", "same"]
+    confidence: str = Field(description="how sure, in words, from the evidence of this cell")
+    why: str = Field("", description="why it is not gated, or what qualifies the comparison")
+
+
+class PairRecord(Model):
+    """One pair of boots, in the order in which they ran."""
+
+    pair: int = Field(description="number of the boot on either side")
+    first: Side = Field(description="which side booted first")
+    device: str = Field(description="the board that ran both")
+    seconds: float = Field(description="board time of both boots")
+    unused: str = Field("", description="why no figure of it is used")
+
+
+class GrowthRecord(Model):
+    """How one figure of a cell changed over the pairs; shares: 0.02 is 2 % more expensive."""
+
+    figure: str = Field(description="overhead (sections 1, 2 and 4 together), or a section")
+    growth: float = Field(description="candidate over base, less 1")
+    low: float = Field(description="it grew by at least this, with the policy's alarm_error")
+    high: float = Field(description="it grew by at most this, with the policy's pass_error")
+    tolerated: float
+    unacceptable: float
+    state: Literal["grew", "alarm", "within", "open"]
+    improved: bool = False
+    pairs: int = Field(description="pairs that have a valid value")
+    noise: float = Field(description="standard deviation of one pair, as a share")
+    freedom: float = Field(description="degrees of freedom of that, history included")
+    exact: float | None = Field(None, description="p value of the sign flips, where asked for")
+    ratios: list[float | None] = Field(
+        description="growth in each pair, in order; null where it is not valid"
+    )
+
+    @property
+    def section(self) -> Section | None:
+        """The section that it is of; None for what several make together."""
+        return next((s for s in Section if s.value == self.figure), None)
+
+    @property
+    def bounds(self) -> str:
+        """The interval in words."""
+        return f"between {self.low:+.1%} and {self.high:+.1%}"
+
+
+class SequentialRecord(Model):
+    """How a verdict on the clock `time` came about: pairs, errors, noise."""
+
+    looks: list[int]
+    pairs: list[PairRecord]
+    used: int = Field(description="pairs that the decision looked at")
+    figures: int = Field(description="figures that could raise an alarm")
+    board_minutes: float
+    alarm_error: float
+    block_error: float
+    pass_error: float
+    promise: str = Field(description="the errors in one plain sentence")
+    inflation: float = Field(description="today's variance over the board's history")
+    history: int = Field(description="pairs of one kernel with itself in the history")
+    seed: int = Field(description="of the order in which the sides booted")
+    would_do: int | None = Field(None, description="pairs that would probably decide")
+    experiment: bool = Field(False, description="times of a virtual board, judged on purpose")
+
+
+class OtherClock(Model):
+    """The verdict on the same candidate by another clock, shown beside this one."""
+
+    clock: Clock
+    outcome: Outcome
+    sentence: str
+    regressions: list[str]
+    run: str = Field(description="its run directory's name")
+    blocks: bool = Field(description="whether the policy lets it block")
+    reading: str = Field(description="what the two together mean")
+
+
+class CellVerdict(Model):
+    """The outcome of one cell."""
+
+    cell: str
+    outcome: Outcome
+    sections: list[SectionComparison]
+    why: str = ""
+    growth: list[GrowthRecord] = Field(
+        default_factory=list, description="clock `time`: every figure that was judged"
+    )
+
+
+class VerdictRecord(Model):
+    """``verdict.json``: the outcome of the run, and everything it rests on."""
+
+    schema_version: str = "iotoll.verdict/1"
+    outcome: Outcome
+    exit_code: int
+    sentence: str = Field(description="the verdict in one plain sentence")
+    clock: Clock
+    unit: Unit
+    board: str
+    matrix: str
+    policy: str
+    policy_sha256: str
+    can_gate: bool = Field(description="false for smoke tests (clock time on a virtual board)")
+    identical_images: bool = False
+    cells: list[CellVerdict] = Field(default_factory=list)
+    improvements: list[str] = Field(default_factory=list)
+    regressions: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(
+        default_factory=list, description="figures of usable cells that fio's own JSON contradicts"
+    )
+    sequential: SequentialRecord | None = Field(None, description="clock `time` only")
+    other: OtherClock | None = Field(None, description="the other clock's verdict, if given")
+    failure: FailureRecord | None = None
+
+
+class NoiseRecord(Model):
+    """``noise.json``: pairs of boots of one kernel with itself, per board, cell and figure.
+
+    ``pairs`` holds, for each pair, its board and the log of the second over the first, by cell and
+    figure; newest last.
+    """
+
+    schema_version: str = "iotoll.noise/1"
+    board: str
+    matrix: str
+    pairs: list[NoisePair]
+
+
+class NoisePair(Model):
+    """One pair of boots of one kernel."""
+
+    device: str
+    run: str = Field(description="digest of what was booted: the same pair counts once")
+    ratios: dict[str, dict[str, float]]

@@ -1,0 +1,105 @@
+"""The run directory: where each step finds its inputs and leaves its outputs.
+
+::
+
+    RUN/run.json  selection.json  verdict.json  report/
+    RUN/sides/{base,candidate}/source.json  build/  job/  boots/N/  result.json
+    RUN/sides/candidate/change.diff  patches/
+
+A finished step leaves a stamp in ``RUN/.steps/`` that holds the digest of its inputs. A step whose
+stamp matches is not run again, so any command can be interrupted and repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+from iotoll.core.digest import json_sha256
+from iotoll.core.errors import UsageError
+from iotoll.records import results
+from iotoll.records.models import RunManifest
+from iotoll.records.models.run import Side
+
+SIDES: tuple[Side, ...] = get_args(Side)
+
+
+class RunDir:
+    """Paths and stamps of one run directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    @classmethod
+    def open(cls, root: Path) -> RunDir:
+        """Open an existing run directory; raises UsageError when it holds no run.json."""
+        if not (root / "run.json").is_file():
+            raise UsageError(f"{root} is not a run directory: it has no run.json")
+        return cls(root)
+
+    @property
+    def manifest(self) -> RunManifest:
+        """``run.json`` as a model."""
+        return results.read(self.root / "run.json", RunManifest)
+
+    @property
+    def selection(self) -> Path:
+        """``selection.json``: which cells run, and why."""
+        return self.root / "selection.json"
+
+    @property
+    def change(self) -> Path:
+        """The candidate's whole change against the base as one diff; absent when it is huge."""
+        return self.side("candidate") / "change.diff"
+
+    @property
+    def verdict(self) -> Path:
+        """``verdict.json``: what the run concludes."""
+        return self.root / "verdict.json"
+
+    @property
+    def report(self) -> Path:
+        """The folder of the report."""
+        return self.root / "report"
+
+    def side(self, side: Side) -> Path:
+        """The folder of one kernel of the run."""
+        return self.root / "sides" / side
+
+    def build(self, side: Side) -> Path:
+        """Kernel image, config and log of one side."""
+        return self.side(side) / "build"
+
+    def build_failure(self, side: Side) -> Path:
+        """Why a side has no image, where a CI job built it."""
+        return self.build(side) / "failure.json"
+
+    def boot(self, side: Side, number: int) -> Path:
+        """One boot's console log, traces and figures; ``number`` starts at 1."""
+        return self.side(side) / "boots" / str(number)
+
+    def is_done(self, step: str, inputs: Any) -> bool:
+        """Tell whether ``step`` finished with the same ``inputs`` (JSON-able)."""
+        try:
+            stamp = json.loads(self._stamp(step).read_text())
+        except (OSError, ValueError):
+            return False
+        return isinstance(stamp, dict) and stamp.get("inputs") == json_sha256(inputs)
+
+    def mark_done(self, step: str, inputs: Any) -> None:
+        """Stamp ``step`` as finished with ``inputs``."""
+        results.write_text(self._stamp(step), json.dumps({"inputs": json_sha256(inputs)}) + "\n")
+
+    def once(self, step: str, inputs: Any, work: Callable[[], None]) -> bool:
+        """Run ``work`` unless the step is done with these inputs; return whether it ran."""
+        if self.is_done(step, inputs):
+            return False
+        self._stamp(step).unlink(missing_ok=True)
+        work()
+        self.mark_done(step, inputs)
+        return True
+
+    def _stamp(self, step: str) -> Path:
+        return self.root / ".steps" / f"{step.replace('/', '.')}.json"

@@ -1,0 +1,41 @@
+"""The report: a pure function of the result files in a run directory.
+
+`render_report` writes ``RUN/report/index.html`` (one file, no network, no script) and the same as
+plain text; `terminal_report` prints it. `side_table` prints figures that belong to no verdict.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from iotoll.records import results
+from iotoll.records.rundir import RunDir
+from iotoll.reports.page.evidence import gather
+from iotoll.reports.page.html import page_html
+from iotoll.reports.page.single import side_table
+from iotoll.reports.page.terminal import print_report
+
+TEXT_WIDTH = 80
+
+__all__ = ["render_report", "side_table", "terminal_report"]
+
+
+def render_report(run: RunDir) -> Path:
+    """Write ``report/index.html`` and ``report/report.txt``; return the path of the page."""
+    evidence = gather(run)
+    stream = io.StringIO()
+    console = Console(file=stream, width=TEXT_WIDTH, color_system=None, force_terminal=False)
+    print_report(evidence, console)
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    results.write_text(run.report / "report.txt", "\n".join(lines) + "\n")
+    page = run.report / "index.html"
+    results.write_text(page, page_html(evidence))
+    return page
+
+
+def terminal_report(run: RunDir, console: Console) -> None:
+    """Print the report of a run; made for 80 columns, wider terminals only wrap less."""
+    print_report(gather(run), console)

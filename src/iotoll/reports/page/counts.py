@@ -1,0 +1,133 @@
+"""What qualifies a cell's figures, in words: counts that add up, marks, and fio's own view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from iotoll.records.models import CellRecord, Section
+from iotoll.records.models.checks import FigureCheck
+from iotoll.reports.page.text import clean, listed, number, plural, signed
+
+_PARTS = (
+    ("measured", "attributed"),
+    ("no_request", "without a request"),
+    ("dropped_lost", "dropped"),
+    ("incomplete", "in flight"),
+)
+"""Counts that every I/O seen falls into, and what a reader is told: dropped ones touch lost
+events, those in flight began before the trace or end after it."""
+
+_RARE = (
+    ("ambiguous", "not told apart"),
+    ("other_device", "on another device"),
+)
+"""More of them, told when there are any."""
+
+
+def count_line(record: CellRecord) -> str:
+    """Return ``257 seen = 256 attributed + 0 dropped + 1 in flight``.
+
+    What the parts do not explain is shown as such.
+    """
+    ios = record.ios
+    if "seen" not in ios:
+        return ""
+    parts = [f"{number(ios[key])} {word}" for key, word in _PARTS if key in ios]
+    parts += [f"{number(ios[key])} {word}" for key, word in _RARE if ios.get(key)]
+    rest = ios["seen"] - sum(ios.get(key, 0) for key, _ in _PARTS + _RARE)
+    if rest:
+        parts.append(f"{number(rest)} unexplained")
+    return f"{number(ios['seen'])} seen = {' + '.join(parts)}"
+
+
+_ENDED_BY = {
+    Section.SUBMISSION: "device",
+    Section.HARDWARE: "interrupt",
+    Section.RETURN: "end",
+}
+"""The mark of the record that ends a section; it was chosen among several events."""
+
+_ALWAYS = {Section.VFS_FS: "block_bio_queue", Section.COMPLETION: "block_rq_complete"}
+"""Sections that always end at the same event."""
+
+
+def _events(found: Mapping[str, int]) -> str:
+    ordered = sorted(found.items(), key=lambda f: (-f[1], f[0]))
+    return ", ".join(f"{clean(event)} {number(count)}" for event, count in ordered)
+
+
+def mark_line(record: CellRecord) -> str:
+    """Return the event that ended each section, and for how many requests or I/Os."""
+    if not any(record.marks.values()):
+        return ""
+    parts = []
+    if start := record.marks.get("start"):
+        parts.append(f"I/O begins at {_events(start)}")
+    always = dict(_ALWAYS)
+    if Section.COMPLETION in record.not_in_source:
+        always[Section.HARDWARE] = always[Section.COMPLETION]
+    for section in (s for s in Section if s not in record.not_in_source):
+        found = record.marks.get(_ENDED_BY.get(section, ""), {})
+        if event := always.get(section) or _events(found):
+            parts.append(f"{section.value} ends at {event}")
+    return "; ".join(parts)
+
+
+def unseen_line(record: CellRecord) -> str:
+    """Return the sections that the source does not tell of, and why."""
+    unseen = record.not_in_source
+    missing = [f"{section.value} ({unseen[section]})" for section in Section if section in unseen]
+    if missing:
+        missing.append("own time (it does not tell what else ran)")
+    return "; ".join(missing)
+
+
+def counts(record: CellRecord) -> list[tuple[str, str]]:
+    """Return, in words, the counts that qualify a cell's figures."""
+    of_these = {k: v for k, v in record.ios.items() if k in ("selected", "clean", "detached")}
+    lines = [
+        ("device", listed(record.device)),
+        ("I/Os", count_line(record)),
+        ("of these", listed(of_these)),
+        ("requests", listed(record.requests)),
+        ("marks", mark_line(record)),
+        ("not in this source", unseen_line(record)),
+    ]
+    return [(label, text) for label, text in lines if text]
+
+
+def _figure(found: FigureCheck) -> str:
+    over = f"{signed(found.difference)} over the trace"
+    return f"{found.figure} {number(found.fio)}, {over}"
+
+
+def fio_lines(record: CellRecord) -> list[tuple[bool, str]]:
+    """Return what the reconciliation with fio says: whether it agrees, and a sentence."""
+    check = record.fio_check
+    if check is None:
+        return []
+    lines = []
+    ios = int(record.fio["ios"])
+    if check.ios_agree:
+        size = {True: " and all bytes", False: "", None: ""}[check.bytes_agree]
+        lines.append((True, f"agrees: {plural(ios, 'I/O')}{size}"))
+    else:
+        text = f"disagrees: fio did {plural(ios, 'I/O')}, the trace has {check.ios_in_trace:,}"
+        lines.append((False, text))
+    if check.bytes_agree is False:
+        lines.append((False, "disagrees: the numbers of bytes differ"))
+    good = [f for f in check.figures if f.agrees]
+    if good:
+        lines.append((True, "agrees: " + "; ".join(_figure(f) for f in good)))
+    lines += [
+        (False, f"disagrees: {_figure(f)} (allowed {number(f.low)} to {signed(f.high)})")
+        for f in check.figures
+        if not f.agrees
+    ]
+    lines += [(True, f"not compared: {why}") for why in check.not_compared]
+    return lines
+
+
+def fio_warnings(record: CellRecord) -> list[str]:
+    """Return one sentence per figure in which fio and the trace disagree."""
+    return [f"fio {text}" for agrees, text in fio_lines(record) if not agrees]

@@ -1,0 +1,164 @@
+"""The report's three figures, each a set of phone-wide panels drawn as inline SVG.
+
+They show: latency sections as stacked bars (figures 2 and 3 of the Micron white paper), what moved
+against its threshold, and other devices as a share of UFS (the paper's figures 4 and 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iotoll.records.models import Section, SectionComparison
+from iotoll.records.models.run import Side
+from iotoll.reports.page.svg import WIDTH, Panel
+from iotoll.reports.page.text import number, percent, signed
+from iotoll.reports.page.view import CellView, DeviceRatio, SectionFigures
+
+_LABEL = 100
+_TOP = 8
+_SIDES: dict[Side, str] = {"base": "base", "candidate": "cand."}
+_RATIO_BARS: tuple[tuple[Side, int, int], ...] = (("base", 3, 9), ("candidate", 13, 5))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What the length of a stacked bar means, the same for a whole figure."""
+
+    corrected: bool
+    share: bool
+    full: float
+
+    def value(self, figures: SectionFigures) -> float | None:
+        """Return the figure that is drawn."""
+        if self.share:
+            return figures.share_of_total
+        return figures.corrected if self.corrected else figures.raw
+
+    def text(self, value: float) -> str:
+        """Return a value as it stands at the end of a bar."""
+        return percent(value, 0) if self.share else number(value)
+
+    def end_text(self, parts: Sequence[tuple[Section, float]]) -> str:
+        """Return what stands at the end of a bar: its sum, or the share of software in it."""
+        if not self.share:
+            return self.text(sum(value for _, value in parts))
+        software = sum(value for section, value in parts if section is not Section.HARDWARE)
+        return f"{self.text(software)} SW"
+
+
+def stack(view: CellView, side: Side, measure: Measure) -> list[tuple[Section, float]]:
+    """Return the bar of one side of a cell; empty when a section has no figure."""
+    found = []
+    for row in view.rows:
+        value = measure.value(row.sides[side]) if side in row.sides else None
+        if value is None:
+            return []
+        # A correction can exceed a very short section; a bar cannot be shorter than nothing.
+        found.append((row.section, max(value, 0.0)))
+    return found
+
+
+def sections_panel(name: str, title: str, views: Sequence[CellView], measure: Measure) -> str:
+    """Draw stacked bars of latency sections, base above candidate, one pair a workload."""
+    sides = [s for s in _SIDES if any(stack(v, s, measure) for v in views)]
+    step = 13 * len(sides) + 13
+    panel = Panel(_TOP + step * len(views) + 6)
+    for index, view in enumerate(views):
+        y = _TOP + step * index
+        if index:
+            panel.line(0, y - 6, WIDTH, y - 6)
+        panel.text(0, y + 13 * len(sides) / 2, view.name.workload)
+        for place, side in enumerate(sides):
+            _bar(panel, y + 13 * place, view, side, measure, len(sides) > 1)
+    named = " and ".join(sides) or "no side"
+    return panel.svg(name, f"Latency sections, {title}", f"Stacked bars per workload for {named}.")
+
+
+def _bar(
+    panel: Panel, y: float, view: CellView, side: Side, measure: Measure, with_side: bool
+) -> None:
+    left = _LABEL + (28 if with_side else 0)
+    if with_side:
+        panel.text(left - 4, y + 6, _SIDES[side], "muted", 9, "right")
+    parts = stack(view, side, measure)
+    if not parts:
+        panel.text(left, y + 6, "not usable", "muted", 9)
+        return
+    x = float(left)
+    scale = (WIDTH - left - 48) / (measure.full or 1)
+    for section, value in parts:
+        # The half-pixel gap keeps neighbours apart where colours cannot be told apart.
+        panel.bar(x, y + 1, max(value * scale - 0.5, 0.2), 10, section.value)
+        x += value * scale
+    panel.text(x + 4, y + 6, measure.end_text(parts), size=10)
+
+
+def moved_panel(
+    name: str, title: str, views: Sequence[CellView], sections: Sequence[Section]
+) -> str:
+    """Draw candidate minus base per cell and section on strips that carry their threshold."""
+    panel = Panel(30 + 30 * len(views))
+    width = (WIDTH - _LABEL) / len(sections)
+    centres = [_LABEL + width * (i + 0.5) for i in range(len(sections))]
+    for section, x in zip(sections, centres, strict=True):
+        panel.bar(x - width / 2 + 4, 4, width - 8, 3, section.value)
+        panel.text(x, 15, section.value, size=9.5 if len(sections) < 5 else 8.5, align="center")
+    for index, view in enumerate(views):
+        y = 26.0 + 30 * index
+        panel.line(0, y, WIDTH, y)
+        panel.text(0, y + 16, view.name.workload)
+        for row, x in zip(view.rows, centres, strict=True):
+            if row.comparison:
+                _strip(panel, x, y, width / 2 - 7, row.comparison)
+            else:
+                panel.text(x, y + 16, "not judged", "muted", 8, "center")
+    text = "Change of each latency section per workload, with its threshold."
+    return panel.svg(name, f"Base against candidate, {title}", text)
+
+
+def _strip(panel: Panel, x: float, y: float, reach: float, found: SectionComparison) -> None:
+    if found.threshold > 0:
+        ratio = found.delta / found.threshold
+    else:
+        ratio = 0.0 if found.delta == 0 else (3.0 if found.delta > 0 else -3.0)
+    # Colour is for what the gate acts on; an ungated movement keeps its arrow only.
+    kind = found.moved if found.gated and found.moved != "same" else "muted"
+    sign = {"grew": " ▲", "shrank": " ▼", "same": ""}[found.moved]
+    text = signed(found.delta) + sign
+    strong = found.moved != "same" and found.gated
+    panel.text(x, y + 9, text if found.gated else f"({text})", kind, 10, "center", strong)
+    middle = y + 21
+    if found.gated:
+        panel.bar(x - reach / 3, middle - 3.5, reach * 2 / 3, 7, "band")
+    panel.line(x - reach, middle, x + reach, middle)
+    panel.line(x, middle - 3.5, x, middle + 3.5, "muted")
+    marker = ">" if ratio > 3 else "<" if ratio < -3 else "o"
+    place = x + reach * min(max(ratio, -3.0), 3.0) / 3
+    panel.dot(place, middle, kind if strong else "ink", not found.gated, marker)
+
+
+def ratio_panel(name: str, title: str, ratios: Sequence[DeviceRatio]) -> str:
+    """Draw a device's corrected software overhead as a share of UFS's, per workload."""
+    step = 26
+    panel = Panel(22 + step * len(ratios))
+    shares = [s for r in ratios for s in (r.share("base"), r.share("candidate")) if s is not None]
+    left, room = _LABEL, WIDTH - _LABEL - 40
+    scale = room / max(1.0, *shares)
+    panel.text(
+        left + scale, 7, "UFS = 100 %", "muted", 9.5, "right" if scale > room / 2 else "left"
+    )
+    for index, ratio in enumerate(ratios):
+        y = 16.0 + step * index
+        panel.text(0, y + 11, ratio.name.workload)
+        for side, top, height in _RATIO_BARS:
+            share = ratio.share(side)
+            if share is None:
+                continue
+            panel.bar(
+                left, y + top, share * scale, height, "device" if side == "base" else "second"
+            )
+            if side == "base":
+                panel.text(WIDTH, y + 9, percent(share, 0), size=10.5, align="right")
+    panel.line(left + scale, 14, left + scale, 22 + step * len(ratios), "ink", 1)
+    return panel.svg(name, f"{title} against UFS", "Bars per workload; 100 % is UFS's overhead.")

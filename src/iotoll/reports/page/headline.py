@@ -1,0 +1,238 @@
+"""The words around the figures: the verdict's headline, the run's summary and its provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from iotoll.records.models import Outcome, SourceRecord
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import SIDES
+from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
+from iotoll.reports.page.view import CellView, MovementGroup
+
+GLYPHS = {
+    "pass": "✓",
+    "regression": "▲",
+    "inconclusive": "?",
+    "infrastructure": "!",
+    "broken": "✕",
+    "measured": "•",
+    "smoke": "○",
+    "unfinished": "…",
+}
+"""Kind of headline → the sign that says it without colour."""
+
+_MEANINGS = {
+    Outcome.INCONCLUSIVE: "The data cannot tell yet: this is neither a pass nor a regression.",
+    Outcome.INFRASTRUCTURE: "A tool, the board, the disk or the network failed. This says nothing "
+    "about the candidate.",
+    Outcome.BROKEN: "The candidate does not build, boot or run the workload.",
+}
+
+KIND_LABELS = {
+    "regression": "▲ regression",
+    "undecided": "? undecided",
+    "improvement": "▼ improvement",
+    "ungated": "○ not gated",
+}
+"""Kind of a group of movements → its sign and word."""
+
+Facts = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first thing read: ``kind`` is a key of `GLYPHS`, ``word`` its plain name."""
+
+    kind: str
+    word: str
+    sentence: str
+    exit_code: int | None
+    notes: tuple[str, ...]
+
+    @property
+    def glyph(self) -> str:
+        """The sign of this kind."""
+        return GLYPHS[self.kind]
+
+
+def headline(evidence: Evidence) -> Headline:
+    """Return what the run concludes, in words."""
+    verdict, failure = evidence.verdict, evidence.failure
+    standing = clock_note(evidence.clock, evidence.virtual)
+    if verdict is None and failure is not None:
+        sentence = f"{failure.step}: {clean(failure.message)}"
+        return _judged(failure.outcome, sentence, failure.outcome.exit_code, ())
+    if verdict is None:
+        return _unjudged(evidence, standing)
+    notes = [standing] if evidence.sides else []
+    if other := verdict.other:
+        word = "blocks" if other.blocks else "is shown only"
+        notes.append(
+            f"Clock '{other.clock.value}' ({other.outcome.value}, {word}; {other.run}): "
+            f"{clean(other.sentence)}"
+        )
+        notes.append(other.reading)
+    if verdict.identical_images:
+        notes.append("Base and candidate are the same image, byte for byte: nothing was booted.")
+    if not verdict.cells:
+        # Cells carry what moved with all its figures; without them these sentences are all.
+        notes += [clean(text) for text in (*verdict.regressions, *verdict.improvements)]
+    if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN) or verdict.can_gate:
+        return _judged(verdict.outcome, clean(verdict.sentence), verdict.exit_code, notes)
+    if verdict.sequential is not None:
+        told = "An experiment: judged as a board's times would be, but it can never gate."
+        notes.insert(0, f"{told} Its outcome: {verdict.outcome.value}.")
+    else:
+        notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these figures.")
+    return Headline(
+        "smoke", "Cannot gate", clean(verdict.sentence), verdict.exit_code, tuple(notes)
+    )
+
+
+def _judged(outcome: Outcome, sentence: str, code: int, notes: Sequence[str]) -> Headline:
+    if meaning := _MEANINGS.get(outcome):
+        notes = (meaning, *notes)
+    return Headline(outcome.value, outcome.value.capitalize(), sentence, code, tuple(notes))
+
+
+def _unjudged(evidence: Evidence, standing: str) -> Headline:
+    if evidence.manifest.kind == "measure" and evidence.sides:
+        count = max(len(side.cells) for side in evidence.sides.values())
+        sentence = f"One kernel, {plural(count, 'cell')}: figures only, nothing to compare with."
+        return Headline("measured", "Measured", sentence, None, (standing,))
+    sentence = "This run has no verdict yet: repeat the command to continue it."
+    return Headline("unfinished", "Unfinished", sentence, None, ())
+
+
+def group_sentence(group: MovementGroup, unit: str) -> str:
+    """Return ``UFS submission grew in 16 of 16 cells: +298 to +303 instructions (median ...)``."""
+    deltas = [m.comparison.delta for m in group.moves]
+    verb = "grew" if group.grew else "shrank"
+    where = f"in {len(deltas)} of {plural(group.cells_of_device, 'cell')}"
+    relative = median(m.comparison.relative for m in group.moves)
+    lead = f"{group.device} {group.section.value} {verb} {where}: "
+    low, high = sorted((min(deltas), max(deltas)), key=abs)
+    size = signed(low) if low == high else f"{signed(low)} to {signed(high)}"
+    tail = "" if group.gated else "; shown only, not gated"
+    return f"{lead}{size} {unit} (median {signed_percent(relative)}){tail}"
+
+
+def summary(evidence: Evidence) -> Facts:
+    """Return the few facts of provenance that a reader wants next to the verdict."""
+    manifest, verdict = evidence.manifest, evidence.verdict
+    facts: Facts = [("Candidate", candidate_title(evidence))]
+    source = evidence.sources.get("base") or evidence.sources.get("candidate")
+    if source:
+        facts.append(("Kernel", _kernel_short(source)))
+    board = verdict.board if verdict else manifest.board
+    kind = f"virtual, QEMU {manifest.accelerator.upper()}" if evidence.virtual else "real"
+    facts.append(("Board", f"{board} ({kind})"))
+    note = clock_note(evidence.clock, evidence.virtual).rstrip(".")
+    note = note[0].lower() + note[1:]
+    known = note.startswith(evidence.clock.value)
+    facts.append(("Clock", note if known else f"{evidence.clock.value}: {note}"))
+    cells = len(evidence.selection.cells) if evidence.selection else None
+    selected = f": {plural(cells, 'cell')} selected" if cells is not None else ""
+    paired = verdict.sequential.used if verdict and verdict.sequential else manifest.boots
+    boots = f", {plural(paired, 'boot')} a side"
+    facts.append(("Matrix", f"{manifest.matrix}{selected}{boots}"))
+    if manifest.kind == "gate":
+        facts.append(("Policy", verdict.policy if verdict else manifest.policy))
+    return facts
+
+
+def candidate_title(evidence: Evidence) -> str:
+    """Return the patch's subject, or what else the candidate is."""
+    source = evidence.sources.get("candidate")
+    if source and source.patch_subjects:
+        first, *more = [clean(subject) for subject in source.patch_subjects]
+        return first + (f" (and {len(more)} more)" if more else "")
+    manifest = evidence.manifest
+    if manifest.candidate is None:
+        return "none: one kernel measured"
+    return f"{manifest.candidate_kind} {clean(manifest.candidate)}"
+
+
+def _kernel_short(source: SourceRecord) -> str:
+    identity = source.commit or source.tree_sha256
+    word = "commit" if source.commit else "tree"
+    return f"Linux {source.version} ({word} {identity[:12]})"
+
+
+def provenance(evidence: Evidence) -> list[tuple[str, Facts]]:
+    """Return every recorded input of the verdict, in titled groups."""
+    manifest, verdict = evidence.manifest, evidence.verdict
+    run: Facts = [("Command", " ".join(manifest.command)), ("Started", manifest.created)]
+    run += [("Matrix", manifest.matrix)]
+    policy = verdict.policy if verdict else manifest.policy
+    run += [("Policy", policy)]
+    if verdict:
+        run += [("Policy hash", f"sha256 {verdict.policy_sha256}")]
+    groups = [("Run", run)]
+    groups += [(f"Kernel: {side}", _kernel_facts(evidence, side)) for side in SIDES]
+    groups += [("Board and tools", _board_facts(evidence))]
+    return [(title, facts) for title, facts in groups if facts]
+
+
+def _kernel_facts(evidence: Evidence, side: Side) -> Facts:
+    facts: Facts = []
+    if source := evidence.sources.get(side):
+        facts += [("Source", f"{source.tree}, Linux {source.version}")]
+        if source.commit:
+            facts += [("Commit", source.commit)]
+        facts += [("Tree", f"sha256 {source.tree_sha256}")]
+        facts += [("Patch subject", clean(s)) for s in source.patch_subjects]
+        if source.patch_sha256:
+            facts += [("Patch hash", f"sha256 {source.patch_sha256}")]
+    if build := evidence.builds.get(side):
+        made = "ready-made image" if build.ready_made else f"built in {build.seconds:.0f}{NBSP}s"
+        facts += [("Image", f"{build.arch}, {made}, sha256 {build.image_sha256}")]
+        facts += [(".config", f"sha256 {build.config_sha256}")]
+        facts += [("Fragments", ", ".join(build.fragments))] if build.fragments else []
+        facts += [("Toolchain", build.toolchain)]
+    return facts
+
+
+def _board_facts(evidence: Evidence) -> Facts:
+    facts: Facts = []
+    for side, result in evidence.sides.items():
+        for boot in result.boots:
+            took = f"{plural(len(boot.cells), 'cell')} in {boot.seconds:.0f}{NBSP}s"
+            facts += [(f"Boot {boot.boot}, {side}", f"{boot.board}, {boot.accelerator}, {took}")]
+    boots = [boot for result in evidence.sides.values() for boot in result.boots]
+    if not boots:
+        return facts
+    for name in sorted({name for boot in boots for name in boot.tools}):
+        versions = dict.fromkeys(boot.tools.get(name, "?") for boot in boots)
+        facts += [(name, " / ".join(versions))]
+    facts += [("Board data", f"sha256 {h}") for h in dict.fromkeys(b.board_sha256 for b in boots)]
+    facts += [("Board command", " ".join(boots[0].command))]
+    if costs := boots[0].event_cost:
+        listed = ", ".join(f"{name} {number(cost)}" for name, cost in sorted(costs.items()))
+        facts += [("Cost of one event", f"{listed} ({evidence.clock.unit.value})")]
+    return facts
+
+
+def selection_by_reason(evidence: Evidence) -> list[tuple[str, list[str]]]:
+    """Return the selected cells grouped by the reason that selected them."""
+    reasons: dict[str, list[str]] = {}
+    for choice in evidence.selection.cells if evidence.selection else []:
+        reasons.setdefault(choice.why, []).append(choice.cell)
+    return list(reasons.items())
+
+
+def remarks(views: Iterable[CellView]) -> Facts:
+    """Return the cells that must not be taken at face value, each with its reasons."""
+    found: Facts = []
+    for view in views:
+        reasons = [*view.troubles]
+        if view.outcome is not None and view.outcome not in (Outcome.PASS, Outcome.REGRESSION):
+            word = view.outcome.value
+            reasons.insert(0, f"{word}: {view.why}" if view.why else word)
+        if reasons:
+            found.append((view.name.full, "; ".join(clean(reason) for reason in reasons)))
+    return found

@@ -1,0 +1,227 @@
+"""The report as one HTML file: no script, no network, readable on a phone and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from iotoll.records.models import Clock, Section
+from iotoll.reports.page import figures, tables
+from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.growth import growth_view
+from iotoll.reports.page.headline import (
+    KIND_LABELS,
+    candidate_title,
+    group_sentence,
+    headline,
+    provenance,
+    remarks,
+    selection_by_reason,
+    summary,
+)
+from iotoll.reports.page.text import clean, clock_note, section_title, unit_label
+from iotoll.reports.page.view import (
+    CellView,
+    MovementGroup,
+    by_group,
+    cells,
+    device_ratios,
+    is_corrected,
+    movements,
+    shown_sections,
+    unit_of,
+)
+
+OPEN_ROWS = 8
+"""Rows of a table that are shown before the rest is folded away."""
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """One figure of the page: panels, what to know to read them, and the same data as a table."""
+
+    name: str
+    title: str
+    unit: str
+    caption: str
+    legend: Sequence[tuple[str, str]]
+    panels: Sequence[tuple[str, Markup]]
+    table: tables.Table
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A group of movements with its sentence and table."""
+
+    kind: str
+    sentence: str
+    first: tables.Table
+    rest: tables.Table | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that the template places."""
+
+    evidence: Evidence
+    views: list[CellView]
+    sections: tuple[Section, ...]
+    figures: list[FigureView] = field(default_factory=list)
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is any figure to draw."""
+        return any(f.raw is not None for v in self.views for r in v.rows for f in r.sides.values())
+
+
+def page_html(evidence: Evidence) -> str:
+    """Return the whole page as text."""
+    views = cells(evidence)
+    page = Page(evidence, views, shown_sections(evidence.clock))
+    if page.usable:
+        page.figures.extend(_figures(page))
+    environment = Environment(
+        loader=PackageLoader("iotoll.reports.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(**_context(page)) + "\n"
+
+
+def _context(page: Page) -> dict[str, Any]:
+    evidence = page.evidence
+    failure = evidence.failure
+    return {
+        "title": candidate_title(evidence),
+        "head": headline(evidence),
+        "moved": [_moved(group, unit_of(evidence).value) for group in movements(page.views)],
+        "kinds": KIND_LABELS,
+        "summary": summary(evidence),
+        "failure": failure,
+        "log_tail": clean(failure.log_tail) if failure else "",
+        "remarks": remarks(page.views),
+        "growth": growth_view(evidence),
+        "figures": page.figures,
+        "unit": unit_label(unit_of(evidence), evidence.clock),
+        "note": clock_note(evidence.clock, evidence.virtual),
+        "panels": by_group(page.views),
+        "cell_table": tables.cell_figures,
+        "cell_judgements": tables.cell_judgements,
+        "cell_steps": tables.cell_steps,
+        "open_cells": {g.moves[0].name.full for g in movements(page.views) if g.gated},
+        "selection": evidence.selection,
+        "reasons": selection_by_reason(evidence),
+        "provenance": provenance(evidence),
+        "verdict": evidence.verdict,
+    }
+
+
+def _moved(group: MovementGroup, unit: str) -> Moved:
+    table = tables.moved_table(group.moves)
+    rest = None
+    if len(table.rows) > OPEN_ROWS + 2:
+        rest = tables.Table(table.head, table.rows[OPEN_ROWS:], table.words, table.prose)
+        table = tables.Table(table.head, table.rows[:OPEN_ROWS], table.words, table.prose)
+    return Moved(group.kind, group_sentence(group, unit), table, rest)
+
+
+def _figures(page: Page) -> list[FigureView]:
+    made = []
+    if any(row.comparison for view in page.views for row in view.rows):
+        made.append(_moved_figure(page))
+    made.append(_sections_figure(page))
+    ratio = _ratio_figure(page)
+    return [*made, ratio] if ratio else made
+
+
+def _moved_figure(page: Page) -> FigureView:
+    groups = by_group(v for v in page.views if any(r.comparison for r in v.rows))
+    panels = [
+        (title, Markup(figures.moved_panel(f"m{i}", title, views, page.sections)))
+        for i, (title, views) in enumerate(groups.items())
+    ]
+    return FigureView(
+        "delta",
+        "Base against candidate",
+        unit_label(unit_of(page.evidence), page.evidence.clock),
+        "Candidate minus base. The grey band is the threshold on either side of no change; a strip "
+        "ends at three thresholds, and an arrowhead lies beyond. ▲ grew, ▼ shrank. A hollow dot "
+        "with its figure in brackets is shown only: that section is not gated in that cell.",
+        (),
+        panels,
+        tables.change_table([v for views in groups.values() for v in views], page.sections),
+    )
+
+
+def _sections_figure(page: Page) -> FigureView:
+    share = page.evidence.clock is Clock.TIME
+    corrected = not share and is_corrected(page.views)
+    draft = figures.Measure(corrected, share, 1.0)
+    groups = by_group(page.views)
+    # One scale per I/O mode: devices stay comparable, and O_SYNC writes do not flatten the rest.
+    full: dict[str, float] = {}
+    for view in page.views:
+        for side in page.evidence.sides:
+            total = sum(value for _, value in figures.stack(view, side, draft))
+            full[view.name.mode] = max(full.get(view.name.mode, 0.0), total)
+    panels = []
+    for i, (title, views) in enumerate(groups.items()):
+        measure = figures.Measure(corrected, share, full[views[0].name.mode])
+        panels.append((title, Markup(figures.sections_panel(f"s{i}", title, views, measure))))
+    return FigureView(
+        "sections",
+        "Latency sections of one I/O",
+        "share of the whole I/O (clock: time)"
+        if share
+        else unit_label(unit_of(page.evidence), page.evidence.clock),
+        _sections_caption(share, corrected),
+        [(s.value, section_title(s)) for s in page.sections],
+        panels,
+        tables.stack_table(page.views, page.sections, draft),
+    )
+
+
+def _sections_caption(share: bool, corrected: bool) -> str:
+    if share:
+        return (
+            "Mean share of each latency section in the whole I/O; the number is the share of "
+            "software, return included. Raw figures: the probe's own cost is in them."
+        )
+    kind = (
+        "Corrected figures: the calibrated cost of the recorded events is taken off."
+        if corrected
+        else "Raw figures: not every cell is calibrated, so the probe's own cost is in them."
+    )
+    return (
+        f"Median per section, stacked; the number is their sum. {kind} Panels of one I/O mode "
+        "share a scale. The section 'hardware' has no meaning on this clock and is not reported."
+    )
+
+
+def _ratio_figure(page: Page) -> FigureView | None:
+    groups = device_ratios(page.views)
+    if not groups:
+        return None
+    panels = [
+        (f"{title}: share of UFS", Markup(figures.ratio_panel(f"r{i}", title, ratios)))
+        for i, (title, ratios) in enumerate(groups.items())
+    ]
+    names = dict.fromkeys(r.name.device_label for ratios in groups.values() for r in ratios)
+    both = len(page.evidence.sides) > 1
+    sides = " Thick bar and number: base; thin grey bar: candidate." if both else ""
+    return FigureView(
+        "devices",
+        f"{' and '.join(names)} against UFS",
+        f"share of UFS's software overhead (clock: {page.evidence.clock.value})",
+        "Software overhead (sections 1, 2 and 4) as a share of UFS's in the same workload. "
+        f"Corrected figures only: raw ones would compare the probes with each other.{sides}",
+        (),
+        panels,
+        tables.ratio_table([r for ratios in groups.values() for r in ratios]),
+    )

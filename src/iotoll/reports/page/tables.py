@@ -1,0 +1,203 @@
+"""The report's tables as plain text, before HTML or the terminal dresses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from iotoll.records.models import Section, SectionComparison
+from iotoll.records.models.base import SOFTWARE_SECTIONS
+from iotoll.records.models.run import Side
+from iotoll.reports.page.figures import Measure, stack
+from iotoll.reports.page.text import NO_VALUE, change, clean, number, percent, section_title, signed
+from iotoll.reports.page.view import CellView, DeviceRatio, Movement, SectionFigures, SectionRow
+
+_SIDES: tuple[Side, ...] = ("base", "candidate")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; the first ``words`` columns hold words, the others numbers.
+
+    ``prose`` says that the last column holds a sentence.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+    prose: bool = False
+
+
+def judgement(found: SectionComparison | None) -> str:
+    """Return what the gate says about one section: moved or not, gated or why not, how sure."""
+    if found is None:
+        return "not judged"
+    moved = {"grew": "▲ grew", "shrank": "▼ shrank", "same": "same"}[found.moved]
+    gated = "" if found.gated else "not gated"
+    parts = [moved, gated, clean(found.why), clean(found.confidence)]
+    return "; ".join(part for part in parts if part)
+
+
+def moved_table(moves: Sequence[Movement]) -> Table:
+    """Return one section's movements, one cell a row; the change stands first, as on a phone."""
+    rows = [
+        (
+            m.name.full,
+            change(m.comparison.delta, m.comparison.relative),
+            number(m.comparison.base),
+            number(m.comparison.candidate),
+            number(m.comparison.threshold),
+            judgement(m.comparison),
+        )
+        for m in moves
+    ]
+    head = ("Cell", "Change", "Base", "Candidate", "Threshold", "Judgement")
+    return Table(head, rows, prose=True)
+
+
+def cell_figures(view: CellView) -> Table:
+    """Return all figures of one cell: what the gate compares, raw, corrected, and what it rests on.
+
+    Cells of the columns that both sides have read ``base → candidate``, or once when equal.
+    """
+    judged = any(row.comparison for row in view.rows)
+    head = ["Section"]
+    head += ["Base", "Candidate", "Change", "Threshold"] if judged else []
+    head += [title for title, _ in _COLUMNS]
+    rows = [_section_line(row, judged) for row in view.rows]
+    rows += [_sum_line(view, label, sections, judged) for label, sections in _SUMS]
+    return Table(head, rows)
+
+
+def cell_steps(view: CellView) -> Table:
+    """Return where in the sections the time went, elapsed; sides as in `cell_figures`."""
+    rows = []
+    for row in view.steps:
+        found = [row.sides[side] for side in _SIDES if side in row.sides]
+        rows.append(
+            (
+                row.section.value,
+                row.step,
+                _pair([number(f.ios) for f in found]),
+                _pair([number(f.median) for f in found]),
+                _pair([number(f.p99) for f in found]),
+                row.meaning,
+            )
+        )
+    return Table(("Section", "Step", "I/Os", "Median", "p99", "What happens"), rows, 2, True)
+
+
+def cell_judgements(view: CellView) -> list[tuple[str, str]]:
+    """Return what the gate says of a cell's sections, as (sections, judgement)."""
+    said: dict[str, list[str]] = {}
+    for row in view.rows:
+        if row.comparison:
+            said.setdefault(judgement(row.comparison), []).append(row.section.value)
+    return [(", ".join(sections), text) for text, sections in said.items()]
+
+
+_COLUMNS: tuple[tuple[str, Callable[[SectionFigures], str]], ...] = (
+    ("Raw median", lambda f: number(f.raw)),
+    ("Corrected median", lambda f: number(f.corrected)),
+    ("p99", lambda f: number(f.p99)),
+    ("I/Os", lambda f: number(f.ios)),
+    ("Clean", lambda f: percent(f.clean_share)),
+)
+_SUMS: tuple[tuple[str, tuple[Section, ...]], ...] = (
+    ("Overhead, 1+2+4", SOFTWARE_SECTIONS),
+    ("Overhead + return", (*SOFTWARE_SECTIONS, Section.RETURN)),
+)
+
+
+def _pair(texts: Sequence[str]) -> str:
+    return " → ".join(dict.fromkeys(texts))
+
+
+def _sides(row: SectionRow) -> list[Side]:
+    return [side for side in _SIDES if side in row.sides]
+
+
+def _section_line(row: SectionRow, judged: bool) -> list[str]:
+    line = [section_title(row.section)]
+    found = row.comparison
+    if judged and found:
+        line += [number(found.base), number(found.candidate)]
+        line += [change(found.delta, found.relative)]
+        line += [number(found.threshold) if found.gated else "not gated"]
+    elif judged:
+        line += [NO_VALUE] * 4
+    return line + [_pair([pick(row.sides[s]) for s in _sides(row)]) for _, pick in _COLUMNS]
+
+
+def _sum_line(view: CellView, label: str, sections: Sequence[Section], judged: bool) -> list[str]:
+    line = [label]
+    if judged:
+        found = [r.comparison for r in view.rows if r.section in sections and r.comparison]
+        if len(found) == len(sections):
+            base, cand = sum(c.base for c in found), sum(c.candidate for c in found)
+            delta = cand - base
+            line += [number(base), number(cand), change(delta, delta / base if base else 0.0), ""]
+        else:
+            line += [NO_VALUE] * 3 + [""]
+    for corrected in (False, True):
+        sides = _sides(view.rows[0])
+        line.append(_pair([number(view.total(s, sections, corrected)) for s in sides]))
+    return [*line, "", "", ""]
+
+
+def stack_table(views: Sequence[CellView], sections: Sequence[Section], measure: Measure) -> Table:
+    """Return the data of the stacked bars: one row a cell and side, with each section's share."""
+    rows = []
+    for view in views:
+        for side in _SIDES:
+            parts = dict(stack(view, side, measure))
+            if not parts:
+                continue
+            total = sum(parts.values())
+            line = [view.name.full, side]
+            for section in sections:
+                value = parts[section]
+                share = value / total if total else None
+                shown = (
+                    percent(value) if measure.share else f"{number(value)} ({percent(share, 0)})"
+                )
+                line.append(shown)
+            rows.append([*line, measure.text(total)])
+    return Table(["Cell", "Side", *(s.value for s in sections), "Sum"], rows, words=2)
+
+
+def change_table(views: Sequence[CellView], sections: Sequence[Section]) -> Table:
+    """Return the data of the strips: change and threshold of each section, one cell a row."""
+    rows = []
+    for view in views:
+        by_section = {row.section: row.comparison for row in view.rows}
+        line = [view.name.full]
+        for section in sections:
+            found = by_section.get(section)
+            if found is None:
+                line.append(NO_VALUE)
+            elif found.gated:
+                line.append(f"{signed(found.delta)} of {number(found.threshold)}")
+            else:
+                line.append(f"({signed(found.delta)})")
+        rows.append(line)
+    return Table(["Cell", *(s.value for s in sections)], rows)
+
+
+def ratio_table(ratios: Sequence[DeviceRatio]) -> Table:
+    """Return the data of the device comparison: corrected overheads and their ratio."""
+    rows = [
+        (
+            f"{ratio.name.workload} {ratio.name.mode}".strip(),
+            ratio.name.device_label,
+            side,
+            number(ratio.ufs[side]),
+            number(ratio.other[side]),
+            percent(share),
+        )
+        for ratio in ratios
+        for side in _SIDES
+        if (share := ratio.share(side)) is not None
+    ]
+    head = ("Workload", "Device", "Side", "UFS overhead", "Its overhead", "Share of UFS")
+    return Table(head, rows, words=3)

@@ -1,0 +1,353 @@
+"""Arranges the evidence of a run for reading, for HTML and terminal alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from iotoll.records.models import (
+    CellRecord,
+    CellVerdict,
+    Clock,
+    Outcome,
+    Section,
+    SectionComparison,
+    SectionRecord,
+    SideResult,
+    Unit,
+)
+from iotoll.records.models.base import SOFTWARE_SECTIONS
+from iotoll.records.models.checks import StepRecord
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import SIDES
+from iotoll.reports.page.counts import counts, fio_lines, fio_warnings
+from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.text import CellName, cell_name, clean, plural
+
+
+@dataclass(frozen=True)
+class SectionFigures:
+    """One section of one cell on one side; medians over boots of each boot's statistic.
+
+    ``raw`` includes what the probe costs, ``corrected`` does not. ``share_of_total`` is the mean
+    of the section over the mean of the whole I/O. ``ios`` and ``clean`` are summed over boots.
+    """
+
+    raw: float | None = None
+    corrected: float | None = None
+    p99: float | None = None
+    share_of_total: float | None = None
+    ios: int = 0
+    clean: int = 0
+
+    @property
+    def clean_share(self) -> float | None:
+        """The share of I/Os that nothing foreign interrupted inside this section."""
+        return self.clean / self.ios if self.ios else None
+
+
+@dataclass(frozen=True)
+class SectionRow:
+    """One line of a cell's table."""
+
+    section: Section
+    sides: Mapping[Side, SectionFigures]
+    comparison: SectionComparison | None
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """A sub-step of a section, with the record of each side's first usable boot."""
+
+    section: Section
+    step: str
+    meaning: str
+    sides: Mapping[Side, StepRecord]
+
+
+@dataclass(frozen=True)
+class CellView:
+    """Everything that is known of one cell."""
+
+    name: CellName
+    outcome: Outcome | None
+    why: str
+    rows: tuple[SectionRow, ...]
+    troubles: tuple[str, ...]
+    counts: tuple[tuple[str, str], ...] = ()
+    steps: tuple[StepRow, ...] = ()
+
+    def total(
+        self, side: Side, sections: Iterable[Section], corrected: bool = True
+    ) -> float | None:
+        """Return the sum of the sections' medians, or None when one of them is missing."""
+        wanted = set(sections)
+        chosen = [row.sides[side] for row in self.rows if row.section in wanted]
+        values = [f.corrected if corrected else f.raw for f in chosen]
+        known = [v for v in values if v is not None]
+        return sum(known) if known and len(known) == len(wanted) else None
+
+    @property
+    def moved(self) -> bool:
+        """Whether any section, gated or not, left its threshold."""
+        return any(r.comparison and r.comparison.moved != "same" for r in self.rows)
+
+
+@dataclass(frozen=True)
+class Movement:
+    """One section of one cell that left its threshold."""
+
+    name: CellName
+    comparison: SectionComparison
+
+
+@dataclass(frozen=True)
+class MovementGroup:
+    """All movements of one section of one device in one direction, biggest first.
+
+    ``kind`` is ``regression``, ``improvement``, ``undecided`` (its cell has no verdict yet) or
+    ``ungated``.
+    """
+
+    device: str
+    section: Section
+    grew: bool
+    kind: str
+    moves: tuple[Movement, ...]
+    cells_of_device: int
+
+    @property
+    def gated(self) -> bool:
+        """Whether the gate acts on these movements."""
+        return self.kind != "ungated"
+
+
+@dataclass(frozen=True)
+class DeviceRatio:
+    """Corrected software overhead of one workload on a device, as a share of UFS's."""
+
+    name: CellName
+    ufs: Mapping[Side, float]
+    other: Mapping[Side, float]
+
+    def share(self, side: Side) -> float | None:
+        """Return other / UFS for one side, None when either is missing."""
+        if side not in self.ufs or side not in self.other or not self.ufs[side]:
+            return None
+        return self.other[side] / self.ufs[side]
+
+
+def shown_sections(clock: Clock) -> tuple[Section, ...]:
+    """Return the sections that have a meaning on a clock: ``hardware`` has none in instructions."""
+    if clock is Clock.INSTRUCTIONS:
+        return tuple(s for s in Section if s is not Section.HARDWARE)
+    return tuple(Section)
+
+
+def section_label(record: CellRecord, section: Section) -> str:
+    """Return a section's name; of two that the source does not tell apart, both."""
+    if section is Section.HARDWARE and Section.COMPLETION in record.not_in_source:
+        return f"{section.value} + {Section.COMPLETION.value}"
+    return section.value
+
+
+def lost_events(record: CellRecord) -> int:
+    """Return how many trace events were lost, as far as the trace can tell."""
+    count = record.trace.get("lost_events", 0)
+    return count if isinstance(count, int) else 0
+
+
+def dropped_ios(record: CellRecord) -> int:
+    """Return how many I/Os were left out because they touch a lost range."""
+    return record.ios.get("dropped_lost", 0)
+
+
+def raw_median(record: SectionRecord, clock: Clock) -> float | None:
+    """Return the section's median as recorded: own instructions, or elapsed time."""
+    order = (record.own, record.elapsed)
+    if clock is Clock.TIME:
+        order = (record.elapsed, record.own)
+    return next((s.median for s in order if s.count and s.median is not None), None)
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return median(known) if known else None
+
+
+def _share(record: CellRecord, section: Section) -> float | None:
+    # Sections of one I/O add up exactly, so means (unlike medians) give shares that add up to 1.
+    part, whole = record.sections[section].elapsed.mean, record.total.elapsed.mean
+    return part / whole if part is not None and whole else None
+
+
+def figures(records: list[CellRecord], section: Section) -> SectionFigures:
+    """Condense one section over the usable boots of one cell."""
+    usable = [r for r in records if r.invalid is None and section in r.sections]
+    parts = [r.sections[section] for r in usable]
+    if not parts:
+        return SectionFigures()
+    return SectionFigures(
+        raw=_middle(raw_median(p, r.clock) for p, r in zip(parts, usable, strict=True)),
+        corrected=_middle(p.corrected_median for p in parts),
+        p99=_middle(p.own.p99 if p.own.p99 is not None else p.elapsed.p99 for p in parts),
+        share_of_total=_middle(_share(r, section) for r in usable),
+        ios=sum(p.own.count or p.elapsed.count for p in parts),
+        clean=sum(p.own_clean.count for p in parts),
+    )
+
+
+def _troubles(sides: Mapping[Side, SideResult], cell: str) -> tuple[str, ...]:
+    found = []
+    for side, result in sides.items():
+        records = result.cells.get(cell, [])
+        if not records:
+            found.append(f"{side}: no figures")
+        for boot, record in enumerate(records, start=1):
+            where = f"{side}, boot {boot}"
+            if record.invalid is not None:
+                found.append(f"{where}: invalid: {record.invalid}")
+            if lost := lost_events(record):
+                dropped = plural(dropped_ios(record), "I/O")
+                found.append(f"{where}: {plural(lost, 'trace event')} lost, {dropped} left out")
+            if record.invalid is None:
+                found += [f"{where}: {text}" for text in fio_warnings(record)]
+    return tuple(found)
+
+
+def _counts(sides: Mapping[Side, SideResult], cell: str) -> tuple[tuple[str, str], ...]:
+    """The counts of each side's first boot; once where both sides have the same."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for side, result in sides.items():
+        for record in result.cells.get(cell, [])[:1]:
+            fio = [("fio", text) for agrees, text in fio_lines(record) if agrees]
+            for line in (*counts(record), *fio):
+                found.setdefault(line, []).append(side)
+    both = len(sides) > 1
+    return tuple(
+        (f"{label} ({', '.join(who)})" if both and len(who) == 1 else label, text)
+        for (label, text), who in found.items()
+    )
+
+
+def _steps(evidence: Evidence, cell: str) -> tuple[StepRow, ...]:
+    """The sub-steps of the shown sections, in order of the path."""
+    rows: dict[tuple[Section, str, str], dict[Side, StepRecord]] = {}
+    for side, result in evidence.sides.items():
+        usable = [r for r in result.cells.get(cell, []) if r.invalid is None]
+        for found in usable[0].steps if usable else ():
+            rows.setdefault((found.section, found.step, found.meaning), {})[side] = found
+    shown = shown_sections(evidence.clock)
+    order = sorted((key for key in rows if key[0] in shown), key=lambda key: shown.index(key[0]))
+    return tuple(StepRow(*key, rows[key]) for key in order)
+
+
+def cells(evidence: Evidence) -> list[CellView]:
+    """Return every cell that was judged, measured or tried, in reading order."""
+    verdicts: dict[str, CellVerdict] = {}
+    if evidence.verdict:
+        verdicts = {c.cell: c for c in evidence.verdict.cells}
+    names = set(verdicts).union(*(side.cells for side in evidence.sides.values()))
+    return [
+        _cell(evidence, name, verdicts.get(name.full)) for name in sorted(map(cell_name, names))
+    ]
+
+
+def _cell(evidence: Evidence, name: CellName, verdict: CellVerdict | None) -> CellView:
+    compared = {c.section: c for c in verdict.sections} if verdict else {}
+    # Where the gate cannot act, a cell's outcome would read as a judgement that nobody made.
+    judged = verdict is not None and evidence.verdict is not None and evidence.verdict.can_gate
+    rows = tuple(
+        SectionRow(
+            section,
+            {s: figures(r.cells.get(name.full, []), section) for s, r in evidence.sides.items()},
+            compared.get(section),
+        )
+        for section in shown_sections(evidence.clock)
+    )
+    return CellView(
+        name=name,
+        outcome=verdict.outcome if verdict and judged else None,
+        why=clean(verdict.why) if verdict else "",
+        rows=rows,
+        troubles=_troubles(evidence.sides, name.full),
+        counts=_counts(evidence.sides, name.full),
+        steps=_steps(evidence, name.full),
+    )
+
+
+def movements(views: list[CellView]) -> list[MovementGroup]:
+    """Return what moved, grouped by device and section: regressions first, then the largest."""
+    groups: dict[tuple[str, Section, bool, str], list[Movement]] = {}
+    totals: dict[str, int] = {}
+    for view in views:
+        device = view.name.device_label
+        totals[device] = totals.get(device, 0) + 1
+        for row in view.rows:
+            found = row.comparison
+            if found is not None and found.moved != "same":
+                key = (device, row.section, found.moved == "grew", _kind(view, found))
+                groups.setdefault(key, []).append(Movement(view.name, found))
+    made = [
+        MovementGroup(
+            *key,
+            moves=tuple(sorted(moves, key=lambda m: (-abs(m.comparison.delta), m.name))),
+            cells_of_device=totals[key[0]],
+        )
+        for key, moves in groups.items()
+    ]
+    return sorted(made, key=lambda g: (_KINDS.index(g.kind), -abs(g.moves[0].comparison.delta)))
+
+
+_KINDS = ("regression", "undecided", "improvement", "ungated")
+
+
+def _kind(view: CellView, found: SectionComparison) -> str:
+    if not found.gated or view.outcome is None:
+        return "ungated"
+    if view.outcome not in (Outcome.PASS, Outcome.REGRESSION):
+        return "undecided"
+    return "regression" if found.moved == "grew" else "improvement"
+
+
+def by_group(views: Iterable[CellView]) -> dict[str, list[CellView]]:
+    """Return the cells by panel (``UFS, direct``), in reading order."""
+    panels: dict[str, list[CellView]] = {}
+    for view in views:
+        panels.setdefault(view.name.group, []).append(view)
+    return panels
+
+
+def is_corrected(views: Iterable[CellView]) -> bool:
+    """Tell whether every section that has a raw figure has a corrected one as well."""
+    measured = [f for v in views for r in v.rows for f in r.sides.values() if f.raw is not None]
+    return bool(measured) and all(f.corrected is not None for f in measured)
+
+
+def device_ratios(views: list[CellView]) -> dict[str, list[DeviceRatio]]:
+    """Return other devices against UFS by panel (``NVMe, direct``), on corrected figures only."""
+    ufs = {v.name.twin: v for v in views if v.name.device == "ufs"}
+    panels: dict[str, list[DeviceRatio]] = {}
+    for view in views:
+        twin = ufs.get(view.name.twin)
+        if twin is None or view.name.device == "ufs":
+            continue
+        ratio = DeviceRatio(view.name, _overheads(twin), _overheads(view))
+        if any(ratio.share(side) is not None for side in SIDES):
+            panels.setdefault(view.name.group, []).append(ratio)
+    return panels
+
+
+def _overheads(view: CellView) -> dict[Side, float]:
+    found = {
+        side: view.total(side, SOFTWARE_SECTIONS)
+        for side in SIDES
+        if all(side in row.sides for row in view.rows)
+    }
+    return {side: value for side, value in found.items() if value is not None}
+
+
+def unit_of(evidence: Evidence) -> Unit:
+    """The unit of every duration of this run."""
+    return evidence.verdict.unit if evidence.verdict else evidence.clock.unit

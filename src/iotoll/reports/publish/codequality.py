@@ -1,0 +1,120 @@
+"""GitLab's Code Quality report: regressions and broken builds, at the line of the patch.
+
+A regression is listed once per device and section, and only where `iotoll.reports.publish.blame`
+pins it to a changed file; the note and the report list all of them. Fields as GitLab documents
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from iotoll.core.digest import json_sha256
+from iotoll.patch.diff import Hunk
+from iotoll.records.models import FailureRecord, GrowthRecord, Outcome, VerdictRecord
+from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.headline import group_sentence
+from iotoll.reports.page.text import cell_name
+from iotoll.reports.page.view import MovementGroup, cells, movements, unit_of
+from iotoll.reports.publish.blame import Place, blame
+from iotoll.reports.publish.checks import judged, one_line
+
+MAJOR = 0.05
+"""A regression whose largest relative change reaches this is ``major``, else ``minor``."""
+
+_AT = re.compile(r"(?P<path>[\w.,+/-]+\.[chS]):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: ")
+
+
+def codequality(evidence: Evidence, hunks: Sequence[Hunk]) -> str:
+    """Return the report as JSON text; an empty list when nothing is pinned to the patch."""
+    found = []
+    verdict = evidence.verdict
+    if evidence.failure and evidence.failure.outcome is Outcome.BROKEN:
+        found = _broken(evidence.failure, hunks)
+    elif verdict and judged(verdict):
+        unit = unit_of(evidence).value
+        for group in movements(cells(evidence)):
+            place = blame(hunks, group.moves[0].name.device, group.section)
+            if group.kind == "regression" and place:
+                found.append(_regression(group, unit, place))
+        found += _slower(verdict, hunks)
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _regression(group: MovementGroup, unit: str, place: Place) -> dict[str, Any]:
+    worst = max(m.comparison.relative for m in group.moves)
+    sentence = one_line(group_sentence(group, unit)).replace("\u00a0", " ")
+    return _entry(
+        "iotoll/regression",
+        f"{sentence}. Pinned here because {place.how}.",
+        _severity(worst),
+        (place.path, place.line),
+        [group.device, group.section.value],
+    )
+
+
+def _slower(verdict: VerdictRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:
+    """Cells whose overhead grew on the clock `time`, and none of its sections surely by itself.
+
+    Once a device, at the code of the section that seems to have grown most.
+    """
+    worst: dict[str, tuple[GrowthRecord, GrowthRecord, str]] = {}
+    for cell in verdict.cells:
+        whole = [g for g in cell.growth if g.section is None and g.state == "grew"]
+        parts = [g for g in cell.growth if g.section is not None]
+        if not whole or not parts or any(g.state == "grew" for g in parts):
+            continue
+        device = cell_name(cell.cell).device
+        if device not in worst or whole[0].growth > worst[device][0].growth:
+            worst[device] = (whole[0], max(parts, key=lambda g: g.growth), cell.cell)
+    found = []
+    for device, (growth, most, name) in worst.items():
+        if most.section and (place := blame(hunks, device, most.section)):
+            words = (
+                f"{growth.figure} of {one_line(name)} grew by {growth.growth:.1%} (at least "
+                f"{growth.low:.1%}), most in {most.figure}. Pinned here because {place.how}."
+            )
+            found.append(
+                _entry(
+                    "iotoll/regression",
+                    words,
+                    _severity(growth.growth),
+                    (place.path, place.line),
+                    [device, growth.figure],
+                )
+            )
+    return found
+
+
+def _severity(growth: float) -> str:
+    return "major" if growth >= MAJOR else "minor"
+
+
+def _broken(failure: FailureRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:
+    changed = {h.path for h in hunks}
+    text = f"{failure.message}\n{failure.log_tail}"
+    match = next((m for m in _AT.finditer(text) if m["path"] in changed), None)
+    where = (match["path"], int(match["line"])) if match else None
+    if where is None and len(changed) == 1:
+        where = (hunks[0].path, hunks[0].line)
+    if where is None:
+        return []
+    words = f"The candidate is broken ({failure.step}): {one_line(failure.message)}"
+    return [_entry("iotoll/broken", words, "blocker", where, [failure.step])]
+
+
+def _entry(
+    check: str, description: str, severity: str, where: tuple[str, int], identity: list[str]
+) -> dict[str, Any]:
+    path, line = where
+    return {
+        "description": description,
+        "check_name": check,
+        # Without line and size: GitLab takes the same fingerprint for the same problem.
+        "fingerprint": json_sha256([check, path, *identity]),
+        "severity": severity,
+        "location": {"path": path, "lines": {"begin": line}},
+    }

@@ -1,0 +1,69 @@
+"""``iotoll publish``: a run directory in, files for GitLab, dashboards, KCIDB and people out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from iotoll.core.errors import UsageError
+from iotoll.core.progress import Progress
+from iotoll.records.rundir import RunDir
+from iotoll.reports.publish import FORMATS, Source, allure, write
+from iotoll.reports.publish.links import parse_link
+
+ALLURE = "allure"
+NAMES = (*FORMATS, ALLURE)
+
+
+@click.command("publish")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder."
+)
+@click.option("--only", metavar="NAME", multiple=True, help=f"Repeatable; of: {', '.join(NAMES)}.")
+@click.option("--link", "links", metavar="LABEL=URL", multiple=True, help="For note and reports.")
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Allure's history: read, and this run added. Default: OUT/allure-history.jsonl.",
+)
+@click.option("--origin", default="iotoll", show_default=True, help="Name of this CI in KCIDB.")
+@click.option("--json", "as_json", is_flag=True, help="The files' names as JSON on stdout.")
+@click.option("--quiet", is_flag=True, help="Nothing but errors.")
+def publish_command(
+    run: Path,
+    out: Path,
+    only: tuple[str, ...],
+    links: tuple[str, ...],
+    history: Path | None,
+    origin: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write what a RUN directory is published as (docs/reports.md).
+
+    The exit code tells whether the files were written; the verdict is in them.
+    """
+    unknown = [name for name in only if name not in NAMES]
+    if unknown:
+        raise UsageError(f"--only {unknown[0]}: no such format; there are {', '.join(NAMES)}")
+    names = [name for name in NAMES if not only or name in only]
+    if history is not None and ALLURE not in names:
+        raise UsageError("--history is Allure's: leave it out, or add --only allure")
+    parsed = [parse_link(text) for text in links]
+    source = Source(RunDir.open(run), parsed, origin, history)
+    if ALLURE in names:
+        allure.require_programs()
+    progress = Progress(quiet or as_json)
+    with progress.step("write the files"):
+        made = write(source, out, [name for name in names if name in FORMATS])
+    if ALLURE in names:
+        with progress.step("judge under pytest, make Allure's report"):
+            made.append(allure.allure_report(source, out))
+    if as_json:
+        click.echo(json.dumps({"out": str(out), "files": [path.name for path in made]}, indent=1))
+    elif not quiet:
+        for path in made:
+            click.echo(f"{path}  {path.stat().st_size / 1000:,.1f} kB")

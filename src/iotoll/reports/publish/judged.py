@@ -1,0 +1,74 @@
+"""A run directory as objects for tests: the run, its cells, and what was compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from iotoll.records.models import CellVerdict, Section, SectionComparison
+from iotoll.records.rundir import RunDir
+from iotoll.reports.page.evidence import Evidence, gather
+from iotoll.reports.page.view import CellView, cells
+from iotoll.reports.publish.checks import Check, checks
+from iotoll.reports.publish.links import Link
+from iotoll.reports.publish.pictures import pictures
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory: its result files and what they conclude."""
+
+    directory: RunDir
+    links: Sequence[Link] = ()
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Every result file as a model; None or missing keys for what is not there."""
+        return gather(self.directory)
+
+    @cached_property
+    def checks(self) -> list[Check]:
+        """The run's own outcome first, then one per cell and section."""
+        return checks(self.evidence)
+
+    @cached_property
+    def cells(self) -> dict[str, Cell]:
+        """Every cell that was judged, measured or tried, by name."""
+        verdict = self.evidence.verdict
+        verdicts = {c.cell: c for c in verdict.cells} if verdict else {}
+        views = cells(self.evidence)
+        return {v.name.full: Cell(self, v, verdicts.get(v.name.full)) for v in views}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its figures of both sides, and its verdict if it has one."""
+
+    run: Run
+    view: CellView
+    verdict: CellVerdict | None
+
+    @cached_property
+    def pictures(self) -> dict[str, str]:
+        """The report's figures of this cell: title to SVG text."""
+        return pictures(self.run.evidence, self.view)
+
+    @property
+    def name(self) -> str:
+        """Such as ``ufs-4k-randread-t1-direct``."""
+        return self.view.name.full
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One section of one cell, candidate against base, with the gate's own outcome."""
+
+    cell: Cell
+    figures: SectionComparison
+    check: Check
+
+    @property
+    def section(self) -> Section:
+        """The latency section."""
+        return self.figures.section

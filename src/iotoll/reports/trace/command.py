@@ -1,0 +1,127 @@
+"""``iotoll analyze``: words in, tables and files out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from iotoll.core.errors import UsageError
+from iotoll.core.progress import Progress
+from iotoll.records.models import Clock
+from iotoll.reports.trace.cells import Cell, load
+from iotoll.reports.trace.filters import DIRECTIONS, Filters, parse_size
+from iotoll.reports.trace.slowest import print_slowest, slowest
+from iotoll.reports.trace.table import print_cell
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("analyze")
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=_FILE)
+@click.option(
+    "--clock",
+    type=click.Choice([c.value for c in Clock]),
+    default="time",
+    show_default=True,
+    help="instructions: one tick is one guest instruction.",
+)
+@click.option("--device", metavar="MAJ:MIN", help="This device. Default: the busiest one.")
+@click.option("--comm", help="Only I/Os of tasks with this name.")
+@click.option("--pid", "pids", type=int, multiple=True, help="Only this thread; repeatable.")
+@click.option(
+    "--window",
+    nargs=2,
+    metavar="FROM TO",
+    help="Only events in these seconds of the trace clock; +S counts from the first event.",
+)
+@click.option(
+    "--direction", "directions", type=click.Choice(DIRECTIONS), multiple=True, help="Repeatable."
+)
+@click.option("--min-size", metavar="BYTES", help="Only I/Os of at least so many bytes (4k, 1M).")
+@click.option("--max-size", metavar="BYTES", help="Only I/Os of at most so many bytes.")
+@click.option("--fio", type=_FILE, help="fio's JSON of the same run: compare the figures with it.")
+@click.option(
+    "--slowest", "count", type=click.IntRange(1, 1000), help="The N slowest I/Os, all events."
+)
+@click.option("--parquet", type=_FILE, help="Write one row per I/O (docs/columns.md).")
+@click.option("--perfetto", type=_FILE, help="Write a trace for https://ui.perfetto.dev.")
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write pictures into this folder: distribution and timeline of each cell.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The records as JSON on stdout.")
+@click.option("--quiet", is_flag=True, help="No table; only what was asked for besides.")
+def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
+    """Cut the I/Os of traces into latency sections, and show them in several ways.
+
+    A TRACE is a trace.dat, or the name of a blktrace run: what stands before .blktrace.0.
+    """
+    filters = Filters(
+        device=options["device"],
+        comm=options["comm"],
+        pids=options["pids"],
+        window=options["window"] or None,
+        directions=options["directions"],
+        min_size=parse_size("--min-size", options["min_size"]),
+        max_size=parse_size("--max-size", options["max_size"]),
+    )
+    if len(traces) > 1 and (options["perfetto"] or options["fio"]):
+        raise UsageError("--perfetto and --fio take one TRACE: clocks of several do not mix")
+    cut = sorted(set(filters.described()) - {"--comm", "--device"})
+    if options["fio"] and cut:
+        raise UsageError(f"--fio compares whole cells: leave out {cut[0]}")
+    clock = Clock(options["clock"])
+    cells = [cell for trace in traces for cell in load(trace, clock, filters, options["fio"])]
+    cells = _with_slowest(cells, options["count"])
+    _files(cells, options)
+    _show(cells, options["as_json"], options["quiet"])
+
+
+def _with_slowest(cells: list[Cell], count: int | None) -> list[Cell]:
+    if count is None:
+        return cells
+    return [
+        Cell(c.trace, c.record.model_copy(update={"slowest": slowest(c, count)}), c.table, c.tasks)
+        for c in cells
+    ]
+
+
+def _files(cells: list[Cell], options: dict[str, Any]) -> None:
+    written: list[Path] = []
+    if target := options["parquet"]:
+        # Loaded only here: the two libraries take longer to start than a small trace to read.
+        from iotoll.reports.trace.parquet import write_parquet
+
+        write_parquet(cells, target)
+        written.append(target)
+    if target := options["perfetto"]:
+        from iotoll.reports.trace.perfetto import write_perfetto
+
+        write_perfetto(cells, target, Progress(quiet=options["quiet"]))
+        written.append(target)
+    if folder := options["svg"]:
+        from iotoll.reports.trace.figures import write_figures
+
+        written += [path for cell in cells for path in write_figures(cell, folder)]
+    for path in written:
+        click.echo(f"wrote {path}", err=True)
+
+
+def _show(cells: list[Cell], as_json: bool, quiet: bool) -> None:
+    if as_json:
+        records = [c.record.model_dump(mode="json", exclude_none=True) for c in cells]
+        click.echo(json.dumps(records, indent=1, sort_keys=True))
+        return
+    console = Console()
+    for cell in cells:
+        if not quiet:
+            print_cell(cell.record, console)
+        if cell.record.slowest:
+            print_slowest(cell, cell.record.slowest, console)
+        if not quiet:
+            console.print()

@@ -1,0 +1,123 @@
+"""One row per I/O as Parquet; docs/columns.md is written from here (``python -m
+iotoll.reports.trace.parquet``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from iotoll import __version__
+from iotoll.core.errors import InfrastructureError
+from iotoll.measure.iotable import COLUMNS, Column, IoTable, present
+from iotoll.records.models import Section
+from iotoll.reports.trace.cells import Cell
+
+FORMAT = "iotoll.ios/1"
+EXTRA: tuple[Column, ...] = (
+    Column("trace", "str", "", "name of the trace file; metadata holds its SHA-256"),
+    Column("cell", "str", "", "cell of the trace, or the file's name where it has no markers"),
+    Column("task", "str", "", "name of the task, ? where the trace does not know it"),
+    Column("duration", "time", "clock", "end less start: the sum of the elapsed_* columns"),
+)
+"""Columns that the file has besides the analyser's."""
+
+_TYPES = {
+    "int": pl.Int64,
+    "time": pl.Int64,
+    "uint": pl.UInt64,
+    "str": pl.String,
+    "bool": pl.Boolean,
+}
+_METADATA = {
+    "iotoll.format": "version of this layout",
+    "iotoll.version": "version of iotoll",
+    "iotoll.clock": "instructions or time",
+    "iotoll.unit": "unit of all columns whose unit is `clock`: instructions or ns",
+    "iotoll.traces": "JSON: file name to SHA-256",
+    "iotoll.filters": "JSON: option to value, of the filters that were applied",
+}
+
+
+def frame(cell: Cell) -> pl.DataFrame:
+    """Return the I/Os of one cell; columns that the analyser does not give are left out."""
+    table = cell.table
+    count = len(table)
+    columns = {
+        "trace": pl.Series([cell.trace.name] * count, dtype=pl.String),
+        "cell": pl.Series([cell.record.cell] * count, dtype=pl.String),
+        "task": pl.Series([cell.task(pid) for pid in table["pid"].tolist()], dtype=pl.String),
+        "duration": pl.Series(table.duration, dtype=pl.Int64),
+    }
+    columns |= {c.name: _series(table, c) for c in COLUMNS if table.has(c.name)}
+    if not table.has("end"):
+        columns["end"] = pl.Series(table.end, dtype=pl.Int64)
+    order = [c.name for c in (*EXTRA, *COLUMNS) if c.name in columns]
+    return pl.DataFrame({name: columns[name] for name in order})
+
+
+def _series(table: IoTable, column: Column) -> pl.Series:
+    values = table[column.name]
+    kind = _TYPES[column.kind]
+    if column.kind == "str":
+        return pl.Series(values.tolist(), dtype=kind)
+    if not column.optional:
+        return pl.Series(values, dtype=kind)
+    full = pl.Series(np.ma.getdata(values), dtype=kind)
+    return pl.select(pl.when(pl.Series(present(values))).then(full)).to_series()
+
+
+def write_parquet(cells: Sequence[Cell], path: Path) -> None:
+    """Write the I/Os of all cells; raises InfrastructureError when the file cannot be written."""
+    frames = [frame(cell) for cell in cells]
+    joined = pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+    first = cells[0].record if cells else None
+    traces = {cell.trace.name: cell.record.trace_sha256 for cell in cells}
+    metadata = {
+        "iotoll.format": FORMAT,
+        "iotoll.version": __version__,
+        "iotoll.clock": first.clock.value if first else "",
+        "iotoll.unit": first.unit.value if first else "",
+        "iotoll.traces": json.dumps(traces, sort_keys=True),
+        "iotoll.filters": json.dumps(first.filters if first else {}, sort_keys=True),
+    }
+    try:
+        joined.write_parquet(path, compression="zstd", metadata=metadata)
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {path}: {error}") from error
+
+
+def columns_page() -> str:
+    """Return docs/columns.md: every column that may be in the file."""
+    lines = [
+        "# Columns of the per-I/O table",
+        "",
+        "`iotoll analyze TRACE --parquet FILE` writes one row per measured I/O, in order of start.",
+        "Unit `clock` is that of the trace: ns, or instructions on the clock `instructions`; the",
+        "file's metadata says which. A column is left out when the trace has no event to fill it.",
+        "This page is written by `python -m iotoll.reports.trace.parquet`.",
+        "",
+        "| column | type | unit | what |",
+        "|---|---|---|---|",
+    ]
+    for column in (*EXTRA, *COLUMNS):
+        kind = str(_TYPES[column.kind]) + (" or null" if column.optional else "")
+        lines.append(f"| `{column.name}` | {kind} | {column.unit} | {column.text} |")
+    sections = ", ".join(f"`{s.value}`" for s in Section)
+    lines += [
+        "",
+        f"Sections: {sections} ([method.md](method.md)). Their `elapsed_*` add up to `duration` in",
+        "every row. A sub-step is the time between two consecutive `at_*` that are not null.",
+        "",
+        "| metadata key | what |",
+        "|---|---|",
+    ]
+    lines += [f"| `{key}` | {text} |" for key, text in _METADATA.items()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(columns_page(), end="")

@@ -1,0 +1,116 @@
+"""The slowest I/Os with everything that the trace recorded of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from iotoll import _native
+from iotoll.measure.iotable import IoTable, present
+from iotoll.records.models.checks import IoEvent, SlowIo
+from iotoll.reports.page.text import clean, number, plural, unit_label
+from iotoll.reports.trace.cells import Cell
+
+EVENT_LIMIT = 400
+"""Events that are kept of one I/O; the number of those beyond is said."""
+
+SECTOR = 512
+
+WIDE = 110
+"""Columns of a terminal from which on task, event and fields have columns of their own."""
+
+Wanted = tuple[int, int, int, str | None, tuple[int, int] | None, bool]
+
+
+def slowest(cell: Cell, count: int) -> list[SlowIo]:
+    """Return the ``count`` longest I/Os, longest first; reads the trace once more."""
+    table = cell.table
+    order = np.argsort(-table.duration, kind="stable")[:count]
+    chosen = table.take(order)
+    wanted = [_wanted(chosen, row, cell.dev) for row in range(len(chosen))]
+    found = json.loads(_native.io_events(str(cell.trace), wanted, limit=EVENT_LIMIT))
+    return [_slow(cell, chosen, row, part) for row, part in enumerate(found)]
+
+
+def _wanted(table: IoTable, row: int, dev: str) -> Wanted:
+    start = int(table["start"][row])
+    end = start + int(table.duration[row])
+    devices, kinds, sectors = table.get("dev"), table.get("kind"), table.get("sector")
+    span = None
+    if sectors is not None and present(sectors)[row]:
+        first = int(sectors[row])
+        size = max(int(table["bytes"][row]), 1)
+        span = first, first + (size - 1) // SECTOR
+    named = dev if devices is None else str(devices[row])
+    alone = kinds is None or kinds[row] == "sync"
+    return int(table["pid"][row]), start, end, named or None, span, bool(alone)
+
+
+def _slow(cell: Cell, table: IoTable, row: int, part: dict[str, Any]) -> SlowIo:
+    start, pid = int(table["start"][row]), int(table["pid"][row])
+    events = [
+        IoEvent(
+            at=time - start, cpu=cpu, pid=task, task=_task(cell, task), event=name, fields=dict(f)
+        )
+        for time, cpu, task, name, f in part["events"]
+    ]
+    return SlowIo(
+        start=start,
+        duration=int(table.duration[row]),
+        pid=pid,
+        task=cell.task(pid),
+        op=str(table["op"][row]),
+        path=str(table["path"][row]),
+        bytes=int(table["bytes"][row]),
+        elapsed={s: int(table.elapsed(s)[row]) for s in table.sections},
+        events=events,
+        events_left_out=part["cut"],
+    )
+
+
+def _task(cell: Cell, pid: int) -> str:
+    return "idle" if pid == 0 else cell.task(pid)
+
+
+def print_slowest(cell: Cell, ios: list[SlowIo], console: Console) -> None:
+    """Print each I/O: a line, its sections, and its events."""
+    unit = unit_label(cell.record.unit, cell.record.clock)
+    for place, io in enumerate(ios, start=1):
+        console.print()
+        title = f"Slowest {place}: {number(io.duration)} {unit}, {io.op} {plural(io.bytes, 'byte')}"
+        console.print(Text(f"{title}, {clean(io.task)} {io.pid}, path {clean(io.path)}", "bold"))
+        parts = "  ".join(f"{s.value} {number(v)}" for s, v in io.elapsed.items())
+        console.print(Text(f"from {number(io.start)}: {parts}", "dim"))
+        console.print(_events(io, wide=console.width >= WIDE))
+        if io.events_left_out:
+            console.print(Text(f"! {plural(io.events_left_out, 'more event')} left out", "yellow"))
+
+
+def _events(io: SlowIo, *, wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("after start", justify="right", no_wrap=True)
+    table.add_column("since last", justify="right", no_wrap=True)
+    table.add_column("CPU", justify="right")
+    if wide:
+        table.add_column("task", no_wrap=True)
+        table.add_column("event", no_wrap=True)
+    table.add_column("fields" if wide else "event, task, fields", overflow="fold")
+    before = 0
+    for event in io.events:
+        task, name = Text(f"{clean(event.task)} {event.pid}"), Text(event.event)
+        fields = Text(clean(" ".join(f"{k}={v}" for k, v in event.fields.items() if v)), "dim")
+        told = [task, name, fields] if wide else [_stacked(name, task, fields)]
+        table.add_row(number(event.at), number(event.at - before), str(event.cpu), *told)
+        before = event.at
+    return table
+
+
+def _stacked(name: Text, task: Text, fields: Text) -> Text:
+    """Return event and task in one line, and the fields in those below."""
+    first = Text.assemble(name, "  ", (task.plain, "cyan"))
+    return Text("\n").join([first, fields]) if fields else first

@@ -1,0 +1,199 @@
+"""One cell in the terminal.
+
+Where a table is too wide for the terminal, columns that matter least are left out, and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from iotoll.records.models import CellRecord, Clock, Section, Stats
+from iotoll.reports.page import view
+from iotoll.reports.page.counts import counts, fio_lines
+from iotoll.reports.page.text import (
+    clean,
+    clock_note,
+    number,
+    percent,
+    plural,
+    section_title,
+    unit_label,
+)
+
+PATHS_SHOWN = 5
+_HEADS = ("median", "mean", "p99", "max", "share")
+_NONE = Stats(count=0)
+_Row = Sequence[str | Text]
+
+
+def _print(
+    console: Console,
+    title: str,
+    heads: Sequence[str],
+    rows: Iterable[_Row],
+    words: Sequence[str],
+    least: Sequence[str] = (),
+) -> None:
+    """Print a table whose columns ``words`` are text, the others numbers.
+
+    Of the columns ``least`` as many as need be are left out, the first one first.
+    """
+    rows = list(rows)
+    left_out: list[str] = []
+    anywhere = console.options.update_width(1000)
+    table = _table(heads, rows, words, left_out)
+    for name in least:
+        if Measurement.get(console, anywhere, table).maximum <= console.width:
+            break
+        left_out.append(name)
+        table = _table(heads, rows, words, left_out)
+    console.print()
+    console.print(Text(title, "bold"))
+    console.print(table)
+    if left_out:
+        console.print(Text(f"Too narrow for: {', '.join(left_out)}", "dim"))
+
+
+def _table(
+    heads: Sequence[str], rows: Iterable[_Row], words: Sequence[str], left_out: Sequence[str]
+) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    shown = [place for place, head in enumerate(heads) if head not in left_out]
+    for head in (heads[place] for place in shown):
+        table.add_column(head, justify="left" if head in words else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[place] for place in shown))
+    return table
+
+
+def print_cell(record: CellRecord, console: Console) -> None:
+    """Print everything that one trace says about one cell, with the counts that qualify it."""
+    _head(record, console)
+    unit = unit_label(record.unit, record.clock)
+    if record.total.elapsed.count:
+        ios = plural(record.total.elapsed.count, "I/O")
+        _sections(record, console, f"Elapsed, {unit}, {ios}", "elapsed")
+        if not record.not_in_source:
+            _sections(record, console, f"Executed for the I/O itself (own), {unit}", "own")
+            _own_table(record, console, unit)
+        _steps(record, console, unit)
+        if part := record.total.elapsed.resolution:
+            line = f"More values than are kept one by one: quantiles known to {percent(part)}"
+            console.print(Text(line, "dim"))
+    _facts(record, console)
+
+
+def _head(record: CellRecord, console: Console) -> None:
+    console.print(Text(clean(record.cell), "bold"))
+    virtual = record.clock is Clock.INSTRUCTIONS
+    if virtual:
+        console.print(Text(clock_note(record.clock, virtual), "dim"))
+    if record.filters:
+        words = " ".join(f"{option} {clean(value)}" for option, value in record.filters.items())
+        console.print(Text(f"Only: {words}", "bold"))
+    if record.invalid is not None:
+        console.print(Text(f"! invalid: {clean(record.invalid)}", "bold yellow"))
+    if lost := view.lost_events(record):
+        dropped = plural(view.dropped_ios(record), "I/O")
+        console.print(Text(f"! {plural(lost, 'trace event')} lost, {dropped} left out", "yellow"))
+    if not record.total.elapsed.count:
+        console.print(Text("! no I/O to show", "yellow"))
+
+
+def _sections(record: CellRecord, console: Console, title: str, which: str) -> None:
+    rows: list[tuple[str, Stats]] = [
+        (_title(record, s), getattr(record.sections[s], which) if s in record.sections else _NONE)
+        for s in view.shown_sections(record.clock)
+        if s in record.sections or s in record.not_in_source
+    ]
+    rows.append(("overhead 1+2+4", getattr(record.overhead, which)))
+    if record.clock is Clock.TIME:
+        rows.append(("whole I/O", getattr(record.total, which)))
+    whole = _whole(record, which)
+    cells = [
+        (
+            label,
+            number(stats.median),
+            number(stats.mean),
+            number(stats.p99),
+            number(stats.max),
+            percent(stats.mean / whole if stats.mean is not None and whole else None),
+        )
+        for label, stats in rows
+    ]
+    _print(console, title, ("section", *_HEADS), cells, ("section",), ("mean", "max"))
+
+
+def _title(record: CellRecord, section: Section) -> str:
+    return section_title(section).replace(section.value, view.section_label(record, section))
+
+
+def _whole(record: CellRecord, which: str) -> float:
+    """Mean that shares refer to: of the sections that have a meaning on the clock."""
+    shown = view.shown_sections(record.clock)
+    means = [getattr(record.sections[s], which).mean for s in shown if s in record.sections]
+    return float(sum(mean for mean in means if mean is not None))
+
+
+def _own_table(record: CellRecord, console: Console, unit: str) -> None:
+    heads = ("section", "clean\nmedian", "clean\nI/Os", "corrected", "first\nrequest")
+    parts = [
+        (section, record.sections[section])
+        for section in view.shown_sections(record.clock)
+        if section in record.sections
+    ]
+    rows = [
+        (
+            section_title(section),
+            number(part.own_clean.median),
+            percent(part.own_clean.count / part.own.count if part.own.count else None),
+            number(part.corrected_median),
+            number(part.first.median),
+        )
+        for section, part in parts
+    ]
+    title = f"Own medians that foreign work does not touch, {unit}"
+    _print(console, title, heads, rows, ("section",))
+
+
+def _steps(record: CellRecord, console: Console, unit: str) -> None:
+    shown = view.shown_sections(record.clock)
+    found = [step for step in record.steps if step.section in shown]
+    if not found:
+        return
+    before: Section | None = None
+    rows: list[_Row] = []
+    for step in found:
+        name = step.section.value if step.section is not before else ""
+        figures = [number(value) for value in (step.ios, step.median, step.p99)]
+        rows.append((name, step.step, *figures))
+        before = step.section
+    title = f"Where in the sections the time went, {unit}"
+    heads = ("section", "step", "I/Os", "median", "p99")
+    _print(console, title, heads, rows, ("section", "step"), ("I/Os", "section"))
+    meanings = Table.grid(padding=(0, 2))
+    meanings.add_column(no_wrap=True)
+    meanings.add_column(style="dim")
+    for step in found:
+        meanings.add_row(step.step, Text(step.meaning))
+    console.print()
+    console.print(meanings)
+
+
+def _facts(record: CellRecord, console: Console) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", max_width=18)
+    table.add_column(overflow="fold")
+    for label, text in counts(record):
+        table.add_row(Text(label), Text(text))
+    for agrees, text in fio_lines(record):
+        table.add_row(Text("fio"), Text(text, "" if agrees else "bold yellow"))
+    for path in sorted(record.paths, key=lambda p: (-p.ios, p.path))[:PATHS_SHOWN]:
+        table.add_row(Text("path"), Text(f"{clean(path.path)}: {plural(path.ios, 'I/O')}"))
+    console.print()
+    console.print(table)

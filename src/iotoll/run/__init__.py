@@ -1,0 +1,1 @@
+"""One run from a patch to its report, and the commands and studies made of runs."""

@@ -1,0 +1,252 @@
+"""The commands of a run: ``gate``, ``measure``, ``report`` and ``step``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from iotoll.boards.matrix import chosen_cells, load_matrix
+from iotoll.core.cli_support import Output, output_options
+from iotoll.core.digest import file_sha256, json_sha256
+from iotoll.core.errors import UsageError
+from iotoll.patch import candidate
+from iotoll.records import results
+from iotoll.records.models import Clock, RunManifest, SideResult
+from iotoll.records.rundir import RunDir
+from iotoll.reports.page import render_report, side_table, terminal_report
+from iotoll.run.flow import STEPS, Flow, execute
+from iotoll.run.manifest import new_manifest
+
+F = TypeVar("F", bound=Callable[..., Any])
+INCIDENTAL = {"command", "created", "seed"}
+"""What of a manifest may differ between a run and the command that resumes it."""
+
+
+def run_options(command: F) -> F:
+    """Options that gate and measure share."""
+    for option in reversed(
+        [
+            click.option("--tree", help="Kernel git tree or source archive. Default: Debian's."),
+            click.option("--base", help="Git revision of the base in --tree."),
+            click.option(
+                "--board", default="virt-arm64", show_default=True, help="Board, or file."
+            ),
+            click.option("--matrix", default="default", show_default=True, help="Matrix, or file."),
+            click.option("--policy", help="Policy, or file. Default: that of the clock."),
+            click.option(
+                "--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST"
+            ),
+            click.option(
+                "--clock",
+                type=click.Choice([c.value for c in Clock]),
+                help="Default: instructions; on a real board time. On a virtual board time is a "
+                "smoke test, or with --experiment an experiment: it cannot gate.",
+            ),
+            click.option(
+                "--boots",
+                type=click.IntRange(1, 99),
+                default=1,
+                show_default=True,
+                help="Boots of each kernel; at least so many where times are judged.",
+            ),
+            click.option(
+                "--runner",
+                type=click.Choice(["local", "lava"]),
+                default="local",
+                show_default=True,
+                help="Who boots the boards: this machine, or a LAVA lab.",
+            ),
+            click.option(
+                "--lab",
+                default="local",
+                show_default=True,
+                help="LAVA lab, or file (--runner lava).",
+            ),
+            click.option(
+                "--series",
+                metavar="NAME",
+                help="Merge request or branch: a newer run of it cancels this one's LAVA jobs.",
+            ),
+            click.option(
+                "--out",
+                type=click.Path(path_type=Path),
+                help="Run directory. Default: runs/NAME; the same command resumes there.",
+            ),
+            click.option(
+                "--until",
+                type=click.Choice(list(STEPS)),
+                default="report",
+                show_default=True,
+                help="Stop after this step.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return output_options(command)
+
+
+@click.command("gate")
+@click.option(
+    "--candidate",
+    "named",
+    metavar="WHAT",
+    help="A .patch, an mbox with a series, or a revision or range in --tree.",
+)
+@click.option("--base-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
+@click.option("--candidate-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
+@click.option(
+    "--aa", is_flag=True, help="Boot the base against itself: its board's noise (--clock time)."
+)
+@click.option(
+    "--experiment",
+    is_flag=True,
+    help="Judge the times of a virtual board as if it were one. Its verdict can never gate.",
+)
+@click.option(
+    "--beside",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Run directory of the same candidate on the other clock, to be shown beside.",
+)
+@run_options
+def gate_command(
+    named: str | None,
+    base_image: Path | None,
+    candidate_image: Path | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Compare a candidate kernel with its base: patch in, verdict out."""
+    choice = candidate.classify(
+        named,
+        tree=options["tree"],
+        base=options["base"],
+        base_image=base_image,
+        candidate_image=candidate_image,
+    )
+    if choice.kind == "none" and not options["aa"]:
+        raise UsageError("nothing to gate: give --candidate, or --base-image and --candidate-image")
+    _run("gate", choice, Output(quiet, as_json), options)
+
+
+@click.command("measure")
+@click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
+@run_options
+def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Measure one kernel: its figures per cell, and no verdict."""
+    if image is not None:
+        choice = candidate.classify(None, base_image=image)
+    else:
+        choice = candidate.classify(None, tree=options["tree"], base=options["base"])
+    _run("measure", choice, Output(quiet, as_json), options)
+
+
+@click.command("report")
+@click.argument("run", type=click.Path(path_type=Path))
+@output_options
+def report_command(run: Path, quiet: bool, as_json: bool) -> None:
+    """Write a run directory's report again and print it."""
+    directory = RunDir.open(run)
+    page = render_report(directory)
+    _show(directory, page, Output(quiet, as_json))
+
+
+@click.command("step")
+@click.argument("name", type=click.Choice(list(STEPS)))
+@click.argument("run", type=click.Path(path_type=Path))
+@output_options
+def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
+    """Run one step of a run directory alone (gate --until source makes one)."""
+    output = Output(quiet, as_json)
+    flow = Flow(RunDir.open(run), output.progress)
+    STEPS[name](flow)
+    if as_json:
+        _print_json({"run": str(flow.run.root), "step": name})
+
+
+def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str, Any]) -> None:
+    manifest = _manifest(kind, choice, options)
+    run = _open_run(manifest, options["out"])
+    flow = Flow(run, output.progress)
+    # Everything named on the command line is read before anything long begins.
+    _ = flow.board, flow.matrix, flow.policy, flow.lab
+    verdict = execute(flow, options["until"])
+    if options["until"] != "report":
+        flow.progress.say(f"stopped after {options['until']}: {run.root}")
+        return
+    _show(run, run.report / "index.html", output)
+    raise SystemExit(verdict.exit_code if verdict else 0)
+
+
+def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> RunManifest:
+    return new_manifest(
+        ["iotoll", *sys.argv[1:]],
+        options,
+        kind=kind,
+        tree=choice.tree,
+        base=choice.base,
+        candidate=choice.candidate,
+        candidate_kind=choice.kind,
+        cells=chosen_cells(options["cells"], load_matrix(options["matrix"]).cells),
+        boots=options["boots"],
+        series=options["series"],
+        aa=options.get("aa", False),
+        experiment=options.get("experiment", False),
+        beside=str(options["beside"].resolve()) if options.get("beside") else None,
+    )
+
+
+def _identity(manifest: RunManifest) -> dict[str, Any]:
+    data = manifest.model_dump(mode="json", exclude=INCIDENTAL)
+    for key in ("base", "candidate"):
+        if manifest.candidate_kind in ("patch", "mbox", "images") and data[key]:
+            path = Path(data[key])
+            data[f"{key}_sha256"] = file_sha256(path) if path.is_file() else None
+    return data
+
+
+def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
+    identity = json_sha256(_identity(manifest))
+    named = Path(manifest.candidate or manifest.base or manifest.tree or "kernel").stem
+    label = "".join(c if c.isalnum() or c in "-." else "-" for c in named)[:40]
+    root = out or Path("runs") / f"{manifest.kind}-{label}-{identity[:8]}"
+    path = root / "run.json"
+    if path.is_file():
+        known = results.read(path, RunManifest)
+        if known.model_dump(exclude=INCIDENTAL) != manifest.model_dump(exclude=INCIDENTAL):
+            raise UsageError(f"{root} holds another run: choose another --out, or remove it")
+    elif root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UsageError(f"{root} exists and is no run directory: choose another --out")
+    else:
+        results.write(path, manifest)
+    return RunDir.open(root)
+
+
+def _show(run: RunDir, page: Path, output: Output) -> None:
+    if output.as_json:
+        _print_json(_json_result(run))
+        return
+    if run.manifest.kind == "measure":
+        side_table(results.read(run.side("base") / "result.json", SideResult), output.console)
+    elif output.quiet:
+        verdict = json.loads(run.verdict.read_text())
+        click.echo(f"{verdict['outcome']}: {verdict['sentence']}")
+    else:
+        terminal_report(run, output.console)
+    if not output.quiet:
+        click.echo(f"report: {page}")
+
+
+def _json_result(run: RunDir) -> Any:
+    path = run.verdict if run.verdict.is_file() else run.side("base") / "result.json"
+    return {"run": str(run.root), **json.loads(path.read_text())}
+
+
+def _print_json(data: Any) -> None:
+    click.echo(json.dumps(data, indent=1, sort_keys=True))

@@ -1,0 +1,1 @@
+"""Experiments over many runs: how often the gate errs, and what it finds."""

@@ -1,0 +1,1 @@
+"""From records to a verdict, on either clock. Pure functions of result files."""

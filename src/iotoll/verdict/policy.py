@@ -1,0 +1,167 @@
+"""Gate policies as data: ``pipelines/policies/*.toml``."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from iotoll.core.digest import file_sha256
+from iotoll.core.errors import UsageError
+from iotoll.core.paths import data_dir
+from iotoll.core.toml import first_error, load_toml, named_file
+from iotoll.records.models.base import Clock, Model, Section
+from iotoll.verdict.time.levels import confirm_levels
+
+
+class Fit(Model):
+    """How well a moved comb must fit: its overlap, and how many times any unmoved one's."""
+
+    overlap: float = Field(ge=0, le=1)
+    ratio: float = Field(ge=1)
+
+
+class CombRule(Model):
+    """When a moved comb counts as moved (see `iotoll.measure.shift`).
+
+    ``alarm`` holds for one pair of boots alone, ``confirm`` for each of two that agree.
+    """
+
+    alarm: Fit
+    confirm: Fit
+    in_place: float = Field(ge=0, le=1)
+
+
+class AgreeRule(Model):
+    """How far the sizes of two pairs may differ: instructions, or a share of the larger one."""
+
+    instructions: int = Field(ge=0)
+    share: float = Field(ge=0)
+
+
+class SectionRule(Model):
+    """How far a section may grow: instructions, and a share of the base's median."""
+
+    threshold: int = Field(gt=0)
+    quartile_floor: int = Field(gt=0)
+    quartile_share: float = Field(ge=0)
+    gated: bool = True
+    why: str = ""
+
+
+class CellException(Model):
+    """Another rule for the sections of some cells; ``cells`` are glob patterns."""
+
+    cells: list[str]
+    sections: list[Section]
+    quartile_floor: int | None = None
+    quartile_share: float | None = None
+    gated: bool | None = None
+    why: str
+
+
+class Policy(Model):
+    """A policy file."""
+
+    name: str
+    sha256: str
+    clock: Clock
+    min_ios: int
+    confirm: bool
+    comb: CombRule
+    agree: AgreeRule
+    blocks: list[Clock] = Field(
+        default_factory=lambda: list(Clock), description="clocks whose regression blocks"
+    )
+    sections: dict[Section, SectionRule]
+    exceptions: list[CellException] = Field(default_factory=list)
+
+    def rule(self, cell: str, section: Section) -> SectionRule:
+        """The rule for a section of a cell; later exceptions win."""
+        rule = self.sections[section]
+        for other in self.exceptions:
+            if section in other.sections and any(fnmatchcase(cell, p) for p in other.cells):
+                known = other.model_dump(exclude={"cells", "sections"}, exclude_none=True)
+                rule = rule.model_copy(update=known)
+        return rule
+
+
+class GrowthRule(Model):
+    """How a figure may grow on the clock `time`, as shares."""
+
+    tolerated: float = Field(ge=0, lt=1)
+    unacceptable: float = Field(gt=0, lt=1)
+
+
+class TimePolicy(Model):
+    """A policy file of the clock `time` (`iotoll.verdict.time`)."""
+
+    name: str
+    sha256: str
+    clock: Literal[Clock.TIME]
+    looks: list[int] = Field(min_length=1)
+    alarm_error: float = Field(gt=0, lt=0.5)
+    alarm_spending: Literal["obrien-fleming", "pocock"]
+    block_error: float = Field(gt=0, lt=0.5)
+    pass_error: float = Field(gt=0, lt=0.5)
+    pass_spending: list[float]
+    blocks: list[Clock]
+    figures: dict[Literal["overhead", "vfs_fs", "submission", "completion"], GrowthRule] = Field(
+        min_length=1
+    )
+
+    @model_validator(mode="after")
+    def _looks_fit(self) -> TimePolicy:
+        if self.looks != sorted(set(self.looks)) or not 2 <= self.looks[0] <= self.looks[-1] <= 20:
+            raise ValueError("looks: pairs from 2 to 20, each more than the one before")
+        spent = self.pass_spending
+        if (
+            len(spent) != len(self.looks)
+            or spent != sorted(spent)
+            or spent[-1] != 1
+            or spent[0] < 0
+        ):
+            raise ValueError("pass_spending: one share a look, not decreasing, the last one 1")
+        for name, rule in self.figures.items():
+            if rule.tolerated >= rule.unacceptable:
+                raise ValueError(f"figures.{name}: tolerated must be below unacceptable")
+        if not confirm_levels(self.looks, self.block_error):
+            raise ValueError("block_error: too small for that many pairs' sign flips: more looks")
+        return self
+
+
+def load_policy(name: str) -> Policy:
+    """Load a policy of the clock `instructions` by name or path.
+
+    Raises UsageError when it is not valid, or of the other clock.
+    """
+    policy = load_any_policy(name)
+    if isinstance(policy, TimePolicy):
+        raise UsageError(f"policy {name} is of the clock 'time': name one of 'instructions'")
+    return policy
+
+
+def load_time_policy(name: str) -> TimePolicy:
+    """As `load_policy`, for the clock `time`."""
+    policy = load_any_policy(name)
+    if isinstance(policy, Policy):
+        raise UsageError(f"policy {name} is of the clock 'instructions': name one of 'time'")
+    return policy
+
+
+def load_any_policy(name: str) -> Policy | TimePolicy:
+    """Load a policy of either clock; raises UsageError when it is not valid."""
+    path: Path = named_file(data_dir("pipelines") / "policies", name)
+    data = load_toml(path)
+    data = {"name": path.stem, "sha256": file_sha256(path), **data}
+    try:
+        if data.get("clock") == Clock.TIME:
+            return TimePolicy.model_validate(data)
+        policy = Policy.model_validate(data)
+    except ValidationError as error:
+        raise first_error(path, error) from error
+    if Section.HARDWARE in policy.sections:
+        raise UsageError(f"{path}: sections.hardware: it has no meaning on this clock: drop it")
+    return policy

@@ -1,0 +1,257 @@
+"""The pairs of a run become a verdict: outcome per cell, growths, and the words for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from iotoll.records.models import (
+    CellVerdict,
+    GrowthRecord,
+    NoiseRecord,
+    Outcome,
+    Section,
+    SectionComparison,
+    SequentialRecord,
+)
+from iotoll.verdict.instructions import no_figures
+from iotoll.verdict.policy import TimePolicy
+from iotoll.verdict.time.noise import history
+from iotoll.verdict.time.pairs import OVERHEAD, Pairs
+from iotoll.verdict.time.sequential import Judged, Look, Plan, State, judge, look_at, plan_of
+
+MOST_WOULD_DO = 1000
+"""Where more pairs than that would be needed, no number is given."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the pairs say so far; ``wanted`` is the number of pairs to go on to, 0 when decided."""
+
+    wanted: int
+    outcome: Outcome
+    cells: list[CellVerdict]
+    regressions: list[str]
+    improvements: list[str]
+    sequential: SequentialRecord
+    sentence: str
+
+
+def decide(
+    pairs: Pairs, cells: Sequence[str], policy: TimePolicy, noise: NoiseRecord, seed: int | None
+) -> Decision:
+    """Judge the pairs of a run by a policy and the board's history."""
+    plan = plan_of(policy, len(cells))
+    known = history(noise, pairs.names, [record.device for record in pairs.records])
+    before = known.variance[None]
+    judged = judge(pairs.ratios[None], before, known.freedom[None], plan)
+    used = int(judged.pairs[0])
+    index = plan.looks.index(used) if used else 0
+    # Before the first look there is nothing to show: one pair without a value stands for that.
+    shown = pairs.ratios[:used] if used else np.full((1, len(pairs.names)), np.nan)
+    past = before[:, :used] if used else np.ones((1, 1, len(pairs.names)))
+    look = look_at(shown[None], past, known.freedom[None], plan, index)
+    found = _Found(pairs, plan, judged, look, used)
+    growths = [found.growth(at) for at in range(len(pairs.names))]
+    width = len(policy.figures)
+    verdicts = [
+        _cell(found, cell, growths[n * width : (n + 1) * width]) for n, cell in enumerate(cells)
+    ]
+    outcome = _outcome(found.state, verdicts)
+    wanted = 0 if any(v.outcome is Outcome.INFRASTRUCTURE for v in verdicts) else found.wanted
+    sequential = SequentialRecord(
+        looks=policy.looks,
+        pairs=pairs.records,
+        used=used,
+        figures=len(growths),
+        board_minutes=round(sum(record.seconds for record in pairs.records) / 60, 2),
+        alarm_error=policy.alarm_error,
+        block_error=policy.block_error,
+        pass_error=policy.pass_error,
+        promise=promise(policy),
+        inflation=round(float(look.estimate.inflation[0]), 3),
+        history=known.pairs,
+        seed=seed or 0,
+        would_do=found.would_do() if outcome is Outcome.INCONCLUSIVE else None,
+    )
+    return Decision(
+        wanted,
+        outcome,
+        verdicts,
+        [_moved(v.cell, g) for v in verdicts for g in v.growth if g.state == "grew"],
+        [_moved(v.cell, g) for v in verdicts for g in v.growth if g.improved],
+        sequential,
+        _sentence(outcome, verdicts, sequential),
+    )
+
+
+def promise(policy: TimePolicy) -> str:
+    """The errors of a policy in one plain sentence."""
+    worst = min(rule.unacceptable for rule in policy.figures.values())
+    return (
+        f"A patch that changes nothing is blocked at most once in {1 / policy.block_error:,.0f} "
+        f"merge requests, over all cells, sections and looks together; one that makes the "
+        f"overhead of a single cell {worst:.0%} dearer passes with at most "
+        f"{policy.pass_error:.0%} probability."
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One run's pairs with what was found in them."""
+
+    pairs: Pairs
+    plan: Plan
+    judged: Judged
+    look: Look
+    used: int
+
+    @property
+    def state(self) -> State:
+        return State(int(self.judged.state[0]))
+
+    @property
+    def wanted(self) -> int:
+        return int(self.judged.wanted[0])
+
+    def growth(self, at: int) -> GrowthRecord:
+        look, estimate = self.look, self.look.estimate
+        exact = float(self.judged.exact[0, at])
+        state = "open"
+        if self.judged.grew[0, at]:
+            state = "grew"
+        elif self.judged.alarmed[0, at]:
+            state = "alarm"
+        elif self.used and look.within[0, at]:
+            state = "within"
+        mean = float(estimate.mean[0, at])
+        return GrowthRecord.model_validate(
+            {
+                "figure": self.pairs.names[at][1],
+                "growth": _share(mean if np.isfinite(mean) else 0.0),
+                "low": _share(float(look.low[0, at])),
+                "high": _share(float(look.high[0, at])),
+                "tolerated": _share(self.plan.tolerated[at]),
+                "unacceptable": _share(self.plan.unacceptable[at]),
+                "state": state,
+                "improved": bool(self.used and look.improved[0, at]),
+                "pairs": int(estimate.pairs[0, at]),
+                "noise": round(float(estimate.deviation[0, at]), 6),
+                "freedom": round(float(estimate.freedom[0, at]), 1),
+                "exact": exact if np.isfinite(exact) else None,
+                "ratios": [_share(v) if np.isfinite(v) else None for v in self.pairs.ratios[:, at]],
+            }
+        )
+
+    def would_do(self) -> int | None:
+        """About how many pairs would decide what is open, if the growth is what it seems."""
+        most = 0
+        look, last = self.look, len(self.plan.looks) - 1
+        for at in np.flatnonzero(~look.within[0]):
+            mean, deviation = look.estimate.mean[0, at], look.estimate.deviation[0, at]
+            if not np.isfinite(mean):
+                return None
+            gaps = (
+                (self.plan.alarm_levels[last], mean - self.plan.tolerated[at]),
+                (self.plan.pass_levels[last], self.plan.unacceptable[at] - mean),
+            )
+            needed = [
+                (student.isf(level, 30) * deviation / gap) ** 2 for level, gap in gaps if gap > 0
+            ]
+            most = max(most, int(np.ceil(min(needed))))
+        most = max(most, self.used + 1)
+        return most if most <= MOST_WOULD_DO else None
+
+
+def _share(log: float) -> float:
+    return round(float(np.expm1(np.clip(log, -20, 20))), 6)
+
+
+def _outcome(state: State, verdicts: Sequence[CellVerdict]) -> Outcome:
+    if state is State.REGRESSION:
+        return Outcome.REGRESSION
+    if any(v.outcome is Outcome.INFRASTRUCTURE for v in verdicts):
+        return Outcome.INFRASTRUCTURE
+    return Outcome.PASS if state is State.PASS else Outcome.INCONCLUSIVE
+
+
+def _cell(found: _Found, cell: str, growths: Sequence[GrowthRecord]) -> CellVerdict:
+    why = found.pairs.invalid.get(cell, "")
+    unused = next((r.unused for r in found.pairs.records if r.unused), "")
+    if any(g.state == "grew" for g in growths):
+        outcome = Outcome.REGRESSION
+    elif why or (found.used and not any(g.pairs for g in growths)):
+        outcome, why = Outcome.INFRASTRUCTURE, why or unused or "no pair of boots can be used"
+    elif all(g.state == "within" for g in growths) or found.state is State.PASS:
+        outcome = Outcome.PASS
+    else:
+        outcome = Outcome.INCONCLUSIVE
+        shaky = [g.figure for g in growths if g.state != "within"]
+        why = f"more pairs are needed for {', '.join(shaky)}"
+    columns = range(len(found.pairs.names))
+    at = {found.pairs.names[c][1]: c for c in columns if found.pairs.names[c][0] == cell}
+    sections = [
+        _comparison(found, at[g.figure], g) for g in growths if g.figure != OVERHEAD and g.pairs
+    ]
+    return CellVerdict(cell=cell, outcome=outcome, sections=sections, why=why, growth=list(growths))
+
+
+def _comparison(found: _Found, at: int, growth: GrowthRecord) -> SectionComparison:
+    """The same in nanoseconds, as reports and formats know it from the other clock."""
+    base = float(np.nanmedian(found.pairs.base[:, at]))
+    moved = "grew" if growth.state == "grew" else "shrank" if growth.improved else "same"
+    return SectionComparison.model_validate(
+        {
+            "section": Section(growth.figure),
+            "base": round(base, 1),
+            "candidate": round(base * (1 + growth.growth), 1),
+            "delta": round(base * growth.growth, 1),
+            "relative": growth.growth,
+            "threshold": round(base * growth.unacceptable, 1),
+            "gated": True,
+            "moved": moved,
+            "confidence": f"{growth.bounds} in {growth.pairs} pairs of boots",
+        }
+    )
+
+
+def _moved(cell: str, growth: GrowthRecord) -> str:
+    return f"{cell}: {growth.figure} {growth.growth:+.1%} ({growth.bounds})"
+
+
+def _sentence(
+    outcome: Outcome, verdicts: Sequence[CellVerdict], sequential: SequentialRecord
+) -> str:
+    total, pairs = len(verdicts), f"{sequential.used} pairs of boots"
+    if outcome is Outcome.REGRESSION:
+        grown = [(g, v.cell) for v in verdicts for g in v.growth if g.state == "grew"]
+        growth, cell = max(grown, key=lambda found: found[0].low)
+        cells = len({name for _, name in grown})
+        return (
+            f"The candidate makes {cells} of {total} cells slower; most surely {growth.figure} of "
+            f"{cell}, by {growth.growth:.1%} (at least {growth.low:.1%}), in {pairs}."
+        )
+    if outcome is Outcome.INFRASTRUCTURE:
+        return no_figures(verdicts)
+    if outcome is Outcome.PASS:
+        worst = max(
+            g.high
+            for v in verdicts
+            for g in v.growth
+            if g.figure == OVERHEAD or not any(o.figure == OVERHEAD for o in v.growth)
+        )
+        better = sum(any(g.improved for g in v.growth) for v in verdicts)
+        note = f"; {better} became faster" if better else ""
+        return (
+            f"None of {total} cells became slower by {max(worst, 0):.1%} or more, in {pairs}{note}."
+        )
+    open_ones = sum(v.outcome is Outcome.INCONCLUSIVE for v in verdicts)
+    more = (
+        f"about {sequential.would_do} pairs would tell"
+        if sequential.would_do
+        else "this board is too noisy to tell"
+    )
+    return f"After {pairs}, {open_ones} of {total} cells are undecided: {more}."

@@ -1,0 +1,121 @@
+"""Matrix files: cells and their names, and one line for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iotoll.boards.matrix import load_matrix, parse_cell
+from iotoll.core.errors import UsageError
+from iotoll.core.paths import data_dir
+
+DEFAULT = data_dir("lava-jobs") / "matrices/default.toml"
+NAMES = sorted(path.stem for path in DEFAULT.parent.glob("*.toml"))
+
+
+def test_default_matrix_is_the_papers_sixteen_cells_on_three_devices() -> None:
+    matrix = load_matrix("default")
+    assert len(matrix.cells) == len(set(matrix.cells)) == 48
+    for device in ("ufs", "nvme", "emmc"):
+        assert sum(name.startswith(f"{device}-") for name in matrix.cells) == 16
+    reads = [i for i, name in enumerate(matrix.cells) if "read-" in name and name[0] == "u"]
+    assert reads == list(range(8)), "writes leave pages dirty, so reads come first"
+
+
+@pytest.mark.parametrize("name", load_matrix("default").cells)
+def test_every_cell_name_says_what_it_is(name: str) -> None:
+    cell = parse_cell(name)
+    order = "rand" if cell.random else "seq"
+    again = f"{cell.device}-{cell.block_kb}k-{order}{cell.op}-t{cell.threads}-{cell.io_mode}"
+    assert again == name
+    assert cell.workload == name.split("-", 1)[1]
+    assert cell.fio_rw == ("rand" if cell.random else "") + cell.op
+
+
+def test_a_device_may_do_less() -> None:
+    matrix = load_matrix("default")
+    less, more = matrix.settings("emmc"), matrix.settings("ufs")
+    assert more == matrix.fio == matrix.settings("nvme")
+    assert (less.file_mb, less.ios_4k, less.ios_128k) == (8, 256, 64)
+    cells = [parse_cell(f"{device}-128k-seqread-t8-direct") for device in ("emmc", "ufs")]
+    assert [matrix.ios(cell) for cell in cells] == [64, 128]
+    assert less.randseed == more.randseed
+
+
+def test_a_matrix_may_hold_only_what_differs_from_another() -> None:
+    default, emmc, both = (load_matrix(name) for name in ("default", "emmc", "ok3576-c"))
+    assert emmc.devices == ["emmc"]
+    assert (both.devices, both.name) == (["ufs", "emmc"], "ok3576-c")
+    assert emmc.cells == [cell for cell in default.cells if cell.startswith("emmc-")]
+    assert emmc.filesystem == both.filesystem == default.filesystem
+    assert emmc.fio.randseed == default.fio.randseed
+    for matrix in (emmc, both):
+        assert matrix.settings("emmc").model_dump() == matrix.fio.model_dump()
+        assert (matrix.fio.file_mb, matrix.fio.ios_4k, matrix.fio.ios_128k) == (32, 512, 256)
+
+
+@pytest.mark.parametrize("matrix_name", NAMES)
+def test_every_thread_gets_whole_ios(matrix_name: str) -> None:
+    matrix = load_matrix(matrix_name)
+    for name in matrix.cells:
+        cell = parse_cell(name)
+        assert matrix.ios(cell) % cell.threads == 0
+        assert matrix.ios(cell) * cell.block_kb <= matrix.settings(cell.device).file_mb * 1024
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "ufs",
+        "ufs-4k-randread-t1",
+        "sata-4k-randread-t1-direct",
+        "ufs-4k-randread-t1-direct-x",
+        "ufs-4k-read-t1-direct",
+        "ufs-4k-randtrim-t1-direct",
+        "UFS-4k-randread-t1-direct",
+    ],
+)
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="is not DEVICE-SIZEk-PATTERN-tTHREADS-MODE"):
+        parse_cell(name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('devices = ["ufs", "nvme", "emmc"]', "devices = 5", "devices: "),
+        ('devices = ["ufs", "nvme", "emmc"]', "", "devices: Field required"),
+        ("randseed = 42", 'randseed = "x"', "fio.randseed: "),
+        ("ios_4k = 256", "ios_4k = 0", "fio.ios_4k: "),
+        ("ios_4k = 256", "ios_5k = 256", "fio.ios_4k: Field required"),
+        ('name = "4k-randread"', 'nome = "4k-randread"', "patterns.0.name: "),
+        ('name = "4k-randread"', 'name = "4k-zigzag"', "ufs-4k-zigzag-t1-direct"),
+        ("threads = [1, 8]", "threads = [1, 8", "line"),
+        ("threads = [1, 8]", "threads = [1, 8]\nspeed = 1", "speed: "),
+    ],
+)
+def test_mistakes_are_one_line_with_file_and_field(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    text = DEFAULT.read_text()
+    assert old in text
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(UsageError) as caught:
+        load_matrix(str(path))
+    message = str(caught.value)
+    assert words in message
+    assert "mine.toml" in message
+    assert "\n" not in message
+
+
+def test_unknown_matrix_names_those_that_exist() -> None:
+    with pytest.raises(UsageError, match=r"huge\.toml does not exist; there are: .*default"):
+        load_matrix("huge")
+
+
+def test_folder_instead_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="directory"):
+        load_matrix(f"{tmp_path}/")

@@ -1,0 +1,185 @@
+"""QEMU's command line, and what happens when a tool is absent or dies."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iotoll.boards.board import VirtualBoard, load_virtual_board
+from iotoll.boards.qemu import BootFiles, RunningBoard, kvm_works, qemu_command, tool_versions
+from iotoll.core.errors import InfrastructureError
+from iotoll.records.models import Clock
+
+
+@pytest.fixture(params=["virt-arm64", "virt-x86_64"])
+def board(request: pytest.FixtureRequest) -> VirtualBoard:
+    return load_virtual_board(request.param)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> BootFiles:
+    image, ramdisk, console, handover, log = (
+        tmp_path / name for name in ("Image", "ramdisk", "console.log", "handover.tar", "qemu.log")
+    )
+    return BootFiles(image, ramdisk, console, handover, log, tmp_path)
+
+
+def after(command: list[str], option: str) -> list[str]:
+    return [command[i + 1] for i, word in enumerate(command) if word == option]
+
+
+def test_instructions_clock(board: VirtualBoard, files: BootFiles) -> None:
+    command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
+    assert command[0] == board.qemu.binary
+    assert after(command, "-icount") == ["shift=0,sleep=off"]
+    assert after(command, "-accel") == ["tcg,thread=single"]
+    assert after(command, "-rtc") == ["base=2026-01-01T00:00:00,clock=vm"]
+    assert after(command, "-smp") == ["1"]
+    assert "nokaslr" in after(command, "-append")[0].split()
+
+
+@pytest.mark.parametrize("accelerator", ["tcg", "kvm"])
+def test_time_clock_has_no_icount(board: VirtualBoard, files: BootFiles, accelerator: str) -> None:
+    command = qemu_command(board, Clock.TIME, accelerator, files)
+    assert "-icount" not in command
+    assert after(command, "-accel") == [accelerator]
+    machine = board.qemu.kvm_machine if accelerator == "kvm" else board.qemu.time_machine
+    assert command[1 : 1 + len(machine)] == machine
+
+
+def test_every_device_is_served_and_named_once(board: VirtualBoard, files: BootFiles) -> None:
+    command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
+    drives = after(command, "-drive")
+    assert len(drives) == len(board.devices) == 3
+    for name in board.devices:
+        assert f"id={name}-drive" in "".join(drives)
+        assert sum(f"drive={name}-drive" in word for word in command) == 1
+    assert not any("{" in word for word in command)
+
+
+def test_nothing_of_the_host_reaches_the_board(board: VirtualBoard, files: BootFiles) -> None:
+    command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
+    assert "-nodefaults" in command
+    assert not any(word.startswith(("-net", "-fsdev", "-virtfs")) for word in command)
+
+
+@pytest.mark.parametrize(("missing", "package"), [("qemu", None), ("nbdkit", "nbdkit")])
+def test_missing_tool_names_its_package(
+    board: VirtualBoard,
+    files: BootFiles,
+    missing: str,
+    package: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    if missing != "qemu":
+        executable(tools / board.qemu.binary, "exit 0")
+    monkeypatch.setenv("PATH", str(tools))
+    words = f"is not installed: apt-get install {package or board.qemu.package}"
+    with pytest.raises(InfrastructureError, match=words), RunningBoard(board, ["x"], files):
+        pass
+    with pytest.raises(InfrastructureError, match=words):
+        tool_versions(board)
+
+
+def executable(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def test_device_server_that_dies_is_infrastructure_and_leaves_no_process(
+    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    pids = tmp_path / "pids"
+    first = next(iter(board.devices))
+    executable(
+        tools / "nbdkit",
+        f'echo $$ >>{pids}\ncase "$*" in */{first}.sock*) exec sleep 100;; esac\n'
+        'echo "nbdkit: out of luck" >&2; exit 1',
+    )
+    executable(tools / board.qemu.binary, f"echo $$ >>{pids}; exec sleep 100")
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    (tmp_path / f"{first}.sock").touch()
+    with (
+        pytest.raises(InfrastructureError, match="nbdkit did not serve the nvme device") as caught,
+        RunningBoard(board, [board.qemu.binary], files),
+    ):
+        pass
+    assert "out of luck" in caught.value.log_tail
+    for pid in pids.read_text().split():
+        assert not alive(int(pid))
+
+
+def test_leaving_the_block_ends_qemu_and_the_servers(
+    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    pids = tmp_path / "pids"
+    for name in ("nbdkit", board.qemu.binary):
+        executable(tools / name, f"trap '' INT\necho $$ >>{pids}; exec sleep 100")
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    processes = 1 + len(served(board))
+    for name in served(board):
+        (tmp_path / f"{name}.sock").touch()
+    with pytest.raises(RuntimeError), RunningBoard(board, [board.qemu.binary], files) as running:
+        assert running.poll() is None
+        while not pids.is_file() or len(pids.read_text().split()) < processes:
+            pass
+        raise RuntimeError
+    assert len(pids.read_text().split()) == processes == 3
+    assert not any(alive(int(pid)) for pid in pids.read_text().split())
+
+
+def served(board: VirtualBoard) -> list[str]:
+    return [name for name, device in board.devices.items() if device.delay_ms]
+
+
+def alive(pid: int) -> bool:
+    return (
+        subprocess.run(["kill", "-0", str(pid)], capture_output=True, check=False).returncode == 0
+    )
+
+
+def test_kvm_is_for_the_hosts_own_machine_alone(
+    board: VirtualBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert not kvm_works(board)
+
+
+def test_only_a_device_with_a_delay_is_served_with_one(
+    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    words = tmp_path / "words"
+    executable(tools / "nbdkit", f'echo "$*" >>{words}; exec sleep 100')
+    executable(tools / board.qemu.binary, "exec sleep 100")
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    for name in served(board):
+        (tmp_path / f"{name}.sock").touch()
+    with RunningBoard(board, [board.qemu.binary], files):
+        while not words.is_file() or len(words.read_text().splitlines()) < len(served(board)):
+            pass
+    found = {}
+    for line in words.read_text().splitlines():
+        (name,) = [name for name in board.devices if f"/{name}.sock" in line]
+        assert "--filter=delay" in line and f"rdelay={board.devices[name].delay_ms}ms" in line
+        found[name] = line
+    assert sorted(found) == sorted(served(board)), "in any order: they start side by side"
+    drives = after(qemu_command(board, Clock.INSTRUCTIONS, "tcg", files), "-drive")
+    for name, drive in zip(board.devices, drives, strict=True):
+        image = tmp_path / f"{name}.img"
+        assert (f"{name}.sock" in drive) == (name in found) == (not image.exists())
+        if name not in found:
+            assert f"file={image}," in drive
+            assert image.stat().st_size == board.devices[name].size_mb << 20

@@ -1,0 +1,114 @@
+"""The job folder that the board's scripts read, byte for byte."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iotoll.boards.board import load_board
+from iotoll.boards.matrix import Matrix, load_matrix
+from iotoll.boots.job import make_batches, render_job
+from iotoll.core.errors import UsageError
+
+TWO = ["nvme-128k-seqwrite-t8-sync", "ufs-4k-randread-t1-direct"]
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    return load_matrix("default")
+
+
+def test_two_cells(tmp_path: Path, matrix: Matrix, golden: Callable[[str, str], None]) -> None:
+    render_job(load_board("virt-arm64"), matrix, make_batches(matrix, TWO, False), tmp_path)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    golden("job/FILES", "".join(f"{name}\n" for name in files))
+    for name in files:
+        golden(f"job/{name}", (tmp_path / name).read_text())
+
+
+def test_batches_follow_the_matrix_and_calibration_comes_last(matrix: Matrix) -> None:
+    batches = make_batches(matrix, matrix.cells[::-1], True)
+    devices = ["ufs", "nvme", "emmc"]
+    assert [b.name for b in batches] == devices + [f"calibration-{d}" for d in devices]
+    assert [run.name for b in batches[:3] for run in b.runs] == matrix.cells
+    runs = batches[3].runs
+    assert runs[0].name == "calibration-ufs-reference"
+    assert len(runs) == 1 + len(batches[3].events)
+    modes = {run.name: run.calibration for run in runs}
+    assert modes["calibration-ufs-block_bio_queue"] == "double block/block_bio_queue"
+    assert modes["calibration-ufs-queue_rq_return"] == "off iotoll/queue_rq_return"
+
+
+def test_a_device_without_cells_is_left_out(matrix: Matrix) -> None:
+    names = [b.name for b in make_batches(matrix, TWO[1:], True)]
+    assert names == ["ufs", "calibration-ufs"]
+
+
+def test_board_without_huge_pages_gets_none(tmp_path: Path) -> None:
+    matrix = load_matrix("emmc")
+    batches = make_batches(matrix, matrix.cells, False)
+    for name, memory in (("zedboard", "mmap"), ("jetson-tx1", "mmaphuge")):
+        board = load_board(name)
+        render_job(board, matrix, batches, tmp_path / name)
+        job = (tmp_path / name / "emmc.fio").read_text()
+        assert f"\niomem={memory}\n" in job.partition("[mark-")[0]
+        assert f"HUGE_PAGES={board.huge_pages}\n" in (tmp_path / name / "job.env").read_text()
+        probes = (tmp_path / name / "emmc.kprobes").read_text().split()
+        assert probes[1::2] == ["sdhci_send_command", "cqhci_request"]
+
+
+def test_digest_is_of_the_content(tmp_path: Path, matrix: Matrix) -> None:
+    board = load_board("virt-arm64")
+    one, again, other = (
+        render_job(board, matrix, make_batches(matrix, cells, False), tmp_path / str(i))
+        for i, cells in enumerate((TWO, TWO[::-1], TWO[:1]))
+    )
+    assert one == again
+    assert one != other
+
+
+def test_rendering_again_leaves_no_file_of_another_job(tmp_path: Path, matrix: Matrix) -> None:
+    board = load_board("virt-arm64")
+    first = render_job(board, matrix, make_batches(matrix, TWO[:1], False), tmp_path)
+    render_job(board, matrix, make_batches(matrix, TWO, True), tmp_path)
+    assert render_job(board, matrix, make_batches(matrix, TWO[:1], False), tmp_path) == first
+
+
+def test_settings_are_shell_words(tmp_path: Path, matrix: Matrix) -> None:
+    hostile = matrix.filesystem.model_copy(update={"mkfs_options": "-L 'a b' $(exit 7) `x`"})
+    strange = matrix.model_copy(update={"filesystem": hostile})
+    render_job(load_board("virt-arm64"), strange, make_batches(matrix, TWO, False), tmp_path)
+    done = subprocess.run(
+        ["sh", "-euc", '. ./job.env; printf %s "$MKFS_OPTIONS"'],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == hostile.mkfs_options
+
+
+def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> None:
+    render_job(
+        load_board("virt-arm64"), matrix, make_batches(matrix, matrix.cells, False), tmp_path
+    )
+    for device in ("ufs", "nvme", "emmc"):
+        jobs = (tmp_path / f"{device}.fio").read_text().split("\n[")
+        for cell in [c for c in matrix.cells if c.startswith(device)]:
+            (job,) = [j for j in jobs if j.startswith(f"{cell}]")]
+            lines = dict(line.split("=", 1) for line in job.splitlines() if "=" in line)
+            total = int(lines["io_size"].rstrip("k")) * int(lines["numjobs"])
+            kb = int(lines["bs"].rstrip("k"))
+            thin = device == "emmc"
+            assert total // kb == (256 if kb == 4 else 64 if thin else 128)
+            size = int(lines["size"].rstrip("m")) * int(lines["numjobs"])
+            assert size == (8 if thin else 32)
+            assert lines["direct"] == str(int(cell.endswith("direct")))
+
+
+def test_unknown_names_are_a_usage_error() -> None:
+    with pytest.raises(UsageError):
+        load_matrix("absent")

@@ -1,0 +1,143 @@
+"""One boot, without a board: unpacking what it sent, time limits, judging its end."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from iotoll.boards.qemu import BootFiles
+from iotoll.boots.console import read_console
+from iotoll.boots.local import _check_limits, _judge, _portable, unpack
+from iotoll.core.errors import BrokenError, InfrastructureError
+
+
+def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w") as out:
+        for info, data in members:
+            info.size = len(data)
+            out.addfile(info, io.BytesIO(data))
+    return path
+
+
+def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    info.linkname = target
+    return info
+
+
+def test_streams_of_a_boot_follow_each_other(tmp_path: Path) -> None:
+    one = archive(tmp_path / "1.tar", (tarfile.TarInfo("boot/tools"), b"kernel 6.12\n"))
+    two = archive(tmp_path / "2.tar", (tarfile.TarInfo("ufs/trace.dat"), b"trace"))
+    both = tmp_path / "both.tar"
+    both.write_bytes(one.read_bytes() + two.read_bytes())
+    unpack(both, tmp_path / "out")
+    assert (tmp_path / "out/boot/tools").read_bytes() == b"kernel 6.12\n"
+    assert (tmp_path / "out/ufs/trace.dat").read_bytes() == b"trace"
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        tarfile.TarInfo("../outside"),
+        tarfile.TarInfo("a/../../outside"),
+        link("a", "../outside"),
+        link("a", "/etc/passwd"),
+        link("a", "../outside", tarfile.LNKTYPE),
+    ],
+    ids=["parent", "inner-parent", "symlink", "absolute-symlink", "hardlink"],
+)
+def test_members_that_lead_outside_are_refused(tmp_path: Path, info: tarfile.TarInfo) -> None:
+    (tmp_path / "outside").write_text("before")
+    path = archive(tmp_path / "evil.tar", (info, b""))
+    with pytest.raises(InfrastructureError, match=r"evil\.tar: what the board handed over"):
+        unpack(path, tmp_path / "out")
+    assert (tmp_path / "outside").read_text() == "before"
+
+
+def test_absolute_names_land_inside(tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.tar", (tarfile.TarInfo("/boot/tools"), b"x"))
+    unpack(path, tmp_path / "out")
+    assert (tmp_path / "out/boot/tools").read_bytes() == b"x"
+
+
+def test_device_nodes_are_refused(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("disk")
+    info.type = tarfile.BLKTYPE
+    with pytest.raises(InfrastructureError, match="corrupt"):
+        unpack(archive(tmp_path / "x.tar", (info, b"")), tmp_path / "out")
+
+
+@pytest.mark.parametrize("keep", [1, 300, 700, 3000])
+def test_half_a_stream_is_corrupt(tmp_path: Path, keep: int) -> None:
+    path = archive(tmp_path / "x.tar", (tarfile.TarInfo("ufs/trace.dat"), b"t" * 5000))
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(InfrastructureError, match=r"x\.tar: what the board handed over is corrupt"):
+        unpack(path, tmp_path / "out")
+
+
+def test_noise_is_corrupt(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(bytes(range(256)) * 40)
+    with pytest.raises(InfrastructureError, match="corrupt"):
+        unpack(tmp_path / "x.tar", tmp_path / "out")
+
+
+BOOTING = read_console("[    1.0] Booting\n")
+RUNNING = read_console("iotoll: step prepare\niotoll: cell x\n")
+LIMITS = {"boot_s": 120.0, "silence": 90.0, "total": 1200.0}
+
+
+def test_within_all_limits() -> None:
+    _check_limits(BOOTING, 119, 89, **LIMITS)
+    _check_limits(RUNNING, 1199, 89, **LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("state", "age", "quiet", "step", "words"),
+    [
+        (BOOTING, 121, 0, "boot", "did not reach user space in 120 s"),
+        (BOOTING, 100, 91, "boot", "no sign of life for 90 s"),
+        (RUNNING, 300, 91, "workload", "no sign of life for 90 s"),
+        (RUNNING, 1201, 0, "workload", "did not end within 1200 s"),
+    ],
+)
+def test_each_limit_names_itself_and_its_step(
+    state: object, age: float, quiet: float, step: str, words: str
+) -> None:
+    with pytest.raises(BrokenError, match=words) as caught:
+        _check_limits(state, age, quiet, **LIMITS)  # type: ignore[arg-type]
+    assert caught.value.step == step
+    assert caught.value.log_tail
+
+
+def files(folder: Path) -> BootFiles:
+    image, ramdisk, console, handover, log = (
+        folder / name for name in ("Image", "ramdisk", "console.log", "handover.tar", "qemu.log")
+    )
+    return BootFiles(image, ramdisk, console, handover, log, folder / "work")
+
+
+def test_hand_over_must_have_come(tmp_path: Path) -> None:
+    state = read_console("iotoll: step prepare\niotoll: done\n")
+    with pytest.raises(InfrastructureError, match="handed over nothing"):
+        _judge(state, files(tmp_path))
+    (tmp_path / "handover.tar").write_bytes(b"x")
+    _judge(state, files(tmp_path))
+
+
+def test_failed_state_is_the_kernels_or_the_workloads(tmp_path: Path) -> None:
+    state = read_console("iotoll: step prepare\niotoll: FAIL prepare: ufs: mkfs.ext4 failed\n")
+    with pytest.raises(BrokenError, match=r"prepare: ufs: mkfs\.ext4 failed") as caught:
+        _judge(state, files(tmp_path))
+    assert caught.value.step == "workload"
+
+
+def test_command_is_kept_without_this_machines_folders(tmp_path: Path) -> None:
+    f = files(tmp_path)
+    assert _portable(f"file:{f.console}", f) == "file:console.log"
+    assert _portable(str(f.kernel), f) == "Image"
+    assert _portable(f"nbd+unix:///?socket={f.work}/ufs.sock", f) == "nbd+unix:///?socket=ufs.sock"
+    assert _portable("-icount", f) == "-icount"

@@ -1,0 +1,134 @@
+"""Boots side by side: jobs, resuming, whose fault a failure is, and collecting figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iotoll.boards.board import load_board
+from iotoll.boards.matrix import load_matrix
+from iotoll.boards.ramdisk import Image
+from iotoll.boots import schedule
+from iotoll.boots.local import BootPlan
+from iotoll.boots.schedule import Bench, plan_boot, run_boots, with_cmdline
+from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
+from iotoll.core.progress import Progress
+from iotoll.measure.collect import collect
+from iotoll.records import results
+from iotoll.records.models import Clock, SideResult
+from iotoll.records.rundir import RunDir
+from tests.unit.runs import CELLS, add_boots, make_run
+
+QUIET = Progress(quiet=True)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return make_run(tmp_path / "run")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    image = Image(tmp_path / "rootfs.cpio", "c" * 64, {})
+    board, matrix = load_board("virt-arm64"), load_matrix("default")
+    return Bench(board, matrix, image, CELLS, Clock.INSTRUCTIONS, "tcg")
+
+
+def test_both_sides_run_the_same_job_and_only_the_first_boot_calibrates(
+    run: RunDir, bench: Bench
+) -> None:
+    plans = [plan_boot(run, bench, side, n) for n in (1, 2) for side in ("base", "candidate")]
+    assert plans[0].identity() == plans[1].identity()
+    assert plans[2].identity() == plans[3].identity() != plans[0].identity()
+    assert plans[2].runs == len(CELLS) < plans[0].runs
+    timed = replace(bench, clock=Clock.TIME)
+    assert plan_boot(run, timed, "base", 1).runs == len(CELLS), "calibration needs instructions"
+
+
+@pytest.mark.parametrize("change", ["cmdline", "image", "cells"])
+def test_identity_is_of_all_that_the_workload_sees(run: RunDir, bench: Bench, change: str) -> None:
+    other = {
+        "cmdline": with_cmdline(bench, "quiet"),
+        "image": replace(bench, image=replace(bench.image, sha256="d" * 64)),
+        "cells": replace(bench, cells=CELLS[:1]),
+    }[change]
+    known = plan_boot(run, bench, "base", 1).identity()
+    assert plan_boot(run, other, "base", 1).identity() != known
+
+
+class Board:
+    """Stands in for the board: these tests are about who boots when."""
+
+    def __init__(self, failing: dict[str, Exception]) -> None:
+        self.failing = failing
+        self.booted: list[tuple[str, int]] = []
+
+    def boot(self, plan: BootPlan, on_cell: object, cancelled: object) -> None:
+        self.booted.append((plan.side, plan.number))
+        if plan.side in self.failing:
+            raise self.failing[plan.side]
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        (plan.folder / "boot.json").write_text("{}")
+
+
+def boot_all(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch, **failing: Exception
+) -> list[tuple[str, int]]:
+    board = Board(failing)
+    monkeypatch.setattr(schedule, "boot", board.boot)
+    wanted = [("base", 1), ("candidate", 1)]
+    try:
+        run_boots(run, bench, wanted, QUIET)  # type: ignore[arg-type]
+    finally:
+        board.booted.sort()
+    return board.booted
+
+
+def test_finished_boots_are_not_repeated(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(boot_all(run, bench, monkeypatch)) == 2
+    assert boot_all(run, bench, monkeypatch) == []
+    (run.boot("candidate", 1) / "boot.json").unlink()
+    assert boot_all(run, bench, monkeypatch) == [("candidate", 1)]
+
+
+def test_a_failed_boot_is_repeated_and_the_other_is_not(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "PARALLEL", 1)
+    with pytest.raises(InfrastructureError, match="killed"):
+        boot_all(run, bench, monkeypatch, candidate=InfrastructureError("killed"))
+    assert boot_all(run, bench, monkeypatch) == [("candidate", 1)]
+
+
+def test_broken_candidate_is_the_patchs_fault_broken_base_is_not(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = BrokenError("boot", "panic", "last words")
+    with pytest.raises(BrokenError):
+        boot_all(run, bench, monkeypatch, candidate=broken)
+    (run.boot("base", 1) / "boot.json").unlink()
+    with pytest.raises(InfrastructureError, match="the base kernel fails") as caught:
+        boot_all(run, bench, monkeypatch, base=broken, candidate=broken)
+    assert caught.value.log_tail == "last words"
+
+
+def test_collect_makes_checked_results_from_stored_traces(run: RunDir) -> None:
+    add_boots(run)
+    for side in ("base", "candidate"):
+        collect(run, CELLS, Clock.INSTRUCTIONS, side, [1])
+    base, candidate = (
+        results.read(run.side(s) / "result.json", SideResult) for s in ("base", "candidate")
+    )
+    assert list(base.cells) == sorted(CELLS)
+    assert base.boots[0].event_cost == candidate.boots[0].event_cost != {}
+    for record in (base.cells[CELLS[0]][0], candidate.cells[CELLS[0]][0]):
+        assert record.sections["submission"].corrected_median  # type: ignore[index]
+
+
+def test_collect_without_a_boot_says_what_is_missing(run: RunDir) -> None:
+    with pytest.raises(ResultError, match=r"boots/1/boot\.json is missing: run the step"):
+        collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1])

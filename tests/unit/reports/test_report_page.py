@@ -1,0 +1,169 @@
+"""Properties of the page that hold for every kind of run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from iotoll.core.errors import ResultError
+from iotoll.records.rundir import RunDir
+from iotoll.reports.page import render_report
+
+CASES = Path(__file__).parents[2] / "golden" / "data" / "report"
+NAMES = sorted(path.name for path in CASES.iterdir())
+
+
+def page(case: str, folder: Path) -> str:
+    shutil.copytree(CASES / case, folder / "run", dirs_exist_ok=True)
+    return render_report(RunDir.open(folder / "run")).read_text()
+
+
+class _Tags(HTMLParser):
+    VOID = frozenset(("meta", "br", "path", "use"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.ids: Counter[str] = Counter()
+        self.named: set[str] = set()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for key, value in attrs:
+            if key == "id":
+                self.ids[value or ""] += 1
+            if key == "aria-labelledby":
+                self.named.update((value or "").split())
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def parse(text: str) -> _Tags:
+    tags = _Tags()
+    tags.feed(text)
+    return tags
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_needs_no_network_and_no_script(case: str, tmp_path: Path) -> None:
+    text = page(case, tmp_path)
+    assert not re.search(r"https?://|//[a-z]+\.[a-z]|@import|@font-face|url\((?!#)", text)
+    tags = parse(text)
+    for forbidden in ("script", "link", "img", "iframe", "object", "embed", "form", "base"):
+        assert forbidden not in tags.tags
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_is_well_formed_and_every_figure_has_a_name(case: str, tmp_path: Path) -> None:
+    text = page(case, tmp_path)
+    tags = parse(text)
+    assert tags.open == []
+    assert [name for name, count in tags.ids.items() if count > 1] == []
+    assert tags.named <= set(tags.ids)
+    assert tags.tags["h1"] == 1 and '<html lang="en">' in text
+    assert text.count("<title id=") == tags.tags["svg"] == text.count("<desc id=")
+
+
+@pytest.mark.parametrize("case", ["regression", "inconclusive"])
+def test_same_files_give_the_same_bytes(case: str, tmp_path: Path) -> None:
+    assert page(case, tmp_path / "a") == page(case, tmp_path / "b")
+
+
+def test_what_others_wrote_is_only_text(tmp_path: Path) -> None:
+    text = page("broken", tmp_path)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; [bold]$x$[/bold] red" in text
+    assert "\x1b" not in text
+    plain = (tmp_path / "run" / "report" / "report.txt").read_text()
+    assert "[bold]$x$[/bold]" in plain and "\x1b" not in plain
+
+
+def test_compiler_output_is_in_the_report(tmp_path: Path) -> None:
+    text = page("broken", tmp_path)
+    assert "What failed: build" in text
+    assert "error: implicit declaration" in text[text.index("<pre") : text.index("</pre>")]
+
+
+@pytest.mark.parametrize("case", ["regression", "pass", "measured", "infrastructure"])
+def test_instructions_are_never_given_as_time(case: str, tmp_path: Path) -> None:
+    text = page(case, tmp_path)
+    assert "Instructions executed on a virtual board; not time." in text
+    assert "3\xa0hardware" not in text
+    assert not re.search(r"\d (ns|us|ms|µs)\b", text)
+
+
+def test_a_smoke_test_is_no_verdict(tmp_path: Path) -> None:
+    text = page("smoke", tmp_path)
+    assert "Cannot gate" in text and "not a board&#39;s latency" in text
+    assert '<span class="tag pass">' not in text and "stayed within its threshold" not in text
+
+
+def test_undecided_cells_are_not_called_regressions(tmp_path: Path) -> None:
+    text = page("inconclusive", tmp_path)
+    assert "? undecided" in text and "▲ regression" not in text
+    assert "40,210 trace events lost" in text.replace("\xa0", " ")
+
+
+def test_devices_are_compared_on_corrected_figures_only(tmp_path: Path) -> None:
+    assert "NVMe against UFS" in page("measured", tmp_path / "corrected")
+    assert "NVMe against UFS" not in page("inconclusive", tmp_path / "raw")
+
+
+def test_a_run_without_a_verdict_says_so(tmp_path: Path) -> None:
+    shutil.copytree(CASES / "regression", tmp_path / "run")
+    (tmp_path / "run" / "verdict.json").unlink()
+    assert "Unfinished" in render_report(RunDir.open(tmp_path / "run")).read_text()
+
+
+def test_failure_without_a_verdict_is_reported(tmp_path: Path) -> None:
+    shutil.copytree(CASES / "measured", tmp_path / "run")
+    failure = tmp_path / "run" / "failure.json"
+    failure.write_text('{"outcome": "infrastructure", "step": "run base", "message": "no space"}')
+    text = render_report(RunDir.open(tmp_path / "run")).read_text()
+    assert "Infrastructure" in text and "exit code 4" in text and "run base: no space" in text
+    failure.write_text("{")
+    with pytest.raises(ResultError, match=r"failure\.json"):
+        render_report(RunDir.open(tmp_path / "run"))
+
+
+def test_cells_of_any_name_can_be_drawn(tmp_path: Path) -> None:
+    for path in sorted((CASES / "pass").rglob("*.json")):
+        target = tmp_path / "run" / path.relative_to(CASES / "pass")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_text().replace("ufs-4k-randread-t1-direct", "boot<b>$it$")
+        target.write_text(text)
+    text = render_report(RunDir.open(tmp_path / "run")).read_text()
+    assert "boot&lt;b&gt;$it$" in text and "<b>$it$" not in text
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_text_has_contrast_in_light_and_dark() -> None:
+    css = resources.files("iotoll.reports.page").joinpath("templates/report.css").read_text()
+    schemes = re.findall(r":root \{(.*?)\}", css, flags=re.S)
+    assert len(schemes) == 2
+    for scheme in schemes:
+        colours = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6})", scheme))
+        page_light = _luminance(colours["page"])
+        for name in ("ink", "muted", "grew", "shrank", "bad", "good", "warn", "plain"):
+            low, high = sorted((page_light, _luminance(colours[name])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, name

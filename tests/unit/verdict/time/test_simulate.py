@@ -1,0 +1,97 @@
+"""A small version of docs/validation.md: the gate's promises on simulated boards."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from iotoll.boots.order import boot_order, first_side
+from iotoll.run.studies.rivals import RIVALS
+from iotoll.verdict.policy import load_time_policy
+from iotoll.verdict.time.sequential import State, plan_of
+from iotoll.verdict.time.simulate import KINDS, Planted, Tally, batches, board_noise, interval
+
+PLAN = plan_of(load_time_policy("time"), 32)
+
+
+def tally(kind: str, pair: float, requests: int, growth: float = 0.0, **more: float) -> Tally:
+    found, planted = Tally(), Planted(growth)
+    for batch in batches(PLAN, board_noise(kind, pair, **more), planted, requests, seed=8):
+        found.add(batch.judged, planted)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unchanged_patches_are_not_blocked(kind: str) -> None:
+    found = tally(kind, 0.01, 250)
+    assert found.blocked == 0
+    assert found.inconclusive <= 250 * 0.05
+
+
+def test_an_unchanged_patch_costs_few_pairs() -> None:
+    found = tally("normal", 0.01, 500)
+    assert found.mean_pairs < 5.3, "5 on average, ± 0.14 at 500 requests"
+    assert found.passed >= 495
+
+
+def test_regressions_are_found() -> None:
+    assert tally("normal", 0.01, 120, growth=0.02).blocked >= 120 * 0.90
+    found = tally("normal", 0.01, 60, growth=0.03)
+    assert found.blocked == found.right_figure == 60
+
+
+def test_a_board_noisier_than_its_history_blocks_no_innocent() -> None:
+    found = tally("t3", 0.01, 250, today=4.0)
+    assert found.blocked == 0
+
+
+def test_batches_do_not_depend_on_where_one_begins() -> None:
+    noise = board_noise("normal", 0.005)
+    whole = list(batches(PLAN, noise, Planted(), 500, seed=3))
+    (rest,) = batches(PLAN, noise, Planted(), 500, seed=3, begin=1)
+    assert (whole[1].boots == rest.boots).all()
+    assert (whole[1].judged.state == rest.judged.state).all()
+
+
+def test_pairs_after_the_decision_change_nothing() -> None:
+    """The real gate sees pairs arrive; the simulation has them all: both must decide alike."""
+    from iotoll.verdict.time.sequential import judge
+
+    rng = np.random.default_rng(4)
+    ratios = rng.normal(0, 0.01, (3, 16, 128))
+    history, known = np.full((3, 1, 128), 1e-4), np.full((3, 128), 59.0)
+    whole = judge(ratios, history, known, PLAN)
+    for row in range(3):
+        have = PLAN.looks[0]
+        while True:
+            found = judge(ratios[row : row + 1, :have], history[:1], known[:1], PLAN)
+            if found.state[0] != State.OPEN:
+                break
+            have = int(found.wanted[0])
+        assert (found.state[0], found.pairs[0]) == (whole.state[row], whole.pairs[row])
+
+
+def test_interval_is_clopper_pearson() -> None:
+    assert interval(0, 10_000) == pytest.approx((0.0, 3.688e-4), rel=1e-3)
+    assert interval(5, 10) == pytest.approx((0.1871, 0.8129), abs=1e-4)
+
+
+def test_order_is_abba_or_baab() -> None:
+    words: Counter[str] = Counter()
+    for seed in range(400):
+        order = [s[0] for s, _ in boot_order(seed, 2)]
+        words["".join(order)] += 1
+    assert set(words) == {"bccb", "cbbc"}
+    assert 150 < words["bccb"] < 250
+    assert [first_side(None, n) for n in (1, 2, 3, 4)] == ["base", "candidate"] * 2
+
+
+def test_rivals_on_a_plain_case() -> None:
+    rng = np.random.default_rng(1)
+    boots = rng.normal(0, 0.001, (20, 16, 2, 3))
+    boots[:10, :, 1, 1] += 0.05
+    for name, (rule, _) in RIVALS.items():
+        assert rule(boots)[:10].all(), name
+        assert not rule(-boots)[:10].all(), f"{name}: an improvement is no regression"
