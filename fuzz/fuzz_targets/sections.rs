@@ -112,7 +112,7 @@ fn kind(u: &mut Unstructured<'_>) -> Result<Kind> {
         9 => Kind::Send(driver(u)?, tag(u)?),
         10 => Kind::Done(driver(u)?, tag(u)?),
         11 => Kind::QueueReturn,
-        12 => Kind::IrqEntry,
+        12 => Kind::IrqEntry(*u.choose(&[7, 8, 9, u32::MAX])?),
         13 => Kind::IrqExit,
         14 => Kind::SoftirqEntry(u.int_in_range(0..=9)?),
         15 => Kind::SoftirqExit,

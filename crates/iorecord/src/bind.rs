@@ -19,7 +19,7 @@ pub(crate) enum Decode {
     DioComplete,
     IoDone,
     QueueReturn,
-    IrqEntry,
+    IrqEntry(Option<Accessor>),
     IrqExit,
     SoftirqExit,
     CallEnter(Call, Accessor),
@@ -82,7 +82,7 @@ impl Decode {
             }
             (_, "iomap_dio_rw_begin") => Self::FsBegin,
             (_, "iomap_dio_complete") => Self::DioComplete,
-            ("irq", "irq_handler_entry") => Self::IrqEntry,
+            ("irq", "irq_handler_entry") => Self::IrqEntry(format.accessor("irq")),
             ("irq", "irq_handler_exit") => Self::IrqExit,
             ("irq", "softirq_entry") => Self::SoftirqEntry(format.accessor("vec")?),
             ("irq", "softirq_exit") => Self::SoftirqExit,
@@ -166,13 +166,14 @@ impl Decode {
             | Self::DioComplete
             | Self::IoDone
             | Self::QueueReturn
-            | Self::IrqEntry
+            | Self::IrqEntry(None)
             | Self::IrqExit
             | Self::SoftirqExit
             | Self::NvmeSetup(_)
             | Self::NvmeSq(_)
             | Self::NvmeComplete(_) => Some(0),
             Self::Exit(_, field)
+            | Self::IrqEntry(Some(field))
             | Self::CallEnter(_, field)
             | Self::CallExit(_, field)
             | Self::UringPunt(field)
@@ -325,7 +326,10 @@ fn decode<R>(decoder: &Decode, data: &[u8], taker: impl Take<R>) -> Option<R> {
         Decode::DioComplete => taker.take(Kind::DioComplete),
         Decode::IoDone => taker.take(Kind::IoDone),
         Decode::QueueReturn => taker.take(Kind::QueueReturn),
-        Decode::IrqEntry => taker.take(Kind::IrqEntry),
+        Decode::IrqEntry(number) => {
+            let number = number.and_then(|field| field.uint(data));
+            taker.take(Kind::IrqEntry(number.map_or(u32::MAX, |n| n as u32)))
+        }
         Decode::IrqExit => taker.take(Kind::IrqExit),
         Decode::SoftirqExit => taker.take(Kind::SoftirqExit),
         Decode::Exit(op, ret) => taker.take(Kind::SyscallExit(*op, ret.int(data)?)),

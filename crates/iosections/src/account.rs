@@ -46,7 +46,7 @@ impl Cpu {
         };
         if let Some(frame) = self.frames.last_mut() {
             if let Some(irq) = frame.irq {
-                self.batches.ran(irq, ends.ts.saturating_sub(start));
+                self.batches.ran(irq.ts, ends.ts.saturating_sub(start));
             }
             match frame.current {
                 Current::Unknown => hold(&mut frame.pending, piece),
@@ -58,7 +58,7 @@ impl Cpu {
         }
         // From an interrupt's end to its softirq's beginning is part of both.
         if let Some(irq) = self.before {
-            self.batches.ran(irq, ends.ts.saturating_sub(start));
+            self.batches.ran(irq.ts, ends.ts.saturating_sub(start));
         }
         if let Some(Current::Io(io, mode)) = current {
             give(ios, io, mode, piece);

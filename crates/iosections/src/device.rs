@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::chains::Places;
 use crate::event::{Dev, Driver, Span};
+use crate::handlers::Handlers;
 use crate::mark::Mark;
 use crate::outcome::DeviceOutcome;
 use crate::request::{Category, Request};
@@ -25,6 +26,8 @@ pub(crate) struct Device {
     pub(crate) flush_after: bool,
     /// Its requests.
     pub(crate) places: Places,
+    /// Its interrupts.
+    pub(crate) handlers: Handlers,
     pub(crate) out: DeviceOutcome,
 }
 

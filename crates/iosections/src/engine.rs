@@ -5,6 +5,7 @@ use crate::class::Class;
 use crate::cpu::Cpu;
 use crate::event::{Event, Kind, Lost, Now, Tag};
 use crate::gaps::Gaps;
+use crate::handlers::{Handler, Starts};
 use crate::io::{Io, IoResult, Ios, Sink};
 use crate::limits;
 use crate::mark::Moment;
@@ -74,6 +75,7 @@ pub struct Engine<T, S> {
     /// Those that a worker thread is to do.
     pub(crate) punted: Vec<Ref>,
     pub(crate) switches_seen: bool,
+    pub(crate) starts: Starts,
     pub(crate) gaps: Gaps,
     /// A gap is still to end, or every event is counted: not even the usual one passes quickly.
     pub(crate) is_watched: bool,
@@ -102,6 +104,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             cards: IntMap::default(),
             punted: Vec::new(),
             switches_seen: false,
+            starts: Starts::default(),
             gaps: Gaps::default(),
             is_watched: options.count_events,
             measure: Measure::new(options.count_events),
@@ -238,11 +241,17 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::QueueReturn => self.queue_return(now, cpu),
             Kind::Waking(pid) => self.waking(now, cpu, pid),
             Kind::Switch { blocked, next } => self.switch(now, cpu, blocked, next),
-            Kind::IrqEntry => self.on_cpu(cpu, |c, ios| c.enter(ios, true, now.ts)),
-            Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, ios| c.enter(ios, false, now.ts)),
+            Kind::IrqEntry(number) => self.irq_entry(now, cpu, number),
+            Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, _| c.enter_softirq(now.ts)),
             Kind::IrqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, true)),
             Kind::SoftirqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, false)),
         }
+    }
+
+    fn irq_entry(&mut self, now: Now, cpu: usize, number: u32) {
+        let handler = Handler { ts: now.ts, number };
+        self.starts.start(handler);
+        self.on_cpu(cpu, |c, ios| c.enter(ios, handler));
     }
 
     pub(crate) fn on_cpu<R: Default>(

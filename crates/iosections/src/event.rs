@@ -132,8 +132,8 @@ pub enum Kind {
     Done(Driver, Tag),
     /// The driver's queue function returns.
     QueueReturn,
-    /// `irq_handler_entry`.
-    IrqEntry,
+    /// `irq_handler_entry` with its number; all ones where the trace does not tell.
+    IrqEntry(u32),
     /// `irq_handler_exit`.
     IrqExit,
     /// `softirq_entry` with its vector.

@@ -24,6 +24,7 @@ mod flush;
 mod frame;
 mod gaps;
 mod give;
+mod handlers;
 mod helpers;
 mod io;
 mod limits;

@@ -21,14 +21,28 @@ pub(crate) struct DriverDone {
     pub(crate) ts: u64,
     pub(crate) irq: Option<Interrupt>,
     pub(crate) event: Mark,
+    /// It was reported in a softirq.
+    pub(crate) softirq: bool,
 }
 
 /// A completion interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interrupt {
     pub(crate) ts: u64,
-    /// It only woke the thread that completed the request.
-    pub(crate) threaded: bool,
+    /// As [`Handler::number`](crate::handlers::Handler::number).
+    pub(crate) number: u32,
+    pub(crate) kind: Enclosing,
+}
+
+/// What the event that reports a completion is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enclosing {
+    /// The interrupt's handler.
+    Handler,
+    /// A softirq that directly followed it.
+    Softirq,
+    /// A thread that it woke.
+    Thread,
 }
 
 /// The bios of a request.
