@@ -68,9 +68,9 @@ fn call(u: &mut Unstructured<'_>) -> Result<Call> {
 fn submission(u: &mut Unstructured<'_>) -> Result<Kind> {
     let entry = u.int_in_range(0..=5_u64)?;
     Ok(match u.int_in_range(0..=7_u8)? {
-        0 => Kind::CallEnter(call(u)?, u.int_in_range(0..=3)?),
+        0 => Kind::CallEnter(call(u)?, u.int_in_range(0..=3)?, bool::arbitrary(u)?),
         1 => Kind::CallExit(call(u)?, u.int_in_range(-1..=3)?),
-        2 => Kind::Reaped,
+        2 => Kind::Reaped(u.int_in_range(-1..=3)?),
         3 => Kind::UringSubmit(entry, u.choose(&[None, Some(entry), Some(99)]).copied()?),
         4 => Kind::UringPunt(*u.choose(&[entry, 99])?),
         5 => Kind::UringComplete(entry),

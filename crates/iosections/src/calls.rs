@@ -23,12 +23,19 @@ fn op(call: Call) -> Op {
 }
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
-    pub(crate) fn call_enter(&mut self, now: Now, cpu: usize, call: Call, asked: u32) {
+    pub(crate) fn call_enter(
+        &mut self,
+        now: Now,
+        cpu: usize,
+        call: Call,
+        (asked, waits): (u32, bool),
+    ) {
         self.end_earlier_call(cpu);
         let old = self.task(cpu).and_then(|task| {
             task.call = Some(Submission {
                 call,
                 asked,
+                waits,
                 marked: false,
                 ios: SmallVec::new(),
             });
@@ -75,8 +82,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             submission.ios.len() as u64 == ret as u64
         };
         self.end_submission(&submission.ios, told_apart);
-        if call == Call::Uring {
-            self.reap(now, cpu);
+        if submission.waits {
+            // How many of them user space takes off the ring does not show: all that are there.
+            self.reap(now, cpu, op(call), i64::MAX);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::io::{Io, IoResult, Ios, Sink};
 use crate::limits;
 use crate::mark::Moment;
 use crate::measure::Measure;
+use crate::op::Op;
 use crate::outcome::Outcome;
 use crate::slab::{IntMap, Ref, Slab};
 use crate::task::{Table, Task};
@@ -146,13 +147,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         for io in open {
             self.abandon(io, u64::MAX);
         }
-        let unreaped: Vec<IoResult> = self
-            .tasks
-            .iter_mut()
-            .flat_map(|task| std::mem::take(&mut task.unreaped))
-            .collect();
-        for io in &unreaped {
-            self.sink.take(io);
+        for task in self.tasks.iter_mut() {
+            for (_, io) in task.unreaped.drain(..) {
+                io.iter().for_each(|io| self.sink.take(io));
+            }
         }
         self.block.clear();
         self.out.partitions = self.block.aliases.drain().collect();
@@ -216,9 +214,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::Getrq(..) | Kind::Insert(..) | Kind::IoDone if !self.sink.wants_all() => {}
             Kind::SyscallEnter(op) => self.syscall_enter(now, cpu, op),
             Kind::SyscallExit(op, ret) => self.syscall_exit(now, cpu, op, ret),
-            Kind::CallEnter(call, asked) => self.call_enter(now, cpu, call, asked),
+            Kind::CallEnter(call, asked, waits) => self.call_enter(now, cpu, call, (asked, waits)),
             Kind::CallExit(call, ret) => self.call_exit(now, cpu, call, ret),
-            Kind::Reaped => self.reap(now, cpu),
+            Kind::Reaped(count) => self.reap(now, cpu, Op::IoSubmit, count),
             Kind::UringSubmit(entry, request) => self.uring_submit(now, cpu, entry, request),
             Kind::UringPunt(request) => self.uring_punt(request),
             Kind::UringComplete(entry) => self.uring_complete(now, entry),

@@ -7,7 +7,7 @@ use common::*;
 use iosections::{Call, Kind, Mark, Moment, Op, Options};
 
 fn uring(n: u32) -> Kind {
-    Kind::CallEnter(Call::Uring, n)
+    Kind::CallEnter(Call::Uring, n, true)
 }
 
 fn uring_done(n: i64) -> Kind {
@@ -25,7 +25,7 @@ fn an_iocb_ends_with_its_last_completion_and_is_reaped_later() {
         (215, 0, 0, complete("R", 8, 8)),
         (217, 0, 0, Kind::IoDone),
         (220, 0, 0, Kind::IrqExit),
-        (300, 0, 1, Kind::Reaped),
+        (300, 0, 1, Kind::Reaped(1)),
     ]);
     assert_eq!(brief(&outcome), [(100, 215, "R4", [10, 20, 70, 15, 0])]);
     let io = only(&outcome);
@@ -218,4 +218,59 @@ fn what_a_worker_does_is_told_apart_only_when_there_is_one_entry() {
     let two = run_with(options, &lines(&[7, 9]));
     assert_eq!((two.ios.seen, two.ios.ambiguous), (2, 2));
     assert_eq!((two.requests.seen, two.requests.unattributed), (1, 1));
+}
+
+/// A call of three iocbs, and one of one: the task takes what `taken` says, then.
+fn reaped(taken: &[(u64, i64)]) -> Vec<Option<u64>> {
+    let mut lines = batch(3, 3);
+    lines.extend([
+        (300, 0, 1, submit(1)),
+        (310, 0, 1, queue("R", 1600, 8)),
+        (320, 0, 1, issue("R", 1600, 8)),
+        (330, 0, 1, submitted(1)),
+        (340, 0, 0, IRQ),
+        (350, 0, 0, complete("R", 1600, 8)),
+        (360, 0, 0, Kind::IrqExit),
+    ]);
+    lines.extend(taken.iter().map(|&(at, n)| (at, 0, 1, Kind::Reaped(n))));
+    run(&lines).results.iter().map(|io| io.reaped).collect()
+}
+
+#[test]
+fn f2_3_each_iocb_is_taken_when_its_turn_has_come() {
+    // They end in the order 2, 3, 1, 4.
+    let each = [(400, 1), (410, 2), (420, 0), (430, -4), (440, 1)];
+    let times = [410, 400, 410, 440].map(Some);
+    assert_eq!(reaped(&each), times);
+    assert_eq!(reaped(&[(400, 4)]), [400; 4].map(Some));
+    assert_eq!(reaped(&[(400, 3)]), [Some(400), Some(400), Some(400), None]);
+}
+
+#[test]
+fn f2_3_an_iocb_that_the_page_cache_served_takes_its_turn() {
+    let mut lines = vec![(50, 0, 1, submit(1)), (60, 0, 1, submitted(1))];
+    lines.extend(batch(1, 1).into_iter().filter(|l| l.0 != 120 && l.0 != 130));
+    lines.retain(|l| !matches!(l.3, Kind::Merge(_)));
+    lines.extend([(400, 0, 1, Kind::Reaped(1)), (410, 0, 1, Kind::Reaped(1))]);
+    let outcome = run(&lines);
+    assert_eq!(only(&outcome).reaped, Some(410));
+}
+
+#[test]
+fn f2_3_a_call_that_waits_for_nothing_takes_nothing() {
+    let lines = |waits| {
+        vec![
+            (100, 0, 1, uring(1)),
+            (110, 0, 1, Kind::UringSubmit(5, None)),
+            (120, 0, 1, queue("R", 8, 8)),
+            (130, 0, 1, issue("R", 8, 8)),
+            (140, 0, 1, uring_done(1)),
+            (200, 0, 0, complete("R", 8, 8)),
+            (210, 0, 0, Kind::UringComplete(5)),
+            (300, 0, 1, Kind::CallEnter(Call::Uring, 0, waits)),
+            (310, 0, 1, uring_done(0)),
+        ]
+    };
+    assert_eq!(only(&run(&lines(true))).reaped, Some(310));
+    assert_eq!(only(&run(&lines(false))).reaped, None);
 }

@@ -227,7 +227,7 @@ pub const SEND: fn(u32) -> Kind = |id| Kind::Send(Driver::Ufs, tag(0, NO_QUEUE, 
 pub const DONE: fn(u32) -> Kind = |id| Kind::Done(Driver::Ufs, tag(0, NO_QUEUE, id));
 
 pub fn submit(n: u32) -> Kind {
-    Kind::CallEnter(Call::Submit, n)
+    Kind::CallEnter(Call::Submit, n, false)
 }
 
 pub fn submitted(n: i64) -> Kind {
