@@ -129,7 +129,6 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         use_queue_return: bool::arbitrary(u)?,
         ignore_queue_return: bool::arbitrary(u)?,
         has_nvme_complete: bool::arbitrary(u)?,
-        has_uring_complete: bool::arbitrary(u)?,
         bios_are_ios: u.ratio(1_u8, 8)?,
         count_events: bool::arbitrary(u)?,
     };

@@ -143,10 +143,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         if let Some(old) = self.uring.insert(entry, io) {
             // Its end was not seen, and its request is used again.
-            let done = self.ios.get(old).filter(|io| io.open_bios == 0);
-            match done.map(|io| io.last_done).filter(|&ts| ts > 0) {
-                Some(ts) => self.close_async(old, ts, Mark::Complete),
-                None => self.abandon(old, now.ts),
+            if !self.close_unposted(old) {
+                self.abandon(old, now.ts);
             }
         }
         if self.uring.len() > limits::OPEN_IOS {
@@ -181,7 +179,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     pub(crate) fn uring_complete(&mut self, now: Now, entry: u64) {
-        self.options.has_uring_complete = true;
+        self.posts_seen = true;
         let Some(at) = self.uring.remove(&entry) else {
             return;
         };

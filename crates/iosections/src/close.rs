@@ -229,13 +229,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if !io.op.is_async() || io.submitting || io.open_bios > 0 {
             return;
         }
-        let posts = io.uring.is_some() && self.options.has_uring_complete;
         match io.posted {
             Some(ts) => {
                 let ts = ts.max(io.last_done);
                 self.close_async(at, ts, Mark::UringComplete);
             }
-            None if posts => {}
+            // Whether the trace has `io_uring_complete` shows only when it comes.
+            None if io.uring.is_some() => {}
             None if io.bios.is_empty() => self.close_async(at, io.start, Mark::None),
             None => match cpu.and_then(|cpu| self.cpus.get_mut(cpu)) {
                 // Two of its bios may have been in one request.
@@ -244,6 +244,18 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 None => self.close_async(at, io.last_done, Mark::Complete),
             },
         }
+    }
+
+    /// An entry of `io_uring` that no more events tell of: in a trace without `io_uring_complete` it
+    /// ended with its last request. Tells whether it did.
+    pub(crate) fn close_unposted(&mut self, at: Ref) -> bool {
+        let io = self.ios.get(at).filter(|_| !self.posts_seen);
+        let done = io.filter(|io| io.uring.is_some() && !io.submitting && io.open_bios == 0);
+        let Some(ts) = done.map(|io| io.last_done).filter(|&ts| ts > 0) else {
+            return false;
+        };
+        self.close_async(at, ts, Mark::Complete);
+        true
     }
 
     pub(crate) fn close_async(&mut self, at: Ref, ts: u64, mark: Mark) {

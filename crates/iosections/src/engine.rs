@@ -43,8 +43,6 @@ pub struct Options {
     /// The trace has `nvme_complete_rq`; without it `nvme_sq` is paired with the completions. Set
     /// by itself with the first one.
     pub has_nvme_complete: bool,
-    /// The trace has `io_uring_complete`: an entry of `io_uring` ends with it.
-    pub has_uring_complete: bool,
     /// There are no system calls: every bio is an I/O (blktrace).
     pub bios_are_ios: bool,
     /// Count every event in own time, by name and section. Costs time.
@@ -76,6 +74,8 @@ pub struct Engine<T, S> {
     /// Those that a worker thread is to do.
     pub(crate) punted: Vec<Ref>,
     pub(crate) switches_seen: bool,
+    /// The trace has `io_uring_complete`.
+    pub(crate) posts_seen: bool,
     pub(crate) starts: Starts,
     pub(crate) gaps: Gaps,
     /// A gap is still to end, or every event is counted: not even the usual one passes quickly.
@@ -105,6 +105,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             cards: IntMap::default(),
             punted: Vec::new(),
             switches_seen: false,
+            posts_seen: false,
             starts: Starts::default(),
             gaps: Gaps::default(),
             is_watched: options.count_events,
@@ -145,7 +146,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         let open: Vec<Ref> = self.ios.iter().map(|(io, _)| io).collect();
         for io in open {
-            self.abandon(io, u64::MAX);
+            if !self.close_unposted(io) {
+                self.abandon(io, u64::MAX);
+            }
         }
         for task in self.tasks.iter_mut() {
             for (_, io) in task.unreaped.drain(..) {
@@ -198,7 +201,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let ios = self.ios.iter().filter(|(_, io)| stale(io));
         let stale: Vec<Ref> = ios.map(|(at, _)| at).collect();
         for io in stale {
-            self.abandon(io, now);
+            if !self.close_unposted(io) {
+                self.abandon(io, now);
+            }
         }
     }
 

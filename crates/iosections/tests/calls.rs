@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use iosections::{Call, Kind, Mark, Moment, Op, Options};
+use iosections::{Call, Kind, Mark, Moment, Op};
 
 fn uring(n: u32) -> Kind {
     Kind::CallEnter(Call::Uring, n, true)
@@ -132,12 +132,8 @@ fn what_does_not_add_up_is_ambiguous() {
 
 #[test]
 fn entries_of_io_uring_show_and_end_by_their_own_events() {
-    let options = Options {
-        has_uring_complete: true,
-        ..options()
-    };
     let outcome = run_with(
-        options,
+        options(),
         &[
             (100, 0, 1, uring(2)),
             (105, 0, 1, Kind::UringSubmit(7, Some(7))),
@@ -209,13 +205,9 @@ fn what_a_worker_does_is_told_apart_only_when_there_is_one_entry() {
         ]);
         lines
     };
-    let options = Options {
-        has_uring_complete: true,
-        ..options()
-    };
-    let one = run_with(options, &lines(&[7]));
+    let one = run(&lines(&[7]));
     assert_eq!(brief(&one), [(90, 210, "R4", [40, 10, 60, 0, 10])]);
-    let two = run_with(options, &lines(&[7, 9]));
+    let two = run(&lines(&[7, 9]));
     assert_eq!((two.ios.seen, two.ios.ambiguous), (2, 2));
     assert_eq!((two.requests.seen, two.requests.unattributed), (1, 1));
 }
@@ -273,4 +265,33 @@ fn f2_3_a_call_that_waits_for_nothing_takes_nothing() {
     };
     assert_eq!(only(&run(&lines(true))).reaped, Some(310));
     assert_eq!(only(&run(&lines(false))).reaped, None);
+}
+
+#[test]
+fn f2_5_the_first_entries_end_by_their_own_events_too() {
+    // Four entries are at the device before the first `io_uring_complete` of the trace.
+    let mut lines = Vec::new();
+    for n in 0..4 {
+        let (at, sector) = (100 + n * 20, n * 80);
+        lines.extend([
+            (at, 0, 1, uring(1)),
+            (at + 2, 0, 1, Kind::UringSubmit(n, None)),
+            (at + 4, 0, 1, queue("R", sector, 8)),
+            (at + 6, 0, 1, issue("R", sector, 8)),
+            (at + 8, 0, 1, uring_done(1)),
+            (200 + n, 0, 0, complete("R", sector, 8)),
+            (220 + n, 0, 1, Kind::UringComplete(n)),
+        ]);
+    }
+    lines.sort_by_key(|l| l.0);
+    let ends = |run: &Run| -> Vec<(u64, Mark)> {
+        let ios = run.results.iter();
+        ios.map(|io| (io.end, io.marks[3])).collect()
+    };
+    let posted = (220..224).map(|ts| (ts, Mark::UringComplete));
+    assert_eq!(ends(&run(&lines)), posted.collect::<Vec<_>>());
+    // Without such events they end with their requests.
+    lines.retain(|l| !matches!(l.3, Kind::UringComplete(_)));
+    let done = (200..204).map(|ts| (ts, Mark::Complete));
+    assert_eq!(ends(&run(&lines)), done.collect::<Vec<_>>());
 }
