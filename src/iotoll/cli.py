@@ -105,6 +105,12 @@ COMMANDS = {
         "Say how often the gate would be wrong on a board, and how many boots a verdict costs.",
         ("iotoll simulate --noise 2 --growth 3 --boot-seconds 90",),
     ),
+    "experiment": Entry(
+        "Investigate",
+        "iotoll.run.studies.experiment:experiment_group",
+        "Experiments on boards and on the gate itself.",
+        ("iotoll experiment exact --boots 4", "iotoll experiment aa --pairs 10"),
+    ),
     "receive": Entry(
         "Lab",
         "iotoll.measure.serial:receive_command",

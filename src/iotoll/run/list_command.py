@@ -56,7 +56,16 @@ def policies() -> Rows:
 
 def studies() -> Rows:
     """Every experiment that can be started, how, and what it answers."""
-    found = []
+    from iotoll.run.studies.experiment import experiment_group
+
+    found = [
+        {
+            "name": name,
+            "start": f"iotoll experiment {name}",
+            "description": command.get_short_help_str(limit=200),
+        }
+        for name, command in experiment_group.commands.items()
+    ]
     for path in sorted(Path(__file__).with_name("studies").glob("*.py")):
         tree = ast.parse(path.read_text())
         # Only those that are commands; the others are their parts.
