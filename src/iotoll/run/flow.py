@@ -278,7 +278,7 @@ class Flow:
             raise InfrastructureError(f"the run does not hold all boots that it needs: {names}")
 
     def _time_verdict(self) -> VerdictRecord:
-        """Pairs of boots, look after look, until they tell."""
+        """Pairs of boots, judged at each interim analysis until a decision is reached."""
         # scipy takes a second to import, and the other clock does without.
         from iotoll.verdict.time.judging import decide_run
 

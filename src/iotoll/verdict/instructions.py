@@ -143,7 +143,7 @@ def _cell(
     sides = (base.cells.get(name, []), candidate.cells.get(name, []))
     if not all(sides):
         return CellVerdict(
-            cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why="no figures of one side"
+            cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why="no values of one side"
         )
     invalid = next((r.invalid for side in sides for r in side if r.invalid), None)
     if invalid:
@@ -239,7 +239,7 @@ def _moved(verdicts: Sequence[CellVerdict], how: str) -> list[str]:
 def no_figures(verdicts: Sequence[CellVerdict]) -> str:
     """The sentence of a verdict that is infrastructure: which cell, and why."""
     bad = next(v for v in verdicts if v.outcome is Outcome.INFRASTRUCTURE)
-    return f"{bad.cell} has no usable figures: {bad.why}."
+    return f"{bad.cell} has no usable values: {bad.why}."
 
 
 def _sentence(outcome: Outcome, verdicts: Sequence[CellVerdict]) -> str:

@@ -13,7 +13,7 @@ Side = Literal["base", "candidate"]
 
 
 class FailureRecord(Model):
-    """Why a run has no figures: the step, one sentence, and the tool's own last lines."""
+    """Why a run has no values: the step, one sentence, and the tool's own last lines."""
 
     outcome: Outcome
     step: str

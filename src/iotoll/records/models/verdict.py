@@ -47,7 +47,7 @@ class PairRecord(Model):
     first: Side = Field(description="which side booted first")
     device: str = Field(description="the board that ran both")
     seconds: float = Field(description="board time of both boots")
-    unused: str = Field("", description="why no figure of it is used")
+    unused: str = Field("", description="why no value of it is used")
 
 
 class GrowthRecord(Model):
@@ -87,7 +87,7 @@ class SequentialRecord(Model):
     looks: list[int]
     pairs: list[PairRecord]
     used: int = Field(description="pairs that the decision looked at")
-    figures: int = Field(description="figures that could raise an alarm")
+    figures: int = Field(description="values that could raise an alarm")
     board_minutes: float
     alarm_error: float
     block_error: float
@@ -130,7 +130,7 @@ class CellVerdict(Model):
     sections: list[SectionComparison]
     why: str = ""
     growth: list[GrowthRecord] = Field(
-        default_factory=list, description="clock `time`: every figure that was judged"
+        default_factory=list, description="clock `time`: every value that was judged"
     )
 
 
@@ -153,7 +153,7 @@ class VerdictRecord(Model):
     improvements: list[str] = Field(default_factory=list)
     regressions: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(
-        default_factory=list, description="figures of usable cells that fio's own JSON contradicts"
+        default_factory=list, description="values of usable cells that fio's own JSON contradicts"
     )
     sequential: SequentialRecord | None = Field(None, description="clock `time` only")
     other: OtherClock | None = Field(None, description="the other clock's verdict, if given")
@@ -164,7 +164,7 @@ class VerdictRecord(Model):
 
 
 class NoiseRecord(Model):
-    """``noise.json``: pairs of boots of one kernel with itself, per board, cell and figure.
+    """``noise.json``: pairs of boots of one kernel with itself, per board, cell and value.
 
     ``pairs`` holds, for each pair, its board and the log of the second over the first, by cell and
     figure; newest last.

@@ -78,7 +78,7 @@ def unseen_line(record: CellRecord) -> str:
     unseen = record.not_in_source
     missing = [f"{section.value} ({unseen[section]})" for section in Section if section in unseen]
     if missing:
-        missing.append("own time (it does not tell what else ran)")
+        missing.append("own time (it does not record what else ran)")
     return "; ".join(missing)
 
 

@@ -43,7 +43,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--min-size", metavar="BYTES", help="Only I/Os of at least so many bytes (4k, 1M).")
 @click.option("--max-size", metavar="BYTES", help="Only I/Os of at most so many bytes.")
-@click.option("--fio", type=_FILE, help="fio's JSON of the same run: compare the figures with it.")
+@click.option("--fio", type=_FILE, help="fio's JSON of the same run: compare the values with it.")
 @click.option(
     "--slowest", "count", type=click.IntRange(1, 1000), help="The N slowest I/Os, all events."
 )
