@@ -155,8 +155,8 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     # Base and candidate run the same job, so that the workload before each cell is the same.
     calibrate = bench.calibrate and bench.clock is Clock.INSTRUCTIONS and number == 1
     batches = make_batches(bench.matrix, list(bench.cells), calibrate)
-    job = run.root / "jobs" / ("calibrated" if calibrate else "plain")
-    digest = render_job(bench.board, bench.matrix, batches, job, bench.settings)
+    job = run.root / "jobs" / f"boot-{number}"
+    digest = render_job(bench.board, bench.matrix, batches, job, bench.settings, number)
     return BootPlan(
         side=side,
         number=number,
