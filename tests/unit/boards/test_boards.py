@@ -48,7 +48,11 @@ def test_fragments_exist(name: str) -> None:
         ("memory_mb = 1024", 'memory_mb = "much"', "memory_mb: "),
         ("[devices.nvme]\nsize_mb = 256", "[devices.nvme]\nsize_mb = -1", "devices.nvme.size_mb: "),
         ('arch = "arm64"', 'arch = "arm64"\ncolour = "red"', "colour: "),
-        ("patched = true", "patched = false", "devices.ufs.delay_ms is needed with qemu.patched = f"),
+        (
+            "patched = true",
+            "patched = false",
+            "devices.ufs.delay_ms is needed with qemu.patched = f",
+        ),
         ("[devices.nvme.model]", "[devices.nvme.models]", "devices.nvme.models: "),
         ("units = 1", "units = 0", "devices.ufs.model.units: "),
         ('arch = "arm64"', "arch = arm64", "line 2"),

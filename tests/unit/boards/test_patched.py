@@ -77,7 +77,18 @@ def test_unknown_argument_is_a_usage_error() -> None:
 def test_missing_compiler_is_named(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("bash", "sha256sum", "cut", "mkdir", "flock", "tr", "sort", "dirname", "df", "tail"):
+    for name in (
+        "bash",
+        "sha256sum",
+        "cut",
+        "mkdir",
+        "flock",
+        "tr",
+        "sort",
+        "dirname",
+        "df",
+        "tail",
+    ):
         (tools / name).symlink_to(str(shutil.which(name)))
     done = build(TOOLS, PATH=str(tools))
     assert done.returncode == 4

@@ -14,7 +14,6 @@ from iotoll.boards.qemu import BootFiles, RunningBoard, kvm_works, qemu_command,
 from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock
 
-
 STOCK = ["virt-arm64-stock", "virt-x86_64-stock"]
 EXACT = ["virt-arm64", "virt-x86_64"]
 

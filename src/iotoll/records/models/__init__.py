@@ -1,6 +1,6 @@
 """Typed models of every file in a run directory; results-schema/ is generated from them."""
 
-from iotoll.records.models.analysis import CellRecord, SectionRecord, Stats
+from iotoll.records.models.analysis import CellRecord, OrderedIos, SectionRecord, Stats
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
@@ -20,14 +20,18 @@ from iotoll.records.models.run import (
 )
 from iotoll.records.models.verdict import (
     CellVerdict,
+    Cluster,
+    Comparison,
     GrowthRecord,
     NoisePair,
     NoiseRecord,
     OtherClock,
     PairRecord,
+    PoolRecord,
     SectionComparison,
     SequentialRecord,
     SideResult,
+    TwinRecord,
     VerdictRecord,
 )
 
@@ -38,6 +42,8 @@ __all__ = [
     "CellRecord",
     "CellVerdict",
     "Clock",
+    "Cluster",
+    "Comparison",
     "DutRecord",
     "FailureRecord",
     "GrowthRecord",
@@ -48,11 +54,13 @@ __all__ = [
     "Model",
     "NoisePair",
     "NoiseRecord",
+    "OrderedIos",
     "OtherClock",
     "Outcome",
     "PairRecord",
     "PipelineRun",
     "PlanRecord",
+    "PoolRecord",
     "RunManifest",
     "Section",
     "SectionComparison",
@@ -64,6 +72,7 @@ __all__ = [
     "Stats",
     "SummaryRecord",
     "TraceFile",
+    "TwinRecord",
     "Unit",
     "VerdictRecord",
 ]

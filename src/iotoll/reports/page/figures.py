@@ -123,10 +123,11 @@ def _strip(panel: Panel, x: float, y: float, reach: float, found: SectionCompari
     else:
         ratio = 0.0 if found.delta == 0 else (3.0 if found.delta > 0 else -3.0)
     # Colour is for what the gate acts on; an ungated movement keeps its arrow only.
-    kind = found.moved if found.gated and found.moved != "same" else "muted"
-    sign = {"grew": " ▲", "shrank": " ▼", "same": ""}[found.moved]
+    moved = found.moved in ("grew", "shrank")
+    kind = found.moved if found.gated and moved else "muted"
+    sign = {"grew": " ▲", "shrank": " ▼", "same": "", "unknown": " ?"}[found.moved]
     text = signed(found.delta) + sign
-    strong = found.moved != "same" and found.gated
+    strong = moved and found.gated
     panel.text(x, y + 9, text if found.gated else f"({text})", kind, 10, "center", strong)
     middle = y + 21
     if found.gated:

@@ -245,8 +245,10 @@ def _print_changes(
             if found is None:
                 line.append(Text(NO_VALUE, "dim"))
                 continue
-            sign = {"grew": "▲", "shrank": "▼", "same": " "}[found.moved]
-            tone = {"grew": "red", "shrank": "green", "same": "dim"}[found.moved]
+            sign = {"grew": "▲", "shrank": "▼", "same": " ", "unknown": "?"}[found.moved]
+            tone = {"grew": "red", "shrank": "green", "same": "dim", "unknown": "yellow"}[
+                found.moved
+            ]
             text = signed(found.delta)
             text = f"{text}{sign}" if found.gated else f"({text}){sign}"
             line.append(Text(text, tone))

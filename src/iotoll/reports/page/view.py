@@ -91,7 +91,7 @@ class CellView:
     @property
     def moved(self) -> bool:
         """Whether any section, gated or not, left its threshold."""
-        return any(r.comparison and r.comparison.moved != "same" for r in self.rows)
+        return any(r.comparison and r.comparison.moved in ("grew", "shrank") for r in self.rows)
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
         totals[device] = totals.get(device, 0) + 1
         for row in view.rows:
             found = row.comparison
-            if found is not None and found.moved != "same":
+            if found is not None and found.moved in ("grew", "shrank"):
                 key = (device, row.section, found.moved == "grew", _kind(view, found))
                 groups.setdefault(key, []).append(Movement(view.name, found))
     made = [
