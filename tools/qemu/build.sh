@@ -147,8 +147,8 @@ collect() {
     local target
     mkdir -p "$work/result/bin" "$work/result/include"
     for target in "${TARGETS[@]}"; do
-        cp "$work/build/qemu-system-$target" "$work/result/bin/"
-        "$work/result/bin/qemu-system-$target" --version
+        cp "$work/build/qemu-system-$target" "$work/result/bin/qemu-system-$target-exact"
+        "$work/result/bin/qemu-system-$target-exact" --version
     done
     strip "$work"/result/bin/*
     cp "$work/source.d/include/qemu/qemu-plugin.h" "$work/result/include/"

@@ -52,6 +52,8 @@ def kvm_works(board: VirtualBoard) -> bool:
     """Tell whether KVM can really start this board's guests: /dev/kvm may exist and not work."""
     if platform.machine() != board.qemu.kvm_host or not Path("/dev/kvm").exists():
         return False
+    if board.qemu.patched:  # it is built for TCG alone
+        return False
     return _kvm_starts(board.qemu.binary, tuple(board.qemu.kvm_machine))
 
 

@@ -43,7 +43,7 @@ def test_fragments_exist(name: str) -> None:
     ("old", "new", "words"),
     [
         ('arch = "arm64"', 'arch = "mips"', "arch: "),
-        ('binary = "qemu-system-aarch64"', "", "qemu.binary: Field required"),
+        ('binary = "qemu-system-aarch64-exact"', "", "qemu.binary: Field required"),
         ("boot = 120", "boot = 0", "limits.boot: "),
         ("memory_mb = 1024", 'memory_mb = "much"', "memory_mb: "),
         ("[devices.nvme]\nsize_mb = 256", "[devices.nvme]\nsize_mb = -1", "devices.nvme.size_mb: "),
