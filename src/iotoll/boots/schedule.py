@@ -16,6 +16,7 @@ from typing import Protocol
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image
+from iotoll.boots import store
 from iotoll.boots.job import make_batches, render_job
 from iotoll.boots.local import BootPlan, boot
 from iotoll.core.errors import BrokenError, InfrastructureError
@@ -125,7 +126,11 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> Non
             done = sum(begun.values())
             step.update(done, total, f"cell {done} of {total}")
 
-        boot(plan, on_cell, cancelled)
+        if store.take(plan):
+            on_cell(plan.runs)
+        else:
+            boot(plan, on_cell, cancelled)
+            store.keep(plan)
         mark_done(run, plan)
 
     pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
