@@ -1,8 +1,8 @@
 """Boots of the base that earlier runs made: on an exact board the same boot need not run again.
 
 A boot of an exact board is a function of kernel, board, job, image and QEMU, so these name it. An
-entry holds what the boot left, with the SHA-256 of each file; both are checked when it is taken, and
-an entry that does not fit is dropped. Calibration runs are part of the first boot's job, so their
+entry holds what the boot left, with the SHA-256 of each file. They are checked when it is taken,
+and an entry that does not fit is dropped. Calibration runs are part of the first boot's job, so their
 figures come with it.
 """
 

@@ -7,6 +7,7 @@ from statistics import median
 
 from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
 
+_NAMES = {"whole": "whole I/O"}
 _DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
 
 
@@ -15,7 +16,7 @@ def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
     for section in verdict.sections:
         yield section.section.value, section
     if verdict.whole is not None:
-        yield "whole I/O", verdict.whole
+        yield "whole", verdict.whole
 
 
 def moved_lines(
@@ -56,10 +57,10 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
             if found.gated and found.moved in ("grew", "shrank"):
                 groups.setdefault((device, name, found.moved), []).append(found)
     # The whole I/O last: it holds what its sections hold.
-    ranked = sorted(groups.items(), key=lambda g: (g[0][1] == "whole I/O", -len(g[1]), g[0]))
+    ranked = sorted(groups.items(), key=lambda g: (g[0][1] == "whole", -len(g[1]), g[0]))
     return [
-        f"{_DEVICES.get(device, device)} {name} {median(c.delta for c in found):+.0f} "
-        f"({median(c.relative for c in found):+.1%}) in {len(found)} of "
+        f"{_DEVICES.get(device, device)} {_NAMES.get(name, name)} "
+        f"{median(c.delta for c in found):+.0f} ({median(c.relative for c in found):+.1%}) in {len(found)} of "
         f"{judged[device, name]} workloads"
         for (device, name, _), found in ranked
     ]

@@ -88,9 +88,7 @@ def test_candidates_and_boards_that_are_not_exact_are_not_stored(
     assert not list((tmp_path / "cache").glob("boots/*"))
 
 
-def test_store_is_bounded(
-    plan: BootPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_store_is_bounded(plan: BootPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LIMIT", 1000)
     for number in range(1, 20):
         store.keep(replace(plan, number=number))

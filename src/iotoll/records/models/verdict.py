@@ -65,6 +65,7 @@ class Comparison(Model):
     )
     confidence: str = Field(description="how sure, in words, from the evidence of this cell")
     why: str = Field("", description="why it is not gated, or what qualifies the comparison")
+    accepted: str | None = Field(None, description="the reason for which its growth is accepted")
     share: float = Field(1.0, description="share of the I/Os that moved by about `delta`")
     twins: TwinRecord | None = Field(None, description="absent on the clock `time`")
 
@@ -115,6 +116,7 @@ class GrowthRecord(Model):
     ratios: list[float | None] = Field(
         description="growth in each pair, in order; null where it is not valid"
     )
+    accepted: str | None = Field(None, description="the reason for which its growth is accepted")
 
     @property
     def section(self) -> Section | None:
@@ -156,6 +158,16 @@ class OtherClock(Model):
     run: str = Field(description="its run directory's name")
     blocks: bool = Field(description="whether the policy lets it block")
     reading: str = Field(description="what the two together mean")
+
+
+class AcceptRecord(Model):
+    """A trailer ``Iotoll-Accept`` of the candidate, and what it did (`iotoll.verdict.accept`)."""
+
+    trailer: str = Field(description="its text, as written")
+    reason: str = ""
+    by: str = Field("", description="who approved it; empty where the policy asks for nobody")
+    moves: list[str] = Field(description="what it accepts: CELL: SECTION; empty where nothing")
+    why: str = Field("", description="why it accepts nothing, or not all that it names")
 
 
 class CellVerdict(Model):
@@ -202,6 +214,9 @@ class VerdictRecord(Model):
     )
     sequential: SequentialRecord | None = Field(None, description="clock `time` only")
     other: OtherClock | None = Field(None, description="the other clock's verdict, if given")
+    accepted: list[AcceptRecord] | None = Field(
+        None, description="trailers that ask to accept growth; absent where there is none"
+    )
     failure: FailureRecord | None = None
 
 
