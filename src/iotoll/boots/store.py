@@ -2,8 +2,8 @@
 
 A boot of an exact board is a function of kernel, board, job, image and QEMU, so these name it. An
 entry holds what the boot left, with the SHA-256 of each file. They are checked when it is taken,
-and an entry that does not fit is dropped. Calibration runs are part of the first boot's job, so their
-figures come with it.
+and an entry that does not fit is dropped. Calibration runs are part of the first boot's job, so
+their figures come with it.
 """
 
 from __future__ import annotations
