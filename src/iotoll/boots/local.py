@@ -223,6 +223,8 @@ def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float
         accelerator=plan.accelerator,
         tools=tools,
         board_sha256=plan.identity(),
+        qemu=patched.digest() if plan.virtual.qemu.patched else None,
+        models=plan.board.models,
         command=[_portable(word, files) for word in command],
         seconds=round(seconds, 1),
         cells=plan.cells,
