@@ -123,7 +123,7 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> Non
         def on_cell(count: int) -> None:
             begun[index] = count
             done = sum(begun.values())
-            step.update(done, total, f"cell {done} of {total}")
+            step.update(done, total, f"fio run {done} of {total}")
 
         boot(plan, on_cell, cancelled)
         mark_done(run, plan)

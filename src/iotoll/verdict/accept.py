@@ -5,10 +5,10 @@ A trailer in a commit message of the candidate asks for it::
     Iotoll-Accept: ufs-* submission +350 checks each tag, needed for CVE-2026-1234
 
 that is: cells (a glob), a section (or ``overhead`` on the clock `time`), the most that it may grow
-in each of these cells, in the verdict's unit or in percent (``+6.5%``), and the reason. Nothing else
-is accepted: another section, another cell and a larger growth still block. Whose word it takes is
-the policy's to say (`iotoll.verdict.policy.AcceptRule`). A trailer is text of the candidate's author
-and never enough where the policy asks for an approver.
+in each of these cells, in the verdict's unit or in percent (``+6.5%``), and the reason. Another
+section, another cell and a larger growth still block. Whose word it takes is the policy's to say
+(`iotoll.verdict.policy.AcceptRule`): a trailer is text of the candidate's author, and never enough
+where the policy asks for an approver.
 """
 
 from __future__ import annotations
