@@ -92,9 +92,9 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
 
 
 def _some_left(cells: list[Cell], filters: Filters) -> None:
-    """Raise UsageError where the filters leave no I/O at all: an empty table says nothing."""
+    """Raise UsageError where no I/O is of the tasks asked for: most likely a mistyped name."""
     given = filters.described()
-    if not given or any(len(cell.table) for cell in cells):
+    if not (filters.comm or filters.pids) or any(len(cell.table) for cell in cells):
         return
     words = " ".join(f"{option} {clean(value)}" for option, value in given.items())
     named = sorted({clean(task) for cell in cells for task in cell.tasks.values()})
