@@ -210,7 +210,9 @@ class Flow:
         manifest = self.run.manifest
         if manifest.kind == "measure":
             return
-        verdict = accept.apply(self._verdict(), self._accepts(), self.policy, manifest.approved_by)
+        source = self.run.side("candidate") / "source.json"
+        asked = results.read(source, SourceRecord).accepts if source.is_file() else None
+        verdict = accept.apply(self._verdict(), asked or [], self.policy, manifest.approved_by)
         results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
 
     def report(self) -> None:
@@ -280,10 +282,6 @@ class Flow:
             headline=judged.headline,
             warnings=self._warnings(),
         )
-
-    def _accepts(self) -> list[str]:
-        path = self.run.side("candidate") / "source.json"
-        return (results.read(path, SourceRecord).accepts or []) if path.is_file() else []
 
     def _boot_more(
         self,
