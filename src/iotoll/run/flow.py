@@ -23,7 +23,6 @@ from iotoll.kernels.build import Job, build_side
 from iotoll.kernels.cache import copy_tree
 from iotoll.kernels.source import prepare
 from iotoll.labs.lava.config import Lab, load_lab
-from iotoll.labs.lava.runner import lava_runner
 from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import (
@@ -146,7 +145,12 @@ class Flow:
     def connect(self) -> Connect | None:
         """What reaches the lab that runs the boots; None on a local board."""
         lab = self.lab
-        return None if lab is None else lambda: lava_runner(self.run, lab)
+        if lab is None:
+            return None
+        # Only a lab needs HTTP, which takes a tenth of a second to import.
+        from iotoll.labs.lava.runner import lava_runner
+
+        return lambda: lava_runner(self.run, lab)
 
     # The steps.
 
