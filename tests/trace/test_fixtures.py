@@ -43,7 +43,7 @@ def test_expected(trace: str) -> None:
 def test_counts_add_up(trace: str, device_mark: Any) -> None:
     record = record_of(trace, device_mark=device_mark)
     ios, requests = record["ios"], record["requests"]
-    parts = ("measured", "no_request", "dropped_lost", "incomplete")
+    parts = ("measured", "no_request", "waited", "dropped_lost", "incomplete", "ambiguous")
     assert ios["seen"] == sum(ios[part] for part in parts)
     parts = ("attributed", "helper", "unattributed", "in_flight")
     assert requests["seen"] == sum(requests[part] for part in parts)

@@ -131,6 +131,7 @@ impl Analysis {
             "seen": c.seen,
             "measured": self.whole.ios,
             "no_request": c.no_request,
+            "waited": c.waited,
             "dropped_lost": c.dropped_lost,
             "incomplete": c.incomplete,
             "ambiguous": c.ambiguous,
