@@ -114,6 +114,9 @@ pub struct Outcome {
     pub devices: Vec<DeviceOutcome>,
     /// Partitions and their disks, as far as they showed.
     pub partitions: Vec<(Dev, Dev)>,
+    /// `sched_switch` events were seen; without them nothing tells whose code ran, and own times are
+    /// not known.
+    pub switches: bool,
     /// The ways that I/Os took, by number.
     pub paths: Vec<String>,
     /// Name number of an event → its count in own time, by section, over the measured I/Os.
