@@ -120,6 +120,10 @@ class BuildRecord(Model):
     dtbs: dict[str, str] = Field(
         default_factory=dict, description="device trees built with it: file name to SHA-256"
     )
+    build_ids: list[str] = Field(
+        default_factory=list,
+        description="GNU build-ids in it, one of which /sys/kernel/notes shows; empty: not known",
+    )
 
     @property
     def sha256(self) -> str:
@@ -229,6 +233,11 @@ class BootRecord(Model):
     lava: LavaRecord | None = Field(None, description="absent on a local board")
     facts: FactRecord = Field(
         default_factory=FactRecord, description="what decides whether the boot may be used"
+    )
+
+    digests: dict[str, str] = Field(
+        default_factory=dict,
+        description="SHA-256 of each file that figures are made of, by its path beside boot.json",
     )
 
     @property
