@@ -2,8 +2,8 @@
 
 A *block* is a number of instructions in a row. A *run* is one execution of a block, whole or up to
 where an exception or a device ended it. A *mark* is the value of a register before a chosen
-instruction: probe 0 is the trace clock, as it is about to be returned; probe 1 the task that a CPU
-switches to.
+instruction: probe 0 is the trace clock, as it is about to be returned; probes 1 and 2 are the tasks
+that a CPU switches to and from.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from iotoll.core.errors import InfrastructureError
+from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.explain.symbols import Symbols
 
-CLOCK, SWITCH = 0, 1
+CLOCK, SWITCH, PREVIOUS = range(3)
 """Numbers of the probes."""
 
-CLOCK_FUNCTION, SWITCH_FUNCTION = "trace_clock_local", "cpu_switch_to"
-
 _RUN_BITS = 10
-_SIZE = 4  # bytes of an instruction of arm64
+
+_CLOCK_FUNCTION, _SWITCH_FUNCTION = "trace_clock_local", "cpu_switch_to"
 
 Ints = npt.NDArray[np.int64]
 _BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u8")])
@@ -42,8 +41,13 @@ class Record:
 
     @cached_property
     def clock(self) -> npt.NDArray[np.void]:
-        """The marks of the trace clock, in order of time."""
-        return self.marks[self.marks["probe"] == CLOCK]
+        """The marks of the trace clock, in order of time.
+
+        That is not always the order of the marks: an interrupt may come between the reading of the
+        counter and the mark, and read the clock as well.
+        """
+        marks = self.marks[self.marks["probe"] == CLOCK]
+        return marks[np.argsort(marks["value"], kind="stable")]
 
     @cached_property
     def _times(self) -> npt.NDArray[np.uint64]:
@@ -63,13 +67,23 @@ class Record:
         done = self.clock["executed"].astype(np.int64)
         return done[last] - done[first]
 
-    def between(self, first: int, last: int) -> tuple[Ints, Ints]:
-        """Blocks and executed instructions of the runs between two clock marks, in order."""
-        low, high = int(self.clock["run"][first]), int(self.clock["run"][last])
+    def unpack(self, low: int, high: int) -> tuple[Ints, Ints]:
+        """Blocks and executed instructions of the runs from number ``low`` to before ``high``."""
         words = self.runs[low:high]
-        return (words >> _RUN_BITS).astype(np.int64), (words & ((1 << _RUN_BITS) - 1)).astype(
-            np.int64
+        blocks = (words >> _RUN_BITS).astype(np.int64)
+        return blocks, (words & ((1 << _RUN_BITS) - 1)).astype(np.int64)
+
+
+def probes(symbols: Symbols) -> str:
+    """The plugin's option ``probes`` for a kernel; raises UsageError if it lacks a function."""
+    returns, switch = symbols.returns(_CLOCK_FUNCTION), symbols.span(_SWITCH_FUNCTION)
+    if len(returns) != 1 or switch is None:
+        raise UsageError(
+            f"the kernel has no function {_SWITCH_FUNCTION}, or not one {_CLOCK_FUNCTION} with one"
+            " return: it cannot be explained"
         )
+    # Register 0 holds what a function returns; of a switch, arguments are the old and new task.
+    return "+".join((f"{returns[0]:#x}:0", f"{switch[0]:#x}:1", f"{switch[0]:#x}:0"))
 
 
 def read_record(prefix: Path) -> Record:
@@ -91,34 +105,3 @@ def read_record(prefix: Path) -> Record:
 
 def _path(prefix: Path, ending: str) -> Path:
     return prefix.with_name(f"{prefix.name}.{ending}")
-
-
-class Places:
-    """Functions of a record's blocks: a block may reach from one function into the next."""
-
-    def __init__(self, record: Record, symbols: Symbols) -> None:
-        self.symbols = symbols
-        self._record = record
-        address = record.blocks["address"]
-        last = address + np.uint64(_SIZE) * (record.blocks["instructions"] - np.uint64(1))
-        self.function = symbols.index(address)
-        """Number of the function in which each block begins (`Symbols.index`)."""
-        self._crosses = self.function != symbols.index(last)
-
-    def totals(self, blocks: Ints, counts: Ints) -> dict[int, int]:
-        """Instructions by function of those runs."""
-        whole = ~self._crosses[blocks]
-        functions = self.function[blocks[whole]]
-        number, inverse = np.unique(functions, return_inverse=True)
-        sums = np.bincount(inverse, counts[whole], len(number)).astype(np.int64)
-        found = dict(zip(number.tolist(), sums.tolist(), strict=True))
-        for block, count in zip(blocks[~whole].tolist(), counts[~whole].tolist(), strict=True):
-            for function in self.symbols.index(self.addresses(block, count)).tolist():
-                found[function] = found.get(function, 0) + 1
-        return found
-
-    def addresses(self, block: int, count: int) -> npt.NDArray[np.uint64]:
-        """The addresses of a block's first ``count`` instructions."""
-        first = self._record.blocks["address"][block]
-        steps: npt.NDArray[np.uint64] = np.arange(count, dtype=np.uint64) * np.uint64(_SIZE)
-        return steps + first

@@ -51,6 +51,13 @@ class Symbols:
         found[addresses < np.uint64(1 << 63)] = -1
         return found
 
+    def words(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+        """The instructions at addresses, as the image has them; 0 where it has none."""
+        code = np.frombuffer(self.image[: len(self.image) // 4 * 4], "<u4")
+        place = (addresses - np.uint64(self.base)) // np.uint64(4)
+        inside = (addresses >= np.uint64(self.base)) & (place < len(code))
+        return np.where(inside, code[np.where(inside, place, 0)], 0).astype(np.uint32)
+
     def name(self, index: int) -> str:
         """Name of a function by the number that `index` gave."""
         return {-1: USER, -2: NOWHERE}.get(index) or self.names[index]
