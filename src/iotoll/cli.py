@@ -14,6 +14,7 @@ COMMANDS = {
     "analyze": "iotoll.reports.trace.command:analyze_command",
     "ci": "iotoll.ci.command:ci_command",
     "doctor": "iotoll.doctor:doctor_command",
+    "experiment": "iotoll.run.studies.experiment:experiment_group",
     "gate": "iotoll.run.command:gate_command",
     "image": "iotoll.boards.command:image_command",
     "lab": "iotoll.labs.local.command:lab_command",

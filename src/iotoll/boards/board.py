@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from iotoll.boards.hardware import Hardware, load_hardware
 from iotoll.core.errors import UsageError
@@ -18,7 +18,13 @@ class QemuSettings(Model):
     """How QEMU is started; ``machine`` is for the instructions clock, the others for time."""
 
     binary: str
-    package: str = Field(description="Debian package that brings the binary")
+    package: str = Field(description="Debian package that brings the binary, where it is Debian's")
+    patched: bool = Field(
+        False, description="the QEMU of tools/qemu, which leaves nothing to the host"
+    )
+    bh_delay_ns: int = Field(0, ge=0, description="of devices' bottom halves; patched alone")
+    slice_ns: int = Field(0, ge=0, description="turn of each of several CPUs; patched alone")
+    cpus: int = Field(1, gt=0, le=8)
     machine: list[str]
     time_machine: list[str]
     kvm_machine: list[str]
@@ -26,11 +32,38 @@ class QemuSettings(Model):
     network: list[str] = Field(default_factory=list, description="network card; empty: none")
 
 
+class DeviceModel(Model):
+    """How long a modelled device takes to answer, in ns of the board's clock.
+
+    Reads and writes take a fixed part and one per KiB. Each of ``units`` serves one command at a
+    time, further ones wait in order.
+    """
+
+    source: str = Field(description="where the values come from; reports say it")
+    read_ns: int = Field(ge=0)
+    read_ns_per_kib: int = Field(ge=0)
+    write_ns: int = Field(ge=0)
+    write_ns_per_kib: int = Field(ge=0)
+    flush_ns: int = Field(ge=0)
+    discard_ns: int = Field(ge=0, description="of a discard or a write of zeroes")
+    units: int = Field(gt=0, le=1024)
+
+    def latency_ns(self, direction: Literal["read", "write"], kib: float) -> float:
+        """What one command takes that need not wait for a unit."""
+        if direction == "read":
+            return self.read_ns + self.read_ns_per_kib * kib
+        return self.write_ns + self.write_ns_per_kib * kib
+
+
 class DeviceSettings(Model):
-    """One storage device; ``{drive}`` in ``qemu`` stands for the drive's id."""
+    """One storage device; ``{drive}`` in ``qemu`` stands for the drive's id.
+
+    ``model`` is for the patched QEMU, ``delay_ms`` for nbdkit behind Debian's.
+    """
 
     size_mb: int = Field(gt=0)
-    delay_ms: int = Field(ge=0, description="what nbdkit adds to every command")
+    model: DeviceModel | None = None
+    delay_ms: int | None = Field(None, ge=0, description="what nbdkit adds to every command")
     qemu: list[str]
 
 
@@ -65,6 +98,29 @@ class VirtualBoard(Board):
     qemu: QemuSettings
     devices: dict[str, DeviceSettings]
     limits: Limits
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_server(cls, data: Any) -> Any:
+        """A file that extends one of the other kind has both `delay_ms` and `model`: keep one."""
+        other = "delay_ms" if data.get("qemu", {}).get("patched") else "model"
+        devices = {
+            name: {key: value for key, value in device.items() if key != other}
+            for name, device in data.get("devices", {}).items()
+        }
+        return {**data, "devices": devices}
+
+    @model_validator(mode="after")
+    def _served(self) -> VirtualBoard:
+        wanted = "model" if self.qemu.patched else "delay_ms"
+        patched = f"qemu.patched = {str(self.qemu.patched).lower()}"
+        for name, device in self.devices.items():
+            if getattr(device, wanted) is None:
+                raise ValueError(f"devices.{name}.{wanted} is needed with {patched}")
+        for name in ("bh_delay_ns", "slice_ns"):
+            if getattr(self.qemu, name) and not self.qemu.patched:
+                raise ValueError(f"qemu.{name} must be 0 with {patched}")
+        return self
 
 
 class RealBoard(Board):

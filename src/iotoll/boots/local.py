@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
 from iotoll.boards.qemu import BootFiles, RunningBoard, qemu_command, tool_versions
 from iotoll.boards.ramdisk import Image, job_cpio
@@ -61,9 +62,10 @@ class BootPlan:
 
     def identity(self) -> str:
         """Digest of the board as the workload sees it, without the kernel under test."""
-        return json_sha256(
-            [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256]
-        )
+        known = [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256]
+        if isinstance(self.board, VirtualBoard) and self.board.qemu.patched:
+            known.append(patched.digest())
+        return json_sha256(known)
 
 
 def boot(

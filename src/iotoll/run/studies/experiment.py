@@ -1,6 +1,6 @@
 """How far the deterministic gate can be trusted: its false alarms and what it detects.
 
-``python -m iotoll.run.studies.experiment aa`` boots one kernel again and again, in pairs, and lets
+``iotoll experiment aa`` boots one kernel again and again, in pairs, and lets
 the gate judge every pair: whatever it finds is a false alarm. ``detection`` boots a kernel that
 executes a known number of extra instructions in one latency section, twice as the gate does, and
 counts in which cells the gate finds them, and what it finds besides. Both resume, and write their
@@ -22,7 +22,6 @@ from iotoll.boards.board import load_virtual_board
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots.schedule import Bench, plan_boot, run_boots, run_plans, with_cmdline
-from iotoll.core.cli_support import guarded
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.kernels.build import build_side
@@ -35,6 +34,7 @@ from iotoll.records.models import CellVerdict, Clock, Outcome, RunManifest
 from iotoll.records.models.base import SOFTWARE_SECTIONS, Section
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
+from iotoll.run.studies.exact import exact_command
 from iotoll.verdict import instructions
 from iotoll.verdict.policy import Policy, load_policy
 
@@ -60,12 +60,15 @@ class Judged:
     confirm: instructions.Judgement
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def cli() -> None:
-    """Experiments on the gate itself."""
+@click.group("experiment", context_settings={"help_option_names": ["-h", "--help"]})
+def experiment_group() -> None:
+    """Experiments on boards and on the gate itself."""
 
 
-@cli.command("aa")
+experiment_group.add_command(exact_command)
+
+
+@experiment_group.command("aa")
 @click.option("--pairs", default=50, show_default=True, type=click.IntRange(2))
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--policy", default="instructions", show_default=True)
@@ -86,7 +89,7 @@ def aa_command(pairs: int, board: str, policy: str, cells: str, out: Path) -> No
     _store(out / "aa.json", {"board": board, **_false_alarms(judged, load_policy(policy))})
 
 
-@cli.command("detection")
+@experiment_group.command("detection")
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--policy", default="instructions", show_default=True)
 @click.option("--patch", default="examples/patches/planted-costs.patch", show_default=True)
@@ -273,6 +276,3 @@ def _store(path: Path, data: dict[str, Any]) -> None:
     click.echo(json.dumps({k: v for k, v in data.items() if k != "spread"}, indent=1))
     click.echo(f"written: {path}")
 
-
-if __name__ == "__main__":
-    guarded(cli)
