@@ -15,6 +15,7 @@ COMMANDS = {
     "ci": "iotoll.ci.command:ci_command",
     "doctor": "iotoll.doctor:doctor_command",
     "experiment": "iotoll.run.studies.experiment:experiment_group",
+    "explain": "iotoll.run.explain_command:explain_command",
     "gate": "iotoll.run.command:gate_command",
     "image": "iotoll.boards.command:image_command",
     "lab": "iotoll.labs.local.command:lab_command",

@@ -50,11 +50,15 @@ class SectionParts:
 
 @dataclass(frozen=True)
 class CellParts:
-    """All sections of a cell, with the tree that their nodes belong to."""
+    """All sections of a cell, with the tree that their nodes belong to.
+
+    ``calls`` are those of each function from the first I/O to the last, in all tasks.
+    """
 
     cell: str
     ios: int
     tree: Tree
+    calls: Mapping[str, int]
     sections: Mapping[Section, SectionParts]
 
 
@@ -63,7 +67,7 @@ def take_apart(cell: str, record: Record, walker: Walker, table: IoTable) -> Cel
     bounds = {s: _bounds(record, table, *columns) for s, columns in BOUNDS.items()}
     whole = np.concatenate([b[b[:, 0] >= 0].ravel() for b in bounds.values()])
     if not len(whole):
-        return CellParts(cell, len(table), walker.tree, {})
+        return CellParts(cell, len(table), walker.tree, {}, {})
     runs = record.clock["run"].astype(np.int64)
     walk = walker.walk(int(runs[whole].min()), int(runs[whole].max()))
     steps = np.searchsorted(walk.run, runs)
@@ -73,7 +77,16 @@ def take_apart(cell: str, record: Record, walker: Walker, table: IoTable) -> Cel
         wanted = table.get(GATE_COLUMNS[section])
         if wanted is not None:
             sections[section] = cutter.section(section, marks, steps, np.ma.array(wanted))
-    return CellParts(cell, len(table), walker.tree, sections)
+    return CellParts(cell, len(table), walker.tree, _all_calls(walk), sections)
+
+
+def _all_calls(walk: Walk) -> dict[str, int]:
+    found: dict[str, int] = {}
+    nodes, numbers = np.unique(walk.node[walk.entered], return_counts=True)
+    for node, number in zip(nodes.tolist(), numbers.tolist(), strict=True):
+        name = walk.tree.function[node]
+        found[name] = found.get(name, 0) + number
+    return found
 
 
 def _bounds(record: Record, table: IoTable, first: str, last: str) -> Ints:

@@ -69,7 +69,10 @@ class Record:
 
     def unpack(self, low: int, high: int) -> tuple[Ints, Ints]:
         """Blocks and executed instructions of the runs from number ``low`` to before ``high``."""
-        words = self.runs[low:high]
+        return self.split(self.runs[low:high])
+
+    def split(self, words: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
+        """Blocks and executed instructions of packed runs."""
         blocks = (words >> _RUN_BITS).astype(np.int64)
         return blocks, (words & ((1 << _RUN_BITS) - 1)).astype(np.int64)
 

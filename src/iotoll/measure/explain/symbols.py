@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,11 @@ class Symbols:
     image: bytes
     base: int
 
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The first function of each name."""
+        return {name: number for number, name in reversed(list(enumerate(self.names)))}
+
     def index(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Number of the function that holds each address; -1: user space, -2: none of the image."""
         found = np.searchsorted(self.starts, addresses, side="right").astype(np.int64) - 1
@@ -64,9 +70,8 @@ class Symbols:
 
     def span(self, name: str) -> tuple[int, int] | None:
         """First address of a function, and the first one behind it; None if there is none."""
-        try:
-            number = self.names.index(name)
-        except ValueError:
+        number = self._numbers.get(name)
+        if number is None:
             return None
         last = self.base + len(self.image)
         end = int(self.starts[number + 1]) if number + 1 < len(self.names) else last
@@ -192,9 +197,7 @@ def _expand(
     return names
 
 
-def _functions(
-    data: bytes, base: int, addresses: list[int], names: list[bytes]
-) -> Symbols:
+def _functions(data: bytes, base: int, addresses: list[int], names: list[bytes]) -> Symbols:
     kept: dict[int, str] = {}
     for address, name in zip(addresses, names, strict=True):
         text = name.decode("ascii", "replace")

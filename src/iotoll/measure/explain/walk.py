@@ -166,7 +166,8 @@ def _next(tree: Tree, node: int, name: str, end: int) -> int:
         unknown = tree.parent[node] if name.endswith("_trampoline") else ROOT
         return tree.above(node, name) or tree.child(unknown, name)
     if end == LEAVE:
-        node = tree.parent[tree.above(node, _VECTORS)]
+        entry = node if tree.function[node] == _VECTORS else tree.above(node, _VECTORS)
+        node = tree.parent[entry]
     here = tree.function[node]
     if here == name and end != CALL:
         return node

@@ -4,6 +4,14 @@ from iotoll.records.models.analysis import CellRecord, SectionRecord, Stats
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
+from iotoll.records.models.explain import (
+    CellDelta,
+    CoverageRecord,
+    ExplainRecord,
+    FunctionCoverage,
+    FunctionDelta,
+    SectionDelta,
+)
 from iotoll.records.models.run import (
     BootRecord,
     BuildRecord,
@@ -35,11 +43,16 @@ __all__ = [
     "BootRecord",
     "BuildRecord",
     "CellChoice",
+    "CellDelta",
     "CellRecord",
     "CellVerdict",
     "Clock",
+    "CoverageRecord",
     "DutRecord",
+    "ExplainRecord",
     "FailureRecord",
+    "FunctionCoverage",
+    "FunctionDelta",
     "GrowthRecord",
     "ImageFile",
     "ImageRecord",
@@ -56,6 +69,7 @@ __all__ = [
     "RunManifest",
     "Section",
     "SectionComparison",
+    "SectionDelta",
     "SectionRecord",
     "SelectionRecord",
     "SequentialRecord",
