@@ -235,6 +235,7 @@ fn request_counts(c: &RequestCounts) -> Value {
         "attributed": c.attributed,
         "helper": c.helper,
         "unattributed": c.unattributed,
+        "ambiguous": c.ambiguous,
         "in_flight": c.in_flight,
         "splits": c.splits,
         "merges": c.merges,

@@ -16,7 +16,8 @@ pub struct IoCounts {
     pub dropped_lost: u64,
     /// Entry or exit outside the trace.
     pub incomplete: u64,
-    /// Several were submitted by one call, and the trace does not tell them apart.
+    /// Several were submitted by one call, and the trace does not tell them apart; or a helper
+    /// submitted for one that another task than the helper woke.
     pub ambiguous: u64,
     /// Of the measured ones: nothing foreign ran in the software sections.
     pub clean: u64,
@@ -35,6 +36,8 @@ pub struct RequestCounts {
     pub helper: u64,
     /// Of no selected I/O.
     pub unattributed: u64,
+    /// Of the unattributed: a helper's while I/Os wait, and nothing shows for which of them.
+    pub ambiguous: u64,
     /// Issue or completion outside the trace or in a gap.
     pub in_flight: u64,
     /// `block_split` events.
@@ -53,6 +56,7 @@ impl RequestCounts {
         self.attributed += other.attributed;
         self.helper += other.helper;
         self.unattributed += other.unattributed;
+        self.ambiguous += other.ambiguous;
         self.in_flight += other.in_flight;
         self.splits += other.splits;
         self.merges += other.merges;

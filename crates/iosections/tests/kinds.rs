@@ -159,7 +159,7 @@ fn a_threaded_interrupt_is_the_one_that_woke_the_thread() {
             (110, 0, 1, queue("R", 8, 8)),
             (120, 0, 1, issue("R", 8, 8)),
             (130, 0, 1, sleep(0)),
-            (irq, 0, 0, Kind::IrqEntry),
+            (irq, 0, 0, IRQ),
             (irq + 1, 0, 0, Kind::Waking(9)),
             (irq + 2, 0, 0, Kind::IrqExit),
             (190, 0, 0, preempt(9)),
@@ -181,7 +181,7 @@ fn a_threaded_interrupt_is_the_one_that_woke_the_thread() {
 fn an_interrupt_from_before_the_issue_woke_nobody_for_it() {
     let outcome = run(&[
         (50, 0, 9, sleep(0)),
-        (80, 0, 0, Kind::IrqEntry),
+        (80, 0, 0, IRQ),
         (81, 0, 0, Kind::Waking(9)),
         (82, 0, 0, Kind::IrqExit),
         (90, 0, 0, preempt(1)),
@@ -203,7 +203,7 @@ fn a_handler_that_goes_on_with_a_request_issued_meanwhile_did_not_begin_for_it()
         id: 1,
     };
     let outcome = run(&[
-        (80, 1, 0, Kind::IrqEntry),
+        (80, 1, 0, IRQ),
         (100, 0, 1, enter(Op::Pread64)),
         (110, 0, 1, queue("R", 8, 8)),
         (120, 0, 1, issue("R", 8, 8)),

@@ -23,7 +23,7 @@ from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.manifest import new_manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
-INCIDENTAL = {"command", "created", "seed"}
+INCIDENTAL = {"command", "created", "seed", "approved_by"}
 """What of a manifest may differ between a run and the command that resumes it."""
 
 
@@ -113,6 +113,11 @@ def run_options(command: F) -> F:
     metavar="RUN",
     help="Run directory of the same candidate on the other clock, to be shown beside.",
 )
+@click.option(
+    "--approved-by",
+    metavar="NAME",
+    help="Who approves the growth that the candidate's Iotoll-Accept trailers name.",
+)
 @run_options
 def gate_command(
     named: str | None,
@@ -199,6 +204,7 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
         aa=options.get("aa", False),
         experiment=options.get("experiment", False),
         beside=str(options["beside"].resolve()) if options.get("beside") else None,
+        approved_by=options.get("approved_by"),
     )
 
 
@@ -221,6 +227,10 @@ def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
         known = results.read(path, RunManifest)
         if known.model_dump(exclude=INCIDENTAL) != manifest.model_dump(exclude=INCIDENTAL):
             raise UsageError(f"{root} holds another run: choose another --out, or remove it")
+        if known.approved_by != manifest.approved_by:
+            # An approval is given, or taken back, after the boots: nothing is measured again.
+            changed = known.model_copy(update={"approved_by": manifest.approved_by})
+            results.write(path, changed)
     elif root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(f"{root} exists and is no run directory: choose another --out")
     else:

@@ -40,7 +40,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
 from iotoll.reports.page.counts import fio_warnings
-from iotoll.verdict import instructions
+from iotoll.verdict import accept, instructions
 from iotoll.verdict.policy import (
     Fit,
     Policy,
@@ -203,9 +203,11 @@ class Flow:
 
     def judge(self) -> None:
         """The verdict; a regression asks for a second pair of boots to confirm it."""
-        if self.run.manifest.kind == "measure":
+        manifest = self.run.manifest
+        if manifest.kind == "measure":
             return
-        results.write(self.run.verdict, beside(self.run, self._verdict(), self.policy.blocks))
+        verdict = accept.apply(self._verdict(), self._accepts(), self.policy, manifest.approved_by)
+        results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
 
     def report(self) -> None:
         """The report, from the result files alone."""
@@ -259,6 +261,10 @@ class Flow:
             improvements=judged.improvements,
             warnings=self._warnings(),
         )
+
+    def _accepts(self) -> list[str]:
+        path = self.run.side("candidate") / "source.json"
+        return (results.read(path, SourceRecord).accepts or []) if path.is_file() else []
 
     def _boot_more(self, boots: list[tuple[Side, int]], abreast: int = PARALLEL) -> None:
         if not self.stored:

@@ -62,6 +62,18 @@ class CellException(Model):
     why: str
 
 
+class AcceptRule(Model):
+    """Whether growth may be accepted by a trailer of the candidate, and whose word it takes.
+
+    ``who``: ``nobody``; ``author``: the trailer alone is enough; ``approver``: somebody must
+    approve it as well (``iotoll gate --approved-by``). ``at_most``: the largest growth of one
+    section that may be accepted, as a share of it.
+    """
+
+    who: Literal["nobody", "author", "approver"] = "nobody"
+    at_most: float = Field(1.0, gt=0)
+
+
 class Policy(Model):
     """A policy file."""
 
@@ -75,6 +87,7 @@ class Policy(Model):
     blocks: list[Clock] = Field(
         default_factory=lambda: list(Clock), description="clocks whose regression blocks"
     )
+    accept: AcceptRule = Field(default_factory=AcceptRule)
     sections: dict[Section, SectionRule]
     exceptions: list[CellException] = Field(default_factory=list)
 
@@ -108,6 +121,7 @@ class TimePolicy(Model):
     pass_error: float = Field(gt=0, lt=0.5)
     pass_spending: list[float]
     blocks: list[Clock]
+    accept: AcceptRule = Field(default_factory=AcceptRule)
     figures: dict[Literal["overhead", "vfs_fs", "submission", "completion"], GrowthRule] = Field(
         min_length=1
     )

@@ -180,7 +180,7 @@ def test_kcidb_says_where_it_broke() -> None:
     boots = source(real("broken").root)
     ran = json.loads(kcidb(boots.evidence, boots.patches, "iotoll"))
     assert [b["status"] for b in ran["builds"]] == ["PASS", "PASS"]
-    (whole,) = [t for t in ran["tests"] if t["path"] == "iotoll.verdict.instructions"]
+    (whole,) = [t for t in ran["tests"] if t["path"] == "iotoll.gate"]
     assert whole["status"] == "FAIL" and "I/O error" in whole["log_excerpt"]
     assert re.fullmatch("[0-9a-f]{64}", ran["checkouts"][1]["patchset_hash"])
     assert ran["checkouts"][0]["patchset_hash"] == ""

@@ -53,6 +53,9 @@ class RunManifest(Model):
     beside: str | None = Field(None, description="run directory of the other clock's verdict")
     runner: Literal["local", "lava"] = Field("local", description="who boots the boards")
     lab: str | None = Field(None, description="lab file of the runner 'lava'")
+    approved_by: str | None = Field(
+        None, description="who approves the growth that the candidate's trailers ask to accept"
+    )
     series: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._/!-]{1,60}$",
@@ -92,6 +95,9 @@ class SourceRecord(Model):
     changed_paths: list[str] = Field(default_factory=list)
     git_tree: str | None = Field(
         None, description="git tree object of the exact source, patch included, that is built"
+    )
+    accepts: list[str] | None = Field(
+        None, description="values of the trailers Iotoll-Accept in its commit messages"
     )
     notes: list[str] = Field(
         default_factory=list, description="what a reader must know, e.g. hunks that needed fuzz"

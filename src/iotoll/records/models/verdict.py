@@ -37,6 +37,7 @@ class SectionComparison(Model):
     moved: Literal["grew", "shrank", "same"]
     confidence: str = Field(description="how sure, in words, from the evidence of this cell")
     why: str = Field("", description="why it is not gated, or what qualifies the comparison")
+    accepted: str | None = Field(None, description="the reason for which its growth is accepted")
 
 
 class PairRecord(Model):
@@ -67,6 +68,7 @@ class GrowthRecord(Model):
     ratios: list[float | None] = Field(
         description="growth in each pair, in order; null where it is not valid"
     )
+    accepted: str | None = Field(None, description="the reason for which its growth is accepted")
 
     @property
     def section(self) -> Section | None:
@@ -110,6 +112,16 @@ class OtherClock(Model):
     reading: str = Field(description="what the two together mean")
 
 
+class AcceptRecord(Model):
+    """A trailer ``Iotoll-Accept`` of the candidate, and what it did (`iotoll.verdict.accept`)."""
+
+    trailer: str = Field(description="its text, as written")
+    reason: str = ""
+    by: str = Field("", description="who approved it; empty where the policy asks for nobody")
+    moves: list[str] = Field(description="what it accepts: CELL: SECTION; empty where nothing")
+    why: str = Field("", description="why it accepts nothing, or not all that it names")
+
+
 class CellVerdict(Model):
     """The outcome of one cell."""
 
@@ -145,6 +157,9 @@ class VerdictRecord(Model):
     )
     sequential: SequentialRecord | None = Field(None, description="clock `time` only")
     other: OtherClock | None = Field(None, description="the other clock's verdict, if given")
+    accepted: list[AcceptRecord] | None = Field(
+        None, description="trailers that ask to accept growth; absent where there is none"
+    )
     failure: FailureRecord | None = None
 
 
