@@ -112,7 +112,7 @@ def test_runs_end_where_the_next_block_begins(
 def test_spans_of_the_clock_switch_recording(
     core: ctypes.CDLL, opened: Callable[[str], ctypes.c_void_p], tmp_path: Path
 ) -> None:
-    spans = (Span * 2)((100, 200), (400, 500))
+    spans = (Span * 2)(Span(100, 200), Span(400, 500))
     recorder = Recorder(
         runs=opened("runs"), marks=opened("marks"), block=NO_BLOCK, spans=spans, span_count=2
     )

@@ -55,9 +55,13 @@ class SideParts:
 
 
 class Explainer:
-    """One run that is explained; raises UsageError where it cannot be."""
+    """One run that is explained; raises UsageError where it cannot be.
 
-    def __init__(self, run: RunDir, progress: Progress) -> None:
+    ``single`` is the number of the I/O of each cell that is also taken apart alone.
+    """
+
+    def __init__(self, run: RunDir, progress: Progress, single: int | None = None) -> None:
+        self.single = single
         self.run = run
         self.progress = progress
         self.flow = Flow(run, progress)
@@ -169,7 +173,9 @@ class Explainer:
                 step.update(number, len(cells), cell)
                 if cell not in tables:
                     raise InfrastructureError(f"{folder}: the board handed over no trace of {cell}")
-                parts[cell] = take_apart(cell, record, Walker(record, symbols), tables[cell])
+                parts[cell] = take_apart(
+                    cell, record, Walker(record, symbols), tables[cell], self.single
+                )
                 if cell in before and _equal(before[cell], tables[cell]):
                     same.add(cell)
         executed = executed_instructions(record, symbols, changed)

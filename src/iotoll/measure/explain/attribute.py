@@ -35,7 +35,8 @@ class SectionParts:
 
     ``ios`` are the numbers of those taken apart, ``counts`` their instructions with shape (I/Os,
     functions), ``calls`` the calls of each function likewise; ``nodes`` are instructions by node
-    of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be taken apart.
+    of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be taken
+    apart. ``single`` are instructions by node of the one I/O that was asked for, if it was.
     """
 
     section: Section
@@ -46,6 +47,7 @@ class SectionParts:
     nodes: Ints
     entries: Ints
     missing: int
+    single: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,9 @@ class CellParts:
     sections: Mapping[Section, SectionParts]
 
 
-def take_apart(cell: str, record: Record, walker: Walker, table: IoTable) -> CellParts:
+def take_apart(
+    cell: str, record: Record, walker: Walker, table: IoTable, single: int | None = None
+) -> CellParts:
     """Attribute every I/O of a cell's table to functions, section by section."""
     bounds = {s: _bounds(record, table, *columns) for s, columns in BOUNDS.items()}
     whole = np.concatenate([b[b[:, 0] >= 0].ravel() for b in bounds.values()])
@@ -71,7 +75,7 @@ def take_apart(cell: str, record: Record, walker: Walker, table: IoTable) -> Cel
     runs = record.clock["run"].astype(np.int64)
     walk = walker.walk(int(runs[whole].min()), int(runs[whole].max()))
     steps = np.searchsorted(walk.run, runs)
-    cutter = _Cutter(walk, walker.tree, _tasks(walk, steps, bounds[Section.VFS_FS]))
+    cutter = _Cutter(walk, walker.tree, _tasks(walk, steps, bounds[Section.VFS_FS]), single)
     sections = {}
     for section, marks in bounds.items():
         wanted = table.get(GATE_COLUMNS[section])
@@ -114,7 +118,10 @@ def _tasks(walk: Walk, steps: Ints, submissions: Ints) -> npt.NDArray[np.uint64]
 class _Cutter:
     """Sums the stretches of a walk over the sections of I/Os."""
 
-    def __init__(self, walk: Walk, tree: Tree, tasks: npt.NDArray[np.uint64]) -> None:
+    def __init__(
+        self, walk: Walk, tree: Tree, tasks: npt.NDArray[np.uint64], single: int | None
+    ) -> None:
+        self._single = single
         self._walk = walk
         self._tasks = tasks
         self._interrupt = tree.is_interrupt()[walk.node]
@@ -127,7 +134,7 @@ class _Cutter:
     ) -> SectionParts:
         """Take a section apart; ``wanted`` are the analyser's own counts of the I/Os."""
         walk = self._walk
-        ios, counts, calls = [], [], []
+        ios, counts, calls, single = [], [], [], None
         nodes, entries = (np.zeros(self._size, np.int64) for _ in range(2))
         for number in np.nonzero((marks[:, 0] >= 0) & present(wanted))[0].tolist():
             low, high = steps[marks[number]].tolist()
@@ -139,7 +146,9 @@ class _Cutter:
             ios.append(number)
             counts.append(self._by_function(node, count))
             calls.append(self._by_function(entered, np.ones(len(entered), np.int64)))
-            nodes += np.bincount(node, count, self._size).astype(np.int64)
+            mine = np.bincount(node, count, self._size).astype(np.int64)
+            single = mine if number == self._single else single
+            nodes += mine
             entries += np.bincount(entered, minlength=self._size)
         shape = (len(ios), len(self._names))
         return SectionParts(
@@ -151,6 +160,7 @@ class _Cutter:
             nodes,
             entries,
             int(present(wanted).sum()) - len(ios),
+            single,
         )
 
     def _by_function(self, node: Ints, count: Ints) -> Ints:

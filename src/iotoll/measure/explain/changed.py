@@ -78,7 +78,7 @@ def _is(words: Words, pattern: tuple[int, int]) -> npt.NDArray[np.bool_]:
 
 
 def _clear_low_parts(words: Words) -> None:
-    """Clear the 12-bit constants of instructions whose register holds an address of ``adrp``, or a sum."""
+    """Clear the 12-bit constants beside registers with an address of ``adrp``, or a sum of one."""
     pages = _is(words, _ADRP)
     uses = _is(words, _ADD) | _is(words, _ACCESS)
     paged = np.zeros(32, np.bool_)

@@ -126,7 +126,7 @@ class Walker:
         )
 
     def _first_task(self, low: int, high: int) -> int:
-        """The task that runs at the beginning: the one that is switched from first; 0: no switch."""
+        """The task that runs at the beginning: the first one that is left; 0: none is left."""
         marks = self._record.marks
         left = marks[(marks["probe"] == PREVIOUS) & (marks["run"] >= low) & (marks["run"] < high)]
         return int(left["value"][0]) if len(left) else 0

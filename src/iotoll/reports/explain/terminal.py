@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from iotoll.measure.explain.frames import Frame
 from iotoll.records.models import CellDelta, ExplainRecord, FunctionDelta, SectionDelta
 from iotoll.reports.page.text import clean, number
 
@@ -82,3 +83,32 @@ def _sum(section: SectionDelta) -> str:
             f" {section.missing_candidate} of the candidate"
         )
     return text
+
+
+def print_tree(root: Frame, number_of_io: int, console: Console) -> None:
+    """Print one I/O as a call tree; what is the same on both sides is one line with its total."""
+    console.print()
+    console.print(Text(f"{root.name}, I/O {number_of_io}: instructions of both sides", "bold"))
+    if not root.children:
+        console.print(Text("! it could not be taken apart on either side", "yellow"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("base", "candidate", "difference"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("function, with all that it calls", overflow="fold")
+    for child in root.children.values():
+        _tree_rows(child, 0, table)
+    console.print(table)
+
+
+def _tree_rows(frame: Frame, depth: int, table: Table) -> None:
+    base, candidate = frame.total
+    change = candidate - base
+    style = "" if frame.differs else "dim"
+    own = frame.own[1] - frame.own[0]
+    name = Text("  " * depth + clean(frame.name), "bold" if own else style)
+    if own and frame.children:
+        name.append(f"  (itself {own:+.0f})")
+    table.add_row(number(base), number(candidate), f"{change:+.0f}" if change else "", name)
+    if frame.differs:
+        for child in frame.children.values():
+            _tree_rows(child, depth + 1, table)

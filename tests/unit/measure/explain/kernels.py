@@ -33,7 +33,7 @@ def symbols(functions: dict[str, list[int]], gap: int = 0) -> Symbols:
 def record(
     blocks: list[tuple[int, int]], runs: list[tuple[int, int]], marks: list[tuple[int, int, int]]
 ) -> Record:
-    """Blocks as (address, instructions), runs as (block, executed), marks as (run, probe, value)."""
+    """Blocks (address, instructions), runs (block, executed) and marks (run, probe, value)."""
     done = np.concatenate([[0], np.cumsum([count for _, count in runs])]).astype(np.int64)
     rows = [(run, int(done[run]), probe, value) for run, probe, value in marks]
     kinds = [("run", "<u8"), ("executed", "<u8"), ("probe", "<u8"), ("value", "<u8")]
