@@ -35,6 +35,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "plan": models.PlanRecord,
     "summary": models.SummaryRecord,
     "noise": models.NoiseRecord,
+    "explain": models.ExplainRecord,
 }
 """Schema name (``results-schema/NAME.schema.json``) → model of that document."""
 
