@@ -87,6 +87,12 @@ COMMANDS = {
         "List the boards, cells, matrices, policies or studies that there are.",
         ("iotoll list boards", "iotoll list cells --matrix small --json"),
     ),
+    "explain": Entry(
+        "Investigate",
+        "iotoll.run.explain_command:explain_command",
+        "Say which functions account for the differences of RUN, a run directory or a file of one.",
+        ("iotoll explain runs/NAME", "iotoll explain runs/NAME --json"),
+    ),
     "step": Entry(
         "Investigate",
         "iotoll.run.command:step_command",
@@ -109,7 +115,7 @@ COMMANDS = {
         "Investigate",
         "iotoll.run.studies.experiment:experiment_group",
         "Experiments on boards and on the gate itself.",
-        ("iotoll experiment exact --boots 4", "iotoll experiment aa --pairs 10"),
+        ("iotoll experiment exact --boots 4", "iotoll experiment planted --patches 10"),
     ),
     "receive": Entry(
         "Lab",

@@ -18,6 +18,7 @@ _PARTS = (
 events, those in flight began before the trace or end after it."""
 
 _RARE = (
+    ("waited", "waited without an own request"),
     ("ambiguous", "not told apart"),
     ("other_device", "on another device"),
 )
