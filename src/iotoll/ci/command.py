@@ -50,7 +50,7 @@ runner_option = click.option(
 
 @click.group("ci")
 def ci_command() -> None:
-    """The jobs of a GitLab pipeline (docs/gitlab.md); each runs at a desk, too.
+    """The jobs of a GitLab pipeline (docs/gitlab.md); each also runs at a desk.
 
     They hand on one folder, --root. What GitLab tells its jobs in CI_ variables is the default of
     the options of that name.

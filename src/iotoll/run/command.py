@@ -146,7 +146,7 @@ def gate_command(
 @click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @run_options
 def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Measure one kernel: its figures per cell, and no verdict."""
+    """Measure one kernel: its values per cell, and no verdict."""
     if image is not None:
         choice = candidate.classify(None, base_image=image)
     else:

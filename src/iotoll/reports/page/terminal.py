@@ -268,7 +268,8 @@ def _print_changes(
                 continue
             moved = figures.movement(found)
             sign = figures.SIGNS[moved] or " "
-            tone = {"grew": "red", "shrank": "green"}.get(moved, "dim")
+            tones = {"grew": "red", "shrank": "green", "unknown": "yellow"}
+            tone = tones.get(moved, "dim")
             text = signed(found.delta)
             text = f"{text}{sign}" if found.gated else f"({text}){sign}"
             line.append(Text(text, tone))
