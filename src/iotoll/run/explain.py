@@ -231,7 +231,7 @@ class Explainer:
             delta=change.change.common,
             share=round(change.change.share, 4),
             mean=round(change.change.mean, 2),
-            explained=change.explained,
+            explained=round(change.explained, 2),
             functions=[_function(f, f.name in changed) for f in change.functions],
         )
 
