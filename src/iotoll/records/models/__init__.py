@@ -1,6 +1,6 @@
 """Typed models of every file in a run directory; results-schema/ is generated from them."""
 
-from iotoll.records.models.analysis import CellRecord, SectionRecord, Stats
+from iotoll.records.models.analysis import CellRecord, OrderedIos, SectionRecord, Stats
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
@@ -28,14 +28,18 @@ from iotoll.records.models.run import (
 )
 from iotoll.records.models.verdict import (
     CellVerdict,
+    Cluster,
+    Comparison,
     GrowthRecord,
     NoisePair,
     NoiseRecord,
     OtherClock,
     PairRecord,
+    PoolRecord,
     SectionComparison,
     SequentialRecord,
     SideResult,
+    TwinRecord,
     VerdictRecord,
 )
 
@@ -47,6 +51,8 @@ __all__ = [
     "CellRecord",
     "CellVerdict",
     "Clock",
+    "Cluster",
+    "Comparison",
     "CoverageRecord",
     "DutRecord",
     "ExplainRecord",
@@ -61,11 +67,13 @@ __all__ = [
     "Model",
     "NoisePair",
     "NoiseRecord",
+    "OrderedIos",
     "OtherClock",
     "Outcome",
     "PairRecord",
     "PipelineRun",
     "PlanRecord",
+    "PoolRecord",
     "RunManifest",
     "Section",
     "SectionComparison",
@@ -78,6 +86,7 @@ __all__ = [
     "Stats",
     "SummaryRecord",
     "TraceFile",
+    "TwinRecord",
     "Unit",
     "VerdictRecord",
 ]
