@@ -48,7 +48,8 @@ class Record:
         counter and the mark, and read the clock as well.
         """
         marks = self.marks[self.marks["probe"] == CLOCK]
-        return marks[np.argsort(marks["value"], kind="stable")]
+        ordered: npt.NDArray[np.void] = marks[np.argsort(marks["value"], kind="stable")]
+        return ordered
 
     @cached_property
     def _times(self) -> npt.NDArray[np.uint64]:
