@@ -95,7 +95,7 @@ class Explainer:
         moved = [
             c.cell
             for c in self.verdict.cells
-            if any(s.moved != "same" and s.gated for s in c.sections)
+            if any(s.moved in ("grew", "shrank") and s.gated for s in c.sections)
         ]
         if everything:
             return known
@@ -266,8 +266,13 @@ def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
             for measured in measure(
                 file, windows, Clock.INSTRUCTIONS, device=devices[device], comm=COMM
             ):
-                found[measured.window.name] = measured.table
+                found[measured.window.name] = _paired(measured.table)
     return found
+
+
+def _paired(table: IoTable) -> IoTable:
+    """The I/Os thread by thread, as the gate pairs them: threads interleave in other ways."""
+    return table.take(np.lexsort((np.arange(len(table)), table["pid"])))
 
 
 def _is_on(window: Window, device: str) -> bool:

@@ -82,6 +82,7 @@ def _compare(
     calls = [_columns(side, side.calls, names, ios) for side in sides]
     callers = [_callers(side, tree) for side, tree in zip(sides, trees, strict=True)]
     totals = [c.sum(axis=1) for c in counts]
+    middle = [float(np.median(total)) if len(ios) else 0.0 for total in totals]
     found = []
     for place, name in enumerate(names):
         pair = [c[:, place] for c in counts]
@@ -101,7 +102,8 @@ def _compare(
         (len(sides[0].ios), len(sides[1].ios)),
         (sides[0].missing, sides[1].missing),
         len(ios),
-        *(float(np.median(t)) if len(ios) else 0.0 for t in totals),
+        middle[0],
+        middle[1],
         change_of(totals[1] - totals[0]),
         tuple(found),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from iotoll.measure.explain.attribute import CellParts, take_apart
 from iotoll.measure.explain.compare import compare_cell
 from iotoll.measure.explain.frames import cell_frames
@@ -83,7 +84,7 @@ def test_an_interrupt_is_left_out_where_the_analyser_left_it_out() -> None:
 def test_both_sides_of_one_io() -> None:
     sides = cell([[1], [2]], [13, 23], 1), cell([[1], [1]], [13, 13], 1)
     root = cell_frames(*sides, single=True)
-    assert root.total == (23, 13)
+    assert list(root.total) == [23, 13]
     driver = root.children["submission"].children["submit"].children["driver"]
     assert driver.own == [20, 10]
     (change,) = compare_cell(*sides)
