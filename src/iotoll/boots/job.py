@@ -107,6 +107,7 @@ def render_job(
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
     devices = dict.fromkeys(b.device for b in batches)
     settings = {
+        "BOARD": board.name,
         "DEVICES": " ".join(devices),
         "BATCHES": " ".join(b.name for b in batches),
         **{f"FILE_MB_{device}": matrix.settings(device).file_mb for device in devices},

@@ -124,7 +124,7 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> Non
         def on_cell(count: int) -> None:
             begun[index] = count
             done = sum(begun.values())
-            step.update(done, total, f"cell {done} of {total}")
+            step.update(done, total, f"fio run {done} of {total}")
 
         if store.take(plan):
             on_cell(plan.runs)

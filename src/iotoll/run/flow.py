@@ -23,7 +23,6 @@ from iotoll.kernels.build import Job, build_side
 from iotoll.kernels.cache import copy_tree
 from iotoll.kernels.source import prepare
 from iotoll.labs.lava.config import Lab, load_lab
-from iotoll.labs.lava.runner import lava_runner
 from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import (
@@ -146,7 +145,12 @@ class Flow:
     def connect(self) -> Connect | None:
         """What reaches the lab that runs the boots; None on a local board."""
         lab = self.lab
-        return None if lab is None else lambda: lava_runner(self.run, lab)
+        if lab is None:
+            return None
+        # Only a lab needs HTTP, which takes a tenth of a second to import.
+        from iotoll.labs.lava.runner import lava_runner
+
+        return lambda: lava_runner(self.run, lab)
 
     # The steps.
 
@@ -210,7 +214,9 @@ class Flow:
         manifest = self.run.manifest
         if manifest.kind == "measure":
             return
-        verdict = accept.apply(self._verdict(), self._accepts(), self.policy, manifest.approved_by)
+        source = self.run.side("candidate") / "source.json"
+        asked = results.read(source, SourceRecord).accepts if source.is_file() else None
+        verdict = accept.apply(self._verdict(), asked or [], self.policy, manifest.approved_by)
         results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
 
     def report(self) -> None:
@@ -280,10 +286,6 @@ class Flow:
             headline=judged.headline,
             warnings=self._warnings(),
         )
-
-    def _accepts(self) -> list[str]:
-        path = self.run.side("candidate") / "source.json"
-        return (results.read(path, SourceRecord).accepts or []) if path.is_file() else []
 
     def _boot_more(
         self,

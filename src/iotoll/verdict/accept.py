@@ -6,10 +6,9 @@ A trailer in a commit message of the candidate asks for it::
 
 that is: cells (a glob), a section (or ``overhead`` on the clock `time`, ``whole`` for the I/O from
 call to return), the most that it may grow in each of these cells, in the verdict's unit or in
-percent (``+6.5%``), and the reason. Nothing else is accepted: another section, another cell and a
-larger growth still block. Whose word it takes is the policy's to say
-(`iotoll.verdict.policy.AcceptRule`). A trailer is text of the candidate's author and never enough
-where the policy asks for an approver.
+percent (``+6.5%``), and the reason. Another section, another cell and a larger growth still block.
+Whose word it takes is the policy's to say (`iotoll.verdict.policy.AcceptRule`): a trailer is text
+of the candidate's author, and never enough where the policy asks for an approver.
 """
 
 from __future__ import annotations

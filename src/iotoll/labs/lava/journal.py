@@ -121,9 +121,8 @@ def read_journal(path: Path) -> Journal:
 
 def _replay(journal: Journal, entry: dict[str, Any]) -> None:
     if entry["event"] == "intend":
-        names = ("key", "boot", "inputs", "definition")
-        words = {name: str(entry.get(name, "")) for name in names}
-        journal.attempts.append(Attempt(**words))
+        definition = str(entry.get("definition", ""))
+        journal.attempts.append(Attempt(entry["key"], entry["boot"], entry["inputs"], definition))
         return
     attempt = {a.key: a for a in journal.attempts}[entry["key"]]
     if entry["event"] == "submitted":

@@ -223,7 +223,7 @@ class LavaRunner:
         except TooLargeError as error:
             return self._failed(journal, one, error)
         try:
-            documents = collect.judge(ended, plan, self.issues)
+            documents = collect.judge(ended, plan, self.issues, one.attempt.key)
         except (BrokenError, InfrastructureError) as error:
             return self._failed(journal, one, error)
         attempts = [

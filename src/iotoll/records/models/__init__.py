@@ -4,6 +4,14 @@ from iotoll.records.models.analysis import CellRecord, OrderedIos, SectionRecord
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
+from iotoll.records.models.explain import (
+    CellDelta,
+    CoverageRecord,
+    ExplainRecord,
+    FunctionCoverage,
+    FunctionDelta,
+    SectionDelta,
+)
 from iotoll.records.models.run import (
     BootRecord,
     BuildRecord,
@@ -39,13 +47,18 @@ __all__ = [
     "BootRecord",
     "BuildRecord",
     "CellChoice",
+    "CellDelta",
     "CellRecord",
     "CellVerdict",
     "Clock",
     "Cluster",
     "Comparison",
+    "CoverageRecord",
     "DutRecord",
+    "ExplainRecord",
     "FailureRecord",
+    "FunctionCoverage",
+    "FunctionDelta",
     "GrowthRecord",
     "ImageFile",
     "ImageRecord",
@@ -64,6 +77,7 @@ __all__ = [
     "RunManifest",
     "Section",
     "SectionComparison",
+    "SectionDelta",
     "SectionRecord",
     "SelectionRecord",
     "SequentialRecord",

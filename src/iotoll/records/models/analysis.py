@@ -105,6 +105,9 @@ class CellRecord(Model):
     not_in_source: dict[Section, str] = Field(
         default_factory=dict, description="sections that blktrace does not tell of, and why"
     )
+    own_unknown: str | None = Field(
+        None, description="why nothing tells whose code ran: all own times are absent"
+    )
     overhead: SumRecord
     total: SumRecord
     paths: list[PathRecord]

@@ -20,6 +20,7 @@ from iotoll.records.models import (
     VerdictRecord,
 )
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.headline import verdict_sentence
 from iotoll.reports.page.text import change, clean, number
 
 
@@ -84,7 +85,7 @@ def run_check(evidence: Evidence) -> Check:
         return Check("", None, Status.SKIPPED, "one kernel was measured: there is nothing to judge")
     if verdict is None:
         return Check("", None, Status.ERROR, "the run has no verdict yet: repeat its command")
-    sentence = one_line(verdict.sentence)
+    sentence = one_line(verdict_sentence(evidence))
     if not judged(verdict):
         return Check("", None, Status.SKIPPED, f"nobody judged these figures: {sentence}")
     return Check("", None, _OUTCOMES[verdict.outcome], sentence)
@@ -129,6 +130,8 @@ def _figure(cell: CellVerdict, growth: GrowthRecord, gate: bool) -> Check:
         status, reason = Status.SKIPPED, "shown only: nobody judged these figures"
     elif cell.outcome is Outcome.INCONCLUSIVE:
         status, reason = Status.SKIPPED, f"inconclusive: {one_line(cell.why)}"
+    elif growth.accepted is not None:
+        reason = f"accepted ({one_line(growth.accepted)}): grew by {growth.growth:+.1%}; {bounds}"
     elif growth.state == "grew":
         status, reason = Status.FAILURE, f"grew by {growth.growth:+.1%}; {bounds}"
     elif growth.improved:
@@ -147,9 +150,11 @@ def _compared(cell: CellVerdict, found: Comparison, gate: bool, figure: str = ""
         status, reason = Status.SKIPPED, "shown only: nobody judged these figures"
     elif not found.gated:
         status, reason = Status.SKIPPED, f"not gated: {one_line(found.why) or 'shown only'}"
-    elif cell.outcome is Outcome.INCONCLUSIVE or found.moved == "unknown":
-        why = cell.why if cell.outcome is Outcome.INCONCLUSIVE else found.why
+    elif cell.outcome is Outcome.INCONCLUSIVE or found.moved not in ("grew", "shrank", "same"):
+        why = cell.why if cell.outcome is Outcome.INCONCLUSIVE else found.why or found.moved
         status, reason = Status.SKIPPED, f"inconclusive: {one_line(why)}"
+    elif found.accepted is not None:
+        reason = f"accepted ({one_line(found.accepted)}): grew by {moved_by(found)}; {reason}"
     elif found.moved == "grew":
         status, reason = Status.FAILURE, f"grew by {moved_by(found)}; {one_line(found.confidence)}"
     elif found.moved == "shrank":
