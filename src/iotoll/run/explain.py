@@ -95,7 +95,7 @@ class Explainer:
         moved = [
             c.cell
             for c in self.verdict.cells
-            if any(s.moved != "same" and s.gated for s in c.sections)
+            if any(s.moved in ("grew", "shrank") and s.gated for s in c.sections)
         ]
         if everything:
             return known
@@ -231,7 +231,7 @@ class Explainer:
             delta=change.change.common,
             share=round(change.change.share, 4),
             mean=round(change.change.mean, 2),
-            explained=change.explained,
+            explained=round(change.explained, 2),
             functions=[_function(f, f.name in changed) for f in change.functions],
         )
 
@@ -266,8 +266,13 @@ def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
             for measured in measure(
                 file, windows, Clock.INSTRUCTIONS, device=devices[device], comm=COMM
             ):
-                found[measured.window.name] = measured.table
+                found[measured.window.name] = _paired(measured.table)
     return found
+
+
+def _paired(table: IoTable) -> IoTable:
+    """The I/Os thread by thread, as the gate pairs them: threads interleave in other ways."""
+    return table.take(np.lexsort((np.arange(len(table)), table["pid"])))
 
 
 def _is_on(window: Window, device: str) -> bool:

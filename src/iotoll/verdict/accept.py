@@ -182,7 +182,8 @@ def _with(
 def _cell(cell: CellVerdict, reasons: dict[str, str]) -> CellVerdict:
     if not any(g.name in reasons for g in _grown(cell)):
         return cell
-    left = any(g.name not in reasons for g in _grown(cell))
+    left = any(g.name not in reasons for g in _grown(cell) if g.figure != "whole")
+    left = left or not _whole_accepted(cell, reasons)
     sections = [
         s.model_copy(update={"accepted": reasons[name]})
         if (name := f"{cell.cell}: {s.section.value}") in reasons and s.moved == "grew" and s.gated
@@ -204,3 +205,14 @@ def _cell(cell: CellVerdict, reasons: dict[str, str]) -> CellVerdict:
         update["outcome"] = Outcome.INCONCLUSIVE if undecided else Outcome.PASS
         update["why"] = cell.why or ("other values of it are undecided" if undecided else "")
     return cell.model_copy(update=update)
+
+
+def _whole_accepted(cell: CellVerdict, reasons: dict[str, str]) -> bool:
+    """Whether the whole I/O did not grow, may grow, or grew by no more than accepted sections."""
+    whole = cell.whole
+    if whole is None or not whole.gated or whole.moved != "grew":
+        return True
+    if f"{cell.cell}: whole" in reasons:
+        return True
+    known = sum(s.delta for s in cell.sections if f"{cell.cell}: {s.section.value}" in reasons)
+    return whole.delta <= known + whole.threshold

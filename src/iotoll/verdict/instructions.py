@@ -164,7 +164,8 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
         middle = float(np.median(found.base)) if pairs else 0.0
         return _fields(middle, 0.0, rule, "unknown", "not compared", why, gated=rule.gated)
     sign = policy.sign
-    moved = pairing.find(found, policy.sizes(rule), sign.z, sign.share, sign.mean)
+    z = policy.z(found.boots)
+    moved = pairing.find(found, policy.sizes(rule), z, sign.share, sign.mean)
     record = pairing.record(found, moved, rule.threshold)
     middle = float(np.median(found.base))
     few = pairs < policy.min_ios

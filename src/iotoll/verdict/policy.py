@@ -19,6 +19,7 @@ from iotoll.verdict.time.levels import confirm_levels
 class SignRule(Model):
     """When differences between twins are a cost, and no chaos (see `iotoll.verdict.twins`)."""
 
+    alarm: float = Field(gt=2, description="as `z`, of the first boot: worth further boots")
     z: float = Field(gt=2, description="net I/Os that moved one way, in square roots of all moved")
     sizes: list[int] = Field(min_length=1, description="a section's `threshold` comes before them")
     share: float = Field(gt=0, lt=1, description="least net share of a cell's I/Os")
@@ -98,6 +99,10 @@ class Policy(Model):
                 known = other.model_dump(exclude={"cells", "sections"}, exclude_none=True)
                 rule = rule.model_copy(update=known)
         return rule
+
+    def z(self, boots: int) -> float:
+        """What the sign test must reach, with so many boots of each side."""
+        return self.sign.z if boots >= self.perturb.boots else self.sign.alarm
 
     def sizes(self, rule: SectionRule) -> list[int]:
         """The sizes of difference that the sign test tries, smallest first."""

@@ -67,7 +67,8 @@ def _pool(
     together = pairing.joined([paired[name][part] for name in names])
     rule = policy.whole if part is None else policy.sections[part]
     sign = policy.sign
-    moved = pairing.find(together, policy.sizes(rule), sign.z, sign.pool_share, sign.mean)
+    z = policy.z(min(paired[name][part].boots for name in names))
+    moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean)
     if moved is None:
         return None
     record = pairing.record(together, moved, rule.threshold)

@@ -25,6 +25,9 @@ from iotoll.records.models import CellRecord, Cluster, OrderedIos, Section, Twin
 SHOWN = 6
 """Clusters of a record; the others are in the traces."""
 
+CLEAR = 0.1
+"""So much more must agree at another lag before it is taken."""
+
 Ints = NDArray[np.int64]
 
 
@@ -44,10 +47,9 @@ class Twins:
     kinds: tuple[str, str] = ("", "")
 
     @property
-    def foreign_share(self) -> float:
-        """Share of pairs that cannot be compared, since other marks bound the section."""
-        total = self.foreign + len(self.differences)
-        return self.foreign / total if total else 0.0
+    def boots(self) -> int:
+        """How many boots of each side they are of."""
+        return len(np.unique(self.boot))
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def pair(
     for boot, (one, other) in enumerate(zip(base, candidate, strict=True)):
         if one.in_order is None or other.in_order is None:
             continue
-        for before, after in _zipped(one.in_order, other.in_order, section):
+        lag = phase(one.in_order, other.in_order)
+        for before, after in _zipped(one.in_order, other.in_order, section, lag):
             if before is None or after is None or (before.value is None) != (after.value is None):
                 unpaired += 1
             elif before.kind != after.kind:
@@ -153,6 +156,32 @@ def _in_every_boot(twins: Twins, size: int, sign: int, share: float) -> bool:
     return True
 
 
+def phase(base: OrderedIos, candidate: OrderedIos) -> int:
+    """By how many I/Os the candidate is ahead: 0, or 1 either way where paths alternate.
+
+    A path that every second I/O takes may begin with the first I/O in one kernel and with the
+    second in the other. The lag is the one at which most I/Os have the same difference, whatever
+    that is, so a cost does not decide it.
+    """
+    found = {lag: _agreement(base, candidate, lag) for lag in (0, 1, -1)}
+    best = max(found, key=lambda lag: found[lag])
+    return best if found[best] >= found[0] + CLEAR else 0
+
+
+def _agreement(base: OrderedIos, candidate: OrderedIos, lag: int) -> float:
+    """The share of I/Os that have their section's commonest difference, as a mean of sections."""
+    shares = []
+    for section in base.sections:
+        both = [
+            after.value - before.value
+            for before, after in _zipped(base, candidate, section, lag)
+            if before and after and before.value is not None and after.value is not None
+        ]
+        if both:
+            shares.append(Counter(both).most_common(1)[0][1] / len(both))
+    return sum(shares) / len(shares) if shares else 0.0
+
+
 @dataclass(frozen=True)
 class _Io:
     value: int | None
@@ -160,12 +189,19 @@ class _Io:
 
 
 def _zipped(
-    base: OrderedIos, candidate: OrderedIos, section: Section | None
+    base: OrderedIos, candidate: OrderedIos, section: Section | None, lag: int = 0
 ) -> Iterator[tuple[_Io | None, _Io | None]]:
-    """The I/Os of both sides, by thread and number; None where one side has no such I/O."""
+    """The I/Os of both sides, by thread and number; None where one side has no such I/O.
+
+    With a ``lag`` the first I/O of each thread is left out on one side, and the last on the other.
+    """
     one, other = _by_thread(base, section), _by_thread(candidate, section)
     for thread in sorted({*one, *other}):
         before, after = one.get(thread, []), other.get(thread, [])
+        if lag:
+            before, after = before[max(lag, 0) :], after[max(-lag, 0) :]
+            both = min(len(before), len(after))
+            before, after = before[:both], after[:both]
         for number in range(max(len(before), len(after))):
             yield (
                 before[number] if number < len(before) else None,

@@ -34,7 +34,7 @@ def frames() -> Frame:
 
 def test_totals_hold_what_is_called() -> None:
     root = frames()
-    assert root.total == (117, 158)
+    assert list(root.total) == [117, 158]
     outer = root.children["submission"].children["outer"]
     assert outer.own == [10, 10] and outer.differs
     assert not outer.children["same"].differs

@@ -63,6 +63,7 @@ def test_f4_2_where_and_what_to_do_are_on_the_first_screen() -> None:
     assert "issue → device (driver: command, DMA map, doorbell): +328 instructions" in told
     assert "ufshcd_queuecommand(), drivers/ufs/core/ufshcd.c:3059" in told
     assert "iotoll reproduce runs/regression" in told
+    assert "iotoll explain runs/regression" in told
     assert "Iotoll-Accept: ufs-* submission +329 REASON" in told
 
 

@@ -14,6 +14,7 @@ from iotoll.records.models import (
     Unit,
     VerdictRecord,
 )
+from iotoll.records.models.verdict import Comparison
 from iotoll.verdict.accept import apply, parse
 from iotoll.verdict.policy import AcceptRule, Policy, load_policy
 
@@ -205,3 +206,25 @@ def test_times_are_accepted_in_percent_and_what_is_open_stays_open(
 def test_without_a_trailer_nothing_changes() -> None:
     grown = verdict(ufs_a={Section.SUBMISSION: 329})
     assert apply(grown, [], policy(), "Maintainer") is grown
+
+
+def whole_io(delta: float) -> Comparison:
+    found = section(Section.SUBMISSION, delta).model_dump(exclude={"section"})
+    return Comparison.model_validate(found)
+
+
+@pytest.mark.parametrize(
+    ("delta", "trailers", "outcome"),
+    [
+        (329, [TRAILER], Outcome.PASS),
+        (600, [TRAILER], Outcome.REGRESSION),
+        (600, [TRAILER, "ufs-* whole +650 more"], Outcome.PASS),
+    ],
+)
+def test_the_whole_io_may_grow_by_what_is_accepted_and_no_more(
+    delta: float, trailers: list[str], outcome: Outcome
+) -> None:
+    grown = verdict(ufs_a={Section.SUBMISSION: 329})
+    cell = grown.cells[0].model_copy(update={"whole": whole_io(delta)})
+    grown = grown.model_copy(update={"cells": [cell]})
+    assert apply(grown, trailers, policy(), "Maintainer").outcome is outcome

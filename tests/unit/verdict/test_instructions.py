@@ -134,8 +134,12 @@ def test_cost_that_no_section_has_shows_in_the_whole_io(policy: Policy) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_symmetric_chaos_is_no_cost(policy: Policy, seed: int) -> None:
     base = {UFS: counts(seed), EIGHT: counts(seed + 100)}
-    other = {cell: chaotic(values, seed + 200) for cell, values in base.items()}
-    judged = judge(policy, base, other)
+    other = [
+        side_result("candidate", {c: chaotic(v, seed + 200 * n) for c, v in base.items()})
+        for n in (1, 2, 3)
+    ]
+    same = boots(*[side_result("base", base)] * 3)
+    judged = instructions.judge(same, boots(*other), policy, list(base))
     assert judged.outcome is Outcome.PASS, judged.regressions
 
 
@@ -144,6 +148,21 @@ def test_two_paths_out_of_phase_are_no_cost(policy: Policy) -> None:
     other = {UFS: {**counts(1), S: [5272 - 43 * (i % 2) for i in range(256)]}}
     judged = judge(policy, base, other)
     assert judged.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("cost", [0, 5, 20])
+def test_paths_out_of_phase_are_paired_with_their_like(policy: Policy, cost: int) -> None:
+    """Every second I/O takes a longer path; it begins with another I/O in the candidate."""
+
+    def paths(first: int, more: int) -> Counts:
+        return {
+            s: [5000 + 2143 * ((i + first) % 2) + (more if s is S else 0) for i in range(256)]
+            for s in TEETH
+        }
+
+    judged = judge(policy, {UFS: paths(0, 0)}, {UFS: paths(1, cost)})
+    assert grown(judged) == ({S: cost} if cost else {})
+    assert [s.twins.pairs for s in judged.cells[0].sections if s.twins] == [255] * 4
 
 
 def test_cost_is_found_under_chaos(policy: Policy) -> None:

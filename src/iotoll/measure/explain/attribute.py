@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from iotoll.measure.boot_trace import GATE_COLUMNS
 from iotoll.measure.explain.record import Ints, Record
 from iotoll.measure.explain.walk import Tree, Walk, Walker
 from iotoll.measure.iotable import IoTable, present
+from iotoll.measure.order import GATE_COLUMNS
 from iotoll.records.models import Section
 
 BOUNDS: Mapping[Section, tuple[str, str]] = {
@@ -179,5 +179,6 @@ class _Cutter:
         tail = np.cumsum(~interrupt) == 0
         for mask in (own, own | tail):
             if int(count[mask].sum()) == wanted:
-                return here[mask]
+                chosen: Ints = here[mask]
+                return chosen
         return None

@@ -88,7 +88,7 @@ def _clear_low_parts(words: Words) -> None:
     pair = np.flatnonzero(_is(words, _ADD_REGISTERS) | _is(words, _MOVE))
     known = 0
     while np.count_nonzero(paged) > known:
-        known = np.count_nonzero(paged)
+        known = int(np.count_nonzero(paged))
         paged[target[plain[paged[first[plain]]]]] = True
         paged[target[pair[paged[first[pair]] | paged[second[pair]]]]] = True
     words[uses & paged[first]] &= 0xFFC003FF

@@ -24,6 +24,11 @@ class Change:
     share: float
     mean: float
 
+    @property
+    def effect(self) -> float:
+        """The commonest difference where most I/Os have it, else the mean: paths alternate then."""
+        return float(self.common) if self.share > 0.5 else self.mean
+
 
 @dataclass(frozen=True)
 class FunctionChange:
@@ -52,9 +57,9 @@ class SectionChange:
     functions: tuple[FunctionChange, ...]
 
     @property
-    def explained(self) -> int:
-        """Sum of the functions' commonest differences."""
-        return sum(f.change.common for f in self.functions)
+    def explained(self) -> float:
+        """Sum of the functions' effects."""
+        return sum(f.change.effect for f in self.functions)
 
 
 def compare_cell(base: CellParts, candidate: CellParts) -> list[SectionChange]:
@@ -77,6 +82,7 @@ def _compare(
     calls = [_columns(side, side.calls, names, ios) for side in sides]
     callers = [_callers(side, tree) for side, tree in zip(sides, trees, strict=True)]
     totals = [c.sum(axis=1) for c in counts]
+    middle = [float(np.median(total)) if len(ios) else 0.0 for total in totals]
     found = []
     for place, name in enumerate(names):
         pair = [c[:, place] for c in counts]
@@ -89,14 +95,15 @@ def _compare(
             found.append(
                 FunctionChange(name, medians[0], medians[1], (medians[2], medians[3]), change, of)
             )
-    found.sort(key=lambda f: (-abs(f.change.common), -abs(f.change.mean), f.name))
+    found.sort(key=lambda f: (-abs(f.change.effect), -abs(f.change.mean), f.name))
     return SectionChange(
         cell,
         sides[0].section,
         (len(sides[0].ios), len(sides[1].ios)),
         (sides[0].missing, sides[1].missing),
         len(ios),
-        *(float(np.median(t)) if len(ios) else 0.0 for t in totals),
+        middle[0],
+        middle[1],
         change_of(totals[1] - totals[0]),
         tuple(found),
     )

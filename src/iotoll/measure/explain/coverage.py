@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from iotoll.measure.explain.attribute import CellParts
 from iotoll.measure.explain.record import Record
 from iotoll.measure.explain.symbols import Symbols
@@ -17,9 +15,8 @@ _SHOWN = 4
 
 def executed_instructions(record: Record, symbols: Symbols, names: Sequence[str]) -> dict[str, int]:
     """How many different instructions of each function ran at least once while it was recorded."""
-    words = np.unique(record.runs)
     longest: dict[int, int] = {}
-    for block, count in zip(*record.split(words), strict=True):
+    for block, count in zip(*record.split(record.distinct()), strict=True):
         longest[int(block)] = max(int(count), longest.get(int(block), 0))
     addresses = record.blocks["address"].astype(object)
     spans = {name: span for name in names if (span := symbols.span(name))}

@@ -23,6 +23,7 @@ CLOCK, SWITCH, PREVIOUS = range(3)
 """Numbers of the probes."""
 
 _RUN_BITS = 10
+_CHUNK = 1 << 22  # runs that are read at a time
 
 _CLOCK_FUNCTION, _SWITCH_FUNCTION = "trace_clock_local", "cpu_switch_to"
 
@@ -47,7 +48,8 @@ class Record:
         counter and the mark, and read the clock as well.
         """
         marks = self.marks[self.marks["probe"] == CLOCK]
-        return marks[np.argsort(marks["value"], kind="stable")]
+        ordered: npt.NDArray[np.void] = marks[np.argsort(marks["value"], kind="stable")]
+        return ordered
 
     @cached_property
     def _times(self) -> npt.NDArray[np.uint64]:
@@ -66,6 +68,13 @@ class Record:
         """Instructions between pairs of clock marks, by their numbers."""
         done = self.clock["executed"].astype(np.int64)
         return done[last] - done[first]
+
+    def distinct(self) -> npt.NDArray[np.uint32]:
+        """The different runs, as packed words in order. A table, as sorting all would take long."""
+        seen = np.zeros(len(self.blocks) << _RUN_BITS, np.bool_)
+        for low in range(0, len(self.runs), _CHUNK):
+            seen[self.runs[low : low + _CHUNK]] = True
+        return np.flatnonzero(seen).astype(np.uint32)
 
     def unpack(self, low: int, high: int) -> tuple[Ints, Ints]:
         """Blocks and executed instructions of the runs from number ``low`` to before ``high``."""

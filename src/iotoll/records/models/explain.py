@@ -39,7 +39,9 @@ class SectionDelta(Model):
     delta: int = Field(description="commonest difference of the whole section")
     share: float
     mean: float
-    explained: int = Field(description="sum of the functions' differences")
+    explained: float = Field(
+        description="sum over functions of delta where most I/Os have it, else of mean"
+    )
     functions: list[FunctionDelta]
 
 

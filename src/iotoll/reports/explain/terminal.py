@@ -71,7 +71,7 @@ def _row(function: FunctionDelta) -> tuple[str | Text, ...]:
 
 def _sum(section: SectionDelta) -> str:
     text = (
-        f"explained {section.explained:+d}; whole section {section.delta:+d} in"
+        f"explained {section.explained:+.0f}; whole section {section.delta:+d} in"
         f" {section.share:.0%} of {section.paired} I/Os, mean {section.mean:+.1f}"
     )
     if section.judged is not None:

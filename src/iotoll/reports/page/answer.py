@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from iotoll.records.models import Outcome, Section
+from iotoll.records.models import Clock, Outcome, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.checks import StepRecord
 from iotoll.reports.page.blame import Place, blame
@@ -195,6 +195,8 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
     grown = [g for g in groups if g.kind == "regression"]
     if not grown:
         return
+    if evidence.clock is Clock.INSTRUCTIONS:
+        yield "see which functions it is made of", f"iotoll explain {_run(evidence)}"
     yield "check the verdict from the stored files", f"iotoll reproduce {_run(evidence)}"
     yield "measure again", command
     yield "accept it, with a line in the commit message", accept_line(evidence, grown[0])
