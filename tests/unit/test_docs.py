@@ -25,6 +25,7 @@ OTHERS = {
     "data-transform": "check-jsonschema",
     "date": "trace-cmd",
     "font": "a CSS variable",
+    "git": "a diff's first line",
     "output-format": "fio",
     "unshallow": "git",
     "update-goldens": "tests/conftest.py",
