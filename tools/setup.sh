@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 readonly UV=0.13.9
 readonly QEMU=8.2 RUST=1.85
 
-# Tests and benchmarks need linters and Node's tools, too.
+# Tests and benchmarks also need linters and Node's tools.
 developing() { [ "$goal" = test ] || [ "$goal" = bench ]; }
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -131,7 +131,7 @@ def test_another_run_in_the_same_place_is_refused(place: Path, iotoll: Iotoll) -
     (place / "full").mkdir()
     (place / "full/x").touch()
     line = mistake(iotoll("gate", "--candidate", PATCH, "--out", "full"))
-    assert "exists and is no run directory" in line
+    assert "exists and is not a run directory" in line
     (place / "file").touch()
     assert "no run directory" in mistake(iotoll("gate", "--candidate", PATCH, "--out", "file"))
 

@@ -48,6 +48,7 @@ class Rule:
     match: re.Pattern[str]
     use: str
     shown: bool = False
+    exempt: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,12 @@ def load_rules(path: Path = RULES) -> list[Rule]:
     """The rules of a file such as words.toml."""
     data = tomllib.loads(path.read_text())
     return [
-        Rule(re.compile(r["match"], re.IGNORECASE), r["use"], r.get("shown", False))
+        Rule(
+            re.compile(r["match"], re.IGNORECASE),
+            r["use"],
+            r.get("shown", False),
+            tuple(r.get("except", ())),
+        )
         for r in data["rule"]
     ]
 
@@ -107,7 +113,7 @@ def _python(text: str) -> Iterator[Line]:
         if token.type == tokenize.COMMENT or (token.type in STRINGS and " " in words):
             shown = token.type != tokenize.COMMENT and not docstring
             for offset, line in enumerate(words.splitlines()):
-                yield Line(token.start[0] + offset, re.sub(r"`[^`]*`", "`", line), shown)
+                yield Line(token.start[0] + offset, re.sub(r"`[^`]*`|\{[^{}]*\}", "`", line), shown)
 
 
 def found_in(path: Path, rules: list[Rule]) -> Iterator[tuple[int, str, Rule]]:
@@ -116,6 +122,8 @@ def found_in(path: Path, rules: list[Rule]) -> Iterator[tuple[int, str, Rule]]:
     A phrase that a line break divides is found also: it counts for the line where it begins.
     """
     lines = list(prose(path))
+    name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+    rules = [rule for rule in rules if name not in rule.exempt]
     for index, line in enumerate(lines):
         follows = index + 1 < len(lines) and lines[index + 1].number == line.number + 1
         after = re.sub(r"^[\s#>*-]+", "", lines[index + 1].text) if follows else ""

@@ -61,7 +61,7 @@ def _split(packed: bytes) -> tuple[bytes, bytes]:
     if not unpacker.eof:
         raise BootImageError("the kernel is cut, or unpacks to more than 256 MiB")
     if kernel[0x38:0x3C] != b"ARM\x64":
-        raise BootImageError("the kernel is no arm64 Image")
+        raise BootImageError("the kernel is not an arm64 Image")
     dtb = unpacker.unused_data
     if dtb[:4] != DTB_MAGIC or len(dtb) < int.from_bytes(dtb[4:8], "big"):
         raise BootImageError("no device tree behind the kernel")

@@ -168,5 +168,5 @@ def load_virtual_board(name: str) -> VirtualBoard:
     """As `load_board`; raises UsageError for a board that this machine cannot be."""
     board = load_board(name)
     if not isinstance(board, VirtualBoard):
-        raise UsageError(f"board {name} is no virtual one: it needs a lab (--runner lava)")
+        raise UsageError(f"board {name} is not virtual: it needs a lab (--runner lava)")
     return board

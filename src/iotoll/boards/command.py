@@ -55,7 +55,7 @@ def image_command(
     if image is None:
         kernel = flash.build_kernel(hardware, tree, base, folder, progress, dtb)
     elif dtb is None:
-        raise UsageError("--image: give the device tree blob that was built with it, too: --dtb")
+        raise UsageError("--image: also give the device tree blob that was built with it: --dtb")
     else:
         kernel = flash.ready_made(hardware, image, dtb, folder)
     record = flash.package(hardware, kernel, folder, progress, _dut(hardware, progress), job)

@@ -109,7 +109,7 @@ def check_source(
         if not source.open_tree(record.tree, progress).has(f"{record.git_tree}:{where}"):
             raise UsageError(
                 f"device tree {name}: no such file, and Linux {record.version} has no {where}:"
-                " mend the name"
+                " fix the name"
             )
 
 
@@ -231,7 +231,7 @@ def check_dtb(hardware: Hardware, path: Path) -> str:
     """Raise UsageError for what is no whole device tree blob of the board; returns what it is."""
     data = path.read_bytes()
     if data[:4] != androidboot.DTB_MAGIC or int.from_bytes(data[4:8], "big") != len(data):
-        raise UsageError(f"{path}: is no device tree blob: give a .dtb file")
+        raise UsageError(f"{path}: is not a device tree blob: give a .dtb file")
     wanted = hardware.compatible
     if wanted.encode() + b"\0" not in data:
         raise UsageError(f"{path}: its device tree is not for {wanted}: give the board's own")
@@ -263,7 +263,7 @@ def _make_ext4(work: _Work, spec: PartitionRootfs, root: Path) -> Path:
     raw = work.out / ROOTFS
     rootfs.write_ext4(root, raw, spec.size_mb)
     _run(["e2fsck", "-f", "-n", str(raw)], "e2fsprogs")
-    work.checks.append(f"{ROOTFS}: e2fsck finds nothing to mend")
+    work.checks.append(f"{ROOTFS}: e2fsck finds no error")
     _fits(work, ROOTFS, raw.stat().st_size, spec.partition)
     return raw
 

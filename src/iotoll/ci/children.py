@@ -86,7 +86,7 @@ def _line(words: list[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word for a shell in a CI script, where GitLab, too, would expand a dollar sign."""
+    """A word for a shell in a CI script, where GitLab would also expand a dollar sign."""
     plain = word.replace("'", "").replace("$", "")
     return plain if plain and all(c.isalnum() or c in "-_./,:=!" for c in plain) else f"'{plain}'"
 
@@ -131,7 +131,7 @@ def unpack(archive: Path, root: Path, board: str) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _copy(packed, member, target)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise ResultError(f"{board}: its artifacts are no archive ({error})") from error
+        raise ResultError(f"{board}: its artifacts are not an archive ({error})") from error
 
 
 def _copy(packed: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:

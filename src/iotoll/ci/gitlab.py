@@ -2,7 +2,7 @@
 
 Built on python-gitlab. What is added: one limit for an operation with all its repetitions,
 creating a note is safe to repeat, the token follows no link to another host and stands in no
-message. Every failure is one line with its mend.
+message. Every failure is one line with its fix.
 """
 
 from __future__ import annotations

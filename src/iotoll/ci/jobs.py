@@ -65,7 +65,7 @@ def _sandboxed(run: RunDir, side: Side, *, trusted: bool, warm: bool, kept: tupl
 
 
 def _built(run: RunDir, side: Side, status: int) -> Outcome:
-    """What a build left, held against what it says of it."""
+    """What a build left, checked against its own record."""
     failed = run.build_failure(side)
     if failed.is_file():
         record = results.read(failed, FailureRecord)
@@ -124,5 +124,5 @@ def cancel(run: RunDir) -> list[int]:
 def fresh(root: Path) -> None:
     """Make room for a pipeline's folder: an older one of ours is removed, nothing else."""
     if root.exists() and any(root.iterdir()) and not (root / "plan.json").is_file():
-        raise UsageError(f"{root} exists and is no pipeline's folder: choose another --root")
+        raise UsageError(f"{root} exists and is not a pipeline's folder: choose another --root")
     shutil.rmtree(root, ignore_errors=True)

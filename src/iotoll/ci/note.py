@@ -10,7 +10,7 @@ from iotoll.reports.publish.markdown import text
 WORDS = {
     Outcome.PASS: "pass",
     Outcome.REGRESSION: "REGRESSION",
-    Outcome.INCONCLUSIVE: "INCONCLUSIVE: the data cannot tell; this is no pass",
+    Outcome.INCONCLUSIVE: "INCONCLUSIVE: the data do not allow a decision; this is not a pass",
     Outcome.INFRASTRUCTURE: "infrastructure: it says nothing about the change",
     Outcome.BROKEN: "BROKEN",
 }

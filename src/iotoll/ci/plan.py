@@ -92,7 +92,7 @@ def read_plan(root: Path) -> PlanRecord:
     """The plan of a pipeline's folder; raises UsageError when it is none."""
     if not (root / PLAN).is_file():
         raise UsageError(
-            f"{root} is no pipeline's folder: it has no {PLAN}; run 'iotoll ci select'"
+            f"{root} is not a pipeline's folder: it has no {PLAN}; run 'iotoll ci select'"
         )
     return results.read(root / PLAN, PlanRecord)
 

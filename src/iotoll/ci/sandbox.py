@@ -206,7 +206,7 @@ def _bring_out(upper: Path, run_root: Path, names: Iterable[str]) -> None:
 
 
 def _not_plain(name: str) -> ResultError:
-    return ResultError(f"{name} that the sandbox left is no plain file: refused")
+    return ResultError(f"{name} that the sandbox left is not a plain file: refused")
 
 
 def _open_inside(folder: Path, name: str) -> int:
@@ -224,7 +224,7 @@ def _open_inside(folder: Path, name: str) -> int:
 
 
 def check() -> None:
-    """Try the sandbox; raises InfrastructureError with the mend where it cannot be had."""
+    """Try the sandbox; raises InfrastructureError with the fix where it cannot be had."""
     with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
         run_root = Path(name) / "run"
         run_root.mkdir()

@@ -73,7 +73,7 @@ def _verdict(root: Path, run: PipelineRun) -> VerdictRecord:
 
 
 def _shown_only(root: Path, run: PipelineRun, clocks: set[Clock | None]) -> PipelineRun:
-    """A run whose policy does not block by its clock passes where the other clock judges, too."""
+    """A run whose policy does not block by its clock passes where the other clock also judges."""
     if run.outcome is not Outcome.REGRESSION or run.clock is None or not clocks - {run.clock, None}:
         return run
     if run.clock in load_any_policy(RunDir.open(root / run.run).manifest.policy).blocks:
@@ -113,7 +113,7 @@ def _outcome(run: RunDir) -> tuple[Outcome, str, Clock | None]:
             record_failure(Flow(run, Progress(quiet=True)), "build", _error(path, side))
             break
     if not run.verdict.is_file():
-        return Outcome.INFRASTRUCTURE, "There is no verdict: a job before it did not end.", None
+        return Outcome.INFRASTRUCTURE, "No verdict: a job before it did not end.", None
     verdict = results.read(run.verdict, VerdictRecord)
     return verdict.outcome, verdict.sentence, verdict.clock if verdict.can_gate else None
 

@@ -2,8 +2,8 @@
 
 ::
 
-    IotollError                 one line: what is wrong, where, and the mend
-    ├── UsageError              exit 2: the command's words or files are wrong
+    IotollError                 one line: what is wrong, where, and the fix
+    ├── UsageError              exit 2: invalid arguments or input files
     ├── InfrastructureError     exit 4: a tool, the board, the disk or the network failed
     │   └── ResultError         a result file is missing, corrupt or not of its schema
     └── BrokenError             exit 5: the candidate does not apply, build, boot or run

@@ -30,7 +30,7 @@ def named_file(folder: Path, name: str) -> Path:
 def load_extended(folder: Path, path: Path) -> dict[str, Any]:
     """As `load_toml`, of a file that may hold only what differs from another one.
 
-    Which one it ``extends``, by its bare name in ``folder`` or a path; that may extend one, too.
+    Which one it ``extends``, by its bare name in ``folder`` or a path; which may itself extend one.
     """
     data, seen = load_toml(path), {path}
     while other := data.pop("extends", None):

@@ -98,7 +98,7 @@ def build_side(
     make names them) in ``run.build(side)``. Build the
     base first: what fails for it is a UsageError or InfrastructureError, never the patch's fault.
     A candidate raises BrokenError("config" or "build"). ``timeout`` is in seconds. With ``warm``
-    make's O= folder is filled, too, where it is empty: a cached image alone leaves it so.
+    make's O= folder is also filled where it is empty: a cached image alone leaves it so.
     """
     started = time.monotonic()
     folder = run.build(side)
@@ -307,7 +307,7 @@ class _Workshop:
         words = "; ".join(str(item) for item in lost)
         if self.job.source.side == "candidate":
             raise BrokenError("config", words, words)
-        raise UsageError(f"Linux {self.job.source.version}: {words}: mend the fragment or the tree")
+        raise UsageError(f"Linux {self.job.source.version}: {words}: fix the fragment or the tree")
 
     def _tuxmake(self, *args: str) -> int:
         command = [sys.executable, "-m", "tuxmake", "-C", str(self.tree.src), "-b", str(self.out)]

@@ -72,7 +72,7 @@ def read_fragment(path: Path) -> list[Request]:
             other = (match[1], match[2])
             requests[-1] = replace(requests[-1], others=(*requests[-1].others, other))
         elif line and not line.startswith("#"):
-            raise UsageError(f"{path}:{number}: {line!r} is not CONFIG_X=… : mend the line")
+            raise UsageError(f"{path}:{number}: {line!r} is not CONFIG_X=… : fix the line")
     return requests
 
 

@@ -133,7 +133,7 @@ class KernelTree:
         ]
         parts = [match[1].strip() if match else "" for match in found]
         if done.returncode or not parts[0].isdigit() or not parts[1].isdigit():
-            raise UsageError("this is no Linux kernel tree: its Makefile names no VERSION")
+            raise UsageError("this is not a Linux kernel tree: its Makefile names no VERSION")
         return ".".join(p for p in parts[:3] if p) + parts[3]
 
     def changed(self, old: str, new: str) -> dict[str, str]:

@@ -68,7 +68,7 @@ def _cost(
 def _doubled(shifts: Sequence[tuple[Shift, int]]) -> float | None:
     """The cost by the section that shows it best; None when none does.
 
-    Not the largest shift: the way back of 32 I/Os is another mixture of teeth in every run.
+    Not the largest shift: wake-up and return of 32 I/Os mix differently in every run.
     """
     sure = [(shift.overlap, shift.delta / n) for shift, n in shifts if _is_sure(shift)]
     return max(sure)[1] if sure else None

@@ -103,7 +103,7 @@ def reconcile(
         notes.append("latencies: the numbers of I/Os differ")
     elif (found := _complete(job, before, table, seen, rest)) is None:
         missing = job.ios - len(_without_marker(table, before))
-        notes.append(f"latencies and bytes: {missing} of {job.ios} I/Os have no figures")
+        notes.append(f"latencies and bytes: {missing} of {job.ios} I/Os have no values")
     else:
         durations, size = found
         bytes_agree = size == job.bytes

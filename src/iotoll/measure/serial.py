@@ -201,7 +201,7 @@ def _take(parts: _Parts, line: re.Match[bytes]) -> None:
     try:
         data = base64.b64decode(word["data"], validate=True)
     except ValueError:
-        parts.problem = f"chunk {number} is no base64"
+        parts.problem = f"chunk {number} is not base64"
         return
     if not 1 <= number <= chunks:
         parts.problem = f"there is a chunk {number} of {chunks}"

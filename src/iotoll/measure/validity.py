@@ -63,7 +63,7 @@ def broken_rule(facts: FactRecord, config_sha256: str, rules: Sequence[Rule]) ->
             try:
                 why = _broken(rule, before, after, config_sha256)
             except ValueError:
-                why = f"is {before}, which is no number"
+                why = f"is {before}, which is not a number"
             if why:
                 return f"{rule.name}: {name} {why}"
     return None

@@ -50,7 +50,7 @@ def load_rules(path: Path | None = None) -> list[Rule]:
     try:
         data = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read as TOML ({error}): mend it") from error
+        raise UsageError(f"{path}: cannot be read as TOML ({error}): fix it") from error
     rows = data.get("rule")
     if not isinstance(rows, list) or not rows or set(data) != {"rule"}:
         raise UsageError(f"{path}: must hold [[rule]] tables and nothing else")

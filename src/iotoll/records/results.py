@@ -83,7 +83,7 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise InfrastructureError(
-            f"cannot write {path}: {error.strerror}: free or mend it"
+            f"cannot write {path}: {error.strerror}: free or fix it"
         ) from error
 
 

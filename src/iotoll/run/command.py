@@ -242,7 +242,7 @@ def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
             changed = known.model_copy(update={"approved_by": manifest.approved_by})
             results.write(path, changed)
     elif root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise UsageError(f"{root} exists and is no run directory: choose another --out")
+        raise UsageError(f"{root} exists and is not a run directory: choose another --out")
     else:
         results.write(path, manifest)
     return RunDir.open(root)

@@ -139,7 +139,7 @@ class Explainer:
             boot(plan, lambda done: step.update(done, plan.runs, f"cell {done} of {plan.runs}"))
 
     def _spans(self, plan: BootPlan, cells: Sequence[str], path: Path) -> Path | None:
-        """Where the gate's boot had the cells' I/Os: on an exact board the recorded one has, too.
+        """Where the gate's boot had the cells' I/Os: on an exact board the recorded one also has.
 
         None on other boards, where everything must be recorded: times differ between boots.
         """

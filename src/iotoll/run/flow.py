@@ -257,7 +257,7 @@ class Flow:
             return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
         if not self.is_exact:
             sentence = (
-                f"Board {self.board.name} is not exact: its counts depend on the host, too, so no "
+                f"Board {self.board.name} is not exact: its counts also depend on the host, so no "
                 "I/O can be compared with its twin. Use an exact board, such as virt-arm64."
             )
             return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
@@ -271,7 +271,7 @@ class Flow:
             numbers = range(self.run.manifest.boots + 1, policy.perturb.boots + 1)
             self.progress.say(
                 f"{len(judged.open)} cells show a growth: {len(numbers)} boots of each side, whose "
-                "cells begin a stated bit later, must show it, too"
+                "cells begin a stated bit later, must also show it"
             )
             self._boot_more([(side, n) for n in numbers for side in self.sides], cells=judged.open)
             self.collect()
@@ -301,7 +301,7 @@ class Flow:
             raise InfrastructureError(f"the run does not hold all boots that it needs: {names}")
 
     def _time_verdict(self) -> VerdictRecord:
-        """Pairs of boots, look after look, until they tell."""
+        """Pairs of boots, judged at each interim analysis until a decision is reached."""
         # scipy takes a second to import, and the other clock does without.
         from iotoll.verdict.time.judging import decide_run
 

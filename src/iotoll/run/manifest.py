@@ -1,4 +1,4 @@
-"""A command's options, held against the board that they name, become a run's manifest."""
+"""A command's options, checked against the board that they name, become a run's manifest."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def check_device_tree(board: VirtualBoard | RealBoard) -> None:
     """Raise UsageError when a real board has no device tree, which mainline lacks for it."""
     if isinstance(board, RealBoard) and not board.dtb:
         raise UsageError(
-            f"board {board.name}: mainline Linux has no device tree for it: name the vendor's in a"
-            f' board file of your own (extends = "{board.name}", dtb = FILE) and give that: --board'
+            f"board {board.name}: mainline Linux has no device tree for it: name the vendor's in"
+            f' your board file (extends = "{board.name}", dtb = FILE) and give that: --board'
         )
 
 

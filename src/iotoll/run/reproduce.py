@@ -69,7 +69,7 @@ def open_result(path: Path) -> RunDir:
     for folder in (path, *path.resolve().parents):
         if (folder / "run.json").is_file():
             return RunDir.open(folder)
-    raise UsageError(f"{path}: is no run directory, and in none")
+    raise UsageError(f"{path}: is not a run directory, and not in one")
 
 
 def from_stored(run: RunDir, progress: Progress) -> Reproduction:

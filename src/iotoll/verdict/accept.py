@@ -1,4 +1,4 @@
-"""Accepting a regression: what the candidate's trailers name is held against what grew.
+"""Accepting a regression: what the candidate's trailers name is checked against what grew.
 
 A trailer in a commit message of the candidate asks for it::
 
@@ -203,7 +203,7 @@ def _cell(cell: CellVerdict, reasons: dict[str, str]) -> CellVerdict:
         undecided = any(g.state in ("open", "alarm") for g in cell.growth)
         undecided |= any(s.gated and s.moved == "unknown" for s in cell.sections)
         update["outcome"] = Outcome.INCONCLUSIVE if undecided else Outcome.PASS
-        update["why"] = cell.why or ("other figures of it are undecided" if undecided else "")
+        update["why"] = cell.why or ("other values of it are undecided" if undecided else "")
     return cell.model_copy(update=update)
 
 

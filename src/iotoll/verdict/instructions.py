@@ -148,7 +148,7 @@ def _cell(
 
 def _unusable(sides: Sequence[Sequence[Any]]) -> str:
     if not all(sides):
-        return "no figures of one side"
+        return "no values of one side"
     if len(sides[0]) != len(sides[1]):
         return "one side has more boots of it than the other"
     return next((r.invalid for side in sides for r in side if r.invalid), "")

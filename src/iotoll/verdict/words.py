@@ -69,7 +69,7 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
 def no_figures(verdicts: Sequence[CellVerdict]) -> str:
     """The sentence of a verdict that is infrastructure: which cell, and why."""
     bad = next(v for v in verdicts if v.outcome is Outcome.INFRASTRUCTURE)
-    return f"{bad.cell} has no usable figures: {bad.why}."
+    return f"{bad.cell} has no usable values: {bad.why}."
 
 
 def sentence(

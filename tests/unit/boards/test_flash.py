@@ -138,8 +138,8 @@ def test_lost_symbol_is_named(tmp_path: Path) -> None:
     ("dtb", "words"),
     [
         (fake_dtb("hisilicon,hi3670-hikey970"), "not for hisilicon,hi3660-hikey960"),
-        (fake_dtb("hisilicon,hi3660-hikey960")[:-1], "is no device tree blob"),
-        (b"", "is no device tree blob"),
+        (fake_dtb("hisilicon,hi3660-hikey960")[:-1], "is not a device tree blob"),
+        (b"", "is not a device tree blob"),
     ],
 )
 def test_wrong_device_tree(tmp_path: Path, dtb: bytes, words: str) -> None:

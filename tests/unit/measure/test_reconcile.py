@@ -177,7 +177,7 @@ def test_asynchronous_ios_are_compared_until_they_are_reaped() -> None:
 def test_ios_without_figures_are_said() -> None:
     table = from_native({name: values[:2] for name, values in raw().items()})
     check = reconcile(job(), None, table, 3, TOLERANCES[Clock.TIME])
-    assert check.not_compared == ["latencies and bytes: 1 of 3 I/Os have no figures"]
+    assert check.not_compared == ["latencies and bytes: 1 of 3 I/Os have no values"]
     assert check.agrees and check.bytes_agree is None
 
 

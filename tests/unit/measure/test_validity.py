@@ -53,7 +53,7 @@ def test_a_good_boot_breaks_none() -> None:
         ({"ufs.life_time_estimation_a": "0x0b"}, {}, "device worn (health A)"),
         ({"ufs.life_time_estimation_b": "0x0b"}, {}, "device worn (health B)"),
         ({"ufs.fill_percent": "98"}, {}, "file system too full: ufs.fill_percent is 98"),
-        ({"ufs.fill_percent": "?"}, {}, "ufs.fill_percent is ?, which is no number"),
+        ({"ufs.fill_percent": "?"}, {}, "ufs.fill_percent is ?, which is not a number"),
     ],
 )
 def test_each_rule_is_named(before: dict[str, str], after: dict[str, str], words: str) -> None:

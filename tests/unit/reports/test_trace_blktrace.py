@@ -149,4 +149,4 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
 
 def test_fio_needs_system_calls(tmp_path: Path) -> None:
     (tmp_path / "fio.json").write_text("{}")
-    assert "which tells of no system calls" in refused(SCSI, "--fio", tmp_path / "fio.json")
+    assert "which records no system calls" in refused(SCSI, "--fio", tmp_path / "fio.json")

@@ -193,7 +193,7 @@ def test_f4_7_a_task_that_the_trace_does_not_have_is_refused() -> None:
 
 @pytest.mark.parametrize("option", ["--parquet", "--perfetto"])
 def test_f4_7_a_folder_that_is_not_there_is_refused(option: str, tmp_path: Path) -> None:
-    assert "there is no folder" in refused(READ, option, tmp_path / "none" / "x")
+    assert "does not exist" in refused(READ, option, tmp_path / "none" / "x")
 
 
 def test_f4_7_a_full_disk_leaves_the_old_file(

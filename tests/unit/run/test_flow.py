@@ -89,7 +89,7 @@ def test_cell_without_a_trace_is_infrastructure(tmp_path: Path) -> None:
     verdict = judged(run)
     assert verdict.outcome is Outcome.INFRASTRUCTURE
     assert verdict.exit_code == 4
-    assert "nvme-4k-randread-t1-direct has no usable figures" in verdict.sentence
+    assert "nvme-4k-randread-t1-direct has no usable values" in verdict.sentence
 
 
 def test_nothing_selected_passes_without_a_build(tmp_path: Path) -> None:

@@ -283,7 +283,7 @@ def test_missing_cell_never_passes(policy: Policy, side: str) -> None:
         side_result("base", base), side_result("candidate", other), policy, [UFS, NVME]
     )
     assert judged.outcome is Outcome.INFRASTRUCTURE
-    assert judged.sentence == f"{NVME} has no usable figures: no figures of one side."
+    assert judged.sentence == f"{NVME} has no usable values: no values of one side."
 
 
 def test_invalid_cell_never_passes(policy: Policy) -> None:

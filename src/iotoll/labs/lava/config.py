@@ -55,7 +55,7 @@ class LabBoard(Model):
         description="both boots of a pair on one device: its own name is one of its device tags",
     )
     count: int = Field(0, ge=0)
-    simulated: bool = Field(False, description="QEMU is the SoC: its time is no board's")
+    simulated: bool = Field(False, description="QEMU is the SoC: its time is not a board's")
     send_times: int = Field(
         1, ge=1, le=9, description="how often a board sends each record over its serial line"
     )

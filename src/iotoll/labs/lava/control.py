@@ -49,7 +49,7 @@ class Finding:
 def control(
     run: RunDir, bench: Bench, lab: Lab, policy: Policy, device: str, step: Step
 ) -> Finding:
-    """Compare the base kernel of ``run`` with itself on one board; goes on where it was stopped.
+    """Compare the base kernel of ``run`` with itself on one board; resumes where it was stopped.
 
     A second pair of boots runs only when the first one shows something. Raises what boots raise.
     """

@@ -18,7 +18,7 @@ WORKLOAD = "workload"
 def expected_cases(cells: Iterable[str], clock: Clock) -> list[str]:
     """The test cases of a boot; LAVA itself calls one failed that does not come.
 
-    LAVA compares names without their test set, which is the cell: so they hold it, too.
+    LAVA compares names without their test set, which is the cell: so they also hold it.
     """
     sections = [s for s in Section if s is not Section.HARDWARE or clock is Clock.TIME]
     figures = [f"{c}.{s.value}.{name}" for c in cells for s in sections for name in STATISTICS]

@@ -84,8 +84,8 @@ def _device_tree(plan: BootPlan) -> Path:
     build = results.read(plan.kernel.with_name("build.json"), BuildRecord)
     if not build.dtbs:
         raise UsageError(
-            f"board {plan.board.name} needs a device tree: build with --tree, or name a blob in a"
-            " board file of your own (dtb)"
+            f"board {plan.board.name} needs a device tree: build with --tree, or name a blob in"
+            " your board file (dtb)"
         )
     return plan.kernel.with_name(next(iter(build.dtbs)))
 

@@ -130,7 +130,7 @@ class Http:
         try:
             return json.loads(answer.data)
         except (ValueError, RecursionError) as error:
-            raise ServerError(f"{method} {self.base}/{path}: the answer is no JSON") from error
+            raise ServerError(f"{method} {self.base}/{path}: the answer is not JSON") from error
 
     def _check(self, method: str, path: str, status: int, data: bytes) -> None:
         if status < 300:

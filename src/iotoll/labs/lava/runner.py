@@ -66,7 +66,7 @@ class LavaRunner:
         self.submitter = Submitter(self.folder, lab, servers, run.manifest.series)
 
     def boots(self, plans: Sequence[BootPlan], step: Step) -> None:
-        """Run the boots to their ends; goes on where it was stopped.
+        """Run the boots to their ends; resumes where it was stopped.
 
         Raises BrokenError or InfrastructureError as a local boot would. What fails in the base is
         not the candidate's fault, so the base is waited for.

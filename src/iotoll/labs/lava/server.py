@@ -164,7 +164,7 @@ class LavaServer:
             more = {"limit": str(PAGE), "offset": str(page * PAGE)}
             answer = self.http.get(f"{API}/{path}/", {**fields, **more})
             if not isinstance(answer, dict) or not isinstance(answer.get("results"), list):
-                raise ServerError(f"{path}: the server's answer is no list")
+                raise ServerError(f"{path}: the server's answer is not a list")
             yield from (_object(entry, path) for entry in answer["results"])
             if not answer.get("next"):
                 return
@@ -192,7 +192,7 @@ def _job(found: dict[str, Any], what: str = "jobs") -> JobState:
 def _object(answer: Any, what: str) -> dict[str, Any]:
     """An answer that should be a JSON object; raises ServerError when it is none."""
     if not isinstance(answer, dict):
-        raise ServerError(f"{what}: the server's answer is no object: {str(answer)[:QUOTED]}")
+        raise ServerError(f"{what}: the server's answer is not an object: {str(answer)[:QUOTED]}")
     return answer
 
 

@@ -28,7 +28,7 @@ DOUBT_SECONDS = 20.0
 SUPERSEDED = "superseded"
 NO_KEY = "not-submitted"
 FINAL = (400, 404, 405, 409, 413, 422)
-"""HTTP statuses that no patience mends."""
+"""HTTP statuses that waiting does not fix."""
 
 T = TypeVar("T")
 

@@ -51,7 +51,7 @@ def control_time(
     device: str,
     step: Step,
 ) -> Finding:
-    """Compare the base kernel of ``run`` with itself on one board; goes on where it was stopped.
+    """Compare the base kernel of ``run`` with itself on one board; resumes where it was stopped.
 
     ``history`` is the file of the boards' noise.
     Raises what boots raise, and InfrastructureError when they give no figures.

@@ -133,7 +133,7 @@ class Supervisor:
             time.sleep(POLL_SECONDS)
 
     def _reap(self) -> None:
-        """Take note of ended services; orphans of theirs end here, too."""
+        """Take note of ended services; orphans of theirs also end here."""
         while True:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FAULTS: dict[str, str] = {
-    "clear": "mend everything",
+    "clear": "end all faults",
     "uart-cut": "the serial line is cut, for VALUE seconds or (0) until `clear`",
     "uart-garble": "VALUE of the bytes on the serial line have a wrong bit",
     "uart-drop": "VALUE of the bytes on the serial line are lost",

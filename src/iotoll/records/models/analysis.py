@@ -87,7 +87,7 @@ class OrderedIos(Model):
 
 
 class CellRecord(Model):
-    """All figures of one cell from one boot, in ``unit``, with the counts that qualify them."""
+    """All values of one cell from one boot, in ``unit``, with the counts that qualify them."""
 
     schema_version: str = "iotoll.cell/1"
     cell: str
@@ -103,7 +103,7 @@ class CellRecord(Model):
     marks: dict[str, dict[str, int]]
     sections: dict[Section, SectionRecord]
     not_in_source: dict[Section, str] = Field(
-        default_factory=dict, description="sections that blktrace does not tell of, and why"
+        default_factory=dict, description="sections that blktrace does not record, and why"
     )
     own_unknown: str | None = Field(
         None, description="why nothing tells whose code ran: all own times are absent"
@@ -127,4 +127,4 @@ class CellRecord(Model):
         default_factory=dict, description="option and value of each filter that was applied"
     )
     slowest: list[SlowIo] = Field(default_factory=list, description="slowest first, if asked for")
-    invalid: str | None = Field(None, description="why this cell's figures cannot be used")
+    invalid: str | None = Field(None, description="why this cell's values cannot be used")

@@ -13,7 +13,7 @@ Side = Literal["base", "candidate"]
 
 
 class FailureRecord(Model):
-    """Why a run has no figures: the step, one sentence, and the tool's own last lines."""
+    """Why a run has no values: the step, one sentence, and the tool's own last lines."""
 
     outcome: Outcome
     step: str
@@ -237,7 +237,7 @@ class BootRecord(Model):
 
     digests: dict[str, str] = Field(
         default_factory=dict,
-        description="SHA-256 of each file that figures are made of, by its path beside boot.json",
+        description="SHA-256 of each file that values are made of, by its path beside boot.json",
     )
 
     @property

@@ -95,7 +95,7 @@ class PairRecord(Model):
     first: Side = Field(description="which side booted first")
     device: str = Field(description="the board that ran both")
     seconds: float = Field(description="board time of both boots")
-    unused: str = Field("", description="why no figure of it is used")
+    unused: str = Field("", description="why no value of it is used")
 
 
 class GrowthRecord(Model):
@@ -135,7 +135,7 @@ class SequentialRecord(Model):
     looks: list[int]
     pairs: list[PairRecord]
     used: int = Field(description="pairs that the decision looked at")
-    figures: int = Field(description="figures that could raise an alarm")
+    figures: int = Field(description="values that could raise an alarm")
     board_minutes: float
     alarm_error: float
     block_error: float
@@ -178,7 +178,7 @@ class CellVerdict(Model):
     sections: list[SectionComparison]
     why: str = ""
     growth: list[GrowthRecord] = Field(
-        default_factory=list, description="clock `time`: every figure that was judged"
+        default_factory=list, description="clock `time`: every value that was judged"
     )
     whole: Comparison | None = Field(
         None, description="clock `instructions`: the I/O from call to return, waiting included"
@@ -204,7 +204,7 @@ class VerdictRecord(Model):
     improvements: list[str] = Field(default_factory=list)
     regressions: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(
-        default_factory=list, description="figures of usable cells that fio's own JSON contradicts"
+        default_factory=list, description="values of usable cells that fio's own JSON contradicts"
     )
     pools: list[PoolRecord] = Field(
         default_factory=list, description="what moved over several cells and in none of them alone"
@@ -221,7 +221,7 @@ class VerdictRecord(Model):
 
 
 class NoiseRecord(Model):
-    """``noise.json``: pairs of boots of one kernel with itself, per board, cell and figure.
+    """``noise.json``: pairs of boots of one kernel with itself, per board, cell and value.
 
     ``pairs`` holds, for each pair, its board and the log of the second over the first, by cell and
     figure; newest last.

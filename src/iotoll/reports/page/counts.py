@@ -18,7 +18,7 @@ _PARTS = (
 events, those in flight began before the trace or end after it."""
 
 _RARE = (
-    ("waited", "waited without a request of their own"),
+    ("waited", "waited without an own request"),
     ("ambiguous", "not told apart"),
     ("other_device", "on another device"),
 )
@@ -79,7 +79,7 @@ def unseen_line(record: CellRecord) -> str:
     unseen = record.not_in_source
     missing = [f"{section.value} ({unseen[section]})" for section in Section if section in unseen]
     if missing:
-        missing.append("own time (it does not tell what else ran)")
+        missing.append("own time (it does not record what else ran)")
     return "; ".join(missing)
 
 

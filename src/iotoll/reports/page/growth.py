@@ -56,8 +56,8 @@ def growth_view(evidence: Evidence) -> GrowthView | None:
         growth_table([cell for _, cell in cells]),
         panels,
         f"Growth of {figure} in each pair of boots (dots, in order from top to bottom), and the "
-        "interval in which it lies (bar). The thin line is no change, the grey band ends at what "
-        "must be ruled out before a pass. Dots beyond the scale stand at its ends.",
+        "interval in which it lies (bar). The thin line marks no change, the grey band ends at "
+        "what must be ruled out before a pass. Dots beyond the scale stand at its ends.",
     )
 
 
@@ -82,7 +82,7 @@ def _facts(found: SequentialRecord) -> list[tuple[str, str]]:
 
 
 def growth_table(cells: Sequence[CellVerdict]) -> Table:
-    """Return every figure that was judged: its growth, interval, noise, and what follows."""
+    """Return every value that was judged: its growth, interval, noise, and what follows."""
     rows = [
         (
             cell.cell,

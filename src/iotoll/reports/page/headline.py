@@ -89,7 +89,7 @@ def headline(evidence: Evidence) -> Headline:
         told = "An experiment: judged as a board's times would be, but it can never gate."
         notes.insert(0, f"{told} Its outcome: {verdict.outcome.value}.")
     else:
-        notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these figures.")
+        notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these values.")
     return Headline(
         "smoke", "Cannot gate", clean(verdict.sentence), verdict.exit_code, tuple(notes)
     )
@@ -104,7 +104,7 @@ def _judged(outcome: Outcome, sentence: str, code: int, notes: Sequence[str]) ->
 def _unjudged(evidence: Evidence, standing: str) -> Headline:
     if evidence.manifest.kind == "measure" and evidence.sides:
         count = max(len(side.cells) for side in evidence.sides.values())
-        sentence = f"One kernel, {plural(count, 'cell')}: figures only, nothing to compare with."
+        sentence = f"One kernel, {plural(count, 'cell')}: values only, nothing to compare with."
         return Headline("measured", "Measured", sentence, None, (standing,))
     sentence = "This run has no verdict yet: repeat the command to continue it."
     return Headline("unfinished", "Unfinished", sentence, None, ())

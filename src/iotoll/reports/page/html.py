@@ -195,12 +195,12 @@ def _sections_caption(share: bool, corrected: bool) -> str:
     if share:
         return (
             "Mean share of each latency section in the whole I/O; the number is the share of "
-            "software, return included. Raw figures: the probe's own cost is in them."
+            "software, return included. Raw values: the probe's own cost is in them."
         )
     kind = (
-        "Corrected figures: the calibrated cost of the recorded events is taken off."
+        "Corrected values: the calibrated cost of the recorded events is taken off."
         if corrected
-        else "Raw figures: not every cell is calibrated, so the probe's own cost is in them."
+        else "Raw values: not every cell is calibrated, so the probe's own cost is in them."
     )
     return (
         "Median per section, stacked; the number is their sum. What was judged is drawn as judged: "
@@ -225,7 +225,7 @@ def _ratio_figure(page: Page) -> FigureView | None:
         f"{' and '.join(names)} against UFS",
         f"share of UFS's software overhead (clock: {page.evidence.clock.value})",
         "Software overhead (sections 1, 2 and 4) as a share of UFS's in the same workload. "
-        f"Corrected figures only: raw ones would compare the probes with each other.{sides}",
+        f"Corrected values only: raw ones would compare the probes with each other.{sides}",
         (),
         panels,
         tables.ratio_table([r for ratios in groups.values() for r in ratios]),

@@ -1,6 +1,6 @@
 """The report and single tables in the terminal, laid out for 80 columns.
 
-Everything that others wrote goes through `rich.text.Text`, so that no markup in it is obeyed.
+Everything that others wrote goes through `rich.text.Text`, so that no markup in it has an effect.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _print_figures(evidence: Evidence, views: list[CellView], console: Console) 
     kind = "mean share of the whole I/O" if share else f"{unit}, median"
     _heading(f"Latency sections of one I/O: {kind}", console)
     raw = "corrected: the probe's own cost is taken off" if corrected else "raw: probe included"
-    _say(f"{note} Figures are {raw}.", console, "dim")
+    _say(f"{note} Values are {raw}.", console, "dim")
     console.print(_legend(sections))
     for title, group in by_group(views).items():
         draft = figures.Measure(corrected, share, 1.0)

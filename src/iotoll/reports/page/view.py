@@ -221,7 +221,7 @@ def _troubles(sides: Mapping[Side, SideResult], cell: str) -> tuple[str, ...]:
     for side, result in sides.items():
         records = result.cells.get(cell, [])
         if not records:
-            found.append(f"{side}: no figures")
+            found.append(f"{side}: no values")
         for boot, record in enumerate(records, start=1):
             where = f"{side}, boot {boot}"
             if record.invalid is not None:

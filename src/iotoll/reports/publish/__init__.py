@@ -66,7 +66,7 @@ FORMATS: dict[str, Format] = {
         lambda s: links.job_annotations(s.evidence, s.links),
     ),
     "openmetrics": Format(
-        "metrics.txt", "figures as OpenMetrics", lambda s: openmetrics.openmetrics(s.evidence)
+        "metrics.txt", "values as OpenMetrics", lambda s: openmetrics.openmetrics(s.evidence)
     ),
     "kcidb": Format(
         "kcidb.json",

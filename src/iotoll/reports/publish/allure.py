@@ -108,7 +108,7 @@ def _count_once(history: Path, identity: str) -> None:
     try:
         *before, last = [json.loads(line) for line in history.read_text().splitlines()]
     except ValueError as error:
-        raise UsageError(f"{history}: is no history of Allure's ({error}): remove it") from error
+        raise UsageError(f"{history}: is not a history of Allure's ({error}): remove it") from error
     kept = [entry for entry in before if entry.get("uuid") != identity]
     lines = [json.dumps(entry) + "\n" for entry in (*kept, {**last, "uuid": identity})]
     results.write_text(history, "".join(lines))

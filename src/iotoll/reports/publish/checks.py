@@ -87,7 +87,7 @@ def run_check(evidence: Evidence) -> Check:
         return Check("", None, Status.ERROR, "the run has no verdict yet: repeat its command")
     sentence = one_line(verdict_sentence(evidence))
     if not judged(verdict):
-        return Check("", None, Status.SKIPPED, f"nobody judged these figures: {sentence}")
+        return Check("", None, Status.SKIPPED, f"nobody judged these values: {sentence}")
     return Check("", None, _OUTCOMES[verdict.outcome], sentence)
 
 
@@ -127,7 +127,7 @@ def _figure(cell: CellVerdict, growth: GrowthRecord, gate: bool) -> Check:
     bounds = f"{growth.bounds} in {growth.pairs} pairs of boots"
     status, reason = Status.PASSED, bounds
     if not gate:
-        status, reason = Status.SKIPPED, "shown only: nobody judged these figures"
+        status, reason = Status.SKIPPED, "shown only: nobody judged these values"
     elif cell.outcome is Outcome.INCONCLUSIVE:
         status, reason = Status.SKIPPED, f"inconclusive: {one_line(cell.why)}"
     elif growth.accepted is not None:
@@ -147,7 +147,7 @@ def _section(cell: CellVerdict, found: SectionComparison, gate: bool) -> Check:
 def _compared(cell: CellVerdict, found: Comparison, gate: bool, figure: str = "") -> Check:
     status, reason = Status.PASSED, one_line(found.confidence)
     if not gate:
-        status, reason = Status.SKIPPED, "shown only: nobody judged these figures"
+        status, reason = Status.SKIPPED, "shown only: nobody judged these values"
     elif not found.gated:
         status, reason = Status.SKIPPED, f"not gated: {one_line(found.why) or 'shown only'}"
     elif cell.outcome is Outcome.INCONCLUSIVE or found.moved not in ("grew", "shrank", "same"):

@@ -39,7 +39,7 @@ def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -
     file = TraceFile(trace)
     try:
         if file.is_blktrace and fio:
-            raise UsageError(f"--fio: {trace} is a blktrace run, which tells of no system calls")
+            raise UsageError(f"--fio: {trace} is a blktrace run, which records no system calls")
         device = resolve_device(filters.device, trace)
         first, _ = file.outline
         jobs: Mapping[str, FioJob] = read_jobs(fio) if fio else {}

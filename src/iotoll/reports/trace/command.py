@@ -45,7 +45,7 @@ _NAMED = 12
 )
 @click.option("--min-size", metavar="BYTES", help="Only I/Os of at least so many bytes (4k, 1M).")
 @click.option("--max-size", metavar="BYTES", help="Only I/Os of at most so many bytes.")
-@click.option("--fio", type=_FILE, help="fio's JSON of the same run: compare the figures with it.")
+@click.option("--fio", type=_FILE, help="fio's JSON of the same run: compare the values with it.")
 @click.option(
     "--slowest", "count", type=click.IntRange(1, 1000), help="The N slowest I/Os, all events."
 )
@@ -80,7 +80,7 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     for option in ("parquet", "perfetto"):
         target = options[option]
         if target and not target.resolve().parent.is_dir():
-            raise UsageError(f"--{option} {target}: there is no folder {target.parent}")
+            raise UsageError(f"--{option} {target}: folder {target.parent} does not exist")
     if (folder := options["svg"]) and folder.exists() and not folder.is_dir():
         raise UsageError(f"--svg {folder}: is a file: name a folder")
     clock = Clock(options["clock"])

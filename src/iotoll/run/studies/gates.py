@@ -1,7 +1,7 @@
 """``iotoll experiment innocent`` and ``planted``: what the gate says of patches made from a seed.
 
 Each patch is gated as a user's would be, in a run directory of its own; a command that was
-interrupted goes on where it was. The table holds what was run and nothing else.
+interrupted resumes when it is started again. The table holds what was run and nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gate on the clock `time`: pairs of boots, until they tell (docs/method.md).
+"""The gate on the clock `time`: pairs of boots until a decision is reached (docs/method.md).
 
 ``boundaries`` computes how sure each look must be, ``variance`` how noisy each figure is,
 ``signflip`` the exact test that confirms a regression, and ``sequential`` decides with them. Those

@@ -43,7 +43,7 @@ from iotoll.verdict.time.simulate import (
 )  # fmt: skip
 @click.option(
     "--shared", default=0.0, show_default=True, type=click.FloatRange(0, 1),
-    help="Share of the noise (variance) that all figures of a boot have in common.",
+    help="Share of the noise (variance) that all values of a boot have in common.",
 )  # fmt: skip
 @click.option(
     "--within", default=0.0, show_default=True, metavar="PERCENT",
@@ -60,10 +60,10 @@ from iotoll.verdict.time.simulate import (
 )  # fmt: skip
 @click.option(
     "--growth", default=0.0, show_default=True, metavar="PERCENT",
-    help="Growth of one figure of the first cell; 0: an unchanged patch.",
+    help="Growth of one value of the first cell; 0: an unchanged patch.",
 )  # fmt: skip
 @click.option(
-    "--figure", default="overhead", show_default=True, help="The figure of the cell that grows."
+    "--figure", default="overhead", show_default=True, help="The value of the cell that grows."
 )
 @click.option("--requests", default=2000, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=1, show_default=True)
@@ -171,10 +171,12 @@ def noise_command(runs: tuple[Path, ...], out: Path | None) -> None:
         run = RunDir.open(root)
         manifest = run.manifest
         if manifest.clock is not Clock.TIME or not manifest.aa:
-            raise UsageError(f"{root} is no run of one kernel with itself: gate --clock time --aa")
+            raise UsageError(
+                f"{root} is not a run of one kernel with itself: gate --clock time --aa"
+            )
         base, other = (results.read(run.side(s) / "result.json", SideResult) for s in SIDES)
         if base.build.sha256 != other.build.sha256:
-            raise UsageError(f"{root} ran two kernels: their difference is no noise")
+            raise UsageError(f"{root} ran two kernels: their difference is not noise")
         policy = load_time_policy(manifest.policy)
         cells = list(base.cells)
         pairs = make_pairs(base, other, cells, list(policy.figures), manifest.seed)

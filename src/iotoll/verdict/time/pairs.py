@@ -145,7 +145,7 @@ def _invalid(base: SideResult, candidate: SideResult, cell: str) -> str:
     for side in (base, candidate):
         records = side.cells.get(cell, [])
         if not records:
-            return f"no figures of the {side.side}"
+            return f"no values of the {side.side}"
         if all(record.invalid for record in records):
             reasons.append(f"{side.side}: {records[0].invalid}")
     return "; ".join(reasons)

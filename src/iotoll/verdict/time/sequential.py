@@ -1,4 +1,4 @@
-"""Look after look: does a figure grow, does none, or are more pairs needed?
+"""Interim analyses: does a value grow, does none, or are more pairs needed?
 
 At each look (after 3, 4, 6, 8, 12 and 16 pairs of boots) two questions are asked of every figure
 (a section, or the software overhead, of one cell):
@@ -158,7 +158,7 @@ class Judged:
 
 
 def judge(ratios: Floats, history: Floats, known: Floats, plan: Plan) -> Judged:
-    """Judge merge requests by their pairs so far, look after look, each up to its decision.
+    """Judge merge requests by their pairs so far, at each interim analysis, up to the decision.
 
     ``ratios`` (requests, pairs, figures): log of candidate over base, NaN where one is not valid.
     ``history`` (requests, pairs or 1, figures) and ``known`` (requests, figures): the variance of a

@@ -94,7 +94,7 @@ def promise(policy: TimePolicy) -> str:
     return (
         f"A patch that changes nothing is blocked at most once in {1 / policy.block_error:,.0f} "
         f"merge requests, over all cells, sections and looks together; one that makes the "
-        f"overhead of a single cell {worst:.0%} dearer passes with at most "
+        f"overhead of a single cell {worst:.0%} costlier passes with at most "
         f"{policy.pass_error:.0%} probability."
     )
 

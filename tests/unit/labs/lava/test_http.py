@@ -95,7 +95,7 @@ def test_redirect_is_not_followed_with_the_token(stub: Stub) -> None:
 @pytest.mark.parametrize("body", [b"", b"<html>", b"\xff\xfe", b"[" * 100_000])
 def test_answer_that_is_no_json(stub: Stub, body: bytes) -> None:
     stub.answers(Answer(200, body))
-    with pytest.raises(ServerError, match="the answer is no JSON"):
+    with pytest.raises(ServerError, match="the answer is not JSON"):
         Http(stub.url).get("v")
 
 

@@ -121,9 +121,7 @@ def test_a_cell_without_any_figure_is_infrastructure() -> None:
         side("candidate", candidate, invalid={(CELLS[1], n): "throttled" for n in range(4)}),
     )
     assert (found.outcome, found.wanted) == (Outcome.INFRASTRUCTURE, 0)
-    assert (
-        "nvme-4k-randread-t1-direct has no usable figures: candidate: throttled" in found.sentence
-    )
+    assert "nvme-4k-randread-t1-direct has no usable values: candidate: throttled" in found.sentence
 
 
 def test_an_invalid_boot_never_votes() -> None:
