@@ -149,7 +149,7 @@ def test_dearer_ufs_submission_is_found_there_alone(gate: Gate) -> None:
     assert done.code == 1, done.verdict
     assert done.verdict["outcome"] == "regression"
     assert done.grew() == {("ufs", "submission")}
-    assert len(list(done.run.glob("sides/*/boots/*/boot.json"))) == 4, "a second pair confirms"
+    assert len(list(done.run.glob("sides/*/boots/*/boot.json"))) == 6, "further boots must show it"
 
 
 def test_documentation_passes_without_a_build(gate: Gate) -> None:
@@ -221,7 +221,7 @@ def test_interrupted_boot_leaves_nothing_behind_and_resumes(
     run = tmp_path / "run"
     await_workload(started, run / "sides/candidate/boots/1/console.log")
     below = [pid for pid in children(started.pid) if name(pid).startswith(("qemu", "nbdkit"))]
-    assert len(below) >= 3
+    assert len(below) >= 1, "QEMU; an exact board has no nbdkit"
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=60)
     assert started.returncode == 130

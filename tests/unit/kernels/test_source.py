@@ -456,3 +456,18 @@ def test_newest_debian_source_wins_and_old_ones_are_ignored(tmp_path: Path, arch
 def test_folder_without_git_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="git init"):
         source.locate(str(tmp_path))
+
+
+def test_trailers_of_revisions_and_patches_are_recorded(tmp_path: Path, repository: Path) -> None:
+    git(repository, "checkout", "-q", "topic")
+    message = "nvme: second\n\nIt costs.\n\nIotoll-Accept: nvme-* submission +20 it costs\n"
+    git(repository, "commit", "-q", "--amend", "-m", message)
+    git(repository, "checkout", "-q", "main")
+    found = source.prepare(run_dir(tmp_path, "main..topic", repository, name="one"), QUIET, CELLS)
+    assert found["candidate"].accepts == ["nvme-* submission +20 it costs"]
+    assert found["base"].accepts is None
+    mail = tmp_path / "topic.patch"
+    mail.write_text(git(repository, "format-patch", "--stdout", "-1", "topic"))
+    run = run_dir(tmp_path, str(mail), repository, name="two")
+    made = source.prepare(run, QUIET, CELLS)
+    assert made["candidate"].accepts == ["nvme-* submission +20 it costs"]

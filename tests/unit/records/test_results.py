@@ -28,6 +28,7 @@ FIELDS = {
     "failure.no-step": r"\(top\)",
     "plan.base-is-a-branch": "base",
     "summary.unknown-runner": "runs/0/runner",
+    "explain.delta-is-text": "cells/0/sections/0/functions/0/delta",
     "noise.ratio-not-a-number": "pairs/0/ratios/ufs-4k-randread-t1-direct/overhead",
 }
 
