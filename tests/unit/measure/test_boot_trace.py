@@ -71,6 +71,18 @@ def test_events_are_calibrated(
     assert 0 < part.corrected_median < part.own.median - 1000
 
 
+def test_f2_8_no_corrected_median_is_below_zero(
+    figures: tuple[dict[str, CellRecord], dict[str, float]],
+) -> None:
+    cells, costs = figures
+    high = dict.fromkeys(costs, 1e9)
+    for record in cells.values():
+        found = boot_trace.corrected(record, high).sections
+        for section, part in record.sections.items():
+            expected = part.own.median if not part.probe_events else None
+            assert found[section].corrected_median == expected
+
+
 def test_without_costs_nothing_is_corrected(
     figures: tuple[dict[str, CellRecord], dict[str, float]],
 ) -> None:
