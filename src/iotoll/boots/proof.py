@@ -17,9 +17,7 @@ BUILD_ID, KEY, BOARD = "build_id", "key", "board"
 """Names of facts (lava-jobs/dut/facts.sh)."""
 
 
-def check(
-    boot: str, kernel: Path, board: str, said: Mapping[str, str], key: str | None
-) -> None:
+def check(boot: str, kernel: Path, board: str, said: Mapping[str, str], key: str | None) -> None:
     """Raise InfrastructureError when ``boot`` ran another kernel or job than it was given.
 
     ``kernel`` lies beside its ``build.json``; ``said`` are the board's facts before the workload;

@@ -122,9 +122,7 @@ def read_journal(path: Path) -> Journal:
 def _replay(journal: Journal, entry: dict[str, Any]) -> None:
     if entry["event"] == "intend":
         definition = str(entry.get("definition", ""))
-        journal.attempts.append(
-            Attempt(entry["key"], entry["boot"], entry["inputs"], definition)
-        )
+        journal.attempts.append(Attempt(entry["key"], entry["boot"], entry["inputs"], definition))
         return
     attempt = {a.key: a for a in journal.attempts}[entry["key"]]
     if entry["event"] == "submitted":

@@ -275,4 +275,3 @@ def _store(path: Path, data: dict[str, Any]) -> None:
     results.write_text(path, json.dumps(data, indent=1) + "\n")
     click.echo(json.dumps({k: v for k, v in data.items() if k != "spread"}, indent=1))
     click.echo(f"written: {path}")
-
