@@ -178,7 +178,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
 /// Everything that was seen is counted once.
 fn check_counts(outcome: &iosections::Outcome, ios: &[IoResult]) {
     let c = &outcome.ios;
-    let parts = c.measured + c.no_request + c.dropped_lost + c.incomplete + c.ambiguous;
+    let parts = c.measured + c.no_request + c.waited + c.dropped_lost + c.incomplete + c.ambiguous;
     assert_eq!(c.seen, parts);
     assert_eq!(c.measured, ios.len() as u64);
     for device in &outcome.devices {

@@ -108,7 +108,9 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.As
             yield node.name, node
 
 
-def _note_function(found: Measured, name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+def _note_function(
+    found: Measured, name: str, node: ast.FunctionDef | ast.AsyncFunctionDef
+) -> None:
     found.functions[f"{name}:{node.lineno}"] = (node.end_lineno or node.lineno) - node.lineno + 1
     if not node.name.startswith("_"):
         found.public += 1

@@ -148,6 +148,12 @@ impl Analysis {
         &self.source
     }
 
+    /// Whether own times are known: the source tells of switches between tasks, and this part of it
+    /// has some.
+    pub fn knows_own(&self) -> bool {
+        self.source.sees_all() && self.outcome.switches
+    }
+
     /// A task's name, as far as the trace tells.
     pub fn comm(&self, pid: i32) -> Option<&str> {
         self.names.comm(pid)

@@ -135,7 +135,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             io.requests.extend(request);
         }
         if io.requests.is_empty() {
-            self.out.ios.no_request += 1;
+            let count = if io.slept {
+                &mut self.out.ios.waited
+            } else {
+                &mut self.out.ios.no_request
+            };
+            *count += 1;
             return false;
         }
         for request in &mut io.requests {

@@ -159,6 +159,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.out.partitions = self.block.aliases.drain().collect();
         self.out.partitions.sort_unstable();
         self.out.devices = self.block.devices.into_iter().map(|d| d.out).collect();
+        self.out.switches = self.switches_seen;
         self.out.probe_events = self.measure.events;
         self.out.paths = self.measure.paths.names();
         (self.out, self.sink, self.names)

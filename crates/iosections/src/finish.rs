@@ -362,6 +362,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let leaves = self.current_io(cpu).and_then(|at| self.ios.get_mut(at));
         if let Some(io) = leaves {
             io.asleep = blocked;
+            io.slept |= blocked;
         }
         let io = self
             .tasks

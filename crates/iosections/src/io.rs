@@ -100,6 +100,8 @@ pub(crate) struct Io {
     pub(crate) punted: bool,
     /// Its task sleeps in it, and nobody has woken it yet.
     pub(crate) asleep: bool,
+    /// Its task has slept in it.
+    pub(crate) slept: bool,
     /// Helper whose bios it got because nobody else waited: to be shown by who wakes its task.
     /// 0 when there is none.
     pub(crate) unproven: i32,
@@ -129,7 +131,8 @@ impl Io {
         self.moments = Moments::default();
         (self.merges, self.splits) = (0, 0);
         (self.shared, self.ambiguous, self.punted) = (false, false, false);
-        (self.asleep, self.unproven, self.devices) = (false, 0, 0);
+        (self.asleep, self.slept) = (false, false);
+        (self.unproven, self.devices) = (0, 0);
         self.submitting = op.is_async();
         (self.uring, self.posted) = (None, None);
     }

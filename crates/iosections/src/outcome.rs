@@ -6,12 +6,15 @@ use crate::mark::MarkCounts;
 /// What became of the I/Os that the caller selected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IoCounts {
-    /// All that were seen; the next five add up to it.
+    /// All that were seen; the next six add up to it.
     pub seen: u64,
     /// Measured.
     pub measured: u64,
-    /// Without a request on any device (a page-cache hit).
+    /// Without a request on any device, and without sleep (a page-cache hit).
     pub no_request: u64,
+    /// Without a request, but its task slept: for what another task reads or writes (read-ahead, a
+    /// journal's commit), or for something else than storage. The trace does not tell which.
+    pub waited: u64,
     /// Dropped because events are missing while they were open.
     pub dropped_lost: u64,
     /// Entry or exit outside the trace.
@@ -111,6 +114,9 @@ pub struct Outcome {
     pub devices: Vec<DeviceOutcome>,
     /// Partitions and their disks, as far as they showed.
     pub partitions: Vec<(Dev, Dev)>,
+    /// `sched_switch` events were seen; without them nothing tells whose code ran, and own times are
+    /// not known.
+    pub switches: bool,
     /// The ways that I/Os took, by number.
     pub paths: Vec<String>,
     /// Name number of an event → its count in own time, by section, over the measured I/Os.

@@ -276,3 +276,76 @@ fn requests_of_one_first_sector_are_told_apart_by_their_lengths() {
         ]
     );
 }
+
+#[test]
+fn f2_6_calls_that_move_or_store_data_are_ios() {
+    let lines = |op, rwbs, sectors| {
+        vec![
+            (0, 0, 1, enter(op)),
+            (10, 0, 1, queue(rwbs, 8, sectors)),
+            (20, 0, 1, issue(rwbs, 8, sectors)),
+            (40, 0, 1, complete(rwbs, 8, sectors)),
+            (60, 0, 1, leave(op)),
+        ]
+    };
+    for (op, rwbs, direction) in [
+        (Op::Splice, "RA", b'R'),
+        (Op::Sendfile, "R", b'R'),
+        (Op::CopyFileRange, "W", b'W'),
+        (Op::Msync, "WS", b'F'),
+        (Op::Syncfs, "WS", b'F'),
+        (Op::Sync, "WS", b'F'),
+    ] {
+        let outcome = run(&lines(op, rwbs, 8));
+        assert_eq!(
+            (only(&outcome).op, only(&outcome).direction),
+            (op, direction)
+        );
+        // Between pipes and sockets some of them are no I/O; the others found nothing to store.
+        let ends: Vec<Line> = lines(op, rwbs, 8).into_iter().step_by(4).collect();
+        let ios = run(&ends).ios;
+        let counts = u64::from(!op.is_by_chance());
+        assert_eq!((ios.seen, ios.no_request), (counts, counts));
+    }
+    assert_eq!(Op::from_name("sendfile"), Op::from_name("sendfile64"));
+}
+
+#[test]
+fn f2_6_a_trim_that_reads_first_discards() {
+    let outcome = run(&[
+        (0, 0, 1, enter(Op::Ioctl)),
+        (10, 0, 1, queue("RM", 8, 8)),
+        (20, 0, 1, issue("RM", 8, 8)),
+        (30, 0, 1, complete("RM", 8, 8)),
+        (40, 0, 1, queue("DS", 800, 64)),
+        (50, 0, 1, issue("DS", 800, 64)),
+        (60, 0, 1, complete("DS", 800, 64)),
+        (70, 0, 1, leave(Op::Ioctl)),
+    ]);
+    assert_eq!(only(&outcome).path, "RM4+DS32");
+    assert_eq!(only(&outcome).direction, b'D');
+}
+
+#[test]
+fn f2_6_who_sleeps_without_a_request_waits_for_another_ones() {
+    // Task 2 reads ahead what task 1 wants; task 3 finds its page in the cache.
+    let outcome = run(&[
+        (0, 0, 2, enter(Op::Read)),
+        (1, 0, 2, queue("RA", 8, 64)),
+        (2, 0, 2, issue("RA", 8, 64)),
+        (3, 0, 2, sleep(1)),
+        (4, 0, 1, enter(Op::Read)),
+        (6, 0, 1, sleep(3)),
+        (7, 0, 3, enter(Op::Read)),
+        (8, 0, 3, leave(Op::Read)),
+        (9, 0, 3, sleep(0)),
+        (50, 0, 0, complete("RA", 8, 64)),
+        (60, 0, 0, preempt(1)),
+        (70, 0, 1, leave(Op::Read)),
+        (72, 0, 1, sleep(2)),
+        (80, 0, 2, leave(Op::Read)),
+    ]);
+    let ios = outcome.ios;
+    assert_eq!((ios.seen, ios.measured), (3, 1));
+    assert_eq!((ios.waited, ios.no_request), (1, 1));
+}

@@ -12,6 +12,7 @@ from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_extended, named_file
 from iotoll.records.models.base import Model
+from iotoll.records.models.run import DeviceModel
 
 
 class QemuSettings(Model):
@@ -30,29 +31,6 @@ class QemuSettings(Model):
     kvm_machine: list[str]
     kvm_host: str = Field(description="host machine (uname -m) on which KVM may work")
     network: list[str] = Field(default_factory=list, description="network card; empty: none")
-
-
-class DeviceModel(Model):
-    """How long a modelled device takes to answer, in ns of the board's clock.
-
-    Reads and writes take a fixed part and one per KiB. Each of ``units`` serves one command at a
-    time, further ones wait in order.
-    """
-
-    source: str = Field(description="where the values come from; reports say it")
-    read_ns: int = Field(ge=0)
-    read_ns_per_kib: int = Field(ge=0)
-    write_ns: int = Field(ge=0)
-    write_ns_per_kib: int = Field(ge=0)
-    flush_ns: int = Field(ge=0)
-    discard_ns: int = Field(ge=0, description="of a discard or a write of zeroes")
-    units: int = Field(gt=0, le=1024)
-
-    def latency_ns(self, direction: Literal["read", "write"], kib: float) -> float:
-        """What one command takes that need not wait for a unit."""
-        if direction == "read":
-            return self.read_ns + self.read_ns_per_kib * kib
-        return self.write_ns + self.write_ns_per_kib * kib
 
 
 class DeviceSettings(Model):
@@ -87,6 +65,11 @@ class Board(Model):
     io_timeout_ms: int | None = Field(None, description="of a command; None: the kernel's own")
     trace_clock: str
 
+    @property
+    def models(self) -> dict[str, DeviceModel]:
+        """What the devices of an exact board are modelled on; empty for any other board."""
+        return {}
+
 
 class VirtualBoard(Board):
     """A board file of a board that QEMU is."""
@@ -98,6 +81,11 @@ class VirtualBoard(Board):
     qemu: QemuSettings
     devices: dict[str, DeviceSettings]
     limits: Limits
+
+    @property
+    def models(self) -> dict[str, DeviceModel]:
+        """What the devices of an exact board are modelled on; empty for any other board."""
+        return {n: d.model for n, d in self.devices.items() if d.model is not None}
 
     @model_validator(mode="before")
     @classmethod

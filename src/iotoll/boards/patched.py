@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
+import hashlib
+import re
 from functools import cache
 from pathlib import Path
 
+from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.core.paths import data_dir
+from iotoll.core.paths import cache_dir, data_dir
 
 
 def build_script() -> Path:
@@ -16,26 +18,26 @@ def build_script() -> Path:
 
 
 @cache
-def folder() -> Path:
-    """The folder of the patched QEMU, built or not; its name is the digest.
-
-    Raises InfrastructureError when the build script cannot say it.
-    """
-    done = subprocess.run(
-        ["bash", str(build_script()), "--print"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0 or not done.stdout.strip():
-        raise InfrastructureError("tools/qemu/build.sh --print failed", done.stderr)
-    return Path(done.stdout.strip())
-
-
 def digest() -> str:
-    """What identifies the patched QEMU: its source, patches, devices and build."""
-    return folder().name
+    """What identifies the patched QEMU: its source, patches, devices and build.
+
+    It is what build.sh computes: sha256 of the source's sha256 and of each file's, as sha256sum
+    prints them. Raises UsageError when build.sh pins no source.
+    """
+    script = build_script()
+    pinned = re.search(r"^readonly SHA256=([0-9a-f]{64})$", script.read_text(), re.M)
+    if pinned is None:
+        raise UsageError(f"{script} pins no sha256 of its source: reinstall iotoll")
+    files = [*sorted(script.parent.glob("patches/*.patch"))]
+    files += [*sorted(script.parent.glob("devices/*.mak"))]
+    files += [script.with_name("requirements.txt"), script]
+    lines = [pinned[1], *(f"{file_sha256(path)}  -" for path in files)]
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()[:16]
+
+
+def folder() -> Path:
+    """The folder of the patched QEMU, built or not."""
+    return cache_dir() / "qemu" / digest()
 
 
 def binary(name: str) -> str:
@@ -53,7 +55,7 @@ def why_not() -> str:
     """Why the last build failed, as its log says; empty if there was none."""
     try:
         lines = folder().with_suffix(".log").read_text(errors="replace").splitlines()
-    except (InfrastructureError, UsageError, OSError):
+    except (UsageError, OSError):
         return ""
     told = [line for line in lines if line.startswith("qemu: not built: ")]
     return told[-1].removeprefix("qemu: ") if told else ""

@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import IO
 
 from iotoll.boards import patched
-from iotoll.boards.board import DeviceModel, DeviceSettings, VirtualBoard
+from iotoll.boards.board import DeviceSettings, VirtualBoard
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.proc import require_tool, stop, tail_file
 from iotoll.records.models import Clock
+from iotoll.records.models.run import DeviceModel
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,9 @@ class BootPlan:
     cells: list[str]
     runs: int
     folder: Path
+    words: tuple[
+        str, ...
+    ] = ()  # more of QEMU's command line, which change nothing that the board sees
 
     @property
     def name(self) -> str:
@@ -91,7 +94,7 @@ def boot(
     with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
         files = _files(plan, Path(name))
         _make_ramdisk(plan, files)
-        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
+        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files) + list(plan.words)
         with RunningBoard(plan.virtual, command, files) as running:
             state = _watch(plan, files, running, on_cell, cancelled)
         _judge(state, files)
@@ -235,6 +238,8 @@ def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float
         accelerator=plan.accelerator,
         tools=tools,
         board_sha256=plan.identity(),
+        qemu=patched.digest() if plan.virtual.qemu.patched else None,
+        models=plan.board.models,
         command=[_portable(word, files) for word in command],
         seconds=round(seconds, 1),
         cells=plan.cells,

@@ -19,14 +19,17 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from iotoll.ci.layers import UID
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
+from iotoll.core.plain import plain_log
 from iotoll.core.proc import SANDBOXED, require_tool, stop
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
@@ -34,6 +37,7 @@ ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.con
 """All of /etc that programs need; a runner keeps its own token in there."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug information is smaller
+LONGEST = 1 << 16  # bytes of a line of the sandbox that are passed on in one piece
 ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent")
 
 
@@ -182,13 +186,28 @@ def _execute(command: list[str]) -> int:
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=_environment(),
         start_new_session=True,
     )
+    pairs = ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
+    pumps = [threading.Thread(target=_pump, args=pair, daemon=True) for pair in pairs]
+    for pump in pumps:
+        pump.start()
     try:
         return process.wait()
     finally:
         stop(process)
+        for pump in pumps:
+            pump.join(5)
+
+
+def _pump(source: IO[bytes], target: IO[str]) -> None:
+    """Pass on what the sandbox says, without what would steer a terminal or GitLab's log."""
+    for line in iter(lambda: source.readline(LONGEST), b""):
+        target.write(plain_log(line.decode("utf-8", "replace")))
+        target.flush()
 
 
 def _bring_out(upper: Path, run_root: Path, names: Iterable[str]) -> None:

@@ -19,6 +19,7 @@ DATA_FOLDERS = (
     "kernel-configs",
     "results-schema",
     "tests/gate",
+    "tools/plugin",
     "tools/qemu",
 )
 

@@ -19,7 +19,10 @@ from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SideResult
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report, side_table, terminal_report
+from iotoll.reports.page.evidence import gather
+from iotoll.reports.page.quoted import commit_text, cover_text
 from iotoll.run.flow import STEPS, Flow, execute
+from iotoll.run.lock import locked
 from iotoll.run.manifest import new_manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -144,7 +147,7 @@ def gate_command(
 @click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @run_options
 def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Measure one kernel: its figures per cell, and no verdict."""
+    """Measure one kernel: its values per cell, and no verdict."""
     if image is not None:
         choice = candidate.classify(None, base_image=image)
     else:
@@ -154,10 +157,18 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 @click.command("report")
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option("--commit", is_flag=True, help="Print the result as text for a commit message.")
+@click.option("--cover", is_flag=True, help="The same with every workload, for a cover letter.")
 @output_options
-def report_command(run: Path, quiet: bool, as_json: bool) -> None:
+def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: bool) -> None:
     """Write a run directory's report again and print it."""
     directory = RunDir.open(run)
+    if commit or cover:
+        if commit and cover:
+            raise UsageError("--commit and --cover: name one of them")
+        text = cover_text if cover else commit_text
+        click.echo(text(gather(directory)), nl=False)
+        return
     page = render_report(directory)
     _show(directory, page, Output(quiet, as_json))
 
@@ -170,7 +181,8 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
     """Run one step of a run directory alone (gate --until source makes one)."""
     output = Output(quiet, as_json)
     flow = Flow(RunDir.open(run), output.progress)
-    STEPS[name](flow)
+    with locked(flow.run):
+        STEPS[name](flow)
     if as_json:
         _print_json({"run": str(flow.run.root), "step": name})
 
@@ -181,7 +193,8 @@ def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str,
     flow = Flow(run, output.progress)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
-    verdict = execute(flow, options["until"])
+    with locked(run):
+        verdict = execute(flow, options["until"])
     if options["until"] != "report":
         flow.progress.say(f"stopped after {options['until']}: {run.root}")
         return

@@ -4,11 +4,11 @@ A trailer in a commit message of the candidate asks for it::
 
     Iotoll-Accept: ufs-* submission +350 checks each tag, needed for CVE-2026-1234
 
-that is: cells (a glob), a section (or ``overhead`` on the clock `time`), the most that it may grow
-in each of these cells, in the verdict's unit or in percent (``+6.5%``), and the reason. Nothing else
-is accepted: another section, another cell and a larger growth still block. Whose word it takes is
-the policy's to say (`iotoll.verdict.policy.AcceptRule`). A trailer is text of the candidate's author
-and never enough where the policy asks for an approver.
+that is: cells (a glob), a section (or ``overhead`` on the clock `time`, ``whole`` for the I/O from
+call to return), the most that it may grow in each of these cells, in the verdict's unit or in
+percent (``+6.5%``), and the reason. Another section, another cell and a larger growth still block.
+Whose word it takes is the policy's to say (`iotoll.verdict.policy.AcceptRule`): a trailer is text
+of the candidate's author, and never enough where the policy asks for an approver.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from iotoll.records.models.verdict import AcceptRecord
 from iotoll.verdict.policy import AcceptRule, Policy, TimePolicy
 
 FORM = "write CELLS SECTION +SIZE REASON, such as: ufs-* submission +350 checks each tag"
-FIGURES = ("overhead", *(s.value for s in Section))
+FIGURES = ("overhead", "whole", *(s.value for s in Section))
 _FORM = re.compile(
     r"(?P<cells>[\w*?.\[\]!-]{1,100})\s+(?P<figure>[a-z_]+)\s+\+(?P<size>\d{1,9}(?:\.\d{1,3})?)"
     r"(?P<share>%?)\s+(?P<reason>\S.*)"
@@ -102,6 +102,8 @@ def _grown(cell: CellVerdict) -> Iterator[Grown]:
         name = found.section.value
         if found.gated and found.moved == "grew" and name not in judged:
             yield Grown(cell.cell, name, found.delta, found.relative)
+    if cell.whole and cell.whole.gated and cell.whole.moved == "grew":
+        yield Grown(cell.cell, "whole", cell.whole.delta, cell.whole.relative)
 
 
 def _judge(
@@ -154,6 +156,9 @@ def _with(
     cells = [_cell(cell, reasons) for cell in verdict.cells]
     order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.BROKEN, Outcome.INCONCLUSIVE)
     outcome = next((o for o in order if any(c.outcome is o for c in cells)), Outcome.PASS)
+    # What grows over several cells together has no cell that a trailer could name.
+    if any(pool.moved == "grew" for pool in verdict.pools):
+        outcome = Outcome.REGRESSION
     touched = len({name.partition(": ")[0] for name in reasons})
     by = f" by {approved_by}" if approved_by else ""
     accepted = f"growth in {touched} of {len(cells)} cells is accepted{by}"
@@ -191,8 +196,11 @@ def _cell(cell: CellVerdict, reasons: dict[str, str]) -> CellVerdict:
         for g in cell.growth
     ]
     update: dict[str, object] = {"sections": sections, "growth": growth}
+    if cell.whole and (reason := reasons.get(f"{cell.cell}: whole")):
+        update["whole"] = cell.whole.model_copy(update={"accepted": reason})
     if not left and cell.outcome is Outcome.REGRESSION:
         undecided = any(g.state in ("open", "alarm") for g in cell.growth)
+        undecided |= any(s.gated and s.moved == "unknown" for s in cell.sections)
         update["outcome"] = Outcome.INCONCLUSIVE if undecided else Outcome.PASS
         update["why"] = cell.why or ("other figures of it are undecided" if undecided else "")
     return cell.model_copy(update=update)

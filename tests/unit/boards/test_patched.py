@@ -20,7 +20,6 @@ TOOLS = patched.build_script().parent
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
-    patched.folder.cache_clear()
 
 
 def build(tools: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -36,8 +35,10 @@ def build(tools: Path, *words: str, **env: str) -> subprocess.CompletedProcess[s
 def test_folder_is_in_the_cache_and_named_by_a_digest(tmp_path: Path) -> None:
     folder = patched.folder()
     assert folder.parent == tmp_path / "cache/qemu"
+    assert folder.name == patched.digest()
     assert len(patched.digest()) == 16
     assert not folder.exists()
+    assert build(TOOLS, "--print").stdout == f"{folder}\n", "the script says the same"
 
 
 @pytest.mark.parametrize("name", ["patches", "devices", "requirements.txt", "build.sh"])

@@ -161,7 +161,7 @@ pub fn check(outcome: &Outcome, results: &[IoResult]) {
     let i = &outcome.ios;
     assert_eq!(
         i.seen,
-        i.measured + i.no_request + i.dropped_lost + i.incomplete + i.ambiguous,
+        i.measured + i.no_request + i.waited + i.dropped_lost + i.incomplete + i.ambiguous,
         "{i:?}"
     );
     assert_eq!(i.measured as usize, results.len());

@@ -147,6 +147,7 @@ def store(
             **tools,
         },
         board_sha256=plan.identity(),
+        models=plan.board.models,
         command=["LAVA", f"job {state.id}", str(state.device)],
         seconds=round(sum(phases.values()), 1),
         cells=plan.cells,

@@ -181,6 +181,29 @@ class FactRecord(Model):
     after: dict[str, str] = Field(default_factory=dict)
 
 
+class DeviceModel(Model):
+    """How long a modelled device takes to answer, in ns of the board's clock.
+
+    Reads and writes take a fixed part and one per KiB. Each of ``units`` serves one command at a
+    time, further ones wait in order.
+    """
+
+    source: str = Field(description="where the values come from; reports say it")
+    read_ns: int = Field(ge=0)
+    read_ns_per_kib: int = Field(ge=0)
+    write_ns: int = Field(ge=0)
+    write_ns_per_kib: int = Field(ge=0)
+    flush_ns: int = Field(ge=0)
+    discard_ns: int = Field(ge=0, description="of a discard or a write of zeroes")
+    units: int = Field(gt=0, le=1024)
+
+    def latency_ns(self, direction: Literal["read", "write"], kib: float) -> float:
+        """What one command takes that need not wait for a unit."""
+        if direction == "read":
+            return self.read_ns + self.read_ns_per_kib * kib
+        return self.write_ns + self.write_ns_per_kib * kib
+
+
 class BootRecord(Model):
     """``sides/SIDE/boots/N/boot.json``: one boot of a (virtual) board that ran the workload."""
 
@@ -192,6 +215,12 @@ class BootRecord(Model):
     accelerator: str
     tools: dict[str, str] = Field(description="versions: qemu, fio, trace-cmd, kernel, image")
     board_sha256: str = Field(description="board data, DUT image and scripts")
+    qemu: str | None = Field(
+        None, description="digest of the patched QEMU of an exact board, whose boots are all alike"
+    )
+    models: dict[str, DeviceModel] = Field(
+        default_factory=dict, description="what its devices are modelled on, by device"
+    )
     command: list[str]
     seconds: float
     cells: list[str]

@@ -10,7 +10,7 @@ from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.patch.diff import Hunk, hunks
 from iotoll.records.models import Section
-from iotoll.reports.publish.blame import blame, load_parts
+from iotoll.reports.page.blame import blame, load_parts
 from tests.golden.runs import real
 
 UFS = "drivers/ufs/core/ufshcd.c"

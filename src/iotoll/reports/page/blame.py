@@ -50,6 +50,7 @@ class Place:
     path: str
     line: int
     how: str
+    function: str = ""
 
 
 def load_parts(path: Path) -> Parts:
@@ -87,7 +88,7 @@ def blame(
     hunk = max(named or mine, key=lambda h: h.added)
     if function := _function(hunk.heading):
         how += f"; {'by its name, ' if named else 'the largest change, '}in {function}"
-    return Place(path, hunk.line, how)
+    return Place(path, hunk.line, how, _function(hunk.heading))
 
 
 def _suspect(path: str, device: str, section: Section, parts: Parts) -> bool:
