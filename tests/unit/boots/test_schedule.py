@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import Clock, SideResult
 from iotoll.records.rundir import RunDir
-from tests.unit.runs import CELLS, add_boots, make_run
+from tests.unit.runs import CELLS, EXAMPLES, add_boots, make_run
 
 QUIET = Progress(quiet=True)
 
@@ -70,7 +71,7 @@ class Board:
         if plan.side in self.failing:
             raise self.failing[plan.side]
         plan.folder.mkdir(parents=True, exist_ok=True)
-        (plan.folder / "boot.json").write_text("{}")
+        shutil.copy(EXAMPLES / "boot.json", plan.folder / "boot.json")
 
 
 def boot_all(
