@@ -159,7 +159,7 @@ while len(list(path.glob("config*"))) < 40:
         def state() -> list[int]:
             return [os.lstat(p).st_mtime_ns for p in sorted((upper / "build").iterdir())]
 
-        for _ in range(20):
+        for _turn in range(20):
             alive.append(state() != state())
 
     monkeypatch.setattr(sandbox, "_bring_out", look)

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from iotoll.core.cli_support import guarded
-from iotoll.core.errors import UsageError
+from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.plain import plain, plain_log
 from iotoll.records import results
 from iotoll.records.models import FailureRecord, Outcome
@@ -38,7 +38,7 @@ def test_f6_7_no_document_of_ours_carries_them(tmp_path: Path) -> None:
 def test_f6_6_json_without_end_is_one_line(tmp_path: Path) -> None:
     for text in ("[" * 300_000, '{"a":' * 300_000, "9" * 5000):
         (tmp_path / "x.json").write_text(text)
-        with pytest.raises(results.ResultError, match=r"x\.json") as caught:
+        with pytest.raises(ResultError, match=r"x\.json") as caught:
             results.read(tmp_path / "x.json", FailureRecord)
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 500

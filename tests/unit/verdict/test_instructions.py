@@ -236,7 +236,8 @@ def test_other_marks_are_never_compared(policy: Policy) -> None:
         kinds = {"marks": [0] * 256, "mark_kinds": [{C: event}]}
         record = side.cells[UFS][0].model_copy(update={"in_order": ios.model_copy(update=kinds)})
         marked.append(side.model_copy(update={"cells": {UFS: [record]}}))
-    judged = instructions.judge(*marked, policy, [UFS])
+    base, candidate = marked
+    judged = instructions.judge(base, candidate, policy, [UFS])
     assert judged.outcome is Outcome.INCONCLUSIVE
     (found,) = [s for s in judged.cells[0].sections if s.moved == "unknown"]
     assert found.section is C
