@@ -10,7 +10,7 @@ import pytest
 from iotoll.boards.board import load_board
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import schedule
+from iotoll.boots import schedule, store
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import Bench, plan_boot, run_boots, with_cmdline
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
@@ -78,8 +78,8 @@ def boot_all(
 ) -> list[tuple[str, int]]:
     board = Board(failing)
     monkeypatch.setattr(schedule, "boot", board.boot)
-    monkeypatch.setattr(schedule.store, "take", lambda plan: False)
-    monkeypatch.setattr(schedule.store, "keep", lambda plan: None)
+    monkeypatch.setattr(store, "take", lambda plan: False)
+    monkeypatch.setattr(store, "keep", lambda plan: None)
     wanted = [("base", 1), ("candidate", 1)]
     try:
         run_boots(run, bench, wanted, QUIET)  # type: ignore[arg-type]
