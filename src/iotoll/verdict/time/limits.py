@@ -10,7 +10,7 @@ the base's own boots today. An alarm is never affected: a figure that grew is bl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +27,17 @@ HOPELESS = 0.99
 SURE = 0.9995
 """A wider limit is one at which it would be within with this chance."""
 
-FEWEST = 8
+FEWEST = 6
 """Pairs of which the base's own boots tell that a figure is noisy today."""
+
+FEWEST_FOR_LIMIT = 8
+"""Pairs of which they tell how noisy."""
 
 NOISY = 4.0
 """Today's variance over history's from which a figure is noisy today."""
+
+TODAY = 1.25
+"""Today's noise counts so much more, since few boots tell it."""
 
 MIDDLE_SQUARE = 0.4549
 """The median of the square of a standard normal variable."""
@@ -43,7 +49,8 @@ KEPT_SQUARE = float(chi2.cdf(chi2.ppf(KEPT, 1), 3)) / KEPT
 """The mean of the smallest `KEPT` of such squares."""
 
 
-def ratio_for(chance: float, looks: Sequence[int], pass_levels: Sequence[float]) -> float:
+@cache
+def ratio_for(chance: float, looks: tuple[int, ...], pass_levels: tuple[float, ...]) -> float:
     """Limit over pair noise with which an unchanged figure is within by the last look, so likely."""
     critical = [float(norm.isf(level)) for level in pass_levels]
 
@@ -53,21 +60,33 @@ def ratio_for(chance: float, looks: Sequence[int], pass_levels: Sequence[float])
     return float(brentq(excess, 1e-3, 20.0, xtol=1e-4))
 
 
-def today(base: Floats, boards: NDArray[np.int64], kept: NDArray[np.bool_]) -> Floats:
+def today(base: Floats, boards: NDArray[np.int64]) -> Floats:
     """The variance of a pair as the base's own boots show it, shape (requests, figures).
 
-    ``base`` (requests, pairs, figures) are log values, ``kept`` the pairs that count. Neighbouring
+    ``base`` (requests, pairs, figures) are log values, NaN where one does not count. Neighbouring
     boots of one board differ by what two boots of a pair do, so a slow drift does not matter. NaN
-    where there are fewer than `FEWEST` such pairs.
+    where there are fewer than `FEWEST` pairs.
     """
-    found = np.full((len(base), base.shape[2]), np.nan)
-    for row, (values, own, use) in enumerate(zip(base, boards, kept, strict=True)):
-        parts = [np.diff(values[use & (own == board)], axis=0) for board in np.unique(own[use])]
-        steps = np.concatenate(parts) if parts else np.empty((0, base.shape[2]))
-        if len(steps) >= FEWEST - 1:
-            least = np.sort(steps**2, axis=0)[: round(KEPT * len(steps))]
-            found[row] = least.mean(axis=0) / KEPT_SQUARE
-    return found
+    parts = []
+    for board in range(int(boards.max(initial=0)) + 1):
+        own = np.where((boards == board)[..., None], base, np.nan)
+        parts.append(_steps(own))
+    steps = np.sort(np.concatenate(parts, axis=1) ** 2, axis=1)  # NaN last
+    count = (~np.isnan(steps)).sum(axis=1)
+    most = np.round(KEPT * count).astype(np.int64)
+    use = np.arange(steps.shape[1])[:, None] < most[:, None]
+    mean = np.where(use, steps, 0.0).sum(axis=1) / np.maximum(most, 1)
+    return np.asarray(np.where(count >= FEWEST - 1, mean / KEPT_SQUARE, np.nan))
+
+
+def _steps(values: Floats) -> Floats:
+    """What each value adds to the one before it that is there, NaN where there is none."""
+    last = np.full((values.shape[0], values.shape[2]), np.nan)
+    steps = np.full(values.shape, np.nan)
+    for at in range(values.shape[1]):
+        steps[:, at] = values[:, at] - last
+        last = np.where(np.isnan(values[:, at]), last, values[:, at])
+    return steps
 
 
 def limits(

@@ -33,7 +33,16 @@ from scipy.stats import t as student
 from iotoll.verdict.policy import TimePolicy
 from iotoll.verdict.time.boundaries import critical_values, obrien_fleming, pocock
 from iotoll.verdict.time.levels import confirm_levels
-from iotoll.verdict.time.limits import HOPELESS, NOISY, SURE, limits, ratio_for, today
+from iotoll.verdict.time.limits import (
+    FEWEST_FOR_LIMIT,
+    HOPELESS,
+    NOISY,
+    SURE,
+    TODAY,
+    limits,
+    ratio_for,
+    today,
+)
 from iotoll.verdict.time.screen import Aside, screen
 from iotoll.verdict.time.signflip import confirm
 from iotoll.verdict.time.variance import FAR, Moderated, moderate
@@ -85,7 +94,8 @@ class Plan:
     @cached_property
     def ratios(self) -> tuple[float, float]:
         """Limit over noise of a figure that cannot be judged, and of one that surely can."""
-        lowest, sure = (ratio_for(c, self.looks, self.pass_levels) for c in (HOPELESS, SURE))
+        levels = tuple(self.pass_levels)
+        lowest, sure = (ratio_for(c, self.looks, levels) for c in (HOPELESS, SURE))
         return 1 / lowest, sure
 
     def limits(self, noise: Floats) -> Floats:
@@ -95,7 +105,9 @@ class Plan:
         lowest, sure = self.ratios
         raised = (noise > self.unacceptable * lowest).reshape(len(noise), self.cells, width)
         some = raised.any(axis=2).sum(axis=1) <= cells
-        return limits(self.unacceptable, np.where(some[:, None], noise, 0.0), lowest, sure, self.widest)
+        return limits(
+            self.unacceptable, np.where(some[:, None], noise, 0.0), lowest, sure, self.widest
+        )
 
     @cached_property
     def alarm_levels(self) -> list[float]:
@@ -185,17 +197,24 @@ class Look:
 SURPRISE = 0.005
 """More pairs set aside than this likely by history, and a figure is not within."""
 
+SURPRISE_ONCE = 0.1
+"""The same of a single pair: a slow boot on a board that has had none asks for more pairs."""
+
 
 def look_at(
     ratios: Floats, history: Floats, known: Floats, plan: Plan, index: int, more: Known
 ) -> Look:
     """Look for the ``index``-th time; shapes as in `judge`, with that look's pairs only."""
-    aside = screen(ratios, history, known, more.boards)
+    aside = screen(ratios, history, known, more.boards, plan.cells)
     # Never more than the look's number: what is set aside may change when more pairs are known.
     surplus = (~aside.aside).cumsum(axis=1) > plan.looks[index]
     aside = replace(aside, aside=aside.aside | surplus)
-    kept = np.where(aside.aside[..., None], np.nan, ratios)
-    found = moderate(kept, history, known)
+    gone, cells = (found(ratios.shape[-1]) for found in (aside.figures, aside.moved))
+    kept = np.where(gone, np.nan, ratios)
+    own = today(np.where(gone, np.nan, more.base), more.boards)
+    variance = 1 / (1 / np.broadcast_to(history, ratios.shape)).mean(axis=1)
+    noisy = (known > 0) & (np.nan_to_num(own) > NOISY * variance)
+    found = moderate(kept, history, known, noisy)
     freedom = np.maximum(found.freedom, 1.0)
     sure = np.where(found.pairs >= 2, found.error, np.inf)
     sure = np.where(np.isnan(found.mean), np.inf, sure)
@@ -203,13 +222,18 @@ def look_at(
     reach = student.isf(plan.alarm_levels[index], freedom) * sure
     low, most = mean - reach, mean + reach
     high = mean + student.isf(plan.pass_levels[index], freedom) * sure
-    limit = _limits(plan, history, known, more, ~aside.aside)
+    enough = (~aside.aside).sum(axis=1, keepdims=True) >= FEWEST_FOR_LIMIT
+    noise = np.where(noisy & enough, TODAY**2 * np.nan_to_num(own), variance)
+    limit = plan.limits(np.where(known > 0, np.sqrt(noise), 0.0))
     # Pairs of one slow boot count where their figures stand out, those of a noisy board do not.
-    gap = (ratios - mean[:, None]) / np.sqrt(history) > FAR * np.sqrt(found.inflation)[:, None, None]
-    slow = ((found.far > 0) | (gap & aside.slow[..., None])).sum(axis=1)
+    gap = (ratios - mean[:, None]) / np.sqrt(history) > FAR * np.sqrt(found.inflation)[
+        :, None, None
+    ]
+    slow = ((found.far > 0) | (gap & (aside.slow[..., None] | cells))).sum(axis=1)
     tried = (~np.isnan(ratios) & (~aside.aside | aside.slow)[..., None]).sum(axis=1)
     chance = (more.far * (known + 1) / 2 + 1) / (known + 3)
-    suspect = (known > 0) & (slow > 1) & (binom.sf(slow - 1, tried, chance) < SURPRISE)
+    bar = np.where(slow > 1, SURPRISE, SURPRISE_ONCE)
+    suspect = (known > 0) & (slow > 0) & (binom.sf(slow - 1, tried, chance) < bar)
     return Look(
         found,
         low,
@@ -222,15 +246,6 @@ def look_at(
         suspect,
         aside,
     )
-
-
-def _limits(plan: Plan, history: Floats, known: Floats, more: Known, kept: Flags) -> Floats:
-    """The limit of each figure: by its history, or by the base's own boots where they are noisy."""
-    variance = 1 / (1 / np.broadcast_to(history, (*kept.shape, history.shape[-1]))).mean(axis=1)
-    own = today(more.base, more.boards, kept)
-    noisy = np.nan_to_num(own, nan=0.0) > NOISY * variance
-    noise = np.sqrt(np.where(noisy, own, variance))
-    return plan.limits(np.where(known > 0, noise, 0.0))
 
 
 @dataclass(frozen=True)
@@ -301,7 +316,7 @@ class _Run:
         if not len(rows):
             return
         part, before, known, more = self._first(rows, pairs)
-        kept = (~screen(part, before, known, more.boards).aside).sum(axis=1)
+        kept = (~screen(part, before, known, more.boards, plan.cells).aside).sum(axis=1)
         lacking = self.next[rows] - kept
         found.wanted[rows] = np.minimum(pairs + np.maximum(lacking, 0), plan.most_pairs)
         over = (lacking > 0) & (pairs == plan.most_pairs)
@@ -325,7 +340,8 @@ class _Run:
             for at in np.flatnonzero(alert):
                 use = ~look.aside.aside[at]
                 past = before[at][use] if before.shape[1] > 1 else before[at]
-                exact = confirm(part[at][use], past, known[at], alarmed[at])
+                kept = np.where(look.aside.moved(part.shape[2])[at], np.nan, part[at])[use]
+                exact = confirm(kept, past, known[at], alarmed[at])
                 found.exact[rows[at]] = exact
                 found.grew[rows[at]] = alarmed[at] & (exact <= plan.confirm_levels[n])
         found.pairs[rows], found.look[rows] = pairs, index

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 MOST_PAIRS = 20
 """Beyond, 2^n data sets are more than a gate should wait for."""
 
-BEYOND = 2.0
+BEYOND = 3.5
 """Standard deviations above its figure's middle size from which a value is left out."""
 
 CHUNK = 4096

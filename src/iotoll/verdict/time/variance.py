@@ -36,8 +36,8 @@ CLIP = 2.5
 FAR = 4.0
 """Standard deviations beyond which a pair is set aside."""
 
-NOISY = 0.01
-"""A figure whose rest is this unlikely by its history stands alone, when it set a pair aside."""
+NOISY = 0.001
+"""A figure whose pairs, without those set aside, are this unlikely by its history stands alone."""
 
 EXACT = 1e-4
 """Scatter of log variances that is none: history is then worth all its pairs (20,000 at most)."""
@@ -66,13 +66,16 @@ class Moderated:
     far: NDArray[np.int8]
 
 
-def moderate(ratios: Floats, history: Floats, known: Floats) -> Moderated:
+def moderate(
+    ratios: Floats, history: Floats, known: Floats, noisy: NDArray[np.bool_] | None = None
+) -> Moderated:
     """Mean and moderated variance of each figure's log ratios.
 
     ``ratios`` has shape (..., pairs, figures), NaN where a pair has no valid value. ``history`` is
     the variance of one pair known beforehand, of the same shape or one that broadcasts to it (pairs
     on different boards have different ones), and ``known`` its degrees of freedom, shape
-    (..., figures), 0 where there is no history: ``history`` is then a weight alone.
+    (..., figures), 0 where there is no history: ``history`` is then a weight alone. Figures that
+    are known to be ``noisy`` today (..., figures) stand alone.
     """
     history = np.broadcast_to(history, ratios.shape)
     known = np.broadcast_to(known, (*ratios.shape[:-2], ratios.shape[-1]))
@@ -82,12 +85,12 @@ def moderate(ratios: Floats, history: Floats, known: Floats) -> Moderated:
     far = np.abs(ratios - middle) > (FAR / CLIP) * reach[..., None, :] * deviation
     room = reach[..., None, :] * deviation
     near = np.where(far, np.nan, np.clip(ratios, middle - room, middle + room))
-    core = _spread(near, history)
+    core = _spread(np.where(far, np.nan, ratios), history)
     beyond = ((near != ratios) & ~np.isnan(ratios)).sum(axis=-2)
     pairs = (~np.isnan(ratios)).sum(axis=-2)
     alone = 2 * beyond > pairs
-    some = far.any(axis=-2)
-    alone |= some & (chdtrc(core.freedom, core.freedom * core.ratio / level**2) < NOISY)
+    alone |= (known > 0) & (chdtrc(core.freedom, core.freedom * core.ratio / level**2) < NOISY)
+    alone = alone if noisy is None else alone | noisy
     drawn = _spread(np.where(alone[..., None, :], ratios, near), history)
     prior, inflation = _prior(drawn, np.where(alone, 0.0, known))
     freedom = prior + drawn.freedom
@@ -145,7 +148,9 @@ def _level(ratios: Floats, history: Floats, known: Floats) -> Floats:
     if not flat.shape[-1]:
         return np.ones(ratios.shape[:-2])
     ordered = np.sort(flat, axis=-1)
-    middle = np.take_along_axis(ordered, np.minimum(count // 2, flat.shape[-1] - 1), axis=-1)[..., 0]
+    middle = np.take_along_axis(ordered, np.minimum(count // 2, flat.shape[-1] - 1), axis=-1)[
+        ..., 0
+    ]
     return np.asarray(np.maximum(np.nan_to_num(middle, nan=0.0) / MIDDLE_SQUARE, 1.0))
 
 
