@@ -51,7 +51,7 @@ KEPT_SQUARE = float(chi2.cdf(chi2.ppf(KEPT, 1), 3)) / KEPT
 
 @cache
 def ratio_for(chance: float, looks: tuple[int, ...], pass_levels: tuple[float, ...]) -> float:
-    """Limit over pair noise with which an unchanged figure is within by the last look, so likely."""
+    """Limit over pair noise with which an unchanged figure is within, so likely, at some look."""
     critical = [float(norm.isf(level)) for level in pass_levels]
 
     def excess(ratio: float) -> float:

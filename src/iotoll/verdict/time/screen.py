@@ -34,9 +34,9 @@ HALF_NORMAL = 0.6745
 class Aside:
     """What is set aside; arrays of shape (requests, pairs), ``cells`` (requests, pairs, cells).
 
-    ``aside`` are all pairs that are, ``board`` those whose board is left out, and ``slow`` those of one
-    slow boot: their figures moved together. ``cells`` are cells of other pairs. ``size`` is a pair's size over
-    the usual one.
+    ``aside`` are all pairs that are, ``board`` those whose board is left out, and ``slow`` those of
+    one slow boot: their figures moved together. ``cells`` are cells of other pairs. ``size`` is a
+    pair's size over the usual one.
     """
 
     aside: Flags
@@ -88,7 +88,7 @@ def screen(
 
 
 def _slow_cells(sizes: Floats, cells: int) -> Flags:
-    """Cells of a pair that are far larger than theirs usually are, shape (requests, pairs, cells)."""
+    """Cells of a pair far larger than is usual for them, shape (requests, pairs, cells)."""
     requests, pairs, figures = sizes.shape
     size = _median(np.abs(sizes).reshape(requests, pairs, cells, figures // cells))
     usual = np.maximum(_median(size.swapaxes(1, 2)), HALF_NORMAL)

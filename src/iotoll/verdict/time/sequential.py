@@ -6,9 +6,10 @@ At each look (after 3, 4, 6, 8, 12 and 16 pairs of boots) two questions are aske
 - is "it grew by no more than ``tolerated``" rejected? Then there is an *alarm*;
 - is "it grew by ``unacceptable`` or more" rejected? Then it is *within*.
 
-A pair that is set aside (`screen`) does not count: another is run for it, up to as many again.
-All within, and no alarm: pass. A figure whose candidate was far above its base more often than its
-history explains is not within, however good its other pairs look. An alarm goes on to the pairs that its exact confirmation
+A pair that is set aside (`screen`) does not count: another is run for it, up to as many again. A
+figure whose candidate was far above its base more often than its history explains is not within.
+
+All within, and no alarm: pass. An alarm goes on to the pairs that its exact confirmation
 (`signflip`) needs, and is a regression when that confirms it. Neither after the last look:
 inconclusive.
 
@@ -305,7 +306,7 @@ class _Run:
         )
 
     def _first(self, rows: NDArray[np.int64], pairs: int) -> tuple[Floats, Floats, Floats, Known]:
-        """The first pairs of some requests: ratios, history, its freedom, and what else is known."""
+        """The first pairs of requests: ratios, history, its freedom, and what else is known."""
         before = self.history[rows, : pairs if self.history.shape[1] > 1 else 1]
         return self.ratios[rows, :pairs], before, self.known[rows], self.more.of(rows, pairs)
 

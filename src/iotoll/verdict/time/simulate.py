@@ -177,7 +177,7 @@ class _Board:
         return drawn.repeat(figures // cells, axis=3) if self.noise.slow_cells else drawn
 
     def _drift(self, pairs: int, scale: float) -> Floats:
-        """What all figures share: a walk over the boots in the order in which the gate runs them."""
+        """What all figures share: a walk over the boots in the order in which they run."""
         noise, rng, count = self.noise, self.rng, self.count
         steps = rng.normal(noise.drift, noise.walk, (count, 2 * pairs)) * scale
         level = np.cumsum(steps, axis=1).reshape(count, pairs, 2)

@@ -204,8 +204,8 @@ class _Found:
         assert look is not None
         if look.suspect[0, at]:
             return (
-                f"the candidate was far above the base in {look.slow[0, at]} pairs, more often than "
-                "this board's history explains"
+                f"the candidate was far above the base in {look.slow[0, at]} pairs, more often "
+                "than this board's history explains"
             )
         if not wide:
             return ""
@@ -328,9 +328,8 @@ def _sentence(
         judged = sum(v.outcome is Outcome.PASS for v in verdicts)
         out = "; ".join(sequential.not_judged)
         return (
-            f"None of {judged} cells became slower by {max(worst, 0):.1%} or more, in {pairs}{note}."
-            + (f" Not judged today: {out}." if out else "")
-            + (_left_out(sequential))
+            f"None of {judged} cells became slower by {max(worst, 0):.1%} or more, in {pairs}"
+            f"{note}." + (f" Not judged today: {out}." if out else "") + (_left_out(sequential))
         )
     open_ones = sum(v.outcome is Outcome.INCONCLUSIVE for v in verdicts)
     more = (
