@@ -10,12 +10,17 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run test bench bench-gate bench-lab bench-pipeline lint setup dut dist lab lab-down clean
+.PHONY: help run check test test-long coverage docs screenshots bench bench-gate bench-lab bench-pipeline lint setup dut dist lab lab-down clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
+	@echo 'make check             lint, and the tests that need no QEMU and no root'
 	@echo 'make test              lint and every test'
+	@echo 'make test-long         the tests that take longer, in addition'
 	@echo 'make lint              lint only'
+	@echo 'make coverage          which lines of src/iotoll the quick tests run'
+	@echo 'make docs              docs/ as a site in target/site; checks every link'
+	@echo 'make screenshots       the pictures of docs/, again, from a stored run'
 	@echo 'make bench [TRACE=F]   how fast the analyser is, beside its peers'
 	@echo 'make bench-gate        how long a verdict takes here'
 	@echo 'make bench-lab         100 jobs over eight boards of a real LAVA'
@@ -26,7 +31,7 @@ help:
 	@echo 'make setup             set up what make test needs'
 	@echo 'make clean             remove what was built here; kernels stay in the cache'
 
-# The example makes UFS submission dearer on purpose: its expected verdict is `regression` (exit
+# The example makes UFS submission costlier on purpose: its expected verdict is `regression` (exit
 # code 1), and anything else is a failure here. Another PATCH ends with its own verdict's code.
 run:
 	@tools/setup.sh run
@@ -39,9 +44,30 @@ else
 	@$(BIN)/iotoll gate --candidate $(PATCH)
 endif
 
+# Needs neither QEMU nor root; a file of tests stays in one process.
+QUICK := tests/unit tests/golden tests/trace tests/gitlab
+PARALLEL := -n 2 --dist loadfile
+
+check: lint
+	$(BIN)/pytest -q $(PARALLEL) $(QUICK)
+
+# Two runs: what boots boards or a lab must not share the machine with other tests.
 test: lint dut
 	cargo test --workspace --locked
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL) $(QUICK)
+	$(BIN)/pytest $(addprefix --ignore=,$(QUICK))
+
+test-long: lint dut
+	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab
+
+coverage: setup
+	$(BIN)/pytest -q $(PARALLEL) --cov --cov-report=term --cov-report=html:target/coverage $(QUICK)
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+screenshots: setup
+	$(BIN)/python tools/docs/screenshots.py
 
 # The analyser and its peers on one trace: TRACE, or a long one made from a fixture; see docs/speed.md.
 bench:
@@ -64,6 +90,11 @@ bench-pipeline: setup
 
 lint: setup
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/lint/rooms.py --check
+	$(BIN)/python tools/lint/words.py
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile docs src/iotoll pipelines lava-jobs tools tests
 	$(BIN)/mypy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings

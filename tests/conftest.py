@@ -1,11 +1,17 @@
-"""Golden files: compared by default, written anew with ``pytest --update-goldens``."""
+"""Golden files, and what a skip means on a machine that should run everything.
+
+Golden files are compared by default, and written again with ``pytest --update-goldens``. With
+``CI=true`` or ``IOTOLL_TEST_STRICT=1`` a test of tests/vm or tests/lab that skips is a failure,
+unless its reason is one of `ALLOWED_SKIPS`; ``IOTOLL_TEST_STRICT=0`` switches that off.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -15,11 +21,54 @@ from iotoll.labs.local.root import get_root
 
 Check = Callable[[str, str], None]
 
+ALLOWED_SKIPS = {
+    r"set IOTOLL_TEST_LONG=1": "make test-long runs it",
+    r"is not built, which takes (long|minutes)": "an hour of kernel builds, for boards of labs",
+    r"needs a kernel tree from Linux 6\.16 on": "Debian's source is older than OK3576-C's drivers",
+    r"arm-linux-gnueabihf": "ZedBoard's compiler is not among the packages that tests install",
+}
+"""What may be missing where everything else must be there: pattern of the reason → why."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="write golden files instead of comparing"
     )
+
+
+def is_strict() -> bool:
+    """Whether a missing prerequisite of tests/vm and tests/lab is a failure."""
+    named = os.environ.get("IOTOLL_TEST_STRICT")
+    return named == "1" if named else os.environ.get("CI") == "true"
+
+
+def forbidden_skip(nodeid: str, reason: str) -> bool:
+    """Whether a machine that should run everything must not skip this test for this reason."""
+    if not nodeid.startswith(("tests/vm/", "tests/lab/")):
+        return False
+    return not any(re.search(pattern, reason) for pattern in ALLOWED_SKIPS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make a skip a failure where it is one."""
+    report = yield
+    if report.skipped and is_strict() and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if forbidden_skip(item.nodeid, reason):
+            report.outcome = "failed"
+            report.longrepr = f"must not skip here (IOTOLL_TEST_STRICT=0 allows it): {reason}"
+    return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that boot boards or a lab wait for them, each with its own limits; an hour ends all."""
+    for item in items:
+        slow = item.nodeid.startswith(("tests/vm/", "tests/lab/"))
+        if slow and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(3600))
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@
 # 1. Debian packages (tools/packages.txt), as root or with sudo; QEMU for Debian 12 from backports
 # 2. Rust: the one on PATH if it is new enough, else Debian's
 # 3. Python: .venv by uv.lock, with the Rust part built in release mode
-# 4. for tests: tools that need Node, by tools/node/package-lock.json
+# 4. the patched QEMU of the exact boards (tools/qemu); without it there are the boards virt-*-stock
+# 5. for tests: tools that need Node, by tools/node/package-lock.json
 # What it makes lies in .venv, .cache and target; kernels and board images are made by iotoll.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -179,6 +180,18 @@ python() {
     fi
 }
 
+# ---------------------------------------------------------------- QEMU
+
+# A machine on which it cannot be built can still use a real board's lab, or a stock board by name.
+patched_qemu() {
+    local folder
+    folder=$(tools/qemu/build.sh --print)
+    [ ! -d "$folder" ] || return 0
+    say "patched QEMU of the exact boards (first time: some minutes)"
+    tools/qemu/build.sh >/dev/null ||
+        say "without it virt-arm64 and virt-x86_64 cannot be used; their -stock boards can"
+}
+
 # ---------------------------------------------------------------- Node
 
 # Every tool that needs Node, by one lock file and without the scripts that packages want to run.
@@ -210,6 +223,7 @@ main() {
     packages
     rust
     python
+    patched_qemu
     ! developing || node
 }
 

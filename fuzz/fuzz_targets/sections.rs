@@ -68,9 +68,9 @@ fn call(u: &mut Unstructured<'_>) -> Result<Call> {
 fn submission(u: &mut Unstructured<'_>) -> Result<Kind> {
     let entry = u.int_in_range(0..=5_u64)?;
     Ok(match u.int_in_range(0..=7_u8)? {
-        0 => Kind::CallEnter(call(u)?, u.int_in_range(0..=3)?),
+        0 => Kind::CallEnter(call(u)?, u.int_in_range(0..=3)?, bool::arbitrary(u)?),
         1 => Kind::CallExit(call(u)?, u.int_in_range(-1..=3)?),
-        2 => Kind::Reaped,
+        2 => Kind::Reaped(u.int_in_range(-1..=3)?),
         3 => Kind::UringSubmit(entry, u.choose(&[None, Some(entry), Some(99)]).copied()?),
         4 => Kind::UringPunt(*u.choose(&[entry, 99])?),
         5 => Kind::UringComplete(entry),
@@ -112,7 +112,7 @@ fn kind(u: &mut Unstructured<'_>) -> Result<Kind> {
         9 => Kind::Send(driver(u)?, tag(u)?),
         10 => Kind::Done(driver(u)?, tag(u)?),
         11 => Kind::QueueReturn,
-        12 => Kind::IrqEntry,
+        12 => Kind::IrqEntry(*u.choose(&[7, 8, 9, u32::MAX])?),
         13 => Kind::IrqExit,
         14 => Kind::SoftirqEntry(u.int_in_range(0..=9)?),
         15 => Kind::SoftirqExit,
@@ -129,7 +129,6 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         use_queue_return: bool::arbitrary(u)?,
         ignore_queue_return: bool::arbitrary(u)?,
         has_nvme_complete: bool::arbitrary(u)?,
-        has_uring_complete: bool::arbitrary(u)?,
         bios_are_ios: u.ratio(1_u8, 8)?,
         count_events: bool::arbitrary(u)?,
     };
@@ -179,7 +178,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
 /// Everything that was seen is counted once.
 fn check_counts(outcome: &iosections::Outcome, ios: &[IoResult]) {
     let c = &outcome.ios;
-    let parts = c.measured + c.no_request + c.dropped_lost + c.incomplete + c.ambiguous;
+    let parts = c.measured + c.no_request + c.waited + c.dropped_lost + c.incomplete + c.ambiguous;
     assert_eq!(c.seen, parts);
     assert_eq!(c.measured, ios.len() as u64);
     for device in &outcome.devices {

@@ -25,8 +25,21 @@ off)
     echo "$3" >/tmp/iotoll-off
     ;;
 esac
+# until_round: sleeps until the trace clock is at a multiple of ROUND_US, and LATE_US more. Base and
+# candidate then begin a cell at the same distance from the kernel's ticks.
+until_round() {
+    while read -r word1 word2 now; do
+        [ "$word1 $word2" != "now ts:" ] || break
+    done <"$TRACEFS/per_cpu/cpu0/stats"
+    micro=${now#*.}
+    past=$((${now%.*} % 1000 * 1000000 + 1$micro - 1000000))
+    left=$((ROUND_US - past % ROUND_US + LATE_US))
+    sleep "$((left / 1000000)).$(printf %06d $((left % 1000000)))"
+}
+
 sync
 echo 3 >/proc/sys/vm/drop_caches
 echo 1 >/proc/sys/vm/compact_memory
+[ -z "${ROUND_US:-}" ] || until_round
 echo "iotoll cell $1" >"$TRACEFS/trace_marker"
 echo "iotoll: cell $1" >/dev/console

@@ -1,6 +1,6 @@
 #!/bin/sh
 # prepare.sh: file system and data file on every device of the job, always with the same layout.
-# Reads job.env: TARGET_DEVICE, DEVICES, FILE_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES.
+# Reads job.env: TARGET_DEVICE, DEVICES, FILE_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -18,6 +18,12 @@ if [ "$HUGE_PAGES" -gt 0 ]; then # not every processor has them
     got=$(cat /proc/sys/vm/nr_hugepages)
     [ "$got" -ge "$HUGE_PAGES" ] || fail prepare "only $got of $HUGE_PAGES huge pages: too little memory"
 fi
+
+# What the kernel does now and then on its own would meet the I/Os of one kernel and not the other's.
+[ -z "${QUIET:-}" ] || {
+    echo 0 >/proc/sys/vm/dirty_writeback_centisecs
+    echo 86400 >/proc/sys/vm/stat_interval
+} 2>/dev/null
 
 for device in $DEVICES; do
     dev=$(target "$device") || { echo "$dev"; exit 1; }

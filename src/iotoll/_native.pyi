@@ -63,7 +63,9 @@ class IoTable(TypedDict):
     """Requests in the order of issue, such as ``WS4+2xhWSM1+hFF``: letters of rwbs and KiB,
     ``h`` before a request that another task submitted, ``d`` after one that outlived the I/O."""
     clean: list[bool]
-    """Nothing foreign ran in the software sections, and no completion interrupt was shared."""
+    """Nothing foreign ran in the software sections, and no completion interrupt was shared.
+
+    Absent, as all own times, where the trace has no ``sched_switch``."""
     elapsed_vfs_fs: list[int]
     """The sections' lengths; they add up to ``end - start``."""
     elapsed_submission: list[int]

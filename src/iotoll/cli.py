@@ -1,49 +1,206 @@
-"""The command line: words in, a flow or a table out, the outcome as exit code."""
+"""The command line: finds the command that is named, and imports that one alone.
+
+Names, groups, short helps and examples stand here as data, so that ``iotoll --help`` and the
+shell's completion import no command; tests compare them with the commands themselves.
+"""
 
 from __future__ import annotations
 
 import importlib
-from typing import cast
+from typing import NamedTuple, cast
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 from iotoll import __version__
 from iotoll.core.cli_support import guarded
 
+GROUPS = ("Judge", "Look", "Investigate", "Lab", "CI")
+"""The headings of ``iotoll --help``, in their order."""
+
+
+class Entry(NamedTuple):
+    """One command: its heading, where it is (``module:name``), and what the help shows of it."""
+
+    group: str
+    target: str
+    help: str
+    examples: tuple[str, ...]
+
+
 COMMANDS = {
-    "analyze": "iotoll.reports.trace.command:analyze_command",
-    "ci": "iotoll.ci.command:ci_command",
-    "doctor": "iotoll.doctor:doctor_command",
-    "gate": "iotoll.run.command:gate_command",
-    "image": "iotoll.boards.command:image_command",
-    "lab": "iotoll.labs.local.command:lab_command",
-    "lava": "iotoll.run.lava_command:lava_command",
-    "measure": "iotoll.run.command:measure_command",
-    "noise": "iotoll.verdict.time.command:noise_command",
-    "publish": "iotoll.reports.publish.command:publish_command",
-    "receive": "iotoll.measure.serial:receive_command",
-    "report": "iotoll.run.command:report_command",
-    "reproduce": "iotoll.run.reproduce_command:reproduce_command",
-    "simboard": "iotoll.labs.simboard.command:simboard_group",
-    "simulate": "iotoll.verdict.time.command:simulate_command",
-    "step": "iotoll.run.command:step_command",
+    "gate": Entry(
+        "Judge",
+        "iotoll.run.command:gate_command",
+        "Compare a candidate kernel with its base: patch in, verdict out.",
+        (
+            "iotoll gate --candidate my.patch",
+            "iotoll gate --tree ~/linux --base v6.12.50 --candidate my-branch",
+            "iotoll gate --base-image A --candidate-image B --cells 'ufs-4k-*'",
+        ),
+    ),
+    "measure": Entry(
+        "Judge",
+        "iotoll.run.command:measure_command",
+        "Measure one kernel: its values per cell, and no verdict.",
+        ("iotoll measure --tree ~/linux --base v6.12.50",),
+    ),
+    "reproduce": Entry(
+        "Judge",
+        "iotoll.run.reproduce_command:reproduce_command",
+        "Derive the verdict of RESULT, a run directory or a file of one, again.",
+        ("iotoll reproduce runs/NAME", "iotoll reproduce runs/NAME --again"),
+    ),
+    "report": Entry(
+        "Look",
+        "iotoll.run.command:report_command",
+        "Write a run directory's report again and print it.",
+        ("iotoll report runs/NAME", "iotoll report runs/NAME --quiet"),
+    ),
+    "compare": Entry(
+        "Look",
+        "iotoll.reports.compare:compare_command",
+        "Show the sections of two finished runs side by side, per cell.",
+        ("iotoll compare runs/A runs/B", "iotoll compare runs/A runs/B --json"),
+    ),
+    "analyze": Entry(
+        "Look",
+        "iotoll.reports.trace.command:analyze_command",
+        "Cut the I/Os of traces into latency sections, and show them in several ways.",
+        (
+            "iotoll analyze trace.dat --comm fio",
+            "iotoll analyze trace.dat --perfetto io.pftrace --slowest 5",
+        ),
+    ),
+    "publish": Entry(
+        "Look",
+        "iotoll.reports.publish.command:publish_command",
+        "Write what a RUN directory is published as (docs/reports.md).",
+        (
+            "iotoll publish runs/NAME --out public",
+            "iotoll publish runs/NAME --out public --only junit",
+        ),
+    ),
+    "list": Entry(
+        "Look",
+        "iotoll.run.list_command:list_command",
+        "List the boards, cells, matrices, policies or studies that there are.",
+        ("iotoll list boards", "iotoll list cells --matrix small --json"),
+    ),
+    "explain": Entry(
+        "Investigate",
+        "iotoll.run.explain_command:explain_command",
+        "Say which functions account for the differences of RUN, a run directory or a file of one.",
+        ("iotoll explain runs/NAME", "iotoll explain runs/NAME --json"),
+    ),
+    "step": Entry(
+        "Investigate",
+        "iotoll.run.command:step_command",
+        "Run one step of a run directory alone (gate --until source makes one).",
+        ("iotoll step judge runs/NAME",),
+    ),
+    "noise": Entry(
+        "Investigate",
+        "iotoll.verdict.time.command:noise_command",
+        "Add the pairs of RUNS of one kernel with itself (gate --aa) to a board's history.",
+        ("iotoll noise runs/AA-1 runs/AA-2",),
+    ),
+    "simulate": Entry(
+        "Investigate",
+        "iotoll.verdict.time.command:simulate_command",
+        "Say how often the gate would be wrong on a board, and how many boots a verdict costs.",
+        ("iotoll simulate --noise 2 --growth 3 --boot-seconds 90",),
+    ),
+    "experiment": Entry(
+        "Investigate",
+        "iotoll.run.studies.experiment:experiment_group",
+        "Experiments on boards and on the gate itself.",
+        ("iotoll experiment exact --boots 4", "iotoll experiment planted --patches 10"),
+    ),
+    "receive": Entry(
+        "Lab",
+        "iotoll.measure.serial:receive_command",
+        "Take the records of iotoll-dut out of the LOG of a serial console.",
+        ("iotoll receive console.log --out records",),
+    ),
+    "image": Entry(
+        "Lab",
+        "iotoll.boards.command:image_command",
+        "Make and check the images of a real BOARD (lava-jobs/hardware/, or a file).",
+        ("iotoll image hikey960 --tree ~/linux --base v6.12.50",),
+    ),
+    "lava": Entry(
+        "Lab",
+        "iotoll.run.lava_command:lava_command",
+        "Run boots as LAVA jobs, step by step; `iotoll gate --runner lava` does all of it.",
+        ("iotoll lava render runs/NAME", "iotoll lava submit runs/NAME"),
+    ),
+    "lab": Entry(
+        "Lab",
+        "iotoll.labs.local.command:lab_command",
+        "Run a whole LAVA on this machine: server, worker, file server, boards.",
+        ("iotoll lab up", "iotoll lab down"),
+    ),
+    "simboard": Entry(
+        "Lab",
+        "iotoll.labs.simboard.command:simboard_group",
+        "Simulated HiKey960 boards for a lab without boards (docs/boards.md).",
+        ("iotoll simboard serve hikey-01",),
+    ),
+    "doctor": Entry(
+        "Lab",
+        "iotoll.doctor:doctor_command",
+        "Say what is present, what is missing, and how to get it.",
+        ("iotoll doctor", "iotoll doctor --board virt-x86_64"),
+    ),
+    "ci": Entry(
+        "CI",
+        "iotoll.ci.command:ci_command",
+        "The jobs of a GitLab pipeline (docs/gitlab.md); each also runs at a desk.",
+        ("iotoll ci select --clone ~/linux --base v6.12.50 --candidate my-branch",),
+    ),
+    "completion": Entry(
+        "CI",
+        "iotoll.cli:completion_command",
+        "Print the code that makes a shell complete iotoll's commands and options.",
+        ('eval "$(iotoll completion bash)"',),
+    ),
 }
-"""Name → module and name of the command."""
+"""Every command by its name."""
 
 
 class Lazy(click.Group):
-    """Imports a command when it is asked for, so that none waits for another's libraries."""
+    """Imports a command when it is run, or when its own help is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None when there is none."""
+        """The command of that name with its examples; None when there is none."""
         if cmd_name not in COMMANDS:
             return None
-        module, name = COMMANDS[cmd_name].split(":")
-        return cast(click.Command, getattr(importlib.import_module(module), name))
+        entry = COMMANDS[cmd_name]
+        module, name = entry.target.split(":")
+        command = cast(click.Command, getattr(importlib.import_module(module), name))
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in entry.examples)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One section of the help per group."""
+        for group in GROUPS:
+            rows = [(name, e.help) for name, e in COMMANDS.items() if e.group == group]
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands and options that begin with ``incomplete``."""
+        found = [
+            CompletionItem(name, help=entry.help)
+            for name, entry in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(
@@ -56,6 +213,19 @@ def cli() -> None:
 
     Exit codes: 0 pass, 1 regression, 2 usage error, 3 inconclusive, 4 infrastructure, 5 broken.
     """
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print the code that makes a shell complete iotoll's commands and options.
+
+    Put the line of the examples into ~/.bashrc, or the same with zsh into ~/.zshrc. For fish:
+    iotoll completion fish > ~/.config/fish/completions/iotoll.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # click.Choice lets no other through
+    click.echo(kind(cli, {}, "iotoll", "_IOTOLL_COMPLETE").source())
 
 
 def main() -> None:

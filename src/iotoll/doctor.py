@@ -1,7 +1,8 @@
 """What iotoll needs of a machine: what is present, what is missing, and how to get it.
 
 The checks use things rather than look for them where that is cheap: nbdkit serves a delayed disk,
-QEMU lists its devices, KVM starts a guest.
+QEMU lists its devices, KVM starts a guest. The patched QEMU is built, or the last build's log says
+why it cannot be.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from iotoll.boards import patched
 from iotoll.boards.board import Board, RealBoard, VirtualBoard, load_board
 from iotoll.boards.hardware import AndroidBoot, Hardware, PartitionRootfs, load_hardware
 from iotoll.boards.qemu import kvm_works
@@ -73,7 +75,7 @@ def check(board_name: str) -> list[Finding]:
     return [
         _python(),
         _native(),
-        *([*_qemu(board), _nbdkit()] if isinstance(board, VirtualBoard) else []),
+        *(_qemu(board) if isinstance(board, VirtualBoard) else []),
         *_image_tools(),
         *(_board_image_tools(hardware) if isinstance(hardware, Hardware) else []),
         *_build_tools(board.arch),
@@ -156,6 +158,40 @@ def _native() -> Finding:
 
 
 def _qemu(board: VirtualBoard) -> list[Finding]:
+    return _patched_qemu(board) if board.qemu.patched else [*_stock_qemu(board), _nbdkit()]
+
+
+def _patched_qemu(board: VirtualBoard) -> list[Finding]:
+    need = f"patched QEMU for {board.arch}"
+    try:
+        binary = patched.binary(board.qemu.binary)
+    except IotollError as error:
+        why = patched.why_not() or "not built yet"
+        return [Finding(need, "missing", f"{why} ({error})", _patched_mend(board))]
+    line = _first_line([binary, "--version"])
+    if line is None:
+        return [Finding(need, "missing", f"{binary} does not run", _patched_mend(board))]
+    return [Finding(need, "present", line), _devices(board, binary, _patched_mend(board))]
+
+
+def _patched_mend(board: VirtualBoard) -> str:
+    return f"tools/qemu/build.sh, or without it: --board {board.name}-stock"
+
+
+def _devices(board: VirtualBoard, binary: str, mend: str, package: str = "") -> Finding:
+    """Whether this QEMU has the devices of the board."""
+    listed = _output([binary, "-M", "none", "-device", "help"])
+    known = set(re.findall(r'^name "([^"]+)"', listed, re.M))
+    wanted = {w.split(",")[0] for d in board.devices.values() for w in d.qemu if w != "-device"}
+    lost = ", ".join(sorted(wanted - known))
+    need = f"devices of {board.name}"
+    if lost:
+        found = f"this QEMU was built without {lost}"
+        return Finding(need, "missing", found, mend, package)
+    return Finding(need, "present", ", ".join(sorted(wanted)))
+
+
+def _stock_qemu(board: VirtualBoard) -> list[Finding]:
     need = f"QEMU >= {_dotted(MIN_QEMU)} for {board.arch}"
     package, mend = board.qemu.package, _qemu_mend(board.qemu.package)
     line = _first_line([board.qemu.binary, "--version"])
@@ -164,19 +200,9 @@ def _qemu(board: VirtualBoard) -> list[Finding]:
     match = re.search(r"version (\d+)\.(\d+)", line)
     if match is None or (int(match[1]), int(match[2])) < MIN_QEMU:
         return [Finding(need, "missing", line, mend, package)]
-    known = set(
-        re.findall(
-            r'^name "([^"]+)"', _output([board.qemu.binary, "-M", "none", "-device", "help"]), re.M
-        )
-    )
-    wanted = {w.split(",")[0] for d in board.devices.values() for w in d.qemu if w != "-device"}
-    lost = ", ".join(sorted(wanted - known))
-    devices = f"devices of {board.name}"
     return [
         Finding(need, "present", line),
-        Finding(devices, "missing", f"this QEMU was built without {lost}", mend, package)
-        if lost
-        else Finding(devices, "present", ", ".join(sorted(wanted))),
+        _devices(board, board.qemu.binary, mend, package),
     ]
 
 

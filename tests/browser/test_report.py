@@ -49,7 +49,7 @@ def test_regression_names_section_size_and_cell(tmp_path: Path, opened: Open) ->
     case = next(p for p in REAL if p.name == "regression")
     page = opened(report(case, tmp_path))
     text = page.page.inner_text("body").replace("\xa0", " ")
-    assert re.search(r"UFS submission grew in 2 of 2 cells: \+327 to \+329 instructions", text)
+    assert re.search(r"UFS submission grew in 2 of 2 workloads: \+327 to \+329 instructions", text)
     row = page.page.locator("tr", has_text="ufs-4k-randread-t1-direct").first
     assert "+329 (+6.3 %)" in row.inner_text().replace("\xa0", " ")
     drawn = page.page.locator("svg text", has_text="+329").first

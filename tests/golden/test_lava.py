@@ -96,7 +96,7 @@ def test_health_check_runs_on_every_device_of_its_type(golden: Check) -> None:
     assert "tags" not in yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("board", [*BOARDS, "virt-arm64-net"])
+@pytest.mark.parametrize("board", [*BOARDS, "virt-arm64-net", "virt-x86_64-stock"])
 def test_device_dictionary(board: str, golden: Check) -> None:
     golden(f"lava/devices/{board}.jinja2", virtual_device(load_virtual_board(board), f"{board}-01"))
 

@@ -13,6 +13,7 @@ import pytest
 from iotoll import _native
 from iotoll.core.errors import ResultError
 from iotoll.measure import boot_trace, dut_cell
+from iotoll.measure.order import GATE_COLUMNS
 from iotoll.measure.serial import receive
 from iotoll.records.models import Clock
 from iotoll.reports.trace.cells import load
@@ -100,7 +101,7 @@ def test_window_and_device_select(command: Dut) -> None:
         command.output("record", PROBED, "--window", str(times[0]), str(times[1]), "--columns")
     )
     assert found["record"] == expected
-    assert found["columns"] == {name: table[name] for name in boot_trace.GATE_COLUMNS.values()}
+    assert found["columns"] == {name: table[name] for name in GATE_COLUMNS.values()}
     other = json.loads(command.output("record", PROBED, "--device", "259:0"))
     assert other["record"]["device"]["dev"] == "259:0"
 

@@ -14,6 +14,7 @@ from iotoll.records.models import (
     CellChoice,
     CellRecord,
     Clock,
+    OrderedIos,
     RunManifest,
     Section,
     SelectionRecord,
@@ -72,6 +73,17 @@ def add_boots(run: RunDir) -> None:
         shutil.copytree(BOOTS / side, run.boot(side, 1))
 
 
+def in_order(sections: Mapping[Section, Sequence[int | None]]) -> OrderedIos:
+    """I/Os of one thread with these counts; the whole of each one is the sum of its counts."""
+    columns = [list(counts) for counts in sections.values()]
+    rows = list(zip(*columns, strict=True))
+    return OrderedIos(
+        thread=[0] * len(rows),
+        sections=dict(zip(sections, columns, strict=True)),
+        whole=[sum(value or 0 for value in row) for row in rows],
+    )
+
+
 def side_result(
     side: Side,
     counts: Mapping[str, Mapping[Section, Sequence[int]]],
@@ -88,6 +100,7 @@ def side_result(
                 update={
                     "cell": name,
                     "gate": {s: list(c) for s, c in sections.items()},
+                    "in_order": in_order(sections) if clock is Clock.INSTRUCTIONS else None,
                     "invalid": (invalid or {}).get(name),
                 }
             )

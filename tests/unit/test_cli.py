@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 
-from iotoll.cli import COMMANDS, main
+from iotoll.cli import COMMANDS, GROUPS, cli, main
 from tests.unit.runs import BOOTS, CELLS, add_boots, make_run
 
 ROOT = Path(__file__).parents[2]
@@ -235,20 +236,98 @@ def await_reader(fifo: Path, seconds: float = 100) -> int:
             time.sleep(0.05)
 
 
-def test_every_command_has_its_help(iotoll: Iotoll) -> None:
-    for name in COMMANDS:
-        done = iotoll(name, "--help")
-        assert done.returncode == 0 and re.match(rf"Usage: .*{name} ", done.stdout), name
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_help(iotoll: Iotoll, name: str) -> None:
+    done = iotoll(name, "--help")
+    assert done.returncode == 0 and re.match(rf"Usage: .*{name} ", done.stdout)
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert COMMANDS[name].help == command.get_short_help_str(limit=200)
+    assert COMMANDS[name].group in GROUPS
+
+
+@pytest.mark.parametrize(
+    ("name", "example"), [(name, line) for name, e in COMMANDS.items() for line in e.examples]
+)
+def test_examples_name_options_and_arguments_that_exist(name: str, example: str) -> None:
+    words = shlex.split(example.removeprefix('eval "$(').removesuffix(')"'))
+    assert words[:2] == ["iotoll", name]
+    command: click.Command | None = cli.get_command(click.Context(cli), name)
+    words = words[2:]
+    while isinstance(command, click.Group):
+        command = command.get_command(click.Context(command), words.pop(0))
+    assert command is not None
+    command.make_context(name, words)
+
+
+def test_help_imports_no_command(place: Path) -> None:
+    code = """if True:
+        import sys
+        from iotoll.cli import cli
+        cli(["--help"], standalone_mode=False)
+        allowed = ("iotoll", "iotoll._native", "iotoll.cli", "iotoll.core",
+                   "iotoll.core.cli_support", "iotoll.core.errors")
+        print("IMPORTED", *(m for m in sys.modules if m.startswith("iotoll") and m not in allowed))
+        print("HEAVY", *(sys.modules.keys() & {"numpy", "pydantic", "rich", "polars", "scipy"}))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["IMPORTED", "HEAVY"]
+    for group in GROUPS:
+        assert f"\n{group}:\n" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("iotoll.cli", ["numpy", "pydantic", "rich"]),
-        ("iotoll.run.command", ["scipy", "playwright", "gitlab", "kcidb_io"]),
+        ("iotoll.run.command", ["matplotlib", "scipy", "playwright", "gitlab", "kcidb_io"]),
+        ("iotoll.reports.compare", ["matplotlib", "scipy", "polars"]),
+        ("iotoll.run.list_command", ["pydantic", "matplotlib", "scipy", "numpy"]),
     ],
 )
 def test_no_command_waits_for_the_libraries_of_another(module: str, without: list[str]) -> None:
     code = f"import sys, {module}; print(*sorted(sys.modules.keys() & {without}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_shells_own_code(iotoll: Iotoll, shell: str) -> None:
+    done = iotoll("completion", shell)
+    assert done.returncode == 0
+    assert "_IOTOLL_COMPLETE" in done.stdout and f"{shell}_complete" in done.stdout
+
+
+def test_completion_knows_commands_and_options(place: Path) -> None:
+    def complete(line: str) -> list[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()))}
+        code = "from iotoll.cli import cli; cli(prog_name='iotoll')"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **words, "_IOTOLL_COMPLETE": "bash_complete"},
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.split()
+
+    assert {f"plain,{name}" for name in COMMANDS} <= set(complete("iotoll "))
+    assert set(complete("iotoll list ")) == {
+        f"plain,{kind}" for kind in ("boards", "cells", "matrices", "policies", "studies")
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("boards", "virt-arm64"),
+        ("cells", "ufs-4k-randread-t1-direct"),
+        ("matrices", "default"),
+        ("policies", "instructions"),
+        ("studies", "validate"),
+    ],
+)
+def test_list_names_what_there_is(iotoll: Iotoll, kind: str, name: str) -> None:
+    done = iotoll("list", kind)
+    assert done.returncode == 0
+    assert name in [line.split()[0] for line in done.stdout.splitlines()]
+    rows = json.loads(iotoll("list", kind, "--json").stdout)
+    assert name in [row["name"] for row in rows]
+    assert "there are: default" in mistake(iotoll("list", "cells", "--matrix", "huge"))

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from iotoll import doctor
+from iotoll.boards import patched
 from iotoll.boards.board import load_virtual_board
 from iotoll.core.errors import UsageError
 from iotoll.doctor import Finding
@@ -40,9 +41,16 @@ class Machine:
         words = f"echo QEMU emulator version {version}"
         self.tool(name, f'case "$*" in *help*) {show};; *) {words};; esac')
 
+    def patched(self, name: str) -> None:
+        folder = patched.folder() / "bin"
+        folder.mkdir(parents=True)
+        (self.bin / name).rename(folder / name)
+
     def complete(self, board_name: str) -> None:
         board = load_virtual_board(board_name)
         self.qemu(board.qemu.binary, "10.0.2")
+        if board.qemu.patched:
+            self.patched(board.qemu.binary)
         for name in ("nbdkit", "mmdebstrap", "cpio", "readelf", "git", "newuidmap"):
             self.tool(name)
         for name in TARGETS[board.arch].packages:
@@ -92,7 +100,7 @@ def test_a_complete_machine_passes(machine: Machine) -> None:
 
 
 def test_an_empty_machine_names_a_package_for_every_tool(machine: Machine) -> None:
-    findings = doctor.check("virt-arm64")
+    findings = doctor.check("virt-arm64-stock")
     missing = [f for f in findings if f.state == "missing"]
     assert {"qemu-system-arm", "nbdkit", "mmdebstrap", "gcc-aarch64-linux-gnu", "ccache"} <= {
         f.package for f in missing
@@ -115,9 +123,9 @@ def test_one_command_for_all_missing_packages(machine: Machine) -> None:
 
 @pytest.mark.parametrize("version", ["7.2.19", "8.1.5", "nonsense"])
 def test_a_qemu_without_ufs_host_is_too_old(machine: Machine, version: str) -> None:
-    machine.complete("virt-arm64")
+    machine.complete("virt-arm64-stock")
     machine.qemu("qemu-system-aarch64", version)
-    finding = by_need(doctor.check("virt-arm64"))["QEMU >= 8.2 for arm64"]
+    finding = by_need(doctor.check("virt-arm64-stock"))["QEMU >= 8.2 for arm64"]
     assert finding.state == "missing"
     assert version in finding.found
 
@@ -125,30 +133,53 @@ def test_a_qemu_without_ufs_host_is_too_old(machine: Machine, version: str) -> N
 def test_debian_12_gets_qemu_from_backports(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.complete("virt-arm64")
+    machine.complete("virt-arm64-stock")
     (machine.bin / "qemu-system-aarch64").unlink()
     monkeypatch.setattr(doctor, "_debian_release", lambda: "bookworm")
-    old = by_need(doctor.check("virt-arm64"))["QEMU >= 8.2 for arm64"]
+    old = by_need(doctor.check("virt-arm64-stock"))["QEMU >= 8.2 for arm64"]
     assert "-t bookworm-backports qemu-system-arm" in old.mend
     monkeypatch.setattr(doctor, "_debian_release", lambda: "trixie")
-    new = by_need(doctor.check("virt-arm64"))["QEMU >= 8.2 for arm64"]
+    new = by_need(doctor.check("virt-arm64-stock"))["QEMU >= 8.2 for arm64"]
     assert new.mend.endswith("apt-get install qemu-system-arm")
 
 
 def test_a_qemu_built_without_a_device_is_named(machine: Machine) -> None:
-    machine.complete("virt-arm64")
+    machine.complete("virt-arm64-stock")
     machine.devices.write_text('name "nvme", bus PCI\n')
-    finding = by_need(doctor.check("virt-arm64"))["devices of virt-arm64"]
+    finding = by_need(doctor.check("virt-arm64-stock"))["devices of virt-arm64-stock"]
     assert finding.state == "missing"
     assert "ufs, ufs-lu" in finding.found
 
 
-def test_nbdkit_without_its_filter_fails_with_its_own_words(machine: Machine) -> None:
+def test_patched_qemu_that_is_not_built_says_why_and_what_there_is_without_it(
+    machine: Machine,
+) -> None:
+    finding = by_need(doctor.check("virt-arm64"))["patched QEMU for arm64"]
+    assert finding.state == "missing" and finding.found.startswith("not built yet")
+    assert "--board virt-arm64-stock" in finding.mend
+    log = patched.folder().with_suffix(".log")
+    log.parent.mkdir(parents=True)
+    log.write_text("much\nqemu: not built: missing gcc ninja\n")
+    finding = by_need(doctor.check("virt-arm64"))["patched QEMU for arm64"]
+    assert finding.found.startswith("not built: missing gcc ninja")
+
+
+def test_exact_board_needs_neither_debians_qemu_nor_nbdkit(machine: Machine) -> None:
     machine.complete("virt-arm64")
+    (machine.bin / "nbdkit").unlink()
+    needs = by_need(doctor.check("virt-arm64"))
+    assert needs["patched QEMU for arm64"].state == "present"
+    assert not [need for need in needs if need.startswith(("QEMU", "nbdkit"))]
+    machine.devices.write_text('name "nvme", bus PCI\n')
+    assert by_need(doctor.check("virt-arm64"))["devices of virt-arm64"].state == "missing"
+
+
+def test_nbdkit_without_its_filter_fails_with_its_own_words(machine: Machine) -> None:
+    machine.complete("virt-arm64-stock")
     machine.tool(
         "nbdkit", 'case "$1" in --version) echo nbdkit 1.0;; *) echo no delay >&2; exit 1;; esac'
     )
-    finding = by_need(doctor.check("virt-arm64"))["nbdkit with delays"]
+    finding = by_need(doctor.check("virt-arm64-stock"))["nbdkit with delays"]
     assert (finding.state, finding.found) == ("missing", "no delay")
 
 

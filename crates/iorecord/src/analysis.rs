@@ -3,78 +3,15 @@
 use std::path::Path;
 
 use iosections::{Dev, IoResult, Outcome};
-use tracedat::{Events, LostRange};
 
 use crate::error::Error;
-use crate::filter::Filter;
+use crate::facts::Facts;
 use crate::names::Names;
+use crate::request::Request;
 use crate::source::Source;
-use crate::summary::{Collector, Summary, parse_device};
-use crate::walk;
-
-/// What to take as the hand-over to the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeviceMark {
-    /// The return of the driver's queue function where the trace has it, else the last event
-    /// before it.
-    #[default]
-    Auto,
-    /// The last event before the hand-over, always.
-    LastBefore,
-}
-
-/// What to analyse in a trace.
-#[derive(Debug, Clone, Default)]
-pub struct Request {
-    /// Only I/Os of tasks with this name, and of the threads that `io_uring` has for them.
-    pub comm: Option<String>,
-    /// Device as `major:minor`; the one with most bios if not given. A partition stands for its
-    /// disk.
-    pub device: Option<String>,
-    /// Hand-over to the device.
-    pub device_mark: DeviceMark,
-    /// Only these of the measured I/Os; the counts stay those of all of them.
-    pub filter: Filter,
-    /// Keep the measured I/Os one by one, not only their sums.
-    pub keep_ios: bool,
-    /// Count the recorded events in each section's own time.
-    pub count_events: bool,
-}
-
-impl Request {
-    /// Whether the I/Os are needed one by one.
-    pub(crate) fn keeps_ios(&self) -> bool {
-        self.keep_ios || !self.filter.is_default()
-    }
-}
-
-/// The stretch of time that is looked at: from the one stamp to before the other, or all.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Window(Option<(u64, u64)>);
-
-impl Window {
-    /// Those of some events that are in it, and those behind it.
-    pub(crate) fn split(self, events: Events<'_>) -> (Events<'_>, Events<'_>) {
-        let all = events.clone();
-        match self.0 {
-            Some((from, to)) => (all.within(from, to), events.within(to, u64::MAX)),
-            None => (all, events.within(0, 0)),
-        }
-    }
-
-    pub(crate) fn has_begun(self, time: u64) -> bool {
-        self.0.is_none_or(|(from, _)| from <= time)
-    }
-
-    pub(crate) fn is_over(self, time: u64) -> bool {
-        self.0.is_some_and(|(_, to)| to <= time)
-    }
-
-    pub(crate) fn touches(self, gap: &LostRange) -> bool {
-        self.0
-            .is_none_or(|(from, to)| gap.from.unwrap_or(0) < to && gap.to > from)
-    }
-}
+use crate::summary::{Summary, parse_device};
+use crate::walk::{self, Measured};
+use crate::window::Window;
 
 /// A trace and what was measured in it.
 #[derive(Debug)]
@@ -101,41 +38,6 @@ pub(crate) struct Whole {
     pub(crate) clean: u64,
     pub(crate) detached: u64,
     pub(crate) is_filtered: bool,
-}
-
-/// What a trace has.
-#[derive(Debug, Default)]
-pub(crate) struct Facts {
-    /// Events by number.
-    pub(crate) counts: Vec<u64>,
-    pub(crate) lost_events: u64,
-    pub(crate) lost_ranges: u64,
-}
-
-impl Facts {
-    #[inline]
-    pub(crate) fn count(&mut self, id: u16) {
-        match self.counts.get_mut(usize::from(id)) {
-            Some(count) => *count += 1,
-            None => self.count_first(id),
-        }
-    }
-
-    #[cold]
-    fn count_first(&mut self, id: u16) {
-        self.counts.resize(usize::from(id), 0);
-        self.counts.push(1);
-    }
-
-    /// Whether there is an event of this number.
-    pub(crate) fn has(&self, id: u16) -> bool {
-        self.counts.get(usize::from(id)).is_some_and(|&n| n > 0)
-    }
-
-    pub(crate) fn lose(&mut self, gap: &LostRange) {
-        self.lost_ranges += 1;
-        self.lost_events = self.lost_events.saturating_add(gap.count.unwrap_or(1));
-    }
 }
 
 impl Analysis {
@@ -246,17 +148,16 @@ impl Analysis {
         &self.source
     }
 
+    /// Whether own times are known: the source tells of switches between tasks, and this part of it
+    /// has some.
+    pub fn knows_own(&self) -> bool {
+        self.source.sees_all() && self.outcome.switches
+    }
+
     /// A task's name, as far as the trace tells.
     pub fn comm(&self, pid: i32) -> Option<&str> {
         self.names.comm(pid)
     }
-}
-
-pub(crate) struct Measured {
-    pub(crate) facts: Facts,
-    pub(crate) outcome: Outcome,
-    pub(crate) names: Names,
-    pub(crate) collector: Collector,
 }
 
 pub(crate) fn device(text: &str) -> Result<Dev, Error> {

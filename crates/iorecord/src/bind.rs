@@ -6,6 +6,8 @@ use tracedat::{Accessor, EventFormat, Record, Trace};
 use crate::drivers::{MmcFields, NvmeFields, ScsiFields, UfsFields, UringKey};
 use crate::fields::{Header, PlaceFields, SpanFields, dev, reach};
 
+/// `IORING_ENTER_GETEVENTS`.
+const GETEVENTS: u64 = 1;
 /// `IORING_ENTER_SQ_WAKEUP`.
 const SQ_WAKEUP: u64 = 2;
 
@@ -14,12 +16,12 @@ const SQ_WAKEUP: u64 = 2;
 pub(crate) enum Decode {
     Enter(Op),
     Exit(Op, Accessor),
-    Reaped,
+    Reaped(Accessor),
     FsBegin,
     DioComplete,
     IoDone,
     QueueReturn,
-    IrqEntry,
+    IrqEntry(Option<Accessor>),
     IrqExit,
     SoftirqExit,
     CallEnter(Call, Accessor),
@@ -82,7 +84,7 @@ impl Decode {
             }
             (_, "iomap_dio_rw_begin") => Self::FsBegin,
             (_, "iomap_dio_complete") => Self::DioComplete,
-            ("irq", "irq_handler_entry") => Self::IrqEntry,
+            ("irq", "irq_handler_entry") => Self::IrqEntry(format.accessor("irq")),
             ("irq", "irq_handler_exit") => Self::IrqExit,
             ("irq", "softirq_entry") => Self::SoftirqEntry(format.accessor("vec")?),
             ("irq", "softirq_exit") => Self::SoftirqExit,
@@ -132,7 +134,7 @@ impl Decode {
         Some(match name {
             "io_submit" => Self::CallExit(Call::Submit, format.accessor("ret")?),
             "io_uring_enter" => Self::CallExit(Call::Uring, format.accessor("ret")?),
-            "io_getevents" | "io_pgetevents" => Self::Reaped,
+            "io_getevents" | "io_pgetevents" => Self::Reaped(format.accessor("ret")?),
             _ => Self::Exit(Op::from_name(name)?, format.accessor("ret")?),
         })
     }
@@ -161,18 +163,19 @@ impl Decode {
     fn reach(&self) -> usize {
         let reach = match self {
             Self::Enter(_)
-            | Self::Reaped
             | Self::FsBegin
             | Self::DioComplete
             | Self::IoDone
             | Self::QueueReturn
-            | Self::IrqEntry
+            | Self::IrqEntry(None)
             | Self::IrqExit
             | Self::SoftirqExit
             | Self::NvmeSetup(_)
             | Self::NvmeSq(_)
             | Self::NvmeComplete(_) => Some(0),
             Self::Exit(_, field)
+            | Self::Reaped(field)
+            | Self::IrqEntry(Some(field))
             | Self::CallEnter(_, field)
             | Self::CallExit(_, field)
             | Self::UringPunt(field)
@@ -320,24 +323,28 @@ impl Binding {
 fn decode<R>(decoder: &Decode, data: &[u8], taker: impl Take<R>) -> Option<R> {
     Some(match decoder {
         Decode::Enter(op) => taker.take(Kind::SyscallEnter(*op)),
-        Decode::Reaped => taker.take(Kind::Reaped),
+        Decode::Reaped(ret) => taker.take(Kind::Reaped(ret.int(data)?)),
         Decode::FsBegin => taker.take(Kind::FsBegin),
         Decode::DioComplete => taker.take(Kind::DioComplete),
         Decode::IoDone => taker.take(Kind::IoDone),
         Decode::QueueReturn => taker.take(Kind::QueueReturn),
-        Decode::IrqEntry => taker.take(Kind::IrqEntry),
+        Decode::IrqEntry(number) => {
+            let number = number.and_then(|field| field.uint(data));
+            taker.take(Kind::IrqEntry(number.map_or(u32::MAX, |n| n as u32)))
+        }
         Decode::IrqExit => taker.take(Kind::IrqExit),
         Decode::SoftirqExit => taker.take(Kind::SoftirqExit),
         Decode::Exit(op, ret) => taker.take(Kind::SyscallExit(*op, ret.int(data)?)),
         // The kernel passes arguments as long; these two are 32 bits wide.
         Decode::CallEnter(call, count) => {
-            taker.take(Kind::CallEnter(*call, count.uint(data)? as u32))
+            taker.take(Kind::CallEnter(*call, count.uint(data)? as u32, false))
         }
         Decode::UringEnter(count, flags) => {
             // A call that wakes a submission thread submits nothing by itself.
-            let wakes = flags.uint(data)? & SQ_WAKEUP != 0;
+            let flags = flags.uint(data)?;
+            let wakes = flags & SQ_WAKEUP != 0;
             let count = if wakes { 0 } else { count.uint(data)? as u32 };
-            taker.take(Kind::CallEnter(Call::Uring, count))
+            taker.take(Kind::CallEnter(Call::Uring, count, flags & GETEVENTS != 0))
         }
         Decode::CallExit(call, ret) => taker.take(Kind::CallExit(*call, ret.int(data)?)),
         Decode::UringSubmit(key, request) => {

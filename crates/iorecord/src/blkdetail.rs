@@ -6,10 +6,10 @@ use blktrace::{Entry, Event, Run, What};
 
 use crate::blktrace::{action_name, number_of, rwbs};
 use crate::decode::Sectors;
-use crate::detail::{Found, Outline, Shown, Wanted};
 use crate::error::Error;
 use crate::fields::dev;
 use crate::names::LEARNED;
+use crate::shown::{Found, Outline, Shown, Wanted};
 
 fn open(files: &[PathBuf]) -> Result<Option<Run>, Error> {
     Ok(files.first().map(Run::open).transpose()?)

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use tracedat::{Accessor, EventFormat, Field, Location, Record, Trace};
 
-use crate::detail::Shown;
 use crate::fields::dev;
+use crate::shown::Shown;
 
 /// Bytes of an array field that are shown.
 const BYTES_SHOWN: usize = 32;

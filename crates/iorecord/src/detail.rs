@@ -1,7 +1,7 @@
 //! The events that belong to single I/Os, in one more pass over a trace.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::{ControlFlow, RangeInclusive};
+use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -10,59 +10,11 @@ use tracedat::{Entry, Record, Trace};
 use crate::blkdetail;
 use crate::decode::{Decoder, Decoders, Role, Sectors};
 use crate::error::Error;
+use crate::shown::{Found, Outline, Shown, Wanted};
 use crate::source::Source;
 
 /// Interrupt and softirq events that are remembered per CPU, to be shown before a completion.
 const CONTEXT: usize = 8;
-
-/// An I/O whose events are asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// Thread number of its task.
-    pub pid: i32,
-    /// Start and end (clock units of the trace), both included.
-    pub time: RangeInclusive<u64>,
-    /// Device as `major:minor` of the disk, if known.
-    pub dev: Option<String>,
-    /// First and last sector of its first request, if known.
-    pub sectors: Option<RangeInclusive<u64>>,
-    /// Its task did nothing else meanwhile (a plain system call): all of the task's events are
-    /// the I/O's. Otherwise only those on its sectors and its tag are.
-    pub alone: bool,
-}
-
-/// The events of one I/O.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
-    /// In order of time.
-    pub events: Vec<Shown>,
-    /// Events beyond the limit, which are left out.
-    pub cut: u64,
-}
-
-/// One event with its fields decoded by the format that the trace carries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
-    /// Time (clock units of the trace).
-    pub ts: u64,
-    /// The CPU.
-    pub cpu: u32,
-    /// Thread number of the task that ran.
-    pub pid: i32,
-    /// Name of the event.
-    pub event: String,
-    /// Fields in the order of the format, without the common ones.
-    pub fields: Vec<(String, String)>,
-}
-
-/// What a trace begins with.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outline {
-    /// Time of the first event (clock units); `None` without events.
-    pub first: Option<u64>,
-    /// Names of tasks by thread number.
-    pub tasks: BTreeMap<i32, String>,
-}
 
 /// The only loop of this module and of `calls` over a trace: all events in order of time.
 pub(crate) fn walk(

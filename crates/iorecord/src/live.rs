@@ -7,14 +7,17 @@ use std::sync::Arc;
 use iosections::{Dev, Engine, Kind, Lost};
 use tracedat::{Entry, LostRange, Trace};
 
-use crate::analysis::{Analysis, Facts, Measured, Request, device};
+use crate::analysis::{Analysis, device};
 use crate::bind::Binding;
 use crate::error::Error;
+use crate::facts::Facts;
 use crate::markers::Texts;
 use crate::names::Names;
 use crate::options::options_of;
 use crate::order::{Item, Order, What};
+use crate::request::Request;
 use crate::summary::Collector;
+use crate::walk::Measured;
 
 /// Which stretch of the events makes a record.
 #[derive(Debug, Clone)]

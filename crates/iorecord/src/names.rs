@@ -97,7 +97,7 @@ impl Tasks for Names {
 
     fn helps(&self, pid: i32) -> bool {
         self.comm(pid)
-            .is_none_or(|comm| HELPERS.iter().any(|h| comm.starts_with(h)))
+            .is_some_and(|comm| HELPERS.iter().any(|h| comm.starts_with(h)))
     }
 
     fn serves_interrupt(&self, pid: i32) -> bool {

@@ -3,9 +3,11 @@
 use iosections::Options;
 use tracedat::{Entry, Trace};
 
-use crate::analysis::{DeviceMark, Facts, Request, Window};
 use crate::bind::Binding;
 use crate::error::Error;
+use crate::facts::Facts;
+use crate::request::{DeviceMark, Request};
+use crate::window::Window;
 
 /// Events looked at beforehand, to know which kinds a window has.
 const SAMPLE: usize = 1 << 14;
@@ -64,7 +66,6 @@ pub(crate) fn options_of(
         use_queue_return: auto && has("iotoll", &crate::bind::is_queue_return),
         ignore_queue_return: !auto,
         has_nvme_complete: has("nvme", &|name| name == "nvme_complete_rq"),
-        has_uring_complete: has("io_uring", &|name| name == "io_uring_complete"),
         bios_are_ios: false,
         count_events: request.count_events,
     }

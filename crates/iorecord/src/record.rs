@@ -74,6 +74,8 @@ impl Analysis {
         if !sees_all {
             let why = |(section, why): (Section, &'static str)| (section.name(), why.into());
             record.push(("not_in_source", object(NOT_SEEN.map(why))));
+        } else if !self.outcome.switches {
+            record.push(("own_unknown", "the trace has no sched_switch".into()));
         }
         let record = object(record);
         Ok(serde_json::to_string(&record)?)
@@ -131,6 +133,7 @@ impl Analysis {
             "seen": c.seen,
             "measured": self.whole.ios,
             "no_request": c.no_request,
+            "waited": c.waited,
             "dropped_lost": c.dropped_lost,
             "incomplete": c.incomplete,
             "ambiguous": c.ambiguous,
@@ -142,7 +145,7 @@ impl Analysis {
             if self.whole.is_filtered {
                 map.insert("selected".into(), self.summary.ios().into());
             }
-            if !self.source.sees_all() {
+            if !self.knows_own() {
                 // Whether anything else ran meanwhile, it does not tell.
                 map.remove("clean");
             }
@@ -177,7 +180,7 @@ impl Analysis {
             let mut part = self.three(&self.summary.section(section), true);
             if let Some(part) = part.as_object_mut() {
                 part.insert("probe_events".into(), self.probe_events(section));
-                if self.source.sees_all() {
+                if self.knows_own() {
                     part.insert("first".into(), stats_json(&self.summary.first(section)));
                 }
             }
@@ -195,7 +198,7 @@ impl Analysis {
                 stats_json(&Stats::default())
             }
         };
-        let has_own = self.source.sees_all();
+        let has_own = self.knows_own();
         object([
             ("elapsed", told(&three.elapsed, is_told)),
             ("own", told(&three.own, has_own)),
@@ -206,7 +209,7 @@ impl Analysis {
     /// Mean number of events per I/O inside its own time in a section; only known of all I/Os
     /// together.
     fn probe_events(&self, section: Section) -> Value {
-        let ios = if self.whole.is_filtered {
+        let ios = if self.whole.is_filtered || !self.knows_own() {
             0
         } else {
             self.outcome.ios.measured
@@ -235,6 +238,7 @@ fn request_counts(c: &RequestCounts) -> Value {
         "attributed": c.attributed,
         "helper": c.helper,
         "unattributed": c.unattributed,
+        "ambiguous": c.ambiguous,
         "in_flight": c.in_flight,
         "splits": c.splits,
         "merges": c.merges,
@@ -292,7 +296,7 @@ impl Analysis {
             object([
                 ("path", name(way).into()),
                 ("ios", way.ios.into()),
-                ("clean", self.source.sees_all().then_some(way.clean).into()),
+                ("clean", self.knows_own().then_some(way.clean).into()),
                 ("sections", object(self.source.sections().map(section))),
             ])
         };

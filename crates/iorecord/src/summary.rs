@@ -3,7 +3,8 @@
 use iosections::{Dev, IoResult, MarkCounts, Section, Sink};
 
 use crate::rows::Rows;
-use crate::stats::{Stats, Values};
+use crate::stats::Stats;
+use crate::values::Values;
 
 /// Ways told apart while I/Os come in, in the order of their first I/O; the rest is one group.
 const WAYS: usize = 64;

@@ -7,13 +7,23 @@ use std::path::PathBuf;
 use iosections::{Class, Engine, Kind, Lost, Now, Options, Outcome};
 use tracedat::{LostRange, Record, Run, Trace};
 
-use crate::analysis::{Facts, Measured, Request, Window};
 use crate::bind::{Binding, Take};
 use crate::blktrace::{BlktraceEvents, Item};
 use crate::error::Error;
+use crate::facts::Facts;
 use crate::names::{LEARNED, Names};
 use crate::options::{options_of, samples};
+use crate::request::Request;
 use crate::summary::Collector;
+use crate::window::Window;
+
+/// What was measured in a window.
+pub(crate) struct Measured {
+    pub(crate) facts: Facts,
+    pub(crate) outcome: Outcome,
+    pub(crate) names: Names,
+    pub(crate) collector: Collector,
+}
 
 /// A window that is being measured.
 struct Part {

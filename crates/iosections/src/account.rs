@@ -1,9 +1,9 @@
 //! Whom a piece of executed code is given to; the rules are in module `cpu`.
 
 use crate::cpu::{Cpu, PENDING_LIMIT};
-use crate::engine::Ios;
 use crate::frame::Current;
-use crate::io::{Mode, Piece};
+use crate::give::{give, give_all};
+use crate::io::{Ios, Mode, Piece};
 use crate::slab::Ref;
 
 /// What `Cpu::account` must know of the event that ends the piece.
@@ -15,20 +15,6 @@ pub(crate) struct Ends {
     pub(crate) pid: i32,
     /// The event is `softirq_entry`.
     pub(crate) softirq: bool,
-}
-
-/// Gives a piece to an I/O.
-#[inline]
-pub(crate) fn give(ios: &mut Ios, to: Ref, mode: Mode, piece: Piece) {
-    if let Some(io) = ios.get_mut(to) {
-        io.add(Piece { mode, ..piece });
-    }
-}
-
-pub(crate) fn give_all(ios: &mut Ios, to: Ref, mode: Mode, pieces: &mut Vec<Piece>) {
-    for piece in pieces.drain(..) {
-        give(ios, to, mode, piece);
-    }
 }
 
 /// Keeps a piece until its owner shows, as one with the piece before it where possible.
@@ -60,7 +46,7 @@ impl Cpu {
         };
         if let Some(frame) = self.frames.last_mut() {
             if let Some(irq) = frame.irq {
-                self.batches.ran(irq, ends.ts.saturating_sub(start));
+                self.batches.ran(irq.ts, ends.ts.saturating_sub(start));
             }
             match frame.current {
                 Current::Unknown => hold(&mut frame.pending, piece),
@@ -72,7 +58,7 @@ impl Cpu {
         }
         // From an interrupt's end to its softirq's beginning is part of both.
         if let Some(irq) = self.before {
-            self.batches.ran(irq, ends.ts.saturating_sub(start));
+            self.batches.ran(irq.ts, ends.ts.saturating_sub(start));
         }
         if let Some(Current::Io(io, mode)) = current {
             give(ios, io, mode, piece);
@@ -119,7 +105,7 @@ impl Cpu {
         }
         if self.run.io.is_none_or(|io| ios.get(io).is_none()) {
             self.run.io = None;
-            if let Some(io) = serves.filter(|&io| ios.get(io).is_some()) {
+            if let Some(io) = serves.filter(|&io| ios.get(io).is_some_and(|io| io.asleep)) {
                 self.resolve_run(ios, pid, io);
             }
         }

@@ -9,8 +9,7 @@
 use std::num::NonZeroU64;
 
 use crate::block::EndedBio;
-use crate::engine::Ios;
-use crate::io::IoRequest;
+use crate::io::{IoRequest, Ios};
 use crate::slab::Ref;
 
 /// Interrupts remembered: one can be nested in the softirq of another.

@@ -33,6 +33,8 @@ pub(crate) struct Bio {
     pub(crate) io: Option<IoBio>,
     /// Submitted by another task than the I/O's.
     pub(crate) helper: bool,
+    /// Submitted by a helper, and nothing shows for whom.
+    pub(crate) ambiguous: bool,
     pub(crate) serial: u64,
     pub(crate) to_issue: u32,
     pub(crate) to_finish: u32,
@@ -42,6 +44,14 @@ pub(crate) struct Bio {
     pub(crate) needs_flush: bool,
     /// A flush for it is at the device.
     pub(crate) flushing: bool,
+}
+
+/// Who submits a bio.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Submitter {
+    pub(crate) pid: i32,
+    pub(crate) helper: bool,
+    pub(crate) ambiguous: bool,
 }
 
 impl Bio {
@@ -149,9 +159,8 @@ impl Block {
         &mut self,
         device: usize,
         span: Span,
-        pid: i32,
         place: Option<IoBio>,
-        helper: bool,
+        from: Submitter,
     ) -> Option<Ref> {
         let on = self.devices.get(device)?;
         let waiting = on.waiting.len() + on.flushes.len();
@@ -166,9 +175,10 @@ impl Block {
         let flushes = needs_flush || span.rwbs.fua();
         let bio = self.bios.insert(Bio {
             span,
-            pid,
+            pid: from.pid,
             io: place,
-            helper,
+            helper: from.helper,
+            ambiguous: from.ambiguous,
             serial,
             to_issue: span.sectors,
             to_finish: span.sectors,

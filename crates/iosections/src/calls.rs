@@ -23,12 +23,19 @@ fn op(call: Call) -> Op {
 }
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
-    pub(crate) fn call_enter(&mut self, now: Now, cpu: usize, call: Call, asked: u32) {
+    pub(crate) fn call_enter(
+        &mut self,
+        now: Now,
+        cpu: usize,
+        call: Call,
+        (asked, waits): (u32, bool),
+    ) {
         self.end_earlier_call(cpu);
         let old = self.task(cpu).and_then(|task| {
             task.call = Some(Submission {
                 call,
                 asked,
+                waits,
                 marked: false,
                 ios: SmallVec::new(),
             });
@@ -75,8 +82,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             submission.ios.len() as u64 == ret as u64
         };
         self.end_submission(&submission.ios, told_apart);
-        if call == Call::Uring {
-            self.reap(now, cpu);
+        if submission.waits {
+            // How many of them user space takes off the ring does not show: all that are there.
+            self.reap(now, cpu, op(call), i64::MAX);
         }
     }
 
@@ -135,10 +143,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         if let Some(old) = self.uring.insert(entry, io) {
             // Its end was not seen, and its request is used again.
-            let done = self.ios.get(old).filter(|io| io.open_bios == 0);
-            match done.map(|io| io.last_done).filter(|&ts| ts > 0) {
-                Some(ts) => self.close_async(old, ts, Mark::Complete),
-                None => self.abandon(old, now.ts),
+            if !self.close_unposted(old) {
+                self.abandon(old, now.ts);
             }
         }
         if self.uring.len() > limits::OPEN_IOS {
@@ -173,7 +179,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 
     pub(crate) fn uring_complete(&mut self, now: Now, entry: u64) {
-        self.options.has_uring_complete = true;
+        self.posts_seen = true;
         let Some(at) = self.uring.remove(&entry) else {
             return;
         };

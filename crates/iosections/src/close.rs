@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Tasks};
 use crate::event::Now;
-use crate::io::{Io, IoRequest, Sink};
+use crate::io::{Io, IoRequest, IoResult, Sink};
 use crate::limits;
 use crate::mark::Mark;
 use crate::measure::{End, describe};
@@ -106,8 +106,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let Some(mut io) = self.take_open(at) else {
             return;
         };
-        if self.names.selected(io.pid) && self.measured(at, &mut io, end) {
-            self.hand_out();
+        if self.names.selected(io.pid) {
+            if self.measured(at, &mut io, end) {
+                self.hand_out();
+            } else if io.op.is_async() && self.sink.wants_all() {
+                self.wait_to_be_reaped(io.pid, io.op, None);
+            }
         }
         self.recycle(io);
     }
@@ -131,7 +135,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             io.requests.extend(request);
         }
         if io.requests.is_empty() {
-            self.out.ios.no_request += 1;
+            let count = if io.slept {
+                &mut self.out.ios.waited
+            } else {
+                &mut self.out.ios.no_request
+            };
+            *count += 1;
             return false;
         }
         for request in &mut io.requests {
@@ -173,34 +182,46 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     fn hand_out(&mut self) {
         let io = &self.result;
         let waits = self.sink.wants_all()
-            && io.op.is_async()
-            && matches!(io.marks, [Mark::SyscallEnter, ..]);
+            && matches!(io.op, Op::IoSubmit | Op::IoUring)
+            // A submission thread (SQPOLL) takes none.
+            && self.names.works_for(io.pid).is_none();
         if !waits {
             return self.sink.take(io);
         }
-        let Some(task) = self.tasks.by_key_mut(io.pid) else {
-            return self.sink.take(io);
+        self.wait_to_be_reaped(io.pid, io.op, Some(io.clone()));
+    }
+
+    fn wait_to_be_reaped(&mut self, pid: i32, op: Op, io: Option<IoResult>) {
+        let Some(task) = self.tasks.by_key_mut(pid) else {
+            return io.iter().for_each(|io| self.sink.take(io));
         };
-        task.unreaped.push(io.clone());
+        task.unreaped.push((op, io));
         if task.unreaped.len() > limits::BATCH {
-            for io in task.unreaped.drain(..) {
-                self.sink.take(&io);
+            for (_, io) in task.unreaped.drain(..) {
+                io.iter().for_each(|io| self.sink.take(io));
             }
         }
     }
 
-    /// The task takes completions.
-    pub(crate) fn reap(&mut self, now: Now, cpu: usize) {
+    /// The task takes the completions of its oldest I/Os of this kind, at most so many.
+    pub(crate) fn reap(&mut self, now: Now, cpu: usize, op: Op, most: i64) {
         let place = self.cpus.get(cpu).and_then(|c| c.task);
         let Some(task) = place.and_then(|place| self.tasks.get_mut(place)) else {
             return;
         };
-        for io in &mut task.unreaped {
-            // An earlier call may be among events that are missing.
-            io.reaped = Some(now.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
-            self.sink.take(io);
-        }
-        task.unreaped.clear();
+        let mut left = most;
+        task.unreaped.retain_mut(|(kind, io)| {
+            if *kind != op || left <= 0 {
+                return true;
+            }
+            left -= 1;
+            if let Some(io) = io {
+                // An earlier call may be among events that are missing.
+                io.reaped = Some(now.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
+                self.sink.take(io);
+            }
+            false
+        });
     }
 
     /// Closes an asynchronous I/O if nothing more is to come of it. One that ends with the last
@@ -213,13 +234,13 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if !io.op.is_async() || io.submitting || io.open_bios > 0 {
             return;
         }
-        let posts = io.uring.is_some() && self.options.has_uring_complete;
         match io.posted {
             Some(ts) => {
                 let ts = ts.max(io.last_done);
                 self.close_async(at, ts, Mark::UringComplete);
             }
-            None if posts => {}
+            // Whether the trace has `io_uring_complete` shows only when it comes.
+            None if io.uring.is_some() => {}
             None if io.bios.is_empty() => self.close_async(at, io.start, Mark::None),
             None => match cpu.and_then(|cpu| self.cpus.get_mut(cpu)) {
                 // Two of its bios may have been in one request.
@@ -228,6 +249,18 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 None => self.close_async(at, io.last_done, Mark::Complete),
             },
         }
+    }
+
+    /// An entry of `io_uring` that no more events tell of: in a trace without `io_uring_complete` it
+    /// ended with its last request. Tells whether it did.
+    pub(crate) fn close_unposted(&mut self, at: Ref) -> bool {
+        let io = self.ios.get(at).filter(|_| !self.posts_seen);
+        let done = io.filter(|io| io.uring.is_some() && !io.submitting && io.open_bios == 0);
+        let Some(ts) = done.map(|io| io.last_done).filter(|&ts| ts > 0) else {
+            return false;
+        };
+        self.close_async(at, ts, Mark::Complete);
+        true
     }
 
     pub(crate) fn close_async(&mut self, at: Ref, ts: u64, mark: Mark) {

@@ -3,7 +3,8 @@
 //! Between two events of a CPU lies a *piece* of executed code. It is given to an I/O
 //! - when the I/O's task is current (unless an interrupt is being handled);
 //! - when a helper task is current, from its switch-in to its switch-out, if it submitted or
-//!   issued something for the I/O in that run, or submitted in an earlier run and the I/O is open;
+//!   issued something for the I/O in that run, or submitted in an earlier run and the I/O's task
+//!   sleeps;
 //! - inside an interrupt or softirq, by the last request that the handler marked (completed, or
 //!   reported complete); what comes before the first mark goes to the first request;
 //! - in the idle task, between an interrupt that completed something for the I/O and the switch
@@ -14,11 +15,12 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use crate::account::give_all;
 use crate::batch::Batches;
-use crate::engine::Ios;
 use crate::frame::{Current, Frames};
-use crate::io::{Io, Mode, Piece};
+use crate::give::give_all;
+use crate::handlers::Handler;
+use crate::io::{Io, Ios, Mode, Piece};
+use crate::request::{Enclosing, Interrupt};
 use crate::slab::Ref;
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
@@ -32,7 +34,7 @@ pub(crate) struct Slot {
     pub(crate) serial: u64,
     disk: u64,
     pub(crate) ts: u64,
-    pub(crate) irq: Option<u64>,
+    pub(crate) irq: Option<Interrupt>,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -75,12 +77,12 @@ pub(crate) struct Cpu {
     pub(crate) wake: Vec<Ref>,
     pub(crate) idle: Vec<Piece>,
     pub(crate) slots: VecDeque<Slot>,
-    /// The frame that the last event ended: whose code ran last in it, and its interrupt's start.
-    pub(crate) left: Option<(Current, Option<u64>)>,
+    /// The frame that the last event ended: whose code ran last in it, and its interrupt.
+    pub(crate) left: Option<(Current, Option<Handler>)>,
     /// The interrupt that the event before the last one ended.
-    pub(crate) just_left: Option<u64>,
+    pub(crate) just_left: Option<Handler>,
     /// The interrupt before a softirq that the last event began.
-    pub(crate) before: Option<u64>,
+    pub(crate) before: Option<Handler>,
     pub(crate) batches: Batches,
     serial: u64,
 }
@@ -104,18 +106,20 @@ impl Cpu {
         self.wake.clear();
     }
 
-    /// An interrupt or softirq begins.
-    pub(crate) fn enter(&mut self, ios: &mut Ios, hard: bool, ts: u64) {
-        if self.frames.is_empty() && hard {
+    /// A hard interrupt begins.
+    pub(crate) fn enter(&mut self, ios: &mut Ios, handler: Handler) {
+        if self.frames.is_empty() {
             self.slots.clear();
         }
         self.serial += 1;
-        if hard {
-            self.batches.begin(ios, ts);
-        }
-        let irq = if hard { Some(ts) } else { self.before };
-        let softirq = (!hard).then_some(ts);
-        self.frames.begin(hard, irq, softirq, self.serial);
+        self.batches.begin(ios, handler.ts);
+        self.frames.begin(true, Some(handler), None, self.serial);
+    }
+
+    /// A softirq begins.
+    pub(crate) fn enter_softirq(&mut self, ts: u64) {
+        self.serial += 1;
+        self.frames.begin(false, self.before, Some(ts), self.serial);
     }
 
     /// It ends.
@@ -168,7 +172,7 @@ impl Cpu {
 
     /// A completion was read whose request is not known yet.
     pub(crate) fn open_slot(&mut self, disk: u64, ts: u64) {
-        let irq = self.hard_irq();
+        let irq = self.interrupt();
         let Some(frame) = self.frames.last_mut() else {
             return;
         };
@@ -208,17 +212,34 @@ impl Cpu {
         Some(slot)
     }
 
-    /// Start of the hard interrupt being handled; or, in a softirq that directly followed one, of
-    /// that interrupt (clock units).
-    pub(crate) fn hard_irq(&self) -> Option<u64> {
+    /// The hard interrupt being handled; or, in a softirq that directly followed one, that one.
+    pub(crate) fn hard_irq(&self) -> Option<Handler> {
         self.frames.last()?.within
+    }
+
+    /// The same, as one that reports a completion.
+    pub(crate) fn interrupt(&self) -> Option<Interrupt> {
+        let frame = self.frames.last()?;
+        let Handler { ts, number } = frame.within?;
+        let kind = if frame.hard {
+            Enclosing::Handler
+        } else {
+            Enclosing::Softirq
+        };
+        Some(Interrupt { ts, number, kind })
+    }
+
+    /// Whether a softirq is being handled.
+    pub(crate) fn in_softirq(&self) -> bool {
+        self.frames.last().is_some_and(|frame| !frame.hard)
     }
 
     /// The interrupt that wakes a task now: the one being handled; or the one that has just ended,
     /// since the kernel wakes an interrupt's thread after its handler.
     pub(crate) fn waking_irq(&self) -> Option<u64> {
         let left = self.left.and_then(|(_, irq)| irq);
-        self.hard_irq().or(left).or(self.just_left)
+        let irq = self.hard_irq().or(left).or(self.just_left);
+        irq.map(|irq| irq.ts)
     }
 
     /// An event of a task in its own I/O: the same as `Cpu::account` when no interrupt is being

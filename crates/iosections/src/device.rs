@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use crate::chains::Places;
 use crate::event::{Dev, Driver, Span};
+use crate::handlers::Handlers;
 use crate::mark::Mark;
 use crate::outcome::DeviceOutcome;
-use crate::place::Places;
 use crate::request::{Category, Request};
 use crate::slab::Ref;
 use crate::waiting::Waiting;
@@ -25,6 +26,8 @@ pub(crate) struct Device {
     pub(crate) flush_after: bool,
     /// Its requests.
     pub(crate) places: Places,
+    /// Its interrupts.
+    pub(crate) handlers: Handlers,
     pub(crate) out: DeviceOutcome,
 }
 
@@ -56,6 +59,7 @@ impl Device {
             Category::Helper => counts.helper += 1,
             Category::Unattributed => {
                 counts.unattributed += 1;
+                counts.ambiguous += u64::from(request.ambiguous);
                 return;
             }
         }

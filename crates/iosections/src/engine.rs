@@ -1,15 +1,17 @@
 //! From events to measured I/Os.
 
 use crate::block::Block;
+use crate::class::Class;
 use crate::cpu::Cpu;
 use crate::event::{Event, Kind, Lost, Now, Tag};
 use crate::gaps::Gaps;
-use crate::io::{Io, IoResult, Sink};
+use crate::handlers::{Handler, Starts};
+use crate::io::{Io, IoResult, Ios, Sink};
 use crate::limits;
 use crate::mark::Moment;
 use crate::measure::Measure;
+use crate::op::Op;
 use crate::outcome::Outcome;
-use crate::pass::Class;
 use crate::slab::{IntMap, Ref, Slab};
 use crate::task::{Table, Task};
 
@@ -41,16 +43,11 @@ pub struct Options {
     /// The trace has `nvme_complete_rq`; without it `nvme_sq` is paired with the completions. Set
     /// by itself with the first one.
     pub has_nvme_complete: bool,
-    /// The trace has `io_uring_complete`: an entry of `io_uring` ends with it.
-    pub has_uring_complete: bool,
     /// There are no system calls: every bio is an I/O (blktrace).
     pub bios_are_ios: bool,
     /// Count every event in own time, by name and section. Costs time.
     pub count_events: bool,
 }
-
-/// Open I/Os; boxed, since they are large and only their places move.
-pub(crate) type Ios = Slab<Box<Io>>;
 
 /// The measurement. Feed it all events in order of time, then [`Engine::finish`].
 #[derive(Debug)]
@@ -77,6 +74,9 @@ pub struct Engine<T, S> {
     /// Those that a worker thread is to do.
     pub(crate) punted: Vec<Ref>,
     pub(crate) switches_seen: bool,
+    /// The trace has `io_uring_complete`.
+    pub(crate) posts_seen: bool,
+    pub(crate) starts: Starts,
     pub(crate) gaps: Gaps,
     /// A gap is still to end, or every event is counted: not even the usual one passes quickly.
     pub(crate) is_watched: bool,
@@ -105,6 +105,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             cards: IntMap::default(),
             punted: Vec::new(),
             switches_seen: false,
+            posts_seen: false,
+            starts: Starts::default(),
             gaps: Gaps::default(),
             is_watched: options.count_events,
             measure: Measure::new(options.count_events),
@@ -144,20 +146,20 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         let open: Vec<Ref> = self.ios.iter().map(|(io, _)| io).collect();
         for io in open {
-            self.abandon(io, u64::MAX);
+            if !self.close_unposted(io) {
+                self.abandon(io, u64::MAX);
+            }
         }
-        let unreaped: Vec<IoResult> = self
-            .tasks
-            .iter_mut()
-            .flat_map(|task| std::mem::take(&mut task.unreaped))
-            .collect();
-        for io in &unreaped {
-            self.sink.take(io);
+        for task in self.tasks.iter_mut() {
+            for (_, io) in task.unreaped.drain(..) {
+                io.iter().for_each(|io| self.sink.take(io));
+            }
         }
         self.block.clear();
         self.out.partitions = self.block.aliases.drain().collect();
         self.out.partitions.sort_unstable();
         self.out.devices = self.block.devices.into_iter().map(|d| d.out).collect();
+        self.out.switches = self.switches_seen;
         self.out.probe_events = self.measure.events;
         self.out.paths = self.measure.paths.names();
         (self.out, self.sink, self.names)
@@ -200,7 +202,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let ios = self.ios.iter().filter(|(_, io)| stale(io));
         let stale: Vec<Ref> = ios.map(|(at, _)| at).collect();
         for io in stale {
-            self.abandon(io, now);
+            if !self.close_unposted(io) {
+                self.abandon(io, now);
+            }
         }
     }
 
@@ -216,9 +220,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::Getrq(..) | Kind::Insert(..) | Kind::IoDone if !self.sink.wants_all() => {}
             Kind::SyscallEnter(op) => self.syscall_enter(now, cpu, op),
             Kind::SyscallExit(op, ret) => self.syscall_exit(now, cpu, op, ret),
-            Kind::CallEnter(call, asked) => self.call_enter(now, cpu, call, asked),
+            Kind::CallEnter(call, asked, waits) => self.call_enter(now, cpu, call, (asked, waits)),
             Kind::CallExit(call, ret) => self.call_exit(now, cpu, call, ret),
-            Kind::Reaped => self.reap(now, cpu),
+            Kind::Reaped(count) => self.reap(now, cpu, Op::IoSubmit, count),
             Kind::UringSubmit(entry, request) => self.uring_submit(now, cpu, entry, request),
             Kind::UringPunt(request) => self.uring_punt(request),
             Kind::UringComplete(entry) => self.uring_complete(now, entry),
@@ -241,11 +245,17 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::QueueReturn => self.queue_return(now, cpu),
             Kind::Waking(pid) => self.waking(now, cpu, pid),
             Kind::Switch { blocked, next } => self.switch(now, cpu, blocked, next),
-            Kind::IrqEntry => self.on_cpu(cpu, |c, ios| c.enter(ios, true, now.ts)),
-            Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, ios| c.enter(ios, false, now.ts)),
+            Kind::IrqEntry(number) => self.irq_entry(now, cpu, number),
+            Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, _| c.enter_softirq(now.ts)),
             Kind::IrqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, true)),
             Kind::SoftirqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, false)),
         }
+    }
+
+    fn irq_entry(&mut self, now: Now, cpu: usize, number: u32) {
+        let handler = Handler { ts: now.ts, number };
+        self.starts.start(handler);
+        self.on_cpu(cpu, |c, ios| c.enter(ios, handler));
     }
 
     pub(crate) fn on_cpu<R: Default>(

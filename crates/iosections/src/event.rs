@@ -80,12 +80,14 @@ pub enum Kind {
     SyscallEnter(Op),
     /// It leaves it with this return value.
     SyscallExit(Op, i64),
-    /// It enters a call that submits this many I/Os (0: it only waits).
-    CallEnter(Call, u32),
+    /// It enters a call that submits this many I/Os (0: it only waits); whether the call also waits
+    /// for completions.
+    CallEnter(Call, u32, bool),
     /// It leaves it with this return value.
     CallExit(Call, i64),
-    /// It leaves a call that takes completions (`io_getevents`, `io_pgetevents`).
-    Reaped,
+    /// It leaves a call that takes completions (`io_getevents`, `io_pgetevents`) with this return
+    /// value: their number.
+    Reaped(i64),
     /// `io_uring_submit_req`, `io_uring_submit_sqe`: an entry is taken up. What its completion will
     /// call it, and the address of its request if that is something else.
     UringSubmit(u64, Option<u64>),
@@ -132,8 +134,8 @@ pub enum Kind {
     Done(Driver, Tag),
     /// The driver's queue function returns.
     QueueReturn,
-    /// `irq_handler_entry`.
-    IrqEntry,
+    /// `irq_handler_entry` with its number; all ones where the trace does not tell.
+    IrqEntry(u32),
     /// `irq_handler_exit`.
     IrqExit,
     /// `softirq_entry` with its vector.

@@ -9,7 +9,7 @@ use crate::event::{Driver, Now, Span, Tag};
 use crate::io::{IoRequest, Mode, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
-use crate::request::{Category, DriverDone, Interrupt, Request};
+use crate::request::{Category, DriverDone, Enclosing, Interrupt, Request};
 use crate::section::DeviceSpan;
 use crate::slab::Ref;
 use crate::task::task_key;
@@ -51,6 +51,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                     Driver::Mmc => Mark::MmcDone,
                     Driver::Scsi => Mark::ScsiDone,
                 },
+                softirq: self.cpus.get(cpu).is_some_and(Cpu::in_softirq),
             },
         };
         if let Some(request) = request.and_then(|at| self.block.requests.get_mut(at)) {
@@ -72,8 +73,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// The interrupt that a CPU handles; or, in a thread that an interrupt woke, that one.
     fn interrupt_of(&self, cpu: usize) -> Option<Interrupt> {
-        let handled = self.cpus.get(cpu).and_then(Cpu::hard_irq);
-        handled.map(hard).or_else(|| self.woken_by(cpu))
+        let handled = self.cpus.get(cpu).and_then(Cpu::interrupt);
+        handled.or_else(|| self.woken_by(cpu))
     }
 
     /// The interrupt that woke its thread, if that runs on a CPU.
@@ -86,7 +87,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         Some(Interrupt {
             ts: woken_by,
-            threaded: true,
+            number: u32::MAX,
+            kind: Enclosing::Thread,
         })
     }
 
@@ -108,7 +110,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 self.on_cpu(cpu, |c, ios| {
                     // It has its share of the interrupt, known or not.
                     if let Some(irq) = c.hard_irq() {
-                        c.batches.completed(irq, &[]);
+                        c.batches.completed(irq.ts, &[]);
                     }
                     c.mark(ios, None, Mode::Return);
                 });
@@ -126,8 +128,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let inner = self.cpus.get(cpu).and_then(|c| c.frames.last());
         let (handled, softirq) = inner.map_or((None, None), |f| (f.within, f.softirq));
         let frame = inner.and_then(|f| NonZeroU64::new(f.serial));
-        let irq = handled.map(hard).or_else(|| self.woken_by(cpu));
-        let (interrupt, interrupt_mark) = interrupt(now, request, reported, irq);
+        let (interrupt, interrupt_mark) = self.interrupt(now, cpu, request, reported);
         let during = handled.map(|_| task_key(now.pid(), now.cpu()));
         let (start, device_mark) = self.device_start(request, interrupt, during);
         let marks = (device_mark, interrupt_mark);
@@ -164,6 +165,63 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             }
             self.block.ended = ended;
         }
+    }
+
+    /// The completion interrupt's time, and what marks it, given what a driver reported.
+    #[inline]
+    fn interrupt(
+        &mut self,
+        now: Now,
+        cpu: usize,
+        request: &Request,
+        reported: Option<DriverDone>,
+    ) -> (u64, Mark) {
+        let handled = match reported.and_then(|done| done.irq) {
+            Some(irq) => Some(irq),
+            None => self.interrupt_of(cpu),
+        };
+        let softirq = match reported {
+            Some(done) => done.softirq,
+            None => self.cpus.get(cpu).is_some_and(Cpu::in_softirq),
+        };
+        let Some(on) = self.block.devices.get_mut(request.device) else {
+            return (now.ts, Mark::None);
+        };
+        let mark = handled.and_then(|irq| match irq.kind {
+            Enclosing::Thread => Some(Mark::ThreadedIrq),
+            _ if irq.number == u32::MAX => Some(Mark::Irq),
+            Enclosing::Handler => {
+                on.handlers.enclosed(irq.number);
+                Some(Mark::Irq)
+            }
+            Enclosing::Softirq => {
+                on.handlers.in_softirq(Some(irq.number));
+                on.handlers.is_of(irq.number).then_some(Mark::Irq)
+            }
+        });
+        if softirq && handled.is_none() {
+            on.handlers.in_softirq(None);
+        }
+        // A handler, or its thread, may go on with what the device reported later, also of a
+        // request that another CPU issued meanwhile: then its beginning tells nothing.
+        let timely = handled.filter(|irq| irq.ts >= request.issued);
+        if let (Some(irq), Some(mark)) = (timely, mark) {
+            return (irq.ts, mark);
+        }
+        let at = reported.map_or(now.ts, |done| done.ts);
+        let late = softirq.then(|| self.late(request, at)).flatten();
+        match (late, reported) {
+            (Some(ts), _) => (ts, Mark::LateIrq),
+            (None, Some(done)) => (at, done.event),
+            (None, None) => (at, Mark::None),
+        }
+    }
+
+    /// The last interrupt of a request's device before a softirq that came late.
+    #[inline(never)]
+    fn late(&self, request: &Request, until: u64) -> Option<u64> {
+        let on = self.block.devices.get(request.device)?;
+        self.starts.of(&on.handlers, request.issued, until)
     }
 
     /// What was read from an `NVMe` queue for a request that no other event of the driver's tells of.
@@ -207,7 +265,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 let m = &mut io.moments;
                 m.set(Moment::Issue, request.issued);
                 m.set(Moment::Device, seen.device.start);
-                if matches!(seen.marks.1, Mark::Irq | Mark::ThreadedIrq) {
+                if matches!(seen.marks.1, Mark::Irq | Mark::ThreadedIrq | Mark::LateIrq) {
                     m.set(Moment::Irq, seen.device.interrupt);
                 }
                 m.set(Moment::Softirq, softirq.unwrap_or(0));
@@ -267,35 +325,51 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// A task is woken: by an interrupt, or by a task whose write waits for what it will do.
     pub(crate) fn waking(&mut self, now: Now, cpu: usize, pid: i32) {
         let irq = self.cpus.get(cpu).and_then(Cpu::waking_irq);
-        let writer = match irq {
+        let asked = match irq {
             Some(_) => None,
-            None => self.current_io(cpu),
+            None => self.asks(now, cpu).filter(|_| self.names.helps(pid)),
         };
-        let waits = |&at: &Ref| self.ios.get(at).is_some_and(|io| io.op.writes());
-        let writer = writer.filter(waits).filter(|_| self.names.helps(pid));
         let place = self.tasks.place(pid);
         let Some(task) = self.tasks.get_mut(place) else {
             return;
         };
         task.woken_by = irq;
-        task.woken_for = writer;
-        let io = task.io.and_then(|at| self.ios.get_mut(at));
-        if let Some(io) = io.filter(|io| io.last_done > 0) {
+        if irq.is_none() {
+            task.woken_for = asked;
+        }
+        let Some(at) = task.io else {
+            return;
+        };
+        if let Some(io) = self.ios.get_mut(at).filter(|io| io.last_done > 0) {
             io.moments.set(Moment::Waking, now.ts);
         }
+        let waker = irq.is_none().then_some(now.pid());
+        let completed = irq.and_then(|_| self.cpus.get(cpu)?.last_done);
+        self.woken(at, waker, completed);
+    }
+
+    /// The writing I/O for which a task wakes another one: its own, or the one that it was itself
+    /// woken for.
+    fn asks(&mut self, now: Now, cpu: usize) -> Option<Ref> {
+        let helps = now.pid() != 0 && self.names.helps(now.pid());
+        let task = self.task(cpu)?;
+        let asks = task.io.or(task.woken_for.filter(|_| helps))?;
+        self.ios.get(asks).filter(|io| io.op.writes()).map(|_| asks)
     }
 
     pub(crate) fn switch(&mut self, now: Now, cpu: usize, blocked: bool, next: i32) {
         self.switches_seen = true;
-        if let Some(task) = self.task(cpu) {
-            task.blocked = blocked;
+        let leaves = self.current_io(cpu).and_then(|at| self.ios.get_mut(at));
+        if let Some(io) = leaves {
+            io.asleep = blocked;
+            io.slept |= blocked;
         }
-        let mut io = None;
-        if let Some(task) = self.tasks.by_key_mut(task_key(next, now.cpu())) {
-            task.blocked = false;
-            io = task.io;
-        }
+        let io = self
+            .tasks
+            .by_key(task_key(next, now.cpu()))
+            .and_then(|task| task.io);
         if let Some(io) = io.and_then(|at| self.ios.get_mut(at)) {
+            io.asleep = false;
             if io.moments.get(Moment::Waking).is_some() {
                 io.moments.set(Moment::SchedIn, now.ts);
             }
@@ -304,38 +378,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     }
 }
 
-/// The completion interrupt's time, and what marks it, given what a driver reported and the
-/// interrupt that is being handled.
-#[inline]
-fn interrupt(
-    now: Now,
-    request: &Request,
-    reported: Option<DriverDone>,
-    handled: Option<Interrupt>,
-) -> (u64, Mark) {
-    let irq = reported.and_then(|done| done.irq).or(handled);
-    // A handler, or its thread, may go on with what the device reported later, also of a request
-    // that another CPU issued meanwhile: then its beginning tells nothing.
-    match (irq.filter(|irq| irq.ts >= request.issued), reported) {
-        (Some(irq), _) if irq.threaded => (irq.ts, Mark::ThreadedIrq),
-        (Some(irq), _) => (irq.ts, Mark::Irq),
-        (None, Some(done)) => (done.ts, done.event),
-        (None, None) => (now.ts, Mark::None),
-    }
-}
-
 /// A completion read from an `NVMe` queue.
 fn read(slot: &Slot) -> DriverDone {
     DriverDone {
         ts: slot.ts,
-        irq: slot.irq.map(hard),
+        irq: slot.irq,
         event: Mark::NvmeSq,
-    }
-}
-
-fn hard(ts: u64) -> Interrupt {
-    Interrupt {
-        ts,
-        threaded: false,
+        softirq: false,
     }
 }

@@ -1,5 +1,6 @@
 //! The hard interrupts and softirqs that a CPU is handling, one within the other.
 
+use crate::handlers::Handler;
 use crate::io::{Mode, Piece};
 use crate::slab::Ref;
 
@@ -24,10 +25,10 @@ pub(crate) enum Current {
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub(crate) hard: bool,
-    /// Start of the hard interrupt: this one, or the one that a softirq directly followed.
-    pub(crate) irq: Option<u64>,
+    /// The hard interrupt: this one, or the one that a softirq directly followed.
+    pub(crate) irq: Option<Handler>,
     /// The same of the innermost one, from here outwards, that has any.
-    pub(crate) within: Option<u64>,
+    pub(crate) within: Option<Handler>,
     /// Start of a softirq.
     pub(crate) softirq: Option<u64>,
     pub(crate) serial: u64,
@@ -65,7 +66,7 @@ impl Frames {
     pub(crate) fn begin(
         &mut self,
         hard: bool,
-        irq: Option<u64>,
+        irq: Option<Handler>,
         softirq: Option<u64>,
         serial: u64,
     ) {

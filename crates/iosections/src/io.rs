@@ -8,7 +8,7 @@ use crate::mark::{Mark, Moments};
 use crate::op::Op;
 use crate::rwbs::Rwbs;
 use crate::section::DeviceSpan;
-use crate::slab::Ref;
+use crate::slab::{Ref, Slab};
 
 /// How a stretch of executed code is given to a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +98,15 @@ pub(crate) struct Io {
     pub(crate) ambiguous: bool,
     /// A worker thread of `io_uring` does it.
     pub(crate) punted: bool,
+    /// Its task sleeps in it, and nobody has woken it yet.
+    pub(crate) asleep: bool,
+    /// Its task has slept in it.
+    pub(crate) slept: bool,
+    /// Helper whose bios it got because nobody else waited: to be shown by who wakes its task.
+    /// 0 when there is none.
+    pub(crate) unproven: i32,
+    /// Devices of its own bios, as in `IoResult::devices`.
+    pub(crate) devices: u64,
     /// What the events of `io_uring` call it.
     pub(crate) uring: Option<(u64, Option<u64>)>,
     /// `io_uring_complete`.
@@ -105,6 +114,9 @@ pub(crate) struct Io {
     /// Last completion of one of its requests.
     pub(crate) last_done: u64,
 }
+
+/// Open I/Os; boxed, since they are large and only their places move.
+pub(crate) type Ios = Slab<Box<Io>>;
 
 impl Io {
     /// Makes a used one new, keeping its memory.
@@ -119,6 +131,8 @@ impl Io {
         self.moments = Moments::default();
         (self.merges, self.splits) = (0, 0);
         (self.shared, self.ambiguous, self.punted) = (false, false, false);
+        (self.asleep, self.slept) = (false, false);
+        (self.unproven, self.devices) = (0, 0);
         self.submitting = op.is_async();
         (self.uring, self.posted) = (None, None);
     }

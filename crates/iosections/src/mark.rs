@@ -19,6 +19,7 @@ pub enum Mark {
     ScsiStart,
     Irq,
     ThreadedIrq,
+    LateIrq,
     NvmeSq,
     NvmeComplete,
     MmcDone,
@@ -31,7 +32,7 @@ pub enum Mark {
 
 impl Mark {
     /// How many there are.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 23;
 
     /// All of them, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -49,6 +50,7 @@ impl Mark {
         Self::ScsiStart,
         Self::Irq,
         Self::ThreadedIrq,
+        Self::LateIrq,
         Self::NvmeSq,
         Self::NvmeComplete,
         Self::MmcDone,
@@ -61,7 +63,8 @@ impl Mark {
 
     /// The event's name. `clamped`: the queue function returned after the interrupt, which is
     /// taken instead; `irq_handler_entry (thread)`: the interrupt only woke the thread that
-    /// completed the request; `none`: no event told, so the next boundary stands for it too.
+    /// completed the request; `irq_handler_entry (late softirq)`: the device's last interrupt before
+    /// a softirq that did not follow it at once; `none`: no event told, so the next boundary stands for it too.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -78,6 +81,7 @@ impl Mark {
             Self::ScsiStart => "scsi_dispatch_cmd_start",
             Self::Irq => "irq_handler_entry",
             Self::ThreadedIrq => "irq_handler_entry (thread)",
+            Self::LateIrq => "irq_handler_entry (late softirq)",
             Self::NvmeSq => "nvme_sq",
             Self::NvmeComplete => "nvme_complete_rq",
             Self::MmcDone => "mmc_request_done",

@@ -256,10 +256,15 @@ pub(crate) fn describe(io: &Io, end: End, result: &mut IoResult) {
     result.reaped = None;
 }
 
-/// What the I/O does: of its first own request; of a call for a flush always F.
+/// What the I/O does: of its first own request; of a call for a flush always F; of one that
+/// discards D, although it may read first what is free (fstrim).
 fn direction(io: &Io, first: Option<&IoRequest>) -> u8 {
-    if matches!(io.op, Op::Fsync | Op::Fdatasync | Op::SyncFileRange) {
+    if io.op.is_flush() {
         return b'F';
+    }
+    let discards = |r: &IoRequest| r.rwbs.op() == b'D';
+    if matches!(io.op, Op::Ioctl | Op::Fallocate) && io.requests.iter().any(discards) {
+        return b'D';
     }
     first.map_or(0, |r| r.rwbs.op())
 }

@@ -18,6 +18,15 @@ pub enum Op {
     Fsync,
     Fdatasync,
     SyncFileRange,
+    Msync,
+    Syncfs,
+    Sync,
+    /// It may read or write storage, or not (pipes, sockets); an I/O only if requests come of it.
+    Splice,
+    /// Likewise.
+    Sendfile,
+    /// Likewise.
+    CopyFileRange,
     /// It may discard (`BLKDISCARD`, `FITRIM`); an I/O only if requests come of it.
     Ioctl,
     /// It may discard, or write zeros; likewise.
@@ -32,7 +41,7 @@ pub enum Op {
 
 impl Op {
     /// The system calls that are one I/O each, or none.
-    pub const CALLS: [Self; 15] = [
+    pub const CALLS: [Self; 21] = [
         Self::Read,
         Self::Pread64,
         Self::Readv,
@@ -46,6 +55,12 @@ impl Op {
         Self::Fsync,
         Self::Fdatasync,
         Self::SyncFileRange,
+        Self::Msync,
+        Self::Syncfs,
+        Self::Sync,
+        Self::Splice,
+        Self::Sendfile,
+        Self::CopyFileRange,
         Self::Ioctl,
         Self::Fallocate,
     ];
@@ -66,6 +81,12 @@ impl Op {
             Self::Fsync => "fsync",
             Self::Fdatasync => "fdatasync",
             Self::SyncFileRange => "sync_file_range",
+            Self::Msync => "msync",
+            Self::Syncfs => "syncfs",
+            Self::Sync => "sync",
+            Self::Splice => "splice",
+            Self::Sendfile => "sendfile64",
+            Self::CopyFileRange => "copy_file_range",
             Self::Ioctl => "ioctl",
             Self::Fallocate => "fallocate",
             Self::IoSubmit => "io_submit",
@@ -86,6 +107,12 @@ impl Op {
 
     /// The call of this name.
     pub fn from_name(name: &str) -> Option<Self> {
+        // 32-bit kernels have both.
+        let name = if name == "sendfile" {
+            "sendfile64"
+        } else {
+            name
+        };
         Self::CALLS.into_iter().find(|op| op.name() == name)
     }
 
@@ -96,21 +123,38 @@ impl Op {
 
     /// Whether it is an I/O only if requests come of it.
     pub const fn is_by_chance(self) -> bool {
-        matches!(self, Self::Ioctl | Self::Fallocate)
+        matches!(
+            self,
+            Self::Splice | Self::Sendfile | Self::CopyFileRange | Self::Ioctl | Self::Fallocate
+        )
+    }
+
+    /// Whether it only waits until data are stored.
+    pub const fn is_flush(self) -> bool {
+        matches!(
+            self,
+            Self::Fsync
+                | Self::Fdatasync
+                | Self::SyncFileRange
+                | Self::Msync
+                | Self::Syncfs
+                | Self::Sync
+        )
     }
 
     /// Whether the call writes or waits for writes, so that others may submit requests for it.
     pub const fn writes(self) -> bool {
-        matches!(
+        let data = matches!(
             self,
             Self::Write
                 | Self::Pwrite64
                 | Self::Writev
                 | Self::Pwritev
                 | Self::Pwritev2
-                | Self::Fsync
-                | Self::Fdatasync
-                | Self::SyncFileRange
-        )
+                | Self::Splice
+                | Self::Sendfile
+                | Self::CopyFileRange
+        );
+        data || self.is_flush()
     }
 }

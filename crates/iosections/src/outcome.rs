@@ -6,17 +6,21 @@ use crate::mark::MarkCounts;
 /// What became of the I/Os that the caller selected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IoCounts {
-    /// All that were seen; the next five add up to it.
+    /// All that were seen; the next six add up to it.
     pub seen: u64,
     /// Measured.
     pub measured: u64,
-    /// Without a request on any device (a page-cache hit).
+    /// Without a request on any device, and without sleep (a page-cache hit).
     pub no_request: u64,
+    /// Without a request, but its task slept: for what another task reads or writes (read-ahead, a
+    /// journal's commit), or for something else than storage. The trace does not tell which.
+    pub waited: u64,
     /// Dropped because events are missing while they were open.
     pub dropped_lost: u64,
     /// Entry or exit outside the trace.
     pub incomplete: u64,
-    /// Several were submitted by one call, and the trace does not tell them apart.
+    /// Several were submitted by one call, and the trace does not tell them apart; or a helper
+    /// submitted for one that another task than the helper woke.
     pub ambiguous: u64,
     /// Of the measured ones: nothing foreign ran in the software sections.
     pub clean: u64,
@@ -35,6 +39,8 @@ pub struct RequestCounts {
     pub helper: u64,
     /// Of no selected I/O.
     pub unattributed: u64,
+    /// Of the unattributed: a helper's while I/Os wait, and nothing shows for which of them.
+    pub ambiguous: u64,
     /// Issue or completion outside the trace or in a gap.
     pub in_flight: u64,
     /// `block_split` events.
@@ -53,6 +59,7 @@ impl RequestCounts {
         self.attributed += other.attributed;
         self.helper += other.helper;
         self.unattributed += other.unattributed;
+        self.ambiguous += other.ambiguous;
         self.in_flight += other.in_flight;
         self.splits += other.splits;
         self.merges += other.merges;
@@ -107,6 +114,9 @@ pub struct Outcome {
     pub devices: Vec<DeviceOutcome>,
     /// Partitions and their disks, as far as they showed.
     pub partitions: Vec<(Dev, Dev)>,
+    /// `sched_switch` events were seen; without them nothing tells whose code ran, and own times are
+    /// not known.
+    pub switches: bool,
     /// The ways that I/Os took, by number.
     pub paths: Vec<String>,
     /// Name number of an event → its count in own time, by section, over the measured I/Os.

@@ -9,48 +9,6 @@ use crate::limits;
 use crate::request::Request;
 use crate::slab::Ref;
 
-/// More than requests are in flight as a rule, so that a chain rarely has more than one.
-const CHAINS: usize = 256;
-
-/// The requests of a device in chains by their place: of each the oldest one; the younger ones
-/// hang on it ([`Request::younger`]).
-#[derive(Debug)]
-pub(crate) struct Places {
-    oldest: [Option<Ref>; CHAINS],
-    count: usize,
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Self {
-            oldest: [None; CHAINS],
-            count: 0,
-        }
-    }
-}
-
-impl Places {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    #[inline]
-    fn chain(&self, key: u64) -> Option<Ref> {
-        self.oldest.get(chain_of(key)).copied().flatten()
-    }
-
-    #[inline]
-    fn chain_mut(&mut self, key: u64) -> Option<&mut Option<Ref>> {
-        self.oldest.get_mut(chain_of(key))
-    }
-}
-
-/// Multiplied, for sectors are multiples of a power of two.
-#[inline]
-fn chain_of(key: u64) -> usize {
-    usize::from((key.wrapping_mul(0x517c_c1b7_2722_0a95) >> 56) as u8)
-}
-
 /// Whether two requests have the same place and operation.
 #[inline]
 fn is_like(one: &Span, other: &Span) -> bool {
@@ -178,6 +136,7 @@ impl Block {
 mod tests {
     use super::*;
     use crate::block::Completed;
+    use crate::chains::CHAINS;
     use crate::event::Dev;
     use crate::request::From;
     use crate::rwbs::Rwbs;

@@ -21,14 +21,28 @@ pub(crate) struct DriverDone {
     pub(crate) ts: u64,
     pub(crate) irq: Option<Interrupt>,
     pub(crate) event: Mark,
+    /// It was reported in a softirq.
+    pub(crate) softirq: bool,
 }
 
 /// A completion interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interrupt {
     pub(crate) ts: u64,
-    /// It only woke the thread that completed the request.
-    pub(crate) threaded: bool,
+    /// As [`Handler::number`](crate::handlers::Handler::number).
+    pub(crate) number: u32,
+    pub(crate) kind: Enclosing,
+}
+
+/// What the event that reports a completion is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enclosing {
+    /// The interrupt's handler.
+    Handler,
+    /// A softirq that directly followed it.
+    Softirq,
+    /// A thread that it woke.
+    Thread,
 }
 
 /// The bios of a request.
@@ -44,6 +58,8 @@ pub(crate) struct Request {
     /// The I/O that it counts for.
     pub(crate) owner: Option<Ref>,
     pub(crate) category: Category,
+    /// It has a helper's bio, and nothing shows for whom.
+    pub(crate) ambiguous: bool,
     pub(crate) seq: u64,
     pub(crate) issued: u64,
     pub(crate) issue_task: i32,
@@ -60,7 +76,7 @@ pub(crate) struct Request {
     pub(crate) sent: Option<(u64, Mark)>,
     pub(crate) returned: Option<u64>,
     pub(crate) driver_done: Option<DriverDone>,
-    /// The next younger request of its chain, see [`Places`](crate::place::Places).
+    /// The next younger request of its chain, see [`Places`](crate::chains::Places).
     pub(crate) younger: Option<Ref>,
 }
 
@@ -70,6 +86,7 @@ impl Request {
         (self.device, self.span) = (device, span);
         self.parts.clear();
         (self.owner, self.category) = (None, Category::Unattributed);
+        self.ambiguous = false;
         (self.issued, self.issue_task, self.cpu) = (from.ts, from.task, from.cpu);
         (self.queue, self.requeues, self.requeued) = (None, 0, false);
         (self.setup, self.sent, self.returned) = (None, None, None);

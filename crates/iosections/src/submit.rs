@@ -1,8 +1,9 @@
 //! The way down: bios, requests, and the hand-over to the driver.
 
-use crate::block::{Bio, IoBio, Issued};
+use crate::block::{Bio, IoBio, Issued, Submitter};
 use crate::engine::{Engine, Tasks};
 use crate::event::{Dev, Driver, Now, Span, Tag};
+use crate::helpers::{Helped, bit};
 use crate::io::{BioTime, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
@@ -19,12 +20,15 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         };
         let mut io = self.bio_owner(now, cpu);
-        let (in_io, mut helper) = (io.is_some(), false);
+        let (in_io, mut helper, mut ambiguous) = (io.is_some(), false, false);
         if !in_io {
             io = self.punted_to(now.pid());
             if io.is_none() {
-                io = self.helped(now, cpu, span);
-                helper = io.is_some();
+                match self.helped(now, cpu, device, &span) {
+                    Helped::Io(at) => (io, helper) = (Some(at), true),
+                    Helped::Ambiguous => ambiguous = true,
+                    Helped::Nobody => {}
+                }
             }
         }
         let mut queued = now.ts;
@@ -48,10 +52,16 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             if !helper {
                 io.moments.first(Moment::BioQueue, queued);
                 io.sectors += u64::from(span.sectors);
+                io.devices |= bit(device);
             }
             Some(IoBio { io: at, index })
         });
-        let bio = self.block.queue(device, span, now.pid(), place, helper);
+        let from = Submitter {
+            pid: now.pid(),
+            helper,
+            ambiguous,
+        };
+        let bio = self.block.queue(device, span, place, from);
         if let Some(task) = self.task(cpu) {
             task.last_bio = bio;
             if helper {
@@ -105,36 +115,6 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         };
         io.end_bio(place.index, ts, true);
-    }
-
-    /// The I/O that a task without one submits a bio for: the one in which it was woken, while
-    /// that is open; the one that it served before if that still waits; else the only waiting I/O
-    /// that writes; else the oldest of them with nothing at the device.
-    fn helped(&mut self, now: Now, cpu: usize, span: Span) -> Option<Ref> {
-        if now.pid() == 0 || span.rwbs.op() == b'R' || !self.names.helps(now.pid()) {
-            return None;
-        }
-        let woken_for = self.task(cpu).and_then(|task| task.woken_for);
-        if let Some(io) = woken_for.filter(|&io| self.ios.get(io).is_some()) {
-            return Some(io);
-        }
-        let before = self.task(cpu).and_then(|task| task.serves);
-        let waiting = |&at: &Ref| self.ios.get(at).is_some_and(|io| self.waits(io.pid));
-        if let Some(io) = before.filter(waiting) {
-            return Some(io);
-        }
-        let mut candidates = self.writers.iter().copied().filter(waiting);
-        let first = candidates.next()?;
-        if candidates.next().is_none() {
-            return Some(first);
-        }
-        let idle = |&at: &Ref| self.ios.get(at).is_some_and(|io| io.live.is_empty());
-        self.writers.iter().copied().filter(waiting).find(idle)
-    }
-
-    /// Whether a task sleeps; without `sched_switch` every task might.
-    fn waits(&self, pid: i32) -> bool {
-        !self.switches_seen || self.tasks.by_key(pid).is_some_and(|t| t.blocked)
     }
 
     pub(crate) fn issue(&mut self, now: Now, cpu: usize, mut span: Span) {
@@ -216,6 +196,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             let Some(bio) = self.block.bios.get(bio) else {
                 continue;
             };
+            request.ambiguous |= bio.ambiguous;
             let Some(place) = bio.io else {
                 continue;
             };

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use crate::event::{Call, Dev, Tag};
 use crate::io::IoResult;
 use crate::limits;
+use crate::op::Op;
 use crate::slab::{IntMap, Ref};
 
 /// A task, or the idle task of one CPU.
@@ -13,7 +14,6 @@ pub(crate) struct Task {
     /// The I/O that it is in, or submits.
     pub(crate) io: Option<Ref>,
     pub(crate) call: Option<Submission>,
-    pub(crate) blocked: bool,
     /// The I/O that it last submitted a bio for as a helper.
     pub(crate) serves: Option<Ref>,
     /// Its last request that the driver has not confirmed.
@@ -29,8 +29,9 @@ pub(crate) struct Task {
     pub(crate) woken_by: Option<u64>,
     /// The writing I/O in which another task woke it last.
     pub(crate) woken_for: Option<Ref>,
-    /// Asynchronous I/Os that ended and were not taken yet.
-    pub(crate) unreaped: Vec<IoResult>,
+    /// Asynchronous I/Os that ended and were not taken yet, in the order of their ends; `None`
+    /// stands for one that was not measured.
+    pub(crate) unreaped: Vec<(Op, Option<IoResult>)>,
 }
 
 impl Task {
@@ -54,6 +55,8 @@ pub(crate) struct Submission {
     pub(crate) call: Call,
     /// How many it was asked to submit.
     pub(crate) asked: u32,
+    /// It waits for completions, too.
+    pub(crate) waits: bool,
     /// Each entry shows by an event of its own.
     pub(crate) marked: bool,
     /// The I/Os so far.

@@ -4,10 +4,10 @@
 mod common;
 
 use common::*;
-use iosections::{Call, Kind, Mark, Moment, Op, Options};
+use iosections::{Call, Kind, Mark, Moment, Op};
 
 fn uring(n: u32) -> Kind {
-    Kind::CallEnter(Call::Uring, n)
+    Kind::CallEnter(Call::Uring, n, true)
 }
 
 fn uring_done(n: i64) -> Kind {
@@ -21,11 +21,11 @@ fn an_iocb_ends_with_its_last_completion_and_is_reaped_later() {
         (110, 0, 1, queue("R", 8, 8)),
         (130, 0, 1, issue("R", 8, 8)),
         (140, 0, 1, submitted(1)),
-        (200, 0, 0, Kind::IrqEntry),
+        (200, 0, 0, IRQ),
         (215, 0, 0, complete("R", 8, 8)),
         (217, 0, 0, Kind::IoDone),
         (220, 0, 0, Kind::IrqExit),
-        (300, 0, 1, Kind::Reaped),
+        (300, 0, 1, Kind::Reaped(1)),
     ]);
     assert_eq!(brief(&outcome), [(100, 215, "R4", [10, 20, 70, 15, 0])]);
     let io = only(&outcome);
@@ -49,7 +49,7 @@ fn the_completion_of_the_direct_io_ends_it_where_it_shows() {
         (110, 0, 1, queue("R", 8, 8)),
         (130, 0, 1, issue("R", 8, 8)),
         (140, 0, 1, submitted(1)),
-        (200, 0, 0, Kind::IrqEntry),
+        (200, 0, 0, IRQ),
         (215, 0, 0, complete("R", 8, 8)),
         (219, 0, 0, Kind::DioComplete),
         (220, 0, 0, Kind::IrqExit),
@@ -70,7 +70,7 @@ fn batch(asked: u32, returned: i64) -> Vec<Line> {
         (140, 0, 1, issue("R", 8, 8)),
         (150, 0, 1, issue("R", 800, 16)),
         (160, 0, 1, submitted(returned)),
-        (200, 0, 0, Kind::IrqEntry),
+        (200, 0, 0, IRQ),
         (210, 0, 0, complete("R", 800, 16)),
         (220, 0, 0, complete("R", 8, 8)),
         (230, 0, 0, Kind::IrqExit),
@@ -91,7 +91,7 @@ fn a_call_whose_exit_is_missing_takes_nothing_of_the_next_one() {
             (315, 0, 1, Kind::FsBegin),
             (320, 0, 1, queue("R", 1608, 8)),
             (330, 0, 1, issue("R", 1600, 16)),
-            (350, 0, 0, Kind::IrqEntry),
+            (350, 0, 0, IRQ),
             (360, 0, 0, complete("R", 1600, 16)),
             (370, 0, 0, Kind::IrqExit),
             (400, 0, 1, Kind::SyscallExit(Op::Read, 8192)),
@@ -132,12 +132,8 @@ fn what_does_not_add_up_is_ambiguous() {
 
 #[test]
 fn entries_of_io_uring_show_and_end_by_their_own_events() {
-    let options = Options {
-        has_uring_complete: true,
-        ..options()
-    };
     let outcome = run_with(
-        options,
+        options(),
         &[
             (100, 0, 1, uring(2)),
             (105, 0, 1, Kind::UringSubmit(7, Some(7))),
@@ -147,7 +143,7 @@ fn entries_of_io_uring_show_and_end_by_their_own_events() {
             (130, 0, 1, queue("W", 80, 8)),
             (140, 0, 1, issue("W", 80, 8)),
             (150, 0, 1, uring_done(2)),
-            (200, 0, 0, Kind::IrqEntry),
+            (200, 0, 0, IRQ),
             (210, 0, 0, complete("W", 80, 8)),
             (215, 0, 0, complete("R", 8, 8)),
             (216, 0, 0, Kind::IrqExit),
@@ -209,13 +205,93 @@ fn what_a_worker_does_is_told_apart_only_when_there_is_one_entry() {
         ]);
         lines
     };
-    let options = Options {
-        has_uring_complete: true,
-        ..options()
-    };
-    let one = run_with(options, &lines(&[7]));
+    let one = run(&lines(&[7]));
     assert_eq!(brief(&one), [(90, 210, "R4", [40, 10, 60, 0, 10])]);
-    let two = run_with(options, &lines(&[7, 9]));
+    let two = run(&lines(&[7, 9]));
     assert_eq!((two.ios.seen, two.ios.ambiguous), (2, 2));
     assert_eq!((two.requests.seen, two.requests.unattributed), (1, 1));
+}
+
+/// A call of three iocbs, and one of one: the task takes what `taken` says, then.
+fn reaped(taken: &[(u64, i64)]) -> Vec<Option<u64>> {
+    let mut lines = batch(3, 3);
+    lines.extend([
+        (300, 0, 1, submit(1)),
+        (310, 0, 1, queue("R", 1600, 8)),
+        (320, 0, 1, issue("R", 1600, 8)),
+        (330, 0, 1, submitted(1)),
+        (340, 0, 0, IRQ),
+        (350, 0, 0, complete("R", 1600, 8)),
+        (360, 0, 0, Kind::IrqExit),
+    ]);
+    lines.extend(taken.iter().map(|&(at, n)| (at, 0, 1, Kind::Reaped(n))));
+    run(&lines).results.iter().map(|io| io.reaped).collect()
+}
+
+#[test]
+fn f2_3_each_iocb_is_taken_when_its_turn_has_come() {
+    // They end in the order 2, 3, 1, 4.
+    let each = [(400, 1), (410, 2), (420, 0), (430, -4), (440, 1)];
+    let times = [410, 400, 410, 440].map(Some);
+    assert_eq!(reaped(&each), times);
+    assert_eq!(reaped(&[(400, 4)]), [400; 4].map(Some));
+    assert_eq!(reaped(&[(400, 3)]), [Some(400), Some(400), Some(400), None]);
+}
+
+#[test]
+fn f2_3_an_iocb_that_the_page_cache_served_takes_its_turn() {
+    let mut lines = vec![(50, 0, 1, submit(1)), (60, 0, 1, submitted(1))];
+    lines.extend(batch(1, 1).into_iter().filter(|l| l.0 != 120 && l.0 != 130));
+    lines.retain(|l| !matches!(l.3, Kind::Merge(_)));
+    lines.extend([(400, 0, 1, Kind::Reaped(1)), (410, 0, 1, Kind::Reaped(1))]);
+    let outcome = run(&lines);
+    assert_eq!(only(&outcome).reaped, Some(410));
+}
+
+#[test]
+fn f2_3_a_call_that_waits_for_nothing_takes_nothing() {
+    let lines = |waits| {
+        vec![
+            (100, 0, 1, uring(1)),
+            (110, 0, 1, Kind::UringSubmit(5, None)),
+            (120, 0, 1, queue("R", 8, 8)),
+            (130, 0, 1, issue("R", 8, 8)),
+            (140, 0, 1, uring_done(1)),
+            (200, 0, 0, complete("R", 8, 8)),
+            (210, 0, 0, Kind::UringComplete(5)),
+            (300, 0, 1, Kind::CallEnter(Call::Uring, 0, waits)),
+            (310, 0, 1, uring_done(0)),
+        ]
+    };
+    assert_eq!(only(&run(&lines(true))).reaped, Some(310));
+    assert_eq!(only(&run(&lines(false))).reaped, None);
+}
+
+#[test]
+fn f2_5_the_first_entries_end_by_their_own_events_too() {
+    // Four entries are at the device before the first `io_uring_complete` of the trace.
+    let mut lines = Vec::new();
+    for n in 0..4 {
+        let (at, sector) = (100 + n * 20, n * 80);
+        lines.extend([
+            (at, 0, 1, uring(1)),
+            (at + 2, 0, 1, Kind::UringSubmit(n, None)),
+            (at + 4, 0, 1, queue("R", sector, 8)),
+            (at + 6, 0, 1, issue("R", sector, 8)),
+            (at + 8, 0, 1, uring_done(1)),
+            (200 + n, 0, 0, complete("R", sector, 8)),
+            (220 + n, 0, 1, Kind::UringComplete(n)),
+        ]);
+    }
+    lines.sort_by_key(|l| l.0);
+    let ends = |run: &Run| -> Vec<(u64, Mark)> {
+        let ios = run.results.iter();
+        ios.map(|io| (io.end, io.marks[3])).collect()
+    };
+    let posted = (220..224).map(|ts| (ts, Mark::UringComplete));
+    assert_eq!(ends(&run(&lines)), posted.collect::<Vec<_>>());
+    // Without such events they end with their requests.
+    lines.retain(|l| !matches!(l.3, Kind::UringComplete(_)));
+    let done = (200..204).map(|ts| (ts, Mark::Complete));
+    assert_eq!(ends(&run(&lines)), done.collect::<Vec<_>>());
 }

@@ -20,6 +20,7 @@ fn measured(steps: impl Iterator<Item = (i32, Kind)>) -> Outcome {
     let parts = [
         out.ios.measured,
         out.ios.no_request,
+        out.ios.waited,
         out.ios.dropped_lost,
         out.ios.incomplete,
         out.ios.ambiguous,

@@ -159,7 +159,7 @@ fn a_threaded_interrupt_is_the_one_that_woke_the_thread() {
             (110, 0, 1, queue("R", 8, 8)),
             (120, 0, 1, issue("R", 8, 8)),
             (130, 0, 1, sleep(0)),
-            (irq, 0, 0, Kind::IrqEntry),
+            (irq, 0, 0, IRQ),
             (irq + 1, 0, 0, Kind::Waking(9)),
             (irq + 2, 0, 0, Kind::IrqExit),
             (190, 0, 0, preempt(9)),
@@ -181,7 +181,7 @@ fn a_threaded_interrupt_is_the_one_that_woke_the_thread() {
 fn an_interrupt_from_before_the_issue_woke_nobody_for_it() {
     let outcome = run(&[
         (50, 0, 9, sleep(0)),
-        (80, 0, 0, Kind::IrqEntry),
+        (80, 0, 0, IRQ),
         (81, 0, 0, Kind::Waking(9)),
         (82, 0, 0, Kind::IrqExit),
         (90, 0, 0, preempt(1)),
@@ -203,7 +203,7 @@ fn a_handler_that_goes_on_with_a_request_issued_meanwhile_did_not_begin_for_it()
         id: 1,
     };
     let outcome = run(&[
-        (80, 1, 0, Kind::IrqEntry),
+        (80, 1, 0, IRQ),
         (100, 0, 1, enter(Op::Pread64)),
         (110, 0, 1, queue("R", 8, 8)),
         (120, 0, 1, issue("R", 8, 8)),
@@ -275,4 +275,77 @@ fn requests_of_one_first_sector_are_told_apart_by_their_lengths() {
             (140, 200, "R32", [10, 10, 40, 0, 0]),
         ]
     );
+}
+
+#[test]
+fn f2_6_calls_that_move_or_store_data_are_ios() {
+    let lines = |op, rwbs, sectors| {
+        vec![
+            (0, 0, 1, enter(op)),
+            (10, 0, 1, queue(rwbs, 8, sectors)),
+            (20, 0, 1, issue(rwbs, 8, sectors)),
+            (40, 0, 1, complete(rwbs, 8, sectors)),
+            (60, 0, 1, leave(op)),
+        ]
+    };
+    for (op, rwbs, direction) in [
+        (Op::Splice, "RA", b'R'),
+        (Op::Sendfile, "R", b'R'),
+        (Op::CopyFileRange, "W", b'W'),
+        (Op::Msync, "WS", b'F'),
+        (Op::Syncfs, "WS", b'F'),
+        (Op::Sync, "WS", b'F'),
+    ] {
+        let outcome = run(&lines(op, rwbs, 8));
+        assert_eq!(
+            (only(&outcome).op, only(&outcome).direction),
+            (op, direction)
+        );
+        // Between pipes and sockets some of them are no I/O; the others found nothing to store.
+        let ends: Vec<Line> = lines(op, rwbs, 8).into_iter().step_by(4).collect();
+        let ios = run(&ends).ios;
+        let counts = u64::from(!op.is_by_chance());
+        assert_eq!((ios.seen, ios.no_request), (counts, counts));
+    }
+    assert_eq!(Op::from_name("sendfile"), Op::from_name("sendfile64"));
+}
+
+#[test]
+fn f2_6_a_trim_that_reads_first_discards() {
+    let outcome = run(&[
+        (0, 0, 1, enter(Op::Ioctl)),
+        (10, 0, 1, queue("RM", 8, 8)),
+        (20, 0, 1, issue("RM", 8, 8)),
+        (30, 0, 1, complete("RM", 8, 8)),
+        (40, 0, 1, queue("DS", 800, 64)),
+        (50, 0, 1, issue("DS", 800, 64)),
+        (60, 0, 1, complete("DS", 800, 64)),
+        (70, 0, 1, leave(Op::Ioctl)),
+    ]);
+    assert_eq!(only(&outcome).path, "RM4+DS32");
+    assert_eq!(only(&outcome).direction, b'D');
+}
+
+#[test]
+fn f2_6_who_sleeps_without_a_request_waits_for_another_ones() {
+    // Task 2 reads ahead what task 1 wants; task 3 finds its page in the cache.
+    let outcome = run(&[
+        (0, 0, 2, enter(Op::Read)),
+        (1, 0, 2, queue("RA", 8, 64)),
+        (2, 0, 2, issue("RA", 8, 64)),
+        (3, 0, 2, sleep(1)),
+        (4, 0, 1, enter(Op::Read)),
+        (6, 0, 1, sleep(3)),
+        (7, 0, 3, enter(Op::Read)),
+        (8, 0, 3, leave(Op::Read)),
+        (9, 0, 3, sleep(0)),
+        (50, 0, 0, complete("RA", 8, 64)),
+        (60, 0, 0, preempt(1)),
+        (70, 0, 1, leave(Op::Read)),
+        (72, 0, 1, sleep(2)),
+        (80, 0, 2, leave(Op::Read)),
+    ]);
+    let ios = outcome.ios;
+    assert_eq!((ios.seen, ios.measured), (3, 1));
+    assert_eq!((ios.waited, ios.no_request), (1, 1));
 }

@@ -18,7 +18,7 @@ fn direct_read() -> Vec<Line> {
         (170, 0, 7, SEND(3)),
         (180, 0, 7, Kind::QueueReturn),
         (200, 0, 7, sleep(0)),
-        (1000, 0, 0, Kind::IrqEntry),
+        (1000, 0, 0, IRQ),
         (1010, 0, 0, DONE(3)),
         (1025, 0, 0, complete("R", 80, 8)),
         (1040, 0, 0, Kind::IrqExit),
@@ -84,7 +84,7 @@ fn an_interrupt_inside_the_queue_function_ends_the_hand_over() {
     let mut lines = direct_read();
     lines.truncate(5);
     lines.extend([
-        (176, 0, 7, Kind::IrqEntry),
+        (176, 0, 7, IRQ),
         (180, 0, 7, DONE(3)),
         (190, 0, 7, complete("R", 80, 8)),
         (195, 0, 7, Kind::IrqExit),
@@ -132,7 +132,7 @@ fn nvme_pairs_its_queue_entries_with_completions() {
         (150, 0, 7, SETUP(9)),
         (160, 0, 7, issue("R", 80, 8)),
         (200, 0, 7, sleep(0)),
-        (1000, 0, 0, Kind::IrqEntry),
+        (1000, 0, 0, IRQ),
         (1010, 0, 0, Kind::NvmeSq(1)),
         (1025, 0, 0, complete("R", 80, 8)),
         (1040, 0, 0, Kind::IrqExit),
@@ -157,7 +157,7 @@ fn completion_in_a_softirq_begins_with_the_interrupt_before_it() {
         let mut lines = direct_read();
         lines.truncate(7);
         lines.extend([
-            (1000, 0, 0, Kind::IrqEntry),
+            (1000, 0, 0, IRQ),
             (1010, 0, 0, if with_driver { DONE(3) } else { Kind::Other }),
             (1020, 0, 0, Kind::IrqExit),
             (1025, 0, 0, Kind::SoftirqEntry(4)),
@@ -179,12 +179,12 @@ fn completion_in_a_softirq_begins_with_the_interrupt_before_it() {
 #[test]
 fn polled_completions_have_no_interrupt() {
     let mut lines = direct_read();
-    lines.retain(|l| !matches!(l.3, Kind::IrqEntry | Kind::IrqExit | Kind::Done(..)));
+    lines.retain(|l| !matches!(l.3, Kind::IrqEntry(_) | Kind::IrqExit | Kind::Done(..)));
     let outcome = run(&lines);
     assert_eq!(only(&outcome).elapsed, [30, 40, 855, 0, 50]);
     assert_eq!(outcome.interrupt_marks, BTreeMap::from([("none", 1)]));
     let mut lines = direct_read();
-    lines.retain(|l| !matches!(l.3, Kind::IrqEntry | Kind::IrqExit));
+    lines.retain(|l| !matches!(l.3, Kind::IrqEntry(_) | Kind::IrqExit));
     let outcome = run(&lines);
     assert_eq!(only(&outcome).elapsed, [30, 40, 840, 15, 50]);
     assert_eq!(
@@ -197,10 +197,7 @@ fn polled_completions_have_no_interrupt() {
 fn foreign_work_is_in_elapsed_only() {
     let mut lines = direct_read();
     // A timer in vfs_fs, another task between wake-up and return.
-    lines.splice(
-        2..2,
-        [(110, 0, 7, Kind::IrqEntry), (115, 0, 7, Kind::IrqExit)],
-    );
+    lines.splice(2..2, [(110, 0, 7, IRQ), (115, 0, 7, Kind::IrqExit)]);
     let at = lines.len() - 2;
     lines.splice(
         at..,
@@ -237,10 +234,10 @@ fn a_split_bio_is_at_the_device_until_its_last_part_is_done() {
         (20, 0, 7, issue("R", 100, 16)),
         (30, 0, 7, issue("R", 116, 8)),
         (40, 0, 7, sleep(0)),
-        (50, 0, 0, Kind::IrqEntry),
+        (50, 0, 0, IRQ),
         (55, 0, 0, complete("R", 116, 8)),
         (60, 0, 0, Kind::IrqExit),
-        (100, 0, 0, Kind::IrqEntry),
+        (100, 0, 0, IRQ),
         (105, 0, 0, complete("R", 100, 16)),
         (110, 0, 0, Kind::IrqExit),
         (120, 0, 0, preempt(7)),

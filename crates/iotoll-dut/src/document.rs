@@ -57,7 +57,9 @@ pub(crate) fn document(
         for (place, (name, value)) in COLUMNS.iter().chain(more).enumerate() {
             let comma = if place > 0 { "," } else { "" };
             let _ = write!(text, "{comma}\"{name}\":[");
-            push_values(&mut text, analysis.ios.iter().map(value));
+            let known = analysis.knows_own();
+            let values = analysis.ios.iter().map(|io| value(io).filter(|_| known));
+            push_values(&mut text, values);
             text.push(']');
         }
         text.push('}');

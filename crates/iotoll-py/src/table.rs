@@ -38,7 +38,7 @@ pub(crate) fn columns<'py>(py: Python<'py>, analysis: &Analysis) -> PyResult<Bou
     c.add("direction", |io| Direction::of(io).name())?;
     c.add("path", |io| analysis.outcome.path(io.path))?;
     let sees_all = analysis.source().sees_all();
-    if sees_all {
+    if analysis.knows_own() {
         c.add("clean", |io| io.clean)?;
         own_times(&c)?;
     }

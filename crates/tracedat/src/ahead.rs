@@ -4,8 +4,8 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::cursor::LostReason;
 use crate::error::Result;
+use crate::lost::LostReason;
 use crate::packed::Chunks;
 
 /// Bytes unpacked at once for one CPU, at most and for all CPUs together: to wake the thread for

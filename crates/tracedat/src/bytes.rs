@@ -57,3 +57,12 @@ pub(crate) fn lossy(bytes: &[u8]) -> String {
     // Nearly all is UTF-8, and to look for what is not is slow.
     std::str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text).into(), str::to_owned)
 }
+
+/// The `len` bytes of the block behind the filled ones; the block grows if it must.
+pub(crate) fn room(block: &mut Vec<u8>, filled: usize, len: usize) -> &mut [u8] {
+    let end = filled.saturating_add(len);
+    if block.len() < end {
+        block.resize(end, 0);
+    }
+    block.get_mut(filled..end).unwrap_or_default()
+}

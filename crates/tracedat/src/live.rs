@@ -4,26 +4,19 @@
 //! own page format is needed, so the events are the same as those of a file.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use crate::buffer::{Buffer, CpuPart};
 use crate::bytes::{Endian, lossy};
-use crate::compress::Compression;
 use crate::error::{Error, Result};
 use crate::format::EventFormat;
-use crate::head::Head;
 use crate::layout::Layout;
 use crate::meta::{Meta, chosen_clock, comms};
-use crate::source::Source;
-use crate::trace::Trace;
+use crate::pipe::Pipe;
 
 /// `O_NONBLOCK` of Linux on all machines but Alpha, MIPS, PA-RISC and SPARC.
 const NONBLOCK: i32 = 0o4000;
-/// Pause between two looks at an empty ring buffer.
-const PAUSE: Duration = Duration::from_millis(10);
 /// Longest `format`, `header_page` or the like (bytes).
 const TEXT_LIMIT: u64 = 16 << 20;
 
@@ -42,43 +35,8 @@ pub struct LiveOptions {
 /// A tracefs, or an instance in it.
 #[derive(Debug)]
 pub(crate) struct Live {
-    root: PathBuf,
-    options: LiveOptions,
-}
-
-/// One CPU's `trace_pipe_raw`.
-#[derive(Debug)]
-pub(crate) struct Pipe {
-    file: File,
-    /// Where `tracing_on` is, if more events are waited for.
-    switch: Option<PathBuf>,
-}
-
-impl Pipe {
-    /// The next page, possibly a shorter one; 0 at the end.
-    pub(crate) fn read(&mut self, page: &mut [u8]) -> io::Result<usize> {
-        let mut last = false;
-        loop {
-            match self.file.read(page) {
-                Ok(count) if count > 0 || self.switch.is_none() => return Ok(count),
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(e),
-                _ => {}
-            }
-            let on = match &self.switch {
-                Some(switch) => fs::read(switch)?.starts_with(b"1"),
-                None => false,
-            };
-            // One more look after the switch: events may have come just before it.
-            if !on && (last || self.switch.is_none()) {
-                return Ok(0);
-            }
-            last = !on;
-            if on {
-                std::thread::sleep(PAUSE);
-            }
-        }
-    }
+    pub(crate) root: PathBuf,
+    pub(crate) options: LiveOptions,
 }
 
 /// The bytes of a tracefs file, whose size is not known before.
@@ -96,7 +54,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The numbers of the CPUs that have a folder in `per_cpu`.
-fn cpus(root: &Path) -> Result<Vec<u32>> {
+pub(crate) fn cpus(root: &Path) -> Result<Vec<u32>> {
     let folder = root.join("per_cpu");
     let fail = |source| Error::Tracefs {
         path: folder.display().to_string(),
@@ -148,7 +106,7 @@ impl Live {
         instances.and_then(Path::parent).unwrap_or(&self.root)
     }
 
-    fn meta(&self, events: &[(&str, &str)], long: usize) -> Result<Meta> {
+    pub(crate) fn meta(&self, events: &[(&str, &str)], long: usize) -> Result<Meta> {
         let events_folder = self.root.join("events");
         let page = read(&events_folder.join("header_page"))?;
         let event = read(&events_folder.join("header_event"))?;
@@ -165,50 +123,5 @@ impl Live {
         }
         self.refresh(&mut meta)?;
         Ok(meta)
-    }
-}
-
-impl Trace {
-    /// The running kernel's ring buffers: `root` is where tracefs is mounted, or an instance in
-    /// it, and `events` are the (group, name) of the events whose formats are wanted.
-    ///
-    /// # Errors
-    /// When a file there is missing, among them the format of a wanted event.
-    pub fn from_tracefs(
-        root: impl AsRef<Path>,
-        events: &[(&str, &str)],
-        options: LiveOptions,
-    ) -> Result<Self> {
-        let root = root.as_ref().to_owned();
-        let live = Live { root, options };
-        // The kernel's own `long` is the size of the commit word in `header_page`; this is the
-        // size to assume if that text lacks it.
-        let long = size_of::<usize>();
-        let mut meta = live.meta(events, long)?;
-        let layout = meta.layout.unwrap_or(Layout::usual(long));
-        let cpus = cpus(&live.root)?;
-        meta.cpu_count = cpus.len() as u32;
-        let part = |cpu| CpuPart {
-            cpu,
-            offset: 0,
-            size: u64::MAX,
-        };
-        let page_size = layout.page_size;
-        meta.buffers.push(Buffer {
-            name: String::new(),
-            clock: meta.clock.clone(),
-            page_size,
-            packed: false,
-            parts: cpus.into_iter().map(part).collect(),
-        });
-        let head = Head {
-            version: 0,
-            endian: Endian::native(),
-            long: layout.commit_size,
-            page_size,
-            compression: Compression::None,
-        };
-        let source = Source::Bytes(Vec::new());
-        Ok(Self::with(source, Some(live), head, meta))
     }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bytes::Endian;
+use crate::bytes::{Endian, room};
 use crate::compress::Unpacker;
-use crate::cursor::LostReason;
 use crate::error::Result;
-use crate::pages::room;
+use crate::lost::LostReason;
 use crate::source::Source;
 
 /// Bytes looked through at once for the next chunk behind damaged sizes.

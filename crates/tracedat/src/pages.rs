@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::ahead::{Ahead, Unpacking};
 use crate::buffer::CpuPart;
-use crate::cursor::LostReason;
+use crate::bytes::room;
 use crate::error::Result;
-use crate::live::Pipe;
+use crate::lost::LostReason;
 use crate::packed::{Chunks, Packing};
+use crate::pipe::Pipe;
 use crate::source::Source;
 
 /// Bytes fetched at once for one CPU, at most and for all CPUs together. More is slower: the
@@ -166,15 +167,6 @@ impl Pages {
             self.feed = Feed::Done;
         }
     }
-}
-
-/// The `len` bytes of the block behind the filled ones; the block grows if it must.
-pub(crate) fn room(block: &mut Vec<u8>, filled: usize, len: usize) -> &mut [u8] {
-    let end = filled.saturating_add(len);
-    if block.len() < end {
-        block.resize(end, 0);
-    }
-    block.get_mut(filled..end).unwrap_or_default()
 }
 
 /// The pages of a CPU in a file; packed ones are unpacked by the reader, or by another thread.

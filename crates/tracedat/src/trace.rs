@@ -11,13 +11,14 @@ use crate::compress::{Compression, Unpacker};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::format::EventFormat;
-use crate::head::{self, Head};
+use crate::head::Head;
 use crate::layout::Layout;
 use crate::live::Live;
 use crate::merge::Merged;
 use crate::meta::{Guest, Meta};
 use crate::packed::Packing;
 use crate::pages::{self, Feed, Pages};
+use crate::preamble;
 use crate::source::Source;
 
 /// Pages of all CPUs that are read at the same time (bytes).
@@ -58,7 +59,7 @@ impl Trace {
     }
 
     fn of(source: Source) -> Result<Self> {
-        let (head, meta) = head::parse(&source)?;
+        let (head, meta) = preamble::parse(&source)?;
         Ok(Self::with(source, None, head, meta))
     }
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from iotoll.boards.hardware import Hardware, load_hardware
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_extended, named_file
 from iotoll.records.models.base import Model
+from iotoll.records.models.run import DeviceModel
 
 
 class QemuSettings(Model):
     """How QEMU is started; ``machine`` is for the instructions clock, the others for time."""
 
     binary: str
-    package: str = Field(description="Debian package that brings the binary")
+    package: str = Field(description="Debian package that brings the binary, where it is Debian's")
+    patched: bool = Field(
+        False, description="the QEMU of tools/qemu, which leaves nothing to the host"
+    )
+    bh_delay_ns: int = Field(0, ge=0, description="of devices' bottom halves; patched alone")
+    slice_ns: int = Field(0, ge=0, description="turn of each of several CPUs; patched alone")
+    cpus: int = Field(1, gt=0, le=8)
     machine: list[str]
     time_machine: list[str]
     kvm_machine: list[str]
@@ -27,10 +34,14 @@ class QemuSettings(Model):
 
 
 class DeviceSettings(Model):
-    """One storage device; ``{drive}`` in ``qemu`` stands for the drive's id."""
+    """One storage device; ``{drive}`` in ``qemu`` stands for the drive's id.
+
+    ``model`` is for the patched QEMU, ``delay_ms`` for nbdkit behind Debian's.
+    """
 
     size_mb: int = Field(gt=0)
-    delay_ms: int = Field(ge=0, description="what nbdkit adds to every command")
+    model: DeviceModel | None = None
+    delay_ms: int | None = Field(None, ge=0, description="what nbdkit adds to every command")
     qemu: list[str]
 
 
@@ -54,6 +65,11 @@ class Board(Model):
     io_timeout_ms: int | None = Field(None, description="of a command; None: the kernel's own")
     trace_clock: str
 
+    @property
+    def models(self) -> dict[str, DeviceModel]:
+        """What the devices of an exact board are modelled on; empty for any other board."""
+        return {}
+
 
 class VirtualBoard(Board):
     """A board file of a board that QEMU is."""
@@ -65,6 +81,34 @@ class VirtualBoard(Board):
     qemu: QemuSettings
     devices: dict[str, DeviceSettings]
     limits: Limits
+
+    @property
+    def models(self) -> dict[str, DeviceModel]:
+        """What the devices of an exact board are modelled on; empty for any other board."""
+        return {n: d.model for n, d in self.devices.items() if d.model is not None}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_server(cls, data: Any) -> Any:
+        """A file that extends one of the other kind has both `delay_ms` and `model`: keep one."""
+        other = "delay_ms" if data.get("qemu", {}).get("patched") else "model"
+        devices = {
+            name: {key: value for key, value in device.items() if key != other}
+            for name, device in data.get("devices", {}).items()
+        }
+        return {**data, "devices": devices}
+
+    @model_validator(mode="after")
+    def _served(self) -> VirtualBoard:
+        wanted = "model" if self.qemu.patched else "delay_ms"
+        patched = f"qemu.patched = {str(self.qemu.patched).lower()}"
+        for name, device in self.devices.items():
+            if getattr(device, wanted) is None:
+                raise ValueError(f"devices.{name}.{wanted} is needed with {patched}")
+        for name in ("bh_delay_ns", "slice_ns"):
+            if getattr(self.qemu, name) and not self.qemu.patched:
+                raise ValueError(f"qemu.{name} must be 0 with {patched}")
+        return self
 
 
 class RealBoard(Board):

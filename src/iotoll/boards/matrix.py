@@ -82,6 +82,19 @@ class FioChanges(Model):
     ios_128k: int | None = Field(None, gt=0)
 
 
+class Pace(Model):
+    """When a board that is exact begins its I/Os, so that two kernels' meet the same timers.
+
+    Each thread begins ``rate_iops`` I/Os a second (0: each one when the one before has ended), and
+    each cell begins when the board's clock is at a multiple of ``round_us``, plus ``perturb_us``
+    for each boot before this one.
+    """
+
+    rate_iops: int = Field(0, ge=0)
+    round_us: int = Field(0, ge=0)
+    perturb_us: int = Field(0, ge=0)
+
+
 class Filesystem(Model):
     """How the DUT prepares each device."""
 
@@ -101,6 +114,7 @@ class Matrix(Model):
     patterns: list[Pattern]
     fio: FioSettings
     fio_of: dict[str, FioChanges] = Field(default_factory=dict)
+    pace: Pace = Field(default_factory=Pace)
     filesystem: Filesystem
     events: dict[str, list[str]]
     kprobes: dict[str, list[str]]

@@ -1,11 +1,15 @@
-"""Starts a virtual board: QEMU, and one nbdkit per storage device.
+"""Starts a virtual board: QEMU, and for Debian's one nbdkit per storage device.
 
-The devices are served by nbdkit with a delay and one thread. With no delay a command would
-complete before its submitter has gone to sleep, or inside the doorbell write itself, depending on
-the host's scheduling; with it, each I/O takes the same path on every boot, and completions do not
-share an interrupt (docs/method.md, "What is pinned"). The SD card has no delay: QEMU stops the
-board while it reads or writes the card, sector by sector, so no delay would reach the board. It is
-a file of QEMU's own, which saves a trip to nbdkit and back for each sector.
+An exact board is the patched QEMU of tools/qemu. Its disks are in its own memory and answer on the
+board's clock, as the models in the board file say, so no boot depends on the host.
+
+A stock board is Debian's QEMU. Its devices are served by nbdkit with a delay and one thread. With
+no delay a command would complete before its submitter has gone to sleep, or inside the doorbell
+write itself, depending on the host's scheduling; with it, each I/O takes the same path on every
+boot, and completions do not share an interrupt (docs/method.md, "What is pinned"). The SD card has
+no delay: QEMU stops the board while it reads or writes the card, sector by sector, so no delay
+would reach the board. It is a file of QEMU's own, which saves a trip to nbdkit and back for each
+sector.
 """
 
 from __future__ import annotations
@@ -18,10 +22,12 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from iotoll.boards import patched
 from iotoll.boards.board import DeviceSettings, VirtualBoard
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.proc import require_tool, stop, tail_file
 from iotoll.records.models import Clock
+from iotoll.records.models.run import DeviceModel
 
 
 @dataclass(frozen=True)
@@ -36,9 +42,18 @@ class BootFiles:
     work: Path
 
 
+def qemu_binary(board: VirtualBoard) -> str:
+    """The path of the board's QEMU; raises InfrastructureError when it is not there."""
+    if board.qemu.patched:
+        return patched.binary(board.qemu.binary)
+    return require_tool(board.qemu.binary, board.qemu.package)
+
+
 def kvm_works(board: VirtualBoard) -> bool:
     """Tell whether KVM can really start this board's guests: /dev/kvm may exist and not work."""
     if platform.machine() != board.qemu.kvm_host or not Path("/dev/kvm").exists():
+        return False
+    if board.qemu.patched:  # it is built for TCG alone
         return False
     return _kvm_starts(board.qemu.binary, tuple(board.qemu.kvm_machine))
 
@@ -68,9 +83,11 @@ def _kvm_starts(binary: str, machine: tuple[str, ...]) -> bool:
 
 def tool_versions(board: VirtualBoard) -> dict[str, str]:
     """Versions of the programs that make up the virtual board."""
+    programs = {board.qemu.binary: qemu_binary(board)}
+    if not board.qemu.patched:
+        programs["nbdkit"] = require_tool("nbdkit", "nbdkit")
     versions = {}
-    for name, package in ((board.qemu.binary, board.qemu.package), ("nbdkit", "nbdkit")):
-        path = require_tool(name, package)
+    for name, path in programs.items():
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
         lines = (done.stdout or done.stderr).splitlines() if done.returncode == 0 else []
         versions[name] = lines[0] if lines else ""
@@ -81,10 +98,11 @@ def qemu_command(
     board: VirtualBoard, clock: Clock, accelerator: str, files: BootFiles
 ) -> list[str]:
     """The QEMU command line of a local boot; no shell is involved."""
-    command = board_words(board, clock, accelerator)
+    command = [qemu_binary(board), *board_words(board, clock, accelerator)]
     command += ["-kernel", str(files.kernel), "-initrd", str(files.ramdisk)]
     command += ["-append", kernel_words(board), "-serial", f"file:{files.console}"]
-    command += ["-device", "virtio-serial-pci"]
+    # ioeventfd=off: a notification is handled inside the register write, not when the host can.
+    command += ["-device", "virtio-serial-pci,ioeventfd=off"]
     command += ["-chardev", f"file,id=handover,path={files.handover}"]
     command += ["-device", "virtserialport,chardev=handover,name=org.iotoll.handover"]
     return command + disk_words(board, str(files.work))
@@ -96,31 +114,54 @@ def kernel_words(board: VirtualBoard) -> str:
 
 
 def board_words(board: VirtualBoard, clock: Clock, accelerator: str) -> list[str]:
-    """QEMU's binary and the machine: all but kernel, console and disks."""
+    """QEMU's arguments that make the machine: all but kernel, console and disks."""
     q = board.qemu
-    command = [q.binary]
     if clock is Clock.INSTRUCTIONS:
         # icount needs one TCG thread. sleep=off: an idling board's clock jumps to its next timer.
-        command += [*q.machine, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
+        icount = "shift=0,sleep=off"
+        if q.patched:
+            icount += f",bh-delay={q.bh_delay_ns},slice={q.slice_ns}"
+        command = [*q.machine, "-accel", "tcg,thread=single", "-icount", icount]
         command += ["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1"]
     elif accelerator == "kvm":
-        command += [*q.kvm_machine, "-accel", "kvm"]
+        command = [*q.kvm_machine, "-accel", "kvm"]
     else:
-        command += [*q.time_machine, "-accel", "tcg"]
-    command += ["-smp", "1", "-m", str(board.memory_mb), "-nodefaults"]
+        command = [*q.time_machine, "-accel", "tcg"]
+    command += ["-smp", str(q.cpus), "-m", str(board.memory_mb), "-nodefaults"]
     return [*command, *q.network, "-display", "none", "-monitor", "none", "-no-reboot"]
 
 
 def disk_words(board: VirtualBoard, folder: str) -> list[str]:
-    """The storage devices, on ``DEVICE.sock`` of nbdkit or ``DEVICE.img`` in a folder."""
+    """The storage devices: in QEMU's memory, on ``DEVICE.sock`` of nbdkit, or ``DEVICE.img``."""
     words = []
     for name, device in board.devices.items():
-        served = f"nbd+unix:///?socket={folder}/{name}.sock"
-        source = served if device.delay_ms else f"{folder}/{name}.img"
-        options = f"if=none,id={name}-drive,format=raw,cache=unsafe"
-        words += ["-drive", f"file={source},{options}"]
+        words += _disk(name, device, folder)
         words += [word.replace("{drive}", f"{name}-drive") for word in device.qemu]
     return words
+
+
+def _disk(name: str, device: DeviceSettings, folder: str) -> list[str]:
+    if device.model is not None:
+        return ["-blockdev", _modelled(f"{name}-drive", device.size_mb << 20, device.model)]
+    served = f"nbd+unix:///?socket={folder}/{name}.sock"
+    source = served if device.delay_ms else f"{folder}/{name}.img"
+    return ["-drive", f"file={source},if=none,id={name}-drive,format=raw,cache=unsafe"]
+
+
+def _modelled(node: str, size: int, model: DeviceModel) -> str:
+    options = {
+        "driver": "timed-ram",
+        "node-name": node,
+        "size": size,
+        "units": model.units,
+        "read-latency-ns": model.read_ns,
+        "read-ns-per-kib": model.read_ns_per_kib,
+        "write-latency-ns": model.write_ns,
+        "write-ns-per-kib": model.write_ns_per_kib,
+        "flush-latency-ns": model.flush_ns,
+        "discard-latency-ns": model.discard_ns,
+    }
+    return ",".join(f"{key}={value}" for key, value in options.items())
 
 
 class RunningBoard:
@@ -134,17 +175,11 @@ class RunningBoard:
         self._qemu: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> RunningBoard:
-        require_tool(self._board.qemu.binary, self._board.qemu.package)
-        require_tool("nbdkit", "nbdkit")
+        qemu_binary(self._board)
         try:
             with self._files.log.open("wb") as log:
-                for name, device in self._board.devices.items():
-                    if device.delay_ms:
-                        self._servers[name] = self._serve(name, device, log)
-                    else:
-                        with _image(self._files, name).open("wb") as image:
-                            image.truncate(device.size_mb << 20)
-                self._await_sockets()
+                if not self._board.qemu.patched:
+                    self._serve_all(log)
                 self._qemu = _start(self._command, log)
         except BaseException:
             self.__exit__()
@@ -164,6 +199,16 @@ class RunningBoard:
     def log_tail(self) -> str:
         """The last lines that QEMU and nbdkit wrote."""
         return tail_file(self._files.log)
+
+    def _serve_all(self, log: IO[bytes]) -> None:
+        require_tool("nbdkit", "nbdkit")
+        for name, device in self._board.devices.items():
+            if device.delay_ms:
+                self._servers[name] = self._serve(name, device, log)
+            else:
+                with _image(self._files, name).open("wb") as image:
+                    image.truncate(device.size_mb << 20)
+        self._await_sockets()
 
     def _serve(self, name: str, device: DeviceSettings, log: IO[bytes]) -> subprocess.Popen[bytes]:
         delay = f"{device.delay_ms}ms"
@@ -192,8 +237,9 @@ def _image(files: BootFiles, name: str) -> Path:
 
 
 def _start(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    # setpriv: the program gets SIGKILL when this process ends without having ended it.
     return subprocess.Popen(
-        command,
+        [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *command],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,

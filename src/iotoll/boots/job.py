@@ -75,10 +75,12 @@ def render_job(
     batches: list[Batch],
     target: Path,
     more: Mapping[str, str] | None = None,
+    number: int = 1,
 ) -> str:
     """Write the job folder, in place of what it held, and return the SHA-256 over its files.
 
-    ``more`` are further settings for the DUT's scripts.
+    ``more`` are further settings for the DUT's scripts; ``number`` is that of the boot, which
+    decides how late its cells begin.
     """
     shutil.rmtree(target, ignore_errors=True)
     environment = jinja2.Environment(
@@ -93,13 +95,19 @@ def render_job(
     for batch in batches:
         fio = matrix.settings(batch.device)
         text = template.render(
-            batch=batch, matrix=fio, threads=max(matrix.threads), huge_pages=board.huge_pages
+            batch=batch,
+            matrix=fio,
+            pace=matrix.pace,
+            late_us=(number - 1) * matrix.pace.perturb_us,
+            threads=max(matrix.threads),
+            huge_pages=board.huge_pages,
         )
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
     devices = dict.fromkeys(b.device for b in batches)
     settings = {
+        "BOARD": board.name,
         "DEVICES": " ".join(devices),
         "BATCHES": " ".join(b.name for b in batches),
         **{f"FILE_MB_{device}": matrix.settings(device).file_mb for device in devices},
@@ -112,6 +120,7 @@ def render_job(
         "BUFFER_KB": board.buffer_kb,
         "IO_TIMEOUT_MS": "" if board.io_timeout_ms is None else board.io_timeout_ms,
         "TRACE_CLOCK": board.trace_clock,
+        "QUIET": "1" if matrix.pace.rate_iops else "",
         **(more or {}),
     }
     text = "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in settings.items())

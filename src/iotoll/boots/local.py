@@ -11,13 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
 from iotoll.boards.qemu import BootFiles, RunningBoard, qemu_command, tool_versions
-from iotoll.boards.ramdisk import Image, job_cpio
+from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
+from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.facts import read_facts
 from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
@@ -41,6 +43,9 @@ class BootPlan:
     cells: list[str]
     runs: int
     folder: Path
+    words: tuple[
+        str, ...
+    ] = ()  # more of QEMU's command line, which change nothing that the board sees
 
     @property
     def name(self) -> str:
@@ -59,11 +64,17 @@ class BootPlan:
         """The kernel under test, as its build noted it, with its device trees."""
         return results.read(self.kernel.with_name("build.json"), BuildRecord).sha256
 
+    @property
+    def key(self) -> str:
+        """What the board must name as its job: no other boot on this machine has it."""
+        return json_sha256([self.identity(), self.kernel_sha256, self.name])[:16]
+
     def identity(self) -> str:
         """Digest of the board as the workload sees it, without the kernel under test."""
-        return json_sha256(
-            [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256]
-        )
+        known = [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256]
+        if isinstance(self.board, VirtualBoard) and self.board.qemu.patched:
+            known.append(patched.digest())
+        return json_sha256(known)
 
 
 def boot(
@@ -83,13 +94,14 @@ def boot(
     with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
         files = _files(plan, Path(name))
         _make_ramdisk(plan, files)
-        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
+        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files) + list(plan.words)
         with RunningBoard(plan.virtual, command, files) as running:
             state = _watch(plan, files, running, on_cell, cancelled)
         _judge(state, files)
         unpack(files.handover, plan.folder)
         files.handover.unlink()
     record = _record(plan, command, files, time.monotonic() - started)
+    proof.check(plan.name, plan.kernel, plan.board.name, record.facts.before, plan.key)
     results.write(plan.folder / "boot.json", record)
     return record
 
@@ -110,8 +122,13 @@ def _make_ramdisk(plan: BootPlan, files: BootFiles) -> None:
     try:
         shutil.copy(plan.image.path, files.ramdisk)
         job_cpio(plan.job, files.work / "job.cpio")
-        with files.ramdisk.open("ab") as out, (files.work / "job.cpio").open("rb") as job:
-            shutil.copyfileobj(job, out)
+        key = files.work / "key/iotoll"
+        key.mkdir(parents=True)
+        (key / "key").write_text(plan.key)
+        write_cpio(key.parent, files.work / "key.cpio")
+        with files.ramdisk.open("ab") as out:
+            for name in ("job.cpio", "key.cpio"):
+                out.write((files.work / name).read_bytes())
     except OSError as error:
         raise InfrastructureError(
             f"cannot write the ramdisk: {error}: is the disk full?"
@@ -221,6 +238,8 @@ def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float
         accelerator=plan.accelerator,
         tools=tools,
         board_sha256=plan.identity(),
+        qemu=patched.digest() if plan.virtual.qemu.patched else None,
+        models=plan.board.models,
         command=[_portable(word, files) for word in command],
         seconds=round(seconds, 1),
         cells=plan.cells,
@@ -228,6 +247,7 @@ def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float
             before=read_facts(_text(plan.folder / "boot/facts")),
             after=read_facts(_text(plan.folder / "after/facts")),
         ),
+        digests=sealed.digests(plan.folder),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image
+from iotoll.boots import store
 from iotoll.boots.job import make_batches, render_job
 from iotoll.boots.local import BootPlan, boot
 from iotoll.core.errors import BrokenError, InfrastructureError
@@ -123,9 +124,13 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> Non
         def on_cell(count: int) -> None:
             begun[index] = count
             done = sum(begun.values())
-            step.update(done, total, f"cell {done} of {total}")
+            step.update(done, total, f"fio run {done} of {total}")
 
-        boot(plan, on_cell, cancelled)
+        if store.take(plan):
+            on_cell(plan.runs)
+        else:
+            boot(plan, on_cell, cancelled)
+            store.keep(plan)
         mark_done(run, plan)
 
     pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
@@ -155,8 +160,8 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     # Base and candidate run the same job, so that the workload before each cell is the same.
     calibrate = bench.calibrate and bench.clock is Clock.INSTRUCTIONS and number == 1
     batches = make_batches(bench.matrix, list(bench.cells), calibrate)
-    job = run.root / "jobs" / ("calibrated" if calibrate else "plain")
-    digest = render_job(bench.board, bench.matrix, batches, job, bench.settings)
+    job = run.root / "jobs" / f"boot-{number}"
+    digest = render_job(bench.board, bench.matrix, batches, job, bench.settings, number)
     return BootPlan(
         side=side,
         number=number,

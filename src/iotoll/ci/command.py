@@ -50,7 +50,7 @@ runner_option = click.option(
 
 @click.group("ci")
 def ci_command() -> None:
-    """The jobs of a GitLab pipeline (docs/gitlab.md); each runs at a desk, too.
+    """The jobs of a GitLab pipeline (docs/gitlab.md); each also runs at a desk.
 
     They hand on one folder, --root. What GitLab tells its jobs in CI_ variables is the default of
     the options of that name.
@@ -217,12 +217,12 @@ def judge_command(root: Path) -> None:
 
 
 @ci_command.command("report")
-@click.option("--link", envvar="CI_PIPELINE_URL", help="Where the report can be read.")
+@click.option("--link", envvar="CI_PIPELINE_URL", help="The pipeline, with all results.")
 @root_option
-def report_command(link: str | None, root: Path) -> None:
+@click.option("--job-url", envvar="CI_JOB_URL", help="The job that keeps the files.")
+def report_command(link: str | None, job_url: str | None, root: Path) -> None:
     """Write what people and GitLab read; knows no secret, and sends nothing."""
     made = results.read(root / summary.SUMMARY, SummaryRecord)
-    links = [Link("pipeline", link)] if link else []
     notes = []
     no_allure = allure.missing()
     if no_allure:
@@ -232,6 +232,9 @@ def report_command(link: str | None, root: Path) -> None:
             continue
         out = root / "report" / run.run.replace("/", "-")
         history = plan.allure_history(made.plan, run.run)
+        links = []
+        if job_url and not out.is_absolute():
+            links = [Link("report", f"{job_url}/artifacts/file/{out}/{FORMATS['report'].file}")]
         source = Source(RunDir.open(root / run.run), links, history=history)
         write(source, out, list(FORMATS))
         if no_allure is None:

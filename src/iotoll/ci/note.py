@@ -35,5 +35,5 @@ def pipeline_note(summary: SummaryRecord, details: Iterable[str], link: str | No
         lines += [part.rstrip(), ""]
     plan = summary.plan
     pins = f"candidate `{plan.candidate[:12]}`, merge base `{plan.base[:12]}`"
-    lines.append(f"[Report and results]({link}), {pins}" if link else pins)
+    lines.append(f"[Pipeline with all results]({link}), {pins}" if link else pins)
     return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ A merge request is code of a stranger, and a kernel's build runs whatever its ma
 of GitLab's always holds a token (``CI_JOB_TOKEN``) in its environment, in files beside its clone
 and in the clone's own remote. So such a step runs in namespaces of its own (bubblewrap): without
 the environment, other processes, the network, or any file but compilers, iotoll, the cache and
-its own run directory.
+its own run directory; as an ordinary user, also where root runs iotoll (`iotoll.ci.layers`).
 
 The cache is laid below an overlay: a candidate reads it, and what it writes there is thrown away.
 Else one merge request could leave a doctored compiler cache, or another base, for the next.
@@ -12,6 +12,7 @@ Else one merge request could leave a doctored compiler cache, or another base, f
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from iotoll.ci.layers import UID
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.core.proc import require_tool, stop
@@ -33,7 +35,6 @@ ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.con
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug information is smaller
 ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent")
-OVERLAY = 'mount -t overlay overlay -o "$1" "$2" && shift 2 && exec "$@"'
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def run(words: Sequence[str], run_root: Path, kept: Kept | None, trusted: bool =
     Raises InfrastructureError where this machine allows no sandbox.
     """
     require_tool("bwrap", "bubblewrap")
-    require_tool("unshare", "util-linux")
+    for tool in ("unshare", "mount", "setpriv"):
+        require_tool(tool, "util-linux" if tool != "mount" else "mount")
     with _scratch(run_root) as scratch:
         cache = cache_dir()
         layers = [] if trusted else [_Layer(cache, scratch / "cache")]
@@ -59,7 +61,7 @@ def run(words: Sequence[str], run_root: Path, kept: Kept | None, trusted: bool =
             layers.append(_Layer(run_root, scratch / "run"))
         written = [] if kept is not None else [run_root]
         written += [cache] if trusted else []
-        status = _execute(_wrapped(layers, written, words))
+        status = _execute(_wrapped(layers, written, scratch, run_root, words))
         if kept is not None:
             _bring_out(scratch / "run/upper", run_root, kept.names)
     return status
@@ -70,22 +72,11 @@ class _Layer:
 
     def __init__(self, lower: Path, scratch: Path) -> None:
         self.lower = lower
+        self.folder = scratch
         self.view = scratch / "view"
         self.upper = scratch / "upper"
-        self.work = scratch / "work"
-        for folder in (self.view, self.upper, self.work):
-            folder.mkdir(parents=True)
-
-    @property
-    def options(self) -> str:
-        """Mount options; a backslash guards the characters that mean something there."""
-        lower, upper, work = (
-            "".join(f"\\{c}" if c in "\\,:" else c for c in str(path))
-            for path in (self.lower, self.upper, self.work)
-        )
-        # Without root an overlay keeps its notes in attributes that a user may write.
-        own = "" if os.geteuid() == 0 else ",userxattr"
-        return f"lowerdir={lower},upperdir={upper},workdir={work}{own}"
+        for name in ("base", "view", "upper", "work"):
+            (scratch / name).mkdir(parents=True)
 
 
 @contextmanager
@@ -102,22 +93,50 @@ def _scratch(run_root: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wrapped(layers: Sequence[_Layer], written: Sequence[Path], words: Sequence[str]) -> list[str]:
+def _wrapped(
+    layers: Sequence[_Layer],
+    written: Sequence[Path],
+    scratch: Path,
+    run_root: Path,
+    words: Sequence[str],
+) -> list[str]:
+    views = [scratch / f"written-{number}" for number in range(len(written))]
+    for view in views:
+        view.mkdir()
+    spec = {
+        "layers": [{"lower": str(one.lower), "folder": str(one.folder)} for one in layers],
+        "written": [
+            {"lower": str(path), "view": str(view)}
+            for path, view in zip(written, views, strict=True)
+        ],
+    }
+    root = os.geteuid() == 0
     command = ["unshare", "--mount", "--propagation", "private"]
-    command += [] if os.geteuid() == 0 else ["--map-root-user"]
-    for layer in layers:
-        command += ["sh", "-c", OVERLAY, "sh", layer.options, str(layer.view)]
+    command += [] if root else ["--map-root-user"]
+    command += [sys.executable, "-P", "-m", "iotoll.ci.layers", json.dumps(spec)]
     command += ["bwrap", *ALONE, "--new-session", "--cap-drop", "ALL"]
     for name in (*SYSTEM, *(f"/etc/{name}" for name in ETC)):
         command += ["--ro-bind-try", name, name]
-    command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
-    for path in _own_files():
+    # Read-only as a whole: most settings below /proc/sys are the machine's, not a namespace's.
+    command += ["--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
+    command += ["--perms", "1777", "--tmpfs", "/tmp"]
+    own = _own_files()
+    # bubblewrap makes folders on the way for root alone.
+    for folder in sorted({p for path in (*own, run_root, cache_dir()) for p in path.parents}):
+        command += ["--perms", "0755", "--dir", str(folder)]
+    for path in own:
         command += ["--ro-bind", str(path), str(path)]
     for layer in layers:
         command += ["--bind", str(layer.view), str(layer.lower)]
-    for path in written:
-        command += ["--bind", str(path), str(path)]
-    return [*command, "--chdir", "/", sys.executable, *words]
+    for path, view in zip(written, views, strict=True):
+        command += ["--bind", str(view), str(path)]
+    if root:  # to become an ordinary user, which has no capability
+        command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    command += ["--chdir", "/"]
+    if root:
+        command += ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
+        command += ["--inh-caps=-all"]
+    return [*command, sys.executable, *words]
 
 
 def _own_files() -> list[Path]:
@@ -161,20 +180,47 @@ def _execute(command: list[str]) -> int:
 
 
 def _bring_out(upper: Path, run_root: Path, names: Iterable[str]) -> None:
-    """Copy plain files that the step left; never follows what it may have put there instead."""
+    """Copy plain files that the step left; never follows what it may have put there instead.
+
+    Each folder on the way is opened in the one above it, and what is looked at is what was opened.
+    """
     for name in names:
-        source = upper / name
         try:
-            facts = source.lstat()
-        except (FileNotFoundError, NotADirectoryError):
+            source = _open_inside(upper, name)
+        except FileNotFoundError:
             continue
-        inside = (upper / p for p in Path(name).parents)
-        if not stat.S_ISREG(facts.st_mode) or any(p.is_symlink() for p in inside):
-            raise ResultError(f"{name} that the sandbox left is no plain file: refused")
-        if facts.st_size > LARGEST:
-            raise ResultError(f"{name} that the sandbox left is larger than 1 GiB: refused")
-        (run_root / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, run_root / name, follow_symlinks=False)
+        except OSError as error:  # a link (ELOOP, ENOTDIR as a folder), a socket (ENXIO)
+            raise _not_plain(name) from error
+        facts = os.fstat(source)
+        if not stat.S_ISREG(facts.st_mode):
+            os.close(source)
+            raise _not_plain(name)
+        with os.fdopen(source, "rb") as stream:
+            if facts.st_size > LARGEST:
+                raise ResultError(f"{name} that the sandbox left is larger than 1 GiB: refused")
+            target = run_root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            with target.open("xb") as out:
+                shutil.copyfileobj(stream, out)
+
+
+def _not_plain(name: str) -> ResultError:
+    return ResultError(f"{name} that the sandbox left is no plain file: refused")
+
+
+def _open_inside(folder: Path, name: str) -> int:
+    """Open a file below ``folder`` for reading without following any link, nor waiting."""
+    *above, last = Path(name).parts
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for part in above:
+            deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = deeper
+        return os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
+    finally:
+        os.close(handle)
 
 
 def check() -> None:

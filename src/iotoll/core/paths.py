@@ -13,7 +13,15 @@ from pathlib import Path
 
 from iotoll.core.errors import UsageError
 
-DATA_FOLDERS = ("pipelines", "lava-jobs", "kernel-configs", "results-schema", "tests/gate")
+DATA_FOLDERS = (
+    "pipelines",
+    "lava-jobs",
+    "kernel-configs",
+    "results-schema",
+    "tests/gate",
+    "tools/plugin",
+    "tools/qemu",
+)
 
 
 def data_dir(folder: str) -> Path:

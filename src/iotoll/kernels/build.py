@@ -23,7 +23,7 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress, Step
-from iotoll.kernels import cache, kconfig, makerun
+from iotoll.kernels import buildid, cache, kconfig, makerun
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.records import results
@@ -126,6 +126,7 @@ def build_side(
         toolchain=job.toolchain,
         seconds=round(time.monotonic() - started, 3),
         dtbs={Path(name).name: file_sha256(folder / Path(name).name) for name in dtbs},
+        build_ids=buildid.noted(folder),
     )
     results.write(folder / "build.json", record)
     run.mark_done(f"build/{side}", inputs)
@@ -239,6 +240,8 @@ class _Workshop:
                 folder = self.out / "arch" / self.job.arch / "boot/dts"
                 shutil.copyfile(folder / name, entry / Path(name).name)
             shutil.copyfile(self.out / ".config", entry / "config")
+            ids = buildid.build_ids(self.out / "vmlinux")
+            (entry / buildid.NAME).write_text("".join(f"{one}\n" for one in ids))
             shutil.copyfile(self.log, entry / "build.log")
 
     def _make_dtbs(self) -> None:
@@ -383,6 +386,7 @@ def _ready_made(run: RunDir, side: Side, arch: Arch, manifest: RunManifest) -> B
         toolchain="unknown (ready-made image)",
         seconds=0.0,
         ready_made=True,
+        build_ids=buildid.build_ids(folder / "Image"),
     )
 
 

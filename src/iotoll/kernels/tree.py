@@ -102,7 +102,10 @@ class KernelTree:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                progress.say("another iotoll run is using this kernel tree: waiting for it")
+                progress.say(
+                    "another iotoll run is using this kernel tree: waiting for it (a kernel build"
+                    " takes minutes)"
+                )
                 fcntl.flock(stream, fcntl.LOCK_EX)
             self.lock_stream = stream
             try:
@@ -188,12 +191,13 @@ class KernelTree:
         fuzzy = self._patch_with_fuzz(patch, env, folder / "fuzz")
         if fuzzy is None or fuzzy.returncode:
             lines = own_lines + ("\n" + _tail(fuzzy.stdout) if fuzzy else "")
-            first = next(iter(own_lines.splitlines()), "git apply failed")
-            raise BrokenError("apply", f"{label} does not apply to {what}: {first}", lines)
-        inexact = [
-            line for line in fuzzy.stdout.decode("utf-8", "replace").splitlines() if "fuzz" in line
-        ]
-        return [f"{label} needed fuzz to apply: {line.strip()}" for line in inexact] or [
+            reverse = self.git(*args, "-R", "--check", stdin=patch.text, env=env, check=False)
+            if reverse.returncode == 0:
+                why = f"{label} is already in {what}: name another --base, or drop it"
+                raise BrokenError("apply", why, lines)
+            why = _failing_files(exact.stderr, changed_paths(patch.text, "patch"))
+            raise BrokenError("apply", f"{label} does not apply to {what}: {why}", lines)
+        return [f"{label} needed fuzz to apply: {text}" for text in _fuzzy(fuzzy.stdout)] or [
             f"{label} applied with GNU patch, not with git apply"
         ]
 
@@ -208,7 +212,16 @@ class KernelTree:
         names = "\0".join(paths).encode()
         index_args = ("checkout-index", "-q", "-z", "--stdin", f"--prefix={folder}/")
         self.git(*index_args, stdin=names, env=env, check=False)
-        command = ["patch", "-p1", "-F2", "--batch", "--forward", "--no-backup-if-mismatch", "-r-"]
+        command = [
+            "patch",
+            "-p1",
+            "-u",
+            "-F2",
+            "--batch",
+            "--forward",
+            "--no-backup-if-mismatch",
+            "-r-",
+        ]
         done = run_tool(command, cwd=folder, stdin=patch.text, env=clean_env())
         if done.returncode == 0:
             update = ("update-index", "--add", "--remove", "-z", "--stdin")
@@ -236,6 +249,32 @@ class KernelTree:
             if b"\0" in out[:size]:
                 raise UsageError(f"the patch makes {path} a binary file: refused")
             out = out[size + 1 :]
+
+
+_FAILED = re.compile(r"error: (?:patch failed: (.+):\d+|(.+): (?:does not exist in index|.*))$")
+
+
+def _failing_files(errors: bytes, changed: Sequence[str]) -> str:
+    """How many files of a patch git refuses, and which; its first words where it names none."""
+    lines = errors.decode("utf-8", "replace").splitlines()
+    named = [match[1] or match[2] for line in lines if (match := _FAILED.match(line))]
+    failed = [path for path in changed if path in named]
+    if not failed:
+        return next(iter(lines), "git apply failed")
+    shown = ", ".join(failed[:3]) + (f" and {len(failed) - 3} more" if len(failed) > 3 else "")
+    first = next(line for line in lines if failed[0] in line)
+    return f"{len(failed)} of {len(changed)} files fail ({shown}): {first}"
+
+
+def _fuzzy(output: bytes) -> list[str]:
+    """What GNU patch fitted in with fuzz, each with its file."""
+    found, path = [], ""
+    for line in output.decode("utf-8", "replace").splitlines():
+        if line.startswith("patching file "):
+            path = line.removeprefix("patching file ").strip("'")
+        elif "fuzz" in line:
+            found.append(f"{path}: {line.strip()}")
+    return found
 
 
 def run_tool(

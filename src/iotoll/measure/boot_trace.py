@@ -19,9 +19,10 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.calibrate import event_costs, is_calibration
 from iotoll.measure.fio import FioJob, read_jobs
 from iotoll.measure.iotable import Ints, IoTable, from_native
+from iotoll.measure.order import GATE_COLUMNS, ordered
 from iotoll.measure.reconcile import TOLERANCES, Calls, reconcile
 from iotoll.measure.substeps import steps
-from iotoll.records.models import BootRecord, CellRecord, Clock, Section
+from iotoll.records.models import BootRecord, CellRecord, Clock
 
 if TYPE_CHECKING:
     from iotoll._native import Options
@@ -29,14 +30,6 @@ if TYPE_CHECKING:
 MARKER = "iotoll cell "
 COMM = "fio"
 LOSS_LIMIT = 0.001  # dropped I/Os per I/O; above it a cell is invalid, not fast
-
-GATE_COLUMNS = {
-    Section.VFS_FS: "first_vfs_fs",
-    Section.SUBMISSION: "first_submission",
-    Section.COMPLETION: "first_completion",
-    Section.RETURN: "own_return",
-}
-"""Which column of the analyser's per-I/O table the gate compares for each section."""
 
 
 @dataclass(frozen=True)
@@ -214,9 +207,10 @@ def make_record(
     ``virtual`` says that the board is a virtual one.
     """
     table, name = measured.table, measured.window.name
-    gate = {}
+    gate, in_order = {}, None
     if clock is Clock.INSTRUCTIONS and "selected" not in measured.data["ios"]:
         gate = {section: _values(table, column) for section, column in GATE_COLUMNS.items()}
+        in_order = ordered(table)
     job = jobs.get(name)
     seen = measured.data["ios"]["seen"]
     check = None
@@ -232,6 +226,7 @@ def make_record(
         fio_check=check,
         steps=steps(table),
         gate=gate,
+        in_order=in_order,
         **measured.data,
     )
     return record.model_copy(update={"invalid": invalid(record)})

@@ -9,7 +9,7 @@ from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
 from iotoll.measure.validity import broken_rule, load_rules
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import (
     BootRecord,
     BuildRecord,
@@ -69,6 +69,7 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
 
 def analyze(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
     """The cells' records and the events' costs of a boot, by whoever cut its I/Os."""
+    sealed.check(folder, boot.digests)
     if boot.measured == "board":
         return board_records(folder / RECEIVED, boot)
     return analyze_boot(folder, boot)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from iotoll.core.errors import ResultError
-from iotoll.measure.boot_trace import GATE_COLUMNS, gate_values, invalid
+from iotoll.measure.boot_trace import gate_values, invalid
+from iotoll.measure.order import GATE_COLUMNS, ordered_columns
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, DutRecord
 
@@ -34,18 +35,28 @@ def cell_of_dut(text: str, clock: Clock, fio: dict[str, Any] | None = None) -> C
     if clock is Clock.INSTRUCTIONS and lacking:
         raise ResultError(f"{where}: no column {lacking[0]}: run iotoll-dut with --columns")
     # Names that are set here would be no part of a record; the schema refuses the others.
-    if strange := set(dut.record) & {"cell", "clock", "trace_sha256", "fio", "gate", "invalid"}:
+    if strange := set(dut.record) & {
+        "cell",
+        "clock",
+        "trace_sha256",
+        "fio",
+        "gate",
+        "in_order",
+        "invalid",
+    }:
         raise ResultError(f"{where}: field record/{min(strange)} does not belong there")
     results.checked({**dut.record, "cell": dut.cell, "clock": clock.value}, CellRecord, where)
-    gate = {}
+    gate, in_order = {}, None
     if clock is Clock.INSTRUCTIONS:
         gate = {part: gate_values(dut.columns[column]) for part, column in GATE_COLUMNS.items()}
+        in_order = ordered_columns(dut.columns)
     record = CellRecord(
         cell=dut.cell,
         clock=clock,
         trace_sha256=dut.trace_sha256,
         fio=fio or {},
         gate=gate,
+        in_order=in_order,
         **dut.record,
     )
     try:

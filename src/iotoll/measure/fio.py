@@ -58,8 +58,8 @@ def read_jobs(path: Path) -> dict[str, FioJob]:
     try:
         text = path.read_text()
         data = json.loads(text[text.index("{\n") :])  # fio writes notes before its JSON
-    except (OSError, ValueError) as error:
-        raise InfrastructureError(f"{path}: not fio's JSON: {error!r}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InfrastructureError(f"{path}: not fio's JSON: {str(error)[:200]}") from error
     return jobs_of(data, str(path))
 
 
@@ -67,8 +67,8 @@ def jobs_of(data: Any, where: str) -> dict[str, FioJob]:
     """All jobs of fio's parsed JSON by name; raises InfrastructureError naming ``where``."""
     try:
         return {job["jobname"]: _job(job) for job in data["jobs"]}
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InfrastructureError(f"{where}: not fio's JSON: {error!r}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise InfrastructureError(f"{where}: not fio's JSON: {error!r}"[:400]) from error
 
 
 def _job(job: Mapping[str, Any]) -> FioJob:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -19,6 +20,7 @@ from iotoll.records.models import RunManifest
 
 CandidateKind = Literal["patch", "mbox", "revision", "range", "images", "none"]
 
+_MAX_FILES = 20_000  # of one patch; a release of the kernel changes some 14,000
 _MAX_BYTES = 64 << 20  # far above any series; keeps a mistaken argument from filling memory
 
 
@@ -129,9 +131,28 @@ def read_patches(path: Path) -> list[Patch]:
         patches = [Patch(m.subject, m.body) for m in _in_order(series, path)]
     else:
         patches = [Patch("", data)]
-    if not any(diff.changed_paths(p.text, path.name) for p in patches):
-        raise UsageError(f"{path}: holds no change: give a unified diff, a git patch or an mbox")
+    changed = set().union(*(diff.changed_paths(p.text, path.name) for p in patches))
+    if not changed:
+        raise UsageError(f"{path}: {_why_no_change(data)}")
+    if len(changed) > _MAX_FILES:
+        raise UsageError(
+            f"{path}: changes {len(changed)} files, at most {_MAX_FILES} are read from a patch:"
+            " give a git revision (--tree, --candidate)"
+        )
     return patches
+
+
+def _why_no_change(data: bytes) -> str:
+    subjects = [m.subject for m in diff.mails(data)] if diff.looks_like_mail(data) else []
+    covers = [m for m in diff.mails(data) if m.number == 0] if subjects else []
+    if covers:
+        return (
+            f'holds the cover letter "{covers[0].subject}" and no patch of its series: give them'
+            " as well (b4 am, or the thread's mbox)"
+        )
+    if subjects:
+        return f'holds no change, only the mail "{subjects[0]}": give the mail with the patch'
+    return "holds no change: give a unified diff, a git patch or an mbox"
 
 
 def _read(path: Path) -> bytes:
@@ -141,7 +162,12 @@ def _read(path: Path) -> bytes:
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             with gzip.open(path) as stream:
-                data = stream.read(_MAX_BYTES)
+                data = stream.read(_MAX_BYTES + 1)
+            if len(data) > _MAX_BYTES:
+                raise UsageError(
+                    f"{path}: unpacks to more than {_MAX_BYTES >> 20} MiB, of which nothing is left"
+                    " out in silence: give a git revision (--tree, --candidate)"
+                )
     except (OSError, EOFError) as error:
         raise UsageError(f"{path}: cannot be read ({error}): check the file") from error
     if b"\0" in data:
@@ -158,8 +184,8 @@ def _in_order(series: list[Mail], path: Path) -> list[Mail]:
     numbers = [m.number for m in series if m.number is not None]
     if len(numbers) != len(series) or not series:
         return series
-    for number in numbers:
-        if numbers.count(number) > 1:
+    for number, times in Counter(numbers).items():
+        if times > 1:
             raise UsageError(f"{path}: has patch {number} twice: keep one of them")
     total = max(m.of or 0 for m in series)
     missing = sorted(set(range(1, total + 1)) - set(numbers))

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import email
 import email.policy
+import os
 import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import EmailMessage
+from pathlib import Path
 
 from iotoll.core.errors import UsageError
+from iotoll.core.proc import require_tool
 
-_HUNK = re.compile(rb"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-_PLACE = re.compile(rb"^@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
+_HUNK = re.compile(rb"^@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
+_PLACE = re.compile(rb"^@@ -\d{1,9}(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@ ?(.*)")
+_HUGE = re.compile(rb"^@@ [-+,\d ]*\d{10}")
 _MBOX_FROM = re.compile(rb"^From \S+ +\w{3} \w{3} +\d+ \d\d:\d\d(:\d\d)?\b.*\b\d{4}\b")
 _MAIL_HEADER = re.compile(rb"^(From|Subject|Date|Message-I[dD]|Received|Return-Path):? ", re.M)
 _PREFIX = re.compile(r"^\s*\[(?P<inside>[^\]]*PATCH[^\]]*)\]\s*", re.I)
-_NUMBER = re.compile(r"(?<![\w.])(\d+)/(\d+)(?![\w.])")
-_VERSION = re.compile(r"\bv(\d+)\b", re.I)
+_NUMBER = re.compile(r"(?<![\w.])(\d{1,5})/(\d{1,5})(?![\w.])")
+_VERSION = re.compile(r"\bv(\d{1,5})\b", re.I)
 
 SYMLINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
@@ -67,6 +73,8 @@ def changed_paths(text: bytes, name: str) -> list[str]:
     for line in _header_lines(text):
         in_diff = in_diff or line.startswith((b"diff --git ", b"--- "))
         if in_diff:
+            if _HUGE.match(line):
+                raise UsageError(f"{name}: a hunk's numbers have over 9 digits: it is damaged")
             _refuse_mode(line, name)
             found.update(check_path(path, name) for path in _paths_of(line))
     return sorted(found)
@@ -126,17 +134,21 @@ def mails(data: bytes) -> list[Mail]:
 
 
 def _split_mbox(data: bytes) -> list[bytes]:
-    starts: list[int] = []
-    offset = 0
-    blank = True
-    for line in data.splitlines(keepends=True):
-        if blank and _MBOX_FROM.match(line.rstrip(b"\n")):
-            starts.append(offset)
-        blank = not line.strip()
-        offset += len(line)
-    if not starts or data[: starts[0]].strip():
-        starts.insert(0, 0)
-    return [data[a:b] for a, b in zip(starts, [*starts[1:], len(data)], strict=True)]
+    """The messages of a mailbox, as git itself splits it, each with its ``From`` line."""
+    git = require_tool("git", "git")
+    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
+        done = subprocess.run(
+            [git, "mailsplit", "-b", "--keep-cr", f"-o{name}"],
+            input=data,
+            capture_output=True,
+            check=False,
+            env={"PATH": os.environ.get("PATH", ""), "GIT_CONFIG_NOSYSTEM": "1", "HOME": name},
+        )
+        if done.returncode:
+            words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise UsageError(f"git mailsplit refuses the mailbox: {words[-1:] or 'no word'}")
+        paths = sorted(Path(name).iterdir(), key=lambda path: int(path.name))
+        return [path.read_bytes() for path in paths]
 
 
 def _mail(raw: bytes) -> Mail:

@@ -35,6 +35,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "plan": models.PlanRecord,
     "summary": models.SummaryRecord,
     "noise": models.NoiseRecord,
+    "explain": models.ExplainRecord,
 }
 """Schema name (``results-schema/NAME.schema.json``) → model of that document."""
 
@@ -92,8 +93,9 @@ def read(path: Path, model: type[M]) -> M:
         data = json.loads(path.read_text())
     except FileNotFoundError as error:
         raise ResultError(f"{path} is missing: run the step that writes it") from error
-    except (OSError, ValueError) as error:
-        raise ResultError(f"{path} is not readable JSON ({error}): run its step again") from error
+    except (OSError, ValueError, RecursionError) as error:
+        why = str(error)[:200]
+        raise ResultError(f"{path} is not readable JSON ({why}): run its step again") from error
     return checked(data, model, path)
 
 

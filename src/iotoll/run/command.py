@@ -19,11 +19,13 @@ from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SideResult
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report, side_table, terminal_report
+from iotoll.reports.page.evidence import gather
+from iotoll.reports.page.quoted import commit_text, cover_text
 from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.manifest import new_manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
-INCIDENTAL = {"command", "created", "seed"}
+INCIDENTAL = {"command", "created", "seed", "approved_by"}
 """What of a manifest may differ between a run and the command that resumes it."""
 
 
@@ -113,6 +115,11 @@ def run_options(command: F) -> F:
     metavar="RUN",
     help="Run directory of the same candidate on the other clock, to be shown beside.",
 )
+@click.option(
+    "--approved-by",
+    metavar="NAME",
+    help="Who approves the growth that the candidate's Iotoll-Accept trailers name.",
+)
 @run_options
 def gate_command(
     named: str | None,
@@ -139,7 +146,7 @@ def gate_command(
 @click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @run_options
 def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Measure one kernel: its figures per cell, and no verdict."""
+    """Measure one kernel: its values per cell, and no verdict."""
     if image is not None:
         choice = candidate.classify(None, base_image=image)
     else:
@@ -149,10 +156,18 @@ def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: A
 
 @click.command("report")
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option("--commit", is_flag=True, help="Print the result as text for a commit message.")
+@click.option("--cover", is_flag=True, help="The same with every workload, for a cover letter.")
 @output_options
-def report_command(run: Path, quiet: bool, as_json: bool) -> None:
+def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: bool) -> None:
     """Write a run directory's report again and print it."""
     directory = RunDir.open(run)
+    if commit or cover:
+        if commit and cover:
+            raise UsageError("--commit and --cover: name one of them")
+        text = cover_text if cover else commit_text
+        click.echo(text(gather(directory)), nl=False)
+        return
     page = render_report(directory)
     _show(directory, page, Output(quiet, as_json))
 
@@ -199,6 +214,7 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
         aa=options.get("aa", False),
         experiment=options.get("experiment", False),
         beside=str(options["beside"].resolve()) if options.get("beside") else None,
+        approved_by=options.get("approved_by"),
     )
 
 
@@ -221,6 +237,10 @@ def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
         known = results.read(path, RunManifest)
         if known.model_dump(exclude=INCIDENTAL) != manifest.model_dump(exclude=INCIDENTAL):
             raise UsageError(f"{root} holds another run: choose another --out, or remove it")
+        if known.approved_by != manifest.approved_by:
+            # An approval is given, or taken back, after the boots: nothing is measured again.
+            changed = known.model_copy(update={"approved_by": manifest.approved_by})
+            results.write(path, changed)
     elif root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(f"{root} exists and is no run directory: choose another --out")
     else:

@@ -1,134 +1,110 @@
-"""The deterministic gate: candidate against base on the `instructions` clock.
+"""The gate on the `instructions` clock: candidate against base, I/O by I/O, on an exact board.
 
-A pure function of two result files and a policy. Per cell and section it asks two questions of the
-counts per I/O (own instructions on the way of the I/O's first request, and of the return):
+A pure function of two result files and a policy. Each I/O is compared with its twin of the other
+kernel (`iotoll.verdict.twins`): per cell and section, for the whole I/O, and over the cells of a
+device together, where a cost may show that is too rare for a cell alone.
 
-- did the comb move (`iotoll.measure.shift`)? Exact to a few instructions wherever counts form a
-  comb;
-- did the whole distribution grow, that is, even the quartile that grew least? It needs no comb,
-  and sees a cost too large or too uneven for the comb.
-
-Either is enough for "grew". One pair of boots that shows it clearly raises an alarm; then a second
-pair runs, and a regression is what both pairs show at the same size. The thresholds are data
-(pipelines/policies/).
+One boot of each side is enough for a pass. Where it shows something, `Judgement.open` names the
+cells, and the policy says how many boots there must be: each begins its cells a stated bit later on
+both sides, so that the kernels meet other timers, and what moved must have moved in all of them.
+The thresholds are data (pipelines/policies/).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from iotoll.core.errors import InfrastructureError
-from iotoll.measure.shift import Shift, measure_shift
 from iotoll.records.models import (
-    CellRecord,
     CellVerdict,
     Clock,
+    Comparison,
     Outcome,
+    PoolRecord,
     Section,
     SectionComparison,
     SideResult,
 )
-from iotoll.verdict.policy import Fit, Policy, SectionRule
+from iotoll.verdict import twins as pairing
+from iotoll.verdict.policy import Policy, SectionRule
+from iotoll.verdict.pools import pools
+from iotoll.verdict.twins import Moved, Twins
+from iotoll.verdict.words import headline, moved_lines, sentence
 
-QUANTILES = (0.10, 0.25, 0.50, 0.75)
-ONE_OF_TWO = "in one of two pairs of boots"
+MAJORITY = 0.5
+"""Of a cost that more I/Os than this share have, the median is named, else the mean."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a run's figures say: the outcome, and every cell's comparisons."""
+    """What a run's figures say: the outcome, and every cell's comparisons.
+
+    ``open`` are the cells that need further boots before this may be the verdict.
+    """
 
     outcome: Outcome
     cells: list[CellVerdict]
     regressions: list[str]
     improvements: list[str]
     sentence: str
+    pools: list[PoolRecord] = field(default_factory=list)
+    headline: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
 
 
 def judge(
-    base: SideResult,
-    candidate: SideResult,
-    policy: Policy,
-    cells: Sequence[str],
-    fit: Fit | None = None,
+    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
 ) -> Judgement:
-    """Judge every cell of one pair of boots; ``cells`` are those that were selected.
-
-    ``fit`` says how well a moved comb must fit; without it, as well as for an alarm.
+    """Judge all boots of both sides; ``cells`` are those that were selected.
 
     Raises InfrastructureError when the two sides cannot be compared: another clock or board.
     """
-    _check_comparable(base, candidate, policy)
-    return judge_cells(base, candidate, policy, cells, fit)
+    check_comparable(base, candidate, policy)
+    return judge_cells(base, candidate, policy, cells)
 
 
 def judge_cells(
-    base: SideResult,
-    candidate: SideResult,
-    policy: Policy,
-    cells: Sequence[str],
-    fit: Fit | None = None,
+    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
 ) -> Judgement:
     """As `judge`, for sides that are known to be comparable (experiments)."""
-    asked = fit or policy.comb.alarm
-    return conclude([_cell(name, base, candidate, policy, asked) for name in cells])
+    judged = [_cell(name, base, candidate, policy) for name in cells]
+    paired = {verdict.cell: found for verdict, found in judged if found}
+    verdicts = [verdict for verdict, _ in judged]
+    grown = pools(paired, verdicts, policy)
+    return conclude(verdicts, grown, _open(verdicts, grown, base, policy))
 
 
-def conclude(verdicts: list[CellVerdict]) -> Judgement:
+def conclude(
+    verdicts: list[CellVerdict],
+    grown: Sequence[PoolRecord] = (),
+    unsettled: Sequence[str] = (),
+) -> Judgement:
     """The outcome of a run from its cells': the worst of them, and partial results never pass."""
     outcomes = {v.outcome for v in verdicts}
+    if any(pool.moved == "grew" for pool in grown):
+        outcomes.add(Outcome.REGRESSION)
     order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
     outcome = next((o for o in order if o in outcomes), Outcome.PASS)
+    lines = {how: moved_lines(verdicts, grown, how) for how in ("grew", "shrank")}
+    heads = headline(verdicts)
     return Judgement(
         outcome,
         verdicts,
-        _moved(verdicts, "grew"),
-        _moved(verdicts, "shrank"),
-        _sentence(outcome, verdicts),
+        lines["grew"],
+        lines["shrank"],
+        sentence(outcome, verdicts, grown, heads),
+        list(grown),
+        heads,
+        list(unsettled),
     )
 
 
-def confirmed(first: Judgement, second: Judgement, policy: Policy) -> Judgement:
-    """The second pair's judgement, with only that as moved which the first pair shows too.
-
-    Both are judged with the policy's fit for confirming. What moved in one pair alone, or by
-    another size, is the boots' wandering: it is shown, and called neither worse nor better.
-    """
-    seen = {(v.cell, s.section): s for v in first.cells for s in v.sections}
-    verdicts = []
-    for verdict in second.cells:
-        sections = [
-            s
-            if s.moved == "same" or _agree(seen.get((verdict.cell, s.section)), s, policy)
-            else s.model_copy(update={"moved": "same", "why": f"{s.moved} {ONE_OF_TWO}"})
-            for s in verdict.sections
-        ]
-        worse = any(s.moved == "grew" and s.gated for s in sections)
-        outcome = verdict.outcome
-        if outcome is Outcome.REGRESSION and not worse:
-            outcome = Outcome.PASS
-        verdicts.append(verdict.model_copy(update={"sections": sections, "outcome": outcome}))
-    return conclude(verdicts)
-
-
-def _agree(one: SectionComparison | None, other: SectionComparison, policy: Policy) -> bool:
-    if one is None or one.moved != other.moved:
-        return False
-    larger = max(abs(one.delta), abs(other.delta))
-    allowed = max(policy.agree.instructions, policy.agree.share * larger)
-    return abs(one.delta - other.delta) <= allowed
-
-
-def only_boot(result: SideResult, index: int) -> SideResult:
-    """The side as if only one of its boots (0 is the first) had run."""
-    cells = {name: records[index : index + 1] for name, records in result.cells.items()}
-    return result.model_copy(update={"boots": result.boots[index : index + 1], "cells": cells})
-
-
-def _check_comparable(base: SideResult, candidate: SideResult, policy: Policy) -> None:
+def check_comparable(base: SideResult, candidate: SideResult, policy: Policy) -> None:
+    """Raise InfrastructureError unless both sides ran the same jobs on the same board."""
     clocks = {base.clock, candidate.clock, policy.clock}
     if clocks != {Clock.INSTRUCTIONS}:
         raise InfrastructureError("the deterministic gate judges the clock 'instructions' only")
@@ -137,129 +113,147 @@ def _check_comparable(base: SideResult, candidate: SideResult, policy: Policy) -
         raise InfrastructureError("base and candidate ran on different boards or jobs: run again")
 
 
+Paired = dict[Section | None, Twins]
+
+
 def _cell(
-    name: str, base: SideResult, candidate: SideResult, policy: Policy, fit: Fit
-) -> CellVerdict:
+    name: str, base: SideResult, candidate: SideResult, policy: Policy
+) -> tuple[CellVerdict, Paired]:
     sides = (base.cells.get(name, []), candidate.cells.get(name, []))
-    if not all(sides):
-        return CellVerdict(
-            cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why="no figures of one side"
-        )
-    invalid = next((r.invalid for side in sides for r in side if r.invalid), None)
-    if invalid:
-        return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=invalid)
+    why = _unusable(sides)
+    if why:
+        return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=why), {}
+    parts: list[Section | None] = [*policy.sections, None]
+    paired = {part: pairing.pair(*sides, part) for part in parts}
     sections = [
-        compare(_pooled(sides[0], s), _pooled(sides[1], s), s, policy.rule(name, s), policy, fit)
-        for s in policy.sections
-        if _pooled(sides[0], s) and _pooled(sides[1], s)
+        SectionComparison(section=part, **found)
+        for part in policy.sections
+        if (found := compare(paired[part], policy.rule(name, part), policy))
     ]
+    if policy.moved_between == "allow":
+        sections = _balanced(sections)
+    found = compare(paired[None], policy.rule(name, None), policy)
+    whole = Comparison(**found) if found else None
+    gated = [part for part in (*sections, whole) if part is not None and part.gated]
+    outcome, why = Outcome.PASS, ""
+    if unknown := [part for part in gated if part.moved == "unknown"]:
+        outcome, why = Outcome.INCONCLUSIVE, unknown[0].why
     if not any(s.gated for s in sections):
-        return CellVerdict(
-            cell=name,
-            outcome=Outcome.INCONCLUSIVE,
-            sections=sections,
-            why="no section of this cell can be judged",
-        )
-    worse = any(s.moved == "grew" and s.gated for s in sections)
-    return CellVerdict(
-        cell=name, outcome=Outcome.REGRESSION if worse else Outcome.PASS, sections=sections
-    )
+        outcome, why = Outcome.INCONCLUSIVE, "no section of this cell can be judged"
+    if any(part.moved == "grew" for part in gated):
+        outcome, why = Outcome.REGRESSION, ""
+    verdict = CellVerdict(cell=name, outcome=outcome, sections=sections, whole=whole, why=why)
+    return verdict, paired
 
 
-def _pooled(records: list[CellRecord], section: Section) -> list[int]:
-    return [value for record in records for value in record.gate.get(section, [])]
+def _unusable(sides: Sequence[Sequence[Any]]) -> str:
+    if not all(sides):
+        return "no figures of one side"
+    if len(sides[0]) != len(sides[1]):
+        return "one side has more boots of it than the other"
+    return next((r.invalid for side in sides for r in side if r.invalid), "")
 
 
-def compare(
-    base: Sequence[int],
-    candidate: Sequence[int],
-    section: Section,
-    rule: SectionRule,
-    policy: Policy,
-    fit: Fit,
-) -> SectionComparison:
-    """Compare one section of one cell; counts per I/O in instructions, none empty."""
-    shift = measure_shift(base, candidate, rule.threshold)
-    middle = float(np.median(base))
-    least, most = _quantile_growth(base, candidate)
-    allowed = rule.quartile_floor + rule.quartile_share * middle
-    moved, delta, threshold = "same", float(np.median(candidate)) - middle, float(rule.threshold)
-    # The teeth are where they were: quartiles then only tell how often each was hit.
-    in_place = shift.overlap_still >= policy.comb.in_place
-    if abs(shift.delta) > rule.threshold and _fits(shift, fit):
-        moved, delta = ("grew" if shift.delta > 0 else "shrank"), float(shift.delta)
-        confidence = f"exact: the counts of {len(candidate)} I/Os moved as one comb"
-    elif not in_place and (least > allowed or most < -allowed):
-        moved, delta = ("grew", least) if least > allowed else ("shrank", most)
-        confidence, threshold = f"every quartile moved by more than {allowed:.0f}", allowed
-    elif in_place:
-        delta = float(shift.delta) if abs(shift.delta) <= rule.threshold else 0.0
-        confidence = f"comb in place: overlap {shift.overlap_still:.0%}"
-    else:
-        confidence, threshold = f"quartiles within {allowed:.0f}", allowed
-    few = min(len(base), len(candidate)) < policy.min_ios
-    why = f"fewer than {policy.min_ios} I/Os" if few else rule.why
-    if rule.gated and not few and threshold == rule.threshold:
-        why = ""  # it qualifies the quartiles, and the comb decided
-    return SectionComparison(
-        section=section,
-        base=middle,
-        candidate=middle + delta,
-        delta=delta,
-        relative=delta / middle if middle else 0.0,
-        threshold=round(threshold, 1),
+def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] | None:
+    """The fields of a `Comparison`; None where neither side has any such count."""
+    pairs = len(found.differences)
+    if not pairs and not found.foreign and not found.unpaired:
+        return None
+    why = _incomparable(found, policy)
+    if why or not pairs:
+        middle = float(np.median(found.base)) if pairs else 0.0
+        return _fields(middle, 0.0, rule, "unknown", "not compared", why, gated=rule.gated)
+    sign = policy.sign
+    moved = pairing.find(found, policy.sizes(rule), sign.z, sign.share, sign.mean)
+    record = pairing.record(found, moved, rule.threshold)
+    middle = float(np.median(found.base))
+    few = pairs < policy.min_ios
+    size = _size(found, moved, record.commonest, record.commonest_share)
+    values = _fields(
+        middle,
+        size,
+        rule,
+        "same" if moved is None else "grew" if moved.grew else "shrank",
+        _confidence(found, moved, record.exact, record.commonest, record.commonest_share),
+        f"fewer than {policy.min_ios} I/Os" if few else rule.why,
         gated=rule.gated and not few,
-        moved=moved,
-        confidence=confidence,
-        why=why,
+    )
+    return {**values, "share": round(moved.share, 4) if moved else 1.0, "twins": record}
+
+
+def _fields(
+    base: float,
+    delta: float,
+    rule: SectionRule,
+    moved: str,
+    confidence: str,
+    why: str,
+    gated: bool,
+) -> dict[str, Any]:
+    return {
+        "base": base,
+        "candidate": base + delta,
+        "delta": delta,
+        "relative": delta / base if base else 0.0,
+        "threshold": float(rule.threshold),
+        "gated": gated,
+        "moved": moved,
+        "confidence": confidence,
+        "why": why,
+    }
+
+
+def _incomparable(found: Twins, policy: Policy) -> str:
+    total = len(found.differences) + found.foreign + found.unpaired
+    if found.foreign > policy.marks * total:
+        base, candidate = found.kinds
+        return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
+    if found.unpaired > policy.unpaired * total:
+        return f"not comparable: {found.unpaired} of {total} I/Os have no twin"
+    return ""
+
+
+def _size(found: Twins, moved: Moved | None, commonest: int, share: float) -> float:
+    """By how much it moved: the median where most I/Os did, else the mean of what was large."""
+    if moved is None:
+        return float(commonest) if share >= MAJORITY else 0.0
+    if moved.share >= MAJORITY:
+        return float(np.quantile(found.differences, 0.5, method="lower"))
+    far = found.differences[np.abs(found.differences) > moved.size]
+    return round(float(far.sum()) / len(found.differences), 1)
+
+
+def _confidence(
+    found: Twins, moved: Moved | None, exact: float, commonest: int, share: float
+) -> str:
+    if moved is None:
+        return f"{exact:.0%} of I/Os as their twins; {commonest:+d} in {share:.0%}"
+    return (
+        f"{moved.above} of {len(found.differences)} I/Os grew and {moved.below} shrank by more "
+        f"than {moved.size}; {commonest:+d} in {share:.0%}"
     )
 
 
-def _fits(shift: Shift, fit: Fit) -> bool:
-    return shift.overlap >= max(fit.overlap, fit.ratio * shift.overlap_still)
-
-
-def _quantile_growth(base: Sequence[int], candidate: Sequence[int]) -> tuple[float, float]:
-    """Smallest and largest growth among the quantiles."""
-    growth = np.quantile(candidate, QUANTILES, method="lower") - np.quantile(
-        base, QUANTILES, method="lower"
-    )
-    return float(growth.min()), float(growth.max())
-
-
-def _moved(verdicts: Sequence[CellVerdict], how: str) -> list[str]:
+def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
+    """What grew counts as moved when the sections of the I/O together did not grow."""
+    if sum(s.delta for s in sections if s.moved in ("grew", "shrank")) > 0:
+        return sections
     return [
-        f"{v.cell}: {s.section.value} {s.delta:+.0f} instructions ({s.relative:+.1%})"
-        for v in verdicts
-        for s in v.sections
-        if s.moved == how and s.gated
+        s.model_copy(update={"moved": "same", "why": f"moved between sections: {s.delta:+.0f}"})
+        if s.moved == "grew"
+        else s
+        for s in sections
     ]
 
 
-def no_figures(verdicts: Sequence[CellVerdict]) -> str:
-    """The sentence of a verdict that is infrastructure: which cell, and why."""
-    bad = next(v for v in verdicts if v.outcome is Outcome.INFRASTRUCTURE)
-    return f"{bad.cell} has no usable figures: {bad.why}."
-
-
-def _sentence(outcome: Outcome, verdicts: Sequence[CellVerdict]) -> str:
-    total = len(verdicts)
-    if outcome is Outcome.REGRESSION:
-        worst = max(
-            ((s, v) for v in verdicts for s in v.sections if s.moved == "grew" and s.gated),
-            key=lambda pair: pair[0].relative,
-        )
-        cells = sum(v.outcome is Outcome.REGRESSION for v in verdicts)
-        s, v = worst
-        return (
-            f"The candidate makes {cells} of {total} cells more expensive; most in "
-            f"{v.cell}: {s.section.value} {s.delta:+.0f} instructions ({s.relative:+.1%})."
-        )
-    if outcome is Outcome.INFRASTRUCTURE:
-        return no_figures(verdicts)
-    if outcome is Outcome.INCONCLUSIVE:
-        bad = next(v for v in verdicts if v.outcome is outcome)
-        return f"{bad.cell} cannot be judged: {bad.why}."
-    better = sum(any(s.moved == "shrank" and s.gated for s in v.sections) for v in verdicts)
-    note = f"; {better} became cheaper" if better else ""
-    return f"No section of {total} cells grew past its threshold{note}."
+def _open(
+    verdicts: Sequence[CellVerdict], grown: Sequence[PoolRecord], base: SideResult, policy: Policy
+) -> list[str]:
+    """The cells that show a growth by fewer boots than the policy asks for."""
+    devices = {pool.device for pool in grown if pool.moved == "grew"}
+    return [
+        v.cell
+        for v in verdicts
+        if len(base.cells.get(v.cell, [])) < policy.perturb.boots
+        and (v.outcome is Outcome.REGRESSION or v.cell.partition("-")[0] in devices)
+    ]

@@ -16,76 +16,92 @@ from iotoll.records.models.base import Clock, Model, Section
 from iotoll.verdict.time.levels import confirm_levels
 
 
-class Fit(Model):
-    """How well a moved comb must fit: its overlap, and how many times any unmoved one's."""
+class SignRule(Model):
+    """When differences between twins are a cost, and no chaos (see `iotoll.verdict.twins`)."""
 
-    overlap: float = Field(ge=0, le=1)
-    ratio: float = Field(ge=1)
-
-
-class CombRule(Model):
-    """When a moved comb counts as moved (see `iotoll.measure.shift`).
-
-    ``alarm`` holds for one pair of boots alone, ``confirm`` for each of two that agree.
-    """
-
-    alarm: Fit
-    confirm: Fit
-    in_place: float = Field(ge=0, le=1)
+    z: float = Field(gt=2, description="net I/Os that moved one way, in square roots of all moved")
+    sizes: list[int] = Field(min_length=1, description="a section's `threshold` comes before them")
+    share: float = Field(gt=0, lt=1, description="least net share of a cell's I/Os")
+    pool_share: float = Field(gt=0, lt=1, description="the same over the cells of a device")
+    mean: float = Field(ge=0, description="least mean cost of an I/O, instructions")
 
 
-class AgreeRule(Model):
-    """How far the sizes of two pairs may differ: instructions, or a share of the larger one."""
+class PerturbRule(Model):
+    """How many boots a side has where the first one shows something, each a stated bit later."""
 
-    instructions: int = Field(ge=0)
-    share: float = Field(ge=0)
+    boots: int = Field(ge=1, le=9)
 
 
 class SectionRule(Model):
-    """How far a section may grow: instructions, and a share of the base's median."""
+    """Differences up to ``threshold`` instructions are none."""
 
-    threshold: int = Field(gt=0)
-    quartile_floor: int = Field(gt=0)
-    quartile_share: float = Field(ge=0)
+    threshold: int = Field(ge=0)
     gated: bool = True
     why: str = ""
 
 
 class CellException(Model):
-    """Another rule for the sections of some cells; ``cells`` are glob patterns."""
+    """Another rule for the sections of some cells; ``cells`` are glob patterns.
+
+    The section ``whole`` is the I/O from call to return.
+    """
 
     cells: list[str]
-    sections: list[Section]
-    quartile_floor: int | None = None
-    quartile_share: float | None = None
+    sections: list[Section | Literal["whole"]]
+    threshold: int | None = Field(None, ge=0)
     gated: bool | None = None
     why: str
 
 
+class AcceptRule(Model):
+    """Whether growth may be accepted by a trailer of the candidate, and whose word it takes.
+
+    ``who``: ``nobody``; ``author``: the trailer alone is enough; ``approver``: somebody must
+    approve it as well (``iotoll gate --approved-by``). ``at_most``: the largest growth of one
+    section that may be accepted, as a share of it.
+    """
+
+    who: Literal["nobody", "author", "approver"] = "nobody"
+    at_most: float = Field(1.0, gt=0)
+
+
 class Policy(Model):
-    """A policy file."""
+    """A policy file of the clock `instructions`."""
 
     name: str
     sha256: str
     clock: Clock
-    min_ios: int
-    confirm: bool
-    comb: CombRule
-    agree: AgreeRule
+    min_ios: int = Field(gt=0)
+    marks: float = Field(
+        ge=0, lt=1, description="share of I/Os whose sections may be bounded by other marks"
+    )
+    unpaired: float = Field(ge=0, lt=1, description="share of I/Os that may have no twin")
+    moved_between: Literal["block", "allow"] = Field(
+        description="a cost that moved from one section of an I/O to another"
+    )
+    sign: SignRule
+    perturb: PerturbRule
     blocks: list[Clock] = Field(
         default_factory=lambda: list(Clock), description="clocks whose regression blocks"
     )
+    accept: AcceptRule = Field(default_factory=AcceptRule)
     sections: dict[Section, SectionRule]
+    whole: SectionRule
     exceptions: list[CellException] = Field(default_factory=list)
 
-    def rule(self, cell: str, section: Section) -> SectionRule:
-        """The rule for a section of a cell; later exceptions win."""
-        rule = self.sections[section]
+    def rule(self, cell: str, section: Section | None) -> SectionRule:
+        """The rule for a section of a cell, None is the whole I/O; later exceptions win."""
+        rule = self.whole if section is None else self.sections[section]
+        name = "whole" if section is None else section
         for other in self.exceptions:
-            if section in other.sections and any(fnmatchcase(cell, p) for p in other.cells):
+            if name in other.sections and any(fnmatchcase(cell, p) for p in other.cells):
                 known = other.model_dump(exclude={"cells", "sections"}, exclude_none=True)
                 rule = rule.model_copy(update=known)
         return rule
+
+    def sizes(self, rule: SectionRule) -> list[int]:
+        """The sizes of difference that the sign test tries, smallest first."""
+        return [rule.threshold, *(size for size in self.sign.sizes if size > rule.threshold)]
 
 
 class GrowthRule(Model):
@@ -110,6 +126,7 @@ class TimePolicy(Model):
     widest: float = Field(0.1, gt=0, lt=1, description="limit of a figure that is too noisy")
     left_out: float = Field(0.1, ge=0, lt=1, description="share of cells that may be too noisy")
     blocks: list[Clock]
+    accept: AcceptRule = Field(default_factory=AcceptRule)
     figures: dict[Literal["overhead", "vfs_fs", "submission", "completion"], GrowthRule] = Field(
         min_length=1
     )

@@ -16,7 +16,7 @@ from iotoll.run.manifest import check_device_tree, check_devices, clock_of
 
 FOLDER = data_dir("lava-jobs") / "boards"
 REAL = {"hikey960": "hikey960", "jetson-tx1": "emmc", "ok3576-c": "ok3576-c", "zedboard": "emmc"}
-NAMES = ["virt-arm64", "virt-arm64-net", "virt-x86_64"]
+NAMES = ["virt-arm64", "virt-arm64-net", "virt-arm64-stock", "virt-x86_64", "virt-x86_64-stock"]
 
 
 def test_all_boards_are_there() -> None:
@@ -43,11 +43,18 @@ def test_fragments_exist(name: str) -> None:
     ("old", "new", "words"),
     [
         ('arch = "arm64"', 'arch = "mips"', "arch: "),
-        ('binary = "qemu-system-aarch64"', "", "qemu.binary: Field required"),
+        ('binary = "qemu-system-aarch64-exact"', "", "qemu.binary: Field required"),
         ("boot = 120", "boot = 0", "limits.boot: "),
         ("memory_mb = 1024", 'memory_mb = "much"', "memory_mb: "),
         ("[devices.nvme]\nsize_mb = 256", "[devices.nvme]\nsize_mb = -1", "devices.nvme.size_mb: "),
         ('arch = "arm64"', 'arch = "arm64"\ncolour = "red"', "colour: "),
+        (
+            "patched = true",
+            "patched = false",
+            "devices.ufs.delay_ms is needed with qemu.patched = f",
+        ),
+        ("[devices.nvme.model]", "[devices.nvme.models]", "devices.nvme.models: "),
+        ("units = 1", "units = 0", "devices.ufs.model.units: "),
         ('arch = "arm64"', "arch = arm64", "line 2"),
     ],
 )
@@ -72,7 +79,7 @@ def test_unknown_board_names_those_that_exist() -> None:
 
 
 def test_board_file_that_extends_another_says_only_what_differs() -> None:
-    board, other = load_virtual_board("virt-arm64-net"), load_virtual_board("virt-arm64")
+    board, other = load_virtual_board("virt-arm64-net"), load_virtual_board("virt-arm64-stock")
     assert board.name == "virt-arm64-net"
     assert board.fragments == [*other.fragments, "network"]
     assert board.cmdline.startswith(other.cmdline)
@@ -82,6 +89,31 @@ def test_board_file_that_extends_another_says_only_what_differs() -> None:
     words = board_words(board, Clock.INSTRUCTIONS, "tcg")
     assert any("virtio-net" in word for word in words)
     assert not any("net" in word for word in board_words(other, Clock.INSTRUCTIONS, "tcg"))
+
+
+@pytest.mark.parametrize("arch", ["arm64", "x86_64"])
+def test_stock_board_has_delays_where_the_exact_one_has_models(arch: str) -> None:
+    exact, stock = load_virtual_board(f"virt-{arch}"), load_virtual_board(f"virt-{arch}-stock")
+    assert exact.qemu.patched and exact.qemu.bh_delay_ns and exact.qemu.slice_ns
+    assert not stock.qemu.patched
+    for name in exact.devices:
+        ours, theirs = exact.devices[name], stock.devices[name]
+        assert ours.model is not None and ours.delay_ms is None
+        assert theirs.model is None and theirs.delay_ms is not None
+        assert (ours.qemu, ours.size_mb) == (theirs.qemu, theirs.size_mb)
+
+
+@pytest.mark.parametrize("name", ["virt-arm64", "virt-x86_64"])
+@pytest.mark.parametrize("device", ["ufs", "nvme"])
+def test_model_gives_the_published_latencies(name: str, device: str) -> None:
+    """Micron 2018: 16.6 and 104 us for reads of 4 and 128 KiB, 12.5 and 125 us for writes."""
+    model = load_virtual_board(name).devices[device].model
+    assert model is not None
+    assert model.latency_ns("read", 4) == pytest.approx(16_600, rel=1e-3)
+    assert model.latency_ns("read", 128) == pytest.approx(104_000, rel=1e-3)
+    assert model.latency_ns("write", 4) == pytest.approx(12_500, rel=1e-3)
+    assert model.latency_ns("write", 128) == pytest.approx(125_000, rel=1e-3)
+    assert "published" in model.source
 
 
 def test_files_that_extend_each_other(tmp_path: Path) -> None:

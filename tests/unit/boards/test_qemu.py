@@ -14,10 +14,37 @@ from iotoll.boards.qemu import BootFiles, RunningBoard, kvm_works, qemu_command,
 from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock
 
+STOCK = ["virt-arm64-stock", "virt-x86_64-stock"]
+EXACT = ["virt-arm64", "virt-x86_64"]
 
-@pytest.fixture(params=["virt-arm64", "virt-x86_64"])
-def board(request: pytest.FixtureRequest) -> VirtualBoard:
+
+def load(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> VirtualBoard:
+    """A board whose patched QEMU seems to be there, if it needs one."""
+    board = load_virtual_board(name)
+    if board.qemu.patched:
+        (folder / "cache/bin").mkdir(parents=True)
+        executable(folder / "cache/bin" / board.qemu.binary, 'echo "QEMU version 10 $*"')
+        monkeypatch.setattr("iotoll.boards.patched.folder", lambda: folder / "cache")
+    return board
+
+
+@pytest.fixture(params=STOCK)
+def stock(request: pytest.FixtureRequest) -> VirtualBoard:
     return load_virtual_board(request.param)
+
+
+@pytest.fixture(params=EXACT)
+def exact(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> VirtualBoard:
+    return load(request.param, monkeypatch, tmp_path)
+
+
+@pytest.fixture(params=[*EXACT, *STOCK])
+def board(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> VirtualBoard:
+    return load(request.param, monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -34,8 +61,9 @@ def after(command: list[str], option: str) -> list[str]:
 
 def test_instructions_clock(board: VirtualBoard, files: BootFiles) -> None:
     command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
-    assert command[0] == board.qemu.binary
-    assert after(command, "-icount") == ["shift=0,sleep=off"]
+    assert Path(command[0]).name == board.qemu.binary
+    own = ",bh-delay=500,slice=10000" if board.qemu.patched else ""
+    assert after(command, "-icount") == [f"shift=0,sleep=off{own}"]
     assert after(command, "-accel") == ["tcg,thread=single"]
     assert after(command, "-rtc") == ["base=2026-01-01T00:00:00,clock=vm"]
     assert after(command, "-smp") == ["1"]
@@ -53,10 +81,10 @@ def test_time_clock_has_no_icount(board: VirtualBoard, files: BootFiles, acceler
 
 def test_every_device_is_served_and_named_once(board: VirtualBoard, files: BootFiles) -> None:
     command = qemu_command(board, Clock.INSTRUCTIONS, "tcg", files)
-    drives = after(command, "-drive")
+    drives = after(command, "-blockdev" if board.qemu.patched else "-drive")
     assert len(drives) == len(board.devices) == 3
     for name in board.devices:
-        assert f"id={name}-drive" in "".join(drives)
+        assert f"{name}-drive" in "".join(drives)
         assert sum(f"drive={name}-drive" in word for word in command) == 1
     assert not any("{" in word for word in command)
 
@@ -67,9 +95,31 @@ def test_nothing_of_the_host_reaches_the_board(board: VirtualBoard, files: BootF
     assert not any(word.startswith(("-net", "-fsdev", "-virtfs")) for word in command)
 
 
+def test_disks_of_an_exact_board_are_the_models_and_no_file(
+    exact: VirtualBoard, files: BootFiles
+) -> None:
+    command = qemu_command(exact, Clock.INSTRUCTIONS, "tcg", files)
+    assert Path(command[0]) == files.work / "cache/bin" / exact.qemu.binary
+    disks = {d.split("node-name=")[1].split(",")[0]: d for d in after(command, "-blockdev")}
+    for name, device in exact.devices.items():
+        words = dict(word.split("=") for word in disks[f"{name}-drive"].split(","))
+        assert device.model is not None
+        assert words["driver"] == "timed-ram"
+        assert int(words["size"]) == device.size_mb << 20
+        assert int(words["units"]) == device.model.units
+        assert int(words["read-latency-ns"]) == device.model.read_ns
+        assert int(words["write-ns-per-kib"]) == device.model.write_ns_per_kib
+    assert not [word for word in command if ".sock" in word or ".img" in word]
+    assert after(command, "-device")[0] == "virtio-serial-pci,ioeventfd=off"
+
+
+def test_version_of_an_exact_board_is_its_own_qemu(exact: VirtualBoard) -> None:
+    assert tool_versions(exact) == {exact.qemu.binary: "QEMU version 10 --version"}
+
+
 @pytest.mark.parametrize(("missing", "package"), [("qemu", None), ("nbdkit", "nbdkit")])
 def test_missing_tool_names_its_package(
-    board: VirtualBoard,
+    stock: VirtualBoard,
     files: BootFiles,
     missing: str,
     package: str | None,
@@ -79,13 +129,13 @@ def test_missing_tool_names_its_package(
     tools = tmp_path / "bin"
     tools.mkdir()
     if missing != "qemu":
-        executable(tools / board.qemu.binary, "exit 0")
+        executable(tools / stock.qemu.binary, "exit 0")
     monkeypatch.setenv("PATH", str(tools))
-    words = f"is not installed: apt-get install {package or board.qemu.package}"
-    with pytest.raises(InfrastructureError, match=words), RunningBoard(board, ["x"], files):
+    words = f"is not installed: apt-get install {package or stock.qemu.package}"
+    with pytest.raises(InfrastructureError, match=words), RunningBoard(stock, ["x"], files):
         pass
     with pytest.raises(InfrastructureError, match=words):
-        tool_versions(board)
+        tool_versions(stock)
 
 
 def executable(path: Path, body: str) -> None:
@@ -94,23 +144,23 @@ def executable(path: Path, body: str) -> None:
 
 
 def test_device_server_that_dies_is_infrastructure_and_leaves_no_process(
-    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    stock: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     pids = tmp_path / "pids"
-    first = next(iter(board.devices))
+    first = next(iter(stock.devices))
     executable(
         tools / "nbdkit",
         f'echo $$ >>{pids}\ncase "$*" in */{first}.sock*) exec sleep 100;; esac\n'
         'echo "nbdkit: out of luck" >&2; exit 1',
     )
-    executable(tools / board.qemu.binary, f"echo $$ >>{pids}; exec sleep 100")
+    executable(tools / stock.qemu.binary, f"echo $$ >>{pids}; exec sleep 100")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     (tmp_path / f"{first}.sock").touch()
     with (
         pytest.raises(InfrastructureError, match="nbdkit did not serve the nvme device") as caught,
-        RunningBoard(board, [board.qemu.binary], files),
+        RunningBoard(stock, [stock.qemu.binary], files),
     ):
         pass
     assert "out of luck" in caught.value.log_tail
@@ -119,18 +169,18 @@ def test_device_server_that_dies_is_infrastructure_and_leaves_no_process(
 
 
 def test_leaving_the_block_ends_qemu_and_the_servers(
-    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    stock: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     pids = tmp_path / "pids"
-    for name in ("nbdkit", board.qemu.binary):
+    for name in ("nbdkit", stock.qemu.binary):
         executable(tools / name, f"trap '' INT\necho $$ >>{pids}; exec sleep 100")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    processes = 1 + len(served(board))
-    for name in served(board):
+    processes = 1 + len(served(stock))
+    for name in served(stock):
         (tmp_path / f"{name}.sock").touch()
-    with pytest.raises(RuntimeError), RunningBoard(board, [board.qemu.binary], files) as running:
+    with pytest.raises(RuntimeError), RunningBoard(stock, [stock.qemu.binary], files) as running:
         assert running.poll() is None
         while not pids.is_file() or len(pids.read_text().split()) < processes:
             pass
@@ -157,29 +207,29 @@ def test_kvm_is_for_the_hosts_own_machine_alone(
 
 
 def test_only_a_device_with_a_delay_is_served_with_one(
-    board: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    stock: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     words = tmp_path / "words"
     executable(tools / "nbdkit", f'echo "$*" >>{words}; exec sleep 100')
-    executable(tools / board.qemu.binary, "exec sleep 100")
+    executable(tools / stock.qemu.binary, "exec sleep 100")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    for name in served(board):
+    for name in served(stock):
         (tmp_path / f"{name}.sock").touch()
-    with RunningBoard(board, [board.qemu.binary], files):
-        while not words.is_file() or len(words.read_text().splitlines()) < len(served(board)):
+    with RunningBoard(stock, [stock.qemu.binary], files):
+        while not words.is_file() or len(words.read_text().splitlines()) < len(served(stock)):
             pass
     found = {}
     for line in words.read_text().splitlines():
-        (name,) = [name for name in board.devices if f"/{name}.sock" in line]
-        assert "--filter=delay" in line and f"rdelay={board.devices[name].delay_ms}ms" in line
+        (name,) = [name for name in stock.devices if f"/{name}.sock" in line]
+        assert "--filter=delay" in line and f"rdelay={stock.devices[name].delay_ms}ms" in line
         found[name] = line
-    assert sorted(found) == sorted(served(board)), "in any order: they start side by side"
-    drives = after(qemu_command(board, Clock.INSTRUCTIONS, "tcg", files), "-drive")
-    for name, drive in zip(board.devices, drives, strict=True):
+    assert sorted(found) == sorted(served(stock)), "in any order: they start side by side"
+    drives = after(qemu_command(stock, Clock.INSTRUCTIONS, "tcg", files), "-drive")
+    for name, drive in zip(stock.devices, drives, strict=True):
         image = tmp_path / f"{name}.img"
         assert (f"{name}.sock" in drive) == (name in found) == (not image.exists())
         if name not in found:
             assert f"file={image}," in drive
-            assert image.stat().st_size == board.devices[name].size_mb << 20
+            assert image.stat().st_size == stock.devices[name].size_mb << 20

@@ -78,6 +78,8 @@ def boot_all(
 ) -> list[tuple[str, int]]:
     board = Board(failing)
     monkeypatch.setattr(schedule, "boot", board.boot)
+    monkeypatch.setattr(schedule.store, "take", lambda plan: False)
+    monkeypatch.setattr(schedule.store, "keep", lambda plan: None)
     wanted = [("base", 1), ("candidate", 1)]
     try:
         run_boots(run, bench, wanted, QUIET)  # type: ignore[arg-type]

@@ -79,6 +79,71 @@ assert names in (["lo", "Network is unreachable"],), names
     assert sandbox.run(python(text), run_root, Kept(())) == 0
 
 
+def test_f6_1_a_candidate_writes_no_setting_of_the_kernel(run_root: Path) -> None:
+    """F6.1: uid 0 without capabilities could write /proc/sys; now nothing below /proc and /sys."""
+    text = f"""
+import os
+open_ones = []
+for top in ("/proc", "/sys"):
+    for folder, folders, names in os.walk(top):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                # A write of nothing changes no setting, but is refused where writing is.
+                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
+                open_ones.append(path)
+            except OSError:
+                pass
+seen = os.path.exists("/proc/sys/kernel/core_pattern")
+status = open("/proc/self/status").read()
+caps = [line for line in status.splitlines() if line.startswith(("CapEff", "CapPrm", "CapAmb"))]
+first = open("/proc/self/uid_map").read().split()
+real = int(first[1]) + os.getuid() - int(first[0])
+mounts = open("/proc/mounts").read()
+print(seen, open_ones[:5], caps, real, "/.run-" in mounts, sep="\\n", file=open(
+    {str(run_root)!r} + "/out", "w"))
+"""
+    assert sandbox.run(python(text), run_root, Kept(("out",))) == 0
+    seen, writable, caps, user, scratch = (run_root / "out").read_text().splitlines()
+    assert seen == "True", "it did look at the settings"
+    assert writable == "[]"
+    assert caps.count("\\t0000000000000000") == 3
+    assert int(user) != 0, "a capability is not all that root has"
+    assert scratch == "False", "where the host keeps what it writes is nobody's business"
+
+
+def test_f6_2_nothing_runs_when_results_are_copied(
+    run_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F6.2: processes lived up to 138 ms longer than bubblewrap, and exchanged what was copied."""
+    text = f"""
+import os, pathlib
+path = pathlib.Path({str(run_root)!r}, "build")
+path.mkdir()
+for number in range(40):
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            (path / f"link{{number}}").symlink_to("/etc/shadow")
+            os.replace(path / f"link{{number}}", path / f"config{{number}}")
+while len(list(path.glob("config*"))) < 40:
+    pass
+"""
+    alive: list[bool] = []
+
+    def look(upper: Path, *_: object) -> None:
+        def state() -> list[int]:
+            return [os.lstat(p).st_mtime_ns for p in sorted((upper / "build").iterdir())]
+
+        for _ in range(20):
+            alive.append(state() != state())
+
+    monkeypatch.setattr(sandbox, "_bring_out", look)
+    assert sandbox.run(python(text), run_root, Kept(("build/config0",))) == 0
+    assert len(alive) == 20
+    assert not any(alive)
+
+
 def test_a_candidate_cannot_change_the_cache(run_root: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     text = f"""

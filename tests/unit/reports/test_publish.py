@@ -180,7 +180,7 @@ def test_kcidb_says_where_it_broke() -> None:
     boots = source(real("broken").root)
     ran = json.loads(kcidb(boots.evidence, boots.patches, "iotoll"))
     assert [b["status"] for b in ran["builds"]] == ["PASS", "PASS"]
-    (whole,) = [t for t in ran["tests"] if t["path"] == "iotoll.verdict.instructions"]
+    (whole,) = [t for t in ran["tests"] if t["path"] == "iotoll.gate"]
     assert whole["status"] == "FAIL" and "I/O error" in whole["log_excerpt"]
     assert re.fullmatch("[0-9a-f]{64}", ran["checkouts"][1]["patchset_hash"])
     assert ran["checkouts"][0]["patchset_hash"] == ""
@@ -321,14 +321,38 @@ def test_command_writes_the_named_files(tmp_path: Path) -> None:
     assert json.loads(asked.stdout)["files"] == ["junit.xml"]
 
 
-def test_without_allure_nothing_is_written_and_the_mend_is_named(
+def test_f4_3_without_allure_the_rest_is_written_and_the_lack_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IOTOLL_NODE_TOOLS", str(tmp_path))
     words = ["publish", str(real("pass").root), "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0
+    (line,) = done.stderr.splitlines()[:1]
+    assert "without allure.html" in line and "tools/setup.sh" in line
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert made == {form.file for form in FORMATS.values()}
+
+
+def test_without_allure_who_asks_for_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOTOLL_NODE_TOOLS", str(tmp_path))
+    words = ["publish", str(real("pass").root), "--out", str(tmp_path / "out"), "--only", "allure"]
+    done = CliRunner().invoke(cli, words)
     assert isinstance(done.exception, UsageError) and "tools/setup.sh" in str(done.exception)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("below", ["", "/x", "/x/y"])
+def test_f4_7_a_file_in_the_place_of_the_folder_is_one_line(below: str, tmp_path: Path) -> None:
+    (tmp_path / "afile").write_text("")
+    words = ["--out", f"{tmp_path}/afile{below}", "--only", "junit"]
+    done = CliRunner().invoke(cli, ["publish", str(real("pass").root), *words])
+    if below:
+        assert isinstance(done.exception, UsageError) and "is a file" in str(done.exception)
+    else:
+        assert done.exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def test_note_says_the_verdict_first_and_is_short(case: Path) -> None:
 def test_note_of_a_regression() -> None:
     page = shown(note(gather(real("regression")), LINKS))
     first = " ".join("".join(page.first).split())
-    assert first.startswith("▲ iotoll: regression The candidate makes 2 of 4 cells more expensive")
-    assert "▲ regression UFS submission 2 of 2 +327 to +329 instructions" in first
+    assert first.startswith("▲ iotoll: regression UFS submission +328 instructions")
+    assert "▲ regression UFS submission 2 of 2 +328 instructions +6.2 % +327 to +329" in first
     assert "Check transfer requests before they are sent" in first
     assert "5,229" not in first and "5,229" in "".join(page.plain)
 

@@ -103,7 +103,7 @@ def test_movement_sentence_names_range_and_cells() -> None:
     group = view.MovementGroup("UFS", Section.SUBMISSION, True, "regression", tuple(moves), 4)
     sentence = group_sentence(group, "instructions").replace(text.NBSP, " ")
     assert sentence == (
-        "UFS submission grew in 2 of 4 cells: +300 to +310 instructions (median +30.0 %)"
+        "UFS submission grew in 2 of 4 workloads: +300 to +310 instructions (median +30.0 %)"
     )
 
 

@@ -16,7 +16,7 @@ from iotoll.records.models import CellRecord, Clock, Section
 from iotoll.reports.page.text import number
 from iotoll.reports.trace.cells import Cell, load
 from iotoll.reports.trace.filters import Filters
-from iotoll.reports.trace.slowest import EVENT_LIMIT, print_slowest, slowest
+from iotoll.reports.trace.slowest import EVENT_LIMIT, print_slowest, ranked, readable, slowest
 from iotoll.reports.trace.table import print_cell
 from tests.trace.synthetic.container import Layout
 from tests.trace.synthetic.drivers import DRIVERS
@@ -164,8 +164,8 @@ def test_shares_add_up() -> None:
 def test_the_slowest_are_the_longest_with_all_their_events() -> None:
     made = cell(READ)
     found = slowest(made, 5)
-    longest = sorted(made.table.duration.tolist(), reverse=True)[:5]
-    assert [io.duration for io in found] == longest
+    longest = sorted(ranked(made).tolist(), reverse=True)[:5]
+    assert [io.duration - io.elapsed[Section.HARDWARE] for io in found] == longest
     for slow in found:
         assert sum(slow.elapsed.values()) == slow.duration
         assert slow.events[0].at == 0 and slow.events[-1].at == slow.duration
@@ -173,6 +173,47 @@ def test_the_slowest_are_the_longest_with_all_their_events() -> None:
         assert len(slow.events) < EVENT_LIMIT
     few = Cell(made.trace, made.record, made.table.take(np.arange(3)), made.tasks)
     assert len(slowest(few, 1000)) == 3
+
+
+def test_f4_7_on_the_clock_time_the_device_counts() -> None:
+    made = cell(READ, Clock.TIME)
+    longest = sorted(made.table.duration.tolist(), reverse=True)[:5]
+    assert [io.duration for io in slowest(made, 5)] == longest
+
+
+def test_f4_7_bytes_that_are_no_text_are_dots() -> None:
+    assert readable("nvme0n1") == "nvme0n1"
+    assert readable("a\x00\ufffd\x1b[31mb\u202e") == "a...[31mb."
+
+
+def test_f4_7_a_task_that_the_trace_does_not_have_is_refused() -> None:
+    message = refused(READ, "--comm", "nobody")
+    assert "--comm nobody: no I/O of the trace fits; tasks in the trace: " in message
+
+
+@pytest.mark.parametrize("option", ["--parquet", "--perfetto"])
+def test_f4_7_a_folder_that_is_not_there_is_refused(option: str, tmp_path: Path) -> None:
+    assert "there is no folder" in refused(READ, option, tmp_path / "none" / "x")
+
+
+def test_f4_7_a_full_disk_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from iotoll.core.errors import InfrastructureError
+    from iotoll.core.progress import Progress
+    from iotoll.reports.trace import perfetto
+
+    target = tmp_path / "x.pftrace"
+    target.write_bytes(b"old")
+
+    def full(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(perfetto.Writer, "flush", full)
+    with pytest.raises(InfrastructureError, match="No space left"):
+        perfetto.write_perfetto([cell(READ)], target, Progress(quiet=True))
+    assert [p.name for p in tmp_path.iterdir()] == ["x.pftrace"]
+    assert target.read_bytes() == b"old"
 
 
 def test_the_slowest_of_tables_with_sectors() -> None:

@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.boards.matrix import load_matrix
+from iotoll.boards.ramdisk import Image
+from iotoll.boots.schedule import Bench
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.records import results
-from iotoll.records.models import Outcome, SelectionRecord, SideResult, VerdictRecord
+from iotoll.records.models import (
+    Clock,
+    Outcome,
+    Section,
+    SideResult,
+    VerdictRecord,
+)
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
 from iotoll.run import flow as flow_module
@@ -209,31 +218,50 @@ def test_steps_after_until_do_not_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(STEPS)[-1] == "report"
 
 
-def test_regression_is_confirmed_by_a_second_pair(
+def slower(run: RunDir, cost: int) -> None:
+    """As if the candidate's submission cost so much more in the first cell."""
+    path = run.side("candidate") / "result.json"
+    result = results.read(path, SideResult)
+    cell = result.cells[CELLS[0]][0]
+    assert cell.in_order is not None
+    column = [v and v + cost for v in cell.in_order.sections[Section.SUBMISSION]]
+    sections = {**cell.in_order.sections, Section.SUBMISSION: column}
+    moved = cell.in_order.model_copy(update={"sections": sections})
+    cells = {**result.cells, CELLS[0]: [cell.model_copy(update={"in_order": moved})]}
+    results.write(path, result.model_copy(update={"cells": cells}))
+
+
+def test_growth_asks_for_the_policys_boots_of_its_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path / "run")
     add_boots(run)
     flow = Flow(run, QUIET)
     flow.collect()
-    path = run.side("candidate") / "result.json"
-    slower = results.read(path, SideResult)
-    cell = slower.cells[CELLS[0]][0]
-    moved = cell.model_copy(
-        update={"gate": {s: [v + 100 for v in counts] for s, counts in cell.gate.items()}}
-    )
-    results.write(path, slower.model_copy(update={"cells": {**slower.cells, CELLS[0]: [moved]}}))
+    slower(run, 100)
     asked: list[object] = []
 
     def no_board(
-        run: RunDir, bench: object, wanted: object, progress: object, abreast: int, connect: object
+        run: RunDir, bench: Bench, wanted: object, progress: object, abreast: int, connect: object
     ) -> None:
-        asked.append(wanted)
+        asked.append((wanted, bench.cells))
         raise InfrastructureError("no board here")
 
+    matrix = load_matrix("default")
+    image = Image(tmp_path / "ramdisk", "0" * 64, {})
+    bench = Bench(flow.board, matrix, image, CELLS, Clock.INSTRUCTIONS, "tcg")
     monkeypatch.setattr(flow_module, "run_boots", no_board)
-    monkeypatch.setattr(Flow, "bench", None)
+    monkeypatch.setattr(Flow, "bench", bench)
     with pytest.raises(InfrastructureError, match="no board here"):
         flow.judge()
-    assert asked == [[("base", 2), ("candidate", 2)]]
-    assert results.read(run.selection, SelectionRecord).cells
+    boots = [(side, number) for number in (2, 3) for side in ("base", "candidate")]
+    assert asked == [(boots, CELLS[:1])]
+
+
+def test_board_that_is_not_exact_is_not_judged(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", board="virt-arm64-stock")
+    add_boots(run)
+    verdict = judged(run)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert not verdict.can_gate
+    assert "virt-arm64-stock is not exact" in verdict.sentence

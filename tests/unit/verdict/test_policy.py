@@ -49,12 +49,12 @@ def test_exceptions_hold_for_their_cells_and_sections_and_the_last_one_wins(
     path.write_text(
         head
         + '[[exceptions]]\ncells = ["ufs-*"]\nsections = ["vfs_fs"]\ngated = false\nwhy = "first"\n'
-        + '[[exceptions]]\ncells = ["*-t8-*"]\nsections = ["vfs_fs"]\nquartile_share = 0.5\n'
+        + '[[exceptions]]\ncells = ["*-t8-*"]\nsections = ["vfs_fs"]\nthreshold = 40\n'
         + 'why = "second"\n'
     )
     policy = load_policy(str(path))
     both = policy.rule("ufs-4k-randread-t8-sync", V)
-    assert (both.gated, both.quartile_share, both.why) == (False, 0.5, "second")
+    assert (both.gated, both.threshold, both.why) == (False, 40, "second")
     assert policy.rule("ufs-4k-randread-t8-sync", S).gated
     assert policy.rule("nvme-4k-randread-t1-sync", V) == policy.sections[V]
 
@@ -64,12 +64,13 @@ def test_exceptions_hold_for_their_cells_and_sections_and_the_last_one_wins(
     [
         ('clock = "instructions"', 'clock = "sundial"', "clock: "),
         ("min_ios = 24", "", "min_ios: Field required"),
-        ("ratio = 2.0", "ratio = 0.5", "comb.alarm.ratio: "),
-        ("threshold = 12", "threshold = 0", "sections.vfs_fs.threshold: "),
+        ("z = 5.0", "z = 1.0", "sign.z: "),
+        ("boots = 3", "boots = 0", "perturb.boots: "),
+        ("threshold = 4", "threshold = -1", "sections.vfs_fs.threshold: "),
         ("[sections.vfs_fs]", "[sections.queue]", "sections.queue"),
         ("[sections.vfs_fs]", "[sections.hardware]", "sections.hardware: it has no meaning"),
-        ("confirm = true", "confirm = true\nstrict = 1", "strict: "),
-        ("confirm = true", "confirm = ", "line 5"),
+        ("min_ios = 24", "min_ios = 24\nstrict = 1", "strict: "),
+        ("min_ios = 24", "min_ios = #", "line 4"),
     ],
 )
 def test_mistakes_are_one_line_with_file_and_field(

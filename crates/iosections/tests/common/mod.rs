@@ -11,6 +11,8 @@ use iosections::{
 pub const DISK: Dev = Dev { major: 8, minor: 0 };
 pub const JOURNAL: i32 = 50;
 pub const WORKER: i32 = 60;
+/// The disk's interrupt.
+pub const IRQ: Kind = Kind::IrqEntry(7);
 
 /// Tasks below 50 are the users', 50 to 99 help, 100 on belong to nobody who matters.
 pub struct Names;
@@ -57,7 +59,7 @@ pub fn event(&(ts, cpu, pid, kind): &Line) -> Event {
         Kind::BioQueue(_) => 3,
         Kind::Issue(_) => 4,
         Kind::Complete(_) => 5,
-        Kind::IrqEntry => 6,
+        Kind::IrqEntry(_) => 6,
         Kind::IrqExit => 7,
         Kind::Switch { .. } => 8,
         _ => 9,
@@ -159,7 +161,7 @@ pub fn check(outcome: &Outcome, results: &[IoResult]) {
     let i = &outcome.ios;
     assert_eq!(
         i.seen,
-        i.measured + i.no_request + i.dropped_lost + i.incomplete + i.ambiguous,
+        i.measured + i.no_request + i.waited + i.dropped_lost + i.incomplete + i.ambiguous,
         "{i:?}"
     );
     assert_eq!(i.measured as usize, results.len());
@@ -225,7 +227,7 @@ pub const SEND: fn(u32) -> Kind = |id| Kind::Send(Driver::Ufs, tag(0, NO_QUEUE, 
 pub const DONE: fn(u32) -> Kind = |id| Kind::Done(Driver::Ufs, tag(0, NO_QUEUE, id));
 
 pub fn submit(n: u32) -> Kind {
-    Kind::CallEnter(Call::Submit, n)
+    Kind::CallEnter(Call::Submit, n, false)
 }
 
 pub fn submitted(n: i64) -> Kind {

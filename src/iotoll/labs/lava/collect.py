@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import yaml
 
+from iotoll.boots import proof
 from iotoll.boots.console import read_console
 from iotoll.boots.local import BootPlan
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError
@@ -21,7 +22,7 @@ from iotoll.labs.lava.log import JobLog, read_log, read_time
 from iotoll.labs.lava.server import FileStore, JobState, LavaServer
 from iotoll.measure import board_records, serial
 from iotoll.measure.board_records import Documents
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import BootRecord, LavaAttempt, LavaRecord, TraceFile
 from iotoll.records.models.run import FactRecord
 from iotoll.records.results import write_text
@@ -77,8 +78,12 @@ def _job_error(tests: list[dict[str, Any]]) -> tuple[str, str]:
     return "", ""
 
 
-def judge(ended: Ended, plan: BootPlan, issues: Sequence[Issue]) -> Documents:
+def judge(
+    ended: Ended, plan: BootPlan, issues: Sequence[Issue], key: str | None = None
+) -> Documents:
     """The documents that the board sent; raises what the job's end means.
+
+    ``key`` is the job's own, which the board must name.
 
     BrokenError when the kernel or the workload failed, InfrastructureError when the lab did.
     """
@@ -86,7 +91,10 @@ def judge(ended: Ended, plan: BootPlan, issues: Sequence[Issue]) -> Documents:
     if console.failed_at or ended.state.health != "Complete" or not console.done:
         found = evidence(ended.state.health, ended.error_type, ended.error, ended.log)
         raise classify(found, issues)
-    return _documents(ended, plan, console.log_tail)
+    documents = _documents(ended, plan, console.log_tail)
+    said = documents.facts.get("before", {})
+    proof.check(plan.name, plan.kernel, plan.board.name, said, key)
+    return documents
 
 
 def _documents(ended: Ended, plan: BootPlan, log_tail: str) -> Documents:
@@ -139,11 +147,13 @@ def store(
             **tools,
         },
         board_sha256=plan.identity(),
+        models=plan.board.models,
         command=["LAVA", f"job {state.id}", str(state.device)],
         seconds=round(sum(phases.values()), 1),
         cells=plan.cells,
         measured="board",
         facts=FactRecord.model_validate(documents.facts),
+        digests=sealed.digests(plan.folder, [plan.folder / board_records.NAME]),
         lava=LavaRecord(
             server=where.server,
             job=state.id,

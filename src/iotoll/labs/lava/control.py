@@ -20,6 +20,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.verdict import instructions
 from iotoll.verdict.policy import Policy
+from iotoll.verdict.words import parts
 
 PAIRS = (1, 2)
 
@@ -61,16 +62,27 @@ def control(
             [p for p in plans if not (p.folder / "boot.json").is_file()], step
         )
         base, other = (_result(own, plain, side, number) for side in SIDES)
-        judged.append(instructions.judge(base, other, policy, plain.cells, policy.comb.confirm))
+        judged.append(instructions.judge(base, other, policy, plain.cells))
         if not _moved(judged[-1]):
             return Finding(device, ())
-    return finding(device, judged, policy)
+    return finding(device, judged)
 
 
-def finding(device: str, judged: Sequence[instructions.Judgement], policy: Policy) -> Finding:
+def finding(device: str, judged: Sequence[instructions.Judgement]) -> Finding:
     """What two pairs of boots of one kernel say of a board: only what both show counts."""
-    first, second = judged
-    return Finding(device, _moved(instructions.confirmed(first, second, policy)))
+    first, second = (_places(one) for one in judged)
+    lines = [line for place, line in second.items() if place in first]
+    return Finding(device, tuple(lines))
+
+
+def _places(judged: instructions.Judgement) -> dict[tuple[str, str, str], str]:
+    """What moved: by cell, part and direction, in words."""
+    return {
+        (v.cell, name, part.moved): f"{v.cell}: {name} {part.delta:+.0f} instructions"
+        for v in judged.cells
+        for name, part in parts(v)
+        if part.gated and part.moved in ("grew", "shrank")
+    }
 
 
 def _moved(judged: instructions.Judgement) -> tuple[str, ...]:

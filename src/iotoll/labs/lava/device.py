@@ -35,10 +35,11 @@ def virtual_device(board: VirtualBoard, name: str, clock: Clock = Clock.INSTRUCT
     disks = [
         f"{device}:{settings.size_mb}:{settings.delay_ms}"
         for device, settings in board.devices.items()
+        if settings.model is None
     ]
     words = ["--sockets", sockets]
     words += [word for disk in disks for word in ("--disk", disk)]
-    words += ["--", *board_words(board, clock, "tcg")]
+    words += ["--", board.qemu.binary, *board_words(board, clock, "tcg")]
     words += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
     words += disk_words(board, sockets)
     template = environment("devices").get_template("virtual.jinja2.j2")

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jinja2
+import yaml
 
 from iotoll.boards.board import VirtualBoard
 from iotoll.boards.hardware import AndroidBoot, Hardware, PartitionRootfs, UbootBoot
 from iotoll.boards.qemu import kernel_words
+from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.device import LAVA_ARCH, environment
@@ -154,6 +156,14 @@ def uboot_job(
         dtb=dtb,
         ramdisk=ramdisk,
     )
+
+
+def definition_sha256(text: str) -> str:
+    """The digest of what a job definition says, however its YAML is written."""
+    try:
+        return json_sha256(yaml.load(text, Loader=yaml.CBaseLoader))
+    except (yaml.YAMLError, RecursionError, TypeError):
+        return "no definition"
 
 
 def render(job: Job, board: str, lab: Lab) -> str:

@@ -26,14 +26,17 @@ NAME = "journal.jsonl"
 class Attempt:
     """One LAVA job: one attempt at one boot, whose job definition is stored as ``KEY.yaml``.
 
-    ``inputs`` is the digest of all that the boot depends on. ``number`` is None until the server
-    has answered, ``outcome`` until the job has ended and was judged.
+    ``inputs`` is the digest of all that the boot depends on, ``definition`` that of ``KEY.yaml``.
+    ``number`` is None until ``server`` has answered, ``outcome`` until the job has ended and was
+    judged. A number means nothing without its server, and a server may begin to count anew.
     """
 
     key: str
     boot: str
     inputs: str
+    definition: str = ""
     number: int | None = None
+    server: str = ""
     outcome: str | None = None
     why: str = ""
 
@@ -54,17 +57,17 @@ class Journal:
         """The key of the next attempt at a boot: no other job anywhere has it."""
         return f"{self.run}-{boot.replace('/', '-')}-{len(self.of(boot)) + 1}"
 
-    def intend(self, boot: str, key: str, inputs: str) -> Attempt:
+    def intend(self, boot: str, key: str, inputs: str, definition: str = "") -> Attempt:
         """Note a job that is about to be submitted."""
-        attempt = Attempt(key, boot, inputs)
-        self._add("intend", key=key, boot=boot, inputs=inputs)
+        attempt = Attempt(key, boot, inputs, definition)
+        self._add("intend", key=key, boot=boot, inputs=inputs, definition=definition)
         self.attempts.append(attempt)
         return attempt
 
-    def submitted(self, attempt: Attempt, number: int) -> None:
-        """Note the number that the server gave."""
-        self._add("submitted", key=attempt.key, number=number)
-        attempt.number = number
+    def submitted(self, attempt: Attempt, number: int, server: str = "") -> None:
+        """Note the number that a server gave."""
+        self._add("submitted", key=attempt.key, number=number, server=server)
+        attempt.number, attempt.server = number, server
 
     def ended(self, attempt: Attempt, outcome: str, why: str) -> None:
         """Note how it ended, and why it was judged so."""
@@ -118,11 +121,12 @@ def read_journal(path: Path) -> Journal:
 
 def _replay(journal: Journal, entry: dict[str, Any]) -> None:
     if entry["event"] == "intend":
-        journal.attempts.append(Attempt(entry["key"], entry["boot"], entry["inputs"]))
+        definition = str(entry.get("definition", ""))
+        journal.attempts.append(Attempt(entry["key"], entry["boot"], entry["inputs"], definition))
         return
     attempt = {a.key: a for a in journal.attempts}[entry["key"]]
     if entry["event"] == "submitted":
-        attempt.number = int(entry["number"])
+        attempt.number, attempt.server = int(entry["number"]), str(entry.get("server", ""))
     elif entry["event"] == "ended":
         attempt.outcome, attempt.why = str(entry["outcome"]), str(entry["why"])
     else:

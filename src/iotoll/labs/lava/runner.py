@@ -18,7 +18,7 @@ from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.http import TooLargeError
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
 from iotoll.labs.lava.server import JobState, Servers, connect
-from iotoll.labs.lava.submission import POLL_SECONDS, Submitter, patiently
+from iotoll.labs.lava.submission import POLL_SECONDS, Submitter, names, patiently
 from iotoll.labs.lava.watch import Watch
 from iotoll.records import results
 from iotoll.records.models import BootRecord, LavaAttempt
@@ -198,8 +198,14 @@ class LavaRunner:
     def _look(self, one: Running) -> JobState:
         number = one.attempt.number
         assert number is not None
-        one.state = patiently(lambda: self.lava.job(number))
-        return one.state
+        state = patiently(lambda: self.lava.job(number))
+        if not names(state, one.attempt):
+            raise InfrastructureError(
+                f"job {number} of {self.lava.address} is {state.name!r}, not that of"
+                f" {one.attempt.boot}: the server was made anew; run the same command again"
+            )
+        one.state = state
+        return state
 
     def _leave(self, journal: Journal, running: list[Running]) -> None:
         """Cancel what is of no use after a failure: all but the base."""
@@ -217,7 +223,7 @@ class LavaRunner:
         except TooLargeError as error:
             return self._failed(journal, one, error)
         try:
-            documents = collect.judge(ended, plan, self.issues)
+            documents = collect.judge(ended, plan, self.issues, one.attempt.key)
         except (BrokenError, InfrastructureError) as error:
             return self._failed(journal, one, error)
         attempts = [

@@ -13,7 +13,7 @@ from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.http import Http, ServerError, find_token
-from iotoll.labs.lava.job import File
+from iotoll.labs.lava.job import File, definition_sha256
 from iotoll.labs.local.local import LocalLab
 
 API = "api/v0.2"
@@ -33,7 +33,8 @@ class JobState:
     """A job as the server sees it; times are the server's, ISO 8601, or None if not reached.
 
     ``state`` is Submitted, Scheduling, Scheduled, Running, Canceling or Finished; ``health`` is
-    Unknown until it is Complete, Incomplete or Canceled.
+    Unknown until it is Complete, Incomplete or Canceled. ``definition`` is the digest of what was
+    submitted, None where the server does not show it.
     """
 
     id: int
@@ -44,6 +45,7 @@ class JobState:
     submitted: str | None
     started: str | None
     ended: str | None
+    definition: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -56,6 +58,11 @@ class LavaServer:
 
     def __init__(self, http: Http) -> None:
         self.http = http
+
+    @property
+    def address(self) -> str:
+        """The server's URL: what its jobs' numbers belong to."""
+        return self.http.base
 
     def version(self) -> str:
         """The server's version."""
@@ -165,6 +172,7 @@ class LavaServer:
 
 
 def _job(found: dict[str, Any], what: str = "jobs") -> JobState:
+    submitted = _text(found.get("original_definition"))
     try:
         return JobState(
             id=int(found["id"]),
@@ -175,6 +183,7 @@ def _job(found: dict[str, Any], what: str = "jobs") -> JobState:
             submitted=_text(found.get("submit_time")),
             started=_text(found.get("start_time")),
             ended=_text(found.get("end_time")),
+            definition=definition_sha256(submitted) if submitted else None,
         )
     except (LookupError, TypeError, ValueError) as error:
         raise ServerError(f"{what}: the server's answer lacks {error}") from error

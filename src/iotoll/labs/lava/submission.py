@@ -14,9 +14,9 @@ from iotoll.core.digest import json_sha256
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import ServerError
-from iotoll.labs.lava.job import Job, render
+from iotoll.labs.lava.job import Job, definition_sha256, render
 from iotoll.labs.lava.journal import Attempt, Journal
-from iotoll.labs.lava.server import Servers
+from iotoll.labs.lava.server import JobState, Servers
 from iotoll.records.results import write_text
 
 POLL_SECONDS = 2.0
@@ -50,6 +50,11 @@ def mark(series: str) -> str:
     return f"[{series}]"
 
 
+def names(state: JobState, attempt: Attempt) -> bool:
+    """Whether a job is the one of an attempt, by the key in its name."""
+    return state.name.split()[-1:] == [attempt.key]
+
+
 class Submitter:
     """Makes and submits the jobs of one run directory, whose LAVA folder is ``folder``."""
 
@@ -69,17 +74,42 @@ class Submitter:
         attempts = journal.of(plan.name)
         if attempts and attempts[-1].outcome is None:
             attempt = attempts[-1]
-            if attempt.inputs == inputs:
+            if not self.is_ours(attempt):
+                # Whose job that is now, nobody knows: it is left alone.
+                journal.ended(attempt, SUPERSEDED, f"job {attempt.number} is not this boot's")
+            elif attempt.inputs == inputs:
                 self._submit(journal, attempt, resumed=True)
                 return attempt
-            self.cancel(journal, attempt, "the boot's inputs have changed")
+            else:
+                self.cancel(journal, attempt, "the boot's inputs have changed")
         key = journal.next_key(plan.name)
         definition = self.render(plan, key, device)
         patiently(lambda: self.servers.lava.validate(definition))
         write_text(self.folder / f"{key}.yaml", definition)
-        attempt = journal.intend(plan.name, key, inputs)
+        attempt = journal.intend(plan.name, key, inputs, definition_sha256(definition))
         self._submit(journal, attempt, resumed=False)
         return attempt
+
+    def is_ours(self, attempt: Attempt) -> bool:
+        """Whether what the journal says of an attempt is true of this server and its job.
+
+        Another server, or the same one made anew, has other jobs under the same numbers.
+        """
+        path = self.folder / f"{attempt.key}.yaml"
+        known = path.is_file() and definition_sha256(path.read_text()) == attempt.definition
+        if not known:
+            return False
+        if attempt.number is None:
+            return True  # it is looked for by its key
+        if attempt.server != self.servers.lava.address:
+            return False
+        try:
+            state = patiently(partial(self.servers.lava.job, attempt.number))
+        except ServerError as error:
+            if error.status == 404:
+                return False
+            raise
+        return names(state, attempt) and state.definition in (None, attempt.definition)
 
     def supersede(self, journal: Journal) -> list[int]:
         """Cancel what older runs of the same series have with LAVA; returns those jobs."""
@@ -95,7 +125,7 @@ class Submitter:
     def cancel(self, journal: Journal, attempt: Attempt, why: str) -> None:
         """Cancel the job of an attempt that has not ended."""
         number = attempt.number or patiently(lambda: self._find(attempt.key, DOUBT_SECONDS))
-        if number is not None:
+        if number is not None and (attempt.number is None or self.is_ours(attempt)):
             patiently(lambda: self.servers.lava.cancel(number))
         journal.ended(attempt, SUPERSEDED, why)
 
@@ -135,7 +165,7 @@ class Submitter:
                     number = self.servers.lava.submit(definition)
                     if doubt:  # an unanswered submission may have come late
                         number = self._find(attempt.key, 0) or number
-                journal.submitted(attempt, number)
+                journal.submitted(attempt, number, self.servers.lava.address)
                 return
             except ServerError as error:
                 if time.monotonic() > end:

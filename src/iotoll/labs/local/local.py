@@ -16,7 +16,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from iotoll.boards.board import RealBoard, load_board
+from iotoll.boards import patched
+from iotoll.boards.board import RealBoard, VirtualBoard, load_board
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import require_tool, tail_file
@@ -108,7 +109,8 @@ class LocalLab:
             for name, settings in lab.boards.items()
             for number in range(1, settings.count + 1)
         ]
-        programs = [data_dir("lava-jobs") / "devices" / PROGRAM]
+        boards = [load_board(name) for name, settings in lab.boards.items() if settings.count]
+        programs = [data_dir("lava-jobs") / "devices" / PROGRAM, *_patched(boards)]
         if any(device.simulated for device in devices):
             programs += [self.folder / PROGRAMS / name for name in client.COMMANDS]
         return LabPlan(
@@ -200,6 +202,12 @@ class LocalLab:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+
+
+def _patched(boards: list[VirtualBoard | RealBoard]) -> list[Path]:
+    """The QEMU of the lab's exact boards; raises InfrastructureError when it is not built."""
+    names = {b.qemu.binary for b in boards if isinstance(b, VirtualBoard) and b.qemu.patched}
+    return [Path(patched.binary(name)) for name in sorted(names)]
 
 
 def _device(board_name: str, settings: LabBoard, number: int, port: int) -> LabDevice:

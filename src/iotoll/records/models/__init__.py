@@ -1,9 +1,17 @@
 """Typed models of every file in a run directory; results-schema/ is generated from them."""
 
-from iotoll.records.models.analysis import CellRecord, SectionRecord, Stats
+from iotoll.records.models.analysis import CellRecord, OrderedIos, SectionRecord, Stats
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
+from iotoll.records.models.explain import (
+    CellDelta,
+    CoverageRecord,
+    ExplainRecord,
+    FunctionCoverage,
+    FunctionDelta,
+    SectionDelta,
+)
 from iotoll.records.models.run import (
     BootRecord,
     BuildRecord,
@@ -20,14 +28,18 @@ from iotoll.records.models.run import (
 )
 from iotoll.records.models.verdict import (
     CellVerdict,
+    Cluster,
+    Comparison,
     GrowthRecord,
     NoisePair,
     NoiseRecord,
     OtherClock,
     PairRecord,
+    PoolRecord,
     SectionComparison,
     SequentialRecord,
     SideResult,
+    TwinRecord,
     VerdictRecord,
 )
 
@@ -35,11 +47,18 @@ __all__ = [
     "BootRecord",
     "BuildRecord",
     "CellChoice",
+    "CellDelta",
     "CellRecord",
     "CellVerdict",
     "Clock",
+    "Cluster",
+    "Comparison",
+    "CoverageRecord",
     "DutRecord",
+    "ExplainRecord",
     "FailureRecord",
+    "FunctionCoverage",
+    "FunctionDelta",
     "GrowthRecord",
     "ImageFile",
     "ImageRecord",
@@ -48,14 +67,17 @@ __all__ = [
     "Model",
     "NoisePair",
     "NoiseRecord",
+    "OrderedIos",
     "OtherClock",
     "Outcome",
     "PairRecord",
     "PipelineRun",
     "PlanRecord",
+    "PoolRecord",
     "RunManifest",
     "Section",
     "SectionComparison",
+    "SectionDelta",
     "SectionRecord",
     "SelectionRecord",
     "SequentialRecord",
@@ -64,6 +86,7 @@ __all__ = [
     "Stats",
     "SummaryRecord",
     "TraceFile",
+    "TwinRecord",
     "Unit",
     "VerdictRecord",
 ]

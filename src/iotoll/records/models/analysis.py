@@ -70,6 +70,22 @@ class PathRecord(Model):
     sections: dict[Section, SumRecord]
 
 
+class OrderedIos(Model):
+    """What the gate pairs: every I/O of a cell, thread by thread, each in order of start.
+
+    All lists have one entry per I/O. ``marks`` are indices into ``mark_kinds``; None is a section
+    that the I/O has not.
+    """
+
+    thread: list[int] = Field(description="threads in order of their numbers, from 0")
+    sections: dict[Section, list[int | None]] = Field(description="as in `gate`")
+    whole: list[int] = Field(description="from call to return, waiting included")
+    marks: list[int] = Field(default_factory=list)
+    mark_kinds: list[dict[Section, str]] = Field(
+        default_factory=list, description="events that bound each section, as 'begin > end'"
+    )
+
+
 class CellRecord(Model):
     """All figures of one cell from one boot, in ``unit``, with the counts that qualify them."""
 
@@ -89,13 +105,19 @@ class CellRecord(Model):
     not_in_source: dict[Section, str] = Field(
         default_factory=dict, description="sections that blktrace does not tell of, and why"
     )
+    own_unknown: str | None = Field(
+        None, description="why nothing tells whose code ran: all own times are absent"
+    )
     overhead: SumRecord
     total: SumRecord
     paths: list[PathRecord]
     fio: dict[str, Any] = Field(default_factory=dict, description="fio's own totals, as read")
     gate: dict[Section, list[int]] = Field(
         default_factory=dict,
-        description="per section what the gate compares: one count per I/O, in order (gate.py)",
+        description="per section one count per I/O, in order, without the first and empty ones",
+    )
+    in_order: OrderedIos | None = Field(
+        None, description="what the gate pairs; absent on the clock `time`"
     )
     steps: list[StepRecord] = Field(
         default_factory=list, description="sub-steps of the sections, in order of the path"

@@ -53,6 +53,9 @@ class RunManifest(Model):
     beside: str | None = Field(None, description="run directory of the other clock's verdict")
     runner: Literal["local", "lava"] = Field("local", description="who boots the boards")
     lab: str | None = Field(None, description="lab file of the runner 'lava'")
+    approved_by: str | None = Field(
+        None, description="who approves the growth that the candidate's trailers ask to accept"
+    )
     series: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._/!-]{1,60}$",
@@ -93,6 +96,9 @@ class SourceRecord(Model):
     git_tree: str | None = Field(
         None, description="git tree object of the exact source, patch included, that is built"
     )
+    accepts: list[str] | None = Field(
+        None, description="values of the trailers Iotoll-Accept in its commit messages"
+    )
     notes: list[str] = Field(
         default_factory=list, description="what a reader must know, e.g. hunks that needed fuzz"
     )
@@ -113,6 +119,10 @@ class BuildRecord(Model):
     ready_made: bool = Field(False, description="the user's image: nothing was built")
     dtbs: dict[str, str] = Field(
         default_factory=dict, description="device trees built with it: file name to SHA-256"
+    )
+    build_ids: list[str] = Field(
+        default_factory=list,
+        description="GNU build-ids in it, one of which /sys/kernel/notes shows; empty: not known",
     )
 
     @property
@@ -171,6 +181,29 @@ class FactRecord(Model):
     after: dict[str, str] = Field(default_factory=dict)
 
 
+class DeviceModel(Model):
+    """How long a modelled device takes to answer, in ns of the board's clock.
+
+    Reads and writes take a fixed part and one per KiB. Each of ``units`` serves one command at a
+    time, further ones wait in order.
+    """
+
+    source: str = Field(description="where the values come from; reports say it")
+    read_ns: int = Field(ge=0)
+    read_ns_per_kib: int = Field(ge=0)
+    write_ns: int = Field(ge=0)
+    write_ns_per_kib: int = Field(ge=0)
+    flush_ns: int = Field(ge=0)
+    discard_ns: int = Field(ge=0, description="of a discard or a write of zeroes")
+    units: int = Field(gt=0, le=1024)
+
+    def latency_ns(self, direction: Literal["read", "write"], kib: float) -> float:
+        """What one command takes that need not wait for a unit."""
+        if direction == "read":
+            return self.read_ns + self.read_ns_per_kib * kib
+        return self.write_ns + self.write_ns_per_kib * kib
+
+
 class BootRecord(Model):
     """``sides/SIDE/boots/N/boot.json``: one boot of a (virtual) board that ran the workload."""
 
@@ -182,6 +215,12 @@ class BootRecord(Model):
     accelerator: str
     tools: dict[str, str] = Field(description="versions: qemu, fio, trace-cmd, kernel, image")
     board_sha256: str = Field(description="board data, DUT image and scripts")
+    qemu: str | None = Field(
+        None, description="digest of the patched QEMU of an exact board, whose boots are all alike"
+    )
+    models: dict[str, DeviceModel] = Field(
+        default_factory=dict, description="what its devices are modelled on, by device"
+    )
     command: list[str]
     seconds: float
     cells: list[str]
@@ -194,6 +233,11 @@ class BootRecord(Model):
     lava: LavaRecord | None = Field(None, description="absent on a local board")
     facts: FactRecord = Field(
         default_factory=FactRecord, description="what decides whether the boot may be used"
+    )
+
+    digests: dict[str, str] = Field(
+        default_factory=dict,
+        description="SHA-256 of each file that figures are made of, by its path beside boot.json",
     )
 
     @property

@@ -24,19 +24,68 @@ class SideResult(Model):
     cells: dict[str, list[CellRecord]] = Field(description="per cell, one record per boot")
 
 
-class SectionComparison(Model):
-    """Candidate against base for one section of one cell; durations in the verdict's unit."""
+class Cluster(Model):
+    """I/Os that differ from their twins by the same amount, and those by as much the other way."""
 
-    section: Section
+    delta: int = Field(description="candidate minus base, never 0")
+    ios: int
+    opposite: int = Field(description="I/Os that differ by -delta: chaos is symmetric, costs not")
+    share: float = Field(description="ios of all twins")
+
+
+class TwinRecord(Model):
+    """I/O by I/O: each of the candidate's less its twin, the base's of the same thread and number.
+
+    ``clusters`` are the commonest differences but 0, with their share of all twins.
+    """
+
+    pairs: int
+    exact: float = Field(description="share of I/Os that cost what their twin does")
+    commonest: int = Field(description="the commonest difference")
+    commonest_share: float
+    mean: float = Field(description="mean difference, whatever its cause")
+    above: int = Field(description="I/Os that grew by more than `size`")
+    below: int = Field(description="I/Os that shrank by more than `size`")
+    size: int = Field(description="the differences that decided are larger than this")
+    clusters: list[Cluster] = Field(default_factory=list)
+    unpaired: int = Field(0, description="I/Os without a twin, or of which one side has no value")
+
+
+class Comparison(Model):
+    """Candidate against base for one part of the I/Os of a cell; in the verdict's unit."""
+
     base: float
     candidate: float
     delta: float = Field(description="candidate minus base; positive is more expensive")
     relative: float = Field(description="delta / base")
     threshold: float = Field(description="a larger delta is a regression")
     gated: bool = Field(description="false: shown only, by policy or because unrepeatable")
-    moved: Literal["grew", "shrank", "same"]
+    moved: Literal["grew", "shrank", "same", "unknown"] = Field(
+        description="unknown: the sides cannot be compared, and `why` says the reason"
+    )
     confidence: str = Field(description="how sure, in words, from the evidence of this cell")
     why: str = Field("", description="why it is not gated, or what qualifies the comparison")
+    accepted: str | None = Field(None, description="the reason for which its growth is accepted")
+    share: float = Field(1.0, description="share of the I/Os that moved by about `delta`")
+    twins: TwinRecord | None = Field(None, description="absent on the clock `time`")
+
+
+class SectionComparison(Comparison):
+    """Candidate against base for one section of one cell."""
+
+    section: Section
+
+
+class PoolRecord(Model):
+    """What no single cell shows and several do together: one section over some cells."""
+
+    device: str
+    threads: int | None = Field(None, description="cells of so many threads alone")
+    section: Section | None = Field(None, description="absent: the whole I/O")
+    cells: int
+    moved: Literal["grew", "shrank"]
+    twins: TwinRecord
+    sentence: str
 
 
 class PairRecord(Model):
@@ -76,6 +125,7 @@ class GrowthRecord(Model):
     ratios: list[float | None] = Field(
         description="growth in each pair, in order; null where it is not valid"
     )
+    accepted: str | None = Field(None, description="the reason for which its growth is accepted")
 
     @property
     def section(self) -> Section | None:
@@ -123,6 +173,16 @@ class OtherClock(Model):
     reading: str = Field(description="what the two together mean")
 
 
+class AcceptRecord(Model):
+    """A trailer ``Iotoll-Accept`` of the candidate, and what it did (`iotoll.verdict.accept`)."""
+
+    trailer: str = Field(description="its text, as written")
+    reason: str = ""
+    by: str = Field("", description="who approved it; empty where the policy asks for nobody")
+    moves: list[str] = Field(description="what it accepts: CELL: SECTION; empty where nothing")
+    why: str = Field("", description="why it accepts nothing, or not all that it names")
+
+
 class CellVerdict(Model):
     """The outcome of one cell."""
 
@@ -132,6 +192,9 @@ class CellVerdict(Model):
     why: str = ""
     growth: list[GrowthRecord] = Field(
         default_factory=list, description="clock `time`: every figure that was judged"
+    )
+    whole: Comparison | None = Field(
+        None, description="clock `instructions`: the I/O from call to return, waiting included"
     )
 
 
@@ -156,8 +219,17 @@ class VerdictRecord(Model):
     warnings: list[str] = Field(
         default_factory=list, description="figures of usable cells that fio's own JSON contradicts"
     )
+    pools: list[PoolRecord] = Field(
+        default_factory=list, description="what moved over several cells and in none of them alone"
+    )
+    headline: list[str] = Field(
+        default_factory=list, description="what moved, by device and section: median over cells"
+    )
     sequential: SequentialRecord | None = Field(None, description="clock `time` only")
     other: OtherClock | None = Field(None, description="the other clock's verdict, if given")
+    accepted: list[AcceptRecord] | None = Field(
+        None, description="trailers that ask to accept growth; absent where there is none"
+    )
     failure: FailureRecord | None = None
 
 

@@ -18,6 +18,7 @@ _PARTS = (
 events, those in flight began before the trace or end after it."""
 
 _RARE = (
+    ("waited", "waited without a request of their own"),
     ("ambiguous", "not told apart"),
     ("other_device", "on another device"),
 )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from iotoll.core.errors import ResultError
+from iotoll.patch import diff
+from iotoll.patch.diff import Hunk
 from iotoll.records import results
 from iotoll.records.models import (
     BuildRecord,
@@ -26,13 +28,19 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.reports.page.text import clean
 
 M = TypeVar("M", bound=Model)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All result files of one run, as models; ``None`` or missing keys for what is not there."""
+    """All result files of one run, as models; ``None`` or missing keys for what is not there.
+
+    Texts hold no terminal escapes, control characters or marks of the direction of writing,
+    whoever wrote them: every report reads from here. ``hunks`` is the candidate's change, and
+    ``name`` that of the run directory.
+    """
 
     manifest: RunManifest
     selection: SelectionRecord | None
@@ -41,6 +49,8 @@ class Evidence:
     sources: dict[Side, SourceRecord]
     builds: dict[Side, BuildRecord]
     sides: dict[Side, SideResult]
+    hunks: tuple[Hunk, ...] = ()
+    name: str = "RUN"
 
     @property
     def clock(self) -> Clock:
@@ -59,14 +69,36 @@ class Evidence:
 
 
 def _optional(path: Path, model: type[M]) -> M | None:
-    return results.read(path, model) if path.is_file() else None
+    return _harmless(results.read(path, model)) if path.is_file() else None
+
+
+def _harmless(value: Any) -> Any:
+    """A record whose texts are cleaned, however deep they lie; the same one where all are clean."""
+    if type(value) is str:
+        cleaned = clean(value)
+        return value if cleaned == value else cleaned
+    if isinstance(value, Model):
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        found = {name: _harmless(field) for name, field in fields.items()}
+        changed = {name: field for name, field in found.items() if field is not fields[name]}
+        return value.model_copy(update=changed) if changed else value
+    if isinstance(value, dict):
+        made = {_harmless(key): _harmless(field) for key, field in value.items()}
+        return value if made == value else made
+    # Counts per I/O are long lists of numbers: one look at the first one is enough.
+    if isinstance(value, list) and value and not isinstance(value[0], int | float):
+        items = [_harmless(item) for item in value]
+        same = all(new is old for new, old in zip(items, value, strict=True))
+        return value if same else items
+    return value
 
 
 def _failure(path: Path) -> FailureRecord | None:
     if not path.is_file():
         return None
     try:
-        return FailureRecord.model_validate_json(path.read_bytes())
+        found: FailureRecord = _harmless(FailureRecord.model_validate_json(path.read_bytes()))
+        return found
     except (OSError, ValidationError) as error:
         raise ResultError(f"{path} is not a failure record: run the step again") from error
 
@@ -92,4 +124,15 @@ def gather(run: RunDir) -> Evidence:
         elif result:
             builds[side] = result.build
     selection = _optional(run.selection, SelectionRecord)
-    return Evidence(run.manifest, selection, verdict, failure, sources, builds, sides)
+    change = run.change
+    return Evidence(
+        _harmless(run.manifest),
+        selection,
+        verdict,
+        failure,
+        sources,
+        builds,
+        sides,
+        tuple(diff.hunks(change.read_bytes(), str(change))) if change.is_file() else (),
+        clean(run.root.name),
+    )

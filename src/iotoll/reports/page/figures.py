@@ -6,6 +6,7 @@ against its threshold, and other devices as a share of UFS (the paper's figures 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from iotoll.records.models import Section, SectionComparison
 from iotoll.records.models.run import Side
 from iotoll.reports.page.svg import WIDTH, Panel
 from iotoll.reports.page.text import number, percent, signed
-from iotoll.reports.page.view import CellView, DeviceRatio, SectionFigures
+from iotoll.reports.page.view import ONCE, CellView, DeviceRatio, SectionFigures, SectionRow
 
 _LABEL = 100
 _TOP = 8
@@ -48,15 +49,32 @@ class Measure:
 
 
 def stack(view: CellView, side: Side, measure: Measure) -> list[tuple[Section, float]]:
-    """Return the bar of one side of a cell; empty when a section has no figure."""
+    """Return the bar of one side of a cell; empty when a section has no figure.
+
+    What was judged is drawn as judged, so that the bars of a cell differ by the verdict's change.
+    """
     found = []
     for row in view.rows:
-        value = measure.value(row.sides[side]) if side in row.sides else None
+        value = _as_judged(row, side, measure)
+        if value is None and side in row.sides:
+            value = measure.value(row.sides[side])
         if value is None:
             return []
-        # A correction can exceed a very short section; a bar cannot be shorter than nothing.
-        found.append((row.section, max(value, 0.0)))
+        found.append((row.section, value))
     return found
+
+
+def _as_judged(row: SectionRow, side: Side, measure: Measure) -> float | None:
+    """A judged section's value, less the base's probe cost on both sides; None where not judged."""
+    judged, base = row.comparison, row.sides.get("base")
+    if judged is None or base is None or measure.share or side not in row.sides:
+        return None
+    if base.raw is None or measure.value(row.sides[side]) is None:
+        return None
+    cost = base.raw - base.corrected if measure.corrected and base.corrected is not None else 0.0
+    # No more than is there, and the same from both sides: their difference stays what was judged.
+    cost = min(cost, judged.base, judged.candidate)
+    return (judged.base if side == "base" else judged.candidate) - cost
 
 
 def sections_panel(name: str, title: str, views: Sequence[CellView], measure: Measure) -> str:
@@ -94,48 +112,93 @@ def _bar(
     panel.text(x + 4, y + 6, measure.end_text(parts), size=10)
 
 
+def reach_of(views: Sequence[CellView]) -> int:
+    """Return where the strips of a figure end, in thresholds: a power of ten, at least 10."""
+    ratios = [abs(_ratio(r.comparison)) for v in views for r in v.rows if r.comparison]
+    return int(10 ** max(1, math.ceil(math.log10(max([1.0, *ratios])))))
+
+
+def _ratio(found: SectionComparison) -> float:
+    """A change in thresholds; without a threshold every change lies far outside."""
+    if found.threshold > 0:
+        return found.delta / found.threshold
+    return math.copysign(10.0, found.delta) if found.delta else 0.0
+
+
+def _along(ratio: float, end: int) -> float:
+    """Place on a strip from -1 to 1: linear up to the threshold, logarithmic beyond."""
+    inner = 1 / (1 + math.log10(end))
+    size = abs(ratio)
+    share = size * inner if size <= 1 else inner * (1 + math.log10(min(size, end)))
+    return math.copysign(share, ratio)
+
+
 def moved_panel(
-    name: str, title: str, views: Sequence[CellView], sections: Sequence[Section]
+    name: str, title: str, views: Sequence[CellView], sections: Sequence[Section], end: int
 ) -> str:
-    """Draw candidate minus base per cell and section on strips that carry their threshold."""
-    panel = Panel(30 + 30 * len(views))
+    """Draw candidate minus base per cell and section on strips that carry their threshold.
+
+    ``end`` is where a strip ends, in thresholds (`reach_of`).
+    """
+    panel = Panel(42 + 30 * len(views))
     width = (WIDTH - _LABEL) / len(sections)
     centres = [_LABEL + width * (i + 0.5) for i in range(len(sections))]
+    reach = width / 2 - 7
     for section, x in zip(sections, centres, strict=True):
         panel.bar(x - width / 2 + 4, 4, width - 8, 3, section.value)
         panel.text(x, 15, section.value, size=9.5 if len(sections) < 5 else 8.5, align="center")
+        inner = reach * _along(1, end)
+        for place, number_ in ((inner, 1), (reach, end)):  # the other side is its mirror
+            panel.text(x + place, 27, f"{number_}", "muted", 6.5, "center")
+    panel.text(0, 27, "thresholds", "muted", 7)
     for index, view in enumerate(views):
-        y = 26.0 + 30 * index
+        y = 36.0 + 30 * index
         panel.line(0, y, WIDTH, y)
         panel.text(0, y + 16, view.name.workload)
         for row, x in zip(view.rows, centres, strict=True):
             if row.comparison:
-                _strip(panel, x, y, width / 2 - 7, row.comparison)
+                _strip(panel, x, y, reach, row.comparison, end)
             else:
                 panel.text(x, y + 16, "not judged", "muted", 8, "center")
     text = "Change of each latency section per workload, with its threshold."
     return panel.svg(name, f"Base against candidate, {title}", text)
 
 
-def _strip(panel: Panel, x: float, y: float, reach: float, found: SectionComparison) -> None:
-    if found.threshold > 0:
-        ratio = found.delta / found.threshold
-    else:
-        ratio = 0.0 if found.delta == 0 else (3.0 if found.delta > 0 else -3.0)
+SIGNS = {"grew": "▲", "shrank": "▼", "same": "", "once": "△", "accepted": "◆", "unknown": "?"}
+"""How a section moved → its sign; ``once``: in one of two pairs of boots."""
+
+
+def movement(found: SectionComparison) -> str:
+    """Return the key of `SIGNS` for a comparison."""
+    if found.accepted is not None:
+        return "accepted"
+    if found.moved == "same" and ONCE in found.why:
+        return "once"
+    return found.moved if found.moved in SIGNS else "unknown"
+
+
+def _strip(
+    panel: Panel, x: float, y: float, reach: float, found: SectionComparison, end: int
+) -> None:
+    moved = movement(found)
+    strong = found.gated and moved in ("grew", "shrank")
     # Colour is for what the gate acts on; an ungated movement keeps its arrow only.
-    kind = found.moved if found.gated and found.moved != "same" else "muted"
-    sign = {"grew": " ▲", "shrank": " ▼", "same": ""}[found.moved]
-    text = signed(found.delta) + sign
-    strong = found.moved != "same" and found.gated
+    kind = found.moved if strong else "muted"
+    text = f"{signed(found.delta)} {SIGNS[moved]}".rstrip()
     panel.text(x, y + 9, text if found.gated else f"({text})", kind, 10, "center", strong)
     middle = y + 21
+    inner = reach * _along(1, end)
     if found.gated:
-        panel.bar(x - reach / 3, middle - 3.5, reach * 2 / 3, 7, "band")
+        panel.bar(x - inner, middle - 3.5, inner * 2, 7, "band")
     panel.line(x - reach, middle, x + reach, middle)
     panel.line(x, middle - 3.5, x, middle + 3.5, "muted")
-    marker = ">" if ratio > 3 else "<" if ratio < -3 else "o"
-    place = x + reach * min(max(ratio, -3.0), 3.0) / 3
-    panel.dot(place, middle, kind if strong else "ink", not found.gated, marker)
+    for power in range(1, round(math.log10(end)) + 1):
+        for tick in (-_along(10**power, end), _along(10**power, end)):
+            panel.line(x + reach * tick, middle - 2, x + reach * tick, middle + 2)
+    ratio = _ratio(found)
+    place = x + reach * _along(ratio, end)
+    marker = "^" if moved == "once" else "o"
+    panel.dot(place, middle, kind if strong else "ink", not found.gated or moved == "once", marker)
 
 
 def ratio_panel(name: str, title: str, ratios: Sequence[DeviceRatio]) -> str:

@@ -11,7 +11,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
-from iotoll.reports.page.view import CellView, MovementGroup
+from iotoll.reports.page.view import CellView, MovementGroup, cells, movements
 
 GLYPHS = {
     "pass": "✓",
@@ -34,6 +34,7 @@ _MEANINGS = {
 
 KIND_LABELS = {
     "regression": "▲ regression",
+    "accepted": "◆ accepted",
     "undecided": "? undecided",
     "improvement": "▼ improvement",
     "ungated": "○ not gated",
@@ -62,6 +63,7 @@ class Headline:
 def headline(evidence: Evidence) -> Headline:
     """Return what the run concludes, in words."""
     verdict, failure = evidence.verdict, evidence.failure
+    sentence = verdict_sentence(evidence)
     standing = clock_note(evidence.clock, evidence.virtual)
     if verdict is None and failure is not None:
         sentence = f"{failure.step}: {clean(failure.message)}"
@@ -82,7 +84,7 @@ def headline(evidence: Evidence) -> Headline:
         # Cells carry what moved with all its figures; without them these sentences are all.
         notes += [clean(text) for text in (*verdict.regressions, *verdict.improvements)]
     if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN) or verdict.can_gate:
-        return _judged(verdict.outcome, clean(verdict.sentence), verdict.exit_code, notes)
+        return _judged(verdict.outcome, sentence, verdict.exit_code, notes)
     if verdict.sequential is not None:
         told = "An experiment: judged as a board's times would be, but it can never gate."
         notes.insert(0, f"{told} Its outcome: {verdict.outcome.value}.")
@@ -108,11 +110,44 @@ def _unjudged(evidence: Evidence, standing: str) -> Headline:
     return Headline("unfinished", "Unfinished", sentence, None, ())
 
 
+def verdict_sentence(evidence: Evidence) -> str:
+    """Return the verdict in one sentence: what grew, by the median over workloads.
+
+    The largest value of many workloads would not be typical. What the verdict itself says stands
+    where nothing grew, or where other words are needed.
+    """
+    verdict = evidence.verdict
+    if verdict is None:
+        return ""
+    told = clean(verdict.sentence)
+    if verdict.outcome is not Outcome.REGRESSION or verdict.sequential or not verdict.can_gate:
+        return told
+    grown = [g for g in movements(cells(evidence)) if g.kind == "regression"]
+    if not grown:
+        return told
+    first, *more = grown
+    rest = f"; {len(more)} more below" if more else ""
+    return f"{moved_sentence(first, verdict.unit.value)}{rest}."
+
+
+def moved_sentence(group: MovementGroup, unit: str) -> str:
+    """Return ``UFS submission +329 instructions (+6.2 %) in 16 of 16 workloads``: medians."""
+    deltas = [m.comparison.delta for m in group.moves]
+    low, high = sorted((min(deltas), max(deltas)), key=abs)
+    span = "" if signed(low) == signed(high) else f", {signed(low)} to {signed(high)}"
+    relative = median(m.comparison.relative for m in group.moves)
+    return (
+        f"{group.device} {group.section.value} {signed(median(deltas))} {unit} "
+        f"({signed_percent(relative)}) in {len(deltas)} of "
+        f"{plural(group.cells_of_device, 'workload')}{span}"
+    )
+
+
 def group_sentence(group: MovementGroup, unit: str) -> str:
     """Return ``UFS submission grew in 16 of 16 cells: +298 to +303 instructions (median ...)``."""
     deltas = [m.comparison.delta for m in group.moves]
     verb = "grew" if group.grew else "shrank"
-    where = f"in {len(deltas)} of {plural(group.cells_of_device, 'cell')}"
+    where = f"in {len(deltas)} of {plural(group.cells_of_device, 'workload')}"
     relative = median(m.comparison.relative for m in group.moves)
     lead = f"{group.device} {group.section.value} {verb} {where}: "
     low, high = sorted((min(deltas), max(deltas)), key=abs)
@@ -135,8 +170,8 @@ def summary(evidence: Evidence) -> Facts:
     note = note[0].lower() + note[1:]
     known = note.startswith(evidence.clock.value)
     facts.append(("Clock", note if known else f"{evidence.clock.value}: {note}"))
-    cells = len(evidence.selection.cells) if evidence.selection else None
-    selected = f": {plural(cells, 'cell')} selected" if cells is not None else ""
+    count = len(evidence.selection.cells) if evidence.selection else None
+    selected = f": {plural(count, 'cell')} selected" if count is not None else ""
     paired = verdict.sequential.used if verdict and verdict.sequential else manifest.boots
     boots = f", {plural(paired, 'boot')} a side"
     facts.append(("Matrix", f"{manifest.matrix}{selected}{boots}"))

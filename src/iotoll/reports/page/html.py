@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from iotoll.records.models import Clock, Section
 from iotoll.reports.page import figures, tables
+from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
@@ -100,6 +101,7 @@ def _context(page: Page) -> dict[str, Any]:
     return {
         "title": candidate_title(evidence),
         "head": headline(evidence),
+        "answer": answer(evidence, page.views),
         "moved": [_moved(group, unit_of(evidence).value) for group in movements(page.views)],
         "kinds": KIND_LABELS,
         "summary": summary(evidence),
@@ -142,17 +144,19 @@ def _figures(page: Page) -> list[FigureView]:
 
 def _moved_figure(page: Page) -> FigureView:
     groups = by_group(v for v in page.views if any(r.comparison for r in v.rows))
+    end = figures.reach_of([v for views in groups.values() for v in views])
     panels = [
-        (title, Markup(figures.moved_panel(f"m{i}", title, views, page.sections)))
+        (title, Markup(figures.moved_panel(f"m{i}", title, views, page.sections, end)))
         for i, (title, views) in enumerate(groups.items())
     ]
     return FigureView(
         "delta",
         "Base against candidate",
         unit_label(unit_of(page.evidence), page.evidence.clock),
-        "Candidate minus base. The grey band is the threshold on either side of no change; a strip "
-        "ends at three thresholds, and an arrowhead lies beyond. ▲ grew, ▼ shrank. A hollow dot "
-        "with its figure in brackets is shown only: that section is not gated in that cell.",
+        "Candidate minus base. The grey band is the threshold on either side of no change; beyond "
+        f"it the strip is logarithmic, with a tick at each power of ten up to {end} thresholds. "
+        "▲ grew, ▼ shrank, ◆ grew and is accepted, △ grew in one of two pairs of boots. A hollow "
+        "dot with its value in brackets is shown only: the section is not gated in that cell.",
         (),
         panels,
         tables.change_table([v for views in groups.values() for v in views], page.sections),
@@ -199,8 +203,9 @@ def _sections_caption(share: bool, corrected: bool) -> str:
         else "Raw figures: not every cell is calibrated, so the probe's own cost is in them."
     )
     return (
-        f"Median per section, stacked; the number is their sum. {kind} Panels of one I/O mode "
-        "share a scale. The section 'hardware' has no meaning on this clock and is not reported."
+        "Median per section, stacked; the number is their sum. What was judged is drawn as judged: "
+        f"two bars differ by the verdict's change. {kind} Panels of one I/O mode share a scale. "
+        "The section 'hardware' has no meaning on this clock and is not reported."
     )
 
 

@@ -11,12 +11,10 @@ import io
 import re
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH = 360
 """Width of every panel in SVG units: that of a phone, so that nothing shrinks there."""
@@ -65,6 +63,9 @@ class Panel:
     """A drawing surface with the origin at the top left and units of one SVG pixel."""
 
     def __init__(self, height: float) -> None:
+        # matplotlib takes a second to import: only what draws waits for it.
+        from matplotlib.figure import Figure
+
         self.height = height
         self.figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
         self.axes: Axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -120,7 +121,10 @@ class Panel:
 
     def svg(self, name: str, title: str, description: str) -> str:
         """Return the ``<svg>`` element; ``name`` makes its ids unique on the page."""
-        with mpl.rc_context(STYLE):
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        with rc_context(STYLE):
             FigureCanvasSVG(self.figure)
             stream = io.StringIO()
             self.figure.savefig(stream, format="svg", metadata=METADATA)

@@ -32,9 +32,11 @@ def judgement(found: SectionComparison | None) -> str:
     """Return what the gate says about one section: moved or not, gated or why not, how sure."""
     if found is None:
         return "not judged"
-    moved = {"grew": "▲ grew", "shrank": "▼ shrank", "same": "same"}[found.moved]
+    words = {"grew": "▲ grew", "shrank": "▼ shrank", "unknown": "? unknown"}
+    moved = words.get(found.moved, found.moved)
     gated = "" if found.gated else "not gated"
-    parts = [moved, gated, clean(found.why), clean(found.confidence)]
+    accepted = "" if found.accepted is None else f"◆ accepted: {clean(found.accepted)}"
+    parts = [moved, accepted, gated, clean(found.why), clean(found.confidence)]
     return "; ".join(part for part in parts if part)
 
 

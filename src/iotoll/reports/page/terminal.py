@@ -14,6 +14,7 @@ from rich.text import Text
 
 from iotoll.records.models import Section
 from iotoll.reports.page import figures
+from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
@@ -70,6 +71,7 @@ def print_report(evidence: Evidence, console: Console) -> None:
     """Print verdict, provenance summary, what moved, sections and device comparison."""
     views = cells(evidence)
     _print_headline(evidence, console)
+    _print_answer(evidence, views, console)
     _print_failure(evidence, console)
     unit = unit_of(evidence).value
     for group in movements(views):
@@ -126,6 +128,22 @@ def _print_headline(evidence: Evidence, console: Console, brief: bool = False) -
         _say(note, console, "dim")
 
 
+def _print_answer(evidence: Evidence, views: list[CellView], console: Console) -> None:
+    facts = answer(evidence, views)
+    if not facts:
+        return
+    console.print()
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", max_width=12)
+    table.add_column(overflow="fold")
+    for fact in facts:
+        lines = [Text(line) for line in fact.lines]
+        for words, command in fact.commands:
+            lines += [Text(f"{words}:"), Text(f"  {clean(command)}", "cyan")]
+        table.add_row(Text(fact.label), Text("\n").join(lines))
+    console.print(table)
+
+
 def _print_failure(evidence: Evidence, console: Console) -> None:
     failure = evidence.failure
     if failure is None:
@@ -153,7 +171,9 @@ def _grid(*heads: str, words: int = 1) -> Table:
 
 
 def _print_group(group: MovementGroup, unit: str, console: Console) -> None:
-    style = {"regression": "bold red", "improvement": "bold green"}.get(group.kind, "bold")
+    style = {"regression": "bold red", "improvement": "bold green", "accepted": "bold"}.get(
+        group.kind, "bold"
+    )
     _heading(f"What moved: {KIND_LABELS[group.kind]}", console)
     _say(group_sentence(group, unit), console, style)
     if group.kind == "ungated":
@@ -182,7 +202,8 @@ def _print_figures(evidence: Evidence, views: list[CellView], console: Console) 
     sections = shown_sections(evidence.clock)
     if any(r.comparison for v in views for r in v.rows):
         _heading(f"Base against candidate: {unit}", console)
-        _say(f"{note} Candidate minus base; ▲▼ left the threshold; (n) not gated.", console, "dim")
+        told = "▲▼ left the threshold; ◆ accepted; △ in one of two pairs of boots; (n) not gated."
+        _say(f"{note} Candidate minus base; {told}", console, "dim")
         for title, group in by_group(views).items():
             _print_changes(title, group, sections, console)
     share = evidence.clock.value == "time"
@@ -245,8 +266,10 @@ def _print_changes(
             if found is None:
                 line.append(Text(NO_VALUE, "dim"))
                 continue
-            sign = {"grew": "▲", "shrank": "▼", "same": " "}[found.moved]
-            tone = {"grew": "red", "shrank": "green", "same": "dim"}[found.moved]
+            moved = figures.movement(found)
+            sign = figures.SIGNS[moved] or " "
+            tones = {"grew": "red", "shrank": "green", "unknown": "yellow"}
+            tone = tones.get(moved, "dim")
             text = signed(found.delta)
             text = f"{text}{sign}" if found.gated else f"({text}){sign}"
             line.append(Text(text, tone))

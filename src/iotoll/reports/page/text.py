@@ -19,7 +19,7 @@ _DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
 # The last group turns the direction of writing: what is shown is then not what is there.
 _CONTROL = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-    r"|[\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    r"|[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 
 SECTION_NUMBERS = {section: number for number, section in enumerate(Section, start=1)}

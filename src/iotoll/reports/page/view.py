@@ -25,13 +25,17 @@ from iotoll.reports.page.counts import counts, fio_lines, fio_warnings
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.text import CellName, cell_name, clean, plural
 
+ONCE = "in one of two pairs"
+"""What a verdict says of growth that a second pair of boots did not show."""
+
 
 @dataclass(frozen=True)
 class SectionFigures:
     """One section of one cell on one side; medians over boots of each boot's statistic.
 
-    ``raw`` includes what the probe costs, ``corrected`` does not. ``share_of_total`` is the mean
-    of the section over the mean of the whole I/O. ``ios`` and ``clean`` are summed over boots.
+    ``raw`` includes what the probe costs, ``corrected`` does not (0 where the cost exceeds it).
+    ``share_of_total`` is the mean of the section over the mean of the whole I/O.
+    ``ios`` and ``clean`` are summed over boots.
     """
 
     raw: float | None = None
@@ -89,9 +93,18 @@ class CellView:
         return sum(known) if known and len(known) == len(wanted) else None
 
     @property
+    def path(self) -> tuple[float, float] | None:
+        """The software path as judged (sections 1, 2 and 4): base, candidate; None: not whole."""
+        found = [r.comparison for r in self.rows if r.section in SOFTWARE_SECTIONS]
+        known = [c for c in found if c is not None]
+        if len(known) != len(SOFTWARE_SECTIONS):
+            return None
+        return sum(c.base for c in known), sum(c.candidate for c in known)
+
+    @property
     def moved(self) -> bool:
         """Whether any section, gated or not, left its threshold."""
-        return any(r.comparison and r.comparison.moved != "same" for r in self.rows)
+        return any(r.comparison and r.comparison.moved in ("grew", "shrank") for r in self.rows)
 
 
 @dataclass(frozen=True)
@@ -106,8 +119,8 @@ class Movement:
 class MovementGroup:
     """All movements of one section of one device in one direction, biggest first.
 
-    ``kind`` is ``regression``, ``improvement``, ``undecided`` (its cell has no verdict yet) or
-    ``ungated``.
+    ``kind`` is ``regression``, ``accepted`` (it grew, and may), ``improvement``, ``undecided``
+    (its cell has no verdict yet) or ``ungated``.
     """
 
     device: str
@@ -176,6 +189,11 @@ def _middle(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
+def _not_negative(value: float | None) -> float | None:
+    # The probe's cost is an average: taken off a section that held no event, it exceeds it.
+    return None if value is None else max(value, 0.0)
+
+
 def _share(record: CellRecord, section: Section) -> float | None:
     # Sections of one I/O add up exactly, so means (unlike medians) give shares that add up to 1.
     part, whole = record.sections[section].elapsed.mean, record.total.elapsed.mean
@@ -190,7 +208,7 @@ def figures(records: list[CellRecord], section: Section) -> SectionFigures:
         return SectionFigures()
     return SectionFigures(
         raw=_middle(raw_median(p, r.clock) for p, r in zip(parts, usable, strict=True)),
-        corrected=_middle(p.corrected_median for p in parts),
+        corrected=_not_negative(_middle(p.corrected_median for p in parts)),
         p99=_middle(p.own.p99 if p.own.p99 is not None else p.elapsed.p99 for p in parts),
         share_of_total=_middle(_share(r, section) for r in usable),
         ios=sum(p.own.count or p.elapsed.count for p in parts),
@@ -286,7 +304,7 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
         totals[device] = totals.get(device, 0) + 1
         for row in view.rows:
             found = row.comparison
-            if found is not None and found.moved != "same":
+            if found is not None and found.moved in ("grew", "shrank"):
                 key = (device, row.section, found.moved == "grew", _kind(view, found))
                 groups.setdefault(key, []).append(Movement(view.name, found))
     made = [
@@ -300,12 +318,14 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
     return sorted(made, key=lambda g: (_KINDS.index(g.kind), -abs(g.moves[0].comparison.delta)))
 
 
-_KINDS = ("regression", "undecided", "improvement", "ungated")
+_KINDS = ("regression", "accepted", "undecided", "improvement", "ungated")
 
 
 def _kind(view: CellView, found: SectionComparison) -> str:
     if not found.gated or view.outcome is None:
         return "ungated"
+    if found.accepted is not None:
+        return "accepted"
     if view.outcome not in (Outcome.PASS, Outcome.REGRESSION):
         return "undecided"
     return "regression" if found.moved == "grew" else "improvement"

@@ -13,8 +13,6 @@ from functools import cached_property
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256
-from iotoll.patch import diff
-from iotoll.patch.diff import Hunk
 from iotoll.records import results
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page.evidence import Evidence, gather
@@ -36,12 +34,6 @@ class Source:
     def evidence(self) -> Evidence:
         """The run's result files."""
         return gather(self.run)
-
-    @property
-    def hunks(self) -> list[Hunk]:
-        """The candidate's change, hunk by hunk; none for images and runs that did not get there."""
-        path = self.run.change
-        return diff.hunks(path.read_bytes(), str(path)) if path.is_file() else []
 
     @property
     def patches(self) -> list[str]:
@@ -66,7 +58,7 @@ FORMATS: dict[str, Format] = {
     "codequality": Format(
         "codequality.json",
         "GitLab: lines of the patch",
-        lambda s: codequality.codequality(s.evidence, s.hunks),
+        lambda s: codequality.codequality(s.evidence),
     ),
     "annotations": Format(
         "annotations.json",

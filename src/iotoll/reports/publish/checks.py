@@ -7,11 +7,12 @@ nobody judged is skipped with the reason. Only what was judged and did not grow 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from iotoll.records.models import (
     CellVerdict,
+    Comparison,
     GrowthRecord,
     Outcome,
     Section,
@@ -19,6 +20,7 @@ from iotoll.records.models import (
     VerdictRecord,
 )
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.headline import verdict_sentence
 from iotoll.reports.page.text import change, clean, number
 
 
@@ -83,7 +85,7 @@ def run_check(evidence: Evidence) -> Check:
         return Check("", None, Status.SKIPPED, "one kernel was measured: there is nothing to judge")
     if verdict is None:
         return Check("", None, Status.ERROR, "the run has no verdict yet: repeat its command")
-    sentence = one_line(verdict.sentence)
+    sentence = one_line(verdict_sentence(evidence))
     if not judged(verdict):
         return Check("", None, Status.SKIPPED, f"nobody judged these figures: {sentence}")
     return Check("", None, _OUTCOMES[verdict.outcome], sentence)
@@ -117,6 +119,7 @@ def _cell(cell: CellVerdict, gate: bool) -> list[Check]:
     return [
         *(_figure(cell, growth, gate) for growth in whole),
         *(_section(cell, found, gate) for found in cell.sections),
+        *([_compared(cell, cell.whole, gate, figure="whole")] if cell.whole else ()),
     ]
 
 
@@ -127,6 +130,8 @@ def _figure(cell: CellVerdict, growth: GrowthRecord, gate: bool) -> Check:
         status, reason = Status.SKIPPED, "shown only: nobody judged these figures"
     elif cell.outcome is Outcome.INCONCLUSIVE:
         status, reason = Status.SKIPPED, f"inconclusive: {one_line(cell.why)}"
+    elif growth.accepted is not None:
+        reason = f"accepted ({one_line(growth.accepted)}): grew by {growth.growth:+.1%}; {bounds}"
     elif growth.state == "grew":
         status, reason = Status.FAILURE, f"grew by {growth.growth:+.1%}; {bounds}"
     elif growth.improved:
@@ -135,21 +140,29 @@ def _figure(cell: CellVerdict, growth: GrowthRecord, gate: bool) -> Check:
 
 
 def _section(cell: CellVerdict, found: SectionComparison, gate: bool) -> Check:
+    check = _compared(cell, found, gate)
+    return replace(check, section=found.section, comparison=found)
+
+
+def _compared(cell: CellVerdict, found: Comparison, gate: bool, figure: str = "") -> Check:
     status, reason = Status.PASSED, one_line(found.confidence)
     if not gate:
         status, reason = Status.SKIPPED, "shown only: nobody judged these figures"
     elif not found.gated:
         status, reason = Status.SKIPPED, f"not gated: {one_line(found.why) or 'shown only'}"
-    elif cell.outcome is Outcome.INCONCLUSIVE:
-        status, reason = Status.SKIPPED, f"inconclusive: {one_line(cell.why)}"
+    elif cell.outcome is Outcome.INCONCLUSIVE or found.moved not in ("grew", "shrank", "same"):
+        why = cell.why if cell.outcome is Outcome.INCONCLUSIVE else found.why or found.moved
+        status, reason = Status.SKIPPED, f"inconclusive: {one_line(why)}"
+    elif found.accepted is not None:
+        reason = f"accepted ({one_line(found.accepted)}): grew by {moved_by(found)}; {reason}"
     elif found.moved == "grew":
         status, reason = Status.FAILURE, f"grew by {moved_by(found)}; {one_line(found.confidence)}"
     elif found.moved == "shrank":
         reason = f"became cheaper by {moved_by(found)}; {reason}"
-    return Check(cell.cell, found.section, status, reason, found)
+    return Check(cell.cell, None, status, reason, figure=figure)
 
 
-def moved_by(found: SectionComparison) -> str:
+def moved_by(found: Comparison) -> str:
     """Return ``+329 (+6.3 %), 5,219 to 5,548, threshold 12``."""
     size = change(found.delta, found.relative)
     ends = f"{number(found.base)} to {number(found.candidate)}"

@@ -1,6 +1,6 @@
 """GitLab's Code Quality report: regressions and broken builds, at the line of the patch.
 
-A regression is listed once per device and section, and only where `iotoll.reports.publish.blame`
+A regression is listed once per device and section, and only where `iotoll.reports.page.blame`
 pins it to a changed file; the note and the report list all of them. Fields as GitLab documents
 them.
 """
@@ -15,11 +15,11 @@ from typing import Any
 from iotoll.core.digest import json_sha256
 from iotoll.patch.diff import Hunk
 from iotoll.records.models import FailureRecord, GrowthRecord, Outcome, VerdictRecord
+from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import group_sentence
 from iotoll.reports.page.text import cell_name
 from iotoll.reports.page.view import MovementGroup, cells, movements, unit_of
-from iotoll.reports.publish.blame import Place, blame
 from iotoll.reports.publish.checks import judged, one_line
 
 MAJOR = 0.05
@@ -28,9 +28,9 @@ MAJOR = 0.05
 _AT = re.compile(r"(?P<path>[\w.,+/-]+\.[chS]):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: ")
 
 
-def codequality(evidence: Evidence, hunks: Sequence[Hunk]) -> str:
+def codequality(evidence: Evidence) -> str:
     """Return the report as JSON text; an empty list when nothing is pinned to the patch."""
-    found = []
+    found, hunks = [], evidence.hunks
     verdict = evidence.verdict
     if evidence.failure and evidence.failure.outcome is Outcome.BROKEN:
         found = _broken(evidence.failure, hunks)

@@ -54,8 +54,14 @@ def publish_command(
         raise UsageError("--history is Allure's: leave it out, or add --only allure")
     parsed = [parse_link(text) for text in links]
     source = Source(RunDir.open(run), parsed, origin, history)
-    if ALLURE in names:
-        allure.require_programs()
+    if ALLURE in names and (lacking := allure.missing()):
+        if ALLURE in only or history is not None:
+            raise UsageError(lacking)
+        # Asked for everything, one gets all that this machine can make.
+        names.remove(ALLURE)
+        if not quiet:
+            click.echo(f"without allure.html: {lacking}", err=True)
+    _usable_folder(out)
     progress = Progress(quiet or as_json)
     with progress.step("write the files"):
         made = write(source, out, [name for name in names if name in FORMATS])
@@ -67,3 +73,12 @@ def publish_command(
     elif not quiet:
         for path in made:
             click.echo(f"{path}  {path.stat().st_size / 1000:,.1f} kB")
+
+
+def _usable_folder(out: Path) -> None:
+    """Raise UsageError where ``out`` cannot be a folder that is written into."""
+    at = out
+    while not at.exists() and at != at.parent:
+        at = at.parent
+    if not at.is_dir():
+        raise UsageError(f"--out {out}: {at} is a file: name a folder")

@@ -26,12 +26,14 @@ def junit(evidence: Evidence) -> str:
         "errors": str(counted[Status.ERROR]),
     }
     root = ElementTree.Element("testsuites", {"name": "iotoll", **counts})
+    # Reports of several boards are shown together: a suite and its classes carry the board.
+    board = xml_text(evidence.verdict.board if evidence.verdict else evidence.manifest.board)
     stamp = evidence.manifest.created[:19]
     suite = ElementTree.SubElement(
         root,
         "testsuite",
         {
-            "name": "iotoll",
+            "name": f"iotoll {board}",
             **counts,
             "skipped": str(counted[Status.SKIPPED]),
             "time": "0",
@@ -44,16 +46,16 @@ def junit(evidence: Evidence) -> str:
             properties, "property", {"name": xml_text(label), "value": xml_text(value)}
         )
     for check in found:
-        _case(suite, check, evidence)
+        _case(suite, check, evidence, board)
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _case(suite: ElementTree.Element, check: Check, evidence: Evidence) -> None:
+def _case(suite: ElementTree.Element, check: Check, evidence: Evidence, board: str) -> None:
     # Dots would cut the class name into packages where a reader groups by them.
-    group = xml_text(check.cell).replace(".", "_")
-    words = {"classname": f"iotoll.{group}" if group else "iotoll", "name": check.name, "time": "0"}
+    parts = [xml_text(part).replace(".", "_") for part in (board, check.cell) if part]
+    words = {"classname": ".".join(["iotoll", *parts]), "name": check.name, "time": "0"}
     case = ElementTree.SubElement(suite, "testcase", words)
     reason = xml_text(check.reason)
     if check.status is Status.SKIPPED:

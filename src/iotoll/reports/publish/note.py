@@ -7,8 +7,10 @@ edited in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from iotoll.records.models import GrowthRecord, Outcome, VerdictRecord
+from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import (
     GLYPHS,
@@ -19,7 +21,7 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.text import change, clock_note, number, plural, signed, signed_percent
-from iotoll.reports.page.view import MovementGroup, cells, movements, unit_of
+from iotoll.reports.page.view import CellView, MovementGroup, cells, movements, unit_of
 from iotoll.reports.publish.checks import Status, checks, judged
 from iotoll.reports.publish.links import Link, run_links
 from iotoll.reports.publish.markdown import block, code, link, text
@@ -50,6 +52,8 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
         parts.append(_grown(growths, judged(verdict)))
     elif groups:
         parts.append(_moved(groups, unit_of(evidence).value))
+    if facts := _answer(evidence, views):
+        parts.append(facts)
     if shown := [*links, *run_links(evidence)][:12]:
         parts.append(" · ".join(link(item.label, item.url) for item in shown))
     parts.append(_facts(evidence))
@@ -62,6 +66,18 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
         rows = [f"- {code(cell)}: {text(why)}" for cell, why in care[:_CELLS]]
         parts.append(_folded("Cells to read with care", "\n".join(rows)))
     return "\n\n".join(parts) + "\n"
+
+
+def _answer(evidence: Evidence, views: list[CellView]) -> str:
+    """The first screen's facts; the table above has what moved, and a fold the commands."""
+    lines, todo = [], ""
+    for fact in answer(evidence, views):
+        if fact.label != "What moved":
+            lines += [f"- **{fact.label}**: {text(line)}" for line in fact.lines]
+        if fact.commands:
+            steps = "\n".join(f"- {text(words)}: {code(what)}" for words, what in fact.commands)
+            todo = _folded(fact.label, steps)
+    return "\n\n".join(part for part in ("\n".join(lines), todo) if part)
 
 
 def _not_a_pass(evidence: Evidence) -> str:
@@ -79,16 +95,19 @@ def _not_a_pass(evidence: Evidence) -> str:
 
 
 def _moved(groups: Sequence[MovementGroup], unit: str) -> str:
-    rows = ["| what moved | section | cells | change | median |", "|---|---|--:|--:|--:|"]
+    rows = [
+        "| what moved | section | workloads | median change | of the section | range |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
     for group in groups[:_GROUPS]:
         deltas = sorted((m.comparison.delta for m in group.moves), key=abs)
         low, high = signed(deltas[0]), signed(deltas[-1])
-        size = low if low == high else f"{low} to {high}"
-        middle = sorted(m.comparison.relative for m in group.moves)[len(group.moves) // 2]
+        span = low if low == high else f"{low} to {high}"
+        middle = median(m.comparison.relative for m in group.moves)
         rows.append(
             f"| {KIND_LABELS[group.kind]} | {code(group.device)} {code(group.section.value)} "
             f"| {len(group.moves)} of {group.cells_of_device} "
-            f"| {size} {unit} | {signed_percent(middle)} |"
+            f"| {signed(median(deltas))} {unit} | {signed_percent(middle)} | {span} |"
         )
     if left := len(groups) - _GROUPS:
         rows += ["", f"… and {left} more in the report."] if left > 0 else []

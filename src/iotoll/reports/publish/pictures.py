@@ -15,7 +15,8 @@ def pictures(evidence: Evidence, view: CellView) -> dict[str, str]:
     """Return the pictures that there are of a cell: title to SVG text, on a white ground."""
     made = {}
     if any(row.comparison for row in view.rows):
-        panel = figures.moved_panel("m", view.name.full, [view], shown_sections(evidence.clock))
+        sections, end = shown_sections(evidence.clock), figures.reach_of([view])
+        panel = figures.moved_panel("m", view.name.full, [view], sections, end)
         made["Candidate minus base, with thresholds"] = standalone(panel)
     share = evidence.clock is Clock.TIME
     draft = figures.Measure(not share and is_corrected([view]), share, 1.0)

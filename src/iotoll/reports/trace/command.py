@@ -12,12 +12,14 @@ from rich.console import Console
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.records.models import Clock
+from iotoll.reports.page.text import clean
 from iotoll.reports.trace.cells import Cell, load
 from iotoll.reports.trace.filters import DIRECTIONS, Filters, parse_size
 from iotoll.reports.trace.slowest import print_slowest, slowest
 from iotoll.reports.trace.table import print_cell
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_NAMED = 12
 
 
 @click.command("analyze")
@@ -75,11 +77,32 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     cut = sorted(set(filters.described()) - {"--comm", "--device"})
     if options["fio"] and cut:
         raise UsageError(f"--fio compares whole cells: leave out {cut[0]}")
+    for option in ("parquet", "perfetto"):
+        target = options[option]
+        if target and not target.resolve().parent.is_dir():
+            raise UsageError(f"--{option} {target}: there is no folder {target.parent}")
+    if (folder := options["svg"]) and folder.exists() and not folder.is_dir():
+        raise UsageError(f"--svg {folder}: is a file: name a folder")
     clock = Clock(options["clock"])
     cells = [cell for trace in traces for cell in load(trace, clock, filters, options["fio"])]
+    _some_left(cells, filters)
     cells = _with_slowest(cells, options["count"])
     _files(cells, options)
     _show(cells, options["as_json"], options["quiet"])
+
+
+def _some_left(cells: list[Cell], filters: Filters) -> None:
+    """Raise UsageError where no I/O is of the tasks asked for: most likely a mistyped name."""
+    given = filters.described()
+    if not (filters.comm or filters.pids) or any(len(cell.table) for cell in cells):
+        return
+    words = " ".join(f"{option} {clean(value)}" for option, value in given.items())
+    named = sorted({clean(task) for cell in cells for task in cell.tasks.values()})
+    known = ""
+    if filters.comm and filters.comm not in {t for cell in cells for t in cell.tasks.values()}:
+        known = f"; tasks in the trace: {', '.join(named[:_NAMED])}"
+        known += f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    raise UsageError(f"{words}: no I/O of the trace fits{known}")
 
 
 def _with_slowest(cells: list[Cell], count: int | None) -> list[Cell]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -26,6 +27,9 @@ from iotoll.reports.trace.spans import spans
 
 IOS_SHOWN, IOS_PER_THREAD = 12, 5
 """I/Os that a timeline shows: so many, and so many more for each thread."""
+
+_CUT_FROM = 0.5
+"""The share of the time shown that must be the device's alone for it to be cut out."""
 
 POINTS = 600
 """Most corners of one curve: more would not be seen."""
@@ -142,12 +146,11 @@ def cdf(cell: Cell) -> Figure:
         _note(cell, f"{plural(len(table), 'I/O')}, elapsed"),
     )
     label = "instructions" if cell.record.clock is Clock.INSTRUCTIONS else "ns"
-    drawn = []
-    for section in sections:
-        values = table.elapsed(section)
-        if not values.any():
-            continue
-        x, y = _curve(np.maximum(values, 1))
+    drawn: list[Section] = []
+    curves = {s: found for s in sections if (found := table.elapsed(s)).any()}
+    first, last = _ends(list(curves.values()))
+    for section, values in curves.items():
+        x, y = _curve(np.maximum(values, first))
         axes.step(
             x,
             y,
@@ -159,7 +162,11 @@ def cdf(cell: Cell) -> Figure:
         )
         drawn.append(section)
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axes.set_xlim(first, last)
+    # Ticks that fit beside each other: three a decade on a short axis, one on a long one.
+    decades = np.log10(last / first)
+    subs = (1, 2, 5) if decades <= 2.5 else (1, 3) if decades <= 4 else (1,)
+    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=20))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
     axes.set_xlabel(f"elapsed in the section ({label}, logarithmic)")
@@ -176,6 +183,16 @@ def cdf(cell: Cell) -> Figure:
             labelcolor=colours["ink"],
         )
     return figure
+
+
+def _ends(sections: Sequence[Ints]) -> tuple[float, float]:
+    """Ends of the axis: where the curves rise; what lies before stands at the left end.
+
+    A section that one I/O in a thousand skips would else leave half of the axis empty.
+    """
+    low = min((float(np.quantile(v[v > 0], 0.005)) for v in sections), default=1.0)
+    high = max((float(v.max()) for v in sections), default=10.0)
+    return max(low, 1.0) / 1.15, max(high, low + 1, 10.0) * 1.15
 
 
 def _rows(cell: Cell, table: IoTable) -> tuple[list[str], list[int]]:
@@ -207,8 +224,11 @@ def timeline(cell: Cell) -> Figure:
     skipped, count = _typical(cell.table)
     table = cell.table.take(np.arange(skipped, skipped + count))
     labels, place = _rows(cell, table)
+    colours = palette()
     origin = int(table["start"][0])
-    divisor, unit = _unit(cell, float((table.end - origin).max()))
+    cuts = _cuts(table)
+    shrunk = _Shrunk(cuts, origin)
+    divisor, unit = _unit(cell, float(shrunk(table.end).max()))
     some = count < len(cell.table)
     shown = f"I/O {skipped + 1:,} to {skipped + count:,} of" if some else "all"
     sums = "" if spans(table).exact.all() else "; with several requests: sums, in order"
@@ -218,19 +238,58 @@ def timeline(cell: Cell) -> Figure:
         f"{clean(cell.record.cell)}: I/Os by thread",
         _note(cell, f"{shown} {plural(len(cell.table), 'I/O')}{sums}"),
     )
-    used = _bars(axes, table, place, origin, divisor)
+    used = _bars(axes, table, place, shrunk, divisor)
+    for begin, _ in cuts:
+        at = float(shrunk(np.array([begin]))[0]) / divisor
+        axes.axvline(at, color=colours["muted"], linewidth=0.7, linestyle=(0, (2, 2)), zorder=0)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(8))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
-    axes.set_xlabel(f"{unit} after {origin / 1e9:,.6f} s of the trace clock")
+    cut = "; dotted: cut out, every I/O shown is at the device" if cuts else ""
+    axes.set_xlabel(f"{unit} after {origin / 1e9:,.6f} s of the trace clock{cut}")
     _section_legend(axes, used, cell.record)
     return figure
 
 
+def _cuts(table: IoTable) -> list[tuple[int, int]]:
+    """Stretches in which no I/O is in software, where they are most of the time shown.
+
+    A device takes many times as long as software does: uncut, all else would be too thin to see.
+    """
+    layout = spans(table)
+    busy = sorted(
+        (begin, end)
+        for row in range(len(table))
+        for section, begin, end in layout.of(row)
+        if section is not Section.HARDWARE and end > begin
+    )
+    cuts: list[tuple[int, int]] = []
+    until = int(table["start"].min())
+    for begin, end in busy:
+        if begin > until:
+            cuts.append((until, begin))
+        until = max(until, end)
+    whole = int(table.end.max()) - int(table["start"].min())
+    return cuts if sum(end - begin for begin, end in cuts) > _CUT_FROM * whole else []
+
+
+class _Shrunk:
+    """Times after ``origin`` with the cuts taken out; a time inside of a cut is its beginning."""
+
+    def __init__(self, cuts: Sequence[tuple[int, int]], origin: int) -> None:
+        self.cuts, self.origin = cuts, origin
+
+    def __call__(self, times: Ints) -> Ints:
+        out = times - self.origin
+        for begin, end in self.cuts:
+            out = out - np.clip(times - begin, 0, end - begin)
+        return out
+
+
 def _bars(
-    axes: Axes, table: IoTable, place: list[int], origin: int, divisor: float
+    axes: Axes, table: IoTable, place: list[int], shrunk: _Shrunk, divisor: float
 ) -> set[Section]:
     """Draw the sections of each I/O in its row; return those that were drawn."""
     colours = palette()
@@ -238,11 +297,15 @@ def _bars(
     layout = spans(table)
     for which, row in enumerate(place):
         for section, begin, end in layout.of(which):
-            bar = ((begin - origin) / divisor, (end - begin) / divisor)
-            bars.setdefault((row, section), []).append(bar)
+            left, right = (shrunk(np.array([begin, end])) / divisor).tolist()
+            bars.setdefault((row, section), []).append((left, right - left))
     for (row, section), parts in sorted(bars.items()):
-        axes.broken_barh(parts, (row - 0.36, 0.72), facecolors=colours[section.value], linewidth=0)
-    for row, begin in zip(place, ((table["start"] - origin) / divisor).tolist(), strict=True):
+        # What the device does is thinner, as the figure is about software.
+        height = 0.24 if section is Section.HARDWARE else 0.72
+        box = (row - height / 2, height)
+        axes.broken_barh(parts, box, facecolors=colours[section.value], linewidth=0)
+    starts = (shrunk(table["start"]) / divisor).tolist()
+    for row, begin in zip(place, starts, strict=True):
         # A thin line begins each I/O: neighbours of one thread would run into each other.
         axes.plot([begin, begin], [row - 0.5, row - 0.36], color=colours["ink"], linewidth=0.6)
     return {section for _, section in bars}

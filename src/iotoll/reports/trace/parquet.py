@@ -4,6 +4,7 @@ iotoll.reports.trace.parquet``)."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,10 +85,14 @@ def write_parquet(cells: Sequence[Cell], path: Path) -> None:
         "iotoll.traces": json.dumps(traces, sort_keys=True),
         "iotoll.filters": json.dumps(first.filters if first else {}, sort_keys=True),
     }
+    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        joined.write_parquet(path, compression="zstd", metadata=metadata)
+        joined.write_parquet(part, compression="zstd", metadata=metadata)
+        part.replace(path)
     except OSError as error:
         raise InfrastructureError(f"cannot write {path}: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def columns_page() -> str:

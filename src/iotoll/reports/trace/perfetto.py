@@ -8,6 +8,7 @@ which the UI shows as one track with lanes. Marks of the first request are insta
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -134,8 +135,10 @@ def write_perfetto(cells: Sequence[Cell], path: Path, progress: Progress) -> Non
     """Write all cells of one trace; raises InfrastructureError when the file cannot be written."""
     ios = sum(len(cell.table) for cell in cells)
     shown = progress if ios >= MANY else Progress(quiet=True)
+    # Under another name until it is whole: a full disk leaves the old file, never half of one.
+    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with path.open("wb") as stream, shown.step(f"draw {number(ios)} I/Os", 2 * ios) as step:
+        with part.open("wb") as stream, shown.step(f"draw {number(ios)} I/Os", 2 * ios) as step:
             writer = Writer(stream)
             tracks = _Tracks(writer)
             drawn = (place for cell in cells for place in _Drawing(writer, tracks, cell).draw())
@@ -143,8 +146,11 @@ def write_perfetto(cells: Sequence[Cell], path: Path, progress: Progress) -> Non
                 if done % CHUNK == 0:
                     step.update(done)
             writer.flush()
+        part.replace(path)
     except OSError as error:
         raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 class _Tracks:

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from iotoll import _native
-from iotoll.measure.iotable import IoTable, present
+from iotoll.measure.iotable import Ints, IoTable, present
+from iotoll.records.models import Clock, Section
 from iotoll.records.models.checks import IoEvent, SlowIo
 from iotoll.reports.page.text import clean, number, plural, unit_label
 from iotoll.reports.trace.cells import Cell
@@ -28,13 +29,25 @@ Wanted = tuple[int, int, int, str | None, tuple[int, int] | None, bool]
 
 
 def slowest(cell: Cell, count: int) -> list[SlowIo]:
-    """Return the ``count`` longest I/Os, longest first; reads the trace once more."""
+    """Return the ``count`` longest I/Os, longest first; reads the trace once more.
+
+    On the clock `instructions` the device's time means nothing: the longest in software come
+    first.
+    """
     table = cell.table
-    order = np.argsort(-table.duration, kind="stable")[:count]
+    order = np.argsort(-ranked(cell), kind="stable")[:count]
     chosen = table.take(order)
     wanted = [_wanted(chosen, row, cell.dev) for row in range(len(chosen))]
     found = json.loads(_native.io_events(str(cell.trace), wanted, limit=EVENT_LIMIT))
     return [_slow(cell, chosen, row, part) for row, part in enumerate(found)]
+
+
+def ranked(cell: Cell) -> Ints:
+    """What I/Os are ranked by: their duration, without ``hardware`` where that means nothing."""
+    table = cell.table
+    if cell.record.clock is Clock.TIME or Section.HARDWARE not in table.sections:
+        return table.duration
+    return table.duration - table.elapsed(Section.HARDWARE)
 
 
 def _wanted(table: IoTable, row: int, dev: str) -> Wanted:
@@ -82,9 +95,15 @@ def print_slowest(cell: Cell, ios: list[SlowIo], console: Console) -> None:
     unit = unit_label(cell.record.unit, cell.record.clock)
     for place, io in enumerate(ios, start=1):
         console.print()
-        title = f"Slowest {place}: {number(io.duration)} {unit}, {io.op} {plural(io.bytes, 'byte')}"
+        # On the clock `instructions` only software counts, as in the order of the list.
+        device = io.elapsed.get(Section.HARDWARE, 0)
+        software = cell.record.clock is Clock.INSTRUCTIONS and Section.HARDWARE in io.elapsed
+        took = number(io.duration - (device if software else 0))
+        took += f" {unit}" + (" in software" if software else "")
+        title = f"Slowest {place}: {took}, {clean(io.op)} {plural(io.bytes, 'byte')}"
         console.print(Text(f"{title}, {clean(io.task)} {io.pid}, path {clean(io.path)}", "bold"))
-        parts = "  ".join(f"{s.value} {number(v)}" for s, v in io.elapsed.items())
+        shown = [(s, v) for s, v in io.elapsed.items() if not software or s != Section.HARDWARE]
+        parts = "  ".join(f"{s.value} {number(v)}" for s, v in shown)
         console.print(Text(f"from {number(io.start)}: {parts}", "dim"))
         console.print(_events(io, wide=console.width >= WIDE))
         if io.events_left_out:
@@ -103,11 +122,17 @@ def _events(io: SlowIo, *, wide: bool) -> Table:
     before = 0
     for event in io.events:
         task, name = Text(f"{clean(event.task)} {event.pid}"), Text(event.event)
-        fields = Text(clean(" ".join(f"{k}={v}" for k, v in event.fields.items() if v)), "dim")
+        told_ = " ".join(f"{clean(k)}={readable(v)}" for k, v in event.fields.items() if v)
+        fields = Text(told_, "dim")
         told = [task, name, fields] if wide else [_stacked(name, task, fields)]
         table.add_row(number(event.at), number(event.at - before), str(event.cpu), *told)
         before = event.at
     return table
+
+
+def readable(value: str) -> str:
+    """A field's value with a dot for each character that cannot be shown, as hex dumps have it."""
+    return "".join(c if c.isprintable() and c != "\ufffd" else "." for c in value)
 
 
 def _stacked(name: Text, task: Text, fields: Text) -> Text:

@@ -18,12 +18,12 @@ from iotoll.records.models import (
     SectionComparison,
     SequentialRecord,
 )
-from iotoll.verdict.instructions import no_figures
 from iotoll.verdict.policy import TimePolicy
 from iotoll.verdict.time.noise import history
 from iotoll.verdict.time.pairs import OVERHEAD, Pairs
 from iotoll.verdict.time.screen import ASIDE
 from iotoll.verdict.time.sequential import Judged, Known, Look, Plan, State, judge, look_at, plan_of
+from iotoll.verdict.words import no_figures
 
 MOST_WOULD_DO = 1000
 """Where more pairs than that would be needed, no number is given."""

@@ -22,21 +22,20 @@ POLICY = load_policy("instructions")
 def pair(seed: int, cost: int) -> instructions.Judgement:
     """A pair of boots of one kernel; the second boot's submission costs so much more."""
     base = side_result("base", {UFS: counts(seed)})
-    other = side_result("candidate", {UFS: counts(seed + 1, {Section.SUBMISSION: cost})})
-    return instructions.judge(base, other, POLICY, [UFS], POLICY.comb.confirm)
+    other = side_result("candidate", {UFS: counts(seed, {Section.SUBMISSION: cost})})
+    return instructions.judge(base, other, POLICY, [UFS])
 
 
 @pytest.mark.parametrize("cost", [80, -80])
 def test_what_both_pairs_show_is_a_drift(cost: int) -> None:
-    found = finding("b-01", [pair(1, cost), pair(3, cost)], POLICY)
-    assert len(found.moved) == 1
-    assert "submission" in found.moved[0]
+    found = finding("b-01", [pair(1, cost), pair(3, cost)])
+    assert [line.split(":")[1].split()[0] for line in found.moved] == ["submission", "whole"]
     assert found.sentence.startswith("b-01: drifts, one kernel differs from itself: ")
 
 
-@pytest.mark.parametrize("costs", [(80, 0), (0, 80), (80, -80), (80, 400)])
+@pytest.mark.parametrize("costs", [(80, 0), (0, 80), (80, -80)])
 def test_what_one_pair_shows_is_none(costs: tuple[int, int]) -> None:
-    found = finding("b-01", [pair(1, costs[0]), pair(3, costs[1])], POLICY)
+    found = finding("b-01", [pair(1, costs[0]), pair(3, costs[1])])
     assert found.sentence == "b-01: steady"
 
 

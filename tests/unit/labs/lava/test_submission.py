@@ -51,14 +51,20 @@ class Lava:
             return as_json({})
         if request.method == "POST":
             return self.submit(request)
+        if path.split("/")[-2].isdecimal():
+            found = [j for j in self.jobs if str(j["id"]) == path.split("/")[-2]]
+            return as_json(found[0]) if found else Answer(404)
         end = parse_qs(urlsplit(request.path).query)["description__endswith"][0]
         return as_json({"results": [j for j in self.jobs if j["description"].endswith(end)]})
 
     def submit(self, request: Request) -> Answer:
         if self.before:
             return self.before.pop(0)
-        name = yaml.safe_load(json.loads(request.body)["definition"])["job_name"]
-        self.jobs.append({"id": len(self.jobs) + 1, "description": name})
+        text = json.loads(request.body)["definition"]
+        job = {"id": len(self.jobs) + 1, "description": yaml.safe_load(text)["job_name"]}
+        # As LAVA does it: without white space at the ends.
+        job |= {"state": "Submitted", "health": "Unknown", "original_definition": text.strip()}
+        self.jobs.append(job)
         return self.lose.pop(0) if self.lose else as_json({"job_ids": [len(self.jobs)]}, 201)
 
 
@@ -119,6 +125,35 @@ def test_second_process_takes_up_the_job(lava: Lava, submitter: Submitter, plan:
     first = begin(submitter, plan)
     assert begin(submitter, plan) == first
     assert [job["id"] for job in lava.jobs] == [first.number]
+
+
+def test_f1_5_numbers_of_a_server_that_was_made_anew_are_not_taken(
+    lava: Lava, submitter: Submitter, plan: BootPlan
+) -> None:
+    """F1.5: the lab went down and came up, its numbers began again, and another run had ours."""
+    first = begin(submitter, plan)
+    lava.jobs[0] |= {"description": "iotoll base boot 1 on virt-arm64 0123456789ab-base-1-1"}
+    second = begin(submitter, plan)
+    assert (first.number, second.number) == (1, 2)
+    assert lava.cancelled == [], "what is not ours is left alone"
+    with open_journal(submitter.folder) as journal:
+        assert [a.outcome for a in journal.attempts] == ["superseded", None]
+
+
+def test_f1_5_another_server_or_definition_is_not_taken(
+    lava: Lava, submitter: Submitter, plan: BootPlan
+) -> None:
+    begin(submitter, plan)
+    lava.jobs[0]["original_definition"] += "\nchanged: more"
+    assert begin(submitter, plan).number == 2
+    submitter.servers.lava.http.base += "/"  # another address
+    assert begin(submitter, plan).number == 3
+    with open_journal(submitter.folder) as journal:
+        path = submitter.folder / f"{journal.attempts[-1].key}.yaml"
+    path.write_text(path.read_text().replace("base", "candidate"))
+    assert begin(submitter, plan).number == 4
+    lava.jobs.clear()  # a job that the server lost
+    assert begin(submitter, plan).number == 1
 
 
 @pytest.mark.parametrize("step", ["before the POST", "before its answer", "before the journal"])

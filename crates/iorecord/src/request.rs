@@ -1,0 +1,39 @@
+//! What is to be analysed.
+
+use crate::filter::Filter;
+
+/// What to take as the hand-over to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceMark {
+    /// The return of the driver's queue function where the trace has it, else the last event
+    /// before it.
+    #[default]
+    Auto,
+    /// The last event before the hand-over, always.
+    LastBefore,
+}
+
+/// What to analyse in a trace.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Only I/Os of tasks with this name, and of the threads that `io_uring` has for them.
+    pub comm: Option<String>,
+    /// Device as `major:minor`; the one with most bios if not given. A partition stands for its
+    /// disk.
+    pub device: Option<String>,
+    /// Hand-over to the device.
+    pub device_mark: DeviceMark,
+    /// Only these of the measured I/Os; the counts stay those of all of them.
+    pub filter: Filter,
+    /// Keep the measured I/Os one by one, not only their sums.
+    pub keep_ios: bool,
+    /// Count the recorded events in each section's own time.
+    pub count_events: bool,
+}
+
+impl Request {
+    /// Whether the I/Os are needed one by one.
+    pub(crate) fn keeps_ios(&self) -> bool {
+        self.keep_ios || !self.filter.is_default()
+    }
+}

@@ -1,0 +1,132 @@
+//! Whose interrupt it was (FINDINGS F2.2): a late softirq, the interrupts of other devices.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::pedantic)]
+
+mod common;
+
+use common::*;
+use iosections::{Kind, Mark, Op};
+
+const NETWORK: Kind = Kind::IrqEntry(30);
+const NET_RX: Kind = Kind::SoftirqEntry(3);
+const BLOCK: Kind = Kind::SoftirqEntry(4);
+
+/// A read from `at` on that a softirq completes right after the disk's interrupt.
+fn usual(at: u64) -> Vec<Line> {
+    read(
+        at,
+        &[
+            (at + 50, 0, 0, IRQ),
+            (at + 52, 0, 0, Kind::IrqExit),
+            (at + 53, 0, 0, BLOCK),
+            (at + 60, 0, 0, complete("R", at, 8)),
+            (at + 61, 0, 0, Kind::SoftirqExit),
+        ],
+    )
+}
+
+/// A read whose completion is `how`.
+fn read(at: u64, how: &[Line]) -> Vec<Line> {
+    let mut lines = vec![
+        (at, 0, 1, enter(Op::Pread64)),
+        (at + 10, 0, 1, queue("R", at, 8)),
+        (at + 20, 0, 1, issue("R", at, 8)),
+        (at + 30, 0, 1, sleep(0)),
+    ];
+    lines.extend(how);
+    lines.extend([
+        (at + 90, 0, 0, preempt(1)),
+        (at + 95, 0, 1, leave(Op::Pread64)),
+    ]);
+    lines
+}
+
+/// Sections and interrupt mark of the read at 1000, after some usual ones.
+fn after_usual(how: &[Line]) -> ([u64; 5], Mark) {
+    let mut lines: Vec<Line> = (0..3).flat_map(|n| usual(100 + n * 100)).collect();
+    lines.extend(read(1000, how));
+    let outcome = run(&lines);
+    let io = outcome.results.last().unwrap();
+    assert_eq!(io.start, 1000);
+    (io.elapsed, io.marks[2])
+}
+
+#[test]
+fn f2_2_a_softirq_at_once_begins_with_its_interrupt() {
+    assert_eq!(
+        after_usual(&usual(1000)[4..9]),
+        ([10, 10, 30, 10, 35], Mark::Irq)
+    );
+}
+
+#[test]
+fn f2_2_a_late_softirq_is_completion() {
+    // The disk's interrupt comes inside the network's softirq; the block softirq is next.
+    let nested = [
+        (1040, 0, 0, NETWORK),
+        (1042, 0, 0, Kind::IrqExit),
+        (1043, 0, 0, NET_RX),
+        (1050, 0, 0, IRQ),
+        (1052, 0, 0, Kind::IrqExit),
+        (1070, 0, 0, Kind::SoftirqExit),
+        (1071, 0, 0, BLOCK),
+        (1075, 0, 0, complete("R", 1000, 8)),
+        (1076, 0, 0, Kind::SoftirqExit),
+    ];
+    let late = ([10, 10, 30, 25, 20], Mark::LateIrq);
+    assert_eq!(after_usual(&nested), late);
+    // Left to the softirq's own thread.
+    let thread = [
+        (1050, 0, 0, IRQ),
+        (1052, 0, 0, Kind::IrqExit),
+        (1060, 0, 0, sleep(15)),
+        (1070, 0, 15, BLOCK),
+        (1075, 0, 15, complete("R", 1000, 8)),
+        (1076, 0, 15, Kind::SoftirqExit),
+        (1080, 0, 15, sleep(0)),
+    ];
+    assert_eq!(after_usual(&thread), late);
+}
+
+#[test]
+fn f2_2_an_interrupt_of_the_network_is_not_the_disks() {
+    let how = [
+        (1045, 1, 0, IRQ),
+        (1047, 1, 0, Kind::IrqExit),
+        (1060, 0, 0, NETWORK),
+        (1062, 0, 0, Kind::IrqExit),
+        (1063, 0, 0, BLOCK),
+        (1075, 0, 0, complete("R", 1000, 8)),
+        (1076, 0, 0, Kind::SoftirqExit),
+    ];
+    // The disk's last one was on another CPU.
+    assert_eq!(after_usual(&how), ([10, 10, 25, 30, 20], Mark::LateIrq));
+    // Without any of the disk's since the issue nothing tells when the device was done.
+    assert_eq!(after_usual(&how[2..]), ([10, 10, 55, 0, 20], Mark::None));
+}
+
+#[test]
+fn f2_2_a_handler_that_encloses_completions_is_the_disks_for_sure() {
+    // Completed in the handler: whatever softirqs followed before, this number is the disk's.
+    let inside = read(
+        500,
+        &[
+            (550, 0, 0, Kind::IrqEntry(8)),
+            (560, 0, 0, complete("R", 500, 8)),
+            (561, 0, 0, Kind::IrqExit),
+        ],
+    );
+    let lines = [usual(100), inside, usual(1000)].concat();
+    let marks: Vec<Mark> = run(&lines).results.iter().map(|io| io.marks[2]).collect();
+    assert_eq!(marks, [Mark::Irq, Mark::Irq, Mark::None]);
+}
+
+#[test]
+fn f2_2_without_numbers_any_interrupt_may_be_the_disks() {
+    let unknown = |line: &Line| match line.3 {
+        Kind::IrqEntry(_) => (line.0, line.1, line.2, Kind::IrqEntry(u32::MAX)),
+        _ => *line,
+    };
+    let lines: Vec<Line> = usual(100).iter().map(unknown).collect();
+    let outcome = run(&lines);
+    assert_eq!(only(&outcome).marks[2], Mark::Irq);
+}

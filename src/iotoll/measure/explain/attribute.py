@@ -1,0 +1,183 @@
+"""Instructions by function for each I/O and latency section of a recorded cell.
+
+A section of an I/O is what ran between two events of its trace, which the record has marks of. The
+analyser's own count for the I/O is the check: an I/O counts as *taken apart* only if the
+instructions of its section add up to that count exactly, either all that ran or, where other tasks
+and interrupts ran as well, those of the I/O's own task. Others are counted, never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from iotoll.measure.boot_trace import GATE_COLUMNS
+from iotoll.measure.explain.record import Ints, Record
+from iotoll.measure.explain.walk import Tree, Walk, Walker
+from iotoll.measure.iotable import IoTable, present
+from iotoll.records.models import Section
+
+BOUNDS: Mapping[Section, tuple[str, str]] = {
+    Section.VFS_FS: ("start", "at_bio_queue"),
+    Section.SUBMISSION: ("at_bio_queue", "at_device"),
+    Section.COMPLETION: ("at_irq", "at_rq_complete"),
+    Section.RETURN: ("at_rq_complete", "end"),
+}
+"""The columns of the table between which the first request of an I/O is in a section."""
+
+
+@dataclass(frozen=True)
+class SectionParts:
+    """What ran in one section of a cell's I/Os.
+
+    ``ios`` are the numbers of those taken apart, ``counts`` their instructions with shape (I/Os,
+    functions), ``calls`` the calls of each function likewise; ``nodes`` are instructions by node
+    of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be taken
+    apart. ``single`` are instructions by node of the one I/O that was asked for, if it was.
+    """
+
+    section: Section
+    functions: tuple[str, ...]
+    ios: Ints
+    counts: Ints
+    calls: Ints
+    nodes: Ints
+    entries: Ints
+    missing: int
+    single: Ints | None = None
+
+
+@dataclass(frozen=True)
+class CellParts:
+    """All sections of a cell, with the tree that their nodes belong to.
+
+    ``calls`` are those of each function from the first I/O to the last, in all tasks.
+    """
+
+    cell: str
+    ios: int
+    tree: Tree
+    calls: Mapping[str, int]
+    sections: Mapping[Section, SectionParts]
+
+
+def take_apart(
+    cell: str, record: Record, walker: Walker, table: IoTable, single: int | None = None
+) -> CellParts:
+    """Attribute every I/O of a cell's table to functions, section by section."""
+    bounds = {s: _bounds(record, table, *columns) for s, columns in BOUNDS.items()}
+    whole = np.concatenate([b[b[:, 0] >= 0].ravel() for b in bounds.values()])
+    if not len(whole):
+        return CellParts(cell, len(table), walker.tree, {}, {})
+    runs = record.clock["run"].astype(np.int64)
+    walk = walker.walk(int(runs[whole].min()), int(runs[whole].max()))
+    steps = np.searchsorted(walk.run, runs)
+    cutter = _Cutter(walk, walker.tree, _tasks(walk, steps, bounds[Section.VFS_FS]), single)
+    sections = {}
+    for section, marks in bounds.items():
+        wanted = table.get(GATE_COLUMNS[section])
+        if wanted is not None:
+            sections[section] = cutter.section(section, marks, steps, np.ma.array(wanted))
+    return CellParts(cell, len(table), walker.tree, _all_calls(walk), sections)
+
+
+def _all_calls(walk: Walk) -> dict[str, int]:
+    found: dict[str, int] = {}
+    nodes, numbers = np.unique(walk.node[walk.entered], return_counts=True)
+    for node, number in zip(nodes.tolist(), numbers.tolist(), strict=True):
+        name = walk.tree.function[node]
+        found[name] = found.get(name, 0) + number
+    return found
+
+
+def _bounds(record: Record, table: IoTable, first: str, last: str) -> Ints:
+    """Numbers of the clock marks at a section's ends, shape (I/Os, 2); -1 where there is none."""
+    columns = []
+    for name in (first, last):
+        column = table.end if name == "end" else table.get(name)
+        if column is None:
+            return np.full((len(table), 2), -1, np.int64)
+        marks = record.at(np.ma.getdata(column).astype(np.int64))
+        columns.append(np.where(present(column), marks, -1))
+    both = np.stack(columns, axis=1)
+    both[(both < 0).any(axis=1) | (both[:, 1] < both[:, 0])] = -1
+    return both
+
+
+def _tasks(walk: Walk, steps: Ints, submissions: Ints) -> npt.NDArray[np.uint64]:
+    """The task of each I/O: the one that ran at its start; 0 where that is not known."""
+    known = submissions[:, 0] >= 0
+    tasks = np.zeros(len(submissions), np.uint64)
+    tasks[known] = walk.task[steps[submissions[known, 0]]]
+    return tasks
+
+
+class _Cutter:
+    """Sums the stretches of a walk over the sections of I/Os."""
+
+    def __init__(
+        self, walk: Walk, tree: Tree, tasks: npt.NDArray[np.uint64], single: int | None
+    ) -> None:
+        self._single = single
+        self._walk = walk
+        self._tasks = tasks
+        self._interrupt = tree.is_interrupt()[walk.node]
+        names, self._function = np.unique(np.array(tree.function), return_inverse=True)
+        self._names = tuple(str(name) for name in names)
+        self._size = len(tree.parent)
+
+    def section(
+        self, section: Section, marks: Ints, steps: Ints, wanted: npt.NDArray[np.int64]
+    ) -> SectionParts:
+        """Take a section apart; ``wanted`` are the analyser's own counts of the I/Os."""
+        walk = self._walk
+        ios, counts, calls, single = [], [], [], None
+        nodes, entries = (np.zeros(self._size, np.int64) for _ in range(2))
+        for number in np.nonzero((marks[:, 0] >= 0) & present(wanted))[0].tolist():
+            low, high = steps[marks[number]].tolist()
+            chosen = self._own(number, low, high, int(wanted[number]))
+            if chosen is None:
+                continue
+            node, count = walk.node[chosen], walk.count[chosen]
+            entered = node[walk.entered[chosen]]
+            ios.append(number)
+            counts.append(self._by_function(node, count))
+            calls.append(self._by_function(entered, np.ones(len(entered), np.int64)))
+            mine = np.bincount(node, count, self._size).astype(np.int64)
+            single = mine if number == self._single else single
+            nodes += mine
+            entries += np.bincount(entered, minlength=self._size)
+        shape = (len(ios), len(self._names))
+        return SectionParts(
+            section,
+            self._names,
+            np.array(ios, np.int64),
+            np.array(counts, np.int64).reshape(shape),
+            np.array(calls, np.int64).reshape(shape),
+            nodes,
+            entries,
+            int(present(wanted).sum()) - len(ios),
+            single,
+        )
+
+    def _by_function(self, node: Ints, count: Ints) -> Ints:
+        sums = np.bincount(self._function[node], count, len(self._names))
+        return sums.astype(np.int64)
+
+    def _own(self, number: int, low: int, high: int, wanted: int) -> Ints | None:
+        """The stretches that belong to an I/O, by number; None where they do not add up."""
+        count = self._walk.count[low:high]
+        here = np.arange(low, high)
+        if int(count.sum()) == wanted:
+            return here
+        interrupt = self._interrupt[low:high]
+        own = (self._walk.task[low:high] == self._tasks[number]) & ~interrupt
+        # A completion's interrupt goes on for its I/O until the interrupt ends.
+        tail = np.cumsum(~interrupt) == 0
+        for mask in (own, own | tail):
+            if int(count[mask].sum()) == wanted:
+                return here[mask]
+        return None

@@ -1,0 +1,94 @@
+"""Which functions a patch changed: machine code of two images, function by function.
+
+Code that merely moved must not count as changed, so addresses are left out of the comparison: the
+targets of branches that leave the function, the pages of ``adrp``, the distances of ``adr`` and of
+loads relative to the program counter, and the low parts of addresses, which additions and
+accesses have in their 12-bit constants, where the register holds an address that an ``adrp`` of the
+function began. A change of nothing but such a constant is therefore not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from iotoll.measure.explain.symbols import Symbols
+
+Words = npt.NDArray[np.uint32]
+
+_ADRP = 0x9F000000, 0x90000000
+_ADR = 0x9F000000, 0x10000000
+_LITERAL = 0x3B000000, 0x18000000
+_ADD = 0x7FC00000, 0x11000000
+_ADD_REGISTERS = 0x7F000000, 0x0B000000
+_MOVE = 0x7FE0FFE0, 0x2A0003E0
+_ACCESS = 0x3B000000, 0x39000000
+_BRANCH = 0x7C000000, 0x14000000
+_NOP = 0xD503201F
+_LONGEST = 1 << 16
+
+
+def changed_functions(base: Symbols, candidate: Symbols) -> list[str]:
+    """Functions of the candidate that the base has not, or has with other code; in its order."""
+    known = {name: base.code(name) for name in base.names}
+    found = []
+    for name, code in _codes(candidate):
+        before = known.get(name)
+        if before is None or (before != code and normal(before) != normal(code)):
+            found.append(name)
+    return found
+
+
+def _codes(symbols: Symbols) -> Iterator[tuple[str, bytes]]:
+    seen = set()
+    for name in symbols.names:
+        if name not in seen:
+            seen.add(name)
+            code = symbols.code(name)
+            # Labels at the ends of sections seem to reach over all data behind them.
+            if len(code) <= _LONGEST:
+                yield name, code
+
+
+def normal(code: bytes) -> bytes:
+    """A function's code without what depends on where it and others lie, and without padding."""
+    words = np.frombuffer(code[: len(code) // 4 * 4], "<u4").copy()
+    while len(words) and words[-1] in (0, _NOP):
+        words = words[:-1]
+    places = np.arange(len(words))
+    branches = _is(words, _BRANCH)
+    # 26 bits, signed, in instructions.
+    distance = ((words & 0x3FFFFFF).astype(np.int64) ^ 0x2000000) - 0x2000000
+    target = places + distance
+    outside = branches & ((target < 0) | (target >= len(words)))
+    words[outside] &= 0xFC000000
+    for pattern, kept in ((_ADR, 0x9F00001F), (_LITERAL, 0xFF00001F)):
+        words[_is(words, pattern)] &= kept
+    _clear_low_parts(words)
+    words[_is(words, _ADRP)] &= 0x9F00001F
+    return words.tobytes()
+
+
+def _is(words: Words, pattern: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    mask, value = pattern
+    found: npt.NDArray[np.bool_] = (words & np.uint32(mask)) == np.uint32(value)
+    return found
+
+
+def _clear_low_parts(words: Words) -> None:
+    """Clear the 12-bit constants beside registers with an address of ``adrp``, or a sum of one."""
+    pages = _is(words, _ADRP)
+    uses = _is(words, _ADD) | _is(words, _ACCESS)
+    paged = np.zeros(32, np.bool_)
+    paged[words[pages] & 31] = True
+    target, first, second = words & 31, words >> 5 & 31, words >> 16 & 31
+    plain = np.flatnonzero(_is(words, _ADD))
+    pair = np.flatnonzero(_is(words, _ADD_REGISTERS) | _is(words, _MOVE))
+    known = 0
+    while np.count_nonzero(paged) > known:
+        known = np.count_nonzero(paged)
+        paged[target[plain[paged[first[plain]]]]] = True
+        paged[target[pair[paged[first[pair]] | paged[second[pair]]]]] = True
+    words[uses & paged[first]] &= 0xFFC003FF

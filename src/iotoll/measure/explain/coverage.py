@@ -1,0 +1,84 @@
+"""Coverage: which instructions of chosen functions ran in the recorded I/Os, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from iotoll.measure.explain.attribute import CellParts
+from iotoll.measure.explain.record import Record
+from iotoll.measure.explain.symbols import Symbols
+from iotoll.records.models import CoverageRecord, FunctionCoverage
+
+_SIZE = 4  # bytes of an instruction
+_SHOWN = 4
+
+
+def executed_instructions(record: Record, symbols: Symbols, names: Sequence[str]) -> dict[str, int]:
+    """How many different instructions of each function ran at least once while it was recorded."""
+    words = np.unique(record.runs)
+    longest: dict[int, int] = {}
+    for block, count in zip(*record.split(words), strict=True):
+        longest[int(block)] = max(int(count), longest.get(int(block), 0))
+    addresses = record.blocks["address"].astype(object)
+    spans = {name: span for name in names if (span := symbols.span(name))}
+    ran: dict[str, set[int]] = {name: set() for name in spans}
+    for block, count in longest.items():
+        first = addresses[block]
+        last = first + _SIZE * count
+        for name, (low, high) in spans.items():
+            if first < high and last > low:
+                ran[name].update(range(max(first, low), min(last, high), _SIZE))
+    return {name: len(places) for name, places in ran.items()}
+
+
+def coverage(
+    cells: Mapping[str, CellParts],
+    executed: Mapping[str, int],
+    symbols: Symbols,
+    changed: Sequence[str],
+    base_names: frozenset[str],
+) -> CoverageRecord:
+    """Join what ran of the changed functions with how often each cell's I/Os called them."""
+    functions = [
+        FunctionCoverage(
+            name=name,
+            new=name not in base_names,
+            instructions=len(symbols.code(name)) // _SIZE,
+            executed=executed.get(name, 0),
+            calls={c: n for c, p in cells.items() if (n := _calls(p, name)) > 0},
+        )
+        for name in changed
+    ]
+    return CoverageRecord(
+        cells=list(cells),
+        functions=functions,
+        gone=sorted(base_names - set(symbols.names)),
+        sentence=sentence(functions, len(cells)),
+    )
+
+
+def _calls(parts: CellParts, name: str) -> float:
+    """Calls of a function per I/O, over everything that ran from the first I/O to the last."""
+    return round(parts.calls.get(name, 0) / parts.ios, 3) if parts.ios else 0.0
+
+
+def sentence(functions: Sequence[FunctionCoverage], cells: int) -> str:
+    """Whether the changed code ran, in one sentence."""
+    where = f"in the I/Os of {cells} recorded {'cell' if cells == 1 else 'cells'}"
+    if not functions:
+        return "No function's machine code changed."
+    idle = [f.name for f in functions if not f.executed]
+    if len(idle) == len(functions):
+        return f"None of the changed code ran {where}: {_some(idle)}."
+    if idle:
+        ran = len(functions) - len(idle)
+        return f"{ran} of {len(functions)} changed functions ran {where}; not {_some(idle)}."
+    names = _some([f.name for f in functions])
+    return f"Every changed function ran {where}: {names}."
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

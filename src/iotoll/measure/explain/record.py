@@ -1,0 +1,110 @@
+"""What a board executed, as the plugin of tools/plugin recorded it: blocks, runs and marks.
+
+A *block* is a number of instructions in a row. A *run* is one execution of a block, whole or up to
+where an exception or a device ended it. A *mark* is the value of a register before a chosen
+instruction: probe 0 is the trace clock, as it is about to be returned; probes 1 and 2 are the tasks
+that a CPU switches to and from.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.measure.explain.symbols import Symbols
+
+CLOCK, SWITCH, PREVIOUS = range(3)
+"""Numbers of the probes."""
+
+_RUN_BITS = 10
+
+_CLOCK_FUNCTION, _SWITCH_FUNCTION = "trace_clock_local", "cpu_switch_to"
+
+Ints = npt.NDArray[np.int64]
+_BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u8")])
+_MARK = np.dtype([("run", "<u8"), ("executed", "<u8"), ("probe", "<u8"), ("value", "<u8")])
+
+
+@dataclass(frozen=True)
+class Record:
+    """One boot: ``blocks`` and ``marks`` as structured arrays, ``runs`` as packed words."""
+
+    blocks: npt.NDArray[np.void]
+    runs: npt.NDArray[np.uint32]
+    marks: npt.NDArray[np.void]
+
+    @cached_property
+    def clock(self) -> npt.NDArray[np.void]:
+        """The marks of the trace clock, in order of time.
+
+        That is not always the order of the marks: an interrupt may come between the reading of the
+        counter and the mark, and read the clock as well.
+        """
+        marks = self.marks[self.marks["probe"] == CLOCK]
+        return marks[np.argsort(marks["value"], kind="stable")]
+
+    @cached_property
+    def _times(self) -> npt.NDArray[np.uint64]:
+        times: npt.NDArray[np.uint64] = self.clock["value"]
+        return times
+
+    def at(self, times: Ints) -> Ints:
+        """Which clock mark has each time; -1: none has. Any shape."""
+        wanted = times.astype(np.uint64)
+        found = np.searchsorted(self._times, wanted).clip(0, max(len(self._times) - 1, 0))
+        if not len(self._times):
+            return np.full(times.shape, -1, np.int64)
+        return np.where(self._times[found] == wanted, found, -1).astype(np.int64)
+
+    def executed(self, first: Ints, last: Ints) -> Ints:
+        """Instructions between pairs of clock marks, by their numbers."""
+        done = self.clock["executed"].astype(np.int64)
+        return done[last] - done[first]
+
+    def unpack(self, low: int, high: int) -> tuple[Ints, Ints]:
+        """Blocks and executed instructions of the runs from number ``low`` to before ``high``."""
+        return self.split(self.runs[low:high])
+
+    def split(self, words: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
+        """Blocks and executed instructions of packed runs."""
+        blocks = (words >> _RUN_BITS).astype(np.int64)
+        return blocks, (words & ((1 << _RUN_BITS) - 1)).astype(np.int64)
+
+
+def probes(symbols: Symbols) -> str:
+    """The plugin's option ``probes`` for a kernel; raises UsageError if it lacks a function."""
+    returns, switch = symbols.returns(_CLOCK_FUNCTION), symbols.span(_SWITCH_FUNCTION)
+    if len(returns) != 1 or switch is None:
+        raise UsageError(
+            f"the kernel has no function {_SWITCH_FUNCTION}, or not one {_CLOCK_FUNCTION} with one"
+            " return: it cannot be explained"
+        )
+    # Register 0 holds what a function returns; of a switch, arguments are the old and new task.
+    return "+".join((f"{returns[0]:#x}:0", f"{switch[0]:#x}:1", f"{switch[0]:#x}:0"))
+
+
+def read_record(prefix: Path) -> Record:
+    """Read ``PREFIX.blocks``, ``.runs`` and ``.marks``; raises InfrastructureError if not whole."""
+    try:
+        meta = json.loads(_path(prefix, "json").read_text())
+        blocks = np.fromfile(_path(prefix, "blocks"), _BLOCK)
+        marks = np.fromfile(_path(prefix, "marks"), _MARK)
+        empty = not _path(prefix, "runs").stat().st_size
+        runs = np.zeros(0, "<u4") if empty else np.memmap(_path(prefix, "runs"), "<u4", "r")
+    except (OSError, ValueError) as error:
+        raise InfrastructureError(f"{prefix}: the plugin left no whole record: {error}") from error
+    if [meta["blocks"], meta["runs"], meta["marks"]] != [len(blocks), len(runs), len(marks)]:
+        raise InfrastructureError(f"{prefix}: the plugin's record is cut off")
+    if len(marks) and np.any(np.diff(marks["executed"].astype(np.int64)) < 0):
+        raise InfrastructureError(f"{prefix}: the marks of the record are not in order")
+    return Record(blocks, runs, marks)
+
+
+def _path(prefix: Path, ending: str) -> Path:
+    return prefix.with_name(f"{prefix.name}.{ending}")

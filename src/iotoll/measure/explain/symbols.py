@@ -1,0 +1,212 @@
+"""The functions of a kernel image: names and addresses from its own kallsyms tables.
+
+The image that booted is the source, so that a ready-made image, or one whose build folder has been
+used for another kernel since, has its own symbols. The tables are those that scripts/kallsyms.c of
+Linux 6.4 and later writes: number of names, compressed names, markers, tokens, index of tokens,
+offsets, base. Each is checked against the next, so nothing is guessed from a chance match.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from iotoll.core.errors import UsageError
+
+RET = 0xD65F03C0
+"""The instruction ``ret`` of arm64."""
+
+NOWHERE = "[unknown]"
+"""Where an address belongs to no function of the image: code that the kernel made at run time."""
+
+USER = "[user space]"
+
+_DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
+_MARKED = 256  # kallsyms_markers has the offset of every 256th name
+_TEXT = "tTwW"
+_RELATIVE = 1027  # R_AARCH64_RELATIVE
+_IMAGE_ALIGNED = 1 << 21  # of an arm64 image in memory
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Functions in order of address; ``starts`` has shape (functions,), unsigned addresses.
+
+    A function reaches to the next one. Of several names of one address the first is used.
+    """
+
+    starts: npt.NDArray[np.uint64]
+    names: tuple[str, ...]
+    image: bytes
+    base: int
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The first function of each name."""
+        return {name: number for number, name in reversed(list(enumerate(self.names)))}
+
+    def index(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Number of the function that holds each address; -1: user space, -2: none of the image."""
+        found = np.searchsorted(self.starts, addresses, side="right").astype(np.int64) - 1
+        found[(found < 0) | (addresses >= np.uint64(self.base + len(self.image)))] = -2
+        found[addresses < np.uint64(1 << 63)] = -1
+        return found
+
+    def words(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+        """The instructions at addresses, as the image has them; 0 where it has none."""
+        code = np.frombuffer(self.image[: len(self.image) // 4 * 4], "<u4")
+        place = (addresses - np.uint64(self.base)) // np.uint64(4)
+        inside = (addresses >= np.uint64(self.base)) & (place < len(code))
+        return np.where(inside, code[np.where(inside, place, 0)], 0).astype(np.uint32)
+
+    def name(self, index: int) -> str:
+        """Name of a function by the number that `index` gave."""
+        return {-1: USER, -2: NOWHERE}.get(index) or self.names[index]
+
+    def span(self, name: str) -> tuple[int, int] | None:
+        """First address of a function, and the first one behind it; None if there is none."""
+        number = self._numbers.get(name)
+        if number is None:
+            return None
+        last = self.base + len(self.image)
+        end = int(self.starts[number + 1]) if number + 1 < len(self.names) else last
+        return int(self.starts[number]), end
+
+    def code(self, name: str) -> bytes:
+        """The bytes of a function; empty if there is none of that name."""
+        span = self.span(name)
+        return self.image[span[0] - self.base : span[1] - self.base] if span else b""
+
+    def returns(self, name: str) -> list[int]:
+        """Addresses of the ``ret`` instructions of a function."""
+        words = np.frombuffer(self.code(name)[: len(self.code(name)) // 4 * 4], "<u4")
+        span = self.span(name)
+        return [span[0] + 4 * int(i) for i in np.nonzero(words == RET)[0]] if span else []
+
+
+def read_symbols(image: Path) -> Symbols:
+    """Read the functions of an uncompressed arm64 Image; raises UsageError if it has no table."""
+    try:
+        data = image.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{image}: cannot be read: {error.strerror}") from error
+    if data[56:60] != b"ARM\x64":
+        raise UsageError(f"{image}: is not an uncompressed arm64 Image: only those are explained")
+    at = data.find(_DIGITS)
+    while at >= 0:
+        found = _tables(data, at)
+        if found is not None:
+            return found
+        at = data.find(_DIGITS, at + 1)
+    raise UsageError(f"{image}: has no symbol table: build it with KALLSYMS and RELOCATABLE")
+
+
+def _tables(data: bytes, digits: int) -> Symbols | None:
+    """All tables around the tokens of the digits at a place; None where they do not agree."""
+    start = digits
+    for _ in range(ord("0")):
+        start = data.rfind(b"\0", 0, start - 1) + 1
+    tokens, ends = [], [start]
+    for _ in range(256):
+        end = data.index(b"\0", ends[-1])
+        tokens.append(data[ends[-1] : end])
+        ends.append(end + 1)
+    index = _aligned(ends[-1], 8)
+    expected = [place - start for place in ends[:-1]]
+    if list(struct.unpack_from("<256H", data, index)) != expected:
+        return None
+    offsets = index + 512
+    found = _offsets(data, offsets)
+    if found is None:
+        return None
+    base, first, values = found
+    names = _names(data, tokens, len(values), start)
+    if names is None:
+        return None
+    return _functions(data, base, [first + int(offset) for offset in values], names)
+
+
+def _offsets(data: bytes, start: int) -> tuple[int, int, npt.NDArray[np.uint32]] | None:
+    """Addresses of image and base, and the offsets: increasing, the base right behind them."""
+    words = np.frombuffer(data[start : start + (len(data) - start) // 4 * 4], "<u4")
+    down = np.nonzero(words[1:] < words[:-1])[0]
+    if not len(down):
+        return None
+    count = int(down[0]) + 1
+    # The base's own low half may continue the order, or a padding word may end it.
+    for number in (count, count - 1, count - 2):
+        at = _aligned(start + 4 * number, 8)
+        bases = _bases(data, at) if number > 0 else None
+        if bases is not None:
+            return *bases, words[:number]
+    return None
+
+
+def _bases(data: bytes, at: int) -> tuple[int, int] | None:
+    """Addresses of the image's first byte, and of what the offsets count from.
+
+    A relocatable image holds 0 at that place, and a relocation entry has its address and value.
+    """
+    words = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
+    types = np.nonzero(words[1:-1] == _RELATIVE)[0] + 1
+    images, values = words[types - 1] - np.uint64(at), words[types + 1]
+    low = images & np.uint64(_IMAGE_ALIGNED - 1)
+    hits = (low == 0) & (values >= images) & (values - images < len(data))
+    if words[at // 8] or np.count_nonzero(hits) != 1:
+        return None
+    return int(images[hits][0]), int(values[hits][0])
+
+
+def _names(data: bytes, tokens: list[bytes], count: int, end: int) -> list[bytes] | None:
+    """The names with their type letters, where the markers behind them agree; else None."""
+    wanted = struct.pack("<I", count)
+    at = data.rfind(wanted, 0, end)
+    while at >= 0:
+        if at % 4 == 0:
+            found = _expand(data, tokens, count, _aligned(at + 4, 8), end)
+            if found is not None:
+                return found
+        at = data.rfind(wanted, 0, at)
+    return None
+
+
+def _expand(
+    data: bytes, tokens: list[bytes], count: int, start: int, end: int
+) -> list[bytes] | None:
+    names, marks, at = [], [], start
+    for number in range(count):
+        if at >= end:
+            return None
+        if number % _MARKED == 0:
+            marks.append(at - start)
+        length = data[at]
+        at += 1
+        if length & 0x80:
+            length = length & 0x7F | data[at] << 7
+            at += 1
+        names.append(b"".join(tokens[code] for code in data[at : at + length]))
+        at += length
+    table = _aligned(at, 8)
+    if list(struct.unpack_from(f"<{len(marks)}I", data, table)) != marks:
+        return None
+    return names
+
+
+def _functions(data: bytes, base: int, addresses: list[int], names: list[bytes]) -> Symbols:
+    kept: dict[int, str] = {}
+    for address, name in zip(addresses, names, strict=True):
+        text = name.decode("ascii", "replace")
+        # $x and $d are the assembler's own marks for code and data.
+        if text[0] in _TEXT and not text[1:].startswith("$"):
+            kept.setdefault(address, text[1:])
+    starts = np.array(sorted(kept), np.uint64)
+    return Symbols(starts, tuple(kept[int(start)] for start in starts), data, base)
+
+
+def _aligned(place: int, size: int) -> int:
+    return -(-place // size) * size

@@ -1,0 +1,82 @@
+"""Models of what `iotoll explain` finds: functions behind a difference, and what a patch ran."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from iotoll.records.models.base import Model, Outcome, Section
+
+
+class FunctionDelta(Model):
+    """One function in one section of one cell; instructions per I/O, medians of the paired I/Os."""
+
+    name: str
+    base: float
+    candidate: float
+    delta: int = Field(description="commonest difference over the paired I/Os")
+    share: float = Field(description="of the paired I/Os that have exactly this difference")
+    mean: float = Field(description="difference per I/O, over the paired I/Os")
+    calls_base: float = Field(description="calls per I/O, median")
+    calls_candidate: float
+    callers: list[str] = Field(description="who calls it, the most frequent first")
+    changed: bool = Field(description="its machine code differs between the two kernels")
+
+
+class SectionDelta(Model):
+    """One section of one cell, taken apart by function."""
+
+    section: Section
+    judged: float | None = Field(
+        None, description="the gate's difference; absent if it judged none"
+    )
+    ios_base: int = Field(description="I/Os whose instructions add up to the analyser's count")
+    ios_candidate: int
+    missing_base: int = Field(description="I/Os that could not be taken apart")
+    missing_candidate: int
+    paired: int = Field(description="I/Os taken apart on both sides, which are compared")
+    base: float
+    candidate: float
+    delta: int = Field(description="commonest difference of the whole section")
+    share: float
+    mean: float
+    explained: int = Field(description="sum of the functions' differences")
+    functions: list[FunctionDelta]
+
+
+class CellDelta(Model):
+    """One cell: every section that could be taken apart on both sides."""
+
+    cell: str
+    ios: int
+    same_base: bool = Field(description="the recorded boot's trace is that of the gate's boot")
+    same_candidate: bool
+    sections: list[SectionDelta]
+
+
+class FunctionCoverage(Model):
+    """One function whose machine code the change altered, in the recorded I/Os of the candidate."""
+
+    name: str
+    new: bool = Field(description="the base has no function of this name")
+    instructions: int = Field(description="length of its code")
+    executed: int = Field(description="how many of these ran at least once, in any cell")
+    calls: dict[str, float] = Field(description="calls per I/O, by cell in which it ran")
+
+
+class CoverageRecord(Model):
+    """Whether the changed code ran at all while I/Os were measured."""
+
+    cells: list[str]
+    functions: list[FunctionCoverage]
+    gone: list[str] = Field(description="functions that only the base has")
+    sentence: str
+
+
+class ExplainRecord(Model):
+    """``explain.json``: which functions account for the differences of a run."""
+
+    schema_version: str = "iotoll.explain/1"
+    board: str
+    outcome: Outcome = Field(description="of the verdict that is explained")
+    cells: list[CellDelta]
+    coverage: CoverageRecord

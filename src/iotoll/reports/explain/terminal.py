@@ -1,0 +1,114 @@
+"""Tables of `iotoll explain`: functions with instructions per I/O, base beside candidate."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from iotoll.measure.explain.frames import Frame
+from iotoll.records.models import CellDelta, ExplainRecord, FunctionDelta, SectionDelta
+from iotoll.reports.page.text import clean, number
+
+SHOWN = 8
+"""Functions of a section; the number of those beyond is reported."""
+
+
+def print_explained(record: ExplainRecord, console: Console, *, everything: bool = False) -> None:
+    """Print every section that differs (or all of them), and what ran of the changed code."""
+    console.print(Text(f"{record.board}: the verdict was {record.outcome.value}", "bold"))
+    console.print(Text(record.coverage.sentence))
+    for function in record.coverage.functions:
+        new = ", new" if function.new else ""
+        calls = ", ".join(f"{clean(c)} {n:g}" for c, n in list(function.calls.items())[:3])
+        more = f" … {len(function.calls)} cells" if len(function.calls) > 3 else ""
+        text = f"{function.executed} of {function.instructions} instructions ran"
+        text += f"; calls per I/O: {calls}{more}" if calls else ""
+        console.print(Text(f"  {clean(function.name)}{new}: {text}"))
+    for cell in record.cells:
+        for section in cell.sections:
+            if everything or section.judged or section.delta:
+                _print_section(cell, section, console)
+        for side, same in (("base", cell.same_base), ("candidate", cell.same_candidate)):
+            if not same:
+                words = "its I/Os are not, count by count, those of the gate's boot"
+                console.print(Text(f"! {cell.cell}, {side}: {words}", "yellow"))
+
+
+def _print_section(cell: CellDelta, section: SectionDelta, console: Console) -> None:
+    console.print()
+    judged = "not judged" if section.judged is None else f"gate {section.judged:+.0f}"
+    console.print(Text(f"{cell.cell} {section.section.value}: {judged}", "bold"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("difference", "share", "mean", "base", "candidate"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("function", overflow="fold")
+    for function in section.functions[:SHOWN]:
+        table.add_row(*_row(function))
+    if section.functions:
+        console.print(table)
+    more = len(section.functions) - SHOWN
+    if more > 0:
+        console.print(Text(f"{more} more functions differ in some I/Os", "dim"))
+    console.print(Text(_sum(section), "dim"))
+
+
+def _row(function: FunctionDelta) -> tuple[str | Text, ...]:
+    name = Text(clean(function.name), "bold" if function.changed else "")
+    if function.changed:
+        name.append(" (changed)")
+    if function.callers:
+        name.append(f", called by {clean(function.callers[0])}", "dim")
+    return (
+        f"{function.delta:+d}",
+        f"{function.share:.0%}",
+        f"{function.mean:+.1f}",
+        number(function.base),
+        number(function.candidate),
+        name,
+    )
+
+
+def _sum(section: SectionDelta) -> str:
+    text = (
+        f"explained {section.explained:+d}; whole section {section.delta:+d} in"
+        f" {section.share:.0%} of {section.paired} I/Os, mean {section.mean:+.1f}"
+    )
+    if section.judged is not None:
+        text += f"; not explained of the gate's {section.judged - section.explained:+.0f}"
+    left = section.missing_base + section.missing_candidate
+    if left:
+        text += (
+            f"; not taken apart: {section.missing_base} I/Os of the base,"
+            f" {section.missing_candidate} of the candidate"
+        )
+    return text
+
+
+def print_tree(root: Frame, number_of_io: int, console: Console) -> None:
+    """Print one I/O as a call tree; what is the same on both sides is one line with its total."""
+    console.print()
+    console.print(Text(f"{root.name}, I/O {number_of_io}: instructions of both sides", "bold"))
+    if not root.children:
+        console.print(Text("! it could not be taken apart on either side", "yellow"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("base", "candidate", "difference"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("function, with all that it calls", overflow="fold")
+    for child in root.children.values():
+        _tree_rows(child, 0, table)
+    console.print(table)
+
+
+def _tree_rows(frame: Frame, depth: int, table: Table) -> None:
+    base, candidate = frame.total
+    change = candidate - base
+    style = "" if frame.differs else "dim"
+    own = frame.own[1] - frame.own[0]
+    name = Text("  " * depth + clean(frame.name), "bold" if own else style)
+    if own and frame.children:
+        name.append(f"  (itself {own:+.0f})")
+    table.add_row(number(base), number(candidate), f"{change:+.0f}" if change else "", name)
+    if frame.differs:
+        for child in frame.children.values():
+            _tree_rows(child, depth + 1, table)

@@ -1,0 +1,219 @@
+"""The first screen: what moved, where, how sure, and what to do; the same in every report."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from iotoll.records.models import Outcome, Section
+from iotoll.records.models.base import SOFTWARE_SECTIONS
+from iotoll.records.models.checks import StepRecord
+from iotoll.reports.page.blame import Place, blame
+from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.headline import moved_sentence
+from iotoll.reports.page.text import clean, plural, signed, signed_percent
+from iotoll.reports.page.view import (
+    ONCE,
+    CellView,
+    MovementGroup,
+    cells,
+    movements,
+    unit_of,
+)
+
+_GROUPS = 3
+"""Groups of movements that the first screen names; the report lists all of them."""
+
+_SHARE = 0.5
+"""The part of a section's change that one sub-step must show, to be named as its place."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the first screen: lines of text, or things to do with the command for each."""
+
+    label: str
+    lines: tuple[str, ...] = ()
+    commands: tuple[tuple[str, str], ...] = ()
+
+
+def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact]:
+    """Return the first screen of a run; empty where there is nothing to add to its headline."""
+    verdict = evidence.verdict
+    views = cells(evidence) if views is None else views
+    groups = [g for g in movements(views) if g.gated]
+    unit = unit_of(evidence).value
+    facts = []
+    if groups:
+        lines = [moved_sentence(g, unit) for g in groups[:_GROUPS]]
+        if left := len(groups) - _GROUPS:
+            lines += [f"and {plural(left, 'more group')} of them below"] if left > 0 else []
+        if len(groups) > 1 or groups[0].kind != "regression":  # else the headline has it
+            facts.append(Fact("What moved", tuple(lines)))
+        facts.append(Fact("Whole path", tuple(_whole_path(groups, views, unit))))
+        facts.append(Fact("Where", tuple(_where(evidence, groups, views, unit))))
+    if once := seen_once(views):
+        facts.append(Fact("Seen once", tuple(_once_line(once, unit))))
+    if verdict and verdict.accepted:
+        facts.append(Fact("Accepted", tuple(_accepted(evidence))))
+    if groups and (sure := _how_sure(evidence, groups)):
+        facts.append(Fact("How sure", sure))
+    facts.append(Fact("What to do", commands=tuple(_to_do(evidence, groups))))
+    return [fact for fact in facts if fact.lines or fact.commands]
+
+
+def seen_once(views: Iterable[CellView]) -> list[tuple[CellView, Section, float]]:
+    """Return growth that was seen in one of two pairs of boots, so that it is neither nor."""
+    return [
+        (view, row.section, row.comparison.delta)
+        for view in views
+        for row in view.rows
+        if row.comparison and row.comparison.moved == "same" and ONCE in row.comparison.why
+    ]
+
+
+def _once_line(once: Sequence[tuple[CellView, Section, float]], unit: str) -> Iterable[str]:
+    for view, section, delta in once[:_GROUPS]:
+        yield (
+            f"{view.name.full}: {section.value} {signed(delta)} {unit} {ONCE} of boots, "
+            "so neither confirmed nor ruled out"
+        )
+    if len(once) > _GROUPS:
+        yield f"and {len(once) - _GROUPS} more below"
+
+
+def _whole_path(
+    groups: Sequence[MovementGroup], views: Sequence[CellView], unit: str
+) -> Iterable[str]:
+    by_name = {view.name.full: view for view in views}
+    for device in dict.fromkeys(group.device for group in groups):
+        names = {
+            move.name.full
+            for group in groups
+            if group.device == device and group.section in SOFTWARE_SECTIONS
+            for move in group.moves
+        }
+        if not names:
+            yield f"{device} software path (sections 1, 2 and 4): unchanged; return is not in it"
+            continue
+        paths = [path for name in sorted(names) if (path := by_name[name].path)]
+        if not paths:
+            continue
+        shares = [(after - before) / before for before, after in paths if before]
+        relative = f" ({signed_percent(median(shares))})" if shares else ""
+        yield (
+            f"{device} software path (sections 1, 2 and 4): "
+            f"{signed(median(after - before for before, after in paths))} {unit}{relative} an I/O, "
+            f"median of {plural(len(paths), 'workload')} that moved"
+        )
+
+
+def _where(
+    evidence: Evidence, groups: Sequence[MovementGroup], views: Sequence[CellView], unit: str
+) -> Iterable[str]:
+    by_name = {view.name.full: view for view in views}
+    for group in groups[:_GROUPS]:
+        if step := place_in_section(group, by_name, unit):
+            yield step
+        if group.kind == "improvement":
+            continue
+        place = blame(evidence.hunks, group.moves[0].name.device, group.section)
+        if place:
+            yield _code(place)
+
+
+def place_in_section(group: MovementGroup, by_name: dict[str, CellView], unit: str) -> str | None:
+    """Return the sub-step that shows most of a group's change; None where no single one does."""
+    found: dict[tuple[str, str], list[tuple[StepRecord, StepRecord]]] = {}
+    for move in group.moves:
+        pairs = [
+            ((row.step, row.meaning), (row.sides["base"], row.sides["candidate"]))
+            for row in by_name[move.name.full].steps
+            if row.section is group.section and len(row.sides) == 2
+        ]
+        delta = move.comparison.delta
+        shown = [
+            (key, pair)
+            for key, pair in pairs
+            if (pair[1].median - pair[0].median) / delta >= _SHARE
+        ]
+        if len(shown) == 1:
+            key, pair = shown[0]
+            found.setdefault(key, []).append(pair)
+    if not found:
+        return None
+    (step, meaning), best = max(found.items(), key=lambda item: len(item[1]))
+    change = median(after.median - before.median for before, after in best)
+    base = median(before.median for before, _ in best)
+    return (
+        f"{group.device} {group.section.value}, {clean(step).replace('->', '→')} "
+        f"({clean(meaning)}): {signed(change)} {unit} on {base:,.0f}, in {len(best)} of "
+        f"{plural(len(group.moves), 'workload')}"
+    )
+
+
+def _code(place: Place) -> str:
+    function = f"{clean(place.function)}(), " if place.function else ""
+    return f"likely {function}{clean(place.path)}:{place.line}: a guess from the changed lines"
+
+
+def _accepted(evidence: Evidence) -> Iterable[str]:
+    verdict = evidence.verdict
+    for record in (verdict.accepted or []) if verdict else []:
+        by = f" by {record.by}" if record.by else ""
+        if record.moves:
+            more = f" ({record.why})" if record.why else ""
+            yield f"{plural(len(record.moves), 'movement')}{by}: {record.reason}{more}"
+        else:
+            yield f"nothing: Iotoll-Accept: {record.trailer}: {record.why}"
+
+
+def _how_sure(evidence: Evidence, groups: Sequence[MovementGroup]) -> tuple[str, ...]:
+    verdict = evidence.verdict
+    if verdict and verdict.sequential:
+        return (verdict.sequential.promise,)
+    boots = min((len(side.boots) for side in evidence.sides.values()), default=0)
+    first = groups[0].moves[0]
+    words = clean(first.comparison.confidence)
+    times = "one pair of boots" if boots < 2 else f"each of {boots} pairs of boots"
+    said = f"in {times}: " if groups[0].grew else ""
+    return (f"{said}{words} ({first.name.full})",) if words else ()
+
+
+def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tuple[str, str]]:
+    verdict = evidence.verdict
+    command = shlex.join(evidence.manifest.command)
+    if verdict is None:
+        return
+    if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN):
+        yield "run it again, when the cause is removed", command
+        return
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        yield "measure again", command
+    grown = [g for g in groups if g.kind == "regression"]
+    if not grown:
+        return
+    yield "check the verdict from the stored files", f"iotoll reproduce {_run(evidence)}"
+    yield "measure again", command
+    yield "accept it, with a line in the commit message", accept_line(evidence, grown[0])
+
+
+def _run(evidence: Evidence) -> str:
+    words = evidence.manifest.command
+    if "--out" in words[:-1]:
+        return shlex.quote(words[words.index("--out") + 1])
+    return f"runs/{shlex.quote(evidence.name)}"
+
+
+def accept_line(evidence: Evidence, group: MovementGroup) -> str:
+    """Return the trailer that asks to accept a group's growth (`iotoll.verdict.accept`)."""
+    device = group.moves[0].name.device
+    names = {move.name.full for move in group.moves}
+    cells_ = f"{device}-*" if len(names) > 1 else next(iter(names))
+    size = max(move.comparison.delta for move in group.moves)
+    limit = f"+{size:.0f}"
+    if evidence.verdict and evidence.verdict.sequential:
+        limit = f"+{max(m.comparison.relative for m in group.moves) * 100:.1f}%"
+    return f"Iotoll-Accept: {cells_} {group.section.value} {limit} REASON"

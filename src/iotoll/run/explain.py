@@ -1,0 +1,285 @@
+"""The step *explain*: boot both kernels of a judged run again, recorded, and take I/Os apart.
+
+On an exact board the recorded boot executes the very instructions of the gate's boot, so its trace
+is the same file; that is checked, and said. The record is kept only until it has been analysed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from iotoll.boards.board import VirtualBoard
+from iotoll.boards.plugin import plugin_words
+from iotoll.boots.local import BootPlan, boot
+from iotoll.boots.schedule import plan_boot
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.progress import Progress
+from iotoll.measure.boot_trace import COMM, TraceFile, Window, measure
+from iotoll.measure.explain.attribute import CellParts, take_apart
+from iotoll.measure.explain.changed import changed_functions
+from iotoll.measure.explain.compare import FunctionChange, SectionChange, compare_cell
+from iotoll.measure.explain.coverage import coverage, executed_instructions
+from iotoll.measure.explain.record import Record, probes, read_record
+from iotoll.measure.explain.symbols import Symbols, read_symbols
+from iotoll.measure.explain.walk import Walker
+from iotoll.measure.iotable import IoTable
+from iotoll.records import results
+from iotoll.records.models import (
+    BuildRecord,
+    CellDelta,
+    Clock,
+    ExplainRecord,
+    FunctionDelta,
+    SectionDelta,
+    VerdictRecord,
+)
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import SIDES, RunDir
+from iotoll.run.flow import Flow
+
+
+@dataclass(frozen=True)
+class SideParts:
+    """One kernel, recorded: its cells taken apart; ``same`` cells are those of the gate's boot."""
+
+    symbols: Symbols
+    cells: Mapping[str, CellParts]
+    same: frozenset[str]
+    executed: Mapping[str, int]
+
+
+class Explainer:
+    """One run that is explained; raises UsageError where it cannot be.
+
+    ``single`` is the number of the I/O of each cell that is also taken apart alone.
+    """
+
+    def __init__(self, run: RunDir, progress: Progress, single: int | None = None) -> None:
+        self.single = single
+        self.run = run
+        self.progress = progress
+        self.flow = Flow(run, progress)
+        self.folder = run.root / "explain"
+        manifest = run.manifest
+        if manifest.kind != "gate" or manifest.clock is not Clock.INSTRUCTIONS:
+            raise UsageError(f"{run.root}: only a gate on the clock instructions is explained")
+        if manifest.runner != "local":
+            raise UsageError(f"{run.root}: a lab booted it: only local boards can be recorded")
+        if not isinstance(self.flow.board, VirtualBoard) or self.flow.board.arch != "arm64":
+            raise UsageError(f"{run.root}: only virtual arm64 boards can be recorded yet")
+
+    @cached_property
+    def verdict(self) -> VerdictRecord:
+        """The verdict; raises UsageError where there is none with comparisons."""
+        if not self.run.verdict.is_file():
+            raise UsageError(f"{self.run.root}: has no verdict to explain")
+        verdict = results.read(self.run.verdict, VerdictRecord)
+        if verdict.failure is not None:
+            raise UsageError(f"{self.run.root}: ended at its step {verdict.failure.step}")
+        if not verdict.cells:
+            raise UsageError(f"{self.run.root}: no cell was compared: {verdict.sentence}")
+        return verdict
+
+    def choose(self, asked: Sequence[str], everything: bool = False) -> list[str]:
+        """The cells to explain: those asked for, else those that moved, else all."""
+        known = [c.cell for c in self.verdict.cells]
+        for cell in asked:
+            if cell not in known:
+                raise UsageError(f"--cell {cell}: the run has no such cell: {', '.join(known)}")
+        moved = [
+            c.cell
+            for c in self.verdict.cells
+            if any(s.moved != "same" and s.gated for s in c.sections)
+        ]
+        if everything:
+            return known
+        return [c for c in known if c in set(asked)] or moved or known
+
+    def explain(self, cells: Sequence[str]) -> tuple[ExplainRecord, Mapping[Side, SideParts]]:
+        """Boot, record and compare; leaves ``explain.json`` in the run directory."""
+        symbols = {side: self._symbols(side) for side in SIDES}
+        changed = changed_functions(symbols["base"], symbols["candidate"])
+        sides = {side: self._side(side, symbols[side], cells, changed) for side in SIDES}
+        record = self._compared(sides, changed)
+        results.write(self.run.root / "explain.json", record)
+        return record, sides
+
+    def _symbols(self, side: Side) -> Symbols:
+        results.read(self.run.build(side) / "build.json", BuildRecord)
+        return read_symbols(self.run.build(side) / "Image")
+
+    # ------------------------------------------------------------ boots
+
+    def _side(
+        self, side: Side, symbols: Symbols, cells: Sequence[str], changed: Sequence[str]
+    ) -> SideParts:
+        plan = plan_boot(self.run, self.flow.bench, side, 1)
+        folder = self.folder / side
+        recorded = self.folder / f"{side}-record"
+        shutil.rmtree(recorded, ignore_errors=True)
+        recorded.mkdir(parents=True)
+        try:
+            spans = self._spans(plan, cells, recorded / "spans")
+            words = plugin_words(recorded / "record", probes(symbols), spans)
+            self._boot(replace(plan, folder=folder, words=words))
+            record = read_record(recorded / "record")
+            return self._analyse(plan, folder, record, symbols, cells, changed)
+        finally:
+            shutil.rmtree(recorded, ignore_errors=True)
+
+    def _boot(self, plan: BootPlan) -> None:
+        title = f"boot {plan.board.name} ({plan.side}, recorded)"
+        with self.progress.step(title, plan.runs) as step:
+            boot(plan, lambda done: step.update(done, plan.runs, f"cell {done} of {plan.runs}"))
+
+    def _spans(self, plan: BootPlan, cells: Sequence[str], path: Path) -> Path | None:
+        """Where the gate's boot had the cells' I/Os: on an exact board the recorded one has, too.
+
+        None on other boards, where everything must be recorded: times differ between boots.
+        """
+        if not plan.virtual.qemu.patched:
+            return None
+        tables = _tables(plan.folder, cells)
+        if set(tables) != set(cells):
+            raise UsageError(f"{plan.folder}: has no trace of all cells: gate the patch again")
+        pairs = [(int(t["start"].min()), int(t.end.max())) for t in tables.values() if len(t)]
+        np.array(pairs, "<u8").tofile(path)
+        return path
+
+    def _analyse(
+        self,
+        plan: BootPlan,
+        folder: Path,
+        record: Record,
+        symbols: Symbols,
+        cells: Sequence[str],
+        changed: Sequence[str],
+    ) -> SideParts:
+        if not len(record.clock):
+            raise InfrastructureError(
+                f"{folder}: the recorded boot is not the gate's: it has no I/O at the same times;"
+                " board, image or job have changed since"
+            )
+        tables, before = _tables(folder, cells), _tables(plan.folder, cells)
+        parts, same = {}, set()
+        with self.progress.step(f"take I/Os apart ({plan.side})", len(cells)) as step:
+            for number, cell in enumerate(cells):
+                step.update(number, len(cells), cell)
+                if cell not in tables:
+                    raise InfrastructureError(f"{folder}: the board handed over no trace of {cell}")
+                parts[cell] = take_apart(
+                    cell, record, Walker(record, symbols), tables[cell], self.single
+                )
+                if cell in before and _equal(before[cell], tables[cell]):
+                    same.add(cell)
+        executed = executed_instructions(record, symbols, changed)
+        return SideParts(symbols, parts, frozenset(same), executed)
+
+    # ------------------------------------------------------------ the record
+
+    def _compared(self, sides: Mapping[Side, SideParts], changed: Sequence[str]) -> ExplainRecord:
+        base, candidate = sides["base"], sides["candidate"]
+        cells = [
+            CellDelta(
+                cell=cell,
+                ios=parts.ios,
+                same_base=cell in base.same,
+                same_candidate=cell in candidate.same,
+                sections=[
+                    self._section(change, set(changed))
+                    for change in compare_cell(base.cells[cell], parts)
+                ],
+            )
+            for cell, parts in candidate.cells.items()
+        ]
+        return ExplainRecord(
+            board=self.run.manifest.board,
+            outcome=self.verdict.outcome,
+            cells=cells,
+            coverage=coverage(
+                candidate.cells,
+                candidate.executed,
+                candidate.symbols,
+                changed,
+                frozenset(base.symbols.names),
+            ),
+        )
+
+    def _section(self, change: SectionChange, changed: set[str]) -> SectionDelta:
+        judged = [
+            s.delta
+            for c in self.verdict.cells
+            for s in c.sections
+            if (c.cell, s.section) == (change.cell, change.section)
+        ]
+        return SectionDelta(
+            section=change.section,
+            judged=judged[0] if judged else None,
+            ios_base=change.ios[0],
+            ios_candidate=change.ios[1],
+            missing_base=change.missing[0],
+            missing_candidate=change.missing[1],
+            paired=change.paired,
+            base=change.base,
+            candidate=change.candidate,
+            delta=change.change.common,
+            share=round(change.change.share, 4),
+            mean=round(change.change.mean, 2),
+            explained=change.explained,
+            functions=[_function(f, f.name in changed) for f in change.functions],
+        )
+
+
+def _function(change: FunctionChange, changed: bool) -> FunctionDelta:
+    return FunctionDelta(
+        name=change.name,
+        base=change.base,
+        candidate=change.candidate,
+        delta=change.change.common,
+        share=round(change.change.share, 4),
+        mean=round(change.change.mean, 2),
+        calls_base=change.calls[0],
+        calls_candidate=change.calls[1],
+        callers=list(change.callers),
+        changed=changed,
+    )
+
+
+def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
+    """The I/Os of a boot's cells; of cells without a trace there is none."""
+    try:
+        rows = [line.split() for line in (folder / "boot/devices").read_text().splitlines()]
+        devices = {row[0]: row[2] for row in rows}
+    except (OSError, IndexError):
+        return {}
+    found = {}
+    for path in sorted(folder.glob("*/trace.dat")):
+        file = TraceFile(path)
+        for device in devices:
+            windows = [w for w in file.windows if w.name in cells and _is_on(w, device)]
+            for measured in measure(
+                file, windows, Clock.INSTRUCTIONS, device=devices[device], comm=COMM
+            ):
+                found[measured.window.name] = measured.table
+    return found
+
+
+def _is_on(window: Window, device: str) -> bool:
+    return window.name.partition("-")[0] == device
+
+
+def _equal(one: IoTable, other: IoTable) -> bool:
+    """Whether two boots had the same I/Os, to the instruction."""
+    return len(one) == len(other) and all(
+        np.array_equal(one[name], other[name]) for name in ("start", *_own(one)) if other.has(name)
+    )
+
+
+def _own(table: IoTable) -> list[str]:
+    return [name for name in table.columns if name.startswith(("elapsed_", "own_"))]

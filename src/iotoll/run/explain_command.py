@@ -1,0 +1,62 @@
+"""The command ``iotoll explain``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from iotoll.core.errors import UsageError
+from iotoll.core.progress import Progress
+from iotoll.measure.explain.frames import cell_frames
+from iotoll.records.results import write_text
+from iotoll.records.rundir import SIDES
+from iotoll.reports.explain.flame import flame_svg
+from iotoll.reports.explain.speedscope import speedscope
+from iotoll.reports.explain.terminal import print_explained, print_tree
+from iotoll.run.explain import Explainer
+from iotoll.run.reproduce import open_result
+
+
+@click.command("explain")
+@click.argument("result", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--cell", "cells", multiple=True, help="Explain this cell; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="Explain all cells, show all sections.")
+@click.option("--io", "single", type=click.IntRange(0), help="With one --cell: its call tree.")
+@click.option("--json", "as_json", is_flag=True, help="explain.json on stdout.")
+@click.option("--quiet", is_flag=True, help="Nothing but the tables.")
+def explain_command(
+    result: Path,
+    cells: tuple[str, ...],
+    everything: bool,
+    single: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Say which functions account for the differences of RUN, a run directory or a file of one.
+
+    Both kernels boot again on the same virtual board, while a plugin records every instruction.
+    Without --cell the cells that moved are explained; all of them where none did. Leaves
+    explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
+    both profiles for speedscope (CELL.speedscope.json). Exit code 0, whatever the verdict was.
+    """
+    if single is not None and len(cells) != 1:
+        raise UsageError("--io needs one --cell")
+    explainer = Explainer(open_result(result), Progress(quiet or as_json), single)
+    record, sides = explainer.explain(explainer.choose(cells, everything))
+    for cell, parts in sides["base"].cells.items():
+        root = cell_frames(parts, sides["candidate"].cells[cell])
+        write_text(explainer.folder / f"{cell}.svg", flame_svg(root))
+        text = json.dumps(speedscope(root)) + "\n"
+        write_text(explainer.folder / f"{cell}.speedscope.json", text)
+    if as_json:
+        document = record.model_dump(mode="json", exclude_none=True)
+        click.echo(json.dumps(document, indent=1, sort_keys=True))
+        return
+    console = Console()
+    print_explained(record, console, everything=everything)
+    if single is not None:
+        one = (sides[side].cells[cells[0]] for side in SIDES)
+        print_tree(cell_frames(*one, single=True), single, console)

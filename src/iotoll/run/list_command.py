@@ -1,0 +1,108 @@
+"""``iotoll list``: the boards, cells, matrices, policies and studies that can be named."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from iotoll.core.paths import data_dir
+
+Rows = list[dict[str, str]]
+
+
+def boards() -> Rows:
+    """Name, kind and description of every board file."""
+    from iotoll.boards.board import VirtualBoard, load_board
+
+    found = []
+    for name in _names(data_dir("lava-jobs") / "boards"):
+        board = load_board(name)
+        kind = "virtual" if isinstance(board, VirtualBoard) else "lab"
+        found.append({"name": name, "kind": kind, "description": board.description})
+    return found
+
+
+def cells(matrix: str) -> Rows:
+    """Every cell of a matrix, with the I/Os that it runs; raises UsageError for an unknown one."""
+    from iotoll.boards.matrix import load_matrix, parse_cell
+
+    loaded = load_matrix(matrix)
+    return [{"name": c, "ios": str(loaded.ios(parse_cell(c)))} for c in loaded.cells]
+
+
+def matrices() -> Rows:
+    """Name, devices and number of cells of every matrix."""
+    from iotoll.boards.matrix import load_matrix
+
+    found = []
+    for name in _names(data_dir("lava-jobs") / "matrices"):
+        matrix = load_matrix(name)
+        count = str(len(matrix.cells))
+        found.append({"name": name, "cells": count, "devices": ", ".join(matrix.devices)})
+    return found
+
+
+def policies() -> Rows:
+    """Name and clock of every gate policy."""
+    from iotoll.verdict.policy import load_any_policy
+
+    names = _names(data_dir("pipelines") / "policies")
+    return [{"name": name, "clock": load_any_policy(name).clock.value} for name in names]
+
+
+def studies() -> Rows:
+    """Every experiment that can be started, how, and what it answers."""
+    from iotoll.run.studies.experiment import experiment_group
+
+    found = [
+        {
+            "name": name,
+            "start": f"iotoll experiment {name}",
+            "description": command.get_short_help_str(limit=200),
+        }
+        for name, command in experiment_group.commands.items()
+    ]
+    for path in sorted(Path(__file__).with_name("studies").glob("*.py")):
+        tree = ast.parse(path.read_text())
+        # Only those that are commands; the others are their parts.
+        if any(
+            isinstance(node, ast.If) and "__name__" in ast.dump(node.test) for node in tree.body
+        ):
+            # A docstring may begin with the command itself.
+            summary = (ast.get_docstring(tree) or "").splitlines()[0].split("``: ")[-1]
+            start = f"python -m iotoll.run.studies.{path.stem}"
+            found.append({"name": path.stem, "start": start, "description": summary})
+    return found
+
+
+KINDS: dict[str, Callable[[], Rows]] = {
+    "boards": boards,
+    "matrices": matrices,
+    "policies": policies,
+    "studies": studies,
+}
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(["boards", "cells", "matrices", "policies", "studies"]))
+@click.option(
+    "--matrix", default="default", show_default=True, help="Matrix of the cells, or file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")
+def list_command(kind: str, matrix: str, as_json: bool) -> None:
+    """List the boards, cells, matrices, policies or studies that there are."""
+    rows = cells(matrix) if kind == "cells" else KINDS[kind]()
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    widths = {key: max(len(row[key]) for row in rows) for key in rows[0]} if rows else {}
+    for row in rows:
+        click.echo("  ".join(row[key].ljust(width) for key, width in widths.items()).rstrip())

@@ -1,0 +1,206 @@
+"""Accepting a regression: what the candidate's trailers name is held against what grew.
+
+A trailer in a commit message of the candidate asks for it::
+
+    Iotoll-Accept: ufs-* submission +350 checks each tag, needed for CVE-2026-1234
+
+that is: cells (a glob), a section (or ``overhead`` on the clock `time`, ``whole`` for the I/O from
+call to return), the most that it may grow in each of these cells, in the verdict's unit or in
+percent (``+6.5%``), and the reason. Another section, another cell and a larger growth still block.
+Whose word it takes is the policy's to say (`iotoll.verdict.policy.AcceptRule`): a trailer is text
+of the candidate's author, and never enough where the policy asks for an approver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from iotoll.records.models import CellVerdict, Outcome, Section, VerdictRecord
+from iotoll.records.models.verdict import AcceptRecord
+from iotoll.verdict.policy import AcceptRule, Policy, TimePolicy
+
+FORM = "write CELLS SECTION +SIZE REASON, such as: ufs-* submission +350 checks each tag"
+FIGURES = ("overhead", "whole", *(s.value for s in Section))
+_FORM = re.compile(
+    r"(?P<cells>[\w*?.\[\]!-]{1,100})\s+(?P<figure>[a-z_]+)\s+\+(?P<size>\d{1,9}(?:\.\d{1,3})?)"
+    r"(?P<share>%?)\s+(?P<reason>\S.*)"
+)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One trailer: ``size`` is in the verdict's unit, or a share where ``share`` is set."""
+
+    cells: str
+    figure: str
+    size: float
+    share: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Grown:
+    """One gated figure of a cell that grew; ``delta`` is None where only its share is known."""
+
+    cell: str
+    figure: str
+    delta: float | None
+    relative: float
+
+    @property
+    def name(self) -> str:
+        """``CELL: SECTION``, as verdicts name it."""
+        return f"{self.cell}: {self.figure}"
+
+
+def parse(trailer: str) -> Wish:
+    """Read a trailer's value; raises ValueError saying what is wrong with it."""
+    found = _FORM.fullmatch(trailer.strip())
+    if found is None:
+        raise ValueError(f"not understood: {FORM}")
+    if found["figure"] not in FIGURES:
+        raise ValueError(f"{found['figure']} is not a section: {', '.join(FIGURES)}")
+    size = float(found["size"]) / (100 if found["share"] else 1)
+    return Wish(found["cells"], found["figure"], size, bool(found["share"]), found["reason"])
+
+
+def apply(
+    verdict: VerdictRecord,
+    trailers: Sequence[str],
+    policy: Policy | TimePolicy,
+    approved_by: str | None,
+) -> VerdictRecord:
+    """Return the verdict with the growth accepted that trailers name and the policy allows.
+
+    Every trailer is recorded with what it accepts, or why it accepts nothing. Only growth is
+    accepted: a broken, inconclusive or infrastructure verdict stays what it is.
+    """
+    if not trailers:
+        return verdict
+    grown = [g for cell in verdict.cells for g in _grown(cell)]
+    reasons: dict[str, str] = {}
+    records = []
+    for trailer in trailers:
+        record = _judge(trailer, grown, policy.accept, approved_by)
+        records.append(record)
+        reasons |= {name: record.reason for name in record.moves if name not in reasons}
+    verdict = verdict.model_copy(update={"accepted": records})
+    if verdict.outcome is not Outcome.REGRESSION or not reasons:
+        return verdict
+    return _with(verdict, reasons, approved_by)
+
+
+def _grown(cell: CellVerdict) -> Iterator[Grown]:
+    for growth in cell.growth:
+        if growth.state == "grew":
+            yield Grown(cell.cell, growth.figure, None, growth.growth)
+    judged = {growth.figure for growth in cell.growth}
+    for found in cell.sections:
+        name = found.section.value
+        if found.gated and found.moved == "grew" and name not in judged:
+            yield Grown(cell.cell, name, found.delta, found.relative)
+    if cell.whole and cell.whole.gated and cell.whole.moved == "grew":
+        yield Grown(cell.cell, "whole", cell.whole.delta, cell.whole.relative)
+
+
+def _judge(
+    trailer: str, grown: Sequence[Grown], rule: AcceptRule, approved_by: str | None
+) -> AcceptRecord:
+    def refused(why: str, reason: str = "") -> AcceptRecord:
+        return AcceptRecord(trailer=trailer, reason=reason, moves=[], why=why)
+
+    try:
+        wish = parse(trailer)
+    except ValueError as error:
+        return refused(str(error))
+    if rule.who == "nobody":
+        return refused("the policy lets nobody accept a regression", wish.reason)
+    if rule.who == "approver" and not approved_by:
+        return refused("nobody who may approve it has done so: --approved-by", wish.reason)
+    named = [g for g in grown if g.figure == wish.figure and fnmatchcase(g.cell, wish.cells)]
+    if not named:
+        return refused("nothing that it names grew", wish.reason)
+    beyond = {g.name: why for g in named if (why := _beyond(g, wish, rule))}
+    kept = [g.name for g in named if g.name not in beyond]
+    name, why = next(iter(beyond.items()), ("", ""))
+    more = f", and {len(beyond) - 1} more" if len(beyond) > 1 else ""
+    return AcceptRecord(
+        trailer=trailer,
+        reason=wish.reason,
+        by=(approved_by or "") if rule.who == "approver" else "",
+        moves=kept,
+        why=f"not accepted: {name} {why}{more}" if beyond else "",
+    )
+
+
+def _beyond(grown: Grown, wish: Wish, rule: AcceptRule) -> str:
+    """Why a growth is more than the trailer or the policy allows; empty where it is not."""
+    if grown.relative > rule.at_most:
+        return f"grew by {grown.relative:.1%}: the policy allows {rule.at_most:.1%}"
+    if wish.share:
+        over = grown.relative > wish.size
+        return f"grew by {grown.relative:.1%}, not {wish.size:.1%} at most" if over else ""
+    if grown.delta is None:
+        return "is judged as a share: give the size in percent"
+    return (
+        f"grew by {grown.delta:.0f}, not {wish.size:g} at most" if grown.delta > wish.size else ""
+    )
+
+
+def _with(
+    verdict: VerdictRecord, reasons: dict[str, str], approved_by: str | None
+) -> VerdictRecord:
+    cells = [_cell(cell, reasons) for cell in verdict.cells]
+    order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.BROKEN, Outcome.INCONCLUSIVE)
+    outcome = next((o for o in order if any(c.outcome is o for c in cells)), Outcome.PASS)
+    # What grows over several cells together has no cell that a trailer could name.
+    if any(pool.moved == "grew" for pool in verdict.pools):
+        outcome = Outcome.REGRESSION
+    touched = len({name.partition(": ")[0] for name in reasons})
+    by = f" by {approved_by}" if approved_by else ""
+    accepted = f"growth in {touched} of {len(cells)} cells is accepted{by}"
+    if outcome is Outcome.PASS:
+        why = "; ".join(dict.fromkeys(reasons.values()))
+        sentence = f"No growth blocks: {accepted}: {why}."
+    else:
+        sentence = f"{verdict.sentence} ({accepted[0].upper()}{accepted[1:]}.)"
+    left = [t for t in verdict.regressions if not any(t.startswith(f"{n} ") for n in reasons)]
+    return verdict.model_copy(
+        update={
+            "cells": cells,
+            "outcome": outcome,
+            "exit_code": outcome.exit_code,
+            "sentence": sentence,
+            "regressions": left,
+        }
+    )
+
+
+def _cell(cell: CellVerdict, reasons: dict[str, str]) -> CellVerdict:
+    if not any(g.name in reasons for g in _grown(cell)):
+        return cell
+    left = any(g.name not in reasons for g in _grown(cell))
+    sections = [
+        s.model_copy(update={"accepted": reasons[name]})
+        if (name := f"{cell.cell}: {s.section.value}") in reasons and s.moved == "grew" and s.gated
+        else s
+        for s in cell.sections
+    ]
+    growth = [
+        g.model_copy(update={"accepted": reasons[name]})
+        if (name := f"{cell.cell}: {g.figure}") in reasons and g.state == "grew"
+        else g
+        for g in cell.growth
+    ]
+    update: dict[str, object] = {"sections": sections, "growth": growth}
+    if cell.whole and (reason := reasons.get(f"{cell.cell}: whole")):
+        update["whole"] = cell.whole.model_copy(update={"accepted": reason})
+    if not left and cell.outcome is Outcome.REGRESSION:
+        undecided = any(g.state in ("open", "alarm") for g in cell.growth)
+        undecided |= any(s.gated and s.moved == "unknown" for s in cell.sections)
+        update["outcome"] = Outcome.INCONCLUSIVE if undecided else Outcome.PASS
+        update["why"] = cell.why or ("other figures of it are undecided" if undecided else "")
+    return cell.model_copy(update=update)

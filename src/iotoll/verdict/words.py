@@ -1,0 +1,95 @@
+"""The sentences of a verdict on the clock `instructions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
+
+_NAMES = {"whole": "whole I/O"}
+_DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+
+
+def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
+    """A cell's comparisons with their names: its sections, then the whole I/O."""
+    for section in verdict.sections:
+        yield section.section.value, section
+    if verdict.whole is not None:
+        yield "whole", verdict.whole
+
+
+def moved_lines(
+    verdicts: Sequence[CellVerdict], pools: Sequence[PoolRecord], how: str
+) -> list[str]:
+    """One line for everything gated that grew, or shrank."""
+    lines = [
+        f"{v.cell}: {name} {c.delta:+.0f} instructions ({c.relative:+.1%}){_share(c)}"
+        for v in verdicts
+        for name, c in parts(v)
+        if c.moved == how and c.gated
+    ]
+    return lines + [pool.sentence for pool in pools if pool.moved == how]
+
+
+def _share(found: Comparison) -> str:
+    """Which I/Os moved, where it was not most of them."""
+    if found.twins is None or found.share >= 0.5:
+        return ""
+    largest = [c for c in found.twins.clusters if (c.delta > 0) == (found.moved == "grew")]
+    largest = [c for c in largest if abs(c.delta) > found.twins.size]
+    first = f", mostly {largest[0].delta:+d}" if largest else ""
+    return f" on average: {found.share:.0%} of I/Os moved{first}"
+
+
+def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
+    """What moved, by device and section, by the median over the cells in which it did.
+
+    The largest number of cells first.
+    """
+    groups: dict[tuple[str, str, str], list[Comparison]] = {}
+    judged: dict[tuple[str, str], int] = {}
+    for verdict in verdicts:
+        device = verdict.cell.partition("-")[0]
+        for name, found in parts(verdict):
+            if found.gated:
+                judged[device, name] = judged.get((device, name), 0) + 1
+            if found.gated and found.moved in ("grew", "shrank"):
+                groups.setdefault((device, name, found.moved), []).append(found)
+    # The whole I/O last: it holds what its sections hold.
+    ranked = sorted(groups.items(), key=lambda g: (g[0][1] == "whole", -len(g[1]), g[0]))
+    lines = []
+    for (device, name, _), found in ranked:
+        size = f"{median(c.delta for c in found):+.0f} ({median(c.relative for c in found):+.1%})"
+        where = f"in {len(found)} of {judged[device, name]} workloads"
+        lines.append(f"{_DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
+    return lines
+
+
+def no_figures(verdicts: Sequence[CellVerdict]) -> str:
+    """The sentence of a verdict that is infrastructure: which cell, and why."""
+    bad = next(v for v in verdicts if v.outcome is Outcome.INFRASTRUCTURE)
+    return f"{bad.cell} has no usable figures: {bad.why}."
+
+
+def sentence(
+    outcome: Outcome,
+    verdicts: Sequence[CellVerdict],
+    pools: Sequence[PoolRecord],
+    heads: Sequence[str],
+) -> str:
+    """The verdict in one sentence; ``heads`` are what `headline` returns."""
+    total = len(verdicts)
+    if outcome is Outcome.REGRESSION:
+        grown = [line for line in heads if " +" in line]
+        grown += [pool.sentence for pool in pools if pool.moved == "grew"]
+        more = f" (and {len(grown) - 2} more)" if len(grown) > 2 else ""
+        return f"The candidate is more expensive: {'; '.join(grown[:2])}{more}."
+    if outcome is Outcome.INFRASTRUCTURE:
+        return no_figures(verdicts)
+    if outcome is Outcome.INCONCLUSIVE:
+        bad = next(v for v in verdicts if v.outcome is outcome)
+        return f"{bad.cell} cannot be judged: {bad.why}."
+    shrunk = [line for line in heads if " -" in line]
+    note = f"; cheaper: {'; '.join(shrunk[:2])}" if shrunk else ""
+    return f"No section of {total} cells grew past its threshold{note}."

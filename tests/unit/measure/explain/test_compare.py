@@ -1,0 +1,100 @@
+"""Comparison of two kernels, function by function, and which code a patch changed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from iotoll.measure.explain.attribute import CellParts, SectionParts
+from iotoll.measure.explain.changed import changed_functions, normal
+from iotoll.measure.explain.compare import change_of, compare_cell
+from iotoll.measure.explain.coverage import executed_instructions, sentence
+from iotoll.measure.explain.walk import Tree
+from iotoll.records.models import FunctionCoverage, Section
+from tests.unit.measure.explain.kernels import BASE, NOP, RET, call, record, symbols
+
+
+def parts(ios: list[int], functions: dict[str, list[int]], missing: int = 0) -> CellParts:
+    """A cell with one section; instructions of each function by I/O, one call each."""
+    tree = Tree()
+    top = tree.child(0, "caller")
+    for name in functions:
+        tree.child(top, name)
+    names = tuple(sorted(functions))
+    counts = np.array([functions[name] for name in names], np.int64).T
+    entries = np.array([0, 0] + [len(ios)] * len(functions), np.int64)
+    section = SectionParts(
+        Section.SUBMISSION,
+        names,
+        np.array(ios, np.int64),
+        counts,
+        np.ones_like(counts),
+        entries,
+        entries,
+        missing,
+    )
+    return CellParts("cell", len(ios) + missing, tree, {}, {Section.SUBMISSION: section})
+
+
+def test_the_largest_common_difference_comes_first() -> None:
+    base = parts([0, 1, 2, 3], {"same": [9, 9, 9, 9], "grew": [10, 10, 10, 50]})
+    candidate = parts([0, 1, 2, 3], {"same": [9, 9, 9, 409], "grew": [51, 51, 51, 50]})
+    (change,) = compare_cell(base, candidate)
+    assert [f.name for f in change.functions] == ["grew", "same"]
+    first = change.functions[0]
+    assert (first.change.common, first.change.share, first.callers) == (41, 0.75, ("caller",))
+    assert change.explained == 41 and change.change.common == 41
+    assert change.functions[1].change.mean == 100, "rare, but not passed over in silence"
+
+
+def test_only_ios_of_both_sides_are_paired() -> None:
+    base = parts([0, 2, 3], {"f": [10, 10, 10]}, missing=1)
+    candidate = parts([1, 2, 3], {"f": [99, 11, 11], "new": [5, 5, 5]}, missing=1)
+    (change,) = compare_cell(base, candidate)
+    assert change.paired == 2 and change.missing == (1, 1)
+    assert {f.name: f.change.common for f in change.functions} == {"f": 1, "new": 5}
+
+
+def test_of_equally_common_differences_the_smaller_one_counts() -> None:
+    assert change_of(np.array([41, 41, 0, 0])).common == 0
+    assert change_of(np.array([], np.int64)).share == 0
+
+
+def test_code_that_moved_is_not_changed() -> None:
+    callee = [NOP, NOP, RET]
+    for gap in (0, 16):
+        here = BASE + 4 * (gap + 3)
+        other = symbols(
+            {"callee": callee, "caller": [0x90000000 | gap << 5, call(here + 4, BASE), RET]}, gap
+        )
+        if gap == 0:
+            base = other
+    assert base.code("caller") != other.code("caller")
+    assert changed_functions(base, other) == []
+
+
+def test_changed_and_new_functions() -> None:
+    base = symbols({"kept": [NOP, RET], "changed": [NOP, RET], "gone": [RET]})
+    candidate = symbols({"kept": [NOP, RET], "changed": [0x91000400, RET], "new": [RET]})
+    assert changed_functions(base, candidate) == ["changed", "new"]
+
+
+def test_branches_within_a_function_count() -> None:
+    near = np.array([0x14000002, NOP, RET], "<u4").tobytes()
+    nearer = np.array([0x14000001, NOP, RET], "<u4").tobytes()
+    assert normal(near) != normal(nearer)
+
+
+def test_instructions_that_ran_count_once() -> None:
+    found = symbols({"one": [NOP] * 4, "two": [NOP] * 4})
+    ran = record([(BASE, 4), (BASE + 8, 4)], [(0, 2), (0, 2), (1, 4)], [])
+    assert executed_instructions(ran, found, ["one", "two"]) == {"one": 4, "two": 2}
+
+
+def test_code_that_never_ran_is_said() -> None:
+    def function(name: str, executed: int) -> FunctionCoverage:
+        return FunctionCoverage(name=name, new=False, instructions=9, executed=executed, calls={})
+
+    assert sentence([function("idle", 0)], 1).startswith("None of the changed code ran")
+    assert "not idle" in sentence([function("ran", 1), function("idle", 0)], 2)
+    assert sentence([function("ran", 1)], 2).startswith("Every changed function ran")
+    assert sentence([], 2).startswith("No function's machine code")

@@ -1,0 +1,166 @@
+"""The first screen: what moved, where, how sure, what to do; findings F4.1 to F4.4, F2.8, F6.7."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iotoll.records.models import Section
+from iotoll.records.rundir import RunDir
+from iotoll.reports.page import figures
+from iotoll.reports.page.answer import answer, seen_once
+from iotoll.reports.page.evidence import Evidence, gather
+from iotoll.reports.page.headline import headline
+from iotoll.reports.page.html import page_html
+from iotoll.reports.page.text import NBSP
+from iotoll.reports.page.view import cells, movements
+from iotoll.reports.publish.checks import Status, checks
+from iotoll.reports.publish.junit import junit
+from iotoll.reports.publish.note import note
+from iotoll.verdict.accept import apply
+from iotoll.verdict.policy import load_policy
+from tests.golden.runs import CASES, IDS, real
+
+
+def lines(evidence: Evidence) -> str:
+    facts = answer(evidence)
+    told = [f"{f.label}: {line}" for f in facts for line in f.lines]
+    told += [f"{words}: {command}" for f in facts for words, command in f.commands]
+    return "\n".join(told).replace(NBSP, " ")
+
+
+def edited(folder: Path, change: Any, name: str = "regression") -> RunDir:
+    """A copy of a measured run whose verdict.json ``change`` edits."""
+    shutil.copytree(real(name).root, folder)
+    data = json.loads((folder / "verdict.json").read_text())
+    change(data)
+    (folder / "verdict.json").write_text(json.dumps(data))
+    return RunDir.open(folder)
+
+
+def test_f4_1_the_headline_is_the_median_not_the_largest(tmp_path: Path) -> None:
+    def outlier(data: dict[str, Any]) -> None:
+        cell = dict(data["cells"][0])
+        found = dict(cell["sections"][1], delta=389.0, relative=0.071)
+        sections = [*cell["sections"][:1], found, *cell["sections"][2:]]
+        data["cells"].append({**cell, "cell": "ufs-4k-randread-t8-direct", "sections": sections})
+
+    head = headline(gather(edited(tmp_path / "run", outlier)))
+    assert head.sentence.replace(NBSP, " ").startswith("UFS submission +329 instructions (+6.3 %)")
+    assert "in 3 of 3 workloads" in head.sentence.replace(NBSP, " ")
+
+
+def test_f4_2_where_and_what_to_do_are_on_the_first_screen() -> None:
+    told = lines(gather(real("regression")))
+    assert re.search(r"Whole path: UFS software path .*\+326 instructions \(\+2\.7 %\)", told)
+    assert "issue → device (driver: command, DMA map, doorbell): +328 instructions" in told
+    assert "ufshcd_queuecommand(), drivers/ufs/core/ufshcd.c:3059" in told
+    assert "iotoll reproduce runs/regression" in told
+    assert "Iotoll-Accept: ufs-* submission +329 REASON" in told
+
+
+def test_a_step_that_does_not_show_the_change_is_not_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(real("regression").root, folder)
+    path = folder / "sides/candidate/result.json"
+    data = json.loads(path.read_text())
+    for records in data["cells"].values():
+        for record in records:
+            for step in record["steps"]:
+                step["median"] -= 300 if step["step"] == "issue -> device" else 0
+    path.write_text(json.dumps(data))
+    assert "doorbell" not in lines(gather(RunDir.open(folder)))
+
+
+def test_f4_4_growth_in_one_of_two_pairs_is_seen(tmp_path: Path) -> None:
+    def once(data: dict[str, Any]) -> None:
+        for cell in data["cells"]:
+            cell["outcome"] = "pass"
+            cell["sections"][1].update(moved="same", why="grew in one of two pairs of boots")
+        data.update(outcome="pass", exit_code=0, regressions=[])
+
+    evidence = gather(edited(tmp_path / "run", once))
+    assert len(seen_once(cells(evidence))) == 4
+    assert "Seen once: ufs-4k-randread-t1-direct: submission +329 instructions" in lines(evidence)
+    assert "+329 △" in page_html(evidence)
+
+
+def test_f4_4_strips_tell_40_from_4000() -> None:
+    end = 1000
+    places = [figures._along(ratio, end) for ratio in (0, 0.5, 1, 40 / 12, 4000 / 12, end)]
+    assert places == sorted(places) and places[0] == 0 and places[-1] == 1
+    assert places[4] - places[3] > 0.3
+    assert figures._along(-40, end) == -figures._along(40, end)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_f2_8_bars_are_never_negative_and_differ_by_the_verdict(case: Path) -> None:
+    evidence = gather(RunDir.open(case))
+    share = evidence.clock.value == "time"
+    for view in cells(evidence):
+        assert all((f.corrected or 0) >= 0 for r in view.rows for f in r.sides.values())
+        if share or not all(row.comparison for row in view.rows):
+            continue
+        measure = figures.Measure(True, False, 1.0)
+        bars = {side: dict(figures.stack(view, side, measure)) for side in view.rows[0].sides}
+        assert all(value >= 0 for bar in bars.values() for value in bar.values())
+        if len(bars) == 2 and all(bars.values()):
+            for row in view.rows:
+                assert row.comparison is not None
+                drawn = bars["candidate"][row.section] - bars["base"][row.section]
+                assert drawn == pytest.approx(row.comparison.candidate - row.comparison.base)
+
+
+def test_f6_7_no_control_or_direction_mark_reaches_a_report(tmp_path: Path) -> None:
+    evil = "\x1b[31m\u202eevil\u2066\x9b\u061c"
+    folder = tmp_path / "run"
+    shutil.copytree(real("regression").root, folder)
+    for path in sorted(folder.rglob("*.json")):
+        data = json.loads(path.read_text())
+        for key in ("version", "toolchain", "board", "tree", "policy", "matrix"):
+            if isinstance(data.get(key), str):
+                data[key] += evil
+        for boot in data.get("boots", []) if isinstance(data.get("boots"), list) else []:
+            boot["tools"] = {f"{name}{evil}": value + evil for name, value in boot["tools"].items()}
+        path.write_text(json.dumps(data))
+    evidence = gather(RunDir.open(folder))
+    for text in (page_html(evidence), note(evidence, []), junit(evidence)):
+        assert "evil" in text
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069]", text)
+
+
+def test_accepted_growth_is_shown_in_every_report(tmp_path: Path) -> None:
+    run = RunDir.open(Path(shutil.copytree(real("regression").root, tmp_path / "run")))
+    before = gather(run)
+    assert before.verdict is not None
+    trailer = "ufs-* submission +350 checks each request"
+    policy = load_policy("instructions")
+    verdict = apply(before.verdict, [trailer], policy, "Maintainer")
+    run.verdict.write_text(verdict.model_dump_json(exclude_none=True))
+    evidence = gather(run)
+    assert headline(evidence).word == "Pass"
+    assert [g.kind for g in movements(cells(evidence))] == ["accepted"]
+    assert "Accepted: 2 movements by Maintainer: checks each request" in lines(evidence)
+    assert "accepted" in note(evidence, []) and "◆" in page_html(evidence)
+    accepted = [c for c in checks(evidence) if c.reason.startswith("accepted (checks each")]
+    assert len(accepted) == 2
+    assert all(c.status is Status.PASSED and c.section is Section.SUBMISSION for c in accepted)
+    assert "accepted (checks each request): grew by +329" in junit(evidence)
+
+
+def test_f4_5_boards_do_not_collide_in_junit() -> None:
+    text = junit(gather(real("regression")))
+    assert 'classname="iotoll.virt-arm64.ufs-4k-randread-t1-direct"' in text
+
+
+def test_f4_6_a_report_that_draws_nothing_does_not_load_matplotlib() -> None:
+    words = "import sys, iotoll.run.command; sys.exit('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], check=False)
+    assert done.returncode == 0

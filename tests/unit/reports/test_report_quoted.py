@@ -1,0 +1,72 @@
+"""A result as text for a commit log: plain ASCII, 75 columns, units, what was not measured."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from iotoll.cli import cli
+from iotoll.core.errors import UsageError
+from iotoll.records.rundir import RunDir
+from iotoll.reports.page.evidence import gather
+from iotoll.reports.page.quoted import COLUMNS, commit_text, cover_text
+from tests.golden.runs import CASES, IDS, hostile, real
+
+WITHOUT = {"broken", "broken-build", "infrastructure", "documentation"}
+"""Cases without a value to quote."""
+
+
+@pytest.mark.parametrize("text", [commit_text, cover_text])
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_every_kind_of_run_fits_a_mail_or_says_why_not(case: Path, text: object) -> None:
+    evidence = gather(RunDir.open(case))
+    assert callable(text)
+    if case.name in WITHOUT:
+        with pytest.raises(UsageError, match="no values to quote"):
+            text(evidence)
+        return
+    found = text(evidence)
+    assert found.isascii()
+    assert max(map(len, found.splitlines())) <= COLUMNS
+    assert "Kernel: Linux" in found and "Board: " in found
+    assert "Not measured:" in found and "Repeat with:" in found
+
+
+def test_the_numbers_are_those_of_the_verdict_each_with_its_unit() -> None:
+    found = commit_text(gather(real("regression")))
+    row = next(line for line in found.splitlines() if re.match(r" +UFS +submission", line))
+    assert row.split() == ["UFS", "submission", "+328", "+6.2", "2", "of", "2"]
+    assert re.search(r"\[instr\] +\[%\] +\[workloads\]", found)
+    assert "not judged in 1 workload: completion: fewer than 24 I/Os" in found
+
+
+def test_a_cover_letter_has_every_workload_in_full() -> None:
+    evidence = gather(real("regression"))
+    found = cover_text(evidence)
+    for cell in evidence.manifest.cells or []:
+        assert re.search(rf"^  {cell} +\d+ +\d+", found, re.M)
+
+
+def test_the_command_is_one_command_for_a_shell() -> None:
+    evidence = gather(real("regression"))
+    text = commit_text(evidence).partition("Repeat with:\n")[2]
+    assert shlex.split(text.replace("\\\n", "")) == evidence.manifest.command
+
+
+def test_hostile_text_cannot_leave_its_line(tmp_path: Path) -> None:
+    found = commit_text(gather(hostile(tmp_path / "run")))
+    assert found.isascii()
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", found)
+    assert not re.search(r"^/merge", found, re.M)
+
+
+def test_command_line() -> None:
+    run = str(real("regression").root)
+    asked = CliRunner().invoke(cli, ["report", run, "--commit"])
+    assert asked.exit_code == 0 and asked.output == commit_text(gather(real("regression")))
+    both = CliRunner().invoke(cli, ["report", run, "--commit", "--cover"])
+    assert isinstance(both.exception, UsageError)

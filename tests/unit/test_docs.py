@@ -1,0 +1,156 @@
+"""Documents, messages and the program agree: options that exist, folders that are there."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+
+from iotoll.cli import COMMANDS, cli
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src/iotoll"
+OPTION = re.compile(r"(?<![\w/`-])--([a-z][a-z0-9]+(?:-[a-z0-9]+)*)\b")
+OTHERS = {
+    "build-base": "nbdkit's and others' builds",
+    "builtin-schema": "check-jsonschema",
+    "data-transform": "check-jsonschema",
+    "date": "trace-cmd",
+    "font": "a CSS variable",
+    "output-format": "fio",
+    "unshallow": "git",
+    "update-goldens": "tests/conftest.py",
+    "version": "every tool",
+}
+"""Options in documents that are of other tools: name → whose."""
+
+
+def options(command: click.Command, context: click.Context) -> Iterator[str]:
+    """Names of all options of a command and of those below it, without the dashes."""
+    for parameter in command.params:
+        yield from (o[2:] for o in [*parameter.opts, *parameter.secondary_opts] if o[:2] == "--")
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None:
+                yield from options(below, click.Context(below, parent=context))
+
+
+@cache
+def known() -> set[str]:
+    """Options of iotoll, its pytest plugin, its scripts and static commands."""
+    found = {"help", *OTHERS, *options(cli, click.Context(cli))}
+    for path in [SOURCE / "pytest_plugin.py", *SOURCE.glob("run/studies/*.py")]:
+        found |= set(re.findall(r"\"--([a-z][a-z-]+)\"", path.read_text()))
+    for path in ROOT.glob("tools/**/*.py"):
+        found |= set(re.findall(r"\"--([a-z][a-z0-9-]+)[=\"]", path.read_text()))
+    for path in ROOT.glob("crates/*/src/main.rs"):
+        found |= set(OPTION.findall(path.read_text()))
+    return found
+
+
+def commands_of_iotoll(text: str) -> Iterator[tuple[str, str]]:
+    """Each ``iotoll COMMAND ...`` in a document up to the end of its code: command and the rest."""
+    for match in re.finditer(r"(?<![\w/.-])iotoll ([a-z]+)\b([^`#|\n]*)", text):
+        if match[1] in COMMANDS:
+            yield match[1], match[2]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))],
+    ids=lambda path: path.name,
+)
+def test_commands_in_documents_have_the_options_that_are_named(path: Path) -> None:
+    for name, rest in commands_of_iotoll(path.read_text()):
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        there = {"help", *options(command, click.Context(command))}
+        unknown = [option for option in OPTION.findall(rest) if option not in there]
+        assert not unknown, f"{path.name}: iotoll {name}{rest}: no option {unknown}"
+
+
+def messages(path: Path) -> Iterator[tuple[int, str]]:
+    """Strings of a module that people may read: line and text."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise | ast.Call):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.lineno, part.value
+
+
+def test_messages_name_options_that_exist() -> None:
+    wrong = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        if "_data" in path.parts:
+            continue
+        for line, text in messages(path):
+            # A word alone is an argument for a tool; a sentence is for a reader.
+            if "iotoll" not in text and not re.search(r"\w+ .*--|--[a-z-]+[:,] ", text):
+                continue
+            wrong += [
+                f"{path.relative_to(ROOT)}:{line}: --{name}"
+                for name in OPTION.findall(text)
+                if name not in known()
+            ]
+    assert not wrong, wrong
+
+
+def test_the_readme_lists_the_rooms_that_there_are() -> None:
+    text = (ROOT / "README.md").read_text()
+    listed = re.findall(r"^    src/iotoll/([a-z]+)/ ", text, flags=re.M)
+    there = {p.parent.name for p in SOURCE.glob("*/__init__.py")}
+    assert set(listed) == there
+    sys.path.insert(0, str(ROOT / "tools/lint"))
+    try:
+        import rooms
+    finally:
+        sys.path.pop(0)
+    assert tuple(listed) == rooms.ROOMS
+    picture = (ROOT / "docs/architecture.md").read_text()
+    assert re.findall(r"^\| `([a-z]+)` \|", picture, flags=re.M) == listed
+
+
+@pytest.mark.parametrize("tool", ["tools/docs/reference.py", "tools/lint/rooms.py"])
+def test_what_is_generated_is_current(tool: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / tool, "--check"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_checker_of_words_finds_phrases_where_they_are_read(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "This makes it dearer.\n\n    dearer in code\n\nIt goes on where\nit stopped.\n"
+    )
+    module = tmp_path / "module.py"
+    module.write_text('"""Of its own."""\n\nX = "a board of its own"\nY = "mend it"  # dearer\n')
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/lint/words.py", page, module],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    found = [
+        line.removeprefix(f"{tmp_path}/").split(": write")[0] for line in done.stdout.splitlines()
+    ]
+    assert found == [
+        "page.md:1: 'dearer'",
+        "page.md:5: 'goes on where it stopped'",
+        "module.py:3: 'of its own'",
+        "module.py:4: 'mend'",
+        "module.py:4: 'dearer'",
+    ]

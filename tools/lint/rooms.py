@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Measures how src/iotoll is divided into rooms (packages), and prints one line per measure.
+
+    tools/lint/rooms.py [--source src/iotoll] [--json] [--check]
+
+A room is a package or module directly below src/iotoll. `--check` ends with 1 where a room imports
+one that stands above it in docs/architecture.md, where a module has no room, or where a file or
+function is longer than the project allows. The contract that `make lint` holds is import-linter's
+(pyproject.toml); this script shows how far away from it a tree is, also an older one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = (
+    "core",
+    "records",
+    "patch",
+    "kernels",
+    "boards",
+    "boots",
+    "measure",
+    "verdict",
+    "reports",
+    "labs",
+    "run",
+    "ci",
+)
+"""Each imports only rooms before it."""
+ENTRIES = ("cli", "__init__", "__main__", "doctor", "pytest_plugin")
+"""Modules beside the rooms: what starts iotoll. They may import every room."""
+LONGEST_FILE, LONGEST_FUNCTION = 410, 62
+"""In lines. The guides are 400 and 50; these limits keep the longest of today from growing."""
+
+
+@dataclass
+class Measured:
+    """One tree: imports between rooms, and sizes in lines."""
+
+    modules: int = 0
+    imports: int = 0
+    between: dict[str, set[str]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    homeless: list[str] = field(default_factory=list)
+    files: dict[str, int] = field(default_factory=dict)
+    functions: dict[str, int] = field(default_factory=dict)
+    public: int = 0
+    documented: int = 0
+    values: int = 0
+    typed: int = 0
+
+
+def measure(source: Path) -> Measured:
+    """Read every module below ``source``, the folder of the package iotoll."""
+    found = Measured()
+    for path in sorted(source.rglob("*.py")):
+        inside = path.relative_to(source)
+        if inside.parts[0] == "_data":
+            continue
+        text = path.read_text()
+        tree = ast.parse(text)
+        room = inside.parts[0].removesuffix(".py")
+        found.modules += 1
+        found.files[str(inside)] = text.count("\n")
+        found.between.setdefault(room, set())
+        if room not in ROOMS and room not in ENTRIES:
+            found.homeless.append(str(inside))
+        for module in _imported(tree):
+            _note_import(found, str(inside), room, module.split(".")[1])
+        for name, node in _functions(tree):
+            _note_function(found, f"{inside}:{name}", node)
+    return found
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """The modules of iotoll that are imported anywhere in a module, each statement once."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            if node.module == "iotoll":
+                yield from (f"iotoll.{alias.name}" for alias in node.names)
+            elif node.module.startswith("iotoll."):
+                yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.startswith("iotoll."))
+
+
+def _note_import(found: Measured, file: str, room: str, target: str) -> None:
+    found.imports += 1
+    if target == room or target.startswith("_"):
+        return
+    found.between[room].add(target)
+    if room in ROOMS and (target not in ROOMS or ROOMS.index(target) > ROOMS.index(room)):
+        found.wrong.append(f"{file} imports {target}")
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node
+
+
+def _note_function(
+    found: Measured, name: str, node: ast.FunctionDef | ast.AsyncFunctionDef
+) -> None:
+    found.functions[f"{name}:{node.lineno}"] = (node.end_lineno or node.lineno) - node.lineno + 1
+    if not node.name.startswith("_"):
+        found.public += 1
+        found.documented += ast.get_docstring(node) is not None
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    arguments = [a for a in arguments if a.arg not in ("self", "cls")]
+    found.values += len(arguments) + 1
+    found.typed += sum(a.annotation is not None for a in arguments) + (node.returns is not None)
+
+
+def floors(between: dict[str, set[str]]) -> int:
+    """The longest chain of imports between rooms; rooms that import each other are one floor."""
+    reach = {room: _reached(room, between) for room in between}
+    group = {
+        room: min(o for o in between if o == room or (o in reach[room] and room in reach[o]))
+        for room in between
+    }
+
+    def depth(name: str) -> int:
+        below = {
+            group[other]
+            for room, targets in between.items()
+            if group[room] == name
+            for other in targets
+            if other in group and group[other] != name
+        }
+        return 1 + max((depth(other) for other in below), default=0)
+
+    return max((depth(name) for name in set(group.values())), default=0)
+
+
+def _reached(room: str, between: dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    todo = list(between[room])
+    while todo:
+        name = todo.pop()
+        if name not in seen and name in between:
+            seen.add(name)
+            todo.extend(between[name])
+    return seen
+
+
+def spread(sizes: list[int]) -> str:
+    """Median, 90th percentile and maximum, in lines."""
+    ordered = sorted(sizes)
+    p90 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.9))]
+    return f"{statistics.median_low(ordered)} / {p90} / {ordered[-1]}"
+
+
+def table(found: Measured) -> dict[str, str]:
+    """Name and value of each measure."""
+    between = {room: found.between[room] for room in found.between if room not in ENTRIES}
+    circles = sum(room in _reached(room, between) for room in between)
+    # Without rooms there is no direction.
+    wrong = "unknown" if found.homeless else str(len(found.wrong))
+    return {
+        "rooms": str(len(between)),
+        "floors": str(floors(between)),
+        "rooms in a circle of imports": str(circles),
+        "modules": str(found.modules),
+        "modules without a room": str(len(found.homeless)),
+        "imports inside iotoll": str(found.imports),
+        "imports in the wrong direction": wrong,
+        "lines per file (median / p90 / max)": spread(list(found.files.values())),
+        "lines per function (median / p90 / max)": spread(list(found.functions.values())),
+        "public functions with a docstring": f"{found.documented} of {found.public}",
+        "arguments and results with a type": f"{found.typed} of {found.values}",
+    }
+
+
+def problems(found: Measured) -> list[str]:
+    """What `--check` refuses, one line each."""
+    too_long = [
+        f"{name} has {lines} lines, at most {limit} are allowed"
+        for sizes, limit in (
+            (found.files, LONGEST_FILE),
+            (found.functions, LONGEST_FUNCTION),
+        )
+        for name, lines in sizes.items()
+        if lines > limit
+    ]
+    return [f"{name} has no room" for name in found.homeless] + found.wrong + too_long
+
+
+def main() -> int:
+    """Print the measures; 1 where `--check` found a problem."""
+    parser = argparse.ArgumentParser(description="The measures of src/iotoll's rooms.")
+    parser.add_argument("--source", type=Path, default=ROOT / "src/iotoll", metavar="FOLDER")
+    parser.add_argument("--json", action="store_true", dest="as_json")
+    parser.add_argument("--check", action="store_true", help="end with 1 where a rule is broken")
+    options = parser.parse_args()
+    if not options.source.is_dir():
+        parser.error(f"--source {options.source}: no such folder")
+    found = measure(options.source)
+    measures = table(found)
+    if options.as_json:
+        print(json.dumps(measures, indent=1))
+    else:
+        print("\n".join(f"{name:<42}{value}" for name, value in measures.items()))
+    refused = problems(found) if options.check else []
+    for line in refused:
+        print(f"rooms: {line}", file=sys.stderr)
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A TCG plugin that records which instructions a board executes, and changes none of them.
+ *
+ *   -plugin libiotoll-record.so,out=PREFIX,probes=ADDRESS:REGISTER+ADDRESS:REGISTER[,spans=FILE]
+ *
+ * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark). The
+ * first probe is the clock: recording begins at its first mark or, with spans, while its value is in
+ * one of the spans of FILE (pairs of u64, both included). record.h describes the files. PREFIX.json
+ * is written last: without it the record is not whole.
+ *
+ * Instructions are counted one by one, not by the lengths of the blocks: QEMU leaves a block early
+ * at an exception, and runs the rest again after an access to a device.
+ */
+#include <glib.h>
+#include <qemu-plugin.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "record.h"
+
+#define PROBES 8
+#define REGISTERS 31
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+static struct blocks blocks;
+static struct recorder recorder;
+static struct span probes[PROBES]; /* address and number of the register */
+static int probe_count;
+static struct qemu_plugin_register *registers[REGISTERS];
+static struct qemu_plugin_scoreboard *scores;
+static qemu_plugin_u64 executed;
+static struct span *spans;
+static char *prefix;
+
+struct site {
+    uint32_t block; /* that begins with the probe's instruction */
+    int probe;
+};
+
+static void failed(const char *what, const char *why)
+{
+    fprintf(stderr, "iotoll-record: %s: %s\n", what, why);
+}
+
+static FILE *open_file(const char *ending)
+{
+    g_autofree char *path = g_strdup_printf("%s.%s", prefix, ending);
+    FILE *file = fopen(path, "wb");
+
+    if (!file)
+        failed(path, g_strerror(errno));
+    return file;
+}
+
+static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
+{
+    g_autoptr(GArray) all = qemu_plugin_get_registers();
+
+    (void)id;
+    if (vcpu != 0) {
+        failed("the board", "has several CPUs: their instructions cannot be told apart yet");
+        recorder.failed = true;
+    }
+    for (guint i = 0; i < all->len; i++) {
+        qemu_plugin_reg_descriptor *one = &g_array_index(all, qemu_plugin_reg_descriptor, i);
+        char *end;
+        guint64 number;
+
+        if (one->name[0] != 'x' || !g_ascii_isdigit(one->name[1]))
+            continue;
+        number = g_ascii_strtoull(one->name + 1, &end, 10);
+        if (*end == '\0' && number < REGISTERS)
+            registers[number] = one->handle;
+    }
+}
+
+static void on_block(unsigned int vcpu, void *number)
+{
+    recorder_enter(&recorder, qemu_plugin_u64_get(executed, vcpu), GPOINTER_TO_UINT(number));
+}
+
+static void on_probe(unsigned int vcpu, void *data)
+{
+    static GByteArray *bytes;
+    const struct site *site = data;
+    uint64_t value = 0;
+
+    if (!bytes)
+        bytes = g_byte_array_new();
+    g_byte_array_set_size(bytes, 0);
+    if (qemu_plugin_read_register(registers[probes[site->probe].to], bytes) != sizeof(value))
+        recorder.failed = true;
+    else
+        memcpy(&value, bytes->data, sizeof(value));
+    recorder_mark(&recorder, qemu_plugin_u64_get(executed, vcpu), (uint64_t)site->probe, value,
+                  site->block);
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+    size_t count = qemu_plugin_tb_n_insns(tb);
+    uint32_t block = blocks_number(&blocks, qemu_plugin_tb_vaddr(tb), count);
+
+    (void)id;
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS,
+                                         GUINT_TO_POINTER(block));
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        uint64_t address = qemu_plugin_insn_vaddr(insn);
+
+        for (int probe = 0; probe < probe_count; probe++) {
+            struct site *site;
+
+            if (probes[probe].from != address)
+                continue;
+            /* Lives as long as QEMU: blocks may be translated again, but probes are few. */
+            site = g_new(struct site, 1);
+            *site = (struct site){blocks_number(&blocks, address, count - i), probe};
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_probe, QEMU_PLUGIN_CB_R_REGS, site);
+        }
+        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64,
+                                                            executed, 1);
+    }
+}
+
+static void at_end(qemu_plugin_id_t id, void *data)
+{
+    FILE *file;
+    bool whole = recorder_end(&recorder, qemu_plugin_u64_sum(executed));
+
+    (void)id;
+    (void)data;
+    whole = fclose(recorder.runs) == 0 && whole;
+    whole = fclose(recorder.marks) == 0 && whole;
+    file = open_file("blocks");
+    whole = file && blocks_write(&blocks, file) && fclose(file) == 0 && whole;
+    file = whole ? open_file("json") : NULL;
+    if (file) {
+        fprintf(file,
+                "{\"blocks\": %" PRIu32 ", \"runs\": %" PRIu64 ", \"marks\": %" PRIu64
+                ", \"instructions\": %" PRIu64 "}\n",
+                blocks.count, recorder.run_count, recorder.mark_count,
+                qemu_plugin_u64_sum(executed));
+        fclose(file);
+    } else {
+        failed("the record", "is not whole");
+    }
+    blocks_free(&blocks);
+    g_free(spans);
+}
+
+static bool take_option(const char *option)
+{
+    const char *value = strchr(option, '=');
+
+    if (!value++)
+        return false;
+    if (g_str_has_prefix(option, "out=")) {
+        prefix = g_strdup(value);
+    } else if (g_str_has_prefix(option, "probes=")) {
+        /* QEMU itself takes commas as the ends of options. */
+        g_autofree char *pairs = g_strdelimit(g_strdup(value), "+", ',');
+
+        probe_count = parse_pairs(pairs, probes, PROBES);
+        for (int i = 0; i < probe_count; i++)
+            if (probes[i].to >= REGISTERS)
+                return false;
+        return probe_count > 0;
+    } else if (g_str_has_prefix(option, "spans=")) {
+        int64_t count = read_spans(value, &spans);
+
+        recorder.spans = spans;
+        recorder.span_count = count > 0 ? (size_t)count : 0;
+        return count > 0;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
+                                           char **argv)
+{
+    if (!info->system_emulation || strcmp(info->target_name, "aarch64") != 0) {
+        failed(info->target_name, "only boards with the architecture aarch64 can be recorded");
+        return -1;
+    }
+    for (int i = 0; i < argc; i++) {
+        if (!take_option(argv[i])) {
+            failed(argv[i], "is not a valid option");
+            return -1;
+        }
+    }
+    if (!prefix || probe_count == 0) {
+        failed("options", "out=PREFIX and probes=ADDRESS:REGISTER are needed");
+        return -1;
+    }
+    recorder.block = NO_BLOCK;
+    recorder.runs = open_file("runs");
+    recorder.marks = open_file("marks");
+    if (!recorder.runs || !recorder.marks)
+        return -1;
+    scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
+    executed = qemu_plugin_scoreboard_u64(scores);
+    qemu_plugin_register_vcpu_init_cb(id, on_vcpu);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+    qemu_plugin_register_atexit_cb(id, at_end, NULL);
+    return 0;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The plugin's core: see record.h. */
+#include "record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_ROOM 4096u
+
+static uint32_t hash(uint64_t address, uint64_t instructions)
+{
+    uint64_t mixed = (address >> 2) * UINT64_C(0x9e3779b97f4a7c15) + instructions;
+
+    return (uint32_t)(mixed ^ mixed >> 32);
+}
+
+/* Where a block stands in the table of slots, or would. */
+static uint32_t slot_of(const struct blocks *blocks, uint64_t address, uint64_t instructions)
+{
+    uint32_t mask = blocks->slot_count - 1;
+    uint32_t slot = hash(address, instructions) & mask;
+
+    for (;; slot = (slot + 1) & mask) {
+        uint32_t number = blocks->slots[slot];
+        const struct block *known = &blocks->list[number];
+
+        if (number == NO_BLOCK ||
+            (known->address == address && known->instructions == instructions))
+            return slot;
+    }
+}
+
+/* Doubles the room. The table of slots is kept at most half full. */
+static bool grow(struct blocks *blocks)
+{
+    uint32_t room = blocks->room ? blocks->room * 2 : FIRST_ROOM;
+    struct block *list = realloc(blocks->list, room * sizeof(*list));
+    uint32_t *slots;
+
+    if (!list)
+        return false;
+    blocks->list = list;
+    slots = malloc(2 * (size_t)room * sizeof(*slots));
+    if (!slots)
+        return false;
+    memset(slots, 0xff, 2 * (size_t)room * sizeof(*slots));
+    free(blocks->slots);
+    blocks->slots = slots;
+    blocks->slot_count = 2 * room;
+    blocks->room = room;
+    for (uint32_t i = 0; i < blocks->count; i++)
+        slots[slot_of(blocks, list[i].address, list[i].instructions)] = i;
+    return true;
+}
+
+uint32_t blocks_number(struct blocks *blocks, uint64_t address, uint64_t instructions)
+{
+    uint32_t slot;
+
+    if (blocks->count == blocks->room && !grow(blocks))
+        return NO_BLOCK;
+    slot = slot_of(blocks, address, instructions);
+    if (blocks->slots[slot] == NO_BLOCK) {
+        if (blocks->count > BLOCK_MAX)
+            return NO_BLOCK;
+        blocks->list[blocks->count] = (struct block){address, instructions};
+        blocks->slots[slot] = blocks->count++;
+    }
+    return blocks->slots[slot];
+}
+
+bool blocks_write(const struct blocks *blocks, FILE *file)
+{
+    return fwrite(blocks->list, sizeof(*blocks->list), blocks->count, file) == blocks->count &&
+           fflush(file) == 0;
+}
+
+void blocks_free(struct blocks *blocks)
+{
+    free(blocks->list);
+    free(blocks->slots);
+    *blocks = (struct blocks){0};
+}
+
+/* Writes the run that ends after `executed` instructions. */
+static void close_run(struct recorder *recorder, uint64_t executed)
+{
+    uint64_t length = executed - recorder->began;
+    uint32_t run;
+
+    if (!recorder->on || length == 0)
+        return;
+    if (length > RUN_MAX || recorder->block == NO_BLOCK) {
+        recorder->failed = true;
+        return;
+    }
+    run = recorder->block << RUN_BITS | (uint32_t)length;
+    if (fwrite(&run, sizeof(run), 1, recorder->runs) != 1)
+        recorder->failed = true;
+    recorder->run_count++;
+}
+
+void recorder_enter(struct recorder *recorder, uint64_t executed, uint32_t block)
+{
+    close_run(recorder, executed);
+    recorder->block = block;
+    recorder->began = executed;
+}
+
+static bool is_wanted(const struct recorder *recorder, uint64_t clock)
+{
+    for (size_t i = 0; i < recorder->span_count; i++)
+        if (clock >= recorder->spans[i].from && clock <= recorder->spans[i].to)
+            return true;
+    return recorder->span_count == 0;
+}
+
+void recorder_mark(struct recorder *recorder, uint64_t executed, uint64_t probe, uint64_t value,
+                   uint32_t rest)
+{
+    uint64_t mark[4];
+
+    recorder_enter(recorder, executed, rest);
+    if (probe == 0)
+        recorder->on = is_wanted(recorder, value);
+    if (!recorder->on)
+        return;
+    mark[0] = recorder->run_count;
+    mark[1] = executed;
+    mark[2] = probe;
+    mark[3] = value;
+    if (fwrite(mark, sizeof(mark), 1, recorder->marks) != 1)
+        recorder->failed = true;
+    recorder->mark_count++;
+}
+
+bool recorder_end(struct recorder *recorder, uint64_t executed)
+{
+    close_run(recorder, executed);
+    recorder->on = false;
+    if (fflush(recorder->runs) != 0 || fflush(recorder->marks) != 0)
+        recorder->failed = true;
+    return !recorder->failed;
+}
+
+int parse_pairs(const char *text, struct span *pairs, int most)
+{
+    int count = 0;
+
+    for (;;) {
+        char *end;
+
+        if (count == most || *text < '0' || *text > '9')
+            return -1;
+        pairs[count].from = strtoull(text, &end, 0);
+        if (*end != ':' || end[1] < '0' || end[1] > '9')
+            return -1;
+        pairs[count].to = strtoull(end + 1, &end, 0);
+        count++;
+        if (*end == '\0')
+            return count;
+        if (*end != ',')
+            return -1;
+        text = end + 1;
+    }
+}
+
+int64_t read_spans(const char *path, struct span **spans)
+{
+    FILE *file = fopen(path, "rb");
+    int64_t count = -1;
+    long size;
+
+    *spans = NULL;
+    if (!file)
+        return -1;
+    if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 &&
+        size % (long)sizeof(struct span) == 0) {
+        rewind(file);
+        *spans = malloc(size ? (size_t)size : 1);
+        count = size / (long)sizeof(struct span);
+        if (*spans && fread(*spans, sizeof(struct span), (size_t)count, file) != (size_t)count)
+            count = -1;
+    }
+    fclose(file);
+    return *spans ? count : -1;
+}

@@ -1,0 +1,191 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Builds the QEMU of the exact boards: Debian's source, our patches, only the boards' devices.
+#
+#   tools/qemu/build.sh                 builds it, unless it is there; prints its folder
+#   tools/qemu/build.sh --print         prints the folder, built or not
+#
+# The folder is qemu/DIGEST in iotoll's cache (IOTOLL_CACHE, or iotoll in XDG_CACHE_HOME or ~/.cache).
+# DIGEST stands for the source, the patches, the devices, the build's tools and this script. Progress
+# goes to standard error, compilers' output to DIGEST.log. Exit status 4: it cannot be built here; the
+# last line says why.
+#
+# The source comes from the Debian archives that apt knows on this machine. QEMU_SOURCE=FILE takes
+# a file instead; either must have the sha256 below.
+set -euo pipefail
+
+readonly VERSION=10.0.2
+readonly SOURCE=qemu_$VERSION+ds.orig.tar.xz
+readonly SHA256=0901da33844a331bf8b3602b9c1fbd178e60b737c8e3ade678255bd090c9b9f1
+readonly TARGETS=(aarch64 x86_64)
+
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${IOTOLL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/iotoll}/qemu
+
+say() { printf 'qemu: %s\n' "$*" >&2; }
+# The reason also goes to the log, where `iotoll doctor` finds it.
+die() {
+    say "$*"
+    [ -z "${log:-}" ] || say "$*" 2>>"$log"
+    exit 4
+}
+
+# Names change no digest, contents do.
+digest() {
+    local file
+    {
+        echo "$SHA256"
+        for file in "$here"/patches/*.patch "$here"/devices/*.mak "$here"/requirements.txt \
+            "$here"/build.sh; do
+            sha256sum <"$file"
+        done
+    } | sha256sum | cut -c 1-16
+}
+
+# ---------------------------------------------------------------- what the build needs
+
+needs() {
+    local name missing=() free
+    for name in gcc git ninja pkg-config python3 tar xz; do
+        command -v "$name" >/dev/null || missing+=("$name")
+    done
+    if command -v pkg-config >/dev/null; then
+        for name in glib-2.0 gmodule-2.0; do
+            pkg-config --exists "$name" || missing+=("libglib2.0-dev")
+        done
+    fi
+    echo '#include <libfdt.h>' | gcc -E - >/dev/null 2>&1 || missing+=("libfdt-dev")
+    [ ${#missing[@]} = 0 ] ||
+        die "not built: missing $(printf '%s\n' "${missing[@]}" | sort -u | tr '\n' ' ')(tools/setup.sh run installs what is needed)"
+    free=$(df --output=avail -k "$cache" | tail -n 1)
+    [ "$free" -gt 1500000 ] || die "not built: $cache needs 1.5 GB, $((free / 1024)) MB are free"
+}
+
+# ---------------------------------------------------------------- steps
+
+# Runs a step with its output in the log; a failure is one line and the log's end.
+step() {
+    local what=$1 status
+    shift
+    say "$what"
+    # Not "... || die": bash ignores -e in what stands before ||.
+    set +e
+    (set -e; "$@") >>"$log" 2>&1
+    status=$?
+    set -e
+    [ $status = 0 ] && return
+    tail -n 15 "$log" >&2
+    die "not built: $what failed (whole log: $log)"
+}
+
+right_source() { [ -f "$1" ] && echo "$SHA256  $1" | sha256sum --check --status; }
+
+# The archives are those of apt's own configuration, and apt downloads and checks the file.
+download() {
+    local archive helper=/usr/lib/apt/apt-helper
+    [ -x "$helper" ] || { echo "no apt here: name the file $SOURCE as QEMU_SOURCE"; return 1; }
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sort -u >"$work/archives"
+    while read -r archive; do
+        rm -f "$work/source"
+        "$helper" -o APT::Sandbox::User=root download-file \
+            "${archive%/}/pool/main/q/qemu/${SOURCE/+/%2b}" "$work/source" "SHA256:$SHA256" || continue
+        right_source "$work/source" || continue
+        mv "$work/source" "$cache/$SOURCE"
+        return
+    done <"$work/archives"
+    echo "none of apt's archives has $SOURCE: no network, or name the file as QEMU_SOURCE"
+    return 1
+}
+
+# A file that the user names, checked before anything else; else the one that was downloaded.
+name_source() {
+    source=${QEMU_SOURCE:-$cache/$SOURCE}
+    [ -n "${QEMU_SOURCE:-}" ] || return 0
+    [ -f "$source" ] || die "not built: QEMU_SOURCE: there is no file $source"
+    right_source "$source" || die "not built: QEMU_SOURCE: the sha256 of $source is not $SHA256"
+}
+
+unpack() {
+    mkdir "$work/source.d"
+    tar --extract --xz --no-same-owner --strip-components 1 --directory "$work/source.d" \
+        --file "$source"
+    cd "$work/source.d"
+    local patch target
+    for patch in "$here"/patches/*.patch; do
+        # No repository around it may decide what the patch applies to.
+        GIT_CEILING_DIRECTORIES=$work git apply --verbose "$patch"
+    done
+    for target in "${TARGETS[@]}"; do
+        cp "$here/devices/$target.mak" "configs/devices/$target-softmmu/iotoll.mak"
+    done
+}
+
+tools() {
+    python3 -m venv "$work/tools"
+    "$work/tools/bin/pip" --disable-pip-version-check install --no-deps --require-hashes \
+        --requirement "$here/requirements.txt"
+}
+
+configure() {
+    local compiler=gcc
+    ! command -v ccache >/dev/null || compiler="ccache gcc"
+    mkdir "$work/build"
+    cd "$work/build"
+    ../source.d/configure --python="$work/tools/bin/python3" --cc="$compiler" \
+        --target-list="$(printf '%s-softmmu,' "${TARGETS[@]}")" \
+        --without-default-features --without-default-devices \
+        --with-devices-aarch64=iotoll --with-devices-x86_64=iotoll \
+        --enable-system --enable-tcg --enable-plugins --enable-fdt=system \
+        --disable-tools --disable-guest-agent --disable-docs --disable-debug-info \
+        --disable-install-blobs --firmwarepath=/usr/share/qemu:/usr/share/seabios \
+        --with-pkgversion="iotoll $digest"
+}
+
+compile() { ninja -C "$work/build" "${TARGETS[@]/#/qemu-system-}"; }
+
+collect() {
+    local target
+    mkdir -p "$work/result/bin" "$work/result/include"
+    for target in "${TARGETS[@]}"; do
+        cp "$work/build/qemu-system-$target" "$work/result/bin/qemu-system-$target-exact"
+        "$work/result/bin/qemu-system-$target-exact" --version
+    done
+    strip "$work"/result/bin/*
+    cp "$work/source.d/include/qemu/qemu-plugin.h" "$work/result/include/"
+    cp "$here/LICENSE" "$work/result/"
+    mv -T "$work/result" "$result"
+}
+
+build() {
+    name_source
+    needs
+    work=$(mktemp -d "$cache/.work.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    export CCACHE_DIR=${CCACHE_DIR:-${cache%/*}/ccache} MAKEFLAGS= TMPDIR=$work
+    right_source "$source" || step "download $SOURCE (38 MB)" download
+    step "unpack and patch" unpack
+    step "build's own tools (meson)" tools
+    step "configure" configure
+    step "compile (3 minutes on two idle cores; log: $log)" compile
+    step "install" collect
+}
+
+main() {
+    digest=$(digest)
+    result=$cache/$digest
+    case ${1:-} in
+        --print) echo "$result"; return ;;
+        '') ;;
+        *) say "usage: tools/qemu/build.sh [--print]"; exit 2 ;;
+    esac
+    mkdir -p "$cache" || die "not built: $cache cannot be made"
+    if ! [ -d "$result" ]; then
+        exec 9>"$cache/.lock"
+        flock --nonblock 9 || { say "another build is at work: waiting for it"; flock 9; }
+        log=$cache/$digest.log
+        [ -d "$result" ] || { : >"$log"; build; }
+    fi
+    echo "$result"
+}
+
+main "$@"

@@ -1,0 +1,10 @@
+# What lava-jobs/boards/virt-arm64.toml needs of qemu-system-aarch64.
+CONFIG_ARM_VIRT=y
+CONFIG_UFS_PCI=y
+CONFIG_SCSI=y
+CONFIG_NVME_PCI=y
+CONFIG_SDHCI_PCI=y
+CONFIG_SD=y
+CONFIG_VIRTIO_PCI=y
+CONFIG_VIRTIO_SERIAL=y
+CONFIG_SPDM_SOCKET=y
