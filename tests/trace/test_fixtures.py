@@ -45,8 +45,8 @@ def test_counts_add_up(trace: str, device_mark: Any) -> None:
     ios, requests = record["ios"], record["requests"]
     parts = ("measured", "no_request", "waited", "dropped_lost", "incomplete", "ambiguous")
     assert ios["seen"] == sum(ios[part] for part in parts)
-    parts = ("attributed", "helper", "unattributed", "in_flight")
-    assert requests["seen"] == sum(requests[part] for part in parts)
+    kinds = ("attributed", "helper", "unattributed", "in_flight")
+    assert requests["seen"] == sum(requests[kind] for kind in kinds)
     marked = requests["attributed"] + requests["helper"]
     assert sum(record["marks"]["device"].values()) == marked
     assert sum(record["marks"]["interrupt"].values()) == marked

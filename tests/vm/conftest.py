@@ -17,6 +17,7 @@ import pytest
 from iotoll.boards import flash
 from iotoll.boards.board import load_virtual_board
 from iotoll.boards.hardware import load_hardware
+from iotoll.boards.qemu import qemu_binary
 from iotoll.core.errors import InfrastructureError, IotollError
 from iotoll.core.paths import data_dir
 from iotoll.core.proc import require_tool
@@ -63,8 +64,9 @@ def needs_board(name: str) -> None:
     """Skip, saying why, where kernels of a board cannot be built or booted."""
     board = load_virtual_board(name)
     try:
-        require_tool(board.qemu.binary, board.qemu.package)
-        require_tool("nbdkit", "nbdkit")
+        qemu_binary(board)
+        if not board.qemu.patched:
+            require_tool("nbdkit", "nbdkit")
         require_tool("mmdebstrap", "mmdebstrap")
         build._toolchain(board.arch)
         source.locate("debian")

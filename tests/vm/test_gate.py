@@ -221,7 +221,7 @@ def test_interrupted_boot_leaves_nothing_behind_and_resumes(
     run = tmp_path / "run"
     await_workload(started, run / "sides/candidate/boots/1/console.log")
     below = [pid for pid in children(started.pid) if name(pid).startswith(("qemu", "nbdkit"))]
-    assert len(below) >= 3
+    assert len(below) >= 1, "QEMU; an exact board has no nbdkit"
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=60)
     assert started.returncode == 130

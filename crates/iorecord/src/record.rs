@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iosections::{DeviceOutcome, Driver, IoResult, MarkCounts, RequestCounts, Section};
+use iosections::{DeviceOutcome, Driver, IoResult, Mark, MarkCounts, RequestCounts, Section};
 use serde_json::{Value, json};
 
 use crate::analysis::Analysis;
@@ -180,6 +180,7 @@ impl Analysis {
             let mut part = self.three(&self.summary.section(section), true);
             if let Some(part) = part.as_object_mut() {
                 part.insert("probe_events".into(), self.probe_events(section));
+                part.insert("ended_by".into(), self.ended_by(section));
                 if self.knows_own() {
                     part.insert("first".into(), stats_json(&self.summary.first(section)));
                 }
@@ -187,6 +188,19 @@ impl Analysis {
             (section.name(), part)
         };
         object(self.source.sections().map(part))
+    }
+
+    /// The events that ended a section, of the first own request of each I/O. Sections that end at
+    /// different events cannot be compared.
+    fn ended_by(&self, section: Section) -> Value {
+        let always = |event: &'static str| object([(event, self.summary.ios().into())]);
+        match section {
+            Section::VfsFs => always(Mark::BioQueue.name()),
+            Section::Submission => mark_counts(&self.summary.handed),
+            Section::Hardware if self.source.sees_all() => mark_counts(&self.summary.interrupts),
+            Section::Hardware | Section::Completion => always(Mark::Complete.name()),
+            Section::Return => mark_counts(&self.summary.ends),
+        }
     }
 
     /// What the source tells of some durations: of blktrace's no more than how long they were.

@@ -82,6 +82,9 @@ pub(crate) struct Summary {
     /// Events that set the starts, and the ends.
     pub(crate) starts: MarkCounts,
     pub(crate) ends: MarkCounts,
+    /// Those of the hand-overs and the interrupts, of first own requests.
+    pub(crate) handed: MarkCounts,
+    pub(crate) interrupts: MarkCounts,
     all: All,
 }
 
@@ -136,8 +139,10 @@ impl Summary {
     #[inline]
     fn add(&mut self, io: &IoResult) {
         self.detached += u64::from(io.detached > 0);
-        let [start, _, _, end] = io.marks;
+        let [start, handed, interrupt, end] = io.marks;
         self.starts.add(start);
+        self.handed.add(handed);
+        self.interrupts.add(interrupt);
         self.ends.add(end);
         let place = self.way(io.path);
         if let Some(way) = self.ways.get_mut(place) {

@@ -65,7 +65,7 @@ impl Cpu {
             return None;
         }
         if ends.pid == 0 {
-            if !self.wake.is_empty() {
+            if !(self.wake.is_empty() && self.woke.is_none() && self.unclaimed.is_empty()) {
                 hold(&mut self.idle, piece);
             }
             return None;
@@ -73,6 +73,7 @@ impl Cpu {
         // A task runs: whatever the interrupts woke, the idle task did not switch to it.
         self.wake.clear();
         self.idle.clear();
+        self.woke = None;
         Some(piece)
     }
 
@@ -123,7 +124,7 @@ impl Cpu {
         if self.run.pid != pid {
             self.run.renew(pid);
         }
-        if self.run.wake.contains(&io) {
+        if self.run.asked || self.run.wake.contains(&io) {
             give_all(ios, io, Mode::Timeline, &mut self.run.idle);
         }
         self.run.idle.clear();

@@ -193,12 +193,17 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     fn wait_to_be_reaped(&mut self, pid: i32, op: Op, io: Option<IoResult>) {
         let Some(task) = self.tasks.by_key_mut(pid) else {
-            return io.iter().for_each(|io| self.sink.take(io));
+            if let Some(io) = io {
+                self.sink.take(&io);
+            }
+            return;
         };
         task.unreaped.push((op, io));
         if task.unreaped.len() > limits::BATCH {
             for (_, io) in task.unreaped.drain(..) {
-                io.iter().for_each(|io| self.sink.take(io));
+                if let Some(io) = io {
+                    self.sink.take(&io);
+                }
             }
         }
     }

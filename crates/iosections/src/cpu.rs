@@ -8,7 +8,9 @@
 //! - inside an interrupt or softirq, by the last request that the handler marked (completed, or
 //!   reported complete); what comes before the first mark goes to the first request;
 //! - in the idle task, between an interrupt that completed something for the I/O and the switch
-//!   to its task or helper.
+//!   to its task or helper;
+//! - in an interrupt that only wakes its thread, and in the idle task after it, by whom the thread
+//!   then works for.
 //!
 //! Anything else is foreign and given to nobody.
 
@@ -47,6 +49,8 @@ pub(crate) struct Run {
     /// Idle time before the switch, and the I/Os whose completion ended it.
     pub(crate) idle: Vec<Piece>,
     pub(crate) wake: Vec<Ref>,
+    /// An interrupt that nobody's completion claimed woke the task: `idle` leads to it.
+    pub(crate) asked: bool,
 }
 
 impl Run {
@@ -56,6 +60,7 @@ impl Run {
         self.pending.clear();
         self.idle.clear();
         self.wake.clear();
+        self.asked = false;
     }
 }
 
@@ -84,6 +89,10 @@ pub(crate) struct Cpu {
     /// The interrupt before a softirq that the last event began.
     pub(crate) before: Option<Handler>,
     pub(crate) batches: Batches,
+    /// What the last interrupt executed that no completion claimed.
+    pub(crate) unclaimed: Vec<Piece>,
+    /// The task that it woke.
+    pub(crate) woke: Option<i32>,
     serial: u64,
 }
 
@@ -100,8 +109,10 @@ impl Cpu {
             None => {
                 std::mem::swap(&mut self.run.idle, &mut self.idle);
                 std::mem::swap(&mut self.run.wake, &mut self.wake);
+                self.run.asked = self.woke == Some(next);
             }
         }
+        self.woke = None;
         self.idle.clear();
         self.wake.clear();
     }
@@ -112,6 +123,12 @@ impl Cpu {
             self.slots.clear();
         }
         self.serial += 1;
+        self.unclaimed.clear();
+        if self.wake.is_empty() {
+            // Idle time before this interrupt was waiting, not the way to somebody.
+            self.idle.clear();
+            self.woke = None;
+        }
         self.batches.begin(ios, handler.ts);
         self.frames.begin(true, Some(handler), None, self.serial);
     }
@@ -127,6 +144,9 @@ impl Cpu {
         let Some(frame) = self.frames.end(hard) else {
             return;
         };
+        if hard && frame.current == Current::Unknown {
+            std::mem::swap(&mut self.unclaimed, &mut frame.pending);
+        }
         if frame.ios.len() + usize::from(frame.foreign) > 1 {
             for &io in &frame.ios {
                 if let Some(io) = ios.get_mut(io) {
@@ -266,6 +286,20 @@ impl Cpu {
     /// An event passes that ends no piece.
     pub(crate) fn note(&mut self) {
         self.just_left = None;
+    }
+
+    /// The interrupt that is handled, or has just ended, wakes its thread: what it executed, and the way to that
+    /// thread, is for whom the thread works.
+    pub(crate) fn hand_on(&mut self, pid: i32, to: &mut Vec<Piece>) {
+        let handled = self.frames.last_mut();
+        let from = match handled.filter(|frame| frame.hard && frame.current == Current::Unknown) {
+            Some(frame) => &mut frame.pending,
+            None => &mut self.unclaimed,
+        };
+        if !from.is_empty() {
+            to.append(from);
+            self.woke = Some(pid);
+        }
     }
 
     /// Number of the interrupt or softirq being handled.

@@ -152,7 +152,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         for task in self.tasks.iter_mut() {
             for (_, io) in task.unreaped.drain(..) {
-                io.iter().for_each(|io| self.sink.take(io));
+                if let Some(io) = io {
+                    self.sink.take(&io);
+                }
             }
         }
         self.block.clear();

@@ -6,6 +6,7 @@ use crate::block::{Completed, EndedBio, IoBio};
 use crate::cpu::{Cpu, Slot};
 use crate::engine::{Engine, Tasks};
 use crate::event::{Driver, Now, Span, Tag};
+use crate::give::give_all;
 use crate::io::{IoRequest, Mode, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
@@ -155,7 +156,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Return));
         if let (Some(io), true) = (owner, now.pid() != 0) {
             if self.current_io(cpu).is_none() {
-                self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
+                self.works_for(now, cpu, io);
             }
         }
         if may_close {
@@ -222,6 +223,17 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     fn late(&self, request: &Request, until: u64) -> Option<u64> {
         let on = self.block.devices.get(request.device)?;
         self.starts.of(&on.handlers, request.issued, until)
+    }
+
+    /// The current task, which has no I/O of its own, completes a request of this one: so its code is
+    /// for it, and that of the interrupt which woke it.
+    #[inline(never)]
+    fn works_for(&mut self, now: Now, cpu: usize, io: Ref) {
+        self.on_cpu(cpu, |c, ios| c.resolve_run(ios, now.pid(), io));
+        let place = self.cpus.get(cpu).and_then(|c| c.task);
+        if let Some(task) = place.and_then(|place| self.tasks.get_mut(place)) {
+            give_all(&mut self.ios, io, Mode::Completion, &mut task.handed);
+        }
     }
 
     /// What was read from an `NVMe` queue for a request that no other event of the driver's tells of.
@@ -320,61 +332,6 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             io.moments.first(Moment::DioComplete, now.ts);
         }
         self.close_async(at, now.ts, Mark::DioComplete);
-    }
-
-    /// A task is woken: by an interrupt, or by a task whose write waits for what it will do.
-    pub(crate) fn waking(&mut self, now: Now, cpu: usize, pid: i32) {
-        let irq = self.cpus.get(cpu).and_then(Cpu::waking_irq);
-        let asked = match irq {
-            Some(_) => None,
-            None => self.asks(now, cpu).filter(|_| self.names.helps(pid)),
-        };
-        let place = self.tasks.place(pid);
-        let Some(task) = self.tasks.get_mut(place) else {
-            return;
-        };
-        task.woken_by = irq;
-        if irq.is_none() {
-            task.woken_for = asked;
-        }
-        let Some(at) = task.io else {
-            return;
-        };
-        if let Some(io) = self.ios.get_mut(at).filter(|io| io.last_done > 0) {
-            io.moments.set(Moment::Waking, now.ts);
-        }
-        let waker = irq.is_none().then_some(now.pid());
-        let completed = irq.and_then(|_| self.cpus.get(cpu)?.last_done);
-        self.woken(at, waker, completed);
-    }
-
-    /// The writing I/O for which a task wakes another one: its own, or the one that it was itself
-    /// woken for.
-    fn asks(&mut self, now: Now, cpu: usize) -> Option<Ref> {
-        let helps = now.pid() != 0 && self.names.helps(now.pid());
-        let task = self.task(cpu)?;
-        let asks = task.io.or(task.woken_for.filter(|_| helps))?;
-        self.ios.get(asks).filter(|io| io.op.writes()).map(|_| asks)
-    }
-
-    pub(crate) fn switch(&mut self, now: Now, cpu: usize, blocked: bool, next: i32) {
-        self.switches_seen = true;
-        let leaves = self.current_io(cpu).and_then(|at| self.ios.get_mut(at));
-        if let Some(io) = leaves {
-            io.asleep = blocked;
-            io.slept |= blocked;
-        }
-        let io = self
-            .tasks
-            .by_key(task_key(next, now.cpu()))
-            .and_then(|task| task.io);
-        if let Some(io) = io.and_then(|at| self.ios.get_mut(at)) {
-            io.asleep = false;
-            if io.moments.get(Moment::Waking).is_some() {
-                io.moments.set(Moment::SchedIn, now.ts);
-            }
-        }
-        self.on_cpu(cpu, |c, ios| c.switch(ios, next, io));
     }
 }
 

@@ -89,10 +89,10 @@ impl Frames {
     }
 
     /// Ends the innermost one, and gives it; all of them when it is not of this kind.
-    pub(crate) fn end(&mut self, hard: bool) -> Option<&Frame> {
+    pub(crate) fn end(&mut self, hard: bool) -> Option<&mut Frame> {
         let depth = self.depth.checked_sub(1)?;
-        let frame = self.all.get(depth).filter(|frame| frame.hard == hard);
-        self.depth = if frame.is_some() { depth } else { 0 };
-        frame
+        let fits = self.all.get(depth).is_some_and(|frame| frame.hard == hard);
+        self.depth = if fits { depth } else { 0 };
+        self.all.get_mut(depth).filter(|_| fits)
     }
 }

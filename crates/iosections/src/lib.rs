@@ -37,6 +37,7 @@ mod path;
 mod place;
 mod request;
 mod rwbs;
+mod sched;
 mod section;
 mod slab;
 mod stacked;

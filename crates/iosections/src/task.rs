@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::event::{Call, Dev, Tag};
-use crate::io::IoResult;
+use crate::io::{IoResult, Piece};
 use crate::limits;
 use crate::op::Op;
 use crate::slab::{IntMap, Ref};
@@ -27,6 +27,8 @@ pub(crate) struct Task {
     pub(crate) remap: Option<Remap>,
     /// Start of the interrupt that woke it last.
     pub(crate) woken_by: Option<u64>,
+    /// What that interrupt executed, if it only woke this task.
+    pub(crate) handed: Vec<Piece>,
     /// The writing I/O in which another task woke it last.
     pub(crate) woken_for: Option<Ref>,
     /// Asynchronous I/Os that ended and were not taken yet, in the order of their ends; `None`

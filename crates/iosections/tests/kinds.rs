@@ -178,6 +178,46 @@ fn a_threaded_interrupt_is_the_one_that_woke_the_thread() {
 }
 
 #[test]
+fn f7_1_work_moved_into_an_interrupt_thread_is_counted() {
+    // The handler ends the request, or wakes its thread, which does it; on an idle CPU.
+    let lines = |thread: bool, wakes_inside: bool| {
+        let (wake, exit) = if wakes_inside { (184, 190) } else { (191, 190) };
+        let mut lines = vec![
+            (90, 0, 9, sleep(1)),
+            (100, 0, 1, enter(Op::Pread64)),
+            (110, 0, 1, queue("R", 8, 8)),
+            (120, 0, 1, issue("R", 8, 8)),
+            (130, 0, 1, sleep(0)),
+            (180, 0, 0, IRQ),
+            (exit, 0, 0, Kind::IrqExit),
+            (230, 0, if thread { 9 } else { 0 }, Kind::Waking(1)),
+            (260, 0, 1, leave(Op::Pread64)),
+        ];
+        if thread {
+            lines.extend([
+                (wake, 0, 0, Kind::Waking(9)),
+                (200, 0, 0, preempt(9)),
+                (220, 0, 9, complete("R", 8, 8)),
+                (240, 0, 9, sleep(1)),
+            ]);
+        } else {
+            lines.extend([(188, 0, 0, complete("R", 8, 8)), (240, 0, 0, preempt(1))]);
+        }
+        lines.sort_by_key(|l| l.0);
+        lines
+    };
+    let own = |lines: &[Line]| only(&run(lines)).own;
+    // 180 to 188 in the handler; to the task by way of the idle one.
+    assert_eq!(own(&lines(false, false)), [10, 10, 10, 8, 2 + 50 + 20]);
+    // The handler, the way to the thread, the thread: nothing is left out.
+    assert_eq!(own(&lines(true, false)), [10, 10, 10, 40, 20 + 20]);
+    // What follows the wake-up inside the handler is nobody's.
+    assert_eq!(own(&lines(true, true)), [10, 10, 10, 40 - 6, 20 + 20]);
+    let marks = only(&run(&lines(true, false))).marks;
+    assert_eq!(marks[2], Mark::ThreadedIrq);
+}
+
+#[test]
 fn an_interrupt_from_before_the_issue_woke_nobody_for_it() {
     let outcome = run(&[
         (50, 0, 9, sleep(0)),

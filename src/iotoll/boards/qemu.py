@@ -180,7 +180,7 @@ class RunningBoard:
             with self._files.log.open("wb") as log:
                 if not self._board.qemu.patched:
                     self._serve_all(log)
-                self._qemu = _start(self._command, log)
+                self._qemu = start_process(self._command, log)
         except BaseException:
             self.__exit__()
             raise
@@ -215,7 +215,7 @@ class RunningBoard:
         command = ["nbdkit", "--foreground", "--exit-with-parent", "--threads", "1"]
         command += ["--unix", str(_socket(self._files, name)), "--filter=delay"]
         command += ["memory", f"{device.size_mb}M", f"rdelay={delay}", f"wdelay={delay}"]
-        return _start(command, log)
+        return start_process(command, log)
 
     def _await_sockets(self, seconds: float = 20) -> None:
         end = time.monotonic() + seconds
@@ -236,8 +236,8 @@ def _image(files: BootFiles, name: str) -> Path:
     return files.work / f"{name}.img"
 
 
-def _start(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    # setpriv: the program gets SIGKILL when this process ends without having ended it.
+def start_process(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start QEMU or nbdkit, in a session of its own; it is killed when this thread ends."""
     return subprocess.Popen(
         [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *command],
         stdin=subprocess.DEVNULL,

@@ -19,9 +19,10 @@ from iotoll.boards.ramdisk import Image
 from iotoll.boots import store
 from iotoll.boots.job import make_batches, render_job
 from iotoll.boots.local import BootPlan, boot
-from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress, Step
-from iotoll.records.models import Clock
+from iotoll.records import results, sealed
+from iotoll.records.models import BootRecord, Clock
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 
@@ -103,6 +104,9 @@ def run_plans(
     connect: Connect | None = None,
 ) -> None:
     """As `run_boots`, for boots that need not be of one bench."""
+    for plan in plans:
+        if _is_done(run, plan, sealed_too=False) and not _is_done(run, plan):
+            progress.say(f"{plan.folder}: a record is not what the board handed over: boots again")
     todo = [p for p in plans if not _is_done(run, p)]
     if not todo:
         return
@@ -198,8 +202,16 @@ def mark_done(run: RunDir, plan: BootPlan) -> None:
     run.mark_done(_step(plan), _inputs(plan))
 
 
-def _is_done(run: RunDir, plan: BootPlan) -> bool:
-    return run.is_done(_step(plan), _inputs(plan)) and (plan.folder / "boot.json").is_file()
+def _is_done(run: RunDir, plan: BootPlan, sealed_too: bool = True) -> bool:
+    path = plan.folder / "boot.json"
+    if not run.is_done(_step(plan), _inputs(plan)) or not path.is_file():
+        return False
+    try:
+        if sealed_too:
+            sealed.check(plan.folder, results.read(path, BootRecord).digests)
+    except ResultError:
+        return False
+    return True
 
 
 def with_cmdline(bench: Bench, words: str) -> Bench:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from iotoll.ci.plan import run_folder
 from iotoll.ci.sandbox import Kept
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, ResultError, UsageError
+from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
+from iotoll.kernels import buildid, coverage
 from iotoll.kernels.source import open_tree
 from iotoll.labs.lava.runner import lava_folder, lava_runner
 from iotoll.records import results
@@ -22,7 +25,15 @@ from iotoll.records.rundir import RunDir
 from iotoll.run.flow import Flow, execute
 
 INSIDE = ("-P", "-m", "iotoll.ci.inside")  # -P: no module of the folder that a job stands in
-BUILT = ("Image", "config", "build.log", "build.json", "failure.json")
+BUILT = (
+    "Image",
+    "config",
+    "build.log",
+    "build.json",
+    "failure.json",
+    buildid.NAME,
+    coverage.SOURCES,
+)
 
 
 def open_run(root: Path, board: str, runner: str) -> RunDir:
@@ -55,13 +66,30 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
     with ExitStack() as stack:
         if side == "candidate" and not done:  # nobody may move the tree below the overlay
             stack.enter_context(open_tree(str(run.manifest.tree), progress).locked(progress))
-        status = _sandboxed(run, side, trusted=side == "base", warm=False, kept=kept)
+        # Not what a candidate could give out as its own image.
+        hidden = (cache_dir() / "images", run.build("base"))
+        status = _sandboxed(
+            run,
+            side,
+            trusted=side == "base",
+            warm=False,
+            kept=kept,
+            hidden=[path for path in hidden if side == "candidate" and not done and path.is_dir()],
+        )
     return _built(run, side, status)
 
 
-def _sandboxed(run: RunDir, side: Side, *, trusted: bool, warm: bool, kept: tuple[str, ...]) -> int:
+def _sandboxed(
+    run: RunDir,
+    side: Side,
+    *,
+    trusted: bool,
+    warm: bool,
+    kept: tuple[str, ...],
+    hidden: Sequence[Path] = (),
+) -> int:
     words = [*INSIDE, "build", str(run.root), side, *(["--warm"] if warm else [])]
-    return sandbox.run(words, run.root, Kept(kept), trusted)
+    return sandbox.run(words, run.root, Kept(kept), trusted, hidden)
 
 
 def _built(run: RunDir, side: Side, status: int) -> Outcome:

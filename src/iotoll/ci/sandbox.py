@@ -19,21 +19,25 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from iotoll.ci.layers import UID
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
-from iotoll.core.proc import require_tool, stop
+from iotoll.core.plain import plain_log
+from iotoll.core.proc import SANDBOXED, require_tool, stop
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd")
 """All of /etc that programs need; a runner keeps its own token in there."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug information is smaller
+LONGEST = 1 << 16  # bytes of a line of the sandbox that are passed on in one piece
 ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent")
 
 
@@ -44,11 +48,18 @@ class Kept:
     names: tuple[str, ...]
 
 
-def run(words: Sequence[str], run_root: Path, kept: Kept | None, trusted: bool = False) -> int:
+def run(
+    words: Sequence[str],
+    run_root: Path,
+    kept: Kept | None,
+    trusted: bool = False,
+    hidden: Sequence[Path] = (),
+) -> int:
     """Run iotoll's own Python with ``words`` in the sandbox; returns its exit code.
 
     With ``kept``, the step sees the run directory and changes a copy, of which these files alone
     come back; without, it writes the run directory itself. ``trusted`` code fills the cache.
+    ``hidden`` folders of the cache or the run are empty in there.
     Raises InfrastructureError where this machine allows no sandbox.
     """
     require_tool("bwrap", "bubblewrap")
@@ -61,7 +72,7 @@ def run(words: Sequence[str], run_root: Path, kept: Kept | None, trusted: bool =
             layers.append(_Layer(run_root, scratch / "run"))
         written = [] if kept is not None else [run_root]
         written += [cache] if trusted else []
-        status = _execute(_wrapped(layers, written, scratch, run_root, words))
+        status = _execute(_wrapped(layers, written, hidden, scratch, run_root, words))
         if kept is not None:
             _bring_out(scratch / "run/upper", run_root, kept.names)
     return status
@@ -96,6 +107,7 @@ def _scratch(run_root: Path) -> Iterator[Path]:
 def _wrapped(
     layers: Sequence[_Layer],
     written: Sequence[Path],
+    hidden: Sequence[Path],
     scratch: Path,
     run_root: Path,
     words: Sequence[str],
@@ -115,6 +127,7 @@ def _wrapped(
     command += [] if root else ["--map-root-user"]
     command += [sys.executable, "-P", "-m", "iotoll.ci.layers", json.dumps(spec)]
     command += ["bwrap", *ALONE, "--new-session", "--cap-drop", "ALL"]
+    command += ["--perms", "0755", "--dir", "/etc"]
     for name in (*SYSTEM, *(f"/etc/{name}" for name in ETC)):
         command += ["--ro-bind-try", name, name]
     # Read-only as a whole: most settings below /proc/sys are the machine's, not a namespace's.
@@ -130,6 +143,8 @@ def _wrapped(
         command += ["--bind", str(layer.view), str(layer.lower)]
     for path, view in zip(written, views, strict=True):
         command += ["--bind", str(view), str(path)]
+    for path in hidden:
+        command += ["--perms", "1777", "--tmpfs", str(path)]
     if root:  # to become an ordinary user, which has no capability
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     command += ["--chdir", "/"]
@@ -162,6 +177,7 @@ def _environment() -> dict[str, str]:
         "IOTOLL_CACHE": str(cache_dir()),
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p and Path(p) != Path.cwd()),
         "PYTHONDONTWRITEBYTECODE": "1",
+        SANDBOXED: "1",
         "MPLCONFIGDIR": str(cache_dir() / "matplotlib"),  # its list of fonts, made once
     }
 
@@ -170,13 +186,28 @@ def _execute(command: list[str]) -> int:
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=_environment(),
         start_new_session=True,
     )
+    pairs = ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
+    pumps = [threading.Thread(target=_pump, args=pair, daemon=True) for pair in pairs]
+    for pump in pumps:
+        pump.start()
     try:
         return process.wait()
     finally:
         stop(process)
+        for pump in pumps:
+            pump.join(5)
+
+
+def _pump(source: IO[bytes], target: IO[str]) -> None:
+    """Pass on what the sandbox says, without what would steer a terminal or GitLab's log."""
+    for line in iter(lambda: source.readline(LONGEST), b""):
+        target.write(plain_log(line.decode("utf-8", "replace")))
+        target.flush()
 
 
 def _bring_out(upper: Path, run_root: Path, names: Iterable[str]) -> None:

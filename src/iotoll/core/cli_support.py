@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import signal
+import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError
+from iotoll.core.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,16 +72,30 @@ def guarded(command: click.Command) -> None:
         click.echo("iotoll: interrupted; the same command resumes", err=True)
         raise SystemExit(INTERRUPTED) from None
     except IotollError as error:
-        click.echo(f"iotoll: {error}", err=True)
+        click.echo(f"iotoll: {plain(str(error))}", err=True)
         if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
-            click.echo(error.log_tail, err=True)
+            click.echo(plain(error.log_tail), err=True)
         raise SystemExit(error.exit_code) from error
     except BrokenPipeError:
         raise SystemExit(0) from None
-    except Exception:
+    except Exception as error:
         # A bug of ours. Python's own exit code for it, 1, would read as a regression.
-        traceback.print_exc()
+        click.echo(f"iotoll: {_crash_report(error)}", err=True)
         raise SystemExit(InfrastructureError.exit_code) from None
+
+
+def _crash_report(error: Exception) -> str:
+    """Write what a bug leaves into a file; returns one line that says so."""
+    what = plain(" ".join(f"{type(error).__name__}: {error}".split()))[:200]
+    text = "".join(traceback.format_exception(error))
+    lines = [f"iotoll {version('iotoll')}", sys.version, platform.platform(), repr(sys.argv), text]
+    try:
+        handle, name = tempfile.mkstemp(prefix="iotoll-crash-", suffix=".txt")
+        with os.fdopen(handle, "w", errors="backslashreplace") as out:
+            out.write("\n".join(lines))
+    except (OSError, PackageNotFoundError) as problem:
+        return f"a bug of iotoll's: {what} (no report could be written: {problem})"
+    return f"a bug of iotoll's: {what}: please report it with {name}"
 
 
 def _interrupt(*_: object) -> None:

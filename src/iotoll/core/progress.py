@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
+from iotoll.core.plain import plain
+
 
 class Step:
     """A running step: ``update`` sets how far it is and what it does now."""
@@ -44,7 +46,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print one line (rich markup is not interpreted)."""
         if not self.quiet:
-            self.console.print(text, markup=False, highlight=False)
+            self.console.print(plain(text), markup=False, highlight=False)
 
     @contextmanager
     def step(self, title: str, total: float | None = None) -> Iterator[Step]:

@@ -23,7 +23,7 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress, Step
-from iotoll.kernels import buildid, cache, kconfig, makerun
+from iotoll.kernels import buildid, cache, coverage, kconfig, makerun
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.records import results
@@ -36,11 +36,12 @@ Arch = Literal["arm", "arm64", "x86_64"]
 TIMEOUT = 3600.0
 """Default limit of one build in seconds; a cold build takes minutes even on a slow machine."""
 
-_RECIPE = 2  # raise when a change below changes image bytes: cached images are then not used
+_RECIPE = 3  # raise when a change below changes image bytes: cached images are then not used
 _PINNED = {
-    "KBUILD_BUILD_TIMESTAMP": "@0",
-    "KBUILD_BUILD_USER": "iotoll",
-    "KBUILD_BUILD_HOST": "iotoll",
+    # Names as Debian's kernels have them: a makefile that knows iotoll's build could be fast there.
+    "KBUILD_BUILD_TIMESTAMP": "Mon Jan  5 10:00:00 UTC 2026",
+    "KBUILD_BUILD_USER": "debian-kernel",
+    "KBUILD_BUILD_HOST": "lists.debian.org",
     "KBUILD_BUILD_VERSION": "1",
     "LOCALVERSION": "",  # set but empty: no "+" for a patched git tree
 }
@@ -111,8 +112,11 @@ def build_side(
     job = Job.make(source, arch, fragments, dtbs)
     inputs = {"image": job.key, "side": side}
     cold = warm and not job.is_warm(open_tree(source.tree, progress))
-    if not cold and run.is_done(f"build/{side}", inputs) and (folder / "Image").is_file():
-        return results.read(folder / "build.json", BuildRecord)
+    if not cold and run.is_done(f"build/{side}", inputs):
+        known = results.read(folder / "build.json", BuildRecord)
+        if is_intact(folder, known):
+            return known
+        progress.say(f"{folder}: a file is not what was built (build.json): it is made again")
     if cold or not job.is_done:
         job.build(progress, folder, timeout, warm)
     cache.copy_tree(job.cached, folder)
@@ -131,6 +135,13 @@ def build_side(
     results.write(folder / "build.json", record)
     run.mark_done(f"build/{side}", inputs)
     return record
+
+
+def is_intact(folder: Path, record: BuildRecord) -> bool:
+    """Whether image, config and device trees are those that the build noted."""
+    known = {"Image": record.image_sha256, "config": record.config_sha256, **record.dtbs}
+    paths = {folder / name: sha256 for name, sha256 in known.items()}
+    return all(path.is_file() and file_sha256(path) == sha for path, sha in paths.items())
 
 
 @dataclass(frozen=True)
@@ -174,8 +185,8 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        """Whether the finished image is in the cache."""
-        return (self.cached / "Image").is_file()
+        """Whether the finished image is in the cache, and is what was put there."""
+        return cache.is_whole(self.cached)
 
     def is_warm(self, tree: KernelTree) -> bool:
         """Whether make's O= folder holds a whole build, of this source or of another."""
@@ -228,8 +239,12 @@ class _Workshop:
         self.tree.checkout(self.job.source.git_tree)
         self._discard_if_torn()
         self.out.mkdir(parents=True, exist_ok=True)
-        self._configure()
         target = TARGETS[self.job.arch]
+        if self.job.source.side == "candidate":
+            # The base's: a candidate's makefile could give it out as its own.
+            for path in (self.out / target.image, self.out / "vmlinux"):
+                path.unlink(missing_ok=True)
+        self._configure()
         if self._tuxmake("-v", "-M", target.make_target, "config"):
             raise self._failure()
         if self.job.dtbs:
@@ -240,6 +255,7 @@ class _Workshop:
                 folder = self.out / "arch" / self.job.arch / "boot/dts"
                 shutil.copyfile(folder / name, entry / Path(name).name)
             shutil.copyfile(self.out / ".config", entry / "config")
+            coverage.write_sources(self.out, self.tree.src, entry)
             ids = buildid.build_ids(self.out / "vmlinux")
             (entry / buildid.NAME).write_text("".join(f"{one}\n" for one in ids))
             shutil.copyfile(self.log, entry / "build.log")

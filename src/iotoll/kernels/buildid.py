@@ -14,9 +14,11 @@ _NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
 def build_ids(path: Path) -> list[str]:
     """The build-ids in a vmlinux or an uncompressed image, in hex; a vDSO in it has its own.
 
-    Empty where the file is compressed, or was linked without.
+    Empty where there is no such file, or it is compressed, or was linked without.
     """
     found: list[str] = []
+    if not path.is_file():
+        return found
     with path.open("rb") as stream:
         if path.stat().st_size == 0:
             return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import time
@@ -10,10 +11,15 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.records import results
 
 KEPT = 40
 """Images kept in the cache, by last use; one takes about 10 MB."""
+
+DIGESTS = "digests.json"
+"""The file of an entry that holds the SHA-256 of each of the others."""
 
 _MAGIC = {
     "arm": (0x24, b"\x18\x28\x6f\x01", "zImage"),
@@ -31,6 +37,7 @@ def new_entry(final: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        results.write_text(temporary / DIGESTS, json.dumps(_digests(temporary)) + "\n")
         shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
     finally:
@@ -38,11 +45,25 @@ def new_entry(final: Path) -> Iterator[Path]:
     _prune(final.parent)
 
 
+def is_whole(entry: Path) -> bool:
+    """Whether an entry is there and its files are those that were put into it."""
+    try:
+        known = json.loads((entry / DIGESTS).read_text())
+        return bool(known) and known == _digests(entry)
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _digests(entry: Path) -> dict[str, str]:
+    names = (path for path in sorted(entry.iterdir()) if path.name != DIGESTS)
+    return {path.name: file_sha256(path) for path in names}
+
+
 def copy_tree(entry: Path, folder: Path) -> None:
     """Copy an entry's files into ``folder``, each one atomically, and note that it was used."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        for path in entry.iterdir():
+        for path in (p for p in entry.iterdir() if p.name != DIGESTS):
             _copy(path, folder / path.name)
         os.utime(entry, (time.time(), time.time()))
     except OSError as error:

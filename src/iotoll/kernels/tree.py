@@ -212,16 +212,9 @@ class KernelTree:
         names = "\0".join(paths).encode()
         index_args = ("checkout-index", "-q", "-z", "--stdin", f"--prefix={folder}/")
         self.git(*index_args, stdin=names, env=env, check=False)
-        command = [
-            "patch",
-            "-p1",
-            "-u",
-            "-F2",
-            "--batch",
-            "--forward",
-            "--no-backup-if-mismatch",
-            "-r-",
-        ]
+        # -u: no other form of a diff, above all no ed script, which git refused.
+        command = ["patch", "-p1", "-u", "-F2", "--batch", "--forward", "-r-"]
+        command += ["--no-backup-if-mismatch"]
         done = run_tool(command, cwd=folder, stdin=patch.text, env=clean_env())
         if done.returncode == 0:
             update = ("update-index", "--add", "--remove", "-z", "--stdin")

@@ -138,7 +138,11 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
 
 
 def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:
-    """The record with medians less the probes' own cost (same unit as the record)."""
+    """The record with medians less the probes' own cost (same unit as the record).
+
+    A section whose probes cost more than its median has no corrected one: the mean I/O has probes
+    that the median one has not (journal writes of some I/Os), and nothing tells how many.
+    """
     if not costs:
         return record
     sections = {}
@@ -148,7 +152,8 @@ def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:
             continue
         probes = sum(n * cost_of(event, costs) for event, n in part.probe_events.items())
         value = round(part.own.median - probes, 1)
-        sections[section] = part.model_copy(update={"corrected_median": value})
+        kept = value if value >= 0 else None
+        sections[section] = part.model_copy(update={"corrected_median": kept})
     return record.model_copy(update={"sections": sections})
 
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from iotoll.core.errors import InfrastructureError, ResultError, UsageError
 from iotoll.core.paths import data_dir
+from iotoll.core.plain import plain_data
 from iotoll.records import models
 from iotoll.records.models.base import Model
 
@@ -68,7 +69,7 @@ def _check(name: str, data: Any, where: Path) -> None:
 
 def write(path: Path, document: Model) -> None:
     """Write a document as JSON; raises ResultError when it does not match its schema."""
-    data = document.model_dump(mode="json", exclude_none=True)
+    data = plain_data(document.model_dump(mode="json", exclude_none=True))
     _check(_schema_name(type(document)), data, path)
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
 

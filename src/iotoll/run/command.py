@@ -22,6 +22,7 @@ from iotoll.reports.page import render_report, side_table, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import commit_text, cover_text
 from iotoll.run.flow import STEPS, Flow, execute
+from iotoll.run.lock import locked
 from iotoll.run.manifest import new_manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -180,7 +181,8 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
     """Run one step of a run directory alone (gate --until source makes one)."""
     output = Output(quiet, as_json)
     flow = Flow(RunDir.open(run), output.progress)
-    STEPS[name](flow)
+    with locked(flow.run):
+        STEPS[name](flow)
     if as_json:
         _print_json({"run": str(flow.run.root), "step": name})
 
@@ -191,7 +193,8 @@ def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str,
     flow = Flow(run, output.progress)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
-    verdict = execute(flow, options["until"])
+    with locked(run):
+        verdict = execute(flow, options["until"])
     if options["until"] != "report":
         flow.progress.say(f"stopped after {options['until']}: {run.root}")
         return

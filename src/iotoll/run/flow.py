@@ -7,9 +7,11 @@ whether a step failed never depends on a measured value.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from iotoll.boards.board import RealBoard, VirtualBoard, load_board
 from iotoll.boards.flash import add_dtb, check_source
@@ -18,6 +20,7 @@ from iotoll.boards.ramdisk import get_image
 from iotoll.boots.order import boot_order
 from iotoll.boots.schedule import PARALLEL, Bench, Connect, run_boots
 from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.core.proc import SANDBOXED
 from iotoll.core.progress import Progress
 from iotoll.kernels.build import Job, build_side
 from iotoll.kernels.cache import copy_tree
@@ -39,6 +42,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
 from iotoll.reports.page.counts import fio_warnings
+from iotoll.run import previous
 from iotoll.verdict import accept, instructions
 from iotoll.verdict.policy import (
     Policy,
@@ -178,6 +182,11 @@ class Flow:
         if side == "candidate" and self.run.manifest.candidate_kind == "none":
             copy_tree(self.run.build("base"), self.run.build(side))
             return
+        if side == "candidate" and SANDBOXED not in os.environ and self.run.manifest.tree:
+            self.progress.say(
+                "the candidate's makefiles run as you, with your files and network:"
+                " 'iotoll ci build' runs them in a sandbox (docs/threat-model.md)"
+            )
         arch, fragments = self.board.arch, self.board.fragments
         build_side(self.run, side, arch, fragments, self.progress, dtbs=self.dtbs, warm=warm)
         if isinstance(self.board, RealBoard) and self.board.blob is not None:
@@ -345,7 +354,7 @@ class Flow:
     def verdict(self, outcome: Outcome, sentence: str, **more: object) -> VerdictRecord:
         """A verdict of this run with what every verdict names."""
         manifest = self.run.manifest
-        values = {
+        values: dict[str, Any] = {
             "outcome": outcome,
             "exit_code": outcome.exit_code,
             "sentence": sentence,
@@ -358,6 +367,7 @@ class Flow:
             "can_gate": manifest.clock is Clock.INSTRUCTIONS,
             **more,
         }
+        values |= previous.with_coverage(self.run, sentence, list(values.get("warnings", [])))
         return VerdictRecord.model_validate(values)
 
 
@@ -381,7 +391,13 @@ def execute(flow: Flow, until: str = "report", since: str = "source") -> Verdict
     names = list(STEPS)
     wanted = names[names.index(since) : names.index(until) + 1]
     is_gate = flow.run.manifest.kind == "gate"
-    flow.run.verdict.unlink(missing_ok=True)
+    kept = previous.keep(flow.run)
+    verdict = _steps(flow, wanted, is_gate)
+    previous.tell_change(kept, verdict, flow.progress)
+    return verdict
+
+
+def _steps(flow: Flow, wanted: list[str], is_gate: bool) -> VerdictRecord | None:
     for name in wanted:
         try:
             STEPS[name](flow)

@@ -20,7 +20,7 @@ def pools(
 
     A section that moved in a cell by itself is left out of its pools: it is known already.
     """
-    known = {
+    known: set[tuple[str, Section | None]] = {
         (v.cell, part.section)
         for v in verdicts
         for part in v.sections

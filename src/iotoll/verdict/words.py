@@ -59,9 +59,9 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
     # The whole I/O last: it holds what its sections hold.
     ranked = sorted(groups.items(), key=lambda g: (g[0][1] == "whole", -len(g[1]), g[0]))
     lines = []
-    for (device, name, _), found in ranked:
-        size = f"{median(c.delta for c in found):+.0f} ({median(c.relative for c in found):+.1%})"
-        where = f"in {len(found)} of {judged[device, name]} workloads"
+    for (device, name, _), moved in ranked:
+        size = f"{median(c.delta for c in moved):+.0f} ({median(c.relative for c in moved):+.1%})"
+        where = f"in {len(moved)} of {judged[device, name]} workloads"
         lines.append(f"{_DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
     return lines
 

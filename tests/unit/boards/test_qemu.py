@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -233,3 +235,25 @@ def test_only_a_device_with_a_delay_is_served_with_one(
         if name not in found:
             assert f"file={image}," in drive
             assert image.stat().st_size == stock.devices[name].size_mb << 20
+
+
+def test_qemu_ends_with_an_iotoll_that_was_killed(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    program = tmp_path / "qemu"
+    executable(program, f"echo $$ >{pid_file}; exec sleep 100")
+    start = (
+        "import sys, time; from pathlib import Path; from iotoll.boards.qemu import start_process"
+    )
+    start += "; start_process([sys.argv[1]], open('/dev/null', 'wb')); time.sleep(100)"
+    iotoll = subprocess.Popen([sys.executable, "-c", start, str(program)])
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert iotoll.poll() is None
+        time.sleep(0.05)
+    iotoll.kill()
+    iotoll.wait()
+    qemu = int(pid_file.read_text())
+    for _ in range(100):
+        if not alive(qemu):
+            return
+        time.sleep(0.1)
+    raise AssertionError("QEMU outlives iotoll")

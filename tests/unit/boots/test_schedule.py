@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from iotoll.boards.board import load_board
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import schedule
+from iotoll.boots import schedule, store
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import Bench, plan_boot, run_boots, with_cmdline
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
@@ -19,7 +20,7 @@ from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import Clock, SideResult
 from iotoll.records.rundir import RunDir
-from tests.unit.runs import CELLS, add_boots, make_run
+from tests.unit.runs import CELLS, EXAMPLES, add_boots, make_run
 
 QUIET = Progress(quiet=True)
 
@@ -70,7 +71,7 @@ class Board:
         if plan.side in self.failing:
             raise self.failing[plan.side]
         plan.folder.mkdir(parents=True, exist_ok=True)
-        (plan.folder / "boot.json").write_text("{}")
+        shutil.copy(EXAMPLES / "boot.json", plan.folder / "boot.json")
 
 
 def boot_all(
@@ -78,8 +79,8 @@ def boot_all(
 ) -> list[tuple[str, int]]:
     board = Board(failing)
     monkeypatch.setattr(schedule, "boot", board.boot)
-    monkeypatch.setattr(schedule.store, "take", lambda plan: False)
-    monkeypatch.setattr(schedule.store, "keep", lambda plan: None)
+    monkeypatch.setattr(store, "take", lambda plan: False)
+    monkeypatch.setattr(store, "keep", lambda plan: None)
     wanted = [("base", 1), ("candidate", 1)]
     try:
         run_boots(run, bench, wanted, QUIET)  # type: ignore[arg-type]

@@ -112,6 +112,30 @@ print(seen, open_ones[:5], caps, real, "/.run-" in mounts, sep="\\n", file=open(
     assert scratch == "False", "where the host keeps what it writes is nobody's business"
 
 
+def test_every_folder_on_the_way_can_be_entered(run_root: Path) -> None:
+    """QEMU ended where it could not look into /etc for a file that is not there."""
+    text = """
+import os
+for folder in ("/", "/etc", "/tmp", os.environ["IOTOLL_CACHE"]):
+    assert os.access(folder, os.R_OK | os.X_OK), folder
+"""
+    assert sandbox.run(python(text), run_root, Kept(())) == 0
+
+
+def test_f6_3_what_is_hidden_is_empty_and_may_be_filled(run_root: Path, tmp_path: Path) -> None:
+    """F6.3: the base's images are none of a candidate's business."""
+    images = tmp_path / "cache/images"
+    (images / "base").mkdir(parents=True)
+    text = f"""
+import pathlib
+images = pathlib.Path({str(images)!r})
+assert list(images.iterdir()) == []
+(images / "own").mkdir()
+"""
+    assert sandbox.run(python(text), run_root, Kept(()), hidden=[images]) == 0
+    assert [path.name for path in images.iterdir()] == ["base"]
+
+
 def test_f6_2_nothing_runs_when_results_are_copied(
     run_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +159,7 @@ while len(list(path.glob("config*"))) < 40:
         def state() -> list[int]:
             return [os.lstat(p).st_mtime_ns for p in sorted((upper / "build").iterdir())]
 
-        for _ in range(20):
+        for _turn in range(20):
             alive.append(state() != state())
 
     monkeypatch.setattr(sandbox, "_bring_out", look)

@@ -11,6 +11,7 @@ import pytest
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.measure import boot_trace
+from iotoll.measure.order import GATE_COLUMNS
 from iotoll.records import results
 from iotoll.records.models import BootRecord, CellRecord, Section
 from tests.unit.runs import BOOTS, CELLS
@@ -51,7 +52,7 @@ def test_every_cell_has_its_figures(
         assert record.invalid is None
         assert record.ios["seen"] >= record.fio["ios"] == 256
         assert record.device["driver"] == "ufs" if "driver" in record.device else True
-        assert set(record.gate) == set(boot_trace.GATE_COLUMNS)
+        assert set(record.gate) == set(GATE_COLUMNS)
         assert all(len(counts) >= 250 for counts in record.gate.values())
     direct = cells[DIRECT].sections
     assert 3000 < (direct[Section.VFS_FS].own.median or 0) < 3500
@@ -69,6 +70,18 @@ def test_events_are_calibrated(
     assert part.corrected_median is not None
     assert part.own.median is not None
     assert 0 < part.corrected_median < part.own.median - 1000
+
+
+def test_f2_8_no_corrected_median_is_below_zero(
+    figures: tuple[dict[str, CellRecord], dict[str, float]],
+) -> None:
+    cells, costs = figures
+    high = dict.fromkeys(costs, 1e9)
+    for record in cells.values():
+        found = boot_trace.corrected(record, high).sections
+        for section, part in record.sections.items():
+            expected = part.own.median if not part.probe_events else None
+            assert found[section].corrected_median == expected
 
 
 def test_without_costs_nothing_is_corrected(

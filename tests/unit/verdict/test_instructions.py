@@ -135,7 +135,11 @@ def test_cost_that_no_section_has_shows_in_the_whole_io(policy: Policy) -> None:
 def test_symmetric_chaos_is_no_cost(policy: Policy, seed: int) -> None:
     base = {UFS: counts(seed), EIGHT: counts(seed + 100)}
     other = [
-        side_result("candidate", {c: chaotic(v, seed + 200 * n) for c, v in base.items()})
+        side_result(
+            "candidate",
+            # Each cell has chaos of its own: the same one in both would count twice.
+            {c: chaotic(v, seed + 200 * n + 1000 * i) for i, (c, v) in enumerate(base.items())},
+        )
         for n in (1, 2, 3)
     ]
     same = boots(*[side_result("base", base)] * 3)
@@ -236,7 +240,8 @@ def test_other_marks_are_never_compared(policy: Policy) -> None:
         kinds = {"marks": [0] * 256, "mark_kinds": [{C: event}]}
         record = side.cells[UFS][0].model_copy(update={"in_order": ios.model_copy(update=kinds)})
         marked.append(side.model_copy(update={"cells": {UFS: [record]}}))
-    judged = instructions.judge(*marked, policy, [UFS])
+    base, candidate = marked
+    judged = instructions.judge(base, candidate, policy, [UFS])
     assert judged.outcome is Outcome.INCONCLUSIVE
     (found,) = [s for s in judged.cells[0].sections if s.moved == "unknown"]
     assert found.section is C

@@ -42,7 +42,8 @@ class SectionRecord(Model):
     of trace events, by name, that were recorded inside the section of one I/O.
     ``first`` is ``own`` on the way of the I/O's first request alone, without what journal and
     flush requests add (sections 1, 2 and 4). ``corrected_median`` is the median of ``own`` less
-    the calibrated cost of the probe events; absent where no calibration exists (clock ``time``).
+    the calibrated cost of the probe events; absent where no calibration exists (clock ``time``),
+    and where the probes of the mean I/O cost more than the median I/O.
     """
 
     elapsed: Stats
@@ -50,6 +51,10 @@ class SectionRecord(Model):
     own_clean: Stats
     first: Stats = Stats(count=0)
     probe_events: dict[str, float] = Field(default_factory=dict)
+    ended_by: dict[str, int] = Field(
+        default_factory=dict,
+        description="event that ended the section -> I/Os, by their first own request",
+    )
     corrected_median: float | None = None
 
 

@@ -112,6 +112,15 @@ class GrowthRecord(Model):
     pairs: int = Field(description="pairs that have a valid value")
     noise: float = Field(description="standard deviation of one pair, as a share")
     freedom: float = Field(description="degrees of freedom of that, history included")
+    limit: float | None = Field(
+        None,
+        gt=0,
+        description="not judged at ``unacceptable``: the growth ruled out instead, huge for none",
+    )
+    slow: int = Field(
+        0, description="pairs set aside in which the candidate was far above the base"
+    )
+    why: str = Field("", description="why it is not judged, or not within")
     exact: float | None = Field(None, description="p value of the sign flips, where asked for")
     ratios: list[float | None] = Field(
         description="growth in each pair, in order; null where it is not valid"
@@ -145,6 +154,10 @@ class SequentialRecord(Model):
     history: int = Field(description="pairs of one kernel with itself in the history")
     seed: int = Field(description="of the order in which the sides booted")
     would_do: int | None = Field(None, description="pairs that would probably decide")
+    not_judged: list[str] = Field(
+        default_factory=list,
+        description="figures that were too noisy for the policy's limit, named",
+    )
     experiment: bool = Field(False, description="times of a virtual board, judged on purpose")
 
 

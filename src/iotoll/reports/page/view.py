@@ -208,7 +208,10 @@ def figures(records: list[CellRecord], section: Section) -> SectionFigures:
         return SectionFigures()
     return SectionFigures(
         raw=_middle(raw_median(p, r.clock) for p, r in zip(parts, usable, strict=True)),
-        corrected=_not_negative(_middle(p.corrected_median for p in parts)),
+        # Of some boots only it would be another quantity than the raw figure beside it.
+        corrected=_not_negative(_middle(p.corrected_median for p in parts))
+        if all(p.corrected_median is not None for p in parts)
+        else None,
         p99=_middle(p.own.p99 if p.own.p99 is not None else p.elapsed.p99 for p in parts),
         share_of_total=_middle(_share(r, section) for r in usable),
         ios=sum(p.own.count or p.elapsed.count for p in parts),

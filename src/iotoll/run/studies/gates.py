@@ -52,7 +52,7 @@ class Row:
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         [
-            click.option("--count", default=60, show_default=True, type=click.IntRange(1)),
+            click.option("--patches", default=60, show_default=True, type=click.IntRange(1)),
             click.option("--seed", default=1, show_default=True),
             click.option("--board", default="virt-arm64", show_default=True),
             click.option("--matrix", default="default", show_default=True),
@@ -68,14 +68,14 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command("innocent")
 @_options
 def innocent_command(out: Path | None, **options: object) -> None:
-    """Gate COUNT kernels that differ in what no I/O executes: each block is a false alarm."""
+    """Gate PATCHES kernels that differ in what no I/O executes: each block is a false alarm."""
     _run(variants.innocent, out or Path("runs/innocent"), options)
 
 
 @click.command("planted")
 @_options
 def planted_command(out: Path | None, **options: object) -> None:
-    """Gate COUNT kernels with a planted cost: each pass is a miss."""
+    """Gate PATCHES kernels with a planted cost: each pass is a miss."""
     _run(variants.planted, out or Path("runs/planted"), options)
 
 
@@ -83,7 +83,7 @@ def _run(make: Callable[[int, int, Read], Variant], out: Path, options: dict[str
     progress = Progress()
     read = reader(str(options["tree"]), progress)
     rows = []
-    for number in range(1, int(str(options["count"])) + 1):
+    for number in range(1, int(str(options["patches"])) + 1):
         variant = make(int(str(options["seed"])), number, read)
         progress.say(f"{variant.name}: {variant.what}")
         rows.append(_gated(variant, out, options, progress))

@@ -73,13 +73,40 @@ def rows() -> list[Row]:
         for g in (0.02, 0.03, 0.04, 0.05)
     ]
     ends = [*unchanged(0.005), *unchanged(0.015)]
-    return [*unchanged(0.01), *planted[:2], *ends, *planted[2:], *section, *others]
+    mixtures = {
+        "5% of boots +8%": {"slow": 0.05},
+        "5% of boots +8%, per cell": {"slow": 0.05, "slow_cells": True},
+        "one cell of 4%": {"noisy": 4},
+        "one cell of 4% today": {"noisy": 4, "noisy_today": True},
+        "one overhead of 4%": {"noisy": 1},
+        "one bad board of three": {"boards": 3, "bad_board": 4.0},
+    }
+    mixed = [
+        Row("mixture", f"{name}, {what}", board_noise("normal", 0.01, **more), Planted(growth), 0.2)
+        for name, more in mixtures.items()
+        for what, growth in (("unchanged", 0.0), ("+2%", 0.02))
+    ]
+    mixed += [
+        Row(
+            "mixture",
+            f"{share:.0%} of the candidate's boots +8%",
+            board_noise("normal", 0.01, slow_candidate=share),
+            share=0.2,
+        )
+        for share in (0.3, 0.5)
+    ]
+    return [*mixed, *unchanged(0.01), *planted[:2], *ends, *planted[2:], *section, *others]
 
 
 @click.command()
 @click.option("--policy", default="time", show_default=True)
 @click.option("--cells", default=32, show_default=True)
 @click.option("--requests", default=10_000, show_default=True, type=click.IntRange(10))
+@click.option(
+    "--table",
+    type=click.Choice(["mixture", "unchanged", "planted", "section", "other"]),
+    help="Only this table.",
+)
 @click.option("--seed", default=20_260, show_default=True)
 @click.option(
     "--out", default="runs/validation", show_default=True, type=click.Path(path_type=Path)
@@ -92,7 +119,13 @@ def rows() -> list[Row]:
     help="Repeatable: judge the boots of this run by the others' rules; nothing is simulated.",
 )
 def validate(
-    policy: str, cells: int, requests: int, seed: int, out: Path, runs: tuple[Path, ...]
+    policy: str,
+    cells: int,
+    requests: int,
+    table: str | None,
+    seed: int,
+    out: Path,
+    runs: tuple[Path, ...],
 ) -> None:
     """Simulate every line of the tables and print them; stopped, it goes on with the next line."""
     if runs:
@@ -105,6 +138,8 @@ def validate(
     overhead = np.arange(cells) * len(chosen.figures)
     progress = Progress()
     for row in rows():
+        if table not in (None, row.table):
+            continue
         count = row.requests(requests)
         path = out / f"{row.table}-{''.join(c if c.isalnum() else '-' for c in row.name)}.json"
         key = [chosen.sha256, cells, count, seed]

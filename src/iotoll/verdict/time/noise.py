@@ -28,10 +28,14 @@ KEPT = 240
 
 @dataclass(frozen=True)
 class History:
-    """What is known of figures beforehand: shapes (pairs, figures) and (figures,)."""
+    """What is known of figures beforehand: shapes (pairs, figures), (figures,) and (figures,).
+
+    ``far`` is the share of their pairs that were set aside as far from the others.
+    """
 
     variance: Floats
     freedom: Floats
+    far: Floats
 
     @property
     def pairs(self) -> int:
@@ -53,7 +57,7 @@ def load(path: Path, board: str, matrix: str) -> NoiseRecord:
     if (record.board, record.matrix) != (board, matrix):
         raise UsageError(
             f"{path} is the noise of board {record.board} and matrix {record.matrix}, not of "
-            f"{board} and {matrix}: name another --noise"
+            f"{board} and {matrix}: move it away, or name another file (iotoll noise --out)"
         )
     return record
 
@@ -82,24 +86,28 @@ def history(
     history has freedom 0 and variance 1.
     """
     variance, freedom = np.ones((len(devices), len(names))), np.full(len(names), np.inf)
+    far = np.zeros(len(names))
     for device in dict.fromkeys(devices):
-        own, known = _of_device(record, names, device)
+        own, known, aside = _of_device(record, names, device)
         variance[[d == device for d in devices]] = own
-        freedom = np.minimum(freedom, known)
+        freedom, far = np.minimum(freedom, known), np.maximum(far, aside)
     freedom = np.where(np.isfinite(freedom), freedom, 0.0)
     # Where one of several boards is unknown, none is: a mixture would be neither.
-    return History(np.where(freedom > 0, variance, 1.0), freedom)
+    return History(np.where(freedom > 0, variance, 1.0), freedom, far)
 
 
 def _of_device(
     record: NoiseRecord, names: Sequence[tuple[str, str]], device: str
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     own = [pair for pair in record.pairs if pair.device == device]
     used = own if len(own) >= FEWEST else record.pairs
-    variance, freedom = np.ones(len(names)), np.zeros(len(names))
+    variance = np.ones(len(names))
+    freedom, far = np.zeros((2, len(names)))
     for at, (cell, figure) in enumerate(names):
         values = [v for p in used if (v := p.ratios.get(cell, {}).get(figure)) is not None]
-        found = float(of_history(np.array(values)[:, None])[0]) if len(values) >= FEWEST else 0.0
-        if found > FLOOR:
-            variance[at], freedom[at] = found, len(values) - 1
-    return variance, freedom
+        if len(values) < FEWEST:
+            continue
+        found = of_history(np.array(values)[:, None])
+        if found.variance[0] > FLOOR:
+            variance[at], freedom[at], far[at] = found.variance[0], len(values) - 1, found.far[0]
+    return variance, freedom, far

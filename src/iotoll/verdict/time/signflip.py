@@ -25,6 +25,9 @@ Floats = NDArray[np.float64]
 MOST_PAIRS = 20
 """Beyond, 2^n data sets are more than a gate should wait for."""
 
+BEYOND = 3.5
+"""Standard deviations above its figure's middle size from which a value is left out."""
+
 CHUNK = 4096
 """Data sets that are held in memory at a time."""
 
@@ -48,9 +51,9 @@ def confirm(
     pairs, figures = ratios.shape
     if pairs > MOST_PAIRS:
         raise ValueError(f"{pairs} pairs have too many sign flips: {MOST_PAIRS} at most")
-    values = np.nan_to_num(_drawn_in(ratios / np.sqrt(np.broadcast_to(history, ratios.shape))))
-    count = (~np.isnan(ratios)).sum(axis=0)
     kin = np.broadcast_to(known, (figures,)) > 0
+    kept = _kept(ratios / np.sqrt(np.broadcast_to(history, ratios.shape)), kin)
+    values, count = np.nan_to_num(kept), (~np.isnan(kept)).sum(axis=0)
     statistic = _Statistic.of(values, count, kin)
     observed = statistic.value(values.sum(axis=0))
     found = np.full(figures, np.nan)
@@ -75,13 +78,22 @@ def _share_reaching(values: NDArray[np.float32], limit: NDArray[np.float32]) -> 
     return reached / len(signs)
 
 
-def _drawn_in(values: Floats) -> Floats:
-    """Values beyond `CLIP` robust deviations from zero, drawn in; sizes alone have no sign."""
+def _kept(values: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Values without those that are far from zero; the size alone decides, which has no sign.
+
+    Where history gives the scale of a figure, a value `BEYOND` standard deviations (of today: the
+    middle of all figures) above its figure's middle size is left out, so that a slow boot has no
+    say; elsewhere one beyond `CLIP` robust deviations is drawn in to there.
+    """
     size = np.where(np.isnan(values), np.inf, np.abs(values))
     count = (~np.isnan(values)).sum(axis=0)
     middle = np.take_along_axis(np.sort(size, axis=0), count[None] // 2 % len(values), axis=0)
-    room = CLIP * 1.4826 * np.where(np.isfinite(middle), middle, 1.0)
-    return np.clip(values, -room, room)
+    middle = np.where(np.isfinite(middle), middle, 1.0)
+    room = CLIP * 1.4826 * middle
+    usual = middle[0, known & (count > 0)]
+    today = max(1.0, 1.4826 * float(np.median(usual))) if len(usual) else 1.0
+    far = known & (size > middle + BEYOND * today)
+    return np.where(far, np.nan, np.where(known, values, np.clip(values, -room, room)))
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.stats import binomtest
 
 from iotoll.boots.order import first_side
-from iotoll.verdict.time.sequential import Judged, Plan, State, judge
-from iotoll.verdict.time.variance import of_history
+from iotoll.verdict.time.sequential import Judged, Known, Plan, State, judge
+from iotoll.verdict.time.variance import Beforehand, of_history
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +37,12 @@ class BoardNoise:
     the standard deviation of a random walk on top of it. ``today`` multiplies the noise of the
     judged pairs, but not of the history: a board that is worse today. ``history`` counts the pairs
     of one kernel with itself that are known beforehand.
+
+    A mixture: of all boots the share ``slow`` is slower by ``slow_by`` (a share), as a whole, or
+    cell by cell (``slow_cells``); of the candidate's alone, where ``slow_candidate`` is not 0, that
+    share instead, in the judged pairs. The ``noisy`` first figures, from the second cell on, have
+    ``noisy_by`` times the noise, today and in the history or (``noisy_today``) only today. Pairs
+    run on one of ``boards`` by chance; the last of several is ``bad_board`` times as noisy today.
     """
 
     pair: float = 0.01
@@ -48,6 +54,15 @@ class BoardNoise:
     walk: float = 0.0
     today: float = 1.0
     history: int = 60
+    slow: float = 0.0
+    slow_by: float = 0.08
+    slow_cells: bool = False
+    slow_candidate: float = 0.0
+    noisy: int = 0
+    noisy_by: float = 4.0
+    noisy_today: bool = False
+    boards: int = 1
+    bad_board: float = 1.0
 
 
 KINDS: dict[str, dict[str, float]] = {
@@ -98,34 +113,79 @@ def batches(
     for number in range(begin, -(-requests // BATCH)):
         count = min(BATCH, requests - number * BATCH)
         rng = np.random.default_rng([seed, number])
-        boots = _boots(rng, noise, count, plan.looks[-1], figures, noise.today)
-        boots[:, :, 1, list(planted.figures)] += np.log1p(planted.growth)
-        before = np.ones((count, 1, figures))
+        boots = _Board(rng, noise, plan, count).boots(plan.most_pairs, today=True)
+        boots.values[:, :, 1, list(planted.figures)] += np.log1p(planted.growth)
+        before = Beforehand(np.ones((count, figures)), np.zeros((count, figures)))
         if noise.history:
-            past = _boots(rng, noise, count, noise.history, figures, 1.0)
-            before = of_history(past[:, :, 1] - past[:, :, 0])[:, None]
-        ratios = boots[:, :, 1] - boots[:, :, 0]
-        yield Batch(boots, judge(ratios, before, known[:count], plan))
+            past = _Board(rng, noise, plan, count).boots(noise.history, today=False).values
+            before = of_history(past[:, :, 1] - past[:, :, 0])
+        base = boots.values[:, :, 0]
+        more = Known(boots.boards, base, before.far)
+        ratios = boots.values[:, :, 1] - base
+        judged = judge(ratios, before.variance[:, None], known[:count], plan, more)
+        yield Batch(boots.values, judged)
 
 
-def _boots(
-    rng: np.random.Generator, noise: BoardNoise, count: int, pairs: int, figures: int, scale: float
-) -> Floats:
-    shape = (count, pairs, 2, figures)
-    own = np.sqrt(1 - noise.shared) * _draw(rng, noise.tails, shape)
-    own += np.sqrt(noise.shared) * _draw(rng, noise.tails, (*shape[:3], 1))
-    value: Floats = own * noise.pair * scale / np.sqrt(2)
-    if noise.within:
-        value += rng.normal(0, noise.within / np.sqrt(noise.ios), shape)
-    if noise.drift or noise.walk:
+@dataclass(frozen=True)
+class _Boots:
+    """Log values (requests, pairs, 2, figures), and the board of each pair (requests, pairs)."""
+
+    values: Floats
+    boards: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Board:
+    """Draws the boots of ``count`` merge requests."""
+
+    rng: np.random.Generator
+    noise: BoardNoise
+    plan: Plan
+    count: int
+
+    def boots(self, pairs: int, today: bool) -> _Boots:
+        """Draw pairs: those that are judged ``today``, or those of the history."""
+        noise, rng, figures = self.noise, self.rng, len(self.plan.tolerated)
+        shape = (self.count, pairs, 2, figures)
+        scale = noise.today if today else 1.0
+        own = np.sqrt(1 - noise.shared) * _draw(rng, noise.tails, shape)
+        own += np.sqrt(noise.shared) * _draw(rng, noise.tails, (*shape[:3], 1))
+        width = figures // self.plan.cells
+        if noise.noisy and (today or not noise.noisy_today):
+            own[..., width : width + noise.noisy] *= noise.noisy_by
+        boards = np.zeros((self.count, pairs), np.int64)
+        if noise.boards > 1 and today:
+            boards = rng.integers(noise.boards, size=(self.count, pairs))
+            own[boards == noise.boards - 1] *= noise.bad_board
+        value: Floats = own * noise.pair * scale / np.sqrt(2)
+        if noise.within:
+            value += rng.normal(0, noise.within / np.sqrt(noise.ios), shape)
+        if noise.drift or noise.walk:
+            value += self._drift(pairs, scale)
+        if noise.slow or (noise.slow_candidate and today):
+            value += np.log1p(noise.slow_by) * self._slow(pairs, today)
+        return _Boots(value, boards)
+
+    def _slow(self, pairs: int, today: bool) -> NDArray[np.bool_]:
+        """Which boots are slow, shape (requests, pairs, 2, figures or 1)."""
+        cells, figures = self.plan.cells, len(self.plan.tolerated)
+        chance = np.full((2, 1), self.noise.slow)
+        if self.noise.slow_candidate and today:
+            chance[1] = self.noise.slow_candidate
+        by_cell = cells if self.noise.slow_cells else 1
+        drawn = self.rng.random((self.count, pairs, 2, by_cell)) < chance
+        return drawn.repeat(figures // cells, axis=3) if self.noise.slow_cells else drawn
+
+    def _drift(self, pairs: int, scale: float) -> Floats:
+        """What all figures share: a walk over the boots in the order in which they run."""
+        noise, rng, count = self.noise, self.rng, self.count
         steps = rng.normal(noise.drift, noise.walk, (count, 2 * pairs)) * scale
         level = np.cumsum(steps, axis=1).reshape(count, pairs, 2)
         for row in range(count):
             seed = int(rng.integers(1 << 31))
             swapped = [first_side(seed, pair) != "base" for pair in range(1, pairs + 1)]
             level[row, swapped] = level[row, swapped, ::-1]
-        value += level[..., None]
-    return value
+        return np.asarray(level[..., None])
 
 
 def _draw(rng: np.random.Generator, tails: float, shape: tuple[int, ...]) -> Floats:
@@ -178,6 +238,5 @@ class Tally:
 
 def interval(hits: int, of: int) -> tuple[float, float]:
     """The 95 % confidence interval of a share (Clopper and Pearson 1934)."""
-    low = float(beta.ppf(0.025, hits, of - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(0.975, hits + 1, of - hits)) if hits < of else 1.0
-    return low, high
+    found = binomtest(hits, of).proportion_ci(0.95, method="exact")
+    return float(found.low), float(found.high)

@@ -7,12 +7,15 @@ same board (its *history*). How far history can be trusted today is read from al
 run together: when today's variances differ from it by more than chance, it weighs less.
 
 A pair far from the middle of its figure's others is drawn in to `CLIP` standard deviations before
-anything is averaged (winsorized: Tukey and McLaughlin 1963), since boots have heavy tails; this
-takes its place among the others from no pair, and treats growth and shrinkage alike.
+anything is averaged (winsorized: Tukey and McLaughlin 1963), since boots have heavy tails; one
+beyond `FAR` is no tail any more but another mode of the board, such as a slow boot, and is set
+aside. Both treat growth and shrinkage alike. How many a figure may set aside is a question of its
+own (`sequential`), and a figure without history sets none aside.
 
 Two guards keep a calm history from making a noisy day look sure. When the figures together are
 noisier than their history, it is scaled up. When most pairs of a single figure would have to be
-drawn in, history is not about that figure today: it stands on its own pairs alone, as they are.
+drawn in, or what is left of it is noisy itself, history is not about that figure today: it stands
+on its own pairs alone, as they are.
 """
 
 from __future__ import annotations
@@ -21,12 +24,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, polygamma
+from scipy.special import chdtrc, digamma, polygamma
+
+from iotoll.verdict.time.limits import MIDDLE_SQUARE
 
 Floats = NDArray[np.float64]
 
 CLIP = 2.5
 """Standard deviations, of history and of today's inflation, beyond which a pair is drawn in."""
+
+FAR = 4.0
+"""Standard deviations beyond which a pair is set aside."""
+
+NOISY = 0.001
+"""A figure whose pairs, without those set aside, are this unlikely by its history stands alone."""
 
 EXACT = 1e-4
 """Scatter of log variances that is none: history is then worth all its pairs (20,000 at most)."""
@@ -52,31 +63,44 @@ class Moderated:
     pairs: NDArray[np.int64]
     inflation: Floats
     alone: NDArray[np.bool_]
+    far: NDArray[np.int8]
 
 
-def moderate(ratios: Floats, history: Floats, known: Floats) -> Moderated:
+def moderate(
+    ratios: Floats, history: Floats, known: Floats, noisy: NDArray[np.bool_] | None = None
+) -> Moderated:
     """Mean and moderated variance of each figure's log ratios.
 
     ``ratios`` has shape (..., pairs, figures), NaN where a pair has no valid value. ``history`` is
     the variance of one pair known beforehand, of the same shape or one that broadcasts to it (pairs
     on different boards have different ones), and ``known`` its degrees of freedom, shape
-    (..., figures), 0 where there is no history: ``history`` is then a weight alone.
+    (..., figures), 0 where there is no history: ``history`` is then a weight alone. Figures that
+    are known to be ``noisy`` today (..., figures) stand alone.
     """
     history = np.broadcast_to(history, ratios.shape)
-    raw = _spread(ratios, history)
-    known = np.broadcast_to(known, raw.mean.shape)
-    _, inflation = _prior(raw, known)
-    reach = np.where(known > 0, CLIP * np.sqrt(inflation)[..., None], np.inf)
-    near = _winsorized(ratios, history, reach)
-    alone = 2 * ((near != ratios) & ~np.isnan(ratios)).sum(axis=-2) > raw.pairs
+    known = np.broadcast_to(known, (*ratios.shape[:-2], ratios.shape[-1]))
+    level = np.sqrt(_level(ratios, history, known))[..., None]
+    reach = np.where(known > 0, CLIP * level, np.inf)
+    middle, deviation = _middle(ratios), np.sqrt(history)
+    far = np.abs(ratios - middle) > (FAR / CLIP) * reach[..., None, :] * deviation
+    room = reach[..., None, :] * deviation
+    near = np.where(far, np.nan, np.clip(ratios, middle - room, middle + room))
+    core = _spread(np.where(far, np.nan, ratios), history)
+    beyond = ((near != ratios) & ~np.isnan(ratios)).sum(axis=-2)
+    pairs = (~np.isnan(ratios)).sum(axis=-2)
+    alone = 2 * beyond > pairs
+    alone |= (known > 0) & (chdtrc(core.freedom, core.freedom * core.ratio / level**2) < NOISY)
+    alone = alone if noisy is None else alone | noisy
     drawn = _spread(np.where(alone[..., None, :], ratios, near), history)
-    prior, _ = _prior(drawn, np.where(alone, 0.0, known))
+    prior, inflation = _prior(drawn, np.where(alone, 0.0, known))
     freedom = prior + drawn.freedom
     part = prior * inflation[..., None] + drawn.freedom * drawn.ratio
     variance = np.maximum(part / np.maximum(freedom, 1.0) * drawn.scale, FLOOR)
     sure = (drawn.pairs > 0) & (freedom > 0)
     error = np.where(sure, np.sqrt(variance / np.maximum(drawn.pairs, 1)), np.inf)
-    return Moderated(drawn.mean, error, freedom, np.sqrt(variance), drawn.pairs, inflation, alone)
+    sign = np.where(far & ~alone[..., None, :], np.sign(ratios - middle), 0).astype(np.int8)
+    deviations = np.sqrt(variance)
+    return Moderated(drawn.mean, error, freedom, deviations, drawn.pairs, inflation, alone, sign)
 
 
 @dataclass(frozen=True)
@@ -103,15 +127,31 @@ def _spread(ratios: Floats, history: Floats) -> _Spread:
     return _Spread(mean, ratio, freedom, pairs, np.maximum(pairs, 1) / total)
 
 
-def _winsorized(ratios: Floats, history: Floats, reach: Floats) -> Floats:
-    """Draw pairs in to ``reach`` standard deviations of history around their figure's median."""
+def _middle(ratios: Floats) -> Floats:
+    """The median of each figure's pairs, shape (..., 1, figures); 0 where it has none."""
     ordered = np.sort(np.where(np.isnan(ratios), np.inf, ratios), axis=-2)
     count = (~np.isnan(ratios)).sum(axis=-2)[..., None, :]
     low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=-2)
     high = np.take_along_axis(ordered, count // 2 % ordered.shape[-2], axis=-2)
-    middle = np.where(count > 0, (low + high) / 2, 0.0)
-    room = reach[..., None, :] * np.sqrt(history)
-    return np.clip(ratios, middle - room, middle + room)
+    return np.where(count > 0, (low + high) / 2, 0.0)
+
+
+def _level(ratios: Floats, history: Floats, known: Floats) -> Floats:
+    """By how much today is noisier than history, as a ratio of variances, at least 1; shape (...).
+
+    From the median step between neighbouring pairs of all figures that have a history, since
+    neither what they grew by nor a few pairs far away change that much.
+    """
+    steps = np.diff(ratios / np.sqrt(history), axis=-2) ** 2 / 2
+    flat = np.where((known > 0)[..., None, :], steps, np.nan).reshape(*ratios.shape[:-2], -1)
+    count = (~np.isnan(flat)).sum(axis=-1, keepdims=True)
+    if not flat.shape[-1]:
+        return np.ones(ratios.shape[:-2])
+    ordered = np.sort(flat, axis=-1)
+    middle = np.take_along_axis(ordered, np.minimum(count // 2, flat.shape[-1] - 1), axis=-1)[
+        ..., 0
+    ]
+    return np.asarray(np.maximum(np.nan_to_num(middle, nan=0.0) / MIDDLE_SQUARE, 1.0))
 
 
 def _prior(today: _Spread, known: Floats) -> tuple[Floats, Floats]:
@@ -154,13 +194,30 @@ def _inverse_trigamma(value: Floats) -> Floats:
     return found
 
 
-def of_history(ratios: Floats) -> Floats:
-    """The variance of a pair from pairs of one kernel with itself, shape (..., figures).
+@dataclass(frozen=True)
+class Beforehand:
+    """What pairs of one kernel with itself show of a figure, shapes (..., figures).
 
-    ``ratios`` has shape (..., pairs, figures), without NaN. Outliers are drawn in as `moderate`
-    draws them in, by the median absolute deviation, so that both estimate the same thing.
+    ``variance`` of a pair, and ``far``: the share of pairs that were set aside.
+    """
+
+    variance: Floats
+    far: Floats
+
+
+def of_history(ratios: Floats) -> Beforehand:
+    """The noise of a pair from pairs of one kernel with itself.
+
+    ``ratios`` has shape (..., pairs, figures), without NaN. Outliers are set aside and drawn in as
+    `moderate` does, by the median absolute deviation, so that both estimate the same thing.
     """
     middle = np.median(ratios, axis=-2, keepdims=True)
-    room = CLIP * 1.4826 * np.median(np.abs(ratios - middle), axis=-2, keepdims=True)
-    drawn = np.clip(ratios, middle - room, middle + room)
-    return np.asarray(np.maximum(drawn.var(axis=-2, ddof=1), FLOOR))
+    deviation = 1.4826 * np.median(np.abs(ratios - middle), axis=-2, keepdims=True)
+    far = np.abs(ratios - middle) > FAR * deviation
+    room = CLIP * deviation
+    kept = (~far).sum(axis=-2)
+    drawn = np.where(far, 0.0, np.clip(ratios, middle - room, middle + room) - middle)
+    mean = drawn.sum(axis=-2, keepdims=True) / np.maximum(kept, 1)[..., None, :]
+    rest = np.where(far, 0.0, drawn - mean)
+    variance = (rest**2).sum(axis=-2) / np.maximum(kept - 1, 1)
+    return Beforehand(np.asarray(np.maximum(variance, FLOOR)), np.asarray(far.mean(axis=-2)))

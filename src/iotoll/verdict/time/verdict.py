@@ -13,6 +13,7 @@ from iotoll.records.models import (
     GrowthRecord,
     NoiseRecord,
     Outcome,
+    PairRecord,
     Section,
     SectionComparison,
     SequentialRecord,
@@ -20,7 +21,8 @@ from iotoll.records.models import (
 from iotoll.verdict.policy import TimePolicy
 from iotoll.verdict.time.noise import history
 from iotoll.verdict.time.pairs import OVERHEAD, Pairs
-from iotoll.verdict.time.sequential import Judged, Look, Plan, State, judge, look_at, plan_of
+from iotoll.verdict.time.screen import ASIDE
+from iotoll.verdict.time.sequential import Judged, Known, Look, Plan, State, judge, look_at, plan_of
 from iotoll.verdict.words import no_figures
 
 MOST_WOULD_DO = 1000
@@ -45,15 +47,21 @@ def decide(
 ) -> Decision:
     """Judge the pairs of a run by a policy and the board's history."""
     plan = plan_of(policy, len(cells))
-    known = history(noise, pairs.names, [record.device for record in pairs.records])
-    before = known.variance[None]
-    judged = judge(pairs.ratios[None], before, known.freedom[None], plan)
-    used = int(judged.pairs[0])
-    index = plan.looks.index(used) if used else 0
-    # Before the first look there is nothing to show: one pair without a value stands for that.
-    shown = pairs.ratios[:used] if used else np.full((1, len(pairs.names)), np.nan)
-    past = before[:, :used] if used else np.ones((1, 1, len(pairs.names)))
-    look = look_at(shown[None], past, known.freedom[None], plan, index)
+    devices = [record.device for record in pairs.records]
+    known = history(noise, pairs.names, devices)
+    names = sorted(set(devices))
+    more = Known(
+        np.array([[names.index(device) for device in devices]], np.int64).reshape(1, -1),
+        np.log(pairs.base)[None],
+        known.far[None],
+    )
+    before, freedom = known.variance[None], known.freedom[None]
+    judged = judge(pairs.ratios[None], before, freedom, plan, more)
+    used, look = int(judged.pairs[0]), None
+    if used:
+        part = more.of(np.array([0]), used)
+        index = max(int(judged.look[0]), 0)
+        look = look_at(pairs.ratios[None, :used], before[:, :used], freedom, plan, index, part)
     found = _Found(pairs, plan, judged, look, used)
     growths = [found.growth(at) for at in range(len(pairs.names))]
     width = len(policy.figures)
@@ -64,7 +72,7 @@ def decide(
     wanted = 0 if any(v.outcome is Outcome.INFRASTRUCTURE for v in verdicts) else found.wanted
     sequential = SequentialRecord(
         looks=policy.looks,
-        pairs=pairs.records,
+        pairs=found.records(),
         used=used,
         figures=len(growths),
         board_minutes=round(sum(record.seconds for record in pairs.records) / 60, 2),
@@ -72,10 +80,13 @@ def decide(
         block_error=policy.block_error,
         pass_error=policy.pass_error,
         promise=promise(policy),
-        inflation=round(float(look.estimate.inflation[0]), 3),
+        inflation=round(float(look.estimate.inflation[0]), 3) if look else 1.0,
         history=known.pairs,
         seed=seed or 0,
         would_do=found.would_do() if outcome is Outcome.INCONCLUSIVE else None,
+        not_judged=[
+            f"{v.cell}: {g.figure}, {g.why}" for v in verdicts for g in v.growth if g.limit
+        ],
     )
     return Decision(
         wanted,
@@ -95,7 +106,7 @@ def promise(policy: TimePolicy) -> str:
         f"A patch that changes nothing is blocked at most once in {1 / policy.block_error:,.0f} "
         f"merge requests, over all cells, sections and looks together; one that makes the "
         f"overhead of a single cell {worst:.0%} costlier passes with at most "
-        f"{policy.pass_error:.0%} probability."
+        f"{policy.pass_error:.0%} probability, except in what the verdict names as not judged."
     )
 
 
@@ -106,7 +117,7 @@ class _Found:
     pairs: Pairs
     plan: Plan
     judged: Judged
-    look: Look
+    look: Look | None
     used: int
 
     @property
@@ -117,39 +128,98 @@ class _Found:
     def wanted(self) -> int:
         return int(self.judged.wanted[0])
 
+    def records(self) -> list[PairRecord]:
+        """The pairs, with why one that was looked at is not used."""
+        records = list(self.pairs.records)
+        for at in range(self.used if self.look else 0):
+            if not records[at].unused and (why := self._aside(at)):
+                records[at] = records[at].model_copy(update={"unused": why})
+        return records
+
+    def _aside(self, pair: int) -> str:
+        assert self.look is not None
+        aside, device = self.look.aside, self.pairs.records[pair].device
+        size = float(aside.size[0, pair])
+        if aside.board[0, pair]:
+            return f"set aside: board {device} is far noisier today than the others"
+        if not aside.aside[0, pair]:
+            return ""
+        if aside.slow[0, pair]:
+            return (
+                f"set aside: one boot was slow as a whole ({size:.1f} times the usual difference)"
+            )
+        if size > ASIDE:
+            return f"set aside: {size:.1f} times as noisy as the usual pair"
+        return "set aside: there are enough without it"
+
     def growth(self, at: int) -> GrowthRecord:
-        look, estimate = self.look, self.look.estimate
-        exact = float(self.judged.exact[0, at])
-        state = "open"
-        if self.judged.grew[0, at]:
-            state = "grew"
-        elif self.judged.alarmed[0, at]:
-            state = "alarm"
-        elif self.used and look.within[0, at]:
-            state = "within"
+        figure, ratios = self.pairs.names[at][1], self.pairs.ratios[:, at]
+        plan, look = self.plan, self.look
+        data: dict[str, object] = {
+            "figure": figure,
+            "tolerated": _share(plan.tolerated[at]),
+            "unacceptable": _share(plan.unacceptable[at]),
+            "state": "open",
+            "ratios": [_share(v) if np.isfinite(v) else None for v in ratios],
+        }
+        if look is None:
+            nothing = {"growth": 0.0, "low": _share(-np.inf), "high": _share(np.inf)}
+            data |= {**nothing, "pairs": 0, "noise": 0.0, "freedom": 0.0}
+            return GrowthRecord.model_validate(data)
+        estimate, exact = look.estimate, float(self.judged.exact[0, at])
         mean = float(estimate.mean[0, at])
+        wide = self._wide(at)
+        if self.judged.grew[0, at]:
+            data["state"] = "grew"
+        elif self.judged.alarmed[0, at]:
+            data["state"] = "alarm"
+        elif look.within[0, at] and not wide:
+            data["state"] = "within"
         return GrowthRecord.model_validate(
-            {
-                "figure": self.pairs.names[at][1],
+            data
+            | {
                 "growth": _share(mean if np.isfinite(mean) else 0.0),
                 "low": _share(float(look.low[0, at])),
                 "high": _share(float(look.high[0, at])),
-                "tolerated": _share(self.plan.tolerated[at]),
-                "unacceptable": _share(self.plan.unacceptable[at]),
-                "state": state,
-                "improved": bool(self.used and look.improved[0, at]),
+                "improved": bool(look.improved[0, at]),
                 "pairs": int(estimate.pairs[0, at]),
                 "noise": round(float(estimate.deviation[0, at]), 6),
                 "freedom": round(float(estimate.freedom[0, at]), 1),
                 "exact": exact if np.isfinite(exact) else None,
-                "ratios": [_share(v) if np.isfinite(v) else None for v in self.pairs.ratios[:, at]],
+                "limit": _share(float(look.limit[0, at])) if wide else None,
+                "slow": int(look.slow[0, at]),
+                "why": self._why(at, wide),
             }
         )
+
+    def _wide(self, at: int) -> bool:
+        """Whether a figure was not judged at the policy's limit, which it did not keep either."""
+        look = self.look
+        if look is None or look.limit[0, at] <= self.plan.unacceptable[at]:
+            return False
+        return bool(look.high[0, at] >= self.plan.unacceptable[at])
+
+    def _why(self, at: int, wide: bool) -> str:
+        look = self.look
+        assert look is not None
+        if look.suspect[0, at]:
+            return (
+                f"the candidate was far above the base in {look.slow[0, at]} pairs, more often "
+                "than this board's history explains"
+            )
+        if not wide:
+            return ""
+        noise = float(look.estimate.deviation[0, at])
+        if np.isinf(look.limit[0, at]):
+            return f"left out: its noise is {noise:.1%}"
+        return f"its noise is {noise:.1%}: only {np.expm1(look.limit[0, at]):.1%} can be ruled out"
 
     def would_do(self) -> int | None:
         """About how many pairs would decide what is open, if the growth is what it seems."""
         most = 0
         look, last = self.look, len(self.plan.looks) - 1
+        if look is None:
+            return None
         for at in np.flatnonzero(~look.within[0]):
             mean, deviation = look.estimate.mean[0, at], look.estimate.deviation[0, at]
             if not np.isfinite(mean):
@@ -185,12 +255,18 @@ def _cell(found: _Found, cell: str, growths: Sequence[GrowthRecord]) -> CellVerd
         outcome = Outcome.REGRESSION
     elif why or (found.used and not any(g.pairs for g in growths)):
         outcome, why = Outcome.INFRASTRUCTURE, why or unused or "no pair of boots can be used"
-    elif all(g.state == "within" for g in growths) or found.state is State.PASS:
+    elif all(g.state == "within" for g in growths):
+        outcome = Outcome.PASS
+    elif found.state is State.PASS and any(g.limit for g in growths):
+        outcome = Outcome.INCONCLUSIVE
+        why = "not judged today: " + "; ".join(f"{g.figure}, {g.why}" for g in growths if g.limit)
+    elif found.state is State.PASS:
         outcome = Outcome.PASS
     else:
         outcome = Outcome.INCONCLUSIVE
         shaky = [g.figure for g in growths if g.state != "within"]
         why = f"more pairs are needed for {', '.join(shaky)}"
+        why += "".join(f"; {g.figure}: {g.why}" for g in growths if g.why)
     columns = range(len(found.pairs.names))
     at = {found.pairs.names[c][1]: c for c in columns if found.pairs.names[c][0] == cell}
     sections = [
@@ -238,15 +314,22 @@ def _sentence(
         return no_figures(verdicts)
     if outcome is Outcome.PASS:
         worst = max(
-            g.high
-            for v in verdicts
-            for g in v.growth
-            if g.figure == OVERHEAD or not any(o.figure == OVERHEAD for o in v.growth)
+            (
+                g.high
+                for v in verdicts
+                for g in v.growth
+                if g.figure == OVERHEAD or not any(o.figure == OVERHEAD for o in v.growth)
+                if not g.limit
+            ),
+            default=0.0,
         )
         better = sum(any(g.improved for g in v.growth) for v in verdicts)
         note = f"; {better} became faster" if better else ""
+        judged = sum(v.outcome is Outcome.PASS for v in verdicts)
+        out = "; ".join(sequential.not_judged)
         return (
-            f"None of {total} cells became slower by {max(worst, 0):.1%} or more, in {pairs}{note}."
+            f"None of {judged} cells became slower by {max(worst, 0):.1%} or more, in {pairs}"
+            f"{note}." + (f" Not judged today: {out}." if out else "") + (_left_out(sequential))
         )
     open_ones = sum(v.outcome is Outcome.INCONCLUSIVE for v in verdicts)
     more = (
@@ -254,4 +337,11 @@ def _sentence(
         if sequential.would_do
         else "this board is too noisy to tell"
     )
-    return f"After {pairs}, {open_ones} of {total} cells are undecided: {more}."
+    left = _left_out(sequential)
+    return f"After {pairs}, {open_ones} of {total} cells are undecided: {more}.{left}"
+
+
+def _left_out(sequential: SequentialRecord) -> str:
+    """The boards that were left out, named; empty when none was."""
+    boards = sorted({r.device for r in sequential.pairs if "far noisier today" in r.unused})
+    return f" Left out, too noisy today: {', '.join(boards)}." if boards else ""

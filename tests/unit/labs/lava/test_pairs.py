@@ -61,7 +61,7 @@ class Scene:
 
     def _begin(self, _: Any, plan: BootPlan, device: str | None = None) -> Attempt:
         self.submitted.append((plan.name, device))
-        return Attempt(plan.name, plan.name, "", len(self.submitted))
+        return Attempt(plan.name, plan.name, "", number=len(self.submitted))
 
     def fill(self) -> list[tuple[str, str | None]]:
         """What is submitted now."""

@@ -164,6 +164,59 @@ def test_noise_too_large_says_how_many_pairs_would_do() -> None:
     assert f"about {found.sequential.would_do} pairs would tell" in found.sentence
 
 
+def test_a_figure_too_noisy_for_its_limit_is_named_and_no_pass() -> None:
+    """F5: one cell of 4 % among good ones: the others pass, and it is not among them."""
+    cells = [f"ufs-4k-randread-t{n}-direct" for n in range(1, 12)]
+    rng = np.random.default_rng(16)
+    scale = np.full((len(cells), 1), 0.003)
+    scale[4] = 0.04
+    base, candidate = (
+        10_000 * np.exp(rng.normal(0, 1, (16, len(cells), 4)) * scale / 2**0.5) for _ in range(2)
+    )
+    past = NoiseRecord(
+        board="b",
+        matrix="m",
+        pairs=[
+            NoisePair(
+                device="b",
+                run=str(n),
+                ratios={
+                    cell: {f: float(rng.normal(0, scale[at, 0])) for f in FIGURES}
+                    for at, cell in enumerate(cells)
+                },
+            )
+            for n in range(60)
+        ],
+    )
+    pairs = make_pairs(
+        side("base", base, cells), side("candidate", candidate, cells), cells, FIGURES, seed=4
+    )
+    found = decide(pairs, cells, POLICY, past, seed=4)
+    assert found.outcome is Outcome.PASS
+    assert "None of 10 cells" in found.sentence
+    assert f"Not judged today: {cells[4]}: overhead" in found.sentence
+    assert found.cells[4].outcome is Outcome.INCONCLUSIVE
+    assert found.cells[4].why.startswith("not judged today: overhead")
+    assert found.sequential.not_judged
+
+
+def test_a_slow_boot_is_set_aside_and_named() -> None:
+    base, candidate = noisy(17, 5, noise=0.005)
+    base[1] *= 1.08
+    found = verdict_of((base, candidate))
+    assert found.outcome is Outcome.PASS
+    assert found.sequential.pairs[1].unused.startswith("set aside: one boot was slow as a whole")
+
+
+def test_a_candidate_slow_in_most_boots_does_not_pass() -> None:
+    """What is set aside may not hide a candidate whose boots are slow."""
+    base, candidate = noisy(18, 32, noise=0.005)
+    candidate[::3] *= 1.08
+    found = verdict_of((base, candidate))
+    assert found.outcome is not Outcome.PASS
+    assert any("more often than this board's history" in g.why for g in found.cells[0].growth)
+
+
 def test_a_history_takes_each_pair_once() -> None:
     base, candidate = noisy(14, 5)
     pairs = make_pairs(side("base", base), side("candidate", candidate), CELLS, FIGURES, None)

@@ -1,0 +1,123 @@
+"""What of a change is in the kernel that was built, and what of it decides how it was built.
+
+An option that stays off, or a driver that the board does not have, makes a patch look tested that
+never ran. And a makefile of the candidate's can do what it likes with the candidate's image.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotoll.records import results
+from iotoll.records.models import SourceRecord
+from iotoll.records.rundir import RunDir
+
+SOURCES = "sources.txt"
+"""The file beside an image that lists the source files that went into it, one a line."""
+_SHOWN = 5
+_BUILD_FILE = re.compile(r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^scripts/|\.(?:mk|lds\.S)$")
+_NEW_OPTION = re.compile(r"^\+(?:menu)?config[ \t]+(\w+)", re.M)
+_WORD = re.compile(r"[^\s\\:=$()]+\.(?:c|h|S|s|dts|dtsi|lds|inc)\b")
+
+
+def write_sources(out: Path, source: Path, folder: Path) -> None:
+    """List the files below ``source`` that the objects in make's folder ``out`` were made of.
+
+    From make's own ``.cmd`` files, whose paths are relative to ``out``, or absolute.
+    """
+    found: set[str] = set()
+    root = str(source.resolve()) + "/"
+    names: dict[str, str | None] = {}
+    for path in out.rglob(".*.cmd"):
+        for word in _WORD.findall(path.read_text(errors="replace")):
+            if word not in names:
+                place = str((out / word).resolve())
+                names[word] = place[len(root) :] if place.startswith(root) else None
+            if name := names[word]:
+                found.add(name)
+    results.write_text(folder / SOURCES, "".join(f"{name}\n" for name in sorted(found)))
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """``changed`` files of a candidate; those ``unbuilt``; its ``options`` that stay off.
+
+    ``steering`` are changed files that decide how it is built.
+    """
+
+    changed: tuple[str, ...]
+    unbuilt: tuple[str, ...]
+    options: tuple[str, ...]
+    steering: tuple[str, ...]
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no changed file is in the kernel, nor decides how it is built."""
+        return bool(self.changed) and len(self.unbuilt) == len(self.changed)
+
+    @property
+    def sentence(self) -> str:
+        """What a verdict must say of it; empty when all is in the kernel."""
+        said = []
+        if self.nothing:
+            said.append(f"Nothing of this patch is in the board's kernel: {_listed(self.unbuilt)}.")
+        if self.options:
+            said.append(f"Off in the board's kernel: new option {_listed(self.options)}.")
+        if self.steering:
+            said.append(f"It changes how it is built: {_listed(self.steering)}.")
+        return " ".join(said)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know, a line each."""
+        lines = []
+        if self.unbuilt:
+            lines.append(
+                f"not in the board's kernel: {_listed(self.unbuilt)}"
+                f" ({len(self.unbuilt)} of {len(self.changed)} changed files)"
+            )
+        if self.options:
+            lines.append(f"new options that stay off in it: {_listed(self.options)}")
+        if self.steering:
+            lines.append(
+                f"the candidate changes how it is built: {_listed(self.steering)}: look at these"
+                " yourself, since a makefile can tell this build from another"
+            )
+        return lines
+
+
+def of_run(run: RunDir) -> Coverage | None:
+    """The coverage of a run's candidate; None where its sources or its build are not known."""
+    source, listed = run.side("candidate") / "source.json", run.build("candidate") / SOURCES
+    if run.manifest.candidate_kind in ("images", "none") or not source.is_file():
+        return None
+    if not listed.is_file():
+        return None
+    changed = results.read(source, SourceRecord).changed_paths
+    change = run.change.read_text(errors="replace") if run.change.is_file() else ""
+    config = run.build("candidate") / "config"
+    text = config.read_text(errors="replace") if config.is_file() else ""
+    return find(changed, listed.read_text().splitlines(), change, text)
+
+
+def find(changed: Sequence[str], sources: Iterable[str], change: str, config: str) -> Coverage:
+    """Compare changed paths and the change's text with a build's sources and its config."""
+    built = set(sources)
+    steering = tuple(path for path in changed if _BUILD_FILE.search(path))
+    unbuilt = tuple(path for path in changed if path not in built and path not in steering)
+    options = dict.fromkeys(_NEW_OPTION.findall(change))
+    on = set(re.findall(r"^CONFIG_(\w+)=", config, re.M))
+    return Coverage(
+        changed=tuple(changed),
+        unbuilt=unbuilt,
+        options=tuple(name for name in options if name not in on),
+        steering=steering,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,95 @@
+"""What a build leaves is checked when it is used, and what of a patch is in it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iotoll.kernels import cache, coverage
+from iotoll.kernels.build import is_intact
+from iotoll.records import results
+from iotoll.records.models import BuildRecord, SourceRecord
+from iotoll.run.previous import with_coverage
+from tests.unit.runs import EXAMPLES, make_run
+
+UFS = "drivers/ufs/core/ufshcd.c"
+CHANGE = "+++ b/block/Kconfig.iosched\n+config MQ_IOSCHED_ADIOS\n+\tdefault y\n+config ON_ONE\n"
+
+
+@pytest.mark.parametrize("name", ["Image", "config", "digests.json"])
+def test_f6_4_a_replaced_image_in_the_cache_is_none(tmp_path: Path, name: str) -> None:
+    """F6.4: a replaced base Image gave "pass: same kernel image, byte for byte"."""
+    final = tmp_path / "images/key"
+    with cache.new_entry(final) as entry:
+        (entry / "Image").write_bytes(b"kernel")
+        (entry / "config").write_text("CONFIG_A=y\n")
+    assert cache.is_whole(final)
+    (final / name).write_bytes(b"another")
+    assert not cache.is_whole(final)
+    (final / name).unlink()
+    assert not cache.is_whole(final)
+
+
+@pytest.mark.parametrize("name", ["Image", "config"])
+def test_f6_8_a_damaged_image_of_a_run_is_noticed(tmp_path: Path, name: str) -> None:
+    for one in ("Image", "config"):
+        (tmp_path / one).write_bytes(b"built")
+    build = results.read(EXAMPLES / "build.json", BuildRecord)
+    digest = "9b2a1d07bd46a5ee1dc2bd8ccb1f2fdde07b0a7ae2f1bd34eb2ad1b0c43ac0f5"
+    assert not is_intact(tmp_path, build.model_copy(update={"image_sha256": digest, "dtbs": {}}))
+    from iotoll.core.digest import file_sha256
+
+    right = file_sha256(tmp_path / "Image")
+    changes = {"image_sha256": right, "config_sha256": right, "dtbs": {}}
+    good = build.model_copy(update=changes)
+    assert is_intact(tmp_path, good)
+    (tmp_path / name).write_bytes(b"buil")
+    assert not is_intact(tmp_path, good)
+
+
+def test_f7_2_what_is_not_in_the_kernel_is_named(tmp_path: Path) -> None:
+    """F7.2: an option that stays off booted 48 cells and passed."""
+    changed = ["block/Kconfig.iosched", "block/Makefile", "block/adios.c", UFS]
+    config = "CONFIG_ON_ONE=y\n# CONFIG_MQ_IOSCHED_ADIOS is not set\n"
+    found = coverage.find(changed, [UFS, "block/elevator.c"], CHANGE, config)
+    assert found.unbuilt == ("block/adios.c",)
+    assert found.options == ("MQ_IOSCHED_ADIOS",)
+    assert found.steering == ("block/Kconfig.iosched", "block/Makefile")
+    assert not found.nothing
+    assert "new option MQ_IOSCHED_ADIOS" in found.sentence
+    assert "It changes how it is built: block/Kconfig.iosched, block/Makefile." in found.sentence
+
+
+def test_f7_2_sources_come_from_makes_own_notes(tmp_path: Path) -> None:
+    source, out, folder = (tmp_path / name for name in ("src", "out", "image"))
+    for name in ("drivers/a.c", "drivers/b.c", "include/linux/a.h"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("")
+    (out / "drivers").mkdir(parents=True)
+    (out / "drivers/.a.o.cmd").write_text(
+        f"savedcmd_drivers/a.o := gcc -c -o drivers/a.o ../src/drivers/a.c\n"
+        f"source_drivers/a.o := ../src/drivers/a.c\ndeps_drivers/a.o := \\\n"
+        f"  {source}/include/linux/a.h \\\n  include/generated/autoconf.h \\\n"
+    )
+    coverage.write_sources(out, source, folder)
+    lines = (folder / coverage.SOURCES).read_text().splitlines()
+    assert lines == ["drivers/a.c", "include/linux/a.h"]
+
+
+def test_f6_3_and_f7_2_a_verdict_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    path = run.side("candidate") / "source.json"
+    source = results.read(path, SourceRecord)
+    for paths, words in (
+        (["drivers/rk.c"], "Nothing of this patch is in the board's kernel: drivers/rk.c."),
+        ([UFS, "drivers/ufs/core/Makefile"], "It changes how it is built: drivers/ufs/core/Make"),
+    ):
+        results.write(path, source.model_copy(update={"changed_paths": paths}))
+        results.write_text(run.build("candidate") / coverage.SOURCES, f"{UFS}\n")
+        said = with_coverage(run, "No section costs more.", ["w"])
+        assert said["sentence"].startswith("No section costs more. ")
+        assert words in said["sentence"]
+        assert len(said["warnings"]) == 2 and said["warnings"][-1] == "w"
+    results.write(path, source.model_copy(update={"changed_paths": [UFS]}))
+    assert with_coverage(run, "Fine.", []) == {"sentence": "Fine.", "warnings": []}
