@@ -128,7 +128,7 @@ class TimePolicy(Model):
     block_error: float = Field(gt=0, lt=0.5)
     pass_error: float = Field(gt=0, lt=0.5)
     pass_spending: list[float]
-    widest: float = Field(0.1, gt=0, lt=1, description="limit of a figure that is too noisy")
+    widest: float = Field(0.1, gt=0, lt=1, description="limit of a value that is too noisy")
     left_out: float = Field(0.1, ge=0, lt=1, description="share of cells that may be too noisy")
     blocks: list[Clock]
     accept: AcceptRule = Field(default_factory=AcceptRule)

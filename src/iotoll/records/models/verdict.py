@@ -156,7 +156,7 @@ class SequentialRecord(Model):
     would_do: int | None = Field(None, description="pairs that would probably decide")
     not_judged: list[str] = Field(
         default_factory=list,
-        description="figures that were too noisy for the policy's limit, named",
+        description="values that were too noisy for the policy's limit, named",
     )
     experiment: bool = Field(False, description="times of a virtual board, judged on purpose")
 
