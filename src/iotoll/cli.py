@@ -115,7 +115,7 @@ COMMANDS = {
         "Investigate",
         "iotoll.run.studies.experiment:experiment_group",
         "Experiments on boards and on the gate itself.",
-        ("iotoll experiment exact --boots 4", "iotoll experiment planted --count 10"),
+        ("iotoll experiment exact --boots 4", "iotoll experiment planted"),
     ),
     "receive": Entry(
         "Lab",

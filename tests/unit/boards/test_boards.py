@@ -142,7 +142,7 @@ def test_real_board_is_its_hardware() -> None:
     check_devices(board, load_matrix("hikey960"))
     with pytest.raises(UsageError, match="measures emmc, which board hikey960 does not have"):
         check_devices(board, load_matrix("default"))
-    with pytest.raises(UsageError, match="hikey960 is no virtual one"):
+    with pytest.raises(UsageError, match="hikey960 is not virtual"):
         load_virtual_board("hikey960")
 
 

@@ -187,13 +187,13 @@ def test_artifacts_that_blow_up_are_refused(
     with pytest.raises(ResultError, match="larger than"):
         children.unpack(path, tmp_path / "root", BOARD)
     (tmp_path / "a.zip").write_bytes(b"no zip")
-    with pytest.raises(ResultError, match="no archive"):
+    with pytest.raises(ResultError, match="not an archive"):
         children.unpack(tmp_path / "a.zip", tmp_path / "root", BOARD)
 
 
 def test_only_a_pipelines_own_folder_is_removed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("x")
-    with pytest.raises(UsageError, match="no pipeline's folder"):
+    with pytest.raises(UsageError, match="not a pipeline's folder"):
         jobs.fresh(tmp_path)
     assert (tmp_path / "thesis.txt").is_file()
 
@@ -262,4 +262,4 @@ def test_a_note_says_the_verdict_first_and_what_inconclusive_is() -> None:
         outcome=Outcome.INCONCLUSIVE, exit_code=3, sentence="x", plan=plan, runs=[]
     )
     first = note.pipeline_note(summary, [], None).splitlines()[0]
-    assert first.startswith("### iotoll: INCONCLUSIVE") and "no pass" in first
+    assert first.startswith("### iotoll: INCONCLUSIVE") and "not a pass" in first

@@ -217,7 +217,7 @@ root = pathlib.Path({str(run_root)!r})
 {act}
 """
     names = ("build/Image", "build/shadow")
-    with pytest.raises(ResultError, match="no plain file: refused"):
+    with pytest.raises(ResultError, match="not a plain file: refused"):
         sandbox.run(python(text), run_root, Kept(names))
 
 

@@ -181,7 +181,7 @@ def test_archive_that_is_no_kernel(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     with tarfile.open(path, "w") as tar:
         tar.addfile(tarfile.TarInfo("x/readme"), io.BytesIO(b""))
-    with pytest.raises(UsageError, match="no Linux kernel tree"):
+    with pytest.raises(UsageError, match="not a Linux kernel tree"):
         source.prepare(run_dir(tmp_path, None, path), QUIET, CELLS)
 
 

@@ -180,7 +180,7 @@ def changed(**words: object) -> bytes:
         (b"".join(LINES) + line(f"D {NUMBER} 2/{len(LINES) - 2} AAAA"), "two contents"),
         (line(f"D {NUMBER} 9/3 AAAA"), "a chunk 9 of 3"),
         (line(f"D {NUMBER} 0/3 AAAA"), "a chunk 0 of 3"),
-        (line(f"D {NUMBER} 1/3 AAAAA"), "no base64"),
+        (line(f"D {NUMBER} 1/3 AAAAA"), "not base64"),
         (line(f"H {NUMBER} x zlib 1 1 999999 {NUMBER}{56 * '0'}"), "are missing: 1-999999"),
     ],
 )

@@ -67,11 +67,12 @@ def test_each_rule_is_named(before: dict[str, str], after: dict[str, str], words
         ("ufs.model", "KLUDG8V1EE", "another device model: ufs.model THGBF7G8K4LBATRC and KLU"),
         ("ufs.rev", "0200", "another firmware: ufs.rev 0100 and 0200"),
         ("nvme.firmware_rev", "2B", "another NVMe firmware: nvme.firmware_rev 1B and 2B"),
+        ("serial", "0123456789AB", "another board: serial 9876543210 and 0123456789AB"),
         ("emmc.fwrev", "0x7", "another eMMC firmware: emmc.fwrev 0x6 and 0x7"),
     ],
 )
 def test_boots_of_another_device_are_no_pair(name: str, value: str, words: str) -> None:
-    known = {**GOOD, "nvme.firmware_rev": "1B", "emmc.fwrev": "0x6"}
+    known = {**GOOD, "serial": "9876543210", "nvme.firmware_rev": "1B", "emmc.fwrev": "0x6"}
     base, candidate = FactRecord(before=known), FactRecord(before={**known, name: value})
     assert apart(base, candidate, load_rules()).startswith(words)
     assert apart(base, base, load_rules()) == ""

