@@ -69,7 +69,11 @@ def test_only_what_touches_the_page_changes(
                 for key, row in whole.items()
                 if (row["reaped"] or row["end"]) < gap[0] or row["start"] > gap[1]
             }
-            assert {key: found.get(key) for key in outside} == outside
+            for key, row in outside.items():
+                # Whose turn it is in the ring does not show after a gap: not known, never another.
+                later = row["op"] == "io_submit" and row["start"] > gap[1]
+                rows_allowed = [row, {**row, "reaped": None}] if later else [row]
+                assert found.get(key) in rows_allowed
             for key in (found.keys() & whole.keys()) - outside.keys():
                 # The call that took the completion may be what is missing.
                 assert {**found[key], "reaped": None} == {**whole[key], "reaped": None}

@@ -221,8 +221,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             }
             left -= 1;
             if let Some(io) = io {
-                // An earlier call may be among events that are missing.
-                io.reaped = Some(now.ts).filter(|&ts| !self.gaps.touch(io.end, ts));
+                // An earlier call may be among events that are missing. Whose turn it is in a ring
+                // of io_submit's does not show after any gap; io_uring's is emptied each time.
+                io.reaped = Some(now.ts).filter(|&ts| {
+                    let ring_shows = op != Op::IoSubmit || !self.gaps.before(ts);
+                    ring_shows && !self.gaps.touch(io.end, ts)
+                });
                 self.sink.take(io);
             }
             false
