@@ -44,7 +44,7 @@ def test_f6_8_a_damaged_image_of_a_run_is_noticed(tmp_path: Path, name: str) -> 
     changes = {"image_sha256": right, "config_sha256": right, "dtbs": {}}
     good = build.model_copy(update=changes)
     assert is_intact(tmp_path, good)
-    (tmp_path / name).write_bytes(b"buil")
+    (tmp_path / name).write_bytes(b"cut")
     assert not is_intact(tmp_path, good)
 
 

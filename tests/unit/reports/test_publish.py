@@ -346,8 +346,8 @@ def test_without_allure_who_asks_for_it_is_refused(
 
 @pytest.mark.parametrize("below", ["", "/x", "/x/y"])
 def test_f4_7_a_file_in_the_place_of_the_folder_is_one_line(below: str, tmp_path: Path) -> None:
-    (tmp_path / "afile").write_text("")
-    words = ["--out", f"{tmp_path}/afile{below}", "--only", "junit"]
+    (tmp_path / "plain").write_text("")
+    words = ["--out", f"{tmp_path}/plain{below}", "--only", "junit"]
     done = CliRunner().invoke(cli, ["publish", str(real("pass").root), *words])
     if below:
         assert isinstance(done.exception, UsageError) and "is a file" in str(done.exception)

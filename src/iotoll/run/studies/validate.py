@@ -73,7 +73,7 @@ def rows() -> list[Row]:
         for g in (0.02, 0.03, 0.04, 0.05)
     ]
     ends = [*unchanged(0.005), *unchanged(0.015)]
-    mixtures = {
+    mixtures: dict[str, dict[str, Any]] = {
         "5% of boots +8%": {"slow": 0.05},
         "5% of boots +8%, per cell": {"slow": 0.05, "slow_cells": True},
         "one cell of 4%": {"noisy": 4},
