@@ -29,7 +29,10 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class BootPlan:
-    """Everything that decides what one boot does; ``folder`` receives what it leaves."""
+    """Everything that decides what one boot does; ``folder`` receives what it leaves.
+
+    A ``fresh`` boot is never taken from the store of earlier boots: it is to be compared with one.
+    """
 
     side: Side
     number: int
@@ -43,6 +46,7 @@ class BootPlan:
     cells: list[str]
     runs: int
     folder: Path
+    fresh: bool = False
     words: tuple[
         str, ...
     ] = ()  # more of QEMU's command line, which change nothing that the board sees

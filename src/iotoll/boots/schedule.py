@@ -48,7 +48,7 @@ class Bench:
     """What all boots of a run share: board, matrix, cells and how they are measured.
 
     ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
-    board of this machine, which hands files over.
+    board of this machine, which hands files over. ``fresh`` boots are never taken from the store.
     """
 
     board: Board
@@ -59,6 +59,7 @@ class Bench:
     accelerator: str
     calibrate: bool = True
     send_times: int | None = None
+    fresh: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
@@ -179,6 +180,7 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
         cells=list(bench.cells),
         runs=sum(len(batch.runs) for batch in batches),
         folder=run.boot(side, number),
+        fresh=bench.fresh,
     )
 
 

@@ -66,7 +66,9 @@ def take(plan: BootPlan) -> bool:
 
 def _entry(plan: BootPlan) -> Path | None:
     """Where the boot is or would be; None for one that nobody may take."""
-    if plan.side != "base" or not plan.virtual.qemu.patched or plan.accelerator != "tcg":
+    if plan.fresh or plan.side != "base":
+        return None
+    if not plan.virtual.qemu.patched or plan.accelerator != "tcg":
         return None
     folder = cache_dir() / "boots"
     folder.mkdir(exist_ok=True)

@@ -58,12 +58,14 @@ from iotoll.verdict.time.clocks import beside
 class Flow:
     """One run directory and what its manifest names, loaded once.
 
-    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error.
+    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error. With
+    ``fresh`` no boot is taken from the store of earlier boots.
     """
 
     run: RunDir
     progress: Progress
     stored: bool = False
+    fresh: bool = False
 
     @cached_property
     def board(self) -> VirtualBoard | RealBoard:
@@ -143,6 +145,7 @@ class Flow:
             manifest.clock,
             manifest.accelerator,
             send_times=lab.board(self.board.name).send_times if lab else None,
+            fresh=self.fresh,
         )
 
     @property

@@ -112,7 +112,7 @@ def again(run: RunDir, progress: Progress) -> Reproduction:
             raise ResultError(f"{run.root}: the {side}'s Image is not the one that was built")
     _check_pins(run, before, found)
     with _copy(run, boots=False) as copy:
-        found.after = execute(Flow(copy, progress), since="boot")
+        found.after = execute(Flow(copy, progress, fresh=True), since="boot")
         assert found.after is not None
         _compare_boots(run, copy, found)
         _compare_verdicts(before, found.after, found)

@@ -56,6 +56,15 @@ def test_boot_is_taken_as_it_was(plan: BootPlan, tmp_path: Path) -> None:
     assert (other.folder / "ufs/trace.dat").read_bytes() == b"trace"
 
 
+def test_fresh_boot_neither_takes_nor_gives(plan: BootPlan, tmp_path: Path) -> None:
+    """What is compared with an earlier boot must really boot."""
+    store.keep(replace(plan, fresh=True))
+    assert not store.take(replace(plan, folder=tmp_path / "first"))
+    store.keep(plan)
+    assert not store.take(replace(plan, folder=tmp_path / "second", fresh=True))
+    assert store.take(replace(plan, folder=tmp_path / "second"))
+
+
 def test_entry_that_was_changed_is_dropped(plan: BootPlan, tmp_path: Path) -> None:
     store.keep(plan)
     (trace,) = (tmp_path / "cache/boots").glob("*/ufs/trace.dat")

@@ -11,10 +11,14 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from iotoll.boards.ramdisk import Image
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest
 from iotoll.records.rundir import RunDir
+from iotoll.run.flow import Flow
+from iotoll.run.studies import exact
 from iotoll.run.studies.exact import Boot, busy, check_same, exact_command, hashes, print_table
 
 
@@ -115,3 +119,17 @@ def test_stock_board_is_refused(tmp_path: Path) -> None:
     words = ["--board", "virt-arm64-stock", "--out", str(tmp_path / "out")]
     with pytest.raises(UsageError, match="virt-arm64-stock leaves its disks to the host"):
         CliRunner().invoke(exact_command, words, catch_exceptions=False, standalone_mode=False)
+
+
+def test_every_boot_of_the_experiment_and_of_a_reproduction_is_fresh(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = Image(run.root / "ramdisk", "0" * 64, {})
+    for module in ("studies.exact", "flow"):
+        monkeypatch.setattr(f"iotoll.run.{module}.get_image", lambda *_: image)
+    monkeypatch.setattr("iotoll.run.studies.exact.prepare", lambda *_: None)
+    monkeypatch.setattr(Flow, "cells", ["ufs-4k-randread-t1-direct"])
+    progress = Progress(quiet=True)
+    assert exact._bench(run, progress, None).fresh
+    assert Flow(run, progress, fresh=True).bench.fresh
+    assert not Flow(run, progress).bench.fresh

@@ -128,7 +128,7 @@ def _bench(run: RunDir, progress: Progress, pattern: str | None) -> Bench:
     cells = chosen_cells(pattern, matrix.cells) or matrix.cells
     prepare(run, progress, cells)
     image = get_image(board.arch, progress)
-    return Bench(board, matrix, image, cells, Clock.INSTRUCTIONS, "tcg")
+    return Bench(board, matrix, image, cells, Clock.INSTRUCTIONS, "tcg", fresh=True)
 
 
 def _boot(run: RunDir, bench: Bench, number: int, load: bool, progress: Progress) -> Boot:
