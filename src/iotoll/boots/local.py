@@ -25,6 +25,8 @@ from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
 
 POLL_SECONDS = 0.1
+QUIET_SECONDS, REPORT_SECONDS = 1.0, 10.0
+"""A failed kernel's console is read once it was silent for the first, at most after the second."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def _watch(
             state = read_console(_text(files.console))
             on_cell(state.cells)
             if state.failed_at:
-                return state
+                return _whole_report(files, state)
         if status is not None:
             state = read_console(_text(files.console))
             if state.done or state.failed_at:
@@ -190,6 +192,16 @@ def _check_limits(
         raise BrokenError(
             "workload", f"the workload did not end within {total:.0f} s", state.log_tail
         )
+
+
+def _whole_report(files: BootFiles, first: ConsoleState) -> ConsoleState:
+    """The failure once the kernel has printed all of it: its first line precedes the call trace."""
+    limit, size = time.monotonic() + REPORT_SECONDS, -1
+    while time.monotonic() < limit and (now := _size(files.console)) != size:
+        size = now
+        time.sleep(QUIET_SECONDS)
+    state = read_console(_text(files.console))
+    return state if state.failed_at else first
 
 
 def _judge(state: ConsoleState, files: BootFiles) -> None:
