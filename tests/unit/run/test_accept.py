@@ -48,5 +48,4 @@ def test_an_approval_is_given_after_the_boots(tmp_path: Path) -> None:
     assert run.manifest.approved_by == "Maintainer"
     assert run.manifest.created == known.created
     assert command._identity(given) == command._identity(known)
-    command._open_run(known, root)
-    assert run.manifest.approved_by is None
+    assert command._open_run(known, root).manifest.approved_by is None
