@@ -135,6 +135,7 @@ def lava(run: RunDir, progress: Progress) -> int:
     if flow.cells:
         for side in flow.sides:
             check_build(run, side)
+        flow.preflight()
     verdict = execute(flow, since="boot")
     assert verdict is not None
     return verdict.exit_code

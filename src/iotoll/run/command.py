@@ -194,6 +194,8 @@ def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str,
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
     with locked(run):
+        if options["until"] not in ("source", "build"):
+            flow.preflight()
         verdict = execute(flow, options["until"])
     if options["until"] != "report":
         flow.progress.say(f"stopped after {options['until']}: {run.root}")

@@ -137,7 +137,7 @@ class LavaAttempt(Model):
     """One LAVA job that ran, or should have run, a boot."""
 
     job: int | None = Field(None, description="the server's number; absent if it never got one")
-    outcome: str = Field(description="done, infrastructure or broken")
+    outcome: str = Field(description="done, infrastructure, hang or broken")
     why: str = ""
 
 
