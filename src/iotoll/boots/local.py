@@ -31,6 +31,10 @@ from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
 
 POLL_SECONDS = 0.1
+CONSOLE_LIMIT = 16 << 20
+"""Bytes of a console that are read; a boot of the whole matrix says some 100 KB."""
+CONSOLE_RATE = 4 << 20
+"""Bytes a second that are read of it, again and again, while a board runs."""
 QUIET_SECONDS, REPORT_SECONDS = 1.0, 10.0
 """A failed kernel's console is read once it was silent for the first, at most after the second."""
 
@@ -182,7 +186,7 @@ def _watch(
 ) -> ConsoleState:
     limits = plan.virtual.limits
     started = last_sign = time.monotonic()
-    seen = -1
+    seen, unread, due = -1, True, 0.0
     while True:
         if cancelled is not None and cancelled.is_set():
             raise InfrastructureError("interrupted before the workload ended: run again to resume")
@@ -190,8 +194,18 @@ def _watch(
         sign = _size(files.console) + _size(files.handover)
         now = time.monotonic()
         if sign != seen:
-            seen, last_sign = sign, now
+            seen, last_sign, unread = sign, now, True
+        if unread and now >= due:
+            # A console that is flooded is read more seldom the longer it is, and not for ever.
+            size = _size(files.console)
+            unread, due = False, now + size / CONSOLE_RATE
             state = read_console(_text(files.console))
+            if size > CONSOLE_LIMIT and not state.failed_at:
+                raise BrokenError(
+                    "workload" if state.started else "boot",
+                    f"the console has over {CONSOLE_LIMIT >> 20} MiB: the kernel floods it",
+                    state.log_tail,
+                )
             on_cell(state.cells)
             if state.failed_at:
                 return _whole_report(files, state)
@@ -314,7 +328,9 @@ def _size(path: Path) -> int:
 
 
 def _text(path: Path) -> str:
+    """A file's text, up to the limit of a console."""
     try:
-        return path.read_text(errors="replace")
+        with path.open("rb") as stream:
+            return stream.read(CONSOLE_LIMIT + 1).decode(errors="replace")
     except OSError:
         return ""

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from iotoll.core.errors import ResultError
 from iotoll.patch import diff
 from iotoll.patch.diff import Hunk
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import (
     BuildRecord,
     Clock,
@@ -124,7 +124,7 @@ def gather(run: RunDir) -> Evidence:
         elif result:
             builds[side] = result.build
     selection = _optional(run.selection, SelectionRecord)
-    change = run.change
+    change = sealed.change(run)
     return Evidence(
         _harmless(run.manifest),
         selection,
@@ -133,6 +133,6 @@ def gather(run: RunDir) -> Evidence:
         sources,
         builds,
         sides,
-        tuple(diff.hunks(change.read_bytes(), str(change))) if change.is_file() else (),
+        tuple(diff.hunks(change, str(run.change))) if change else (),
         clean(run.root.name),
     )
