@@ -7,6 +7,7 @@
     ├── InfrastructureError     exit 4: a tool, the board, the disk or the network failed
     │   └── ResultError         a result file is missing, corrupt or not of its schema
     └── BrokenError             exit 5: the candidate does not apply, build, boot or run
+        └── HangError           the board fell silent; blamed on a kernel only if it repeats
 
 Nothing else is raised on purpose; any other exception that escapes is a bug in iotoll.
 """
@@ -60,6 +61,14 @@ class BrokenError(IotollError):
         super().__init__(message)
         self.step: BrokenStep = step
         self.log_tail = log_tail
+
+
+class HangError(BrokenError):
+    """The board fell silent or did not end in time, and no kernel said why.
+
+    A stopped host, a lost serial line or a board at fault looks alike, so one such boot blames
+    nobody: it is tried once more.
+    """
 
 
 def os_fix(error: OSError) -> str:

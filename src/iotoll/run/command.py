@@ -219,6 +219,8 @@ def _run(
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
     with locked(run):
+        if until not in ("source", "build"):
+            flow.preflight()
         verdict = execute(flow, until)
     if until != "report":
         flow.progress.say(f"stopped after {until}: {run.root}")

@@ -110,6 +110,7 @@ class Setup:
             manifest.clock,
             manifest.accelerator,
             send_times=lab.board(self.board.name).send_times if lab else None,
+            cool_down=lab.board(self.board.name).cool_down_seconds if lab else 0,
             fresh=self.fresh,
         )
 
@@ -122,7 +123,21 @@ class Setup:
         # Only a lab needs HTTP, which takes a tenth of a second to import.
         from iotoll.labs.lava.runner import lava_runner
 
-        return lambda: lava_runner(self.run, lab)
+        return lambda: lava_runner(self.run, lab, tell=self.progress.say)
+
+    def preflight(self) -> None:
+        """Raise what keeps the lab from running this board's jobs, before anything long begins.
+
+        A run that has jobs in LAVA already waits for the lab instead.
+        """
+        lab = self.lab
+        if lab is None or (self.run.root / "lava/journal.jsonl").is_file():
+            return
+        from iotoll.labs.lava import check
+        from iotoll.labs.lava.server import connect
+
+        with self.progress.step(f"look at lab {lab.name}"):
+            check.demand(lab, connect(lab, check.RETRIES), [self.board.name])
 
     @property
     def dtbs(self) -> list[str]:

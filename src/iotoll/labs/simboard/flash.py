@@ -13,6 +13,8 @@ from iotoll.labs.simboard.profile import Profile
 
 STEP = 1 << 20
 ZEROS = bytes(STEP)
+LABEL_AT = 1144
+MARK = b"iotoll-scratch"
 
 
 class FlashError(Exception):
@@ -40,6 +42,10 @@ class Flash:
                     stream.truncate(disk.size)
                 if path == self._table:
                     self._write_table()
+                    for name in self.profile.scratch:
+                        _mark(path, self.partition(name).start)
+                elif disk.scratch:
+                    _mark(path, 0)
         except OSError as error:
             raise InfrastructureError(
                 f"{self.folder}: {error.strerror}: {os_fix(error)}"
@@ -101,6 +107,13 @@ class Flash:
             raise FlashError(f"Error flashing partition: bad sparse image: {error}") from error
         except OSError as error:
             raise FlashError(f"Error flashing partition: {error.strerror}") from error
+
+
+def _mark(path: Path, start: int) -> None:
+    """Write the mark of lava-jobs/dut/lib.sh where an ext4 file system has its label."""
+    with path.open("r+b") as stream:
+        stream.seek(start + LABEL_AT)
+        stream.write(MARK)
 
 
 def _copy(source: BinaryIO, length: int, target: BinaryIO, start: int, size: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from iotoll.patch import diff
 from iotoll.patch.diff import Hunk
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import (
     BuildRecord,
     Clock,
@@ -112,7 +112,7 @@ def gather(run: RunDir) -> Evidence:
         elif result:
             builds[side] = result.build
     selection = _optional(run.selection, SelectionRecord)
-    change = run.change
+    change = sealed.change(run)
     return Evidence(
         _harmless(run.manifest),
         selection,
@@ -120,6 +120,6 @@ def gather(run: RunDir) -> Evidence:
         sources,
         builds,
         sides,
-        tuple(diff.hunks(change.read_bytes(), str(change))) if change.is_file() else (),
+        tuple(diff.hunks(change, str(run.change))) if change else (),
         clean(run.root.name),
     )
