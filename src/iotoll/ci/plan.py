@@ -43,6 +43,7 @@ class Request:
     cells: tuple[str, ...] | None = None
     merge_request: int | None = None
     pipeline: int | None = None
+    approved_by: str | None = None
     command: tuple[str, ...] = ("iotoll",)
 
 
@@ -157,6 +158,7 @@ def _manifest(request: Request, change: Change, name: str, runner: str) -> RunMa
         candidate_kind="revision",
         cells=list(request.cells) if request.cells else None,
         series=_series(request, name) if lava else None,
+        approved_by=request.approved_by,
     )
 
 
