@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,12 @@ WANTED = (50.0, 99.0)
 
 @dataclass(frozen=True)
 class FioJob:
-    """Totals of one job (or of one reporting group), ramp time excluded by fio itself."""
+    """Totals of one job (or of one reporting group), ramp time excluded by fio itself.
+
+    Jobs of one name (``numjobs`` without ``group_reporting``) are one job. ``options`` are those of
+    fio's JSON, the global ones first; ``trims`` of the ``ios`` discard blocks. ``syncs``, such as
+    those of ``fsync=N``, come on top of the ``ios``.
+    """
 
     name: str
     ios: int
@@ -42,6 +47,9 @@ class FioJob:
     slat: Latency | None
     clat: Latency | None
     lat: Latency | None
+    trims: int = 0
+    syncs: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def totals(self) -> dict[str, Any]:
         """The totals as a cell's record keeps them; keys without a value are left out."""
@@ -66,23 +74,34 @@ def read_jobs(path: Path) -> dict[str, FioJob]:
 def jobs_of(data: Any, where: str) -> dict[str, FioJob]:
     """All jobs of fio's parsed JSON by name; raises InfrastructureError naming ``where``."""
     try:
-        return {job["jobname"]: _job(job) for job in data["jobs"]}
+        shared = _options(data.get("global options"))
+        named: dict[str, list[Mapping[str, Any]]] = {}
+        for job in data["jobs"]:
+            named.setdefault(job["jobname"], []).append(job)
+        return {name: _job(name, jobs, shared) for name, jobs in named.items()}
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise InfrastructureError(f"{where}: not fio's JSON: {error!r}"[:400]) from error
 
 
-def _job(job: Mapping[str, Any]) -> FioJob:
-    sides = [job[side] for side in ("read", "write", "trim") if side in job]
+def _job(name: str, jobs: Sequence[Mapping[str, Any]], shared: Mapping[str, str]) -> FioJob:
+    sides = [job[side] for job in jobs for side in ("read", "write", "trim") if side in job]
     busy = [side for side in sides if side["total_ios"]]
     return FioJob(
-        name=job["jobname"],
+        name=name,
         ios=sum(side["total_ios"] for side in sides),
         bytes=sum(side["io_bytes"] for side in sides),
-        error=job["error"],
+        error=next((job["error"] for job in jobs if job["error"]), 0),
         slat=_latency([side.get("slat_ns", {}) for side in busy]),
         clat=_latency([side.get("clat_ns", {}) for side in busy]),
         lat=_latency([side.get("lat_ns", {}) for side in busy]),
+        trims=sum(job["trim"]["total_ios"] for job in jobs if "trim" in job),
+        syncs=sum(job["sync"].get("total_ios", 0) for job in jobs if "sync" in job),
+        options={**shared, **_options(jobs[0].get("job options"))},
     )
+
+
+def _options(found: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (found or {}).items()}
 
 
 def _latency(parts: Sequence[Mapping[str, Any]]) -> Latency | None:
