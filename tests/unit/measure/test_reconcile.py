@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from iotoll import _native
+from iotoll.core.errors import InfrastructureError
 from iotoll.measure import boot_trace
 from iotoll.measure.fio import FioJob, Latency, read_jobs
 from iotoll.measure.fio_choice import Calls, choice
@@ -109,6 +111,23 @@ def test_other_bytes_are_a_warning(folder: Path) -> None:
     record = measured(folder, change)
     assert record.fio_check is not None and record.fio_check.bytes_agree is False
     assert fio_warnings(record) == ["fio disagrees: the numbers of bytes differ"]
+
+
+@pytest.mark.parametrize("value", [10**400, float("inf"), float("nan"), -1, "many", None, [1]])
+def test_f6_6_numbers_that_no_fio_prints_are_refused(folder: Path, value: Any) -> None:
+    """FINDINGS F6.6: 10**400 I/Os ended in a traceback, in the reader and in the report."""
+
+    def ios(job: dict[str, Any]) -> None:
+        job["read"]["total_ios"] = value
+
+    def mean(job: dict[str, Any]) -> None:
+        job["read"]["clat_ns"]["mean"] = value
+
+    for change in (ios, mean):
+        with pytest.raises(InfrastructureError, match="not fio's JSON: "):
+            measured(folder, change)
+    with pytest.raises(ValidationError, match="fio"):
+        CellRecord.model_validate({"fio": {"ios": value}})
 
 
 def test_missing_percentiles_and_latencies_are_said(folder: Path) -> None:
