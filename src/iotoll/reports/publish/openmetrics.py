@@ -19,7 +19,7 @@ def openmetrics(evidence: Evidence) -> str:
     """Return the metrics of a run; two runs of the same thing on one board have the same series."""
     registry = CollectorRegistry()
     registry.register(_Run(evidence))
-    text: str = generate_latest(registry).decode()
+    text: str = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
     return text
 
 
@@ -49,8 +49,8 @@ class _Run(Collector):
         def gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
             return GaugeMetricFamily(name, words, labels=("board", *labels), unit=base)
 
-        keys = ("cell", "section", "side", "statistic")
-        values = gauge("iotoll_section", "Latency section of one I/O.", *keys)
+        words = "Latency section of one I/O."
+        values = gauge("iotoll_section", words, "cell", "section", "side", "statistic")
         for f in all_figures(self.evidence):
             self._add(values, f.value, f.cell, f.section.value, f.side, f.statistic)
         keys = ("cell", "section", "gated")
@@ -58,9 +58,9 @@ class _Run(Collector):
         threshold = gauge("iotoll_threshold", "A larger change is a regression.", *keys)
         for cell in verdict.cells if verdict else []:
             for found in cell.sections:
-                labels = (cell.cell, found.section.value, str(found.gated).lower())
-                self._add(change, in_base_unit(found.delta, unit), *labels)
-                self._add(threshold, in_base_unit(found.threshold, unit), *labels)
+                where = (cell.cell, found.section.value, str(found.gated).lower())
+                self._add(change, in_base_unit(found.delta, unit), *where)
+                self._add(threshold, in_base_unit(found.threshold, unit), *where)
         yield from (values, change, threshold)
 
     def _add(self, family: GaugeMetricFamily, value: float, *labels: str) -> None:
