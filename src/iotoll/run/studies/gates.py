@@ -28,15 +28,15 @@ from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.models import (
     CellVerdict,
-    FailureRecord,
     Outcome,
     RunManifest,
     SideResult,
     VerdictRecord,
 )
 from iotoll.records.rundir import RunDir
+from iotoll.run.conclude import failed
 from iotoll.run.flow import STEPS, Flow, execute
-from iotoll.run.manifest import new_manifest
+from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.studies import variants
 from iotoll.run.studies.variants import Read, Variant
 from iotoll.verdict.instructions import judge
@@ -199,35 +199,24 @@ def _again(run: RunDir, since: str, progress: Progress) -> None:
             STEPS["collect"](flow)
         STEPS["judge"](flow)
     except InfrastructureError as error:
-        failure = FailureRecord(outcome=Outcome.INFRASTRUCTURE, step="judge", message=str(error))
-        results.write(
-            run.verdict,
-            flow.verdict(Outcome.INFRASTRUCTURE, f"Not judged again: {error}.", failure=failure),
-        )
+        results.write(run.verdict, failed(flow, "judge", error))
 
 
 def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
     choice = candidate.classify(str(patch), tree=str(options["tree"]))
     matrix = load_matrix(str(options["matrix"]))
     cells = options["cells"]
-    words = {
-        "board": options["board"],
-        "matrix": options["matrix"],
-        "clock": None,
-        "policy": None,
-        "runner": "local",
-        "lab": "local",
-    }
+    # What the patch would select is another question: all cells, unless named.
+    chosen = chosen_cells(str(cells), matrix.cells) if cells else matrix.cells
     manifest = new_manifest(
-        ["iotoll", "experiment"],
-        words,
-        kind="gate",
-        tree=choice.tree,
-        base=choice.base,
-        candidate=choice.candidate,
-        candidate_kind=choice.kind,
-        # What the patch would select is another question: all cells, unless named.
-        cells=chosen_cells(str(cells), matrix.cells) if cells else matrix.cells,
+        RunRequest(
+            command=("iotoll", "experiment"),
+            kind="gate",
+            choice=choice,
+            board=str(options["board"]),
+            matrix=str(options["matrix"]),
+            cells=tuple(chosen or ()),
+        )
     )
     if not (root / "run.json").is_file():
         results.write(root / "run.json", manifest)
@@ -276,7 +265,7 @@ def _alarms(run: RunDir, verdict: VerdictRecord) -> int:
     policy = load_policy(results.read(run.root / "run.json", RunManifest).policy)
     if all(len(records) < 2 for side in sides for records in side.cells.values()):
         return 0
-    first = [
+    base, other = (
         side.model_copy(
             update={
                 "boots": side.boots[:1],
@@ -284,8 +273,8 @@ def _alarms(run: RunDir, verdict: VerdictRecord) -> int:
             }
         )
         for side in sides
-    ]
-    return len(judge(*first, policy, [c.cell for c in verdict.cells]).open)
+    )
+    return len(judge(base, other, policy, [c.cell for c in verdict.cells]).open)
 
 
 def print_rows(rows: list[Row], console: Console) -> None:
