@@ -7,7 +7,7 @@ likely to meet the one as the other: its differences are symmetric around 0, and
 
 The test is a sign test. Of all I/Os whose difference is larger than some size, chaos makes about as
 many larger as smaller. The threads of a cell begin their I/Os together, so a timer that meets one
-of them meets the others, too: the I/Os of one *round* (same boot, same number in their threads)
+of them also meets the others: the I/Os of one *round* (same boot, same number in their threads)
 share one chance. With c the net number of a round's I/Os that grew, the sum of all c reaches
 z * sqrt(sum of c^2) with a probability of at most 2 exp(-z^2 / 2), whatever the differences'
 distribution (Hoeffding 1963). With one thread that is |A - B| against z * sqrt(A + B), A above and
