@@ -44,6 +44,7 @@ class PipelineRequest:
     cells: tuple[str, ...] | None = None
     merge_request: int | None = None
     pipeline: int | None = None
+    approved_by: str | None = None
     command: tuple[str, ...] = ("iotoll",)
 
 
@@ -155,6 +156,7 @@ def _manifest(request: PipelineRequest, change: Change, name: str, runner: Runne
             lab=request.lab or "local",
             cells=request.cells or None,
             series=_series(request, name) if lava else None,
+            approved_by=request.approved_by,
         )
     )
 

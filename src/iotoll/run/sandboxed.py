@@ -9,7 +9,13 @@ from functools import cache
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256
-from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, ResultError
+from iotoll.core.errors import (
+    BrokenError,
+    BrokenStep,
+    InfrastructureError,
+    IotollError,
+    ResultError,
+)
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels import buildid, coverage, sandbox
@@ -106,7 +112,7 @@ def at_desk(run: RunDir, job: KernelJob, progress: Progress) -> None:
     if outcome is not Outcome.PASS:
         record = results.read(run.build_failure("candidate"), FailureRecord)
         if outcome is Outcome.BROKEN:
-            step = "config" if record.step == "config" else "build"
+            step: BrokenStep = "config" if record.step == "config" else "build"
             raise BrokenError(step, record.message, record.log_tail)
         raise InfrastructureError(record.message, record.log_tail)
     if not job.is_done:

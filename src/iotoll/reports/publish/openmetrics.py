@@ -61,9 +61,9 @@ class _Run(Collector):
         threshold = gauge("iotoll_threshold", words, *place, "gated")
         for cell in verdict.cells if verdict else []:
             for found in cell.sections:
-                labels = (cell.cell, found.section.value, str(found.gated).lower())
-                self._add(change, in_base_unit(found.delta, unit), *labels)
-                self._add(threshold, in_base_unit(found.threshold, unit), *labels)
+                where = (cell.cell, found.section.value, str(found.gated).lower())
+                self._add(change, in_base_unit(found.delta, unit), *where)
+                self._add(threshold, in_base_unit(found.threshold, unit), *where)
         yield from (values, change, threshold)
 
     def _add(self, family: GaugeMetricFamily, value: float, *labels: str) -> None:

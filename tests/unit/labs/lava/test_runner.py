@@ -82,7 +82,9 @@ class Lava:
         if parts[-1] == "devices":
             names = query.get("tags__name", self.devices)
             common = {"device_type": "qemu-aarch64", "health": self.health, "state": "Idle"}
-            found = [{"hostname": n, **common} for n in self.devices if n in names or "virt" in names[0]]
+            found = [
+                {"hostname": n, **common} for n in self.devices if n in names or "virt" in names[0]
+            ]
             return as_json({"results": found})
         if "id__in" in query:
             numbers = [int(n) for n in query["id__in"][0].split(",")]
