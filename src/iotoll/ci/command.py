@@ -103,7 +103,7 @@ def select_command(**options: Any) -> None:
     )
     matrix = options["matrix"]
     cells = chosen_cells(options["cells"] or None, load_matrix(matrix).cells)
-    request = plan.Request(
+    request = plan.PipelineRequest(
         project=options["project"] or options["clone"].resolve().name,
         boards=plan.split_names(options["boards"]),
         lava_boards=plan.split_names(options["lava_boards"]),
@@ -132,7 +132,7 @@ def select_command(**options: Any) -> None:
 
 
 def _child_words(
-    options: dict[str, Any], request: plan.Request, base: str, candidate: str
+    options: dict[str, Any], request: plan.PipelineRequest, base: str, candidate: str
 ) -> list[str]:
     """The options of `select` that make the same plan again, pinned, less the boards."""
     words = ["--project", request.project, "--base", base, "--candidate", candidate]

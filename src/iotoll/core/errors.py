@@ -14,6 +14,7 @@ Nothing else is raised on purpose; any other exception that escapes is a bug in 
 
 from __future__ import annotations
 
+import errno
 from typing import Literal
 
 BrokenStep = Literal["apply", "config", "build", "boot", "workload"]
@@ -68,3 +69,14 @@ class HangError(BrokenError):
     A stopped host, a lost serial line or a board at fault looks alike, so one such boot blames
     nobody: it is tried once more.
     """
+
+
+def os_fix(error: OSError) -> str:
+    """What a failed system call asks of the user: one clause for the end of a message."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some disk space"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "choose a place that you may write, or change its permissions"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
+        return "check the path, and that nothing else changes it"
+    return "check the disk and the path"

@@ -13,8 +13,8 @@ from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, Re
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels import buildid, coverage, sandbox
-from iotoll.kernels.build import TARGETS, Job
 from iotoll.kernels.cache import new_entry
+from iotoll.kernels.kernel_job import TARGETS, KernelJob
 from iotoll.kernels.sandbox import Kept
 from iotoll.kernels.source import DEBIAN_FOLDER, open_tree
 from iotoll.records import results
@@ -36,7 +36,7 @@ _UNCACHED = ("build.json", "failure.json")
 
 
 def build(
-    run: RunDir, side: Side, job: Job, progress: Progress, hidden: Sequence[Path] = ()
+    run: RunDir, side: Side, job: KernelJob, progress: Progress, hidden: Sequence[Path] = ()
 ) -> Outcome:
     """Build one kernel in the sandbox; returns `Outcome.PASS` when it is there.
 
@@ -97,7 +97,7 @@ def check_build(run: RunDir, side: Side) -> None:
         raise ResultError(f"{path}: is not what build.json says: build it again")
 
 
-def at_desk(run: RunDir, job: Job, progress: Progress) -> None:
+def at_desk(run: RunDir, job: KernelJob, progress: Progress) -> None:
     """Build the candidate in the sandbox, and keep its image in the cache under its own key.
 
     Raises what the build failed with.
@@ -116,7 +116,7 @@ def at_desk(run: RunDir, job: Job, progress: Progress) -> None:
                     shutil.copyfile(path, entry / path.name)
 
 
-def why_not(run: RunDir, job: Job) -> str:
+def why_not(run: RunDir, job: KernelJob) -> str:
     """Why a candidate cannot be built in the sandbox at a desk; empty if it can.
 
     The sandbox shows iotoll's own files, the cache and the system's, and no other file.

@@ -8,7 +8,7 @@ import pytest
 
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.core.progress import Progress
-from iotoll.kernels.build import Job
+from iotoll.kernels.kernel_job import KernelJob
 from iotoll.records import results
 from iotoll.records.models import FailureRecord, Outcome, SourceRecord
 from iotoll.records.rundir import RunDir
@@ -19,12 +19,12 @@ QUIET = Progress(quiet=True)
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelJob:
     monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(sandboxed, "_refused", lambda: "")
     monkeypatch.setattr(sandboxed.shutil, "which", lambda name: f"/usr/bin/{name}")
     source = SourceRecord(side="candidate", tree="debian", version="6.12", tree_sha256="0")
-    return Job(source, "arm64", (), "gcc", "4b" * 8)
+    return KernelJob(source, "arm64", (), "gcc", "4b" * 8)
 
 
 def run_of(folder: Path, **more: str) -> RunDir:
@@ -32,20 +32,20 @@ def run_of(folder: Path, **more: str) -> RunDir:
     return RunDir.open(folder)
 
 
-def test_f6_4_a_desk_of_debians_source_is_sandboxed(tmp_path: Path, job: Job) -> None:
+def test_f6_4_a_desk_of_debians_source_is_sandboxed(tmp_path: Path, job: KernelJob) -> None:
     assert sandboxed.why_not(run_of(tmp_path / "run"), job) == ""
 
 
 @pytest.mark.parametrize("field", ["tree", "board", "matrix", "policy"])
 def test_f6_4_files_of_the_users_are_not_shown_and_that_is_said(
-    tmp_path: Path, job: Job, field: str
+    tmp_path: Path, job: KernelJob, field: str
 ) -> None:
     mine = str(tmp_path / "mine.toml")
     assert mine in sandboxed.why_not(run_of(tmp_path / "run", **{field: mine}), job)
 
 
 def test_f6_4_a_compiler_elsewhere_and_a_machine_that_refuses(
-    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, job: KernelJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(tmp_path / "run")
     monkeypatch.setattr(sandboxed, "_refused", lambda: "bwrap is not installed")
@@ -72,7 +72,7 @@ def left_by(monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> None:
 
 
 def test_f6_4_its_image_is_kept_under_its_own_key(
-    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, job: KernelJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(tmp_path / "run")
     left_by(monkeypatch, Outcome.PASS)
@@ -87,7 +87,7 @@ def test_f6_4_its_image_is_kept_under_its_own_key(
 )
 def test_f6_4_why_it_failed_is_raised(
     tmp_path: Path,
-    job: Job,
+    job: KernelJob,
     monkeypatch: pytest.MonkeyPatch,
     outcome: Outcome,
     kind: type[BrokenError] | type[InfrastructureError],

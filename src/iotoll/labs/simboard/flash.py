@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from iotoll.boards import sparse
-from iotoll.core.errors import InfrastructureError
+from iotoll.core.errors import InfrastructureError, os_fix
 from iotoll.labs.simboard import gpt
 from iotoll.labs.simboard.profile import Profile
 
@@ -48,7 +48,7 @@ class Flash:
                     _mark(path, 0)
         except OSError as error:
             raise InfrastructureError(
-                f"{self.folder}: {error.strerror}: free some disk space"
+                f"{self.folder}: {error.strerror}: {os_fix(error)}"
             ) from error
 
     def _write_table(self) -> None:

@@ -26,7 +26,7 @@ from iotoll.records import results
 from iotoll.records.models import Outcome, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run.flow import Flow, execute
-from iotoll.run.manifest import new_manifest
+from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.studies import variants
 from iotoll.run.studies.variants import Read, Variant
 
@@ -126,24 +126,17 @@ def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
     choice = candidate.classify(str(patch), tree=str(options["tree"]))
     matrix = load_matrix(str(options["matrix"]))
     cells = options["cells"]
-    words = {
-        "board": options["board"],
-        "matrix": options["matrix"],
-        "clock": None,
-        "policy": None,
-        "runner": "local",
-        "lab": "local",
-    }
+    # What the patch would select is another question: all cells, unless named.
+    chosen = chosen_cells(str(cells), matrix.cells) if cells else matrix.cells
     manifest = new_manifest(
-        ["iotoll", "experiment"],
-        words,
-        kind="gate",
-        tree=choice.tree,
-        base=choice.base,
-        candidate=choice.candidate,
-        candidate_kind=choice.kind,
-        # What the patch would select is another question: all cells, unless named.
-        cells=chosen_cells(str(cells), matrix.cells) if cells else matrix.cells,
+        RunRequest(
+            command=("iotoll", "experiment"),
+            kind="gate",
+            choice=choice,
+            board=str(options["board"]),
+            matrix=str(options["matrix"]),
+            cells=tuple(chosen or ()),
+        )
     )
     if not (root / "run.json").is_file():
         results.write(root / "run.json", manifest)
