@@ -267,7 +267,6 @@ class Handler(BaseHTTPRequestHandler):
         found = data if isinstance(data, bytes) else data()
         return (404, {"message": "404 Not found"}) if found is None else (200, found)
 
-
     def merge_request(self, _: Any, project: str, number: str) -> Answer:
         return 200, {"iid": int(number), **self.state.merge_request}
 

@@ -39,9 +39,7 @@ def test_f3_2_a_stopped_board_is_tried_again_elsewhere(
     assert sorted(map(str, places)) == list(DEVICES), "one on each"
 
 
-def test_f3_3_a_queue_without_a_board_names_their_health(
-    boots: Boots, admin: LavaServer
-) -> None:
+def test_f3_3_a_queue_without_a_board_names_their_health(boots: Boots, admin: LavaServer) -> None:
     """F3.3: "Somebody cancelled the job in LAVA" was what both boards in maintenance got."""
     one = boots(HEALTHY, side="base", attempts=1)
     board = one.runner.lab.boards["virt-arm64"]
@@ -50,7 +48,7 @@ def test_f3_3_a_queue_without_a_board_names_their_health(
     for name in DEVICES:
         admin.quarantine(name, "F3.3")
     try:
-        with pytest.raises(InfrastructureError, match="was free for 1 minutes: .*Maintenance"):
+        with pytest.raises(InfrastructureError, match=r"was free for 1 minutes: .*Maintenance"):
             one.go()
     finally:
         for name in DEVICES:

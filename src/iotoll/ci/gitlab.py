@@ -126,7 +126,9 @@ class GitLab:
             raise UsageError(f"!{merge_request} has no label {label}")
         pushed = [_moment(v.created_at) for v in self._rows("list versions", request.diffs)]
         if not pushed or _moment(last.created_at) <= max(pushed):
-            raise UsageError(f"label {label} is older than the newest push: remove it, give it anew")
+            raise UsageError(
+                f"label {label} is older than the newest push: remove it, give it anew"
+            )
         user = last.user
         if user["id"] == request.author["id"]:
             raise UsageError(f"{user['username']} is the author: somebody else gives {label}")
