@@ -96,7 +96,7 @@ class Lava:
         return self._about(int(parts[3]), parts[4] if len(parts) > 4 else "")
 
     def _about(self, number: int, what: str) -> Answer:
-        health, log, error = self.end(number)
+        _, log, error = self.end(number)
         if number in self.lost:
             return Answer(404)
         if what == "logs":
