@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from iotoll.kernels.layers import UID
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.core.plain import plain_log
 from iotoll.core.proc import SANDBOXED, require_tool, stop
+from iotoll.kernels.layers import UID
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd")

@@ -1,4 +1,4 @@
-"""Builds the kernels of a run in the sandbox: in a pipeline, and at a desk where that is possible."""
+"""Builds the kernels of a run in the sandbox: in a pipeline, and where possible at a desk."""
 
 from __future__ import annotations
 
