@@ -8,6 +8,7 @@ from pathlib import Path
 
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
+from iotoll.patch.candidate import Choice
 from iotoll.records import results
 from iotoll.records.models import Outcome, Section, VerdictRecord
 from iotoll.records.models.run import RunManifest
@@ -16,7 +17,7 @@ from iotoll.run.bisect.meter import WHOLE, Part, Setting
 from iotoll.run.explain import Explainer
 from iotoll.run.flow import Flow, execute
 from iotoll.run.lock import locked
-from iotoll.run.manifest import new_manifest
+from iotoll.run.manifest import RunRequest, new_manifest
 
 
 @dataclass(frozen=True)
@@ -68,24 +69,16 @@ def confirm(
 
 
 def _open(folder: Path, setting: Setting, parent: str, commit: str, cell: str) -> RunDir:
-    words = {
-        "board": setting.board,
-        "matrix": setting.matrix,
-        "clock": None,
-        "policy": setting.policy,
-        "runner": "local",
-        "lab": "local",
-    }
-    manifest = new_manifest(
-        ["iotoll", *sys.argv[1:]],
-        words,
+    request = RunRequest(
+        command=("iotoll", *sys.argv[1:]),
         kind="gate",
-        tree=setting.tree,
-        base=parent,
-        candidate=commit,
-        candidate_kind="revision",
-        cells=[cell],
+        choice=Choice("revision", setting.tree, parent, commit),
+        board=setting.board,
+        matrix=setting.matrix,
+        policy=setting.policy,
+        cells=(cell,),
     )
+    manifest = new_manifest(request)
     path = folder / "run.json"
     incidental = {"command", "created", "seed"}
     if path.is_file():

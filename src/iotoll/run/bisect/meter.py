@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +20,14 @@ from iotoll.boards.board import VirtualBoard, load_virtual_board
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots import store
-from iotoll.boots.local import BootPlan, boot
+from iotoll.boots.local import BootPlan, boot_again
 from iotoll.boots.schedule import Bench, plan_boot
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.kernels.build import Job, build_side
+from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.kernels.coverage import SOURCES
+from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import base_of
 from iotoll.measure.collect import analyze
 from iotoll.records import results
@@ -42,9 +43,6 @@ WHOLE = "whole"
 
 Part = tuple[str, str]
 """Cell and section."""
-
-LATE = ("no sign of life", "did not reach", "did not end")
-"""In the words of a boot that took too long, which a kernel's fault and a busy machine both do."""
 
 
 @dataclass(frozen=True)
@@ -212,9 +210,11 @@ class Meter:
     def _build(self, commit: str) -> tuple[RunDir, str]:
         run = self._run(commit)
         source = results.read(run.side("candidate") / "source.json", SourceRecord)
-        cached = Job.make(source, self.board.arch, self.board.fragments).is_done
+        cached = KernelJob.make(source, self.board.arch, self.board.fragments).is_done
         started = time.monotonic()
-        record = build_side(run, "candidate", self.board.arch, self.board.fragments, self.progress)
+        record = build_side(
+            run, "candidate", KernelSpec(self.board.arch, self.board.fragments), self.progress
+        )
         listed = run.build("candidate") / SOURCES
         if listed.is_file():
             results.write_text(self.root / "sources" / commit, listed.read_text())
@@ -263,23 +263,17 @@ class Meter:
         with self.progress.step(f"boot {commit[:12]} on {self.board.name}", plan.runs) as step:
             stored = store.take(plan)
             if not stored:
-                _patient(plan, lambda done: step.update(done, plan.runs, f"{done} of {plan.runs}"))
+                boot_again(
+                    plan,
+                    lambda done: step.update(done, plan.runs, f"{done} of {plan.runs}"),
+                    tell=self.progress.say,
+                )
                 store.keep(plan)
         _store(plan, folder)
         seconds = round(time.monotonic() - started, 1)
         self.log.add(
             "booted", commit=commit, image=image, cells=len(cells), stored=stored, seconds=seconds
         )
-
-
-def _patient(plan: BootPlan, on_cell: Callable[[int], None]) -> None:
-    """Boot; what failed by this machine's clock is tried once more, for the machine may be busy."""
-    try:
-        boot(plan, on_cell)
-    except BrokenError as error:
-        if not any(words in str(error) for words in LATE):
-            raise
-        boot(plan, on_cell)
 
 
 def _store(plan: BootPlan, folder: Path) -> None:
