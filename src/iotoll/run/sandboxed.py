@@ -12,7 +12,7 @@ from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels import buildid, coverage, sandbox
-from iotoll.kernels.kernel_job import TARGETS, KernelJob
+from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.sandbox import Kept
 from iotoll.kernels.source import open_tree
 from iotoll.records import results
