@@ -164,11 +164,6 @@ def _own_files() -> list[Path]:
     return [path for path in ordered if not any(o in path.parents for o in ordered)]
 
 
-def shown() -> list[Path]:
-    """The folders that the sandbox shows, beside the run's own."""
-    return [*_own_files(), *map(Path, SYSTEM), cache_dir()]
-
-
 def _system(path: Path) -> bool:
     return any(path.is_relative_to(name) for name in SYSTEM)
 
