@@ -75,8 +75,9 @@ def test_f3_4_the_commands_say_what_is_wrong(
     assert f"token: of user {state.user}" in said if hasattr(state, "user") else "of user" in said
     code, said, _ = run(*ask, IOTOLL_LAVA_TOKEN="wrong")
     assert code == 2 and "token" in said and "Traceback" not in said
-    gate = ("gate", "--candidate", "examples/patches/neutral.patch", "--runner", "lava")
-    gate = (*gate, "--lab", lab_file, "--out", tmp_path / "run")
+    patch = ("--candidate", "examples/patches/neutral.patch")
+    where = ("--runner", "lava", "--lab", lab_file, "--out", tmp_path / "run")
+    gate = ("gate", *patch, *where)
     code, said, _ = run(*gate, IOTOLL_LAVA_TOKEN="wrong")
     assert code == 2 and "token" in said
     assert not (tmp_path / "run/sides/base/build").exists(), "before anything is built"

@@ -71,7 +71,7 @@ def test_the_ios_of_a_whole_fio_run_are_those_that_fio_counts(name: str) -> None
 
 
 def test_without_options_the_files_that_fio_reads_at_its_start_count_too() -> None:
-    """The finding: fio did 24, and 123 were seen, 124 at the time; the fsyncs of the job are among them."""
+    """The finding: fio did 24, and 123 were seen (124 at the time), the job's fsyncs among them."""
     assert check("6.1-x86_64-nvme-append", {}).ios_in_trace == 123
     found = check("6.1-x86_64-nvme-append", {"bs": "16k"})
     assert (found.ios_agree, found.ios_in_trace) == (True, 24)

@@ -65,7 +65,7 @@ def test_f3_7_the_script_refuses_before_it_writes(tmp_path: Path) -> None:
     (job / "job.env").write_text(
         "DEVICES=nvme\nHUGE_PAGES=0\nSCHEDULER=none\nFS_UUID=x\nMKFS_OPTIONS=\nTHREADS=1\n"
     )
-    words = ["sh", dut / "prepare.sh", job, tmp_path / "devices"]
+    words = ["sh", *map(str, (dut / "prepare.sh", job, tmp_path / "devices"))]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "iotoll: FAIL prepare: nvme:" in done.stdout

@@ -238,7 +238,8 @@ def test_calls_that_the_page_cache_served_are_timed_too() -> None:
     latency = Latency(3, sum(durations) / 3 + 50_000, {50.0: sorted(durations)[1] + 50_000.0})
     asked = job(clat=latency, bytes=int(table["bytes"].sum()) + 4096)
     values = (int(table["start"][1]) + 1, 400, 4096)
-    more = Calls(np.array(["pread64"], np.object_), *(np.array([v], np.int64) for v in values))
+    start, duration, returned = (np.array([v], np.int64) for v in values)
+    more = Calls(np.array(["pread64"], np.object_), start, duration, returned)
     allowed = TOLERANCES[Clock.INSTRUCTIONS]
     check = reconcile(asked, None, table, 3, allowed, lambda: more)
     assert check.agrees and check.bytes_agree

@@ -210,7 +210,7 @@ def test_a_log_that_is_no_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="line 1 is not JSON"):
         Log(tmp_path / NAME, {})
     (tmp_path / NAME).write_text(json.dumps(["x"]) + "\n")
-    with pytest.raises(UsageError, match="line 1 is no entry"):
+    with pytest.raises(UsageError, match="line 1 has no event"):
         Log(tmp_path / NAME, {})
 
 

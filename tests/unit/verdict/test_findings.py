@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from iotoll.records.models import Outcome
+from iotoll.records.models.run import Side
 from iotoll.verdict import instructions
 from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import side_result
@@ -85,9 +86,10 @@ def test_f1_8_f7_4_a_kernel_with_two_modes_is_not_blocked_by_itself(
     def boot(slow: bool) -> dict[str, Counts]:
         return {UFS: {**counts(1), S: [19_315 if slow else 7_000] * 256}}
 
+    names: tuple[Side, Side] = ("base", "candidate")
     sides = [
         boots(*(side_result(side, boot(bool(slow))) for slow in modes[at]))
-        for at, side in enumerate(("base", "candidate"))
+        for at, side in enumerate(names)
     ]
     always = modes[1].all() and not modes[0].any()
     judged = instructions.judge(sides[0], sides[1], policy, [UFS])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -129,9 +131,15 @@ def test_several_boards_measure_several_commits() -> None:
 
 
 def test_misuse_is_refused() -> None:
-    for wrong in ({"size": 0}, {"noise": 0.0}, {"direction": 2}, {"prior": [1.0]}):
+    wrong: list[Callable[[], Search]] = [
+        lambda: Search(0, 1.0),
+        lambda: Search(5, 0.0),
+        lambda: Search(5, 1.0, direction=2),
+        lambda: Search(5, 1.0, prior=[1.0]),
+    ]
+    for make in wrong:
         with pytest.raises(ValueError):
-            Search(**{"size": 5, "noise": 1.0, **wrong})
+            make()
 
 
 def test_simulated_searches_beat_plain_bisection() -> None:

@@ -72,7 +72,7 @@ def bisect_command(
 ) -> None:
     """Name the commit between A and B that changed the instructions of an I/O.
 
-    The same command goes on where it was stopped. Exit code 0: one commit is named and confirmed;
+    Re-running the command resumes. Exit code 0: one commit is named and confirmed;
     3: skipped commits hide it, or nothing moved.
     """
     output = Output(quiet, as_json)

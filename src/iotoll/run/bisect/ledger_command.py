@@ -53,7 +53,7 @@ def ledger_command(
 ) -> None:
     """Account for every instruction between A and B, commit by commit.
 
-    The same command goes on where it was stopped, also with a larger --max-builds. Exit code 0, or
+    Re-running the command resumes, also with a larger --max-builds. Exit code 0, or
     3 when the limit on builds left commits together.
     """
     output = Output(quiet, as_json)

@@ -70,7 +70,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
                 f"{path}: line {number} is not JSON: choose another --out, or remove it"
             ) from error
         if not isinstance(row, dict) or not isinstance(row.get("event"), str):
-            raise UsageError(f"{path}: line {number} is no entry: choose another --out")
+            raise UsageError(f"{path}: line {number} has no event: choose another --out")
         rows.append(row)
     if len(whole) != len(data):
         with path.open("r+b") as stream:

@@ -58,8 +58,8 @@ def ranges_command(
 ) -> None:
     """Make git ranges with planted changes, and search them with real builds and boots.
 
-    A range with one culprit is searched by bisect, with several by ledger. The same command goes
-    on where it was stopped.
+    A range with one culprit is searched by bisect, with several by ledger. Re-running the
+    command resumes.
     """
     progress = Progress()
     repository = Repository(out / "linux.git", "debian", progress)
