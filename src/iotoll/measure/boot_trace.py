@@ -250,8 +250,8 @@ def _unmeasured(measured: Measured) -> Calls:
         if (pid, start) not in known and comm in (None, tasks.get(pid))
     ]
     names = np.array([name for name, *_ in found], np.object_)
-    numbers = np.array([call[1:] for call in found], np.int64).reshape(-1, 3).T
-    return Calls(names, *numbers, unfinished=measured.data["ios"]["incomplete"])
+    starts, durations, returned = np.array([call[1:] for call in found], np.int64).reshape(-1, 3).T
+    return Calls(names, starts, durations, returned, unfinished=measured.data["ios"]["incomplete"])
 
 
 def _values(table: IoTable, column: str) -> list[int]:
