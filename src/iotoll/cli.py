@@ -108,7 +108,7 @@ COMMANDS = {
         "iotoll.run.bisect.command:step_command",
         "Judge one revision for `git bisect run`: exit code 0 good, 1 bad, 125 cannot be tested.",
         (
-            "git bisect run iotoll bisect-step --good A --cell ufs-4k-randread-t1-direct"
+            "iotoll bisect-step --good A --cell ufs-4k-randread-t1-direct"
             " --section submission",
         ),
     ),
@@ -197,6 +197,8 @@ SUBCOMMANDS = {
     "experiment exact": ("iotoll experiment exact --boots 4",),
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
+    "experiment ranges": ("iotoll experiment ranges --ranges 2",),
+    "experiment search": ("iotoll experiment search --ranges 100",),
     "lava render": ("iotoll lava render runs/NAME --out rendered",),
     "lava submit": ("iotoll lava submit runs/NAME",),
     "lava wait": ("iotoll lava wait runs/NAME",),
