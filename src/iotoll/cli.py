@@ -107,10 +107,7 @@ COMMANDS = {
         "Investigate",
         "iotoll.run.bisect.command:step_command",
         "Judge one revision for `git bisect run`: exit code 0 good, 1 bad, 125 cannot be tested.",
-        (
-            "iotoll bisect-step --good A --cell ufs-4k-randread-t1-direct"
-            " --section submission",
-        ),
+        ("iotoll bisect-step --good A --cell ufs-4k-randread-t1-direct --section submission",),
     ),
     "ledger": Entry(
         "Investigate",

@@ -214,7 +214,7 @@ def test_documents_of_boards_are_checked(command: Dut) -> None:
     record = document["record"]
     assert "its unit is not ns" in refused(Clock.TIME)
     assert "no column first_vfs_fs" in refused(columns={})
-    assert "field (top)" in refused(more=1)
+    assert "field more" in refused(more=1)
     assert "field columns/own_return" in refused(columns={"own_return": "1"})
     assert "record/gate does not belong" in refused(record={**record, "gate": {}})
     assert "field record/ios: no 'measured'" in refused(record={**record, "ios": {}})

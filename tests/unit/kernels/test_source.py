@@ -427,6 +427,7 @@ def test_measure_has_one_side_and_images_have_none(tmp_path: Path, archive: Path
     run = run_dir(tmp_path, None, archive, name="images")
     manifest = run.manifest.model_copy(update={"tree": None, "base": "/x/Image"})
     results.write(run.root / "run.json", manifest)
+    run = RunDir(run.root)  # a manifest is read once
     assert source.prepare(run, QUIET, CELLS) == {}
     assert results.read(run.selection, SelectionRecord).full_matrix
 

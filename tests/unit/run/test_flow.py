@@ -255,7 +255,8 @@ def test_growth_asks_for_the_policys_boots_of_its_cells(
     with pytest.raises(InfrastructureError, match="no board here"):
         flow.judge()
     boots = [(side, number) for number in (2, 3) for side in ("base", "candidate")]
-    assert asked == [(boots, CELLS[:1])]
+    # All cells of the device, so that the base's boots serve other candidates as well.
+    assert asked == [(boots, CELLS)]
 
 
 def test_board_that_is_not_exact_is_not_judged(tmp_path: Path) -> None:
