@@ -193,7 +193,9 @@ class Job:
         return (self._out(tree) / TARGETS[self.arch].image).is_file()
 
     def _out(self, tree: KernelTree) -> Path:
-        names = json_sha256([path.stem for path in self.fragments])[:8]
+        # Fragments that are added to a board's share its folder: kbuild makes what they change.
+        stems = [path.stem for path in self.fragments]
+        names = json_sha256([stem for stem in stems if not stem.startswith("add-")])[:8]
         return tree.root / "out" / f"{self.arch}-{names}"
 
     def build(self, progress: Progress, folder: Path, timeout: float, warm: bool = False) -> None:

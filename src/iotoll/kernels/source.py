@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels import importer
+from iotoll.kernels.coverage import options_of
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.patch import candidate as candidates
 from iotoll.patch import selection, trailers
@@ -69,21 +71,31 @@ def base_of(name: str, revision: str | None, progress: Progress) -> SourceRecord
     return _base_record(located, name, commit, progress)
 
 
-def prepare(run: RunDir, progress: Progress, all_cells: Sequence[str]) -> dict[Side, SourceRecord]:
+def prepare(
+    run: RunDir,
+    progress: Progress,
+    all_cells: Sequence[str],
+    families: selection.Families | None = None,
+) -> dict[Side, SourceRecord]:
     """Prepare the sources of every side that is built, and select the cells to run.
 
-    Writes ``sides/SIDE/source.json`` and ``selection.json``; ``all_cells`` is the whole matrix.
-    Returns no side for ready-made images, and ``base`` alone when one kernel is measured. Raises
+    Writes ``sides/SIDE/source.json`` and ``selection.json``; ``all_cells`` is the whole matrix,
+    ``families`` are the cells that a patch may add to it. Returns
+    no side for ready-made images, and ``base`` alone when one kernel is measured. Raises
     BrokenError("apply") when the candidate does not apply. Done work is not done again.
     """
     manifest = run.manifest
-    inputs = _inputs(run, manifest, all_cells)
+    inputs = _inputs(run, manifest, all_cells) | {"families": families or {}}
     if run.is_done("prepare", inputs):
         records = _stored(run)
         if manifest.tree is None or _still_there(manifest.tree, records.values(), progress):
             return records
     chosen = candidates.load(manifest)
     records, change = _prepare_tree(manifest, chosen, progress)
+    if "candidate" in records and manifest.tree is not None:
+        records["candidate"] = _with_options(
+            records["candidate"], open_tree(manifest.tree, progress)
+        )
     for side, record in records.items():
         results.write(run.side(side) / "source.json", record)
     for number, patch in enumerate(chosen.patches, 1):
@@ -92,9 +104,23 @@ def prepare(run: RunDir, progress: Progress, all_cells: Sequence[str]) -> dict[S
     if 0 < len(change) <= _MAX_CHANGE:
         results.write_text(run.change, change.decode("utf-8", "replace"))
     changed = records["candidate"].changed_paths if "candidate" in records else None
-    results.write(run.selection, selection.choose(changed, all_cells, manifest.cells))
+    chosen_cells = selection.choose(changed, all_cells, manifest.cells, families)
+    results.write(run.selection, chosen_cells)
     run.mark_done("prepare", inputs)
     return records
+
+
+def _with_options(record: SourceRecord, tree: KernelTree) -> SourceRecord:
+    """The record with the options that kbuild asks of each changed source file."""
+
+    @cache
+    def read(path: str) -> str:
+        done = tree.git("cat-file", "blob", f"{record.git_tree}:{path}", check=False)
+        return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+    found = {path: options_of(path, read) for path in record.changed_paths}
+    options = {path: names for path, names in found.items() if names}
+    return record.model_copy(update={"options": options})
 
 
 def _inputs(run: RunDir, manifest: RunManifest, all_cells: Sequence[str]) -> dict[str, Any]:

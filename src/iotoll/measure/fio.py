@@ -42,6 +42,9 @@ class FioJob:
     slat: Latency | None
     clat: Latency | None
     lat: Latency | None
+    syncs: int = 0
+    depth: int = 1
+    """fsyncs and fdatasyncs, which ``ios`` does not count, and the I/Os that may be in flight."""
 
     def totals(self) -> dict[str, Any]:
         """The totals as a cell's record keeps them; keys without a value are left out."""
@@ -79,6 +82,8 @@ def _job(job: Mapping[str, Any]) -> FioJob:
         ios=sum(side["total_ios"] for side in sides),
         bytes=sum(side["io_bytes"] for side in sides),
         error=job["error"],
+        syncs=int(job.get("sync", {}).get("total_ios", 0)),
+        depth=int(job.get("job options", {}).get("iodepth", 1)),
         slat=_latency([side.get("slat_ns", {}) for side in busy]),
         clat=_latency([side.get("clat_ns", {}) for side in busy]),
         lat=_latency([side.get("lat_ns", {}) for side in busy]),

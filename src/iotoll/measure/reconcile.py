@@ -86,8 +86,11 @@ def reconcile(
     seen: int,
     tolerances: Tolerances | None,
     rest: Callable[[], Calls] | None = None,
+    beside: FioJob | None = None,
 ) -> FioCheck:
     """Compare a cell with its fio job.
+
+    ``beside`` is a job that ran at the same time on another disk, which ``table`` leaves out.
 
     ``table`` holds the cell's measured I/Os, ``seen`` counts all that the trace shows. ``marker``
     is the job that fio ran just before the cell, inside the cell's window; its I/Os come first.
@@ -95,12 +98,17 @@ def reconcile(
     ``rest`` finds the system calls that ``table`` lacks, because the page cache served them.
     """
     before = marker.ios if marker else 0
-    ios_agree = seen == job.ios + before
+    other = beside.ios + beside.syncs if beside else 0
+    ios_agree = seen == job.ios + job.syncs + before + other
     notes: list[str] = []
     figures: list[FigureCheck] = []
     bytes_agree = None
     if not ios_agree:
         notes.append("latencies: the numbers of I/Os differ")
+    elif job.syncs:
+        notes.append("latencies and bytes: fio's leave its fsyncs out")
+    elif beside:
+        notes.append("latencies and bytes: another disk's I/Os run beside")
     elif (found := _complete(job, before, table, seen, rest)) is None:
         missing = job.ios - len(_without_marker(table, before))
         notes.append(f"latencies and bytes: {missing} of {job.ios} I/Os have no values")
@@ -112,10 +120,13 @@ def reconcile(
         else:
             if len(_without_marker(table, before)) < job.ios:
                 tolerances = replace(tolerances, clat=tolerances.cached, lat=tolerances.cached)
-            figures = _figures(job, durations, _is_sync(table), tolerances, notes)
+            if job.depth > 1:
+                notes.append("latencies: of several I/Os in flight fio's also hold its own queue")
+            else:
+                figures = _figures(job, durations, _is_sync(table), tolerances, notes)
     return FioCheck(
         ios_agree=ios_agree,
-        ios_in_trace=seen - before,
+        ios_in_trace=seen - before - other,
         bytes_agree=bytes_agree,
         figures=figures,
         not_compared=notes,

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import click
 
-from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
@@ -23,7 +22,7 @@ from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import commit_text, cover_text
 from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.lock import locked
-from iotoll.run.manifest import new_manifest
+from iotoll.run.manifest import asked_cells, new_manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
 INCIDENTAL = {"command", "created", "seed", "approved_by"}
@@ -211,7 +210,7 @@ def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> R
         base=choice.base,
         candidate=choice.candidate,
         candidate_kind=choice.kind,
-        cells=chosen_cells(options["cells"], load_matrix(options["matrix"]).cells),
+        cells=asked_cells(options),
         boots=options["boots"],
         series=options["series"],
         aa=options.get("aa", False),

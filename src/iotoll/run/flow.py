@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from iotoll.boards.board import RealBoard, VirtualBoard, load_board
+from iotoll.boards.equip import equipped, families, fragments
 from iotoll.boards.flash import add_dtb, check_source
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
@@ -132,13 +133,19 @@ class Flow:
         """The selected cells."""
         return [c.cell for c in results.read(self.run.selection, SelectionRecord).cells]
 
+    @property
+    def fragments(self) -> list[str]:
+        """The config fragments of both kernels: the board's, and what cells and patch need."""
+        record = results.read(self.run.selection, SelectionRecord)
+        return fragments(self.board, self.cells, record.fragments)
+
     @cached_property
     def bench(self) -> Bench:
         """What the boots of this run share."""
         manifest, lab = self.run.manifest, self.lab
         image = get_image(self.board.arch, self.progress)
         return Bench(
-            self.board,
+            equipped(self.board, self.cells),
             self.matrix,
             image,
             self.cells,
@@ -163,7 +170,7 @@ class Flow:
 
     def source(self) -> None:
         """Sources of both sides, and the selection of cells."""
-        prepare(self.run, self.progress, self.matrix.cells)
+        prepare(self.run, self.progress, self.matrix.cells, families(self.board, self.matrix))
         if isinstance(self.board, RealBoard) and self.run.manifest.tree is not None:
             record = results.read(self.run.side("base") / "source.json", SourceRecord)
             check_source(self.board.hardware, record, self.dtbs, self.progress)
@@ -190,7 +197,7 @@ class Flow:
                 "the candidate's makefiles run as you, with your files and network:"
                 " 'iotoll ci build' runs them in a sandbox (docs/threat-model.md)"
             )
-        arch, fragments = self.board.arch, self.board.fragments
+        arch, fragments = self.board.arch, self.fragments
         build_side(self.run, side, arch, fragments, self.progress, dtbs=self.dtbs, warm=warm)
         if isinstance(self.board, RealBoard) and self.board.blob is not None:
             add_dtb(self.run.build(side), self.board.hardware, self.board.blob)
@@ -198,7 +205,7 @@ class Flow:
     def build_job(self, side: Side) -> Job:
         """The build of one side, which may be done."""
         record = results.read(self.run.side(side) / "source.json", SourceRecord)
-        return Job.make(record, self.board.arch, self.board.fragments, self.dtbs)
+        return Job.make(record, self.board.arch, self.fragments, self.dtbs)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side.
@@ -370,7 +377,9 @@ class Flow:
             "can_gate": manifest.clock is Clock.INSTRUCTIONS,
             **more,
         }
-        values |= previous.with_coverage(self.run, sentence, list(values.get("warnings", [])))
+        values |= previous.with_coverage(
+            self.run, sentence, list(values.get("warnings", [])), outcome
+        )
         return VerdictRecord.model_validate(values)
 
 

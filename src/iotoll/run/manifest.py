@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from iotoll.boards.board import RealBoard, VirtualBoard, load_board
-from iotoll.boards.matrix import Matrix, load_matrix
+from iotoll.boards.equip import check_cells
+from iotoll.boards.matrix import Matrix, chosen_cells, load_matrix
 from iotoll.boards.qemu import kvm_works
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
@@ -70,6 +71,15 @@ def check_devices(board: VirtualBoard | RealBoard, matrix: Matrix) -> None:
             f"matrix {matrix.name} measures {lacking[0]}, which board {board.name} does not have:"
             " name another --matrix"
         )
+
+
+def asked_cells(options: dict[str, Any]) -> list[str] | None:
+    """The cells of ``--cells``, which the board must be able to run; None without the option."""
+    matrix = load_matrix(options["matrix"])
+    cells = chosen_cells(options["cells"], matrix.cells, matrix.family_cells)
+    if cells:
+        check_cells(load_board(options["board"]), cells)
+    return cells
 
 
 def check_device_tree(board: VirtualBoard | RealBoard) -> None:

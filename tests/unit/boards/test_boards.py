@@ -16,7 +16,14 @@ from iotoll.run.manifest import check_device_tree, check_devices, clock_of
 
 FOLDER = data_dir("lava-jobs") / "boards"
 REAL = {"hikey960": "hikey960", "jetson-tx1": "emmc", "ok3576-c": "ok3576-c", "zedboard": "emmc"}
-NAMES = ["virt-arm64", "virt-arm64-net", "virt-arm64-stock", "virt-x86_64", "virt-x86_64-stock"]
+NAMES = [
+    "virt-arm64",
+    "virt-arm64-net",
+    "virt-arm64-smp4",
+    "virt-arm64-smp4-q1",
+    "virt-arm64-stock",
+]
+NAMES += ["virt-arm64-smp4", "virt-arm64-smp4-q1", "virt-x86_64", "virt-x86_64-stock"]
 
 
 def test_all_boards_are_there() -> None:

@@ -143,7 +143,9 @@ def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
         candidate=choice.candidate,
         candidate_kind=choice.kind,
         # What the patch would select is another question: all cells, unless named.
-        cells=chosen_cells(str(cells), matrix.cells) if cells else matrix.cells,
+        cells=chosen_cells(str(cells), matrix.cells, matrix.family_cells)
+        if cells
+        else matrix.cells,
     )
     if not (root / "run.json").is_file():
         results.write(root / "run.json", manifest)
