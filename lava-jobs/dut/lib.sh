@@ -135,7 +135,7 @@ set_disk() {
         [ "$now" -eq "$TAGS" ] || fail workload "$1: nr_requests is $now, not $TAGS"
     fi
     if [ -n "${RAW:-}" ]; then
-        ! mountpoint -q "/mnt/$1" || umount "/mnt/$1" || fail workload "cannot unmount /mnt/$1"
+        ! grep -q " /mnt/$1 " /proc/mounts || umount "/mnt/$1" || fail workload "cannot unmount /mnt/$1"
         ln -sf "${disk##*/}" "/dev/iotoll-$1"
         [ "$(cat "$disk/queue/discard_max_bytes")" -gt 0 ] || fail workload "$1 cannot discard"
     fi

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from iotoll.core.errors import UsageError
 
@@ -184,9 +185,9 @@ def _mode(name: str, word: str) -> tuple[str, int]:
     return word, 0
 
 
-def _options(name: str, words: list[str]) -> dict[str, object]:
+def _options(name: str, words: list[str]) -> dict[str, Any]:
     """The fields of the words behind the mode; refuses one that is unknown, twice or misplaced."""
-    fields: dict[str, object] = {}
+    fields: dict[str, Any] = {}
     places: list[int] = []
     for word in words:
         if word in _DEFAULTS:

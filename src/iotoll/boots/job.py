@@ -135,11 +135,7 @@ def render_job(
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
         if batch.settings:
             write_text(target / f"{batch.name}.disk", _shell(batch.settings))
-    disks: dict[str, str] = {}
-    for batch in batches:
-        disks[batch.device] = batch.device
-        if any(run.cell.spare for run in batch.runs):
-            disks[f"{batch.device}2"] = batch.device
+    disks = _disks(batches)
     settings = {
         "BOARD": board.name,
         "DEVICES": " ".join(disks),
@@ -159,6 +155,16 @@ def render_job(
     }
     write_text(target / "job.env", _shell(settings))
     return files_sha256([p for p in target.iterdir() if p.is_file()], target)
+
+
+def _disks(batches: list[Batch]) -> dict[str, str]:
+    """The disks that the board prepares, and the device whose settings each has."""
+    disks: dict[str, str] = {}
+    for batch in batches:
+        disks[batch.device] = batch.device
+        if any(run.cell.spare for run in batch.runs):
+            disks[f"{batch.device}2"] = batch.device
+    return disks
 
 
 def _shell(settings: Mapping[str, object]) -> str:

@@ -136,8 +136,8 @@ class Flow:
     @property
     def fragments(self) -> list[str]:
         """The config fragments of both kernels: the board's, and what cells and patch need."""
-        record = results.read(self.run.selection, SelectionRecord)
-        return fragments(self.board, self.cells, record.fragments)
+        more = results.read(self.run.selection, SelectionRecord).fragments
+        return fragments(self.board, self.cells, more)
 
     @cached_property
     def bench(self) -> Bench:

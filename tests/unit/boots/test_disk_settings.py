@@ -1,4 +1,4 @@
-"""The DUT's scripts set a disk as a batch's file says, and put it back: lib.sh on a folder like sysfs."""
+"""lib.sh sets a disk as a batch's file says and puts it back, here a folder like sysfs."""
 
 from __future__ import annotations
 
