@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jinja2
 
-from iotoll.boards.board import Board
+from iotoll.boards.board import Board, VirtualBoard
 from iotoll.boards.cells import Cell, parse_cell
 from iotoll.boards.matrix import Matrix
 from iotoll.core.digest import files_sha256
@@ -138,6 +138,8 @@ def render_job(
     disks = _disks(batches)
     settings = {
         "BOARD": board.name,
+        # The disks of a virtual board are made for its boot: all others must be marked (lib.sh).
+        "SCRATCH": 1 if isinstance(board, VirtualBoard) else "",
         "DEVICES": " ".join(disks),
         "BATCHES": " ".join(b.name for b in batches),
         **{f"FILE_MB_{name}": matrix.settings(device).file_mb for name, device in disks.items()},

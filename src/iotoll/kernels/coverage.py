@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import SourceRecord
 from iotoll.records.rundir import RunDir
 
@@ -46,13 +46,15 @@ def write_sources(out: Path, source: Path, folder: Path) -> None:
 class Coverage:
     """``changed`` files of a candidate; those ``unbuilt``; its ``options`` that stay off.
 
-    ``steering`` are changed files that decide how it is built.
+    ``steering`` are changed files that decide how it is built. ``damaged`` says that change.diff
+    is not what was applied, so that new options are not known.
     """
 
     changed: tuple[str, ...]
     unbuilt: tuple[str, ...]
     options: tuple[str, ...]
     steering: tuple[str, ...]
+    damaged: bool = False
     needed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Unbuilt files, and the options without which kbuild leaves them out."""
 
@@ -85,6 +87,11 @@ class Coverage:
     def notes(self) -> list[str]:
         """What a reader must know, a line each."""
         lines = []
+        if self.damaged:
+            lines.append(
+                "change.diff is not what was applied (its SHA-256 is another one): it was not read,"
+                " so no place in it is named; run the step source again"
+            )
         if self.unbuilt:
             lines.append(
                 f"not in the board's kernel: {self._unbuilt}"
@@ -108,11 +115,14 @@ def of_run(run: RunDir) -> Coverage | None:
     if not listed.is_file():
         return None
     record = results.read(source, SourceRecord)
-    change = run.change.read_text(errors="replace") if run.change.is_file() else ""
+    change = (sealed.change(run) or b"").decode(errors="replace")
     config = run.build("candidate") / "config"
     text = config.read_text(errors="replace") if config.is_file() else ""
-    built = listed.read_text().splitlines()
-    return find(record.changed_paths, built, change, text, record.options)
+    found = find(
+        record.changed_paths, listed.read_text().splitlines(), change, text, record.options
+    )
+    damaged = run.change.is_file() and not change
+    return replace(found, damaged=damaged)
 
 
 def find(

@@ -34,7 +34,7 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.proc import require_tool, stop
 from iotoll.core.progress import Progress
-from iotoll.kernels.build import build_side
+from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.kernels.source import prepare
 from iotoll.patch import candidate
 from iotoll.records import results
@@ -88,8 +88,8 @@ def exact_command(
     progress = Progress()
     run = _open(out, board, matrix, image)
     bench = _bench(run, progress, cells)
-    config = fragments(bench.board, bench.cells)
-    build_side(run, "base", bench.board.arch, config, progress)
+    spec = KernelSpec(bench.board.arch, fragments(bench.board, bench.cells))
+    build_side(run, "base", spec, progress)
     rows: list[Boot] = []
     for number in range(1, boots + 1):
         rows.append(_boot(run, bench, number, load and number % 2 == 0, progress))
@@ -131,9 +131,8 @@ def _bench(run: RunDir, progress: Progress, pattern: str | None) -> Bench:
     check_cells(board, cells)
     prepare(run, progress, cells)
     image = get_image(board.arch, progress)
-    return Bench(
-        equipped(board, cells), matrix, image, cells, Clock.INSTRUCTIONS, "tcg", fresh=True
-    )
+    board = equipped(board, cells)
+    return Bench(board, matrix, image, cells, Clock.INSTRUCTIONS, "tcg", fresh=True)
 
 
 def _boot(run: RunDir, bench: Bench, number: int, load: bool, progress: Progress) -> Boot:
