@@ -14,7 +14,7 @@ PATCH ?= $(EXAMPLE)
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
-	@echo 'make check             lint, and the tests that need no QEMU and no root'
+	@echo 'make check             lint, and the quick tests: no QEMU, no root, two minutes on two cores'
 	@echo 'make test              lint and every test'
 	@echo 'make test-long         the tests that take longer, in addition'
 	@echo 'make lint              lint only'
@@ -49,7 +49,7 @@ QUICK := tests/unit tests/golden tests/trace tests/gitlab
 PARALLEL := -n 2 --dist loadfile
 
 check: lint
-	$(BIN)/pytest -q $(PARALLEL) $(QUICK)
+	$(BIN)/pytest -q $(PARALLEL) -m 'not slow' $(QUICK)
 
 # Two runs: what boots boards or a lab must not share the machine with other tests.
 test: lint dut

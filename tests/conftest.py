@@ -30,6 +30,16 @@ ALLOWED_SKIPS = {
 """What may be missing where everything else must be there: pattern of the reason → why."""
 
 
+SLOW = {
+    "tests/trace/test_oracle": "compiles libtracecmd's own reader, and records traces",
+    "tests/unit/kernels/test_sandbox.py": "starts namespaces and overlays, as a CI job does",
+    "tests/unit/test_pytest_plugin.py": "runs pytest in pytest, and Allure's generator in Node",
+    "tests/unit/verdict/time/test_simulate.py": "simulates hundreds of merge requests",
+    "tests/unit/reports/test_trace_command.py::test_more_ios": "analyses more I/Os than are kept",
+}
+"""What `make check` leaves to `make test`, for its time: beginning of the node id → why."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="write golden files instead of comparing"
@@ -64,8 +74,13 @@ def pytest_runtest_makereport(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that boot boards or a lab wait for them, each with its own limits; an hour ends all."""
+    """Tests that boot boards or a lab wait for them, each with its own limits; an hour ends all.
+
+    What `make check` does without is marked `slow`: the tests of `SLOW`, and those that need root.
+    """
     for item in items:
+        if item.nodeid.startswith(tuple(SLOW)) or "lab_root" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
         slow = item.nodeid.startswith(("tests/vm/", "tests/lab/"))
         if slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(3600))

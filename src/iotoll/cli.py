@@ -94,6 +94,30 @@ COMMANDS = {
         "Say which functions account for the differences of RUN, a run directory or a file of one.",
         ("iotoll explain runs/NAME", "iotoll explain runs/NAME --json"),
     ),
+    "bisect": Entry(
+        "Investigate",
+        "iotoll.run.bisect.command:bisect_command",
+        "Name the commit between A and B that changed the instructions of an I/O.",
+        (
+            "iotoll bisect --tree ~/linux --good v6.12.50 --bad v6.12.51",
+            "iotoll bisect --tree ~/linux --good A --bad B --cell ufs-4k-randread-t1-direct",
+        ),
+    ),
+    "bisect-step": Entry(
+        "Investigate",
+        "iotoll.run.bisect.command:step_command",
+        "Judge one revision for `git bisect run`: exit code 0 good, 1 bad, 125 cannot be tested.",
+        (
+            "git bisect run iotoll bisect-step --good A --cell ufs-4k-randread-t1-direct"
+            " --section submission",
+        ),
+    ),
+    "ledger": Entry(
+        "Investigate",
+        "iotoll.run.bisect.ledger_command:ledger_command",
+        "Account for every instruction between A and B, commit by commit.",
+        ("iotoll ledger v6.12.50..v6.12.51 --tree ~/linux --max-builds 20",),
+    ),
     "step": Entry(
         "Investigate",
         "iotoll.run.command:step_command",
@@ -181,6 +205,8 @@ SUBCOMMANDS = {
     "lava control": ("iotoll lava control runs/NAME --device hi960-hikey-01",),
     "lava health-check": ("iotoll lava health-check runs/NAME",),
     "lava device": ("iotoll lava device virt-arm64 virt-01",),
+    "lava check": ("iotoll lava check local --board hikey960",),
+    "lava forget": ("iotoll lava forget runs/NAME 17",),
     "lab up": ("iotoll lab up",),
     "lab down": ("iotoll lab down",),
     "lab status": ("iotoll lab status --json",),
@@ -196,6 +222,7 @@ SUBCOMMANDS = {
     "ci gate": ("iotoll ci gate virt-arm64",),
     "ci lava": ("iotoll ci lava hikey960",),
     "ci cancel": ("iotoll ci cancel hikey960",),
+    "ci accept": ("iotoll ci accept --approval iotoll-approval.json",),
     "ci collect": ("iotoll ci collect",),
     "ci judge": ("iotoll ci judge",),
     "ci report": ("iotoll ci report",),

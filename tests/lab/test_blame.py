@@ -48,7 +48,7 @@ def test_f3_3_a_queue_without_a_board_names_their_health(boots: Boots, admin: La
     for name in DEVICES:
         admin.quarantine(name, "F3.3")
     try:
-        with pytest.raises(InfrastructureError, match="was free for 1 minutes: .*Maintenance"):
+        with pytest.raises(InfrastructureError, match=r"was free for 1 minutes: .*Maintenance"):
             one.go()
     finally:
         for name in DEVICES:

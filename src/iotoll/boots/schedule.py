@@ -48,8 +48,8 @@ class Bench:
     """What all boots of a run share: board, matrix, cells and how they are measured.
 
     ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
-    board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a lab
-    rests before its workload. ``fresh`` boots are never taken from the store.
+    board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a
+    lab rests before its workload. ``fresh`` boots are never taken from the store.
     """
 
     board: Board

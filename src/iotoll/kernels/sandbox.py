@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from iotoll.kernels.layers import UID
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.core.plain import plain_log
 from iotoll.core.proc import SANDBOXED, require_tool, stop
+from iotoll.kernels.layers import UID
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd")
@@ -162,11 +162,6 @@ def _own_files() -> list[Path]:
     # An import path that is a working folder would show the job's clone: it is none of ours.
     ordered = [path for path in ordered if path != Path.cwd()]
     return [path for path in ordered if not any(o in path.parents for o in ordered)]
-
-
-def shown() -> list[Path]:
-    """The folders that the sandbox shows, beside the run's own."""
-    return [*_own_files(), *map(Path, SYSTEM), cache_dir()]
 
 
 def _system(path: Path) -> bool:

@@ -63,39 +63,15 @@ class Flow(Setup):
         if side == "candidate" and self.run.manifest.candidate_kind == "none":
             copy_tree(self.run.build("base"), self.run.build(side))
             return
-        if side == "candidate" and self._sandboxed():
-            return
+        if side == "candidate" and SANDBOXED not in os.environ and self.run.manifest.tree:
+            self.progress.say(
+                "the candidate's makefiles run as you, with your files and network:"
+                " 'iotoll ci build' runs them in a sandbox (docs/threat-model.md)"
+            )
         spec = KernelSpec(self.board.arch, self.fragments, self.dtbs)
         build_side(self.run, side, spec, self.progress, warm=warm)
         if isinstance(self.board, RealBoard) and self.board.blob is not None:
             add_dtb(self.run.build(side), self.board.hardware, self.board.blob)
-
-    def _sandboxed(self) -> bool:
-        """Build the candidate in the sandbox if this is a desk that allows it; else says why not.
-
-        An image that is in the cache already needs no makefile of the candidate's.
-        """
-        if SANDBOXED in os.environ or not self.run.manifest.tree:
-            return False
-        job = self.build_job("candidate")
-        if job.is_done:
-            return False
-        # Only a build needs it, and reports are often made without one.
-        from iotoll.run import sandboxed
-
-        why = sandboxed.why_not(self.run, job)
-        if isinstance(self.board, RealBoard) and self.board.blob is not None:
-            why = why or f"{self.board.blob} is not visible in it"
-        if why:
-            self.progress.say(
-                "the candidate's makefiles run as you, with your files and network; no sandbox:"
-                f" {why} (docs/threat-model.md)"
-            )
-            return False
-        self.build_side("base", warm=True)
-        with self.progress.step("build the candidate in the sandbox"):
-            sandboxed.at_desk(self.run, job, self.progress)
-        return True
 
     def build_job(self, side: Side) -> KernelJob:
         """The build of one side, which may be done."""

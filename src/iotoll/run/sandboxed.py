@@ -1,28 +1,20 @@
-"""Builds the kernels of a run in the sandbox: in a pipeline, and at a desk where that is possible."""
+"""Builds the kernels of a run in the sandbox, where a candidate sees no secret."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256
-from iotoll.core.errors import (
-    BrokenError,
-    BrokenStep,
-    InfrastructureError,
-    IotollError,
-    ResultError,
-)
+from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels import buildid, coverage, sandbox
-from iotoll.kernels.cache import new_entry
-from iotoll.kernels.kernel_job import TARGETS, KernelJob
+from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.sandbox import Kept
-from iotoll.kernels.source import DEBIAN_FOLDER, open_tree
+from iotoll.kernels.source import open_tree
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, FailureRecord, Outcome
 from iotoll.records.models.run import Side
@@ -38,7 +30,6 @@ BUILT = (
     buildid.NAME,
     coverage.SOURCES,
 )
-_UNCACHED = ("build.json", "failure.json")
 
 
 def build(
@@ -101,51 +92,3 @@ def check_build(run: RunDir, side: Side) -> None:
         raise ResultError(f"{folder}: holds no image of the {side}: build it again")
     if file_sha256(path) != record.image_sha256:
         raise ResultError(f"{path}: is not what build.json says: build it again")
-
-
-def at_desk(run: RunDir, job: KernelJob, progress: Progress) -> None:
-    """Build the candidate in the sandbox, and keep its image in the cache under its own key.
-
-    Raises what the build failed with.
-    """
-    outcome = build(run, "candidate", job, progress, hidden_from_candidates(run))
-    if outcome is not Outcome.PASS:
-        record = results.read(run.build_failure("candidate"), FailureRecord)
-        if outcome is Outcome.BROKEN:
-            step: BrokenStep = "config" if record.step == "config" else "build"
-            raise BrokenError(step, record.message, record.log_tail)
-        raise InfrastructureError(record.message, record.log_tail)
-    if not job.is_done:
-        with new_entry(job.cached) as entry:
-            for path in run.build("candidate").iterdir():
-                if path.is_file() and path.name not in _UNCACHED:
-                    shutil.copyfile(path, entry / path.name)
-
-
-def why_not(run: RunDir, job: KernelJob) -> str:
-    """Why a candidate cannot be built in the sandbox at a desk; empty if it can.
-
-    The sandbox shows iotoll's own files, the cache and the system's, and no other file.
-    """
-    manifest = run.manifest
-    tree = Path(str(manifest.tree))
-    if manifest.tree != "debian" and not tree.resolve().is_relative_to(DEBIAN_FOLDER):
-        return f"{tree} is not visible in it"
-    named = (manifest.board, manifest.matrix, manifest.policy, *map(str, job.fragments))
-    for name in named:
-        path = Path(name)
-        if path.suffix and not any(path.resolve().is_relative_to(one) for one in sandbox.shown()):
-            return f"{name} is not visible in it"
-    compiler = shutil.which(TARGETS[job.arch].compiler) or ""
-    if not any(compiler.startswith(f"{folder}/") for folder in sandbox.SYSTEM):
-        return f"the compiler {compiler} is not visible in it"
-    return _refused()
-
-
-@cache
-def _refused() -> str:
-    try:
-        sandbox.check()
-    except (IotollError, OSError) as error:
-        return str(error)
-    return ""

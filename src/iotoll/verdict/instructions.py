@@ -159,6 +159,12 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
     pairs = len(found.differences)
     if not pairs and not found.foreign and not found.unpaired:
         return None
+    least = policy.min_ios * max(found.boots, 1)
+    few = f"fewer than {policy.min_ios} I/Os" if pairs < least else ""
+    if pairs + found.foreign + found.unpaired < least:
+        # So few that no share of them says anything, whether they have twins or not.
+        middle = float(np.median(found.base)) if pairs else 0.0
+        return _fields(middle, 0.0, rule, "unknown", "not compared", few, gated=False)
     why = _incomparable(found, policy)
     if why or not pairs:
         middle = float(np.median(found.base)) if pairs else 0.0
@@ -167,8 +173,9 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
     z = policy.z(found.boots)
     moved = pairing.find(found, policy.sizes(rule), z, sign.share, sign.mean)
     record = pairing.record(found, moved, rule.threshold)
-    middle = float(np.median(found.base))
-    few = pairs < policy.min_ios
+    # What only some I/Os have is told by its mean, and so is what it is compared with.
+    some = moved is not None and moved.share < MAJORITY
+    middle = round(float(found.base.mean()), 1) if some else float(np.median(found.base))
     size = _size(found, moved, record.commonest, record.commonest_share)
     values = _fields(
         middle,
@@ -176,7 +183,7 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
         rule,
         "same" if moved is None else "grew" if moved.grew else "shrank",
         _confidence(found, moved, record.exact, record.commonest, record.commonest_share),
-        f"fewer than {policy.min_ios} I/Os" if few else rule.why,
+        few or rule.why,
         gated=rule.gated and not few,
     )
     return {**values, "share": round(moved.share, 4) if moved else 1.0, "twins": record}
@@ -250,11 +257,16 @@ def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
 def _open(
     verdicts: Sequence[CellVerdict], grown: Sequence[PoolRecord], base: SideResult, policy: Policy
 ) -> list[str]:
-    """The cells that show a growth by fewer boots than the policy asks for."""
+    """The cells of each device that shows a growth by fewer boots than the policy asks for.
+
+    All of a device's cells, so that the base's further boots are the same for most candidates and
+    come from the store of earlier boots.
+    """
+    few = [v for v in verdicts if len(base.cells.get(v.cell, [])) < policy.perturb.boots]
     devices = {pool.device for pool in grown if pool.moved == "grew"}
-    return [
-        v.cell
-        for v in verdicts
-        if len(base.cells.get(v.cell, [])) < policy.perturb.boots
-        and (v.outcome is Outcome.REGRESSION or v.cell.partition("-")[0] in devices)
-    ]
+    shown = {_device(v) for v in few if v.outcome is Outcome.REGRESSION or _device(v) in devices}
+    return [v.cell for v in few if _device(v) in shown]
+
+
+def _device(verdict: CellVerdict) -> str:
+    return verdict.cell.partition("-")[0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from iotoll.boards.cells import parse_cell
 from iotoll.records.models import CellVerdict, PoolRecord, Section
 from iotoll.verdict import twins as pairing
-from iotoll.verdict.policy import Policy
+from iotoll.verdict.policy import Policy, SectionRule
 from iotoll.verdict.twins import Twins
 
 Paired = Mapping[Section | None, Twins]
@@ -18,7 +18,8 @@ def pools(
 ) -> list[PoolRecord]:
     """What moved over a device's cells together, or those of one number of threads.
 
-    A section that moved in a cell by itself is left out of its pools: it is known already.
+    A section that moved in a cell by itself is left out of its pools: it is known already. So is
+    one for which the policy has an exception in that cell.
     """
     known: set[tuple[str, Section | None]] = {
         (v.cell, part.section)
@@ -45,6 +46,7 @@ def pools(
                     if cell.device == device
                     and count in (None, cell.threads)
                     and (name, part) not in known
+                    and policy.rule(name, part) == _usual(policy, part)
                     and len(paired[name][part].differences)
                 ]
                 record = _pool(device, count, part, names, paired, policy)
@@ -52,6 +54,10 @@ def pools(
                     found.append(record)
                     break
     return found
+
+
+def _usual(policy: Policy, part: Section | None) -> SectionRule:
+    return policy.whole if part is None else policy.sections[part]
 
 
 def _pool(
@@ -65,7 +71,7 @@ def _pool(
     if len(names) < 2:
         return None
     together = pairing.joined([paired[name][part] for name in names])
-    rule = policy.whole if part is None else policy.sections[part]
+    rule = _usual(policy, part)
     sign = policy.sign
     z = policy.z(min(paired[name][part].boots for name in names))
     moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean)

@@ -6,9 +6,12 @@ their difference is the patch's, unless a timer or a free tag met one of them on
 likely to meet the one as the other: its differences are symmetric around 0, and a cost's are not.
 
 The test is a sign test. Of all I/Os whose difference is larger than some size, chaos makes about as
-many larger as smaller. With A above and B below, |A - B| reaches z * sqrt(A + B) with a probability
-of at most 2 exp(-z^2 / 2), whatever the differences' distribution (Hoeffding 1963). Several sizes
-are tried, so that a rare large cost is seen among common small differences.
+many larger as smaller. The threads of a cell begin their I/Os together, so a timer that meets one
+of them also meets the others: the I/Os of one *round* (same boot, same number in their threads)
+share one chance. With c the net number of a round's I/Os that grew, the sum of all c reaches
+z * sqrt(sum of c^2) with a probability of at most 2 exp(-z^2 / 2), whatever the differences'
+distribution (Hoeffding 1963). With one thread that is |A - B| against z * sqrt(A + B), A above and
+B below. Several sizes are tried, so that a rare large cost is seen among common small differences.
 """
 
 from __future__ import annotations
@@ -35,13 +38,15 @@ Ints = NDArray[np.int64]
 class Twins:
     """Differences of all pairs of I/Os, shape (pairs,): candidate less base, over all boots.
 
-    ``base`` holds the base's counts and ``boot`` the boot (from 0) of the same pairs.
-    ``foreign`` pairs have other marks on either side and are left out.
+    ``base`` holds the base's counts, ``boot`` the boot (from 0) and ``round`` the round (from 0,
+    over all boots) of the same pairs. ``foreign`` pairs have other marks on either side and are
+    left out.
     """
 
     differences: Ints
     base: Ints
     boot: Ints
+    round: Ints
     unpaired: int = 0
     foreign: int = 0
     kinds: tuple[str, str] = ("", "")
@@ -71,30 +76,34 @@ def pair(
     base: Sequence[CellRecord], candidate: Sequence[CellRecord], section: Section | None
 ) -> Twins:
     """Pair a cell's I/Os over all boots; ``section`` None takes the whole I/O."""
-    rows: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
+    rounds: dict[tuple[int, int], int] = {}
     unpaired = foreign = 0
     kinds = ("", "")
     for boot, (one, other) in enumerate(zip(base, candidate, strict=True)):
         if one.in_order is None or other.in_order is None:
             continue
         lag = phase(one.in_order, other.in_order)
-        for before, after in _zipped(one.in_order, other.in_order, section, lag):
+        for number, before, after in _zipped(one.in_order, other.in_order, section, lag):
             if before is None or after is None or (before.value is None) != (after.value is None):
                 unpaired += 1
             elif before.kind != after.kind:
                 foreign, kinds = foreign + 1, (before.kind, after.kind)
             elif before.value is not None and after.value is not None:
-                rows.append((after.value - before.value, before.value, boot))
-    found = np.array(rows, np.int64).reshape(-1, 3)
-    return Twins(found[:, 0], found[:, 1], found[:, 2], unpaired, foreign, kinds)
+                here = rounds.setdefault((boot, number), len(rounds))
+                rows.append((after.value - before.value, before.value, boot, here))
+    found = np.array(rows, np.int64).reshape(-1, 4)
+    return Twins(found[:, 0], found[:, 1], found[:, 2], found[:, 3], unpaired, foreign, kinds)
 
 
 def joined(parts: Sequence[Twins]) -> Twins:
-    """The twins of several cells as one."""
+    """The twins of several cells as one; their rounds stay apart."""
+    ends = np.cumsum([0, *(int(p.round.max(initial=-1)) + 1 for p in parts)])
     return Twins(
         np.concatenate([p.differences for p in parts]),
         np.concatenate([p.base for p in parts]),
         np.concatenate([p.boot for p in parts]),
+        np.concatenate([p.round + end for p, end in zip(parts, ends[:-1], strict=True)]),
         sum(p.unpaired for p in parts),
         sum(p.foreign for p in parts),
     )
@@ -112,7 +121,10 @@ def find(twins: Twins, sizes: Sequence[int], z: float, share: float, mean: float
         signs = np.sign(twins.differences[far])
         above, below = int((signs > 0).sum()), int((signs < 0).sum())
         net = above - below
-        if total == 0 or abs(net) / total < share or abs(net) < z * (above + below) ** 0.5:
+        if total == 0 or abs(net) / total < share:
+            continue
+        together = np.bincount(twins.round[far], signs)
+        if abs(net) < z * float(np.square(together).sum()) ** 0.5:
             continue
         cost = float(twins.differences[far].sum()) / total * np.sign(net)
         if cost >= mean and _in_every_boot(twins, size, int(np.sign(net)), share / 2):
@@ -174,7 +186,7 @@ def _agreement(base: OrderedIos, candidate: OrderedIos, lag: int) -> float:
     for section in base.sections:
         both = [
             after.value - before.value
-            for before, after in _zipped(base, candidate, section, lag)
+            for _, before, after in _zipped(base, candidate, section, lag)
             if before and after and before.value is not None and after.value is not None
         ]
         if both:
@@ -190,8 +202,8 @@ class _Io:
 
 def _zipped(
     base: OrderedIos, candidate: OrderedIos, section: Section | None, lag: int = 0
-) -> Iterator[tuple[_Io | None, _Io | None]]:
-    """The I/Os of both sides, by thread and number; None where one side has no such I/O.
+) -> Iterator[tuple[int, _Io | None, _Io | None]]:
+    """Number and both sides' I/O, by thread and number; None where one side has no such I/O.
 
     With a ``lag`` the first I/O of each thread is left out on one side, and the last on the other.
     """
@@ -204,6 +216,7 @@ def _zipped(
             before, after = before[:both], after[:both]
         for number in range(max(len(before), len(after))):
             yield (
+                number,
                 before[number] if number < len(before) else None,
                 after[number] if number < len(after) else None,
             )

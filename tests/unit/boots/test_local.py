@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from iotoll.boards.qemu import BootFiles
-from iotoll.boots.console import read_console
 from iotoll.boots import local
+from iotoll.boots.console import read_console
 from iotoll.boots.local import BootPlan, _check_limits, _judge, _portable, _watch, unpack
 from iotoll.core.errors import BrokenError, InfrastructureError
 

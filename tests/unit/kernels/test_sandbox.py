@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.core.errors import IotollError, ResultError
 from iotoll.kernels import sandbox
 from iotoll.kernels.sandbox import Kept
-from iotoll.core.errors import IotollError, ResultError
 
 SECRET = "glcbt-64_secret-of-the-job"
 

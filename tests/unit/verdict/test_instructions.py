@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock, Outcome, Section, SideResult
 from iotoll.verdict import instructions
 from iotoll.verdict.policy import Policy, load_policy
+from iotoll.verdict.twins import Twins, find
 from tests.unit.runs import side_result
 
 V, S, C, R = Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION, Section.RETURN
@@ -115,7 +117,26 @@ def test_cost_with_eight_threads_alone_is_found(policy: Policy) -> None:
     base = {UFS: counts(1), EIGHT: counts(2)}
     judged = judge(policy, base, {UFS: counts(1), EIGHT: counts(2, {S: 60})})
     assert [v.outcome for v in judged.cells] == [Outcome.PASS, Outcome.REGRESSION]
-    assert judged.open == [EIGHT]
+    # The base's further boots are of whole devices, so that most candidates share them.
+    assert judged.open == [UFS, EIGHT]
+
+
+@pytest.mark.parametrize(("rounds", "found"), [(40, True), (5, False)])
+def test_ios_that_one_timer_met_together_are_one_chance(rounds: int, found: bool) -> None:
+    differences = np.zeros(256, np.int64)
+    differences[:40] = 321
+    none = np.zeros(256, np.int64)
+    twins = Twins(differences, none + 4000, none, np.arange(256) * rounds // 40)
+    assert (find(twins, [4], z=5.0, share=0.02, mean=1.0) is not None) == found
+
+
+def test_so_few_ios_that_nothing_can_be_said_are_not_judged(policy: Policy) -> None:
+    few = np.array([0] * 8, np.int64)
+    twins = Twins(few, few, few, np.arange(8), unpaired=4)
+    made = instructions.compare(twins, policy.rule(UFS, S), policy)
+    assert made is not None and not made["gated"] and made["why"] == "fewer than 24 I/Os"
+    many = instructions.compare(replace(twins, unpaired=40), policy.rule(UFS, S), policy)
+    assert many is not None and many["gated"] and "no twin" in many["why"]
 
 
 def test_cost_that_no_section_has_shows_in_the_whole_io(policy: Policy) -> None:

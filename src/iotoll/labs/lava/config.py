@@ -31,7 +31,7 @@ class JobSettings(Model):
         10.0, ge=2, le=600, description="between two looks into a running job's log for a crash"
     )
     notify: list[str] = Field(
-        default_factory=list, description="e-mail addresses that LAVA tells of jobs that failed"
+        default_factory=list, description="e-mail addresses to which LAVA reports jobs that failed"
     )
     callback: str = Field(
         "", description="URL that LAVA calls when a job has ended: status alone, no token"

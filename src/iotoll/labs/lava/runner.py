@@ -242,7 +242,7 @@ class LavaRunner:
         try:
             states = self.patiently(lambda: self.lava.jobs(numbers))
         except ServerError as error:
-            if error.status != 404:  # noqa: PLR2004 # HTTP: not found
+            if error.status != 404:  # HTTP: not found
                 raise
             states = {}
         for one in jobs:

@@ -139,7 +139,7 @@ class LavaServer:
 
     def jobs(self, numbers: Sequence[int]) -> dict[int, JobState]:
         """How these jobs are now, by one request for a page of them; without those it has not."""
-        if len(numbers) < 2:  # noqa: PLR2004 # one job has an address
+        if len(numbers) < 2:  # one job has an address
             return {number: self.job(number) for number in numbers}
         fields = {"id__in": ",".join(str(number) for number in numbers), "ordering": "id"}
         found = [_job(entry) for entry in self._pages("jobs", fields)]

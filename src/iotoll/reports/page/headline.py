@@ -10,6 +10,7 @@ from iotoll.records.models import Outcome, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.modelled import TITLE, model_facts
 from iotoll.reports.page.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
 from iotoll.reports.page.view import CellView, MovementGroup, cells, movements
 
@@ -206,7 +207,7 @@ def provenance(evidence: Evidence) -> list[tuple[str, Facts]]:
         run += [("Policy hash", f"sha256 {verdict.policy_sha256}")]
     groups = [("Run", run)]
     groups += [(f"Kernel: {side}", _kernel_facts(evidence, side)) for side in SIDES]
-    groups += [("Board and tools", _board_facts(evidence))]
+    groups += [("Board and tools", _board_facts(evidence)), (TITLE, model_facts(evidence))]
     return [(title, facts) for title, facts in groups if facts]
 
 

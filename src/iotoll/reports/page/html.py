@@ -24,6 +24,7 @@ from iotoll.reports.page.headline import (
     selection_by_reason,
     summary,
 )
+from iotoll.reports.page.modelled import NOTE, latency_table, model_facts, models_of
 from iotoll.reports.page.text import clean, clock_note, section_title, unit_label
 from iotoll.reports.page.view import (
     CellView,
@@ -108,6 +109,9 @@ def _context(page: Page) -> dict[str, Any]:
         "failure": failure,
         "log_tail": clean(failure.log_tail) if failure else "",
         "remarks": remarks(page.views),
+        "models": model_facts(evidence),
+        "latencies": latency_table(evidence, page.views),
+        "latency_note": NOTE,
         "growth": growth_view(evidence),
         "figures": page.figures,
         "unit": unit_label(unit_of(evidence), evidence.clock),
@@ -184,14 +188,20 @@ def _sections_figure(page: Page) -> FigureView:
         "share of the whole I/O (clock: time)"
         if share
         else unit_label(unit_of(page.evidence), page.evidence.clock),
-        _sections_caption(share, corrected),
+        _sections_caption(share, corrected, bool(models_of(page.evidence))),
         [(s.value, section_title(s)) for s in page.sections],
         panels,
         tables.stack_table(page.views, page.sections, draft),
     )
 
 
-def _sections_caption(share: bool, corrected: bool) -> str:
+_HARDWARE = {
+    False: "The section 'hardware' has no meaning on this clock and is not reported.",
+    True: "The section 'hardware' is a modelled device's: see 'Modelled device'.",
+}
+
+
+def _sections_caption(share: bool, corrected: bool, modelled: bool) -> str:
     if share:
         return (
             "Mean share of each latency section in the whole I/O; the number is the share of "
@@ -205,7 +215,7 @@ def _sections_caption(share: bool, corrected: bool) -> str:
     return (
         "Median per section, stacked; the number is their sum. What was judged is drawn as judged: "
         f"two bars differ by the verdict's change. {kind} Panels of one I/O mode share a scale. "
-        "The section 'hardware' has no meaning on this clock and is not reported."
+        + _HARDWARE[modelled]
     )
 
 

@@ -26,6 +26,7 @@ from iotoll.reports.page.headline import (
     remarks,
     summary,
 )
+from iotoll.reports.page.modelled import NOTE, TITLE, latency_table, model_facts
 from iotoll.reports.page.text import (
     NO_VALUE,
     change,
@@ -88,6 +89,7 @@ def print_report(evidence: Evidence, console: Console) -> None:
             _say(f"{cell}: {why}", console, hang=2)
     if any(f.raw is not None for v in views for r in v.rows for f in r.sides.values()):
         _print_figures(evidence, views, console)
+    _print_modelled(evidence, views, console)
     _heading("Provenance (hashes cut short; whole in the HTML report)", console)
     for title, facts in provenance(evidence):
         _say(title, console, "bold")
@@ -228,6 +230,20 @@ def _print_figures(evidence: Evidence, views: list[CellView], console: Console) 
                 table.add_row(ratio.name.workload, percent(base), percent(candidate), Text(bar))
             table.columns[3].justify = "left"
             console.print(table)
+
+
+def _print_modelled(evidence: Evidence, views: list[CellView], console: Console) -> None:
+    found = latency_table(evidence, views)
+    if found is None:
+        return
+    _heading(f"{TITLE}: latency and IOPS are the model's", console)
+    _print_facts(model_facts(evidence), console)
+    _say(NOTE, console, "dim")
+    # Pairs of both sides are wider than a terminal: the page has them, here is the candidate's.
+    table = _grid("cell", *found.head[1:])
+    for row in found.rows:
+        table.add_row(*(Text(word.split(" → ")[-1]) for word in row))
+    console.print(table)
 
 
 def _print_growth(evidence: Evidence, console: Console) -> None:

@@ -6,6 +6,8 @@ import click
 
 from iotoll.run.studies.exact import exact_command
 from iotoll.run.studies.gates import innocent_command, planted_command
+from iotoll.run.studies.range_command import ranges_command
+from iotoll.run.studies.search import search_command
 
 
 @click.group("experiment", context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,5 +15,11 @@ def experiment_group() -> None:
     """Experiments on boards and on the gate itself."""
 
 
-for _command in (exact_command, innocent_command, planted_command):
+for _command in (
+    exact_command,
+    innocent_command,
+    planted_command,
+    ranges_command,
+    search_command,
+):
     experiment_group.add_command(_command)

@@ -77,7 +77,7 @@ def test_f3_4_a_lab_that_is_well(stub: Stub, server: Server) -> None:
 def test_f3_4_a_dead_server_is_told_of_in_seconds(stub: Stub) -> None:
     """F3.4: 930 s of silence."""
     begun = time.monotonic()
-    with pytest.raises(InfrastructureError, match="lab local: server: .*refused"):
+    with pytest.raises(InfrastructureError, match=r"lab local: server: .*refused"):
         demand(lab(), servers("http://127.0.0.1:1"), [HIKEY])
     assert time.monotonic() - begun < 20
 

@@ -96,7 +96,7 @@ class Lava:
         return self._about(int(parts[3]), parts[4] if len(parts) > 4 else "")
 
     def _about(self, number: int, what: str) -> Answer:
-        health, log, error = self.end(number)
+        _, log, error = self.end(number)
         if number in self.lost:
             return Answer(404)
         if what == "logs":
@@ -208,7 +208,7 @@ def test_f3_2_a_base_that_hangs_once_is_tried_again_and_a_crash_after_it_counts(
 ) -> None:
     lava = Lava(base=[HUNG, CRASHED])
     runner = make_runner(tmp_path, stub, lava)
-    with pytest.raises(InfrastructureError, match="the base kernel fails: .*panic"):
+    with pytest.raises(InfrastructureError, match=r"the base kernel fails: .*panic"):
         boots(runner, replace(candidate, side="base"))
     assert [a.outcome for a in noted(runner)] == ["hang", "broken"]
 
@@ -297,7 +297,7 @@ def test_f3_5_a_token_that_stays_refused_names_the_way_out(
     runner = make_runner(tmp_path, stub, Lava(candidate=CRASHED))
     play = stub.play
     stub.play = lambda r: Answer(401) if r.method == "GET" and "/jobs/" in r.path else play(r)
-    with pytest.raises(InfrastructureError, match="stay with LAVA.*iotoll lava cancel") as caught:
+    with pytest.raises(InfrastructureError, match=r"stay with LAVA.*iotoll lava cancel") as caught:
         boots(runner, candidate)
     assert caught.value.exit_code == 4
 

@@ -20,8 +20,8 @@ from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import Http, ServerError
 from iotoll.labs.lava.job import File
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
-from iotoll.labs.lava.server import FileStore, LavaServer, Servers
 from iotoll.labs.lava.patience import Patience
+from iotoll.labs.lava.server import FileStore, LavaServer, Servers
 from iotoll.labs.lava.submission import Submitter
 from iotoll.records.models import BuildRecord, Clock
 from iotoll.records.results import write

@@ -1,0 +1,306 @@
+"""Builds and boots single commits, and says by how much each differs from the range's beginning.
+
+Every commit is compared with the same kernel A, I/O by I/O as the gate does it. So its value is
+one number for each section of each cell, and differences of values add up. What was measured is
+kept by the kernel image, not by the commit: a commit that leaves the image as it was is not booted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from iotoll.boards.board import VirtualBoard, load_virtual_board
+from iotoll.boards.matrix import Matrix, load_matrix
+from iotoll.boards.ramdisk import get_image
+from iotoll.boots import store
+from iotoll.boots.local import BootPlan, boot_again
+from iotoll.boots.schedule import Bench, plan_boot
+from iotoll.core.digest import json_sha256
+from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.progress import Progress
+from iotoll.kernels.build import KernelSpec, build_side
+from iotoll.kernels.coverage import SOURCES
+from iotoll.kernels.kernel_job import KernelJob
+from iotoll.kernels.source import base_of
+from iotoll.measure.collect import analyze
+from iotoll.records import results
+from iotoll.records.models import BootRecord, CellRecord, Clock, RunManifest, Section, SourceRecord
+from iotoll.records.rundir import RunDir
+from iotoll.run.bisect.log import Log
+from iotoll.verdict import twins
+from iotoll.verdict.instructions import compare
+from iotoll.verdict.policy import Policy, load_policy
+
+WHOLE = "whole"
+"""The name of the whole I/O among the sections."""
+
+Part = tuple[str, str]
+"""Cell and section."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all measurements of a search share, by name."""
+
+    tree: str
+    board: str
+    matrix: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """One section of one cell against A: ``delta`` instructions per I/O, as the gate has it."""
+
+    delta: float
+    moved: str
+    share: float
+    gated: bool
+
+
+@dataclass
+class Spent:
+    """What a search cost; ``builds`` are those that compiled, ``cached`` those that need not."""
+
+    builds: int = 0
+    cached: int = 0
+    boots: int = 0
+    build_seconds: float = 0.0
+    boot_seconds: float = 0.0
+    skipped: int = 0
+
+
+@dataclass
+class Meter:
+    """Measures commits of one tree against commit ``first`` (A), and remembers all of it."""
+
+    root: Path
+    setting: Setting
+    first: str
+    log: Log
+    progress: Progress
+    _records: dict[tuple[str, str], dict[str, CellRecord]] = field(default_factory=dict)
+
+    @cached_property
+    def board(self) -> VirtualBoard:
+        """The exact board."""
+        board = load_virtual_board(self.setting.board)
+        if not board.qemu.patched:
+            raise UsageError(f"--board {board.name}: is not exact: choose one, such as virt-arm64")
+        return board
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The workload matrix."""
+        return load_matrix(self.setting.matrix)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The gate's policy."""
+        policy = load_policy(self.setting.policy)
+        if policy.clock is not Clock.INSTRUCTIONS:
+            raise UsageError(f"--policy {self.setting.policy}: is not of the clock instructions")
+        return policy
+
+    # ------------------------------------------------------------ one commit
+
+    def values(self, commit: str, cells: Sequence[str]) -> dict[Part, Value] | None:
+        """The commit against A, per cell and section; None when it does not build or boot.
+
+        Raises InfrastructureError when A itself does not, or when the machine fails.
+        """
+        ours = self.records(self.first, cells)
+        if ours is None:
+            raise InfrastructureError(
+                f"{self.first[:12]} {self.why(self.first)}: nothing can be compared with it: name"
+                " another --good"
+            )
+        theirs = self.records(commit, cells)
+        if theirs is None:
+            return None
+        return {
+            (cell, part): value
+            for cell in cells
+            for part, value in _parts(self.policy, cell, ours[cell], theirs[cell]).items()
+        }
+
+    def records(self, commit: str, cells: Sequence[str]) -> dict[str, CellRecord] | None:
+        """The records of a commit's cells; None when it does not build or boot."""
+        if self.why(commit):
+            return None
+        key = json_sha256(list(cells))[:16]
+        if (commit, key) not in self._records:
+            try:
+                self._records[commit, key] = self._measured(commit, cells, key)
+            except BrokenError as error:
+                self.log.add("skipped", commit=commit, step=error.step, why=str(error))
+                self.progress.say(f"{commit[:12]} is skipped: {self.why(commit)}")
+                return None
+            finally:
+                shutil.rmtree(self._folder(commit), ignore_errors=True)
+        return self._records[commit, key]
+
+    def why(self, commit: str) -> str:
+        """Why a commit is skipped; empty when it is not."""
+        for row in self.log.of("skipped"):
+            if row["commit"] == commit:
+                what = {"boot": "does not boot", "workload": "does not survive the workload"}
+                return f"{what.get(row['step'], 'does not build')}: {row['why']}"
+        return ""
+
+    @property
+    def skipped(self) -> list[str]:
+        """All commits that do not build or boot."""
+        return [row["commit"] for row in self.log.of("skipped")]
+
+    def image(self, commit: str) -> str | None:
+        """SHA-256 of a commit's kernel; None when it has not been built here."""
+        found = [row["image"] for row in self.log.of("built") if row["commit"] == commit]
+        return str(found[-1]) if found else None
+
+    def sources(self, commit: str) -> set[str]:
+        """Source files that a measured commit's kernel was made of."""
+        path = self.root / "sources" / commit
+        return set(path.read_text().splitlines()) if path.is_file() else set()
+
+    @property
+    def spent(self) -> Spent:
+        """What the search has cost so far, killed attempts left out."""
+        built, booted = self.log.of("built"), self.log.of("booted")
+        fresh = [row for row in built if not row["cached"]]
+        broken = [row for row in self.log.of("skipped") if row["step"] in ("build", "config")]
+        return Spent(
+            builds=len(fresh) + len(broken),
+            cached=len(built) - len(fresh),
+            boots=len([row for row in booted if not row["stored"]]),
+            build_seconds=round(sum(row["seconds"] for row in fresh), 1),
+            boot_seconds=round(sum(row["seconds"] for row in booted), 1),
+            skipped=len(self.log.of("skipped")),
+        )
+
+    # ------------------------------------------------------------ how
+
+    def _measured(self, commit: str, cells: Sequence[str], key: str) -> dict[str, CellRecord]:
+        image = self.image(commit)
+        run = None
+        if image is None:
+            run, image = self._build(commit)
+        folder = self.root / "records" / f"{image[:32]}-{key}"
+        if not (folder / "done").is_file():
+            if run is None:
+                run, _ = self._build(commit)
+            self._boot(run, commit, image, cells, folder)
+        found = {c: results.read(folder / f"{c}.json", CellRecord) for c in cells}
+        for cell, record in found.items():
+            if record.invalid or record.in_order is None:
+                why = record.invalid or "it has no I/Os in order"
+                raise BrokenError("workload", f"{cell}: {why}")
+        return found
+
+    def _folder(self, commit: str) -> Path:
+        return self.root / "work" / f"{commit[:12]}-{os.getpid()}"
+
+    def _build(self, commit: str) -> tuple[RunDir, str]:
+        run = self._run(commit)
+        source = results.read(run.side("candidate") / "source.json", SourceRecord)
+        cached = KernelJob.make(source, self.board.arch, self.board.fragments).is_done
+        started = time.monotonic()
+        record = build_side(
+            run, "candidate", KernelSpec(self.board.arch, self.board.fragments), self.progress
+        )
+        listed = run.build("candidate") / SOURCES
+        if listed.is_file():
+            results.write_text(self.root / "sources" / commit, listed.read_text())
+        if self.image(commit) is None:
+            seconds = round(time.monotonic() - started, 1)
+            self.log.add(
+                "built", commit=commit, image=record.sha256, cached=cached, seconds=seconds
+            )
+        return run, record.sha256
+
+    def _run(self, commit: str) -> RunDir:
+        """A run directory of this commit alone; it is removed when the commit is measured."""
+        source = base_of(self.setting.tree, commit, self.progress)
+        manifest = RunManifest(
+            command=["iotoll", "bisect"],
+            created="",
+            kind="measure",
+            board=self.setting.board,
+            clock=Clock.INSTRUCTIONS,
+            matrix=self.setting.matrix,
+            policy=self.setting.policy,
+            tree=self.setting.tree,
+            base=commit,
+            candidate_kind="none",
+        )
+        run = RunDir(self._folder(commit))
+        results.write(run.root / "run.json", manifest)
+        path = run.side("candidate") / "source.json"
+        # As a candidate: what does not build is skipped, and is no failure of this machine.
+        results.write(path, source.model_copy(update={"side": "candidate"}))
+        return run
+
+    @cached_property
+    def _bench(self) -> Bench:
+        image = get_image(self.board.arch, self.progress)
+        return Bench(self.board, self.matrix, image, [], Clock.INSTRUCTIONS, "tcg", calibrate=False)
+
+    def _boot(
+        self, run: RunDir, commit: str, image: str, cells: Sequence[str], folder: Path
+    ) -> None:
+        bench = replace(self._bench, cells=list(cells))
+        plan = plan_boot(run, bench, "candidate", 1)
+        # Under the base's name, so that the store of boots keeps it for other searches.
+        plan = replace(plan, side="base")
+        started = time.monotonic()
+        with self.progress.step(f"boot {commit[:12]} on {self.board.name}", plan.runs) as step:
+            stored = store.take(plan)
+            if not stored:
+                boot_again(
+                    plan,
+                    lambda done: step.update(done, plan.runs, f"{done} of {plan.runs}"),
+                    tell=self.progress.say,
+                )
+                store.keep(plan)
+        _store(plan, folder)
+        seconds = round(time.monotonic() - started, 1)
+        self.log.add(
+            "booted", commit=commit, image=image, cells=len(cells), stored=stored, seconds=seconds
+        )
+
+
+def _store(plan: BootPlan, folder: Path) -> None:
+    record = results.read(plan.folder / "boot.json", BootRecord)
+    for cell, values in analyze(plan.folder, record)[0].items():
+        results.write(folder / f"{cell}.json", values)
+    results.write_text(folder / "done", "")
+
+
+def _parts(policy: Policy, cell: str, base: CellRecord, other: CellRecord) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    sections: list[Section | None] = [*policy.sections, None]
+    for section in sections:
+        rule = policy.rule(cell, section)
+        fields = compare(twins.pair([base], [other], section), rule, policy)
+        if fields is not None:
+            name = WHOLE if section is None else section.value
+            found[name] = Value(
+                delta=float(fields["delta"]),
+                moved=str(fields["moved"]),
+                share=float(fields.get("share", 0.0)),
+                gated=bool(fields["gated"]),
+            )
+    return found
+
+
+def usage(folder: Path) -> dict[str, Any]:
+    """Bytes below a search's folder and what limits the caches, for the report."""
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return {"folder": size, "boots_limit": store.LIMIT}

@@ -1,0 +1,268 @@
+"""Where a value changed, on a clock on which each boot only tells something (docs/bisect.md).
+
+One step in a row of commits 0..n: before it the mean is one number, from it on another, larger one;
+a boot adds normal noise. Both means have flat priors and are integrated out, so nothing is assumed
+of the size of the change. The noise is that of the board's A/A history, taken for 15 % larger than
+it was, since a history says too little as easily as too much.
+
+The next commit is the one whose boots tell most about where the step is, for what they cost. What
+the boots of a commit tell is the mutual information of the step's place and their mean, with both
+means as unsure as they are; a table of two numbers holds it (`information`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+INFLATION = 1.15
+"""The noise is taken for so much larger than the history has it."""
+
+TOUCHES = 10.0
+"""Prior odds of a commit that touches the code in which the section's time is spent."""
+
+KNOWN = 2.0
+"""The ends are booted until their distance is so many times its standard error."""
+
+BATCHES = (1, 2, 4, 8, 16)
+"""Boots of one commit that are considered as one step."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds, or any other unit: of one boot, and of a kernel that is not built yet."""
+
+    boot: float = 1.0
+    build: float = 6.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be measured next: so many ``boots`` of commit ``place`` (0..n)."""
+
+    place: int
+    boots: int
+    gain: float
+
+
+@dataclass
+class Search:
+    """The state of a search: all values so far, by commit; everything else follows from them.
+
+    ``prior`` has the relative chance of each of the commits 1..n; ``noise`` is the standard
+    deviation of one value. ``direction`` is +1 where B is larger than A, else -1. ``skipped`` are
+    places that cannot be measured. Nothing is stored but values, so a search resumes from its log.
+    """
+
+    size: int
+    noise: float
+    direction: int = 1
+    prior: Sequence[float] | None = None
+    costs: Costs = field(default_factory=Costs)
+    skipped: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Begin with no value."""
+        if self.size < 1 or self.noise <= 0 or self.direction not in (1, -1):
+            raise ValueError("a search needs commits, noise above 0 and a direction of 1 or -1")
+        self.count: Floats = np.zeros(self.size + 1)
+        self.total: Floats = np.zeros(self.size + 1)
+        chances = np.ones(self.size) if self.prior is None else np.asarray(self.prior, float)
+        if chances.shape != (self.size,) or (chances < 0).any() or not chances.sum():
+            raise ValueError("the prior needs one chance for each commit, and one above 0")
+        with np.errstate(divide="ignore"):
+            self._log_prior: Floats = np.log(chances / chances.sum())
+
+    @property
+    def sigma(self) -> float:
+        """The noise that is reckoned with."""
+        return self.noise * INFLATION
+
+    def add(self, place: int, value: float) -> None:
+        """Take in one boot's value of the commit at ``place``; place 0 is A."""
+        self.count[place] += 1
+        self.total[place] += value * self.direction
+
+    def posterior(self) -> Floats:
+        """Chance of each commit 1..n, shape (n,), that the step is there."""
+        return beliefs(self.count, self.total, self.sigma, self._log_prior).chance
+
+    def next(self, near: Sequence[int] = ()) -> Step | None:
+        """The best step for its cost; None when no commit can be measured.
+
+        ``near`` are places that other boards are measuring now: they are not chosen again.
+        """
+        banned = np.zeros(self.size + 1, bool)
+        banned[[*self.skipped, *near]] = True
+        held = beliefs(self.count, self.total, self.sigma, self._log_prior)
+        place, boots, gain = best_step(held, self.count, self.sigma, self.costs, banned)
+        if gain <= 0 or banned[place]:
+            return None
+        return Step(int(place), int(boots), float(gain))
+
+    def several(self, boards: int) -> list[Step]:
+        """Steps for several boards at once: none waits for the values of another."""
+        steps: list[Step] = []
+        while len(steps) < boards:
+            step = self.next([s.place for s in steps])
+            if step is None:
+                break
+            steps.append(step)
+        return steps
+
+    def answer(self) -> tuple[list[int], float]:
+        """The likeliest commits that nothing tells apart, oldest first, and their chance together.
+
+        Commits that are skipped merge with the next one that is not: only that one is measured.
+        """
+        chance = self.posterior()
+        best, mass = [0], 0.0
+        group: list[int] = []
+        for place in range(1, self.size + 1):
+            group.append(place)
+            if place not in self.skipped or place == self.size:
+                own = float(chance[[p - 1 for p in group]].sum())
+                if own > mass:
+                    best, mass = group, own
+                group = []
+        return best, mass
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What values say, per commit 1..n (last axis): its ``chance`` to be the step, the means
+    before and from it, and how many values these rest on.
+    """
+
+    chance: Floats
+    before: Floats
+    after: Floats
+    values_before: Floats
+    values_after: Floats
+
+
+def beliefs(count: Floats, total: Floats, sigma: float, log_prior: Floats) -> Beliefs:
+    """The posterior of values by place 0..n; ``count`` and ``total`` have shape (..., n + 1)."""
+    counts, totals = np.cumsum(count, axis=-1), np.cumsum(total, axis=-1)
+    n0, s0 = counts[..., :-1], totals[..., :-1]
+    n1, s1 = counts[..., -1:] - n0, totals[..., -1:] - s0
+    f0, f1 = np.maximum(n0, 1e-9), np.maximum(n1, 1e-9)
+    m0, m1 = s0 / f0, s1 / f1
+    # Sums of squares about both means, less what is the same for all places.
+    likely = (n0 * m0**2 + n1 * m1**2) / (2 * sigma**2) - 0.5 * np.log(f0 * f1)
+    likely = likely + _log_normal_cdf((m1 - m0) / (sigma * np.sqrt(1 / f0 + 1 / f1)))
+    # Where one mean has no value yet nothing is known, and the prior stands.
+    likely = np.where((n0 > 0) & (n1 > 0), likely, 0.0) + log_prior
+    weight = np.exp(likely - likely.max(axis=-1, keepdims=True))
+    return Beliefs(weight / weight.sum(axis=-1, keepdims=True), m0, m1, n0, n1)
+
+
+def best_step(
+    held: Beliefs, count: Floats, sigma: float, costs: Costs, banned: NDArray[np.bool_]
+) -> tuple[Any, Any, Any]:
+    """Place, boots and gain (bits) of the best step; arrays of the leading shape of ``count``.
+
+    Before anything else A and B are booted until their distance is known well enough to tell
+    values of other commits apart (`KNOWN`): to those the gain of the step's place is blind.
+    """
+    chance = held.chance
+    zero = np.zeros((*chance.shape[:-1], 1))
+    below = np.concatenate([zero, np.cumsum(chance, axis=-1)], axis=-1)
+    first, var0, inverse0 = _mixed(chance, held.before, held.values_before, after=True)
+    second, var1, inverse1 = _mixed(chance, held.after, held.values_after, after=False)
+    unsure = (var0 + var1) / 2 + sigma**2 * (inverse0 + inverse1) / 2
+    apart = np.maximum(second - first, 0.0)
+    rates, gains = [], []
+    for boots in BATCHES:
+        gain = information(below, apart / np.sqrt(sigma**2 / boots + unsure))
+        gain = np.where(banned, 0.0, gain)
+        gains.append(gain)
+        rates.append(gain / (costs.boot * boots + costs.build * (count == 0)))
+    table = np.concatenate(rates, axis=-1)
+    chosen = np.argmax(table, axis=-1)
+    batch, place = np.divmod(chosen, count.shape[-1])
+    gain = np.take_along_axis(np.concatenate(gains, axis=-1), chosen[..., None], axis=-1)[..., 0]
+    number = np.asarray(BATCHES)[batch]
+    known_before = (chance * held.values_before).sum(axis=-1)
+    known_after = (chance * held.values_after).sum(axis=-1)
+    distance = (chance * (held.after - held.before)).sum(axis=-1)
+    error = sigma * np.sqrt(1 / np.maximum(known_before, 1e-9) + 1 / np.maximum(known_after, 1e-9))
+    vague = (distance < KNOWN * error) & ~(banned[..., 0] & banned[..., -1])
+    end = np.where(
+        (known_before <= known_after) & ~banned[..., 0] | banned[..., -1], 0, count.shape[-1] - 1
+    )
+    return (
+        np.where(vague, end, place),
+        np.where(vague, 1, number),
+        np.where(vague, 1.0, gain),
+    )
+
+
+def _mixed(
+    chance: Floats, mean: Floats, values: Floats, *, after: bool
+) -> tuple[Floats, Floats, Floats]:
+    """Per place 0..n over the commits on one side: mean, its variance, and mean of 1 / values."""
+    zero = np.zeros((*chance.shape[:-1], 1))
+
+    def side(of: Floats) -> Floats:
+        sums = np.concatenate([zero, np.cumsum(of, axis=-1)], axis=-1)
+        return np.asarray(sums[..., -1:] - sums if after else sums)
+
+    mass = np.maximum(side(chance), 1e-12)
+    first = side(chance * mean) / mass
+    variance = np.maximum(side(chance * mean**2) / mass - first**2, 0.0)
+    return first, variance, side(chance / np.maximum(values, 1.0)) / mass
+
+
+@cache
+def _table() -> tuple[Floats, Floats, Floats]:
+    """Mutual information in bits of a coin of chance p and a normal value that it moves by d."""
+    chances, apart = np.linspace(0.0, 1.0, 65), np.linspace(0.0, 8.0, 81)
+    grid = np.linspace(-8.0, 16.0, 961)
+    width = grid[1] - grid[0]
+    zero = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
+    bits = np.zeros((len(chances), len(apart)))
+    for column, d in enumerate(apart):
+        one = np.exp(-((grid - d) ** 2) / 2) / np.sqrt(2 * np.pi)
+        mix = chances[:, None] * one + (1 - chances[:, None]) * zero
+        entropy = -(mix * np.log2(np.maximum(mix, 1e-300))).sum(axis=1) * width
+        bits[:, column] = np.maximum(entropy - 0.5 * np.log2(2 * np.pi * np.e), 0.0)
+    return chances, apart, bits
+
+
+def information(chance: Floats, apart: Floats) -> Floats:
+    """Bits that a value tells of which of two means it has, of ``chance`` and 1 - ``chance``.
+
+    ``apart`` is the distance of the means in standard deviations of the value.
+    """
+    chances, distances, bits = _table()
+    x = np.clip(chance, 0, 1) * (len(chances) - 1)
+    y = np.clip(apart, 0, distances[-1]) / distances[1]
+    i, j = (
+        np.minimum(x.astype(int), len(chances) - 2),
+        np.minimum(y.astype(int), len(distances) - 2),
+    )
+    u, v = x - i, y - j
+    found = (1 - u) * ((1 - v) * bits[i, j] + v * bits[i, j + 1])
+    return np.asarray(found + u * ((1 - v) * bits[i + 1, j] + v * bits[i + 1, j + 1]))
+
+
+def _log_normal_cdf(z: Floats) -> Floats:
+    """log of the normal distribution function; Mills' ratio far below 0."""
+    near = np.maximum(z, -5.0)
+    t = 1 / (1 + 0.2316419 * np.abs(near))
+    poly = t * (
+        0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429)))
+    )
+    tail = np.exp(-(near**2) / 2) / np.sqrt(2 * np.pi) * poly
+    value = np.where(near >= 0, 1 - tail, tail)
+    with np.errstate(divide="ignore"):
+        far = -(z**2) / 2 - np.log(np.maximum(-z, 5.0) * np.sqrt(2 * np.pi))
+    return np.asarray(np.where(z < -5.0, far, np.log(np.maximum(value, 1e-12))))

@@ -1,0 +1,145 @@
+"""Dividing ranges as git does, and the search on a noisy clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from iotoll.run.studies.search import simulate
+from iotoll.verdict.search import rivals
+from iotoll.verdict.search.bayes import Search, information
+from iotoll.verdict.search.graph import Range, steps
+from iotoll.verdict.search.ledger import Line, minus, plus
+
+PART = ("cell", "submission")
+
+
+def line(count: int, **weights: float) -> Range:
+    """Commits cN..c1 in a row, newest first."""
+    parents = {f"c{n}": [f"c{n - 1}"] for n in range(count, 0, -1)}
+    return Range(parents, weights)
+
+
+def test_the_middle_is_chosen_and_the_cheaper_of_two() -> None:
+    graph = line(8)
+    suspects = graph.suspects("c8", [])
+    assert graph.next(suspects, "c8", []) == "c4"
+    seven = line(7)
+    suspects = seven.suspects("c7", [])
+    assert seven.next(suspects, "c7", [], lambda c: c != "c4") == "c4"
+    assert seven.next(suspects, "c7", [], lambda c: c != "c3") == "c3"
+
+
+def test_steps_are_the_logarithm() -> None:
+    assert [steps(n) for n in (1, 2, 3, 4, 64, 65)] == [0, 1, 2, 2, 6, 7]
+
+
+def test_what_is_far_from_skipped_commits_is_preferred() -> None:
+    graph = line(16)
+    suspects = graph.suspects("c16", [])
+    chosen = graph.next(suspects, "c16", ["c8"])
+    assert chosen is not None and abs(int(chosen[1:]) - 8) >= 2
+
+
+def test_commits_that_cannot_be_the_one_are_not_tested() -> None:
+    graph = line(9, **{f"c{n}": 0.0 for n in range(1, 10) if n not in (3, 7)})
+    suspects = graph.suspects("c9", [])
+    assert graph.next(suspects, "c9", []) == "c3"
+    assert graph.next(graph.suspects("c9", ["c3"]), "c9", []) is None
+
+
+def test_a_merge_reaches_both_branches() -> None:
+    graph = Range({"m": ["a2", "b2"], "a2": ["a1"], "b2": ["b1"], "a1": ["o"], "b1": ["o"]})
+    assert set(graph.suspects("m", ["a2"])) == {"m", "b2", "b1"}
+    assert graph.suspects("b2", []) == ["b2", "b1"]
+
+
+def test_a_line_is_divided_into_what_adds_up() -> None:
+    values = dict.fromkeys(map(str, range(9)), 0) | {"5": 30, "6": 30, "7": 10, "8": 10}
+    measured: list[str] = []
+
+    def measure(commit: str) -> dict[tuple[str, str], int]:
+        measured.append(commit)
+        return {PART: values[commit]} if values[commit] else {}
+
+    rows = Line([*map(str, range(9))], measure, lambda: True).rows()
+    moved = {r.commits: r.deltas for r in rows if r.deltas}
+    assert moved == {("5",): {PART: 30}, ("7",): {PART: -20}}
+    assert plus([r.deltas for r in rows]) == minus({PART: 10}, {})
+    assert len(measured) == len(set(measured))
+
+
+@pytest.mark.parametrize("chance", [0.1, 0.5, 0.8])
+def test_information_is_that_of_a_coin_when_values_are_far_apart(chance: float) -> None:
+    coin = -chance * np.log2(chance) - (1 - chance) * np.log2(1 - chance)
+    found = information(np.array([chance, chance]), np.array([0.0, 8.0]))
+    assert found[0] == pytest.approx(0.0, abs=1e-6)
+    assert found[1] == pytest.approx(coin, abs=2e-3)
+
+
+def test_a_clear_step_is_found_at_its_place() -> None:
+    search = Search(20, 1.0)
+    for place in range(21):
+        search.add(place, 100.0 * (place >= 13))
+    assert search.answer()[0] == [13] and search.answer()[1] > 0.999
+    down = Search(20, 1.0, direction=-1)
+    for place in range(21):
+        down.add(place, -100.0 * (place >= 13))
+    assert down.answer()[0] == [13]
+
+
+def test_the_order_of_values_does_not_matter_so_a_log_resumes_it() -> None:
+    chance = np.random.default_rng(3)
+    values = [
+        (int(p), float(v))
+        for p, v in zip(chance.integers(0, 21, 60), chance.normal(size=60), strict=True)
+    ]
+    one, other = Search(20, 1.0), Search(20, 1.0)
+    for place, value in values:
+        one.add(place, value)
+    for place, value in values[::-1]:
+        other.add(place, value)
+    assert one.posterior() == pytest.approx(other.posterior())
+
+
+def test_skipped_commits_merge_with_the_next_one_into_a_range() -> None:
+    search = Search(10, 1.0, skipped={4, 5})
+    for place in (0, 1, 2, 3, 6, 7, 8, 9, 10):
+        search.add(place, 50.0 * (place >= 6))
+    assert search.answer()[0] == [4, 5, 6]
+
+
+def test_code_in_question_is_measured_first() -> None:
+    prior = [1.0] * 100
+    prior[79] = 1000.0
+    search = Search(100, 0.01, prior=prior)
+    for _ in range(2):
+        search.add(0, 0.0)
+        search.add(100, 1.0)
+    step = search.next()
+    assert step is not None and step.place in (79, 80)
+
+
+def test_several_boards_measure_several_commits() -> None:
+    search = Search(50, 0.5)
+    for place in (0, 50):
+        search.add(place, float(place > 0))
+    places = [step.place for step in search.several(3)]
+    assert len(set(places)) == 3
+
+
+def test_misuse_is_refused() -> None:
+    for wrong in ({"size": 0}, {"noise": 0.0}, {"direction": 2}, {"prior": [1.0]}):
+        with pytest.raises(ValueError):
+            Search(**{"size": 5, "noise": 1.0, **wrong})
+
+
+def test_simulated_searches_beat_plain_bisection() -> None:
+    ours, git = (simulate(rule, 2.0, 1.0, 20, 40, 7) for rule in ("iotoll", "git bisect"))
+    assert ours.right >= 0.9 > git.right
+
+
+def test_rank_test_tells_shifted_values() -> None:
+    one = [float(n) for n in range(10)]
+    assert rivals.rank_test(one, [v + 100 for v in one]) < 0.001
+    assert rivals.rank_test(one, [v + 0.5 for v in one]) > 0.3
