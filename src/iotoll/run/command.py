@@ -201,7 +201,8 @@ def _run(
     **asked: Any,
 ) -> None:
     """Run what was asked; ``asked`` are the options that are fields of `RunRequest` as given."""
-    chosen = chosen_cells(cells, load_matrix(matrix).cells)
+    loaded = load_matrix(matrix)
+    chosen = chosen_cells(cells, loaded.cells, loaded.family_cells)
     manifest = new_manifest(
         RunRequest(
             command=("iotoll", *sys.argv[1:]),
