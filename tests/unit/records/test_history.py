@@ -109,23 +109,27 @@ store = Store({place!r})
 print("ready", flush=True)
 for number in range(200):
     store.add(night(number, cells=20))
+    print("added", flush=True)
 """
 
 
 def test_kill_9_during_adds_loses_and_doubles_nothing(tmp_path: Path) -> None:
     place, root = str(tmp_path / "h"), str(Path(__file__).parents[3])
-    for pause in (0.02, 0.05, 0.09, 0.13):
+    # Pauses of less than an add, after some adds: the kill lands inside one.
+    for number, pause in enumerate((0.0, 0.001, 0.002, 0.003, 0.005, 0.008)):
         with subprocess.Popen(
             [sys.executable, "-c", WRITER.format(root=root, place=place)],
             stdout=subprocess.PIPE,
         ) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"ready\n"
+            for _ in range(5 * (number + 1)):
+                assert writer.stdout.readline() == b"added\n"
             time.sleep(pause)
             os.kill(writer.pid, signal.SIGKILL)
-        if (tmp_path / "h/format.json").is_file():
-            runs, values = counted(place)
-            assert values == 20 * runs, f"a run is there by half after {pause} s"
+        runs, values = counted(place)
+        assert runs >= 5 * (number + 1)
+        assert values == 20 * runs, f"a run is there by half after {pause} s"
     store = Store(place)
     added = sum(store.add(night(number, cells=20)) for number in range(200))
     assert added < 200, "no writer got anywhere before it was killed"

@@ -45,7 +45,7 @@ def need_extra() -> None:
 
 @click.group("history")
 def history_group() -> None:
-    """The history of all runs: Parquet files in a folder or an object store (docs/nightly.md)."""
+    """The history of all runs: add to it, and ask it."""
 
 
 @history_group.command("add")
