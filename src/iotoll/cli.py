@@ -82,6 +82,15 @@ COMMANDS = {
             "iotoll publish runs/NAME --out public --only junit",
         ),
     ),
+    "history": Entry(
+        "Look",
+        "iotoll.records.history.command:history_group",
+        "The history of all runs: add to it, and ask it.",
+        (
+            "iotoll history add runs/NAME --branch mainline",
+            "iotoll history query 'SELECT branch, night, status FROM runs'",
+        ),
+    ),
     "list": Entry(
         "Look",
         "iotoll.run.list_command:list_command",
