@@ -190,9 +190,10 @@ class Job:
 
     def is_warm(self, tree: KernelTree) -> bool:
         """Whether make's O= folder holds a whole build, of this source or of another."""
-        return (self._out(tree) / TARGETS[self.arch].image).is_file()
+        return (self.out(tree) / TARGETS[self.arch].image).is_file()
 
-    def _out(self, tree: KernelTree) -> Path:
+    def out(self, tree: KernelTree) -> Path:
+        """make's O= folder."""
         names = json_sha256([path.stem for path in self.fragments])[:8]
         return tree.root / "out" / f"{self.arch}-{names}"
 
@@ -212,7 +213,7 @@ class Job:
             with progress.step(title) as step:
                 try:
                     limit = time.monotonic() + timeout
-                    _Workshop(tree, self, self._out(tree), log, step, limit).build()
+                    _Workshop(tree, self, self.out(tree), log, step, limit).build()
                 except OSError as error:
                     raise InfrastructureError(
                         f"{title}: {error.strerror} ({error.filename}): free some disk space"

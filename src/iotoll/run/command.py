@@ -190,7 +190,7 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
 def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str, Any]) -> None:
     manifest = _manifest(kind, choice, options)
     run = _open_run(manifest, options["out"])
-    flow = Flow(run, output.progress)
+    flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
     with locked(run):

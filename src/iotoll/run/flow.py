@@ -42,7 +42,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
 from iotoll.reports.page.counts import fio_warnings
-from iotoll.run import previous
+from iotoll.run import explained, previous
 from iotoll.verdict import accept, instructions
 from iotoll.verdict.policy import (
     Policy,
@@ -59,13 +59,15 @@ class Flow:
     """One run directory and what its manifest names, loaded once.
 
     With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error. With
-    ``fresh`` no boot is taken from the store of earlier boots.
+    ``fresh`` no boot is taken from the store of earlier boots. With ``explains`` the
+    report also has what the policy wants explained.
     """
 
     run: RunDir
     progress: Progress
     stored: bool = False
     fresh: bool = False
+    explains: bool = False
 
     @cached_property
     def board(self) -> VirtualBoard | RealBoard:
@@ -232,7 +234,9 @@ class Flow:
         results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
 
     def report(self) -> None:
-        """The report, from the result files alone."""
+        """The report, from the result files alone; before it, what the policy wants explained."""
+        if self.explains:
+            explained.after_verdict(self)
         with self.progress.step("write the report"):
             render_report(self.run)
 

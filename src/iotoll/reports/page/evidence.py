@@ -18,6 +18,7 @@ from iotoll.records import results
 from iotoll.records.models import (
     BuildRecord,
     Clock,
+    ExplainRecord,
     FailureRecord,
     Model,
     RunManifest,
@@ -39,7 +40,7 @@ class Evidence:
 
     Texts hold no terminal escapes, control characters or marks of the direction of writing,
     whoever wrote them: every report reads from here. ``hunks`` is the candidate's change, and
-    ``name`` that of the run directory.
+    ``name`` that of the run directory. ``explained`` is of the kernels that the run has now.
     """
 
     manifest: RunManifest
@@ -51,6 +52,7 @@ class Evidence:
     sides: dict[Side, SideResult]
     hunks: tuple[Hunk, ...] = ()
     name: str = "RUN"
+    explained: ExplainRecord | None = None
 
     @property
     def clock(self) -> Clock:
@@ -135,4 +137,12 @@ def gather(run: RunDir) -> Evidence:
         sides,
         tuple(diff.hunks(change.read_bytes(), str(change))) if change.is_file() else (),
         clean(run.root.name),
+        _explained(run, builds),
     )
+
+
+def _explained(run: RunDir, builds: dict[Side, BuildRecord]) -> ExplainRecord | None:
+    """What `iotoll explain` found, unless it is of other kernels than the run has now."""
+    found = _optional(run.root / "explain.json", ExplainRecord)
+    images = [builds[side].image_sha256 for side in SIDES if side in builds]
+    return found if found and (found.failure or found.images == images) else None
