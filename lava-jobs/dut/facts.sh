@@ -53,6 +53,12 @@ for device in $DEVICES; do
             fact "$device.$name" "$(each "$above/health_descriptor/$name")"
         done
     done
+    # Wear: an eMMC's own estimates, and what was written since the board began (512 bytes each).
+    for name in life_time pre_eol_info; do
+        fact "$device.$name" "$(each "$node/device/$name")"
+    done
+    # shellcheck disable=SC2046 # the seventh of seventeen numbers
+    fact "$device.written_kib" "$(set -- $(cat "$node/stat" 2>/dev/null) && echo $((${7:-0} / 2)))"
     fact "$device.fill_percent" "$(busybox df "/mnt/$device" 2>/dev/null | sed -n 's/.* \([0-9]*\)% .*/\1/p')"
 done
 exit 0

@@ -69,6 +69,17 @@ target() {
     echo "$2"
 }
 
+# What marks a block device as one that a measurement may overwrite: its file system's label, at byte
+# 1144 of an ext4 file system, or the beginning of its partition's name in the GPT.
+MARK=iotoll-scratch
+
+# marked DEV: tells whether a block device has the mark. What it cannot read has none.
+marked() {
+    node=/sys/class/block/${1##*/}
+    if [ -f "$node/uevent" ] && grep -q "^PARTNAME=$MARK" "$node/uevent"; then return 0; fi
+    [ "$(dd if="$1" bs=1 skip=1144 count=16 2>/dev/null | tr -d '\0')" = "$MARK" ]
+}
+
 # drivers_of DEVICE: kernel driver names under which a device of the matrix may appear.
 drivers_of() {
     case $1 in

@@ -1,6 +1,7 @@
 #!/bin/sh
 # prepare.sh: file system and data file on every device of the job, always with the same layout.
-# Reads job.env: TARGET_DEVICE, DEVICES, FILE_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
+# SCRATCH is 1 where the disks were made for this job: any other one must have the mark (lib.sh).
+# Reads job.env: SCRATCH, TARGET_DEVICE, DEVICES, FILE_MB_<device>, THREADS, FS_UUID, MKFS_OPTIONS, MOUNT_OPTIONS, SCHEDULER, HUGE_PAGES, QUIET.
 set -u
 here=$(dirname "$0")
 . "$here/lib.sh"
@@ -27,6 +28,12 @@ fi
 
 for device in $DEVICES; do
     dev=$(target "$device") || { echo "$dev"; exit 1; }
+    mark=
+    [ "${SCRATCH:-}" = 1 ] || {
+        marked "$dev" || fail prepare "$device: $dev is not marked as one that may be overwritten:" \
+            "mkfs.ext4 -L $MARK $dev, once and on the board, if all on it may go"
+        mark="-L $MARK"
+    }
     node=$(readlink -f "/sys/class/block/${dev##*/}")
     disk=$node
     [ ! -e "$node/partition" ] || disk=${node%/*}
@@ -40,7 +47,7 @@ for device in $DEVICES; do
         [ -z "${IO_TIMEOUT_MS:-}" ] || [ ! -f "$mode" ] || echo write >"$mode"
     done
     # shellcheck disable=SC2086 # options are words
-    mkfs.ext4 -q -F -U "$FS_UUID" $MKFS_OPTIONS "$dev" || fail prepare "$device: mkfs.ext4 failed"
+    mkfs.ext4 -q -F -U "$FS_UUID" $MKFS_OPTIONS $mark "$dev" || fail prepare "$device: mkfs.ext4 failed"
     mkdir -p "/mnt/$device"
     mount -t ext4 -o "$MOUNT_OPTIONS" "$dev" "/mnt/$device" || fail prepare "$device: mount failed"
     eval "kib=\$((FILE_MB_$device * 1024))"

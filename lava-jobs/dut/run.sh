@@ -22,6 +22,11 @@ sh "$here/prepare.sh" "$job" "$out/boot/devices" || exit 1
 } >"$out/boot/tools"
 sh "$here/facts.sh" "$job" >"$out/boot/facts" 2>/dev/null
 sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/boot" || exit 1
+# A board that was flashed and has written its files is warm: it rests for as long as its lab says.
+[ "${COOL_DOWN:-0}" = 0 ] || {
+    say "step cool down, $COOL_DOWN s"
+    sleep "$COOL_DOWN"
+}
 for batch in $BATCHES; do
     say "step batch $batch"
     sh "$here/${MEASURE:-batch}.sh" "$job" "$batch" "$out/$batch" || exit 1

@@ -161,11 +161,11 @@ def outline(path: str) -> tuple[int | None, dict[int, str]]:
     Raises `TraceError`.
     """
 
-def calls(path: str) -> list[tuple[int, int, int, int]]:
-    """List the read and write system calls that began and ended in a trace.
+def calls(path: str) -> list[tuple[str, int, int, int, int]]:
+    """List the system calls that read, write or flush and that began and ended in a trace.
 
-    Returns thread number, start, end (clock units) and return value of each, whether it reached a
-    device or not. Raises `TraceError`.
+    Returns the name (such as ``pread64``), thread number, start, end (clock units) and return value
+    of each, whether it reached a device or not. Raises `TraceError`.
     """
 
 def io_events(

@@ -7,6 +7,7 @@ shell's completion import no command; tests compare them with the commands thems
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import click
@@ -168,6 +169,40 @@ COMMANDS = {
 }
 """Every command by its name."""
 
+SUBCOMMANDS = {
+    "experiment exact": ("iotoll experiment exact --boots 4",),
+    "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
+    "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
+    "lava render": ("iotoll lava render runs/NAME --out rendered",),
+    "lava submit": ("iotoll lava submit runs/NAME",),
+    "lava wait": ("iotoll lava wait runs/NAME",),
+    "lava collect": ("iotoll lava collect runs/NAME",),
+    "lava cancel": ("iotoll lava cancel runs/NAME",),
+    "lava control": ("iotoll lava control runs/NAME --device hi960-hikey-01",),
+    "lava health-check": ("iotoll lava health-check runs/NAME",),
+    "lava device": ("iotoll lava device virt-arm64 virt-01",),
+    "lab up": ("iotoll lab up",),
+    "lab down": ("iotoll lab down",),
+    "lab status": ("iotoll lab status --json",),
+    "lab service": ("iotoll lab service stop worker",),
+    "simboard serve": ("iotoll simboard serve hikey-01 --state /tmp/boards",),
+    "simboard power": ("iotoll simboard power hikey-01 reset",),
+    "simboard fault": ("iotoll simboard fault hikey-01 uart-cut 5",),
+    "simboard state": ("iotoll simboard state",),
+    "simboard uart": ("iotoll simboard uart hikey-01",),
+    "simboard install": ("iotoll simboard install worker-root",),
+    "ci select": ("iotoll ci select --clone ~/linux --base v6.12.50 --candidate my-branch",),
+    "ci build": ("iotoll ci build virt-arm64 candidate --clone ~/linux",),
+    "ci gate": ("iotoll ci gate virt-arm64",),
+    "ci lava": ("iotoll ci lava hikey960",),
+    "ci cancel": ("iotoll ci cancel hikey960",),
+    "ci collect": ("iotoll ci collect",),
+    "ci judge": ("iotoll ci judge",),
+    "ci report": ("iotoll ci report",),
+    "ci post": ("iotoll ci post",),
+}
+"""The examples of each command of a group, by both names."""
+
 
 class Lazy(click.Group):
     """Imports a command when it is run, or when its own help is asked for."""
@@ -183,7 +218,10 @@ class Lazy(click.Group):
         entry = COMMANDS[cmd_name]
         module, name = entry.target.split(":")
         command = cast(click.Command, getattr(importlib.import_module(module), name))
-        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in entry.examples)
+        command.epilog = _epilog(entry.examples)
+        if isinstance(command, click.Group):
+            for name, member in command.commands.items():
+                member.epilog = _epilog(SUBCOMMANDS.get(f"{cmd_name} {name}", ()))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -201,6 +239,11 @@ class Lazy(click.Group):
             if name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _epilog(examples: Iterable[str]) -> str | None:
+    lines = [f"  {line}" for line in examples]
+    return "\n".join(["\b", "Examples:", *lines]) if lines else None
 
 
 @click.group(

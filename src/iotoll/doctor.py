@@ -30,7 +30,7 @@ from iotoll.core.errors import InfrastructureError, IotollError
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.toml import named_file
 from iotoll.kernels import source
-from iotoll.kernels.build import TARGETS, Arch
+from iotoll.kernels.kernel_job import TARGETS, Arch
 
 State = Literal["present", "missing", "note"]
 

@@ -80,8 +80,8 @@ def kernel_repository(folder: Path, inputs: dict[str, Any]) -> Path:
     git(folder, "update-ref", "refs/remotes/origin/main", first)
     git(folder, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
     own = folder / "ci-config"
-    shutil.copytree(ROOT / "pipelines", own / "pipelines")
-    include = {"local": "ci-config/pipelines/merge-request.yml", "inputs": inputs}
+    shutil.copytree(ROOT / "templates", own / "templates")
+    include = {"local": "ci-config/templates/gate.yml", "inputs": inputs}
     # JSON is YAML.
     (own / "ci.yml").write_text(json.dumps({"include": [include]}))
     (folder / ".git/info/exclude").write_text("/.gitlab-ci-local*\n")

@@ -57,6 +57,10 @@ class State:
     wrongs: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     role: str = "developer"
+    merge_request: dict[str, Any] = field(default_factory=dict)
+    label_events: list[dict[str, Any]] = field(default_factory=list)
+    versions: list[dict[str, Any]] = field(default_factory=list)
+    members: dict[int, int] = field(default_factory=dict)
     not_before: float = 0.0
     page_limit: int = 100
 
@@ -263,6 +267,21 @@ class Handler(BaseHTTPRequestHandler):
         found = data if isinstance(data, bytes) else data()
         return (404, {"message": "404 Not found"}) if found is None else (200, found)
 
+    def merge_request(self, _: Any, project: str, number: str) -> Answer:
+        return 200, {"iid": int(number), **self.state.merge_request}
+
+    def label_events(self, _: Any, project: str, number: str) -> Answer:
+        return 200, self.state.label_events
+
+    def versions(self, _: Any, project: str, number: str) -> Answer:
+        return 200, self.state.versions
+
+    def member(self, _: Any, project: str, user: str) -> Answer:
+        level = self.state.members.get(int(user))
+        if level is None:
+            return 404, {"message": "404 Not found"}
+        return 200, {"id": int(user), "access_level": level, "state": "active"}
+
 
 NOTES = r"/projects/(\d+)/merge_requests/(\d+)/notes"
 ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
@@ -272,6 +291,10 @@ ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("PUT", NOTES + r"/(\d+)", Handler.edit_note),
     ("DELETE", NOTES + r"/(\d+)", Handler.delete_note),
     ("POST", r"/projects/(\d+)/statuses/([^/]+)", Handler.set_status),
+    ("GET", r"/projects/(\d+)/merge_requests/(\d+)", Handler.merge_request),
+    ("GET", r"/projects/(\d+)/merge_requests/(\d+)/resource_label_events", Handler.label_events),
+    ("GET", r"/projects/(\d+)/merge_requests/(\d+)/versions", Handler.versions),
+    ("GET", r"/projects/(\d+)/members/all/(\d+)", Handler.member),
     ("GET", r"/projects/(\d+)/pipelines/(\d+)/bridges", Handler.list_bridges),
     ("GET", r"/projects/(\d+)/pipelines/(\d+)/jobs", Handler.list_jobs),
     ("GET", r"/projects/(\d+)/jobs/(\d+)/artifacts", Handler.job_artifacts),

@@ -16,8 +16,8 @@ from tests.gitlab.pipeline import ROOT
 from tests.unit.ci import plans
 
 PIPELINES = sorted((ROOT / "pipelines").glob("*.yml"))
-TEMPLATE = ROOT / "pipelines/merge-request.yml"
-HOLDS_TOKEN = {"iotoll-collect", "iotoll-post"}
+TEMPLATE = ROOT / "templates/gate.yml"
+HOLDS_TOKEN = {"iotoll-accept", "iotoll-collect", "iotoll-post"}
 PLAN = plans.PLAN.model_copy(update={"lava_boards": ["hikey960", "virt-arm64"]})
 SETTINGS = {"iotoll": "iotoll", "tags": ["iotoll"], "image": "debian:trixie"}
 
@@ -49,8 +49,7 @@ def test_our_pipelines_are_valid(tmp_path: Path) -> None:
     nothing = tmp_path / "nothing.yml"
     empty = PLAN.model_copy(update={"nothing": True})
     nothing.write_text(children.to_yaml(children.child_pipeline(empty, [], SETTINGS)))
-    paths = [path for path in PIPELINES if path != TEMPLATE]
-    done = check(ROOT / ".gitlab-ci.yml", *paths, body, child, nothing)
+    done = check(ROOT / ".gitlab-ci.yml", *PIPELINES, body, child, nothing)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -115,8 +114,37 @@ def test_inconclusive_is_a_warning_and_nothing_else_is() -> None:
     assert found == {"iotoll-gate": allowed, "iotoll-judge": allowed}
 
 
+def test_f4_8_the_component_sets_no_global_key_and_owns_its_names() -> None:
+    """F4.8: its `stages` and `workflow` collided with those of the file that includes it."""
+    assert all(name.startswith(("iotoll-", ".iotoll")) for name in template()), list(template())
+    every = template()
+    for name, job in jobs().items():
+        stage = job.get("stage") or every[".iotoll"]["stage"]
+        assert stage == "input-stage", name
+        assert "needs" in job or name == "iotoll-accept", f"{name}: only needs order the jobs"
+
+
+def test_f4_8_pipelines_of_the_branch_and_of_tags_are_asked_for() -> None:
+    """F4.8: only merge requests; now also what reaches the default branch, and tags."""
+    inputs = yaml.safe_load(TEMPLATE.read_text().split("\n---\n", 1)[0])["spec"]["inputs"]
+    assert {inputs[name]["default"] for name in ("branches", "tags")} == {False}
+    for name in (".iotoll", "iotoll-judge", "iotoll-report"):
+        rules = [rule["if"] for rule in template()[name]["rules"]]
+        assert len(rules) == 3, name
+        assert '"input-branches" == "true"' in rules[1] and '"push"' in rules[1]
+        assert '"input-tags" == "true"' in rules[2] and "$CI_COMMIT_TAG" in rules[2]
+    for name in ("iotoll-accept", "iotoll-post"):
+        (rule,) = template()[name]["rules"]
+        assert "merge_request_event" in rule["if"], "a note and a label are a merge request's"
+
+
+def test_f4_8_who_accepts_is_asked_before_anything_of_the_candidates_runs() -> None:
+    assert "needs" not in jobs()["iotoll-accept"]
+    assert jobs()["iotoll-select"]["needs"] == [{"job": "iotoll-accept", "optional": True}]
+    assert "--approval iotoll-approval.json" in jobs()["iotoll-select"]["script"][0]
+
+
 def test_superseded_pipelines_are_cancelled() -> None:
-    assert template()["workflow"]["auto_cancel"] == {"on_new_commit": "interruptible"}
     assert template()[".iotoll"]["interruptible"] is True
     child = children.child_pipeline(PLAN, [], SETTINGS)
     assert all(job["interruptible"] for name, job in child.items() if name != "stages")

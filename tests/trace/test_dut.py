@@ -220,5 +220,5 @@ def test_documents_of_boards_are_checked(command: Dut) -> None:
     assert "field record/ios: no 'measured'" in refused(record={**record, "ios": {}})
     assert "field sections" in refused(record={**record, "sections": {"x": 1}})
     for text in ("", "{", "[" * 100_000):
-        with pytest.raises(ResultError, match="no JSON"):
+        with pytest.raises(ResultError, match="not readable JSON"):
             dut_cell.cell_of_dut(text, Clock.TIME)

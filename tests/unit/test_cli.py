@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import pytest
 
-from iotoll.cli import COMMANDS, GROUPS, cli, main
+from iotoll.cli import COMMANDS, GROUPS, SUBCOMMANDS, cli, main
 from tests.unit.runs import BOOTS, CELLS, add_boots, make_run
 
 ROOT = Path(__file__).parents[2]
@@ -248,18 +248,30 @@ def test_every_command_has_its_help(iotoll: Iotoll, name: str) -> None:
     assert COMMANDS[name].group in GROUPS
 
 
-@pytest.mark.parametrize(
-    ("name", "example"), [(name, line) for name, e in COMMANDS.items() for line in e.examples]
-)
-def test_examples_name_options_and_arguments_that_exist(name: str, example: str) -> None:
-    words = shlex.split(example.removeprefix('eval "$(').removesuffix(')"'))
-    assert words[:2] == ["iotoll", name]
-    command: click.Command | None = cli.get_command(click.Context(cli), name)
-    words = words[2:]
-    while isinstance(command, click.Group):
-        command = command.get_command(click.Context(command), words.pop(0))
-    assert command is not None
-    command.make_context(name, words)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_name_options_and_arguments_that_exist(name: str) -> None:
+    lines = {name: COMMANDS[name].examples}
+    lines |= {key: lines for key, lines in SUBCOMMANDS.items() if key.split()[0] == name}
+    for key, example in ((key, line) for key, examples in lines.items() for line in examples):
+        words = shlex.split(example.removeprefix('eval "$(').removesuffix(')"'))
+        assert " ".join(words).startswith(f"iotoll {key}")
+        command: click.Command | None = cli.get_command(click.Context(cli), name)
+        words = words[2:]
+        while isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), words.pop(0))
+        assert command is not None
+        command.make_context(name, words)
+
+
+def test_every_command_of_a_group_has_examples(iotoll: Iotoll) -> None:
+    found = set()
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None and "Examples:" in (command.epilog or "")
+        for inner, member in getattr(command, "commands", {}).items():
+            found.add(f"{name} {inner}")
+            assert "Examples:" in (member.epilog or ""), f"cli.SUBCOMMANDS lacks {name} {inner}"
+    assert found == SUBCOMMANDS.keys()
 
 
 def test_help_imports_no_command(place: Path) -> None:

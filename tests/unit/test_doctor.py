@@ -13,7 +13,7 @@ from iotoll.boards import patched
 from iotoll.boards.board import load_virtual_board
 from iotoll.core.errors import UsageError
 from iotoll.doctor import Finding
-from iotoll.kernels.build import TARGETS
+from iotoll.kernels.kernel_job import TARGETS
 
 DEVICES = (
     'Storage devices:\nname "nvme", bus PCI\nname "ufs", bus PCI\nname "ufs-lu", bus ufs-bus\n'

@@ -22,7 +22,7 @@ from iotoll.core.errors import InfrastructureError, IotollError
 from iotoll.core.paths import data_dir
 from iotoll.core.proc import require_tool
 from iotoll.core.progress import Progress
-from iotoll.kernels import build, source
+from iotoll.kernels import kernel_job, source
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/patches"
@@ -68,7 +68,7 @@ def needs_board(name: str) -> None:
         if not board.qemu.patched:
             require_tool("nbdkit", "nbdkit")
         require_tool("mmdebstrap", "mmdebstrap")
-        build._toolchain(board.arch)
+        kernel_job.installed_toolchain(board.arch)
         source.locate("debian")
     except IotollError as error:
         pytest.skip(str(error))
@@ -77,7 +77,7 @@ def needs_board(name: str) -> None:
 BUILD_ALL = "IOTOLL_TEST_BUILD_ALL"
 
 
-def may_use(job: build.Job) -> bool:
+def may_use(job: kernel_job.KernelJob) -> bool:
     """Whether a kernel is built, or tests may take the time to build it."""
     return job.is_done or bool(os.environ.get(BUILD_ALL))
 
@@ -158,7 +158,7 @@ def needs_virtual_kernel(name: str) -> None:
     needs_board(name)
     board = load_virtual_board(name)
     record = source.base_of("debian", None, Progress(quiet=True))
-    job = build.Job.make(record, board.arch, board.fragments)
+    job = kernel_job.KernelJob.make(record, board.arch, board.fragments)
     if not may_use(job):
         pytest.skip(
             f"the kernel of {name} is not built, which takes minutes:"

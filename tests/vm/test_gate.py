@@ -30,6 +30,7 @@ from tests.vm.conftest import (
 
 pytestmark = pytest.mark.vm
 Gate = Callable[..., Done]
+SIDES = ("base", "candidate")
 UFS = "ufs-4k-randread-t1-direct"
 FEW = ("--cells", CELLS)
 
@@ -193,7 +194,41 @@ def test_candidates_that_hang_are_broken_within_the_time_limit(
         pytest.fail("the base ran fewer than 600 direct reads: choose more cells")
     assert done.code == 5, done.verdict
     assert done.verdict["failure"]["step"] == "workload"
-    assert "no sign of life for 25 s" in done.verdict["failure"]["message"]
+    assert "no sign of life for 25 s, in 2 of 2 boots" in done.verdict["failure"]["message"]
+    hung = (done.run / "sides/candidate/boots/1.hung.log").read_text()
+    assert "iotoll: step" in hung, "the first console is kept"
+
+
+@pytest.mark.parametrize("side", ["base", "candidate"])
+def test_f3_2_a_board_that_was_stopped_blames_nobody(
+    neutral: Done, tmp_path: Path, side: str
+) -> None:
+    """F3.2: a stopped QEMU was exit 5 for a neutral candidate, and exit 4 for the base."""
+    # Limits that no earlier run had: the base is not taken from the store of boots.
+    board = impatient_board(tmp_path, silence=25, total=1200 + time.time() % 1)
+    run, images = tmp_path / "run", [neutral.run / f"sides/{s}/build/Image" for s in SIDES]
+    words = ("--base-image", images[0], "--candidate-image", images[1], "--cells", UFS)
+    process = subprocess.Popen(
+        command("gate", *words, "--board", board, "--out", run, "--json"),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    console = run / f"sides/{side}/boots/1/console.log"
+    deadline = time.monotonic() + LIMIT
+    while not (console.is_file() and "iotoll: step" in console.read_text(errors="replace")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    place = f"sides/{side}/".encode()
+    mine = [p for p in boards(process.pid) if place in Path(f"/proc/{p}/cmdline").read_bytes()]
+    assert len(mine) == 1
+    os.kill(mine[0], signal.SIGSTOP)
+    out, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, (out, errors)
+    assert json.loads(out)["outcome"] == "pass"
+    assert console.parent.with_name("1.hung.log").is_file()
 
 
 def test_patch_that_does_not_apply(gate: Gate, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from iotoll.core.errors import BrokenError, IotollError
 from iotoll.core.progress import Progress
-from iotoll.kernels import build, cache, kconfig, source
+from iotoll.kernels import build, cache, kconfig, kernel_job, source
 from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, Clock, RunManifest, SourceRecord
@@ -32,7 +32,7 @@ CELLS = ["ufs-4k-randread-t1-direct", "nvme-4k-randread-t1-direct"]
 @pytest.fixture(scope="module", autouse=True)
 def needs_tools_and_source() -> None:
     try:
-        build._toolchain("arm64")
+        kernel_job.installed_toolchain("arm64")
         source.locate("debian")
     except IotollError as error:
         pytest.skip(str(error))
@@ -59,13 +59,14 @@ def start(folder: Path, patch: Path | None) -> RunDir:
     return run
 
 
-def make(run: RunDir, side: Side, arch: build.Arch = "arm64") -> BuildRecord:
-    return build.build_side(run, side, arch, ["base", f"arch-{arch}", *COMMON], PROGRESS)
+def make(run: RunDir, side: Side, arch: kernel_job.Arch = "arm64") -> BuildRecord:
+    spec = build.KernelSpec(arch, ["base", f"arch-{arch}", *COMMON])
+    return build.build_side(run, side, spec, PROGRESS)
 
 
 @pytest.mark.parametrize("arch", ["arm64", "x86_64"])
 def test_base_builds_with_every_symbol_and_carries_its_config(
-    tmp_path: Path, arch: build.Arch
+    tmp_path: Path, arch: kernel_job.Arch
 ) -> None:
     run = start(tmp_path, None)
     record = make(run, "base", arch)

@@ -16,6 +16,8 @@ use crate::source::Source;
 /// One system call that began and ended in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
+    /// Which call.
+    pub op: Op,
     /// Thread number of the task.
     pub pid: i32,
     /// Time of the entry (clock units of the trace).
@@ -73,6 +75,7 @@ pub fn calls(path: impl AsRef<Path>) -> Result<Vec<Call>, Error> {
             Some(Side::Exit(op, ret)) => {
                 if let Some((_, start)) = open.remove(&pid).filter(|(began, _)| began == op) {
                     found.push(Call {
+                        op: *op,
                         pid,
                         start,
                         end: record.ts,

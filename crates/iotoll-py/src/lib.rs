@@ -193,15 +193,18 @@ fn outline(py: Python<'_>, path: &str) -> PyResult<(Option<u64>, BTreeMap<i32, S
     Ok((outline.first, outline.tasks))
 }
 
-/// Read and write system calls: pid, start, end, return value.
+/// A system call as Python sees it: name, pid, start, end, return value.
+type SystemCall = (&'static str, i32, u64, u64, i64);
+
+/// Calls that read, write or flush.
 #[pyfunction]
-fn calls(py: Python<'_>, path: &str) -> PyResult<Vec<(i32, u64, u64, i64)>> {
+fn calls(py: Python<'_>, path: &str) -> PyResult<Vec<SystemCall>> {
     let calls = py
         .detach(|| iorecord::calls(path))
         .map_err(|e| trace_error(path, &e))?;
     Ok(calls
         .iter()
-        .map(|c| (c.pid, c.start, c.end, c.ret))
+        .map(|c| (c.op.name(), c.pid, c.start, c.end, c.ret))
         .collect())
 }
 

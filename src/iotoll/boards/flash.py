@@ -23,7 +23,8 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.proc import require_tool
 from iotoll.core.progress import Progress
 from iotoll.kernels import cache, kconfig, source
-from iotoll.kernels.build import TIMEOUT, Job
+from iotoll.kernels.compiling import compile_job
+from iotoll.kernels.kernel_job import KernelJob
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, ImageFile, ImageRecord, SourceRecord
 
@@ -74,7 +75,7 @@ def build_kernel(
     job = kernel_job(hardware, tree, base, progress, dtb)
     out.mkdir(parents=True, exist_ok=True)
     if not job.is_done:
-        job.build(progress, out, TIMEOUT)
+        compile_job(job, progress, out)
     cache.copy_tree(job.cached, out)
     blob = _take_dtb(given, out) if given else out / Path(job.dtbs[0]).name
     return Kernel(out / "Image", blob, out / "config", job.source.version, job.toolchain)
@@ -82,7 +83,7 @@ def build_kernel(
 
 def kernel_job(
     hardware: Hardware, tree: str, base: str | None, progress: Progress, dtb: Path | None = None
-) -> Job:
+) -> KernelJob:
     """What there is to build for a board; raises UsageError when mainline does not have it."""
     name = str(dtb) if dtb else hardware.dtb
     if not name:
@@ -93,7 +94,7 @@ def kernel_job(
     record = source.base_of(tree, base, progress)
     names = [] if dtb is not None and dtb.is_file() else [name]
     check_source(hardware, record, names, progress)
-    return Job.make(record, hardware.arch, hardware.fragments, names)
+    return KernelJob.make(record, hardware.arch, hardware.fragments, names)
 
 
 def check_source(

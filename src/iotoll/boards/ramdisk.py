@@ -18,6 +18,7 @@ from pathlib import Path
 
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import InfrastructureError
+from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import require_tool, run_logged
 from iotoll.core.progress import Progress
@@ -105,9 +106,13 @@ def get_image(arch: str, progress: Progress, contents: Contents = BOARD) -> Imag
     what = [contents.packages, contents.programs, contents.applets]
     key = json_sha256([arch, SUITE, *what, LAYOUT])[:16]
     folder = cache_dir() / "rootfs" / f"{arch}-{key}"
-    if not (folder / "rootfs.cpio.sha256").is_file():
-        with progress.step(f"board image for {arch}"):
-            _build(arch, folder, contents)
+    made = folder / "rootfs.cpio.sha256"
+    if not made.is_file():
+        waits = f"another command makes the board image for {arch}: waiting for it"
+        with held(folder.with_name(f".{folder.name}.lock"), progress, waits):
+            if not made.is_file():
+                with progress.step(f"board image for {arch}"):
+                    _build(arch, folder, contents)
     packages = dict(
         line.split(" ", 1) for line in (folder / "packages").read_text().splitlines() if line
     )
@@ -119,7 +124,6 @@ def _build(arch: str, folder: Path, contents: Contents) -> None:
     require_tool("mmdebstrap", "mmdebstrap")
     require_tool("cpio", "cpio")
     require_tool("readelf", "binutils")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         work = Path(name)
         tree, root, log = work / "debian", work / "root", folder.parent / f"{arch}.log"

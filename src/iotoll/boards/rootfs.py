@@ -7,6 +7,7 @@ and a job. Same packages and job, same bytes: times, owners, ids and order are f
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -25,6 +26,7 @@ FEATURES = (
 )
 """Named one by one: mke2fs' defaults differ between Debian releases."""
 FIRST_INODE = 11  # lost+found; those before it are ext4's own
+_FULL = re.compile("No space left|Could not allocate|Disk quota exceeded")
 FAKE_TIME = {"E2FSPROGS_FAKE_TIME": str(EPOCH), "MKE2FS_CONFIG": os.devnull}
 
 
@@ -55,7 +57,7 @@ def make_tree(
         path.chmod(0o755)
     if dut is not None:
         if not dut.is_file():
-            raise UsageError(f"--dut {dut}: no such file: make dut")
+            raise UsageError(f"{dut}: no such file: build iotoll-dut with 'make dut'")
         shutil.copy(dut, root / "usr/bin/iotoll-dut")
         (root / "usr/bin/iotoll-dut").chmod(0o755)
     if job is not None:
@@ -104,4 +106,5 @@ def _run(command: list[str], text: str) -> None:
     words = done.stderr.replace("debugfs 1.", "").strip().splitlines()
     if done.returncode:
         last = words[-1] if words else f"status {done.returncode}"
-        raise InfrastructureError(f"{command[0]}: {last}: free some disk space", done.stderr)
+        fix = "free some disk space" if _FULL.search(done.stderr) else "see the log"
+        raise InfrastructureError(f"{command[0]}: {last}: {fix}", done.stderr)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jinja2
 
-from iotoll.boards.board import Board
+from iotoll.boards.board import Board, VirtualBoard
 from iotoll.boards.matrix import Cell, Matrix, parse_cell
 from iotoll.core.digest import files_sha256
 from iotoll.core.paths import data_dir
@@ -108,6 +108,8 @@ def render_job(
     devices = dict.fromkeys(b.device for b in batches)
     settings = {
         "BOARD": board.name,
+        # The disks of a virtual board are made for its boot: all others must be marked (lib.sh).
+        "SCRATCH": 1 if isinstance(board, VirtualBoard) else "",
         "DEVICES": " ".join(devices),
         "BATCHES": " ".join(b.name for b in batches),
         **{f"FILE_MB_{device}": matrix.settings(device).file_mb for device in devices},

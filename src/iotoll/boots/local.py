@@ -18,13 +18,23 @@ from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
 from iotoll.core.digest import json_sha256
-from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
+from iotoll.core.errors import (
+    BrokenError,
+    BrokenStep,
+    HangError,
+    InfrastructureError,
+    UsageError,
+)
 from iotoll.records import results, sealed
 from iotoll.records.facts import read_facts
 from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
 
 POLL_SECONDS = 0.1
+CONSOLE_LIMIT = 16 << 20
+"""Bytes of a console that are read; a boot of the whole matrix says some 100 KB."""
+CONSOLE_RATE = 4 << 20
+"""Bytes a second that are read of it, again and again, while a board runs."""
 QUIET_SECONDS, REPORT_SECONDS = 1.0, 10.0
 """A failed kernel's console is read once it was silent for the first, at most after the second."""
 
@@ -91,8 +101,8 @@ def boot(
     """Boot the board once; leaves console.log, batch folders and boot.json in ``plan.folder``.
 
     ``on_cell`` is told how many fio runs have begun; ``cancelled`` ends the boot early. Raises
-    BrokenError when the kernel or the workload failed, InfrastructureError when QEMU, nbdkit or
-    the disk did.
+    BrokenError when the kernel or the workload failed, HangError when the board fell silent,
+    InfrastructureError when QEMU, nbdkit or the disk failed.
     """
     shutil.rmtree(plan.folder, ignore_errors=True)
     plan.folder.mkdir(parents=True)
@@ -110,6 +120,32 @@ def boot(
     proof.check(plan.name, plan.kernel, plan.board.name, record.facts.before, plan.key)
     results.write(plan.folder / "boot.json", record)
     return record
+
+
+def boot_again(
+    plan: BootPlan,
+    on_cell: Callable[[int], None] = lambda _: None,
+    cancelled: threading.Event | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> BootRecord:
+    """As `boot`, but a board that hangs boots once more: only what repeats is the kernel's.
+
+    The first console is kept beside the boot's folder, and ``tell`` is told.
+    """
+    try:
+        return boot(plan, on_cell, cancelled)
+    except HangError as first:
+        tell(f"{plan.name}: {first}: it boots once more, and only a hang that repeats counts")
+        shutil.copyfile(plan.folder / "console.log", hung_console(plan))
+    try:
+        return boot(plan, on_cell, cancelled)
+    except HangError as error:
+        raise HangError(error.step, f"{error}, in 2 of 2 boots", error.log_tail) from error
+
+
+def hung_console(plan: BootPlan) -> Path:
+    """Where the console of a boot that hung is kept."""
+    return plan.folder.with_name(f"{plan.folder.name}.hung.log")
 
 
 def _files(plan: BootPlan, work: Path) -> BootFiles:
@@ -150,7 +186,7 @@ def _watch(
 ) -> ConsoleState:
     limits = plan.virtual.limits
     started = last_sign = time.monotonic()
-    seen = -1
+    seen, unread, due = -1, True, 0.0
     while True:
         if cancelled is not None and cancelled.is_set():
             raise InfrastructureError("interrupted before the workload ended: run again to resume")
@@ -158,8 +194,18 @@ def _watch(
         sign = _size(files.console) + _size(files.handover)
         now = time.monotonic()
         if sign != seen:
-            seen, last_sign = sign, now
+            seen, last_sign, unread = sign, now, True
+        if unread and now >= due:
+            # A console that is flooded is read more seldom the longer it is, and not for ever.
+            size = _size(files.console)
+            unread, due = False, now + size / CONSOLE_RATE
             state = read_console(_text(files.console))
+            if size > CONSOLE_LIMIT and not state.failed_at:
+                raise BrokenError(
+                    "workload" if state.started else "boot",
+                    f"the console has over {CONSOLE_LIMIT >> 20} MiB: the kernel floods it",
+                    state.log_tail,
+                )
             on_cell(state.cells)
             if state.failed_at:
                 return _whole_report(files, state)
@@ -180,16 +226,16 @@ def _check_limits(
     state: ConsoleState, age: float, quiet: float, boot_s: float, silence: float, total: float
 ) -> None:
     if not state.started and age > boot_s:
-        raise BrokenError(
+        raise HangError(
             "boot", f"the kernel did not reach user space in {boot_s:.0f} s", state.log_tail
         )
     step: BrokenStep = "workload" if state.started else "boot"
     if quiet > silence:
-        raise BrokenError(
+        raise HangError(
             step, f"the board hangs: no sign of life for {silence:.0f} s", state.log_tail
         )
     if age > total:
-        raise BrokenError(
+        raise HangError(
             "workload", f"the workload did not end within {total:.0f} s", state.log_tail
         )
 
@@ -282,7 +328,9 @@ def _size(path: Path) -> int:
 
 
 def _text(path: Path) -> str:
+    """A file's text, up to the limit of a console."""
     try:
-        return path.read_text(errors="replace")
+        with path.open("rb") as stream:
+            return stream.read(CONSOLE_LIMIT + 1).decode(errors="replace")
     except OSError:
         return ""

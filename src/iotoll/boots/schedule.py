@@ -18,7 +18,7 @@ from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image
 from iotoll.boots import store
 from iotoll.boots.job import make_batches, render_job
-from iotoll.boots.local import BootPlan, boot
+from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress, Step
 from iotoll.records import results, sealed
@@ -48,7 +48,8 @@ class Bench:
     """What all boots of a run share: board, matrix, cells and how they are measured.
 
     ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
-    board of this machine, which hands files over. ``fresh`` boots are never taken from the store.
+    board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a lab
+    rests before its workload. ``fresh`` boots are never taken from the store.
     """
 
     board: Board
@@ -59,6 +60,7 @@ class Bench:
     accelerator: str
     calibrate: bool = True
     send_times: int | None = None
+    cool_down: int = 0
     fresh: bool = False
 
     @property
@@ -71,6 +73,7 @@ class Bench:
             "HANDOVER": "serial",
             "UNIT": self.clock.unit.value,
             "SEND_REPEAT": str(self.send_times),
+            **({"COOL_DOWN": str(self.cool_down)} if self.cool_down else {}),
             **own,
         }
 
@@ -115,12 +118,14 @@ def run_plans(
     board = todo[0].board.name
     with progress.step(f"boot {board} ({titles})", sum(p.runs for p in todo)) as step:
         if connect is None:
-            _run_all(run, todo, step, abreast)
+            _run_all(run, todo, step, abreast, progress.say)
         else:
             connect().boots(todo, step)
 
 
-def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> None:
+def _run_all(
+    run: RunDir, todo: list[BootPlan], step: Step, abreast: int, tell: Callable[[str], None]
+) -> None:
     begun = dict.fromkeys(range(len(todo)), 0)
     cancelled = threading.Event()
     total = sum(p.runs for p in todo)
@@ -134,7 +139,7 @@ def _run_all(run: RunDir, todo: list[BootPlan], step: Step, abreast: int) -> Non
         if store.take(plan):
             on_cell(plan.runs)
         else:
-            boot(plan, on_cell, cancelled)
+            boot_again(plan, on_cell, cancelled, tell)
             store.keep(plan)
         mark_done(run, plan)
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar, cast
 import click
 
 from iotoll.boards.matrix import chosen_cells, load_matrix
-from iotoll.ci import children, jobs, note, plan, summary
-from iotoll.ci.repository import ensure, find_change
+from iotoll.ci import approvals, children, jobs, note, plan, summary
+from iotoll.ci.repository import earlier_tag, ensure, find_change
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.records import results
@@ -76,6 +76,12 @@ def select_options(command: F) -> F:
         click.option("--job-command", default="iotoll", help="How the lab's jobs call iotoll."),
         click.option("--job-tag", "job_tags", multiple=True, help="Tags of the lab's jobs."),
         click.option("--job-image", default="", help="Image of the lab's jobs."),
+        click.option("--approved-by", help="Who accepts what Iotoll-Accept trailers name."),
+        click.option(
+            "--approval",
+            type=click.Path(path_type=Path),
+            help="The same, as 'iotoll ci accept' wrote it; nobody if there is no such file.",
+        ),
         root_option,
     ]
     for option in reversed(options):
@@ -91,13 +97,13 @@ def select_command(**options: Any) -> None:
     jobs.fresh(root)
     change = find_change(
         options["clone"],
-        options["base"] or _variable("CI_MERGE_REQUEST_DIFF_BASE_SHA"),
+        options["base"] or _base(options["clone"]),
         options["candidate"] or _candidate(),
         options["target"],
     )
     matrix = options["matrix"]
     cells = chosen_cells(options["cells"] or None, load_matrix(matrix).cells)
-    request = plan.Request(
+    request = plan.PipelineRequest(
         project=options["project"] or options["clone"].resolve().name,
         boards=plan.split_names(options["boards"]),
         lava_boards=plan.split_names(options["lava_boards"]),
@@ -109,7 +115,9 @@ def select_command(**options: Any) -> None:
         cells=tuple(cells) if cells else None,
         merge_request=_number("CI_MERGE_REQUEST_IID"),
         pipeline=_number("CI_PIPELINE_ID"),
+        approved_by=options["approved_by"] or approvals.read(options["approval"], change.candidate),
     )
+    options["approved_by"] = request.approved_by
     made = plan.make_plan(request, change, root, Progress())
     words = _child_words(options, request, made.base, made.candidate)
     settings = {
@@ -124,12 +132,12 @@ def select_command(**options: Any) -> None:
 
 
 def _child_words(
-    options: dict[str, Any], request: plan.Request, base: str, candidate: str
+    options: dict[str, Any], request: plan.PipelineRequest, base: str, candidate: str
 ) -> list[str]:
     """The options of `select` that make the same plan again, pinned, less the boards."""
     words = ["--project", request.project, "--base", base, "--candidate", candidate]
     words += ["--lava-matrix", request.lava_matrix]
-    for name in ("lava_policy", "lab", "cells"):
+    for name in ("lava_policy", "lab", "cells", "approved_by"):
         if options[name]:
             words += [f"--{name.replace('_', '-')}", options[name]]
     return words
@@ -245,6 +253,29 @@ def report_command(link: str | None, job_url: str | None, root: Path) -> None:
     click.echo(text)
 
 
+@ci_command.command("accept")
+@click.option(
+    "--approval",
+    type=click.Path(path_type=Path),
+    default="iotoll-approval.json",
+    show_default=True,
+    help="The file to write.",
+)
+def accept_command(approval: Path) -> None:
+    """Ask GitLab who may accept a regression of this merge request, and has done so.
+
+    A member with the role Maintainer who is not the author, by the label iotoll-accept, after the
+    newest push. What is accepted is named by Iotoll-Accept trailers.
+    """
+    request = _number("CI_MERGE_REQUEST_IID")
+    if request is None:
+        raise UsageError("CI_MERGE_REQUEST_IID: a regression is accepted in a merge request")
+    commit = _candidate()
+    name = _gitlab().approver(request, commit)
+    approvals.write(approval, name, commit)
+    click.echo(f"growth that trailers name is accepted by {name}")
+
+
 @ci_command.command("post")
 @click.option("--link", envvar="CI_PIPELINE_URL", help="Where the report can be read.")
 @root_option
@@ -266,6 +297,16 @@ def post_command(link: str | None, root: Path) -> None:
     sentence = f"{made.outcome.value}: {made.sentence}"
     server.status(_candidate(), made.outcome, sentence, pipeline, link)
     click.echo(f"note {done}, status set: {made.outcome.value}")
+
+
+def _base(clone: Path) -> str | None:
+    """What GitLab says that this pipeline's change is compared with; None: with the target."""
+    if found := _variable("CI_MERGE_REQUEST_DIFF_BASE_SHA"):
+        return found
+    if tag := _variable("CI_COMMIT_TAG"):
+        return earlier_tag(clone, tag)
+    before = _variable("CI_COMMIT_BEFORE_SHA") if _variable("CI_COMMIT_BRANCH") else None
+    return before if before and before.strip("0") else None
 
 
 def _candidate() -> str:

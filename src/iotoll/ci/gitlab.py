@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +42,11 @@ STATES = {
     Outcome.INCONCLUSIVE: "skipped",
 }
 """GitLab's state of each outcome: only a pass is green."""
+
+
+ACCEPT_LABEL = "iotoll-accept"
+MAINTAINER = 40
+"""GitLab's number of the role from which on a member may accept a regression."""
 
 
 class GitLab:
@@ -102,6 +108,38 @@ class GitLab:
             # What GitLab says when the status is that already, as after a lost answer.
             if "Cannot transition status" not in str(error):
                 raise
+
+    def approver(self, merge_request: int, commit: str, label: str = ACCEPT_LABEL) -> str:
+        """Who accepts the growth that the change's trailers name, by the label ``label``.
+
+        That is somebody with the role Maintainer, not the author, who gave the label after the
+        newest push. Raises UsageError saying what of it is not so.
+        """
+        lazy = self._project.mergerequests
+        request = self._call("read the merge request", lambda: lazy.get(merge_request))
+        if request.sha != commit:
+            raise UsageError(f"!{merge_request} has newer commits than {commit[:12]}: nothing said")
+        events = self._rows("list label events", request.resourcelabelevents)
+        given = [e for e in events if (e.label or {}).get("name") == label]
+        last = max(given, key=lambda e: _moment(e.created_at), default=None)
+        if last is None or last.action != "add":
+            raise UsageError(f"!{merge_request} has no label {label}")
+        pushed = [_moment(v.created_at) for v in self._rows("list versions", request.diffs)]
+        if not pushed or _moment(last.created_at) <= max(pushed):
+            raise UsageError(
+                f"label {label} is older than the newest push: remove it, give it anew"
+            )
+        user = last.user
+        if user["id"] == request.author["id"]:
+            raise UsageError(f"{user['username']} is the author: somebody else gives {label}")
+        members = self._project.members_all
+        try:
+            member = self._call("ask for a role", lambda: members.get(user["id"]))
+        except _GoneError:
+            member = None
+        if member is None or member.access_level < MAINTAINER or member.state != "active":
+            raise UsageError(f"{user['username']} gave {label} without the role Maintainer")
+        return str(user["username"])
 
     def child_jobs(self, pipeline: int) -> dict[str, int]:
         """The jobs of a pipeline's child pipelines: name to number, of the newest try."""
@@ -219,6 +257,14 @@ class _RefusedError(UsageError):
 
 def _blocks(stream: Any) -> Iterator[bytes]:
     yield from ([] if stream is None else stream)
+
+
+def _moment(text: str) -> datetime:
+    """A time of GitLab's (ISO 8601, UTC); raises InfrastructureError for what is none."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except (ValueError, AttributeError) as error:
+        raise InfrastructureError(f"GitLab gave a time that is none: {text!r}") from error
 
 
 def _pipeline_of(body: str) -> int:

@@ -32,11 +32,12 @@ def inside() -> None:
 @run_argument
 @click.argument("side", type=click.Choice(SIDES))
 @click.option("--warm", is_flag=True)
-def build_command(run: Path, side: str, warm: bool) -> None:
+@click.option("--quiet", is_flag=True)
+def build_command(run: Path, side: str, warm: bool, quiet: bool) -> None:
     """Build one side's kernel."""
     directory = RunDir.open(run)
     try:
-        Flow(directory, Progress()).build_side(cast(Side, side), warm)
+        Flow(directory, Progress(quiet)).build_side(cast(Side, side), warm)
     except (BrokenError, InfrastructureError) as error:
         broken = isinstance(error, BrokenError)
         outcome = Outcome.BROKEN if broken else Outcome.INFRASTRUCTURE

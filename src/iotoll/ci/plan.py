@@ -15,18 +15,19 @@ from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels.source import open_tree, prepare
 from iotoll.labs.lava.config import load_lab
+from iotoll.patch.candidate import Choice
 from iotoll.records import results
 from iotoll.records.models import PlanRecord, RunManifest, SelectionRecord
 from iotoll.records.models.ci import BOARD
 from iotoll.records.rundir import RunDir
-from iotoll.run.manifest import new_manifest
+from iotoll.run.manifest import Runner, RunRequest, new_manifest
 
 PLAN = "plan.json"
 SERIES = re.compile(r"[^A-Za-z0-9._/!-]+")
 
 
 @dataclass(frozen=True)
-class Request:
+class PipelineRequest:
     """What a pipeline is asked to do: its inputs, and GitLab's numbers.
 
     Without a policy each board has that of its clock.
@@ -43,6 +44,7 @@ class Request:
     cells: tuple[str, ...] | None = None
     merge_request: int | None = None
     pipeline: int | None = None
+    approved_by: str | None = None
     command: tuple[str, ...] = ("iotoll",)
 
 
@@ -57,7 +59,9 @@ def allure_history(plan: PlanRecord, run: str) -> Path:
     return cache_dir() / "allure" / f"{name}.jsonl"
 
 
-def make_plan(request: Request, change: Change, root: Path, progress: Progress) -> PlanRecord:
+def make_plan(
+    request: PipelineRequest, change: Change, root: Path, progress: Progress
+) -> PlanRecord:
     """Prepare a run directory per board and write ``plan.json``; builds and boots nothing.
 
     A change that is refused for what it carries gets a plan that says so, and no run.
@@ -112,7 +116,7 @@ def _prepare(root: Path, manifest: RunManifest, progress: Progress) -> bool:
     return bool(selection.cells)
 
 
-def _checked(request: Request) -> Request:
+def _checked(request: PipelineRequest) -> PipelineRequest:
     """The request with each board once; raises UsageError for a board that no pipeline can take."""
     for name in (*request.boards, *request.lava_boards):
         if not re.fullmatch(BOARD, name):
@@ -137,30 +141,27 @@ def _once(names: Sequence[str], option: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _manifest(request: Request, change: Change, name: str, runner: str) -> RunManifest:
+def _manifest(request: PipelineRequest, change: Change, name: str, runner: Runner) -> RunManifest:
     lava = runner == "lava"
-    options = {
-        "board": name,
-        "clock": None,
-        "matrix": request.lava_matrix if lava else request.matrix,
-        "policy": request.lava_policy if lava else request.policy,
-        "runner": runner,
-        "lab": request.lab or "local",
-    }
+    tree = str(repository.place(request.project))
     return new_manifest(
-        request.command,
-        options,
-        kind="gate",
-        tree=str(repository.place(request.project)),
-        base=change.base,
-        candidate=change.candidate,
-        candidate_kind="revision",
-        cells=list(request.cells) if request.cells else None,
-        series=_series(request, name) if lava else None,
+        RunRequest(
+            command=request.command,
+            kind="gate",
+            choice=Choice("revision", tree, change.base, change.candidate),
+            board=name,
+            matrix=request.lava_matrix if lava else request.matrix,
+            policy=request.lava_policy if lava else request.policy,
+            runner=runner,
+            lab=request.lab or "local",
+            cells=request.cells or None,
+            series=_series(request, name) if lava else None,
+            approved_by=request.approved_by,
+        )
     )
 
 
-def _series(request: Request, board: str) -> str:
+def _series(request: PipelineRequest, board: str) -> str:
     """Names the merge request and the board: boards of one pipeline do not supersede each other."""
     number = f"!{request.merge_request}" if request.merge_request else ""
     return SERIES.sub("-", f"{request.project}{number}/{board}")[-60:]

@@ -51,6 +51,17 @@ def find_change(clone: Path, base: str | None, candidate: str, target: str | Non
     return Change(clone, found, tip)
 
 
+def earlier_tag(clone: Path, tag: str) -> str:
+    """The newest tag before ``tag``, which a pipeline of a tag is compared with.
+
+    Raises UsageError where the clone knows none.
+    """
+    found = _git(clone, "describe", "--tags", "--abbrev=0", f"refs/tags/{tag}^")
+    if found is None:
+        raise UsageError(f"{tag}: no earlier tag in {clone}: fetch more history (GIT_DEPTH: 0)")
+    return f"refs/tags/{found}"
+
+
 def keep(change: Change, project: str) -> Path:
     """Copy the change's commits into the cache; returns the repository that holds them.
 

@@ -7,12 +7,14 @@
     ├── InfrastructureError     exit 4: a tool, the board, the disk or the network failed
     │   └── ResultError         a result file is missing, corrupt or not of its schema
     └── BrokenError             exit 5: the candidate does not apply, build, boot or run
+        └── HangError           the board fell silent; blamed on a kernel only if it repeats
 
 Nothing else is raised on purpose; any other exception that escapes is a bug in iotoll.
 """
 
 from __future__ import annotations
 
+import errno
 from typing import Literal
 
 BrokenStep = Literal["apply", "config", "build", "boot", "workload"]
@@ -59,3 +61,22 @@ class BrokenError(IotollError):
         super().__init__(message)
         self.step: BrokenStep = step
         self.log_tail = log_tail
+
+
+class HangError(BrokenError):
+    """The board fell silent or did not end in time, and no kernel said why.
+
+    A stopped host, a lost serial line or a board at fault looks alike, so one such boot blames
+    nobody: it is tried once more.
+    """
+
+
+def os_fix(error: OSError) -> str:
+    """What a failed system call asks of the user: one clause for the end of a message."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some disk space"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "choose a place that you may write, or change its permissions"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
+        return "check the path, and that nothing else changes it"
+    return "check the disk and the path"

@@ -13,7 +13,7 @@ from pathlib import Path
 from iotoll.core.errors import InfrastructureError
 
 SANDBOXED = "IOTOLL_SANDBOXED"
-"""Set in the environment of what runs in the sandbox of `iotoll.ci.sandbox`."""
+"""Set in the environment of what runs in the sandbox of `iotoll.kernels.sandbox`."""
 TAIL_LINES = 20
 GRACE = 10.0
 """Seconds that make has to remove half-written objects when it is asked to end."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.errors import InfrastructureError, UsageError, os_fix
 from iotoll.records import results
 
 KEPT = 40
@@ -68,7 +68,7 @@ def copy_tree(entry: Path, folder: Path) -> None:
         os.utime(entry, (time.time(), time.time()))
     except OSError as error:
         raise InfrastructureError(
-            f"cannot copy {entry} to {folder}: {error.strerror}: free some disk space"
+            f"cannot copy {entry} to {folder}: {error.strerror}: {os_fix(error)}"
         ) from error
 
 
@@ -91,7 +91,9 @@ def take(image: Path, arch: str, folder: Path) -> None:
         (folder / "Image").write_bytes(data)
         (folder / "config").write_bytes(embedded_config(data))
     except OSError as error:
-        raise InfrastructureError(f"cannot write {folder}: {error.strerror}: free some") from error
+        raise InfrastructureError(
+            f"cannot write {folder}: {error.strerror}: {os_fix(error)}"
+        ) from error
 
 
 def embedded_config(image: bytes) -> bytes:

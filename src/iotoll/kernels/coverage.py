@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import SourceRecord
 from iotoll.records.rundir import RunDir
 
@@ -45,13 +45,15 @@ def write_sources(out: Path, source: Path, folder: Path) -> None:
 class Coverage:
     """``changed`` files of a candidate; those ``unbuilt``; its ``options`` that stay off.
 
-    ``steering`` are changed files that decide how it is built.
+    ``steering`` are changed files that decide how it is built. ``damaged`` says that change.diff
+    is not what was applied, so that new options are not known.
     """
 
     changed: tuple[str, ...]
     unbuilt: tuple[str, ...]
     options: tuple[str, ...]
     steering: tuple[str, ...]
+    damaged: bool = False
 
     @property
     def nothing(self) -> bool:
@@ -74,6 +76,11 @@ class Coverage:
     def notes(self) -> list[str]:
         """What a reader must know, a line each."""
         lines = []
+        if self.damaged:
+            lines.append(
+                "change.diff is not what was applied (its SHA-256 is another one): it was not read,"
+                " so no place in it is named; run the step source again"
+            )
         if self.unbuilt:
             lines.append(
                 f"not in the board's kernel: {_listed(self.unbuilt)}"
@@ -97,10 +104,12 @@ def of_run(run: RunDir) -> Coverage | None:
     if not listed.is_file():
         return None
     changed = results.read(source, SourceRecord).changed_paths
-    change = run.change.read_text(errors="replace") if run.change.is_file() else ""
+    change = (sealed.change(run) or b"").decode(errors="replace")
     config = run.build("candidate") / "config"
     text = config.read_text(errors="replace") if config.is_file() else ""
-    return find(changed, listed.read_text().splitlines(), change, text)
+    found = find(changed, listed.read_text().splitlines(), change, text)
+    damaged = run.change.is_file() and not change
+    return replace(found, damaged=damaged)
 
 
 def find(changed: Sequence[str], sources: Iterable[str], change: str, config: str) -> Coverage:

@@ -23,7 +23,7 @@ from iotoll.core.digest import json_sha256
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
-from iotoll.kernels.build import TARGETS, Job
+from iotoll.kernels.kernel_job import TARGETS, KernelJob
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 
@@ -31,6 +31,11 @@ _SIZE = 4  # bytes of an instruction
 _MOST_FILES = 8
 """Source files that may define a function; of a name in more of them nothing is known."""
 _COMMAND = re.compile(r"^(?:saved)?cmd_\S+ := (.+)$", re.M)
+_HARMLESS = re.compile(
+    r"-[IDU].*|-O\w*|-c|-nostdinc|-pipe|-std=\w+|-W(?![alp],)[\w=+-]+|-Wa,-m[\w.+=-]+"
+    r"|-m[\w.+=,-]+|--param=[\w-]+=\d+"
+    r"|-f(?!plugin|dump|profile|auto-profile|lto|use-ld|callgraph)[\w.+=,/-]+"
+)
 _DEFINES = re.compile(rb"^[A-Za-z_][^\n;=#]*?\b(\w+)\(", re.M)
 
 
@@ -57,7 +62,7 @@ class FunctionLines:
 
 
 def find_lines(
-    job: Job,
+    job: KernelJob,
     code: Mapping[str, bytes],
     sources: Sequence[str],
     first: Iterable[str],
@@ -115,9 +120,11 @@ def _source_name(symbol: str) -> str:
 class _Finder:
     """Compiles single files of one job with debug information."""
 
-    def __init__(self, job: Job, tree: KernelTree) -> None:
+    def __init__(self, job: KernelJob, tree: KernelTree) -> None:
         self.out = job.out(tree)
         self._cache = cache_dir() / "debug" / json_sha256({"image": job.key, "recipe": 1})[:16]
+        self._src = tree.src
+        self._compiler = TARGETS[job.arch].compiler
         self.tool = TARGETS[job.arch].compiler.removesuffix("gcc") + "addr2line"
 
     def compile(self, path: str) -> Path | None:
@@ -130,12 +137,13 @@ class _Finder:
         if not saved.is_file():
             return None
         match = _COMMAND.search(saved.read_text(errors="replace"))
-        if match is None:
+        made = unit.with_suffix(".part")
+        command = debug_command(match[1], made, self._compiler, self._src / path) if match else None
+        if command is None:
             return None
         unit.parent.mkdir(parents=True, exist_ok=True)
-        made = unit.with_suffix(".part")
         done = run_tool(
-            debug_command(match[1], made),
+            command,
             cwd=self.out,
             stdin=None,
             env=clean_env({"CCACHE_DISABLE": "1"}),
@@ -147,12 +155,32 @@ class _Finder:
         return unit
 
 
-def debug_command(saved: str, unit: Path) -> list[str]:
-    """make's command that compiled a file, which writes debug information to another object."""
+def debug_command(saved: str, unit: Path, compiler: str, source: Path) -> list[str] | None:
+    """Compile ``source`` into ``unit`` as make did, and with debug information.
+
+    make's own file is the candidate's to write, and this runs in no sandbox: only options that
+    cannot start a program or write a file are taken. None where there is any other.
+    """
     # What follows a semicolon checks or changes the finished object.
-    words = [w for w in shlex.split(saved.partition(" ; ")[0]) if not w.startswith("-Wp,-M")]
-    words[words.index("-o") + 1] = str(unit)
-    return [*words, "-gdwarf-4"]
+    try:
+        words = shlex.split(saved.partition(" ; ")[0])
+    except ValueError:
+        return None
+    words = words[1:] if words[:1] == ["ccache"] else words
+    if words[:1] != [compiler] or not words[-1].endswith(source.name):
+        return None
+    options: list[str] = []
+    rest = iter(words[1:-1])
+    for word in rest:
+        if word == "-o":
+            next(rest, None)
+        elif word in ("-include", "-isystem"):
+            options += [word, next(rest, "")]
+        elif _HARMLESS.fullmatch(word):
+            options.append(word)
+        elif not word.startswith("-Wp,-MMD,"):
+            return None
+    return [compiler, *options, "-gdwarf-4", "-o", str(unit), str(source)]
 
 
 def read_unit(

@@ -6,6 +6,7 @@ tree. All of them become a `KernelTree` in the cache; nothing is ever written to
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.patch import candidate as candidates
 from iotoll.patch import selection, trailers
 from iotoll.patch.candidate import Candidate
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import RunManifest, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
@@ -78,19 +79,23 @@ def prepare(run: RunDir, progress: Progress, all_cells: Sequence[str]) -> dict[S
     """
     manifest = run.manifest
     inputs = _inputs(run, manifest, all_cells)
-    if run.is_done("prepare", inputs):
+    damaged = run.change.is_file() and sealed.change(run) is None
+    if run.is_done("prepare", inputs) and not damaged:
         records = _stored(run)
         if manifest.tree is None or _still_there(manifest.tree, records.values(), progress):
             return records
     chosen = candidates.load(manifest)
     records, change = _prepare_tree(manifest, chosen, progress)
+    if 0 < len(change) <= _MAX_CHANGE:
+        text = change.decode("utf-8", "replace")
+        results.write_text(run.change, text)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        records["candidate"] = records["candidate"].model_copy(update={"change_sha256": digest})
     for side, record in records.items():
         results.write(run.side(side) / "source.json", record)
     for number, patch in enumerate(chosen.patches, 1):
         path = run.side("candidate") / "patches" / f"{number:04}.patch"
         results.write_text(path, patch.text.decode("utf-8", "replace"))
-    if 0 < len(change) <= _MAX_CHANGE:
-        results.write_text(run.change, change.decode("utf-8", "replace"))
     changed = records["candidate"].changed_paths if "candidate" in records else None
     results.write(run.selection, selection.choose(changed, all_cells, manifest.cells))
     run.mark_done("prepare", inputs)

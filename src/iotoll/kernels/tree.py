@@ -14,7 +14,6 @@ built images. The user's own tree is only read.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.lock import held
 from iotoll.core.progress import Progress
 from iotoll.patch.candidate import Patch
 from iotoll.patch.diff import SUBMODULE_MODE, SYMLINK_MODE, changed_paths, check_path
@@ -97,16 +97,11 @@ class KernelTree:
         if self.lock_stream is not None:
             yield
             return
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("a") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                progress.say(
-                    "another iotoll run is using this kernel tree: waiting for it (a kernel build"
-                    " takes minutes)"
-                )
-                fcntl.flock(stream, fcntl.LOCK_EX)
+        waits = (
+            "another iotoll run is using this kernel tree: waiting for it (a kernel build takes"
+            " minutes)"
+        )
+        with held(self.root / "lock", progress, waits) as stream:
             self.lock_stream = stream
             try:
                 yield

@@ -123,6 +123,6 @@ def board_records(path: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], 
     calibration = {}
     for name, text in documents.cells.items():
         if is_calibration(name):
-            dut = results.checked(json.loads(text), DutRecord, path)
+            dut = results.parsed(text, DutRecord, path)
             calibration[name] = (dut.record, dut.columns)
     return records, event_costs(calibration)

@@ -18,9 +18,10 @@ from iotoll.core.digest import file_sha256, files_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.calibrate import event_costs, is_calibration
 from iotoll.measure.fio import FioJob, read_jobs
-from iotoll.measure.iotable import Ints, IoTable, from_native
+from iotoll.measure.fio_choice import Calls
+from iotoll.measure.iotable import IoTable, from_native
 from iotoll.measure.order import GATE_COLUMNS, ordered
-from iotoll.measure.reconcile import TOLERANCES, Calls, reconcile
+from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.measure.substeps import steps
 from iotoll.records.models import BootRecord, CellRecord, Clock
 
@@ -90,10 +91,10 @@ class TraceFile:
             return _native.outline(str(self.path))
 
     @cached_property
-    def calls(self) -> Ints:
-        """The read and write calls, shape (calls, 4): pid, start, end, what it returned."""
+    def calls(self) -> list[tuple[str, int, int, int, int]]:
+        """The calls that read, write or flush: name, pid, start, end, what each returned."""
         with _reading():
-            return np.array(_native.calls(str(self.path)), np.int64).reshape(-1, 4)
+            return _native.calls(str(self.path))
 
     @cached_property
     def windows(self) -> list[Window]:
@@ -240,16 +241,17 @@ def make_record(
 def _unmeasured(measured: Measured) -> Calls:
     """The system calls of the window, by the same tasks, that the table lacks."""
     window, table, comm = measured.window, measured.table, measured.comm
-    calls = measured.file.calls
-    calls = calls[(calls[:, 1] >= window.start) & (calls[:, 2] < window.end)]
     known = set(zip(table["pid"].tolist(), table["start"].tolist(), strict=True))
     _, tasks = measured.file.outline
-    rows = [
-        (pid, start) not in known and comm in (None, tasks.get(pid))
-        for pid, start in calls[:, :2].tolist()
+    found = [
+        (name, start, end - start, returned)
+        for name, pid, start, end, returned in measured.file.calls
+        if window.start <= start and end < window.end
+        if (pid, start) not in known and comm in (None, tasks.get(pid))
     ]
-    _, start, end, returned = calls[rows].T
-    return Calls(start, end - start, returned)
+    names = np.array([name for name, *_ in found], np.object_)
+    starts, durations, returned = np.array([call[1:] for call in found], np.int64).reshape(-1, 3).T
+    return Calls(names, starts, durations, returned, unfinished=measured.data["ios"]["incomplete"])
 
 
 def _values(table: IoTable, column: str) -> list[int]:

@@ -21,11 +21,7 @@ def cell_of_dut(text: str, clock: Clock, fio: dict[str, Any] | None = None) -> C
     Raises ResultError when the document is not of its schema, or of another clock's unit.
     """
     where = Path("record of iotoll-dut")
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ResultError(f"{where}: no JSON ({error}): send it again") from error
-    dut = results.checked(data, DutRecord, where)
+    dut = results.parsed(text, DutRecord, where)
     where = Path(f"record of iotoll-dut, cell {dut.cell}")
     if dut.record.get("unit") != clock.unit:
         raise ResultError(
@@ -45,7 +41,8 @@ def cell_of_dut(text: str, clock: Clock, fio: dict[str, Any] | None = None) -> C
         "invalid",
     }:
         raise ResultError(f"{where}: field record/{min(strange)} does not belong there")
-    results.checked({**dut.record, "cell": dut.cell, "clock": clock.value}, CellRecord, where)
+    own = {**dut.record, "cell": dut.cell, "clock": clock.value}
+    results.parsed(json.dumps(own), CellRecord, where)
     gate, in_order = {}, None
     if clock is Clock.INSTRUCTIONS:
         gate = {part: gate_values(dut.columns[column]) for part, column in GATE_COLUMNS.items()}

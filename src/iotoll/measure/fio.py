@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,18 @@ class Latency:
 
 WANTED = (50.0, 99.0)
 
+MOST = 2**63
+"""No count and no time (ns) of fio's is as large."""
+
 
 @dataclass(frozen=True)
 class FioJob:
-    """Totals of one job (or of one reporting group), ramp time excluded by fio itself."""
+    """Totals of one job (or of one reporting group), ramp time excluded by fio itself.
+
+    Jobs of one name (``numjobs`` without ``group_reporting``) are one job. ``options`` are those of
+    fio's JSON, the global ones first; ``trims`` of the ``ios`` discard blocks. ``syncs``, such as
+    those of ``fsync=N``, come on top of the ``ios``.
+    """
 
     name: str
     ios: int
@@ -42,6 +50,9 @@ class FioJob:
     slat: Latency | None
     clat: Latency | None
     lat: Latency | None
+    trims: int = 0
+    syncs: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def totals(self) -> dict[str, Any]:
         """The totals as a cell's record keeps them; keys without a value are left out."""
@@ -66,31 +77,57 @@ def read_jobs(path: Path) -> dict[str, FioJob]:
 def jobs_of(data: Any, where: str) -> dict[str, FioJob]:
     """All jobs of fio's parsed JSON by name; raises InfrastructureError naming ``where``."""
     try:
-        return {job["jobname"]: _job(job) for job in data["jobs"]}
+        shared = _options(data.get("global options"))
+        named: dict[str, list[Mapping[str, Any]]] = {}
+        for job in data["jobs"]:
+            named.setdefault(job["jobname"], []).append(job)
+        return {name: _job(name, jobs, shared) for name, jobs in named.items()}
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise InfrastructureError(f"{where}: not fio's JSON: {error!r}"[:400]) from error
 
 
-def _job(job: Mapping[str, Any]) -> FioJob:
-    sides = [job[side] for side in ("read", "write", "trim") if side in job]
+def _job(name: str, jobs: Sequence[Mapping[str, Any]], shared: Mapping[str, str]) -> FioJob:
+    sides = [job[side] for job in jobs for side in ("read", "write", "trim") if side in job]
     busy = [side for side in sides if side["total_ios"]]
     return FioJob(
-        name=job["jobname"],
-        ios=sum(side["total_ios"] for side in sides),
-        bytes=sum(side["io_bytes"] for side in sides),
-        error=job["error"],
+        name=name,
+        ios=sum(_count(side["total_ios"]) for side in sides),
+        bytes=sum(_count(side["io_bytes"]) for side in sides),
+        error=next((_count(abs(job["error"])) for job in jobs if job["error"]), 0),
         slat=_latency([side.get("slat_ns", {}) for side in busy]),
         clat=_latency([side.get("clat_ns", {}) for side in busy]),
         lat=_latency([side.get("lat_ns", {}) for side in busy]),
+        trims=sum(_count(job["trim"]["total_ios"]) for job in jobs if "trim" in job),
+        syncs=sum(_count(job["sync"].get("total_ios", 0)) for job in jobs if "sync" in job),
+        options={**shared, **_options(jobs[0].get("job options"))},
     )
+
+
+def _options(found: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (found or {}).items()}
+
+
+def _count(value: Any) -> int:
+    """A count as fio prints it; raises ValueError for what no fio counts up to."""
+    if not isinstance(value, int) or not 0 <= value < MOST:
+        raise ValueError(f"not a count ({type(value).__name__})")
+    return value
+
+
+def _time(value: Any) -> float:
+    """A latency in ns; raises ValueError for what is no time."""
+    number = float(value)
+    if not 0 <= number < MOST:
+        raise ValueError("not a latency")
+    return number
 
 
 def _latency(parts: Sequence[Mapping[str, Any]]) -> Latency | None:
     parts = [part for part in parts if part.get("N")]
-    count = sum(int(part["N"]) for part in parts)
+    count = sum(_count(part["N"]) for part in parts)
     if not count:
         return None
-    mean = sum(float(part["mean"]) * int(part["N"]) for part in parts) / count
+    mean = sum(_time(part["mean"]) * _count(part["N"]) for part in parts) / count
     percentiles = {p: v for p in WANTED if (v := _percentile(parts, p)) is not None}
     return Latency(count, mean, percentiles)
 
@@ -101,7 +138,7 @@ def _percentile(parts: Sequence[Mapping[str, Any]], percent: float) -> float | N
         bins: dict[float, int] = {}
         for part in parts:
             for value, count in part["bins"].items():
-                bins[float(value)] = bins.get(float(value), 0) + int(count)
+                bins[_time(value)] = bins.get(_time(value), 0) + _count(count)
         rank = math.ceil(percent / 100 * sum(bins.values()))
         seen = 0
         for value in sorted(bins):
@@ -110,5 +147,5 @@ def _percentile(parts: Sequence[Mapping[str, Any]], percent: float) -> float | N
                 return value
     if len(parts) == 1 and parts[0].get("percentile"):
         found = parts[0]["percentile"].get(f"{percent:.6f}")
-        return None if found is None else float(found)
+        return None if found is None else _time(found)
     return None

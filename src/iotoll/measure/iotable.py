@@ -1,8 +1,7 @@
 """The analyser's per-I/O table as numpy columns: one row per measured I/O, in order of start.
 
 The only place that knows the layout of `_native.io_table`. Columns that this build of the analyser,
-or this trace, does not give are absent: `IoTable.has` tells, `IoTable.get` returns None, and
-`IoTable.need` raises a UsageError that names the column.
+or this trace, does not give are absent: `IoTable.has` is False, `IoTable.get` returns None.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from iotoll.core.errors import UsageError
 from iotoll.records.models import Section
 
 Kind = Literal["int", "time", "uint", "str", "bool"]
@@ -138,12 +136,6 @@ class IoTable:
     def get(self, name: str) -> npt.NDArray[Any] | None:
         """Return a column, or None when it is absent."""
         return self.columns.get(name)
-
-    def need(self, name: str, why: str) -> npt.NDArray[Any]:
-        """Return a column; raises UsageError saying what needs it when it is absent."""
-        if name not in self.columns:
-            raise UsageError(f"{why} needs the column {name}, which this analyser does not give")
-        return self.columns[name]
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         return self.columns[name]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from iotoll.measure.fio import BUCKET, FioJob, Latency
+from iotoll.measure.fio_choice import Calls, Choice, choice
 from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.records.models import Clock
 from iotoll.records.models.checks import FigureCheck, FioCheck
@@ -71,12 +72,12 @@ TOLERANCES: Mapping[Clock, Tolerances] = {
 
 
 @dataclass(frozen=True)
-class Calls:
-    """System calls: start and duration (clock units) and what they returned, one entry each."""
+class _Found:
+    """The I/Os that are compared: those in the table, those beside it, and how many there are."""
 
-    start: Ints
-    duration: Ints
-    returned: Ints
+    table: IoTable
+    rest: Calls | None
+    seen: int
 
 
 def reconcile(
@@ -92,52 +93,80 @@ def reconcile(
     ``table`` holds the cell's measured I/Os, ``seen`` counts all that the trace shows. ``marker``
     is the job that fio ran just before the cell, inside the cell's window; its I/Os come first.
     Without ``tolerances`` latencies are not compared: times of a virtual board say nothing.
-    ``rest`` finds the system calls that ``table`` lacks, because the page cache served them.
+    ``rest`` finds the system calls that ``table`` lacks, because the page cache served them; with
+    it and with the options in fio's JSON only the job's own I/Os are compared.
     """
+    wanted = choice(job) if rest else None
     before = marker.ios if marker else 0
-    ios_agree = seen == job.ios + before
+    if wanted and marker and not wanted.covers(choice(marker)):
+        before = 0
     notes: list[str] = []
+    found = _found(job, wanted, table, seen, rest)
+    if wanted and found.seen < seen:
+        notes.append(f"{seen - found.seen:,} others: fio's options ask for {wanted}")
+    ios_agree = found.seen == job.ios + before
     figures: list[FigureCheck] = []
     bytes_agree = None
     if not ios_agree:
         notes.append("latencies: the numbers of I/Os differ")
-    elif (found := _complete(job, before, table, seen, rest)) is None:
-        missing = job.ios - len(_without_marker(table, before))
+    elif (complete := _complete(job, before, found)) is None:
+        missing = job.ios - len(_without_marker(found.table, before))
         notes.append(f"latencies and bytes: {missing} of {job.ios} I/Os have no values")
     else:
-        durations, size = found
-        bytes_agree = size == job.bytes
+        durations, size = complete
+        if job.trims:
+            notes.append("bytes: a call that trims does not return them")
+        else:
+            bytes_agree = size == job.bytes
         if tolerances is None:
             notes.append("latencies: times of a virtual board are a smoke test")
         else:
-            if len(_without_marker(table, before)) < job.ios:
+            if len(_without_marker(found.table, before)) < job.ios:
                 tolerances = replace(tolerances, clat=tolerances.cached, lat=tolerances.cached)
-            figures = _figures(job, durations, _is_sync(table), tolerances, notes)
+            figures = _figures(job, durations, _is_sync(found.table), tolerances, notes)
     return FioCheck(
         ios_agree=ios_agree,
-        ios_in_trace=seen - before,
+        ios_in_trace=found.seen - before,
         bytes_agree=bytes_agree,
         figures=figures,
         not_compared=notes,
     )
 
 
-def _complete(
-    job: FioJob, before: int, table: IoTable, seen: int, rest: Callable[[], Calls] | None
-) -> tuple[Ints, int] | None:
+def _found(
+    job: FioJob,
+    wanted: Choice | None,
+    table: IoTable,
+    seen: int,
+    rest: Callable[[], Calls] | None,
+) -> _Found:
+    """Choose the job's I/Os; all of them where nothing tells which they are."""
+    if wanted is None or rest is None:
+        more = None if len(table) == seen or rest is None or not _is_sync(table) else rest()
+        return _Found(table, more, seen)
+    ios, more = wanted.ios(table), rest()
+    if wanted.asynchronous:
+        # All but the system calls that wait, of which the table and the rest have each, and what
+        # has no end in the trace. The ring's own fsyncs are entries of it too.
+        others = len(table) - len(ios) + len(more) + more.unfinished
+        return _Found(ios, None, seen - others - (job.syncs if wanted.syncs else 0))
+    more = wanted.calls(more)
+    return _Found(ios, more, len(ios) + len(more))
+
+
+def _complete(job: FioJob, before: int, found: _Found) -> tuple[Ints, int] | None:
     """Durations of all of the job's I/Os, and their bytes; None when some cannot be found."""
-    cell = _without_marker(table, before)
+    cell = _without_marker(found.table, before)
     if len(cell) == job.ios:
         return _whole(cell), int(cell["bytes"].sum())
-    if rest is None or not _is_sync(table):
+    if found.rest is None:
         return None
-    more = rest()
-    starts = np.concatenate([table["start"], more.start])
-    if len(starts) != seen:
+    starts = np.concatenate([found.table["start"], found.rest.start])
+    if len(starts) != found.seen:
         return None
     order = np.argsort(starts, kind="stable")[before:]
-    durations = np.concatenate([_whole(table), more.duration])
-    size = np.concatenate([table["bytes"], more.returned])
+    durations = np.concatenate([_whole(found.table), found.rest.duration])
+    size = np.concatenate([found.table["bytes"], found.rest.returned])
     return durations[order], int(size[order].sum())
 
 

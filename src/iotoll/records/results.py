@@ -1,4 +1,7 @@
-"""Reads and writes models as JSON, checked against results-schema/ in both directions.
+"""Reads and writes models as JSON, checked strictly in both directions.
+
+The schemas of results-schema/ are made from the models, for other readers; tests hold the two
+together with a JSON Schema validator.
 
 Writing is atomic (temporary file, then rename), so a killed process leaves the old file or the
 new one, never half of one.
@@ -8,15 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import jsonschema_rs
 from pydantic import ValidationError
 
-from iotoll.core.errors import InfrastructureError, ResultError, UsageError
-from iotoll.core.paths import data_dir
+from iotoll.core.errors import InfrastructureError, ResultError, UsageError, os_fix
 from iotoll.core.plain import plain_data
 from iotoll.records import models
 from iotoll.records.models.base import Model
@@ -50,28 +50,15 @@ def schema_text(name: str) -> str:
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
-@cache
-def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
-    path = data_dir("results-schema") / f"{name}.schema.json"
-    return jsonschema_rs.Draft202012Validator(json.loads(path.read_text()))
-
-
-def _schema_name(model: type[Model]) -> str:
-    return next(name for name, known in DOCUMENTS.items() if known is model)
-
-
-def _check(name: str, data: Any, where: Path) -> None:
-    error = next(iter(_validator(name).iter_errors(data)), None)
-    if error is not None:
-        field = "/".join(str(p) for p in error.instance_path) or "(top)"
-        raise ResultError(f"{where}: field {field}: {error.message[:200]} (schema {name})")
-
-
 def write(path: Path, document: Model) -> None:
-    """Write a document as JSON; raises ResultError when it does not match its schema."""
-    data = plain_data(document.model_dump(mode="json", exclude_none=True))
-    _check(_schema_name(type(document)), data, path)
-    write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+    """Write a document as JSON; raises ResultError when it is not of its schema.
+
+    A copy with changes (`model_copy`) is not checked when it is made, so it is checked here.
+    """
+    data = plain_data(document.model_dump(mode="json", exclude_none=True, warnings=False))
+    text = json.dumps(data, indent=1, sort_keys=True) + "\n"
+    parsed(text, type(document), path)
+    write_text(path, text)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -84,31 +71,42 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise InfrastructureError(
-            f"cannot write {path}: {error.strerror}: free or fix it"
+            f"cannot write {path}: {error.strerror}: {os_fix(error)}"
         ) from error
 
 
 def read(path: Path, model: type[M]) -> M:
     """Read a document; raises ResultError naming file and field when it is not of its schema."""
     try:
-        data = json.loads(path.read_text())
+        text = path.read_bytes()
     except FileNotFoundError as error:
         raise ResultError(f"{path} is missing: run the step that writes it") from error
-    except (OSError, ValueError, RecursionError) as error:
-        why = str(error)[:200]
-        raise ResultError(f"{path} is not readable JSON ({why}): run its step again") from error
-    return checked(data, model, path)
+    except OSError as error:
+        raise ResultError(
+            f"{path} cannot be read ({error.strerror}): run its step again"
+        ) from error
+    return parsed(text, model, path)
 
 
-def checked(data: Any, model: type[M], where: Path) -> M:
-    """A document from JSON data; raises ResultError naming ``where`` and field if it is none."""
-    _check(_schema_name(model), data, where)
+def parsed(text: str | bytes, model: type[M], where: Path) -> M:
+    """A document from JSON text; raises ResultError naming ``where`` and field if it is none.
+
+    Strict: no text stands for a number, no number for a text, and no NaN for either.
+    """
     try:
-        return model.model_validate(data)
+        return model.model_validate_json(text, strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = "/".join(str(p) for p in first["loc"])
-        raise ResultError(f"{where}: field {field}: {first['msg']}") from error
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            why = str(first["msg"])[:200]
+            raise ResultError(
+                f"{where} is not readable JSON ({why}): run its step again"
+            ) from error
+        field = "/".join(str(p) for p in first["loc"]) or "(top)"
+        name = next(name for name, known in DOCUMENTS.items() if known is model)
+        raise ResultError(
+            f"{where}: field {field}: {first['msg'][:200]} (schema {name})"
+        ) from error
 
 
 def write_schemas(folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ stamp matches is not run again, so any command can be interrupted and repeated.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
@@ -39,9 +39,9 @@ class RunDir:
             raise UsageError(f"{root} is not a run directory: it has no run.json")
         return cls(root)
 
-    @property
+    @cached_property
     def manifest(self) -> RunManifest:
-        """``run.json`` as a model."""
+        """``run.json`` as a model, read once; raises ResultError when it is missing or wrong."""
         return results.read(self.root / "run.json", RunManifest)
 
     @property
@@ -91,15 +91,6 @@ class RunDir:
     def mark_done(self, step: str, inputs: Any) -> None:
         """Stamp ``step`` as finished with ``inputs``."""
         results.write_text(self._stamp(step), json.dumps({"inputs": json_sha256(inputs)}) + "\n")
-
-    def once(self, step: str, inputs: Any, work: Callable[[], None]) -> bool:
-        """Run ``work`` unless the step is done with these inputs; return whether it ran."""
-        if self.is_done(step, inputs):
-            return False
-        self._stamp(step).unlink(missing_ok=True)
-        work()
-        self.mark_done(step, inputs)
-        return True
 
     def _stamp(self, step: str) -> Path:
         return self.root / ".steps" / f"{step.replace('/', '.')}.json"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import ResultError
+from iotoll.records import results
+from iotoll.records.models import SourceRecord
+from iotoll.records.rundir import RunDir
 
 NO_RECORDS = ("boot.json", "console.log", "qemu.log", "handover.tar")
 """What a boot's folder holds that no figure is made of."""
@@ -17,6 +21,19 @@ def digests(folder: Path, paths: Iterable[Path] | None = None) -> dict[str, str]
     if paths is None:
         paths = (p for p in folder.rglob("*") if p.is_file() and p.name not in NO_RECORDS)
     return {str(path.relative_to(folder)): file_sha256(path) for path in sorted(paths)}
+
+
+def change(run: RunDir) -> bytes | None:
+    """The run's ``change.diff`` as it was written; None when it is absent, or is another one.
+
+    A run of an older iotoll has no digest of it: then it is taken as it is.
+    """
+    source = run.side("candidate") / "source.json"
+    if not run.change.is_file() or not source.is_file():
+        return None
+    known = results.read(source, SourceRecord).change_sha256
+    data = run.change.read_bytes()
+    return data if known in (None, hashlib.sha256(data).hexdigest()) else None
 
 
 def check(folder: Path, known: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -23,7 +23,7 @@ from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import commit_text, cover_text
 from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.lock import locked
-from iotoll.run.manifest import new_manifest
+from iotoll.run.manifest import RunRequest, new_manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
 INCIDENTAL = {"command", "created", "seed", "approved_by"}
@@ -126,33 +126,33 @@ def gate_command(
     named: str | None,
     base_image: Path | None,
     candidate_image: Path | None,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
+    tree: str | None,
+    base: str | None,
+    **asked: Any,
 ) -> None:
     """Compare a candidate kernel with its base: patch in, verdict out."""
     choice = candidate.classify(
         named,
-        tree=options["tree"],
-        base=options["base"],
+        tree=tree,
+        base=base,
         base_image=base_image,
         candidate_image=candidate_image,
     )
-    if choice.kind == "none" and not options["aa"]:
+    if choice.kind == "none" and not asked["aa"]:
         raise UsageError("nothing to gate: give --candidate, or --base-image and --candidate-image")
-    _run("gate", choice, Output(quiet, as_json), options)
+    _run("gate", choice, **asked)
 
 
 @click.command("measure")
 @click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @run_options
-def measure_command(image: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
+def measure_command(image: Path | None, tree: str | None, base: str | None, **asked: Any) -> None:
     """Measure one kernel: its values per cell, and no verdict."""
     if image is not None:
         choice = candidate.classify(None, base_image=image)
     else:
-        choice = candidate.classify(None, tree=options["tree"], base=options["base"])
-    _run("measure", choice, Output(quiet, as_json), options)
+        choice = candidate.classify(None, tree=tree, base=base)
+    _run("measure", choice, **asked)
 
 
 @click.command("report")
@@ -187,38 +187,46 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
         _print_json({"run": str(flow.run.root), "step": name})
 
 
-def _run(kind: str, choice: candidate.Choice, output: Output, options: dict[str, Any]) -> None:
-    manifest = _manifest(kind, choice, options)
-    run = _open_run(manifest, options["out"])
+def _run(
+    kind: Literal["gate", "measure"],
+    choice: candidate.Choice,
+    *,
+    out: Path | None,
+    until: str,
+    quiet: bool,
+    as_json: bool,
+    clock: str | None,
+    cells: str | None,
+    matrix: str,
+    **asked: Any,
+) -> None:
+    """Run what was asked; ``asked`` are the options that are fields of `RunRequest` as given."""
+    chosen = chosen_cells(cells, load_matrix(matrix).cells)
+    manifest = new_manifest(
+        RunRequest(
+            command=("iotoll", *sys.argv[1:]),
+            kind=kind,
+            choice=choice,
+            matrix=matrix,
+            clock=Clock(clock) if clock else None,
+            cells=tuple(chosen) if chosen is not None else None,
+            **asked,
+        )
+    )
+    output = Output(quiet, as_json)
+    run = _open_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
     with locked(run):
-        verdict = execute(flow, options["until"])
-    if options["until"] != "report":
-        flow.progress.say(f"stopped after {options['until']}: {run.root}")
+        if until not in ("source", "build"):
+            flow.preflight()
+        verdict = execute(flow, until)
+    if until != "report":
+        flow.progress.say(f"stopped after {until}: {run.root}")
         return
     _show(run, run.report / "index.html", output)
     raise SystemExit(verdict.exit_code if verdict else 0)
-
-
-def _manifest(kind: str, choice: candidate.Choice, options: dict[str, Any]) -> RunManifest:
-    return new_manifest(
-        ["iotoll", *sys.argv[1:]],
-        options,
-        kind=kind,
-        tree=choice.tree,
-        base=choice.base,
-        candidate=choice.candidate,
-        candidate_kind=choice.kind,
-        cells=chosen_cells(options["cells"], load_matrix(options["matrix"]).cells),
-        boots=options["boots"],
-        series=options["series"],
-        aa=options.get("aa", False),
-        experiment=options.get("experiment", False),
-        beside=str(options["beside"].resolve()) if options.get("beside") else None,
-        approved_by=options.get("approved_by"),
-    )
 
 
 def _identity(manifest: RunManifest) -> dict[str, Any]:

@@ -8,160 +8,42 @@ whether a step failed never depends on a measured value.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
-from iotoll.boards.board import RealBoard, VirtualBoard, load_board
+from iotoll.boards.board import RealBoard
 from iotoll.boards.flash import add_dtb, check_source
-from iotoll.boards.matrix import Matrix, load_matrix
-from iotoll.boards.ramdisk import get_image
-from iotoll.boots.order import boot_order
-from iotoll.boots.schedule import PARALLEL, Bench, Connect, run_boots
+from iotoll.boots.schedule import PARALLEL, run_boots
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.core.proc import SANDBOXED
-from iotoll.core.progress import Progress
-from iotoll.kernels.build import Job, build_side
+from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.kernels.cache import copy_tree
+from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import prepare
-from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import (
-    BuildRecord,
-    Clock,
-    FailureRecord,
-    Outcome,
-    SelectionRecord,
-    SideResult,
     SourceRecord,
     VerdictRecord,
 )
 from iotoll.records.models.run import Side
-from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
-from iotoll.reports.page.counts import fio_warnings
 from iotoll.run import explained, previous
-from iotoll.verdict import accept, instructions
-from iotoll.verdict.policy import (
-    Policy,
-    TimePolicy,
-    load_any_policy,
-    load_policy,
-    load_time_policy,
-)
+from iotoll.run.conclude import MoreBoots, conclude, failed
+from iotoll.run.setup import Setup
+from iotoll.verdict import accept
 from iotoll.verdict.time.clocks import beside
 
 
 @dataclass
-class Flow:
-    """One run directory and what its manifest names, loaded once.
+class Flow(Setup):
+    """The steps of one run directory.
 
     With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error. With
-    ``fresh`` no boot is taken from the store of earlier boots. With ``explains`` the
-    report also has what the policy wants explained.
+    ``explains`` the report also has what the policy wants explained.
     """
 
-    run: RunDir
-    progress: Progress
-    stored: bool = False
-    fresh: bool = False
     explains: bool = False
-
-    @cached_property
-    def board(self) -> VirtualBoard | RealBoard:
-        """The board the run is on."""
-        return load_board(self.run.manifest.board)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the board leaves nothing to the host, so that I/Os have twins."""
-        return isinstance(self.board, VirtualBoard) and self.board.qemu.patched
-
-    @cached_property
-    def matrix(self) -> Matrix:
-        """The workload matrix."""
-        return load_matrix(self.run.manifest.matrix)
-
-    @cached_property
-    def policy(self) -> Policy | TimePolicy:
-        """The gate policy."""
-        return load_any_policy(self.run.manifest.policy)
-
-    @cached_property
-    def instructions_policy(self) -> Policy:
-        """The policy of a run on the clock `instructions`."""
-        return load_policy(self.run.manifest.policy)
-
-    @property
-    def judges_time(self) -> bool:
-        """Whether the run's times are judged: of a real board, or of a virtual one on purpose."""
-        manifest = self.run.manifest
-        real = manifest.accelerator == "none"
-        return (
-            manifest.kind == "gate"
-            and manifest.clock is Clock.TIME
-            and (real or manifest.experiment)
-        )
-
-    @cached_property
-    def lab(self) -> Lab | None:
-        """The LAVA lab that runs the boots; None on a local board."""
-        manifest = self.run.manifest
-        if manifest.runner == "local":
-            return None
-        lab = load_lab(manifest.lab or "local")
-        lab.board(self.board.name)
-        return lab
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The kernels of this run."""
-        return ("base", "candidate") if self.run.manifest.kind == "gate" else ("base",)
-
-    @property
-    def wanted(self) -> list[tuple[Side, int]]:
-        """The boots that were asked for, in the order in which they run."""
-        if self.judges_time:
-            looks = load_time_policy(self.run.manifest.policy).looks
-            return boot_order(self.run.manifest.seed, max(self.run.manifest.boots, looks[0]))
-        numbers = range(1, self.run.manifest.boots + 1)
-        return [(side, n) for n in numbers for side in self.sides]
-
-    @property
-    def cells(self) -> list[str]:
-        """The selected cells."""
-        return [c.cell for c in results.read(self.run.selection, SelectionRecord).cells]
-
-    @cached_property
-    def bench(self) -> Bench:
-        """What the boots of this run share."""
-        manifest, lab = self.run.manifest, self.lab
-        image = get_image(self.board.arch, self.progress)
-        return Bench(
-            self.board,
-            self.matrix,
-            image,
-            self.cells,
-            manifest.clock,
-            manifest.accelerator,
-            send_times=lab.board(self.board.name).send_times if lab else None,
-            fresh=self.fresh,
-        )
-
-    @property
-    def connect(self) -> Connect | None:
-        """What reaches the lab that runs the boots; None on a local board."""
-        lab = self.lab
-        if lab is None:
-            return None
-        # Only a lab needs HTTP, which takes a tenth of a second to import.
-        from iotoll.labs.lava.runner import lava_runner
-
-        return lambda: lava_runner(self.run, lab)
-
-    # The steps.
 
     def source(self) -> None:
         """Sources of both sides, and the selection of cells."""
@@ -175,11 +57,6 @@ class Flow:
         for side in self.sides:
             self.build_side(side)
 
-    @property
-    def dtbs(self) -> list[str]:
-        """Device trees that are built with the kernel, as make names them."""
-        return self.board.dtbs if isinstance(self.board, RealBoard) else []
-
     def build_side(self, side: Side, warm: bool = False) -> None:
         """The kernel image of one side; ``warm`` as in `iotoll.kernels.build.build_side`."""
         if not self.cells:
@@ -187,20 +64,44 @@ class Flow:
         if side == "candidate" and self.run.manifest.candidate_kind == "none":
             copy_tree(self.run.build("base"), self.run.build(side))
             return
-        if side == "candidate" and SANDBOXED not in os.environ and self.run.manifest.tree:
-            self.progress.say(
-                "the candidate's makefiles run as you, with your files and network:"
-                " 'iotoll ci build' runs them in a sandbox (docs/threat-model.md)"
-            )
-        arch, fragments = self.board.arch, self.board.fragments
-        build_side(self.run, side, arch, fragments, self.progress, dtbs=self.dtbs, warm=warm)
+        if side == "candidate" and self._sandboxed():
+            return
+        spec = KernelSpec(self.board.arch, self.board.fragments, self.dtbs)
+        build_side(self.run, side, spec, self.progress, warm=warm)
         if isinstance(self.board, RealBoard) and self.board.blob is not None:
             add_dtb(self.run.build(side), self.board.hardware, self.board.blob)
 
-    def build_job(self, side: Side) -> Job:
+    def _sandboxed(self) -> bool:
+        """Build the candidate in the sandbox if this is a desk that allows it; else says why not.
+
+        An image that is in the cache already needs no makefile of the candidate's.
+        """
+        if SANDBOXED in os.environ or not self.run.manifest.tree:
+            return False
+        job = self.build_job("candidate")
+        if job.is_done:
+            return False
+        # Only a build needs it, and reports are often made without one.
+        from iotoll.run import sandboxed
+
+        why = sandboxed.why_not(self.run, job)
+        if isinstance(self.board, RealBoard) and self.board.blob is not None:
+            why = why or f"{self.board.blob} is not visible in it"
+        if why:
+            self.progress.say(
+                "the candidate's makefiles run as you, with your files and network; no sandbox:"
+                f" {why} (docs/threat-model.md)"
+            )
+            return False
+        self.build_side("base", warm=True)
+        with self.progress.step("build the candidate in the sandbox"):
+            sandboxed.at_desk(self.run, job, self.progress)
+        return True
+
+    def build_job(self, side: Side) -> KernelJob:
         """The build of one side, which may be done."""
         record = results.read(self.run.side(side) / "source.json", SourceRecord)
-        return Job.make(record, self.board.arch, self.board.fragments, self.dtbs)
+        return KernelJob.make(record, self.board.arch, self.board.fragments, self.dtbs)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side.
@@ -230,7 +131,13 @@ class Flow:
             return
         source = self.run.side("candidate") / "source.json"
         asked = results.read(source, SourceRecord).accepts if source.is_file() else None
-        verdict = accept.apply(self._verdict(), asked or [], self.policy, manifest.approved_by)
+        found = conclude(self)
+        while isinstance(found, MoreBoots):
+            self.progress.say(found.why)
+            self._boot_more(found)
+            self.collect()
+            found = conclude(self, after=found)
+        verdict = accept.apply(found, asked or [], self.policy, manifest.approved_by)
         results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
 
     def report(self) -> None:
@@ -240,142 +147,13 @@ class Flow:
         with self.progress.step("write the report"):
             render_report(self.run)
 
-    # What they share.
-
-    def needs_boots(self) -> bool:
-        """Whether anything is to be measured: cells are selected and the images differ."""
-        return bool(self.cells) and not self.identical_images()
-
-    def identical_images(self) -> bool:
-        """Whether both sides' kernels are the same bytes, and nobody wants them booted."""
-        if self.run.manifest.kind == "measure" or self.run.manifest.aa:
-            return False
-        images = {
-            results.read(self.run.build(side) / "build.json", BuildRecord).sha256
-            for side in self.sides
-        }
-        return len(images) == 1
-
-    def _verdict(self) -> VerdictRecord:
-        if not self.cells:
-            why = results.read(self.run.selection, SelectionRecord).why
-            return self.verdict(Outcome.PASS, f"Nothing to measure: {why}.")
-        if self.identical_images():
-            sentence = "Base and candidate build the same kernel image, byte for byte."
-            return self.verdict(Outcome.PASS, sentence, identical_images=True)
-        if self.judges_time:
-            return self._time_verdict()
-        if self.run.manifest.clock is Clock.TIME:
-            sentence = (
-                "A smoke test: both kernels ran the workload, but time on a virtual board "
-                "cannot gate."
-            )
-            return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
-        if not self.is_exact:
-            sentence = (
-                f"Board {self.board.name} is not exact: its counts also depend on the host, so no "
-                "I/O can be compared with its twin. Use an exact board, such as virt-arm64."
-            )
-            return self.verdict(Outcome.INCONCLUSIVE, sentence, can_gate=False)
-        return self._paired_verdict()
-
-    def _paired_verdict(self) -> VerdictRecord:
-        """I/O by I/O; what shows in one boot of each side must show in the further ones."""
-        policy = self.instructions_policy
-        judged = self._judged(policy)
-        if judged.open:
-            numbers = range(self.run.manifest.boots + 1, policy.perturb.boots + 1)
-            self.progress.say(
-                f"{len(judged.open)} cells show a growth: {len(numbers)} boots of each side, whose "
-                "cells begin a stated bit later, must also show it"
-            )
-            self._boot_more([(side, n) for n in numbers for side in self.sides], cells=judged.open)
-            self.collect()
-            judged = self._judged(policy)
-        return self.verdict(
-            judged.outcome,
-            judged.sentence,
-            cells=judged.cells,
-            regressions=judged.regressions,
-            improvements=judged.improvements,
-            pools=judged.pools,
-            headline=judged.headline,
-            warnings=self._warnings(),
-        )
-
-    def _boot_more(
-        self,
-        boots: list[tuple[Side, int]],
-        abreast: int = PARALLEL,
-        cells: Sequence[str] | None = None,
-    ) -> None:
+    def _boot_more(self, more: MoreBoots) -> None:
         if not self.stored:
-            bench = self.bench if cells is None else replace(self.bench, cells=cells)
-            run_boots(self.run, bench, boots, self.progress, abreast, self.connect)
-        elif not all((self.run.boot(*boot) / "boot.json").is_file() for boot in boots):
-            names = ", ".join(f"{side}/{number}" for side, number in boots)
+            bench = self.bench if more.cells is None else replace(self.bench, cells=more.cells)
+            run_boots(self.run, bench, more.boots, self.progress, more.abreast, self.connect)
+        elif not all((self.run.boot(*boot) / "boot.json").is_file() for boot in more.boots):
+            names = ", ".join(f"{side}/{number}" for side, number in more.boots)
             raise InfrastructureError(f"the run does not hold all boots that it needs: {names}")
-
-    def _time_verdict(self) -> VerdictRecord:
-        """Pairs of boots, judged at each interim analysis until a decision is reached."""
-        # scipy takes a second to import, and the other clock does without.
-        from iotoll.verdict.time.judging import decide_run
-
-        decision = decide_run(self.run, self.cells)
-        while decision.wanted:
-            used = decision.sequential.used
-            self.progress.say(f"undecided after {used} pairs: on to {decision.wanted}")
-            self._boot_more(boot_order(self.run.manifest.seed, decision.wanted), abreast=1)
-            self.collect()
-            decision = decide_run(self.run, self.cells)
-        manifest = self.run.manifest
-        experiment = manifest.accelerator != "none"
-        return self.verdict(
-            decision.outcome,
-            decision.sentence,
-            cells=decision.cells,
-            regressions=decision.regressions,
-            improvements=decision.improvements,
-            warnings=self._warnings(),
-            sequential=decision.sequential.model_copy(update={"experiment": experiment}),
-            can_gate=not experiment and not manifest.aa,
-        )
-
-    def _warnings(self) -> list[str]:
-        return [
-            f"{side}, {cell}: {text}"
-            for side in self.sides
-            for cell, records in self._result(side).cells.items()
-            for record in records
-            if record.invalid is None
-            for text in fio_warnings(record)
-        ]
-
-    def _result(self, side: Side) -> SideResult:
-        return results.read(self.run.side(side) / "result.json", SideResult)
-
-    def _judged(self, policy: Policy) -> instructions.Judgement:
-        base, candidate = (self._result(side) for side in self.sides)
-        return instructions.judge(base, candidate, policy, self.cells)
-
-    def verdict(self, outcome: Outcome, sentence: str, **more: object) -> VerdictRecord:
-        """A verdict of this run with what every verdict names."""
-        manifest = self.run.manifest
-        values: dict[str, Any] = {
-            "outcome": outcome,
-            "exit_code": outcome.exit_code,
-            "sentence": sentence,
-            "clock": manifest.clock,
-            "unit": manifest.clock.unit,
-            "board": manifest.board,
-            "matrix": manifest.matrix,
-            "policy": manifest.policy,
-            "policy_sha256": self.policy.sha256,
-            "can_gate": manifest.clock is Clock.INSTRUCTIONS,
-            **more,
-        }
-        values |= previous.with_coverage(self.run, sentence, list(values.get("warnings", [])))
-        return VerdictRecord.model_validate(values)
 
 
 STEPS: dict[str, Callable[[Flow], None]] = {
@@ -419,32 +197,8 @@ def record_failure(
     flow: Flow, step: str, error: BrokenError | InfrastructureError
 ) -> VerdictRecord:
     """Write the verdict ``broken`` or ``infrastructure``, and its report."""
-    broken = isinstance(error, BrokenError)
-    outcome = Outcome.BROKEN if broken else Outcome.INFRASTRUCTURE
-    failure = FailureRecord(
-        outcome=outcome,
-        step=error.step if isinstance(error, BrokenError) else step,
-        message=str(error),
-        log_tail=error.log_tail,
-    )
-    sentence = (
-        _broken_sentence(error)
-        if isinstance(error, BrokenError)
-        else (f"Nothing is said about the candidate: {error}.")
-    )
-    verdict = flow.verdict(outcome, sentence, failure=failure)
+    verdict = failed(flow, step, error)
     results.write(flow.run.verdict, verdict)
     if step != "report":
         flow.report()
     return verdict
-
-
-def _broken_sentence(error: BrokenError) -> str:
-    what = {
-        "apply": "does not apply",
-        "config": "loses a kernel option that the board needs",
-        "build": "does not build",
-        "boot": "does not boot",
-        "workload": "does not survive the workload",
-    }[error.step]
-    return f"The candidate {what}: {error}."

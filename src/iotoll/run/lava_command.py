@@ -10,11 +10,14 @@ from iotoll.boards.board import load_virtual_board
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import health_plan, open_plans
 from iotoll.core.errors import UsageError
+from iotoll.core.plain import plain
 from iotoll.core.progress import Progress, Step
-from iotoll.labs.lava.config import Lab
+from iotoll.labs.lava import check
+from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.labs.lava.control import Finding, control
 from iotoll.labs.lava.device import virtual_device
 from iotoll.labs.lava.runner import LavaRunner, lava_folder, lava_runner
+from iotoll.labs.lava.server import connect
 from iotoll.records.models import Clock
 from iotoll.records.results import write_text
 from iotoll.records.rundir import RunDir
@@ -82,6 +85,38 @@ def cancel_command(run: Path) -> None:
     _, runner, _ = _open(run)
     for attempt in runner.cancel("cancelled by hand"):
         click.echo(f"{attempt.boot}: job {attempt.number} cancelled")
+
+
+@lava_command.command("forget")
+@run_argument
+@click.argument("job", type=click.IntRange(min=1))
+def forget_command(run: Path, job: int) -> None:
+    """Give up a job that LAVA lost: the next command submits its boot again."""
+    _, runner, _ = _open(run)
+    attempt = runner.forget(job, "forgotten by hand")
+    if attempt is None:
+        raise UsageError(f"{run}: its journal has no open job {job}")
+    click.echo(f"{attempt.boot}: job {job} is forgotten")
+
+
+@lava_command.command("check")
+@click.argument("lab", default="local")
+@click.option("--board", "boards", multiple=True, help="Only these. Default: all of the lab file.")
+def check_command(lab: str, boards: tuple[str, ...]) -> None:
+    """Ask LAB for its version, our token, its file server, and the health of its boards.
+
+    Nothing is submitted. Exit code 2 if a setting of ours is wrong, 4 if the lab is not fit.
+    """
+    found = load_lab(lab)
+    for name in boards:
+        found.board(name)
+    servers = connect(found, check.RETRIES)
+    problems = []
+    for one in check.checks(found, servers, boards or sorted(found.boards)):
+        click.echo(plain(f"{'NOT WELL' if one.problem else 'well'}: {one.line}"))
+        problems += [one] if one.problem else []
+    if problems:
+        raise SystemExit(2 if any(one.usage for one in problems) else 4)
 
 
 @lava_command.command("control")
@@ -154,4 +189,5 @@ def _open(path: Path) -> tuple[Flow, LavaRunner, list[BootPlan]]:
     for side in flow.sides:
         if not (flow.run.build(side) / "build.json").is_file():
             raise UsageError(f"{path}: {side} is not built: run 'iotoll step build {path}' first")
-    return flow, lava_runner(flow.run, flow.lab), open_plans(flow.run, flow.bench, flow.wanted)
+    runner = lava_runner(flow.run, flow.lab, tell=flow.progress.say)
+    return flow, runner, open_plans(flow.run, flow.bench, flow.wanted)

@@ -1,65 +1,110 @@
-"""A command's options, checked against the board that they name, become a run's manifest."""
+"""What a run is asked to do, checked against the board that it names, becomes its manifest."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
 
 from iotoll.boards.board import RealBoard, VirtualBoard, load_board
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.qemu import kvm_works
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
+from iotoll.patch.candidate import Choice
 from iotoll.records.models import Clock, RunManifest
 from iotoll.verdict.policy import load_any_policy
 
+Runner = Literal["local", "lava"]
+"""Who boots the boards: this machine, or a LAVA lab."""
 
-def new_manifest(command: Sequence[str], options: dict[str, Any], **more: Any) -> RunManifest:
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a run is asked to do, before anything that it names was read.
+
+    ``command`` is what the report shows as the way to run it again. ``board``, ``matrix``,
+    ``policy`` and ``lab`` are names or files; ``clock`` and ``policy`` are None where the board
+    decides. ``cells`` are names of the matrix, None where the candidate's paths select.
+    """
+
+    command: tuple[str, ...]
+    kind: Literal["gate", "measure"]
+    choice: Choice
+    board: str
+    matrix: str = "default"
+    clock: Clock | None = None
+    policy: str | None = None
+    runner: Runner = "local"
+    lab: str = "local"
+    cells: tuple[str, ...] | None = None
+    boots: int = 1
+    series: str | None = None
+    aa: bool = False
+    experiment: bool = False
+    beside: Path | None = None
+    approved_by: str | None = None
+
+
+def new_manifest(request: RunRequest) -> RunManifest:
     """The manifest of a run, with everything read that is named.
 
-    ``options`` are board, clock, matrix, policy, runner and lab as on the command line (clock and
-    policy may be None); ``more`` are the manifest's other fields. Raises UsageError where they do
-    not fit together.
+    Raises UsageError where a name is unknown, or where they do not fit together.
     """
-    board = load_board(options["board"])
-    clock = clock_of(board, options)
-    check_devices(board, load_matrix(options["matrix"]))
+    board = load_board(request.board)
+    clock = clock_of(board, request)
+    check_devices(board, load_matrix(request.matrix))
     check_device_tree(board)
-    policy = options["policy"] or clock.value
+    policy = request.policy or clock.value
     if load_any_policy(policy).clock is not clock:
         raise UsageError(
             f"policy {policy} is not of the clock '{clock.value}' of board {board.name}"
         )
-    check_words(clock, options)
-    return RunManifest.model_validate(
-        {
-            "command": list(command),
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "board": options["board"],
-            "clock": clock,
-            "accelerator": accelerator_of(board, clock, options),
-            "matrix": options["matrix"],
-            "policy": policy,
-            "runner": options["runner"],
-            "lab": options["lab"] if options["runner"] == "lava" else None,
-            "seed": secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
-            **more,
-        }
-    )
+    check_time_options(clock, request)
+    choice = request.choice
+    try:
+        return RunManifest(
+            command=list(request.command),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            kind=request.kind,
+            board=request.board,
+            clock=clock,
+            accelerator=accelerator_of(board, clock, request),
+            matrix=request.matrix,
+            policy=policy,
+            tree=choice.tree,
+            base=choice.base,
+            candidate=choice.candidate,
+            candidate_kind=choice.kind,
+            cells=list(request.cells) if request.cells is not None else None,
+            boots=request.boots,
+            seed=secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
+            aa=request.aa,
+            experiment=request.experiment,
+            beside=str(request.beside.resolve()) if request.beside else None,
+            runner=request.runner,
+            lab=request.lab if request.runner == "lava" else None,
+            approved_by=request.approved_by,
+            series=request.series,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"--{first['loc'][0]} {first['input']}: {first['msg']}") from error
 
 
-def clock_of(board: VirtualBoard | RealBoard, options: dict[str, Any]) -> Clock:
+def clock_of(board: VirtualBoard | RealBoard, request: RunRequest) -> Clock:
     """The clock of a run on ``board``; raises UsageError when it has another than asked for."""
-    asked = options["clock"]
     if isinstance(board, RealBoard):
-        if options["runner"] != "lava":
+        if request.runner != "lava":
             raise UsageError(f"board {board.name} is booted by a LAVA lab: --runner lava")
-        if asked == Clock.INSTRUCTIONS:
+        if request.clock is Clock.INSTRUCTIONS:
             raise UsageError(f"board {board.name} counts no instructions: --clock time")
         return Clock.TIME
-    return Clock(asked or Clock.INSTRUCTIONS)
+    return request.clock or Clock.INSTRUCTIONS
 
 
 def check_devices(board: VirtualBoard | RealBoard, matrix: Matrix) -> None:
@@ -81,16 +126,16 @@ def check_device_tree(board: VirtualBoard | RealBoard) -> None:
         )
 
 
-def accelerator_of(board: VirtualBoard | RealBoard, clock: Clock, options: dict[str, Any]) -> str:
+def accelerator_of(board: VirtualBoard | RealBoard, clock: Clock, request: RunRequest) -> str:
     """What runs the board's code: tcg or kvm of QEMU, or none."""
     if isinstance(board, VirtualBoard):
         return "kvm" if clock is Clock.TIME and kvm_works(board) else "tcg"
-    simulated = load_lab(options["lab"]).board(board.name).simulated
+    simulated = load_lab(request.lab).board(board.name).simulated
     return "tcg" if simulated else "none"
 
 
-def check_words(clock: Clock, options: dict[str, Any]) -> None:
-    """Raise UsageError for words that only the clock `time` knows."""
-    for name in ("aa", "experiment"):
-        if options.get(name) and clock is not Clock.TIME:
+def check_time_options(clock: Clock, request: RunRequest) -> None:
+    """Raise UsageError for options that only the clock `time` has."""
+    for name, given in (("aa", request.aa), ("experiment", request.experiment)):
+        if given and clock is not Clock.TIME:
             raise UsageError(f"--{name} is about times: --clock time")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,8 +12,9 @@ from iotoll.boards.matrix import load_matrix
 from iotoll.boards.qemu import board_words
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
+from iotoll.patch.candidate import Choice
 from iotoll.records.models import Clock
-from iotoll.run.manifest import check_device_tree, check_devices, clock_of
+from iotoll.run.manifest import RunRequest, check_device_tree, check_devices, clock_of
 
 FOLDER = data_dir("lava-jobs") / "boards"
 REAL = {"hikey960": "hikey960", "jetson-tx1": "emmc", "ok3576-c": "ok3576-c", "zedboard": "emmc"}
@@ -191,9 +193,14 @@ def test_device_tree_of_the_hardware_is_the_default() -> None:
 
 def test_real_board_has_the_clock_time_and_needs_a_lab() -> None:
     board = load_board("hikey960")
-    assert clock_of(board, {"clock": None, "runner": "lava"}) is Clock.TIME
-    assert clock_of(load_board(NAMES[0]), {"clock": None, "runner": "local"}) is Clock.INSTRUCTIONS
+
+    def asked(runner: Literal["local", "lava"], clock: Clock | None = None) -> RunRequest:
+        choice = Choice("none", None, None, None)
+        return RunRequest(("iotoll",), "gate", choice, board.name, clock=clock, runner=runner)
+
+    assert clock_of(board, asked("lava")) is Clock.TIME
+    assert clock_of(load_board(NAMES[0]), asked("local")) is Clock.INSTRUCTIONS
     with pytest.raises(UsageError, match="counts no instructions: --clock time"):
-        clock_of(board, {"clock": "instructions", "runner": "lava"})
+        clock_of(board, asked("lava", Clock.INSTRUCTIONS))
     with pytest.raises(UsageError, match="booted by a LAVA lab: --runner lava"):
-        clock_of(board, {"clock": None, "runner": "local"})
+        clock_of(board, asked("local"))

@@ -16,9 +16,9 @@ from iotoll.boards.hardware import Hardware, load_hardware
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
-from iotoll.kernels import build
-from iotoll.kernels.build import Job
+from iotoll.kernels import kernel_job as kernel_job_module
 from iotoll.kernels.kconfig import fragment_path
+from iotoll.kernels.kernel_job import KernelJob
 from iotoll.records.models import ImageRecord
 from tests.unit.boardfiles import fake_dtb, fake_image, fake_kernel, small_image
 
@@ -169,7 +169,7 @@ def kernel_tree(folder: Path, version: tuple[int, int]) -> Path:
     return folder
 
 
-def kernel_job(tree: Path, dtb: Path | None) -> Job:
+def kernel_job(tree: Path, dtb: Path | None) -> KernelJob:
     board = load_hardware("ok3576-c")
     return flash.kernel_job(board, str(tree), None, Progress(quiet=True), dtb)
 
@@ -178,7 +178,7 @@ def kernel_job(tree: Path, dtb: Path | None) -> Job:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of the test's own, and a compiler that is there."""
     monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(build, "_toolchain", lambda arch: f"gcc for {arch}")
+    monkeypatch.setattr(kernel_job_module, "installed_toolchain", lambda arch: f"gcc for {arch}")
 
 
 def test_device_tree_by_its_name_in_the_kernel_tree_or_a_blob(

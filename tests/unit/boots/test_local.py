@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from iotoll.boards.qemu import BootFiles
 from iotoll.boots.console import read_console
-from iotoll.boots.local import _check_limits, _judge, _portable, unpack
+from iotoll.boots import local
+from iotoll.boots.local import BootPlan, _check_limits, _judge, _portable, _watch, unpack
 from iotoll.core.errors import BrokenError, InfrastructureError
 
 
@@ -141,3 +143,40 @@ def test_command_is_kept_without_this_machines_folders(tmp_path: Path) -> None:
     assert _portable(str(f.kernel), f) == "Image"
     assert _portable(f"nbd+unix:///?socket={f.work}/ufs.sock", f) == "nbd+unix:///?socket=ufs.sock"
     assert _portable("-icount", f) == "-icount"
+
+
+class Flooding:
+    """A board whose kernel writes its console without end."""
+
+    def __init__(self, console: Path) -> None:
+        self.console = console
+
+    def poll(self) -> None:
+        with self.console.open("ab") as out:
+            out.write(b"flood " * (1 << 16))
+
+
+def test_f6_9_a_console_without_end_is_the_kernels_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F6.9: a console flood was read whole at each change."""
+    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w")])
+    files.console.write_text("iotoll: step prepare\n")
+    read: list[int] = []
+
+    def reading(text: str) -> object:
+        read.append(len(text))
+        return read_console(text)
+
+    monkeypatch.setattr(local, "read_console", reading)
+    monkeypatch.setattr(local, "CONSOLE_LIMIT", 2 << 20)
+    monkeypatch.setattr(local, "POLL_SECONDS", 0.0)
+    limits = SimpleNamespace(boot=60, silence=60, total=60)
+    plan: BootPlan = SimpleNamespace(virtual=SimpleNamespace(limits=limits))  # type: ignore[assignment]
+    board = Flooding(files.console)
+    with pytest.raises(BrokenError, match="over 2 MiB: the kernel floods it") as caught:
+        _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
+    assert caught.value.step == "workload"
+    assert max(read) <= (2 << 20) + 1, "never more than the limit"
+    size = files.console.stat().st_size
+    assert len(read) < size // (6 << 16), "and not at each change"

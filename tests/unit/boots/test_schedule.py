@@ -11,10 +11,10 @@ import pytest
 from iotoll.boards.board import load_board
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import schedule, store
+from iotoll.boots import local, schedule, store
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import Bench, plan_boot, run_boots, with_cmdline
-from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
+from iotoll.core.errors import BrokenError, HangError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress
 from iotoll.measure.collect import collect
 from iotoll.records import results
@@ -78,7 +78,7 @@ def boot_all(
     run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch, **failing: Exception
 ) -> list[tuple[str, int]]:
     board = Board(failing)
-    monkeypatch.setattr(schedule, "boot", board.boot)
+    monkeypatch.setattr(local, "boot", board.boot)
     monkeypatch.setattr(store, "take", lambda plan: False)
     monkeypatch.setattr(store, "keep", lambda plan: None)
     wanted = [("base", 1), ("candidate", 1)]
@@ -135,3 +135,33 @@ def test_collect_makes_checked_results_from_stored_traces(run: RunDir) -> None:
 def test_collect_without_a_boot_says_what_is_missing(run: RunDir) -> None:
     with pytest.raises(ResultError, match=r"boots/1/boot\.json is missing: run the step"):
         collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1])
+
+
+def test_f3_2_a_hang_blames_nobody_until_it_repeats(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F3.2: one boot that hung was the candidate's fault."""
+    hang = HangError("workload", "the board hangs: no sign of life for 90 s")
+
+    class Hanging(Board):
+        def boot(self, plan: BootPlan, on_cell: object, cancelled: object) -> None:
+            plan.folder.mkdir(parents=True, exist_ok=True)
+            (plan.folder / "console.log").write_text("last words")
+            self.booted.append((plan.side, plan.number))
+            if self.booted.count((plan.side, plan.number)) <= times:
+                raise hang
+            shutil.copy(EXAMPLES / "boot.json", plan.folder / "boot.json")
+
+    monkeypatch.setattr(store, "take", lambda plan: False)
+    monkeypatch.setattr(store, "keep", lambda plan: None)
+    for times in (1, 2):
+        board = Hanging({})
+        monkeypatch.setattr(local, "boot", board.boot)
+        if times == 2:
+            shutil.rmtree(run.boot("candidate", 1))
+            with pytest.raises(HangError, match="no sign of life for 90 s, in 2 of 2 boots"):
+                run_boots(run, bench, [("candidate", 1)], QUIET)
+        else:
+            run_boots(run, bench, [("base", 1), ("candidate", 1)], QUIET)
+        assert board.booted.count(("candidate", 1)) == 2
+    assert (run.boot("candidate", 1).parent / "1.hung.log").read_text() == "last words"

@@ -31,7 +31,7 @@ from tests.unit.ci.plans import PLAN
 
 MAKEFILE = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 1\nEXTRAVERSION =\n"
 DRIVER = "drivers/ufs/core/ufshcd.c"
-REQUEST = plan.Request(project="storage/linux", boards=("virt-arm64",), pipeline=10)
+REQUEST = plan.PipelineRequest(project="storage/linux", boards=("virt-arm64",), pipeline=10)
 QUIET = Progress(quiet=True)
 
 
@@ -70,7 +70,7 @@ def commit(folder: Path, subject: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def made(clone: Path, root: Path, request: plan.Request = REQUEST) -> PlanRecord:
+def made(clone: Path, root: Path, request: plan.PipelineRequest = REQUEST) -> PlanRecord:
     return plan.make_plan(request, find_change(clone, None, "HEAD", "main"), root, QUIET)
 
 
@@ -163,7 +163,7 @@ def test_what_a_change_may_not_carry_is_refused(clone: Path, tmp_path: Path, wha
 @pytest.mark.parametrize("name", ["../../x", "/etc/x.toml", "a b", "$(id)", "-x", ""])
 def test_boards_have_plain_names(clone: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="names of boards, no files"):
-        made(clone, tmp_path / "p", plan.Request("x", boards=(name,)))
+        made(clone, tmp_path / "p", plan.PipelineRequest("x", boards=(name,)))
 
 
 def test_the_child_pipeline_makes_the_same_plan_again(clone: Path, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_inputs_that_are_left_empty_mean_their_defaults(clone: Path, tmp_path: P
 def test_boards_of_one_pipeline_do_not_supersede_each_other(clone: Path, tmp_path: Path) -> None:
     put(clone, DRIVER, "int a, c;\n")
     commit(clone, "ufs: one")
-    request = plan.Request(
+    request = plan.PipelineRequest(
         "s/linux", boards=(), lava_boards=("virt-arm64", "virt-x86_64"), merge_request=7
     )
     made(clone, tmp_path / "p", request)
@@ -217,7 +217,7 @@ def test_a_real_board_is_judged_by_its_times(clone: Path, tmp_path: Path) -> Non
     commit(clone, "ufs: one")
     local = (data_dir("lava-jobs") / "labs/local.toml").read_text()
     (tmp_path / "lab.toml").write_text(local.replace("simulated = true", "simulated = false"))
-    request = plan.Request(
+    request = plan.PipelineRequest(
         "s/linux",
         boards=("virt-arm64",),
         lava_boards=("hikey960",),

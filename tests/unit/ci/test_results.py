@@ -26,6 +26,7 @@ from iotoll.records.models import (
     VerdictRecord,
 )
 from iotoll.reports.publish.markdown import harmless
+from iotoll.run import sandboxed
 from tests.unit.ci.plans import PLAN
 from tests.unit.runs import make_run
 
@@ -131,14 +132,14 @@ def test_an_image_that_is_not_what_was_built_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     image = run.build("candidate") / "Image"
     with pytest.raises(ResultError, match="holds no image"):
-        jobs.check_build(run, "candidate")
+        sandboxed.check_build(run, "candidate")
     image.write_bytes(b"another")
     with pytest.raises(ResultError, match=r"is not what build\.json says"):
-        jobs.check_build(run, "candidate")
+        sandboxed.check_build(run, "candidate")
     image.unlink()
     image.symlink_to("/etc/passwd")
     with pytest.raises(ResultError, match="holds no image"):
-        jobs.check_build(run, "candidate")
+        sandboxed.check_build(run, "candidate")
 
 
 def archive(path: Path, name: str, mode: int = stat.S_IFREG | 0o644, data: bytes = b"x") -> Path:

@@ -13,7 +13,7 @@ import pytest
 
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.core.progress import Progress, Step
-from iotoll.kernels import build, cache, makerun, source
+from iotoll.kernels import build, cache, kernel_job, makerun, source
 from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, Clock, RunManifest
@@ -65,7 +65,7 @@ def git(folder: Path, *args: str) -> None:
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(build, "_toolchain", lambda arch: f"{arch}-gcc 1; ld 2")
+    monkeypatch.setattr(kernel_job, "installed_toolchain", lambda arch: f"{arch}-gcc 1; ld 2")
     package = tmp_path / "fake" / "tuxmake"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -111,7 +111,7 @@ def start(tmp_path: Path, tree: Path, new_text: str | None, name: str = "run") -
 
 
 def make(run: RunDir, side: Side, timeout: float = 60) -> BuildRecord:
-    return build.build_side(run, side, "arm64", FRAGMENTS, QUIET, timeout)
+    return build.build_side(run, side, build.KernelSpec("arm64", FRAGMENTS), QUIET, timeout=timeout)
 
 
 def calls(tmp_path: Path) -> list[str]:
@@ -219,7 +219,7 @@ def test_missing_tool_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.undo()
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(InfrastructureError, match="apt-get install make"):
-        build._toolchain("arm64")
+        kernel_job.installed_toolchain("arm64")
 
 
 # --- ready-made images
@@ -369,4 +369,4 @@ def test_missing_tuxmake_is_not_the_candidates_fault(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InfrastructureError, match="tuxmake is not installed: make setup"):
-        build._toolchain("arm64")
+        kernel_job.installed_toolchain("arm64")

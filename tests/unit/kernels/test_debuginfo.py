@@ -39,11 +39,26 @@ def test_frames_are_read_innermost_first() -> None:
 
 
 def test_the_saved_command_is_used_without_what_follows_it() -> None:
-    saved = "ccache gcc -Wp,-MMD,a/.x.o.d -DNAME='\"x\"' -c -o a/x.o ../x.c ; objtool a/x.o"
-    words = debug_command(saved, Path("/cache/x.part"))
+    saved = (
+        "ccache gcc -Wp,-MMD,a/.x.o.d -include /src/k.h -DNAME='\"x\"' -fno-common -O2 -c -o a/x.o"
+        " ../x.c ; objtool a/x.o"
+    )
+    words = debug_command(saved, Path("/cache/x.part"), "gcc", Path("/src/x.c"))
     assert words == [
-        *("ccache", "gcc", '-DNAME="x"', "-c", "-o", "/cache/x.part", "../x.c", "-gdwarf-4"),
+        *("gcc", "-include", "/src/k.h", '-DNAME="x"', "-fno-common", "-O2", "-c"),
+        *("-gdwarf-4", "-o", "/cache/x.part", "/src/x.c"),
     ]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["-fplugin=/tmp/x.so", "-wrapper", "-B/tmp", "@/tmp/x", "-specs=/tmp/x", "-Wl,x", "-Wa,-a=x"],
+)
+def test_a_command_that_could_start_a_program_is_not_run(word: str) -> None:
+    saved = f"gcc {word} -c -o a/x.o ../x.c"
+    assert debug_command(saved, Path("/cache/x.part"), "gcc", Path("/src/x.c")) is None
+    other = "/tmp/gcc -c -o a/x.o ../x.c"
+    assert debug_command(other, Path("/cache/x.part"), "gcc", Path("/src/x.c")) is None
 
 
 @pytest.mark.skipif(not shutil.which(COMPILER), reason=f"{COMPILER} is not installed")

@@ -93,3 +93,27 @@ def test_f6_3_and_f7_2_a_verdict_says_so(tmp_path: Path) -> None:
         assert len(said["warnings"]) == 2 and said["warnings"][-1] == "w"
     results.write(path, source.model_copy(update={"changed_paths": [UFS]}))
     assert with_coverage(run, "Fine.", []) == {"sentence": "Fine.", "warnings": []}
+
+
+def test_f6_8_a_damaged_change_is_not_read_and_that_is_said(tmp_path: Path) -> None:
+    """F6.8: a damaged change.diff was not noticed."""
+    import hashlib
+
+    from iotoll.records import sealed
+
+    run = make_run(tmp_path / "run", candidate_kind="patch")
+    text = CHANGE.encode()
+    run.change.write_bytes(text)
+    path = run.side("candidate") / "source.json"
+    record = results.read(path, SourceRecord)
+    digest = hashlib.sha256(text).hexdigest()
+    results.write(path, record.model_copy(update={"change_sha256": digest}))
+    (run.build("candidate") / coverage.SOURCES).write_text(f"{UFS}\n")
+    assert sealed.change(run) == text
+    found = coverage.of_run(run)
+    assert found is not None and "MQ_IOSCHED_ADIOS" in found.options and not found.damaged
+    run.change.write_bytes(text[:-4])
+    assert sealed.change(run) is None
+    found = coverage.of_run(run)
+    assert found is not None and found.options == ()
+    assert any("change.diff is not what was applied" in line for line in found.notes)

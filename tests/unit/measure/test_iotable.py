@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from iotoll.core.errors import UsageError
 from iotoll.measure.iotable import COLUMNS, from_native, present
 from iotoll.records.models import Section
 from tests.unit.tables import full, full_table, raw
@@ -40,8 +38,6 @@ def test_absent_columns_are_told() -> None:
     for name in set(full()) - set(raw()):
         assert not table.has(name)
         assert table.get(name) is None
-        with pytest.raises(UsageError, match=rf"--x needs the column {name}, which"):
-            table.need(name, "--x")
 
 
 def test_rows_are_taken_by_mask_and_by_index() -> None:

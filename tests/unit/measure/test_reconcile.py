@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from iotoll import _native
+from iotoll.core.errors import InfrastructureError
 from iotoll.measure import boot_trace
 from iotoll.measure.fio import FioJob, Latency, read_jobs
+from iotoll.measure.fio_choice import Calls, choice
 from iotoll.measure.iotable import from_native
-from iotoll.measure.reconcile import TOLERANCES, Calls, reconcile
+from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.records import results
 from iotoll.records.models import BootRecord, CellRecord, Clock
 from iotoll.reports.page.counts import fio_lines, fio_warnings
@@ -110,6 +113,23 @@ def test_other_bytes_are_a_warning(folder: Path) -> None:
     assert fio_warnings(record) == ["fio disagrees: the numbers of bytes differ"]
 
 
+@pytest.mark.parametrize("value", [10**400, float("inf"), float("nan"), -1, "many", None, [1]])
+def test_f6_6_numbers_that_no_fio_prints_are_refused(folder: Path, value: Any) -> None:
+    """FINDINGS F6.6: 10**400 I/Os ended in a traceback, in the reader and in the report."""
+
+    def ios(job: dict[str, Any]) -> None:
+        job["read"]["total_ios"] = value
+
+    def mean(job: dict[str, Any]) -> None:
+        job["read"]["clat_ns"]["mean"] = value
+
+    for change in (ios, mean):
+        with pytest.raises(InfrastructureError, match="not fio's JSON: "):
+            measured(folder, change)
+    with pytest.raises(ValidationError, match="fio"):
+        CellRecord.model_validate({"fio": {"ios": value}})
+
+
 def test_missing_percentiles_and_latencies_are_said(folder: Path) -> None:
     def change(job: dict[str, Any]) -> None:
         del job["read"]["clat_ns"]["percentile"], job["read"]["clat_ns"]["bins"]
@@ -154,6 +174,37 @@ def job(**changes: Any) -> FioJob:
     return FioJob(**{**values, **changes})
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bs": "4k"}, "pread64 and pwrite64 of 4,096 bytes"),
+        ({"ioengine": "sync", "bs": "4k,64k"}, "read and write of 4,096 to 65,536 bytes"),
+        ({"ioengine": "pvsync2", "bsrange": "512-1M"}, "preadv2 and pwritev2 of 512 to 1,048,576"),
+        ({"ioengine": "vsync", "bssplit": "4k/60:64kb/40"}, "readv and writev of 4,096 to 65,536"),
+        ({"ioengine": "psync", "bs": "huge"}, "pread64 and pwrite64"),
+        ({"ioengine": "psync", "bs": "4k", "kb_base": "1000"}, "pread64 and pwrite64"),
+        ({"ioengine": "libaio", "bs": "4k"}, "io_submit"),
+        ({"ioengine": "mmap"}, "page faults"),
+        ({"ioengine": "rados", "bs": "4k"}, "None"),
+        ({}, "None"),
+    ],
+)
+def test_f2_4_what_fio_did_is_told_by_its_options(options: dict[str, str], said: str) -> None:
+    assert str(choice(job(options=options))).startswith(said)
+
+
+def test_f2_4_jobs_of_one_name_are_one_job(tmp_path: Path) -> None:
+    """Without group_reporting each of ``numjobs`` has an entry: the last one alone was taken."""
+    text = (BOOTS / "base/ufs/fio.json").read_text()
+    data = json.loads(text[text.index("{\n") :])
+    (first,) = [j for j in data["jobs"] if j["jobname"] == DIRECT]
+    path = tmp_path / "fio.json"
+    path.write_text(json.dumps({"global options": {"bs": "4k"}, "jobs": [first, first]}, indent=1))
+    (found,) = read_jobs(path).values()
+    assert (found.ios, found.options["bs"]) == (512, "4k")
+    assert found.clat is not None and found.clat.count == 512
+
+
 def test_asynchronous_ios_are_compared_until_they_are_reaped() -> None:
     table = {name: values[:3] for name, values in full().items()}
     table["kind"] = ["io_uring"] * 3
@@ -186,7 +237,8 @@ def test_calls_that_the_page_cache_served_are_timed_too() -> None:
     durations = [*table.duration.tolist(), 400]
     latency = Latency(3, sum(durations) / 3 + 50_000, {50.0: sorted(durations)[1] + 50_000.0})
     asked = job(clat=latency, bytes=int(table["bytes"].sum()) + 4096)
-    more = Calls(*(np.array([v], np.int64) for v in (int(table["start"][1]) + 1, 400, 4096)))
+    values = (int(table["start"][1]) + 1, 400, 4096)
+    more = Calls(np.array(["pread64"], np.object_), *(np.array([v], np.int64) for v in values))
     allowed = TOLERANCES[Clock.INSTRUCTIONS]
     check = reconcile(asked, None, table, 3, allowed, lambda: more)
     assert check.agrees and check.bytes_agree
@@ -202,10 +254,11 @@ def test_the_calls_of_a_real_cell_are_its_ios(folder: Path) -> None:
     window = file.windows[1]
     (measured_cell,) = measure(file, [window])
     table = measured_cell.table
-    calls = [c for c in _native.calls(str(file.path)) if window.start <= c[1] <= window.end]
+    calls = [c for c in _native.calls(str(file.path)) if window.start <= c[2] <= window.end]
     wanted = zip(*(table[c].tolist() for c in ("pid", "start")), table.end.tolist(), strict=True)
-    assert sorted(c[:3] for c in calls) == sorted(wanted)
-    assert sum(c[3] for c in calls) == table["bytes"].sum()
+    assert {c[0] for c in calls} == {"pread64"}
+    assert sorted(c[1:4] for c in calls) == sorted(wanted)
+    assert sum(c[4] for c in calls) == table["bytes"].sum()
     half = replace(measured_cell, table=table.take(np.arange(0, len(table), 2)))
     jobs = read_jobs(folder / "ufs/fio.json")
     record = boot_trace.make_record(half, jobs, Clock.INSTRUCTIONS, "0" * 64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
 from iotoll.core.errors import InfrastructureError, ResultError, UsageError
@@ -14,18 +15,19 @@ from iotoll.records.models import SelectionRecord, SourceRecord
 
 SCHEMAS = data_dir("results-schema")
 INVALID = sorted((SCHEMAS / "invalid").glob("*.json"))
+STORED_RUNS = Path(__file__).parents[2] / "golden"
 FIELDS = {
     "run.unknown-clock": "clock",
-    "selection.no-reason": "cells/0",
-    "source.no-tree-hash": r"\(top\)",
+    "selection.no-reason": "cells/0/why",
+    "source.no-tree-hash": "tree_sha256",
     "build.unknown-arch": "arch",
     "boot.cells-not-a-list": "cells",
     "cell.unknown-section": "sections",
     "dut.columns-not-numbers": "columns",
     "image.negative-size": "files/boot.img/size",
-    "result.unknown-key": r"\(top\)",
+    "result.unknown-key": "score",
     "verdict.unknown-outcome": "outcome",
-    "failure.no-step": r"\(top\)",
+    "failure.no-step": "step",
     "plan.base-is-a-branch": "base",
     "summary.unknown-runner": "runs/0/runner",
     "explain.delta-is-text": "cells/0/sections/0/functions/0/delta",
@@ -59,6 +61,46 @@ def test_valid_example_survives_a_round_trip(name: str, tmp_path: Path) -> None:
 
 def test_every_schema_has_an_invalid_example() -> None:
     assert {path.name.split(".")[0] for path in INVALID} == set(results.DOCUMENTS)
+
+
+def validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    return jsonschema_rs.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("name", results.DOCUMENTS)
+def test_other_readers_find_the_same_by_the_schema(name: str) -> None:
+    known = validator(name)
+    known.validate(json.loads((SCHEMAS / "valid" / f"{name}.json").read_text()))
+    for path in (p for p in INVALID if p.name.split(".")[0] == name):
+        assert not known.is_valid(json.loads(path.read_text())), path.name
+
+
+def test_results_of_real_runs_are_of_their_schemas() -> None:
+    names = {"result.json": "result", "verdict.json": "verdict", "run.json": "run"}
+    found = [p for p in STORED_RUNS.rglob("*.json") if p.name in names]
+    assert {p.name for p in found} == set(names)
+    for path in found:
+        validator(names[path.name]).validate(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "text", ['{"cells": NaN}', '{"cells": Infinity}', "[" * 9999, '{"a": "\\ud800"}', "\udcff"]
+)
+def test_no_json_at_all_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ResultError, match=r"x\.json"):
+        results.read(tmp_path / "x.json", SelectionRecord)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("full_matrix", "true"), ("full_matrix", 1), ("why", 3), ("cells", {})]
+)
+def test_nothing_is_converted(field: str, value: object, tmp_path: Path) -> None:
+    known = json.loads((SCHEMAS / "valid" / "selection.json").read_text())
+    (tmp_path / "s.json").write_text(json.dumps({**known, field: value}))
+    with pytest.raises(ResultError, match=rf"s\.json: field {field}: "):
+        results.read(tmp_path / "s.json", SelectionRecord)
 
 
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.errors import ResultError, UsageError
 from iotoll.records.rundir import RunDir
 from tests.unit.runs import make_run
 
@@ -18,26 +18,22 @@ def test_only_a_run_directory_opens(tmp_path: Path) -> None:
     assert RunDir.open(tmp_path / "run").manifest.board == "virt-arm64"
 
 
-def test_once_runs_once_for_the_same_inputs(tmp_path: Path) -> None:
-    run, done = RunDir(tmp_path), list[int]()
-    assert run.once("build/base", {"a": 1}, lambda: done.append(1))
-    assert not run.once("build/base", {"a": 1}, lambda: done.append(2))
-    assert run.once("build/candidate", {"a": 1}, lambda: done.append(3))
-    assert run.once("build/base", {"a": 2}, lambda: done.append(4))
-    assert done == [1, 3, 4]
+def test_the_manifest_is_read_once(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    known = run.manifest
+    (run.root / "run.json").unlink()
+    assert run.manifest is known
+    with pytest.raises(ResultError, match=r"run\.json is missing"):
+        _ = RunDir(run.root).manifest
 
 
-def test_work_that_fails_leaves_no_stamp(tmp_path: Path) -> None:
+def test_a_step_is_done_for_its_own_inputs_alone(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
-    run.mark_done("boot", 1)
-
-    def fail() -> None:
-        raise InfrastructureError("no")
-
-    with pytest.raises(InfrastructureError):
-        run.once("boot", 2, fail)
-    assert not run.is_done("boot", 1), "what the first run left may be half overwritten"
-    assert not run.is_done("boot", 2)
+    assert not run.is_done("build/base", {"a": 1})
+    run.mark_done("build/base", {"a": 1})
+    assert run.is_done("build/base", {"a": 1})
+    assert not run.is_done("build/candidate", {"a": 1})
+    assert not run.is_done("build/base", {"a": 2})
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"inputs": 3}'])

@@ -41,7 +41,7 @@ def finished(root: Path, submission: int) -> RunDir:
 
 def change(run: RunDir, **fields: object) -> None:
     """Write the manifest again with other fields."""
-    results.write(run.root / "run.json", run.manifest.model_copy(update=fields))
+    results.write(run.root / "run.json", RunDir(run.root).manifest.model_copy(update=fields))
 
 
 def test_sections_stand_side_by_side(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def test_openmetrics_is_read_with_the_figures_that_were_measured(case: Path) -> 
             if unit == "seconds":
                 median = usable[0].sections["submission"].elapsed.median  # type: ignore[index]
             labels = {"cell": cell, "section": "submission", "side": side, "statistic": "median"}
+            labels["board"] = evidence.manifest.board
             (sample,) = [
                 s for s in families[f"iotoll_section_{unit}"].samples if s.labels == labels
             ]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.core.errors import ResultError
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
 
@@ -128,17 +127,6 @@ def test_a_run_without_a_verdict_says_so(tmp_path: Path) -> None:
     shutil.copytree(CASES / "regression", tmp_path / "run")
     (tmp_path / "run" / "verdict.json").unlink()
     assert "Unfinished" in render_report(RunDir.open(tmp_path / "run")).read_text()
-
-
-def test_failure_without_a_verdict_is_reported(tmp_path: Path) -> None:
-    shutil.copytree(CASES / "measured", tmp_path / "run")
-    failure = tmp_path / "run" / "failure.json"
-    failure.write_text('{"outcome": "infrastructure", "step": "run base", "message": "no space"}')
-    text = render_report(RunDir.open(tmp_path / "run")).read_text()
-    assert "Infrastructure" in text and "exit code 4" in text and "run base: no space" in text
-    failure.write_text("{")
-    with pytest.raises(ResultError, match=r"failure\.json"):
-        render_report(RunDir.open(tmp_path / "run"))
 
 
 def test_cells_of_any_name_can_be_drawn(tmp_path: Path) -> None:

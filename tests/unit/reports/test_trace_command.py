@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -247,3 +248,18 @@ def test_slowest_print_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     text = stream.getvalue()
     assert "[red]x" in text and "a=[/]" in text and "\x1b" not in text
     assert "7 more events left out" in text.replace("\xa0", " ")
+
+
+def test_f6_9_a_trace_that_is_damaged_meanwhile_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F6.9: slowest.py read the analyser's answer unguarded."""
+    from iotoll.core.errors import InfrastructureError
+    from iotoll.reports.trace import slowest as module
+
+    cell = SimpleNamespace(table=None, trace=tmp_path / "t.dat", dev="")
+    monkeypatch.setattr(module, "ranked", lambda _: np.zeros(0, dtype=np.int64))
+    cell.table = SimpleNamespace(take=lambda order: [])
+    (tmp_path / "t.dat").write_bytes(b"no trace")
+    with pytest.raises(InfrastructureError, match=r"t\.dat: .*run the boot again"):
+        module.slowest(cell, 1)  # type: ignore[arg-type]

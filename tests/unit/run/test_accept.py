@@ -14,6 +14,7 @@ from iotoll.records import results
 from iotoll.records.models import Outcome, RunManifest, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run import command
+from iotoll.run import flow as flow_module
 from iotoll.run.flow import Flow
 from tests.golden.runs import real
 
@@ -32,7 +33,7 @@ def test_the_flow_holds_the_trailers_against_the_verdict(
     change(run.side("candidate") / "source.json", accepts=["ufs-* submission +350 checks"])
     change(run.root / "run.json", approved_by=by)
     judged = results.read(run.verdict, VerdictRecord)
-    monkeypatch.setattr(Flow, "_verdict", lambda _: judged)
+    monkeypatch.setattr(flow_module, "conclude", lambda _: judged)
     Flow(run, Progress(quiet=True), stored=True).judge()
     found = results.read(run.verdict, VerdictRecord)
     assert found.outcome is outcome
@@ -48,5 +49,4 @@ def test_an_approval_is_given_after_the_boots(tmp_path: Path) -> None:
     assert run.manifest.approved_by == "Maintainer"
     assert run.manifest.created == known.created
     assert command._identity(given) == command._identity(known)
-    command._open_run(known, root)
-    assert run.manifest.approved_by is None
+    assert command._open_run(known, root).manifest.approved_by is None

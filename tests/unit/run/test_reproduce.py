@@ -110,4 +110,4 @@ def test_booting_again_needs_the_images_that_were_built(run: RunDir) -> None:
     manifest = run.manifest.model_copy(update={"runner": "lava", "lab": "local"})
     results.write(run.root / "run.json", manifest)
     with pytest.raises(UsageError, match="a lab booted it"):
-        again(run, QUIET)
+        again(RunDir(run.root), QUIET)

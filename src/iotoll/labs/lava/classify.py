@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iotoll.boots.console import HANG, ConsoleState, read_console
-from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError
+from iotoll.core.errors import BrokenError, BrokenStep, HangError, InfrastructureError
 from iotoll.core.proc import tail
 from iotoll.labs.lava.issues import Issue
 from iotoll.labs.lava.log import JobLog, Line
@@ -73,14 +73,17 @@ def without_figures(text: str) -> str:
 
 
 def classify(found: Evidence, issues: Sequence[Issue]) -> BrokenError | InfrastructureError:
-    """What a failed job's end means; the message ends with the rule that decided, in brackets."""
+    """What a failed job's end means; the message ends with the rule that decided, in brackets.
+
+    A HangError blames nobody until it repeats.
+    """
     console = read_console(found.console)
     if console.crashed and console.failed_at:
         return BrokenError(console.failed_at, f"{console.reason} [crash]", console.log_tail)
     hang = None if console.done else HANG.search(found.console)
     if hang:
         step: BrokenStep = "workload" if console.started else "boot"
-        return BrokenError(step, f"{hang[0].strip()} [hang]", console.log_tail)
+        return HangError(step, f"{hang[0].strip()} [hang]", console.log_tail)
     last = _end(found, console)
     log_tail = tail(found.console)
     for issue in issues:
@@ -91,7 +94,8 @@ def classify(found: Evidence, issues: Sequence[Issue]) -> BrokenError | Infrastr
                 if issue.outcome == "infrastructure":
                     return InfrastructureError(message, log_tail)
                 step = "workload" if found.phase == "workload" else "boot"
-                return BrokenError(step, message, log_tail)
+                kind = HangError if issue.outcome == "hang" else BrokenError
+                return kind(step, message, log_tail)
     if console.failed_at:
         return BrokenError(console.failed_at, f"{console.reason} [workload]", console.log_tail)
     return InfrastructureError(f"{last.text} [{UNKNOWN}]", log_tail)

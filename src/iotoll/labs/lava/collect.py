@@ -13,7 +13,7 @@ import yaml
 from iotoll.boots import proof
 from iotoll.boots.console import read_console
 from iotoll.boots.local import BootPlan
-from iotoll.core.errors import BrokenError, InfrastructureError, IotollError
+from iotoll.core.errors import BrokenError, HangError, InfrastructureError, IotollError
 from iotoll.core.proc import tail
 from iotoll.labs.lava.classify import classify, evidence
 from iotoll.labs.lava.figures import STATISTICS
@@ -28,7 +28,7 @@ from iotoll.records.models.run import FactRecord
 from iotoll.records.results import write_text
 
 ERROR_LIMIT = 2000  # characters of LAVA's error message
-Outcome = Literal["done", "infrastructure", "broken"]
+Outcome = Literal["done", "infrastructure", "hang", "broken"]
 
 
 @dataclass(frozen=True)
@@ -202,4 +202,6 @@ def _phases(state: JobState, log: JobLog) -> dict[str, float]:
 
 def outcome_of(error: IotollError) -> Outcome:
     """How the journal calls an attempt that ended so."""
+    if isinstance(error, HangError):
+        return "hang"
     return "broken" if isinstance(error, BrokenError) else "infrastructure"

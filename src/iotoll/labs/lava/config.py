@@ -24,6 +24,18 @@ class JobSettings(Model):
     groups: list[str] = Field(default_factory=list, description="for visibility 'group'")
     queue_limit: int = Field(gt=0, description="jobs of ours in LAVA at a time, waiting or running")
     attempts: int = Field(ge=1, description="of one boot, when the lab fails; all are kept")
+    poll_seconds: float = Field(
+        5.0, ge=0.5, le=300, description="between two looks at how our jobs are: one request"
+    )
+    log_seconds: float = Field(
+        10.0, ge=2, le=600, description="between two looks into a running job's log for a crash"
+    )
+    notify: list[str] = Field(
+        default_factory=list, description="e-mail addresses that LAVA tells of jobs that failed"
+    )
+    callback: str = Field(
+        "", description="URL that LAVA calls when a job has ended: status alone, no token"
+    )
 
     @model_validator(mode="after")
     def _groups_are_named(self) -> JobSettings:
@@ -40,6 +52,10 @@ class Timeouts(Model):
     boot: int = Field(gt=0)
     workload: int = Field(gt=0)
     job: int = Field(gt=0, description="from the job's start to its end")
+    actions: dict[str, int] = Field(
+        default_factory=dict,
+        description="minutes of single actions by LAVA's names, as fastboot-flash-action",
+    )
 
 
 class LabBoard(Model):
@@ -56,6 +72,12 @@ class LabBoard(Model):
     )
     count: int = Field(0, ge=0)
     simulated: bool = Field(False, description="QEMU is the SoC: its time is not a board's")
+    docker: str = Field(
+        "", description="container image that runs fastboot on the worker; '' the worker's own"
+    )
+    cool_down_seconds: int = Field(
+        0, ge=0, le=3600, description="that a board rests before its workload begins"
+    )
     send_times: int = Field(
         1, ge=1, le=9, description="how often a board sends each record over its serial line"
     )
@@ -103,6 +125,13 @@ class Lab(Model):
         if sending and urlsplit(self.files).scheme == "https":
             raise ValueError(f"board {sending[0]} has a 'file_server', which needs http in 'files'")
         return self
+
+    @field_validator("jobs")
+    @classmethod
+    def _callback_is_plain(cls, jobs: JobSettings) -> JobSettings:
+        if jobs.callback:
+            cls._is_a_plain_url(jobs.callback)
+        return jobs
 
     @cached_property
     def issues(self) -> list[Issue]:

@@ -35,6 +35,14 @@ class ServerError(InfrastructureError):
         self.sent = sent
 
 
+class AccessError(UsageError):
+    """The server knows us not, or does not let us do this; ``status`` is 401 or 403."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Answer(NamedTuple):
     """An answer that is no error: its status, its body, and the length that its header says."""
 
@@ -138,7 +146,7 @@ class Http:
         text = " ".join(data[:400].decode(errors="replace").split())
         words = f"{method} {self.base}/{path}: status {status}: {text}"
         if status in (401, 403):
-            raise UsageError(f"{words}: is the token right, and may its user do this?")
+            raise AccessError(f"{words}: is the token right, and may its user do this?", status)
         raise ServerError(words, status, sent=status not in (404, 405))
 
 

@@ -24,7 +24,7 @@ class Issue(Model):
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     phase: Phase = Field(description="of the job in which it counts")
     pattern: str = Field(description="Python regular expression, searched in one line")
-    outcome: Literal["infrastructure", "broken"]
+    outcome: Literal["infrastructure", "broken", "hang"]
     note: str
     source: str
 

@@ -11,22 +11,28 @@ from pathlib import Path
 from iotoll.boots.local import BootPlan
 from iotoll.boots.order import first_side
 from iotoll.boots.schedule import mark_done
-from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.core.errors import BrokenError, HangError, InfrastructureError
+from iotoll.core.plain import plain
 from iotoll.core.progress import Step
 from iotoll.labs.lava import collect
 from iotoll.labs.lava.config import Lab
-from iotoll.labs.lava.http import TooLargeError
+from iotoll.labs.lava.http import ServerError, TooLargeError
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
-from iotoll.labs.lava.server import JobState, Servers, connect
-from iotoll.labs.lava.submission import POLL_SECONDS, Submitter, names, patiently
+from iotoll.labs.lava.log import read_time
+from iotoll.labs.lava.patience import Patience, Tell, silent
+from iotoll.labs.lava.server import JobState, Servers, connect, device_words
+from iotoll.labs.lava.submission import SUPERSEDED, Submitter, names
 from iotoll.labs.lava.watch import Watch
 from iotoll.records import results
-from iotoll.records.models import BootRecord, LavaAttempt
+from iotoll.records.models import BootRecord, LavaAttempt, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 
 Done = Callable[[BootPlan], None]
 Failure = BrokenError | InfrastructureError
+SUBJECT = 120  # characters of a patch's subject that a job's metadata shows
+HANGS = 2
+"""Boots that must hang before a kernel is blamed."""
 
 
 @dataclass
@@ -38,12 +44,14 @@ class Running:
     state: JobState | None = None
 
 
-def lava_runner(run: RunDir, lab: Lab, device: str | None = None) -> LavaRunner:
+def lava_runner(
+    run: RunDir, lab: Lab, device: str | None = None, tell: Tell = silent
+) -> LavaRunner:
     """The runner of a run's boots in a LAVA lab, which it is connected to.
 
-    ``device`` is the only one that may run them.
+    ``device`` is the only one that may run them; ``tell`` gets a line of what is waited for.
     """
-    return LavaRunner(run, lab, connect(lab), lambda plan: mark_done(run, plan), device)
+    return LavaRunner(run, lab, connect(lab), lambda plan: mark_done(run, plan), device, tell)
 
 
 class LavaRunner:
@@ -53,8 +61,16 @@ class LavaRunner:
     """
 
     def __init__(
-        self, run: RunDir, lab: Lab, servers: Servers, done: Done, device: str | None = None
+        self,
+        run: RunDir,
+        lab: Lab,
+        servers: Servers,
+        done: Done,
+        device: str | None = None,
+        tell: Tell = silent,
     ) -> None:
+        self.tell = tell
+        self.patiently = Patience(tell)
         self.lab = lab
         self.done = done
         self.device = device
@@ -63,7 +79,10 @@ class LavaRunner:
         self.run = run
         self.folder = lava_folder(run)
         self.issues = lab.issues
-        self.submitter = Submitter(self.folder, lab, servers, run.manifest.series)
+        self.hung: dict[str, str] = {}  # the boots that hung, and where
+        self.submitter = Submitter(
+            self.folder, lab, servers, run.manifest.series, self.patiently, subject(run)
+        )
 
     def boots(self, plans: Sequence[BootPlan], step: Step) -> None:
         """Run the boots to their ends; resumes where it was stopped.
@@ -90,9 +109,9 @@ class LavaRunner:
         """Wait until LAVA has ended the boots' jobs; those without one are left out."""
         with open_journal(self.folder) as journal:
             jobs = self._with_lava(journal, plans)
-            while waiting := [one for one in jobs if not self._look(one).finished]:
+            while waiting := [one for one in self._looked(jobs) if not _ended(one)]:
                 _show(step, waiting, len(jobs) - len(waiting), len(jobs))
-                time.sleep(POLL_SECONDS)
+                time.sleep(self.lab.jobs.poll_seconds)
         return [one.state for one in jobs if one.state]
 
     def collect(self, plans: Sequence[BootPlan]) -> list[BootPlan]:
@@ -102,7 +121,7 @@ class LavaRunner:
         """
         with open_journal(self.folder) as journal:
             jobs = self._with_lava(journal, plans)
-            ended = [one for one in jobs if self._look(one).finished]
+            ended = [one for one in self._looked(jobs) if _ended(one)]
             errors = [self._finish(journal, one) for one in ended]
         for error in errors:
             if error is not None:
@@ -119,6 +138,15 @@ class LavaRunner:
             if attempt.number is not None and attempt.outcome is None
         ]
 
+    def forget(self, number: int, why: str) -> Attempt | None:
+        """Note that a job is lost, so that its boot is submitted again; None if it has none."""
+        with open_journal(self.folder) as journal:
+            for attempt in journal.attempts:
+                if attempt.number == number and attempt.outcome is None:
+                    journal.ended(attempt, SUPERSEDED, why)
+                    return attempt
+        return None
+
     def cancel(self, why: str) -> list[Attempt]:
         """Cancel every job of the run that has not ended."""
         with open_journal(self.folder) as journal:
@@ -133,18 +161,18 @@ class LavaRunner:
         failed: list[tuple[BootPlan, Failure]] = []
         running: list[Running] = []
         total = len(waiting)
-        watch = Watch(self.lava)
+        watch = Watch(self.lava, self.lab.jobs.log_seconds)
         waiting = self._ordered(waiting)
         while running or (waiting and not failed):
             if not failed:
                 self._fill(journal, waiting, running)
-            for one in list(running):
-                if one not in running:  # cancelled, since another one failed
+            for one in self._looked(running):
+                state = one.state
+                if one not in running or state is None:  # cancelled, since another one failed
                     continue
-                state = self._look(one)
                 if not state.finished:
                     if watch.crashed(state):
-                        patiently(partial(self.lava.cancel, state.id))
+                        self.patiently(partial(self.lava.cancel, state.id))
                     continue
                 running.remove(one)
                 error = self._finish(journal, one)
@@ -157,7 +185,7 @@ class LavaRunner:
                     self._leave(journal, running)
             _show(step, running, total - len(waiting) - len(running), total)
             if running:
-                time.sleep(POLL_SECONDS)
+                time.sleep(self.lab.jobs.poll_seconds)
         return failed
 
     # Both boots of a pair on one board, where the lab wants that.
@@ -182,8 +210,19 @@ class LavaRunner:
                 device = self._device_of_other(plan, running)
                 if device is None and any(_is_other(plan, one.plan) for one in running):
                     continue
+            if device is None and plan.name in self.hung:
+                device = self._elsewhere(plan)
             waiting.remove(plan)
             running.append(Running(plan, self.submitter.begin(journal, plan, device)))
+
+    def _elsewhere(self, plan: BootPlan) -> str | None:
+        """Another board than that on which a boot hung, if one can be asked for by its tag."""
+        board, avoid = self.lab.board(plan.board.name), self.hung[plan.name]
+        for name in self.patiently(lambda: self.lava.devices(board.device_type, board.tags)):
+            named = [*board.tags, name]
+            if name != avoid and self.lava.devices(board.device_type, named) == [name]:
+                return name
+        return None
 
     def _device_of_other(self, plan: BootPlan, running: list[Running]) -> str | None:
         """The board on which the other boot of a pair runs or ran, once LAVA has chosen it."""
@@ -195,17 +234,32 @@ class LavaRunner:
         record = results.read(path, BootRecord) if path.is_file() else None
         return record.lava.device if record and record.lava else None
 
-    def _look(self, one: Running) -> JobState:
-        number = one.attempt.number
-        assert number is not None
-        state = patiently(lambda: self.lava.job(number))
-        if not names(state, one.attempt):
-            raise InfrastructureError(
-                f"job {number} of {self.lava.address} is {state.name!r}, not that of"
-                f" {one.attempt.boot}: the server was made anew; run the same command again"
-            )
-        one.state = state
-        return state
+    def _looked(self, jobs: Sequence[Running]) -> list[Running]:
+        """The same jobs, once the server said how they are: one request for all."""
+        numbers = [one.attempt.number for one in jobs if one.attempt.number is not None]
+        if not numbers:
+            return list(jobs)
+        try:
+            states = self.patiently(lambda: self.lava.jobs(numbers))
+        except ServerError as error:
+            if error.status != 404:  # noqa: PLR2004 # HTTP: not found
+                raise
+            states = {}
+        for one in jobs:
+            state = states.get(one.attempt.number or 0)
+            if state is None:
+                raise InfrastructureError(
+                    f"job {one.attempt.number} of {self.lava.address} is gone, or hidden from us:"
+                    f" 'iotoll lava forget {self.run.root} {one.attempt.number}' has its boot"
+                    " submitted again"
+                )
+            if not names(state, one.attempt):
+                raise InfrastructureError(
+                    f"job {state.id} of {self.lava.address} is {state.name!r}, not that of"
+                    f" {one.attempt.boot}: the server was made anew; run the same command again"
+                )
+            one.state = state
+        return list(jobs)
 
     def _leave(self, journal: Journal, running: list[Running]) -> None:
         """Cancel what is of no use after a failure: all but the base."""
@@ -219,7 +273,7 @@ class LavaRunner:
         assert state is not None
         folder = self.folder / one.attempt.key
         try:
-            ended = patiently(lambda: collect.fetch(self.lava, state, folder))
+            ended = self.patiently(lambda: collect.fetch(self.lava, state, folder))
         except TooLargeError as error:
             return self._failed(journal, one, error)
         try:
@@ -232,10 +286,10 @@ class LavaRunner:
         ]
         where = collect.Where(
             self.lava.http.base,
-            patiently(self.lava.version),
+            self.patiently(self.lava.version),
             self.lab.board(plan.board.name).device_type,
         )
-        traces = patiently(lambda: collect.traces(documents, self.files))
+        traces = self.patiently(lambda: collect.traces(documents, self.files))
         collect.store(ended, plan, documents, where, attempts, traces)
         journal.ended(one.attempt, "done", "")
         self.done(plan)
@@ -243,16 +297,61 @@ class LavaRunner:
 
     def _failed(self, journal: Journal, one: Running, error: Failure) -> Failure:
         assert one.state is not None
-        error.args = (f"{error} (LAVA job {one.state.id} on {one.state.device})",)
+        error = self._without_board(one) or error
+        where = one.state.device or "no board"
+        hung = [a for a in journal.of(one.plan.name) if a.outcome == "hang"]
+        before = f", as LAVA job {hung[-1].number} did" if hung else ""
+        before = before if isinstance(error, HangError) else ""
+        error.args = (f"{error} (LAVA job {one.state.id} on {where}{before})",)
         journal.ended(one.attempt, collect.outcome_of(error), str(error))
         return error
 
+    def _without_board(self, one: Running) -> InfrastructureError | None:
+        """What to say of a job that LAVA ended because no board was free in time."""
+        state, board = one.state, self.lab.board(one.plan.board.name)
+        assert state is not None
+        begun, ended = read_time(state.submitted), read_time(state.ended)
+        minutes = board.timeouts.queue
+        if state.health != "Canceled" or state.device or begun is None or ended is None:
+            return None
+        if (ended - begun).total_seconds() < minutes * 60:
+            return None
+        fleet = self.patiently(lambda: self.lava.fleet(board.device_type, board.tags))
+        tags = f" with tags {', '.join(board.tags)}" if board.tags else ""
+        return InfrastructureError(
+            f"no board of type {board.device_type}{tags} was free for {minutes} minutes:"
+            f" {device_words(fleet)} [no-board]"
+        )
+
     def _may_retry(self, journal: Journal, one: Running, error: Failure) -> bool:
-        """Whether another job may be tried: never after a crash, or when somebody cancelled it."""
+        """Whether another job may be tried: never after a crash, or when somebody cancelled it.
+
+        A hang is tried once more, since a lost board looks like one.
+        """
+        if isinstance(error, HangError):
+            if sum(a.outcome == "hang" for a in journal.of(one.plan.name)) >= HANGS:
+                return False
+            self.hung[one.plan.name] = (one.state and one.state.device) or ""
+            self.tell(f"{one.plan.name}: {error}: tried once more; only what repeats counts")
+            return True
         cancelled = one.state is not None and one.state.health == "Canceled"
         lost = [a for a in journal.of(one.plan.name) if a.outcome == "infrastructure"]
         lab_failed = isinstance(error, InfrastructureError) and not cancelled
         return lab_failed and len(lost) < self.lab.jobs.attempts
+
+
+def _ended(one: Running) -> bool:
+    return one.state is not None and one.state.finished
+
+
+def subject(run: RunDir) -> str:
+    """The first line of what the run judges, for a job's metadata; empty if there is none."""
+    path = run.side("candidate") / "source.json"
+    if not path.is_file():
+        return ""
+    subjects = results.read(path, SourceRecord).patch_subjects
+    more = f" (and {len(subjects) - 1} more)" if len(subjects) > 1 else ""
+    return f"{plain(subjects[0])[:SUBJECT]}{more}" if subjects else ""
 
 
 def _is_other(plan: BootPlan, other: BootPlan) -> bool:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.labs.lava.config import Lab
-from iotoll.labs.lava.http import Http, ServerError, find_token
+from iotoll.labs.lava.http import RETRIES, Http, ServerError, find_token
 from iotoll.labs.lava.job import File, definition_sha256
 from iotoll.labs.local.local import LocalLab
 
@@ -51,6 +51,30 @@ class JobState:
     def finished(self) -> bool:
         """Whether it will not change any more."""
         return self.state == "Finished"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device as the server sees it; ``health`` and ``state`` are LAVA's words."""
+
+    name: str
+    health: str
+    state: str
+
+    @property
+    def works(self) -> bool:
+        """Whether LAVA gives it jobs."""
+        return self.health in WORKING
+
+    @property
+    def words(self) -> str:
+        """Name, health and state, for a message."""
+        return f"{self.name} {self.health} ({self.state})"
+
+
+def device_words(devices: Sequence[Device]) -> str:
+    """Devices with their health, for a message."""
+    return ", ".join(one.words for one in devices) or "there is no such device"
 
 
 class LavaServer:
@@ -113,18 +137,39 @@ class LavaServer:
         what = f"job {number}"
         return _job(_object(self.http.get(f"{API}/jobs/{number}/"), what), what)
 
+    def jobs(self, numbers: Sequence[int]) -> dict[int, JobState]:
+        """How these jobs are now, by one request for a page of them; without those it has not."""
+        if len(numbers) < 2:  # noqa: PLR2004 # one job has an address
+            return {number: self.job(number) for number in numbers}
+        fields = {"id__in": ",".join(str(number) for number in numbers), "ordering": "id"}
+        found = [_job(entry) for entry in self._pages("jobs", fields)]
+        return {job.id: job for job in found if job.id in numbers}
+
+    def user(self) -> str:
+        """The name of the user whose token we have; empty when the server knows none."""
+        path = f"{API}/system/whoami/"
+        return str(_object(self.http.get(path), path).get("user") or "")
+
     def tests(self, number: int) -> list[dict[str, Any]]:
         """All test cases of a job, as the server has them."""
         return list(self._pages(f"jobs/{number}/tests", {}))
 
-    def log(self, number: int) -> bytes:
-        """A job's log, as YAML; empty when it has none."""
+    def log(self, number: int, start: int = 0) -> bytes:
+        """A job's log from line ``start`` on, as YAML; empty when it has none.
+
+        Raises ServerError for an answer that is not a log, as a proxy's page: asking again helps.
+        """
+        lines = f"?start={start}" if start else ""
         try:
-            return self.http.get_bytes(f"{API}/jobs/{number}/logs/", LOG_LIMIT)
+            data = self.http.get_bytes(f"{API}/jobs/{number}/logs/{lines}", LOG_LIMIT)
         except ServerError as error:
             if error.status == 404:
                 return b""
             raise
+        if data.strip() and not data.startswith(b"- "):
+            said = " ".join(data[:QUOTED].decode(errors="replace").split())
+            raise ServerError(f"job {number}: what the server sent is not a log: {said}", 200)
+        return data
 
     def cancel(self, number: int) -> None:
         """Cancel a job; nothing happens when it has ended."""
@@ -135,18 +180,22 @@ class LavaServer:
 
         After a job that ended by the lab's fault LAVA calls a device's health unknown, and goes on.
         """
+        return [one.name for one in self.fleet(device_type, tags) if one.works]
+
+    def fleet(self, device_type: str, tags: Sequence[str] = ()) -> list[Device]:
+        """All devices of a type with all these tags, however they are, by name."""
         found = self._devices(device_type, {})
         for tag in tags:  # LAVA tells tags by their numbers alone, and filters by one name
-            tagged = self._devices(device_type, {"tags__name": tag})
-            found = [name for name in found if name in tagged]
+            tagged = {one.name for one in self._devices(device_type, {"tags__name": tag})}
+            found = [one for one in found if one.name in tagged]
         return found
 
-    def _devices(self, device_type: str, fields: dict[str, str]) -> list[str]:
+    def _devices(self, device_type: str, fields: dict[str, str]) -> list[Device]:
         fields = {"device_type": device_type, "ordering": "hostname", **fields}
         return [
-            str(entry["hostname"])
+            Device(str(entry["hostname"]), str(entry.get("health")), str(entry.get("state")))
             for entry in self._pages("devices", fields)
-            if entry.get("device_type") == device_type and entry.get("health") in WORKING
+            if entry.get("device_type") == device_type
         ]
 
     def quarantine(self, device: str, reason: str) -> None:
@@ -241,12 +290,16 @@ class Servers:
     files: FileStore
 
 
-def connect(lab: Lab) -> Servers:
-    """Connect to a lab; raises InfrastructureError when it is the local one, and not up."""
+def connect(lab: Lab, retries: int = RETRIES) -> Servers:
+    """Connect to a lab; raises InfrastructureError when it is the local one, and not up.
+
+    ``retries`` is how often one request is repeated at once when the server does not answer.
+    """
     server, files, token_file = lab.server, lab.files, None
     if not server:
         state = LocalLab().state
         if state is None:
             raise InfrastructureError("no lab is up on this machine: iotoll lab up (make lab)")
         server, files, token_file = state.url, state.files_url, state.token_file
-    return Servers(LavaServer(Http(server, find_token(token_file))), FileStore(Http(files)))
+    token = find_token(token_file)
+    return Servers(LavaServer(Http(server, token, retries)), FileStore(Http(files, None, retries)))

@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from iotoll.boots.local import BootPlan
 from iotoll.core.digest import json_sha256
+from iotoll.labs.lava import patience
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.files import JobFiles
-from iotoll.labs.lava.http import ServerError
+from iotoll.labs.lava.http import AccessError, ServerError
 from iotoll.labs.lava.job import Job, definition_sha256, render
 from iotoll.labs.lava.journal import Attempt, Journal
+from iotoll.labs.lava.patience import Patience
 from iotoll.labs.lava.server import JobState, Servers
 from iotoll.records.results import write_text
 
 POLL_SECONDS = 2.0
-PATIENCE_SECONDS = 900.0
-"""How long a server may be down before we give up; LAVA's jobs go on meanwhile."""
-PAUSE_SECONDS = 5.0
 DOUBT_SECONDS = 20.0
 """How long a job may take to appear whose submission was not answered."""
 SUPERSEDED = "superseded"
 NO_KEY = "not-submitted"
-FINAL = (400, 404, 405, 409, 413, 422)
-"""HTTP statuses that waiting does not fix."""
-
-T = TypeVar("T")
-
-
-def patiently(ask: Callable[[], T]) -> T:
-    """Ask a server, and again while it is down or busy, for as long as our patience lasts."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return ask()
-        except ServerError as error:
-            if error.status in FINAL or time.monotonic() > end:
-                raise
-            time.sleep(PAUSE_SECONDS)
 
 
 def mark(series: str) -> str:
@@ -56,14 +38,27 @@ def names(state: JobState, attempt: Attempt) -> bool:
 
 
 class Submitter:
-    """Makes and submits the jobs of one run directory, whose LAVA folder is ``folder``."""
+    """Makes and submits the jobs of one run directory, whose LAVA folder is ``folder``.
 
-    def __init__(self, folder: Path, lab: Lab, servers: Servers, series: str | None = None) -> None:
+    ``subject`` is what LAVA's people read of the candidate in a job's metadata.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        lab: Lab,
+        servers: Servers,
+        series: str | None = None,
+        patiently: Patience | None = None,
+        subject: str = "",
+    ) -> None:
+        self.patiently = patiently or Patience()
+        self.subject = subject
         self.folder = folder
         self.lab = lab
         self.servers = servers
         self.series = series
-        self._files = JobFiles(lambda path: patiently(lambda: servers.files.add(path)))
+        self._files = JobFiles(lambda path: self.patiently(lambda: servers.files.add(path)))
 
     def begin(self, journal: Journal, plan: BootPlan, device: str | None = None) -> Attempt:
         """Submit a job for a boot, or take up the one that is there.
@@ -84,7 +79,7 @@ class Submitter:
                 self.cancel(journal, attempt, "the boot's inputs have changed")
         key = journal.next_key(plan.name)
         definition = self.render(plan, key, device)
-        patiently(lambda: self.servers.lava.validate(definition))
+        self.patiently(lambda: self.servers.lava.validate(definition))
         write_text(self.folder / f"{key}.yaml", definition)
         attempt = journal.intend(plan.name, key, inputs, definition_sha256(definition))
         self._submit(journal, attempt, resumed=False)
@@ -104,7 +99,7 @@ class Submitter:
         if attempt.server != self.servers.lava.address:
             return False
         try:
-            state = patiently(partial(self.servers.lava.job, attempt.number))
+            state = self.patiently(partial(self.servers.lava.job, attempt.number))
         except ServerError as error:
             if error.status == 404:
                 return False
@@ -116,17 +111,17 @@ class Submitter:
         if self.series is None:
             return []
         word = mark(self.series)
-        jobs = patiently(lambda: self.servers.lava.unfinished(word))
+        jobs = self.patiently(lambda: self.servers.lava.unfinished(word))
         old = [job.id for job in jobs if f" {word} {journal.run}-" not in job.name]
         for number in old:
-            patiently(partial(self.servers.lava.cancel, number))
+            self.patiently(partial(self.servers.lava.cancel, number))
         return old
 
     def cancel(self, journal: Journal, attempt: Attempt, why: str) -> None:
         """Cancel the job of an attempt that has not ended."""
-        number = attempt.number or patiently(lambda: self._find(attempt.key, DOUBT_SECONDS))
+        number = attempt.number or self.patiently(lambda: self._find(attempt.key, DOUBT_SECONDS))
         if number is not None and (attempt.number is None or self.is_ours(attempt)):
-            patiently(lambda: self.servers.lava.cancel(number))
+            self.patiently(lambda: self.servers.lava.cancel(number))
         journal.ended(attempt, SUPERSEDED, why)
 
     def health_check(self, plan: BootPlan) -> str:
@@ -140,6 +135,7 @@ class Submitter:
             "iotoll.key": key,
             "iotoll.side": plan.side,
             "iotoll.boot": str(plan.number),
+            **({"iotoll.subject": self.subject} if self.subject else {}),
         }
         series = f"{mark(self.series)} " if self.series else ""
         name = f"iotoll {plan.side} boot {plan.number} on {plan.board.name} {series}{key}"
@@ -156,7 +152,7 @@ class Submitter:
         if attempt.number is not None:
             return
         doubt = resumed
-        end = time.monotonic() + PATIENCE_SECONDS
+        begun = time.monotonic()
         definition = (self.folder / f"{attempt.key}.yaml").read_text()
         while True:
             try:
@@ -167,11 +163,12 @@ class Submitter:
                         number = self._find(attempt.key, 0) or number
                 journal.submitted(attempt, number, self.servers.lava.address)
                 return
-            except ServerError as error:
-                if time.monotonic() > end:
-                    raise
-                doubt = doubt or error.sent
-                time.sleep(PAUSE_SECONDS)
+            except (ServerError, AccessError) as error:
+                waited = time.monotonic() - begun
+                if isinstance(error, AccessError) or waited > patience.PATIENCE_SECONDS:
+                    self.patiently.endure(error, waited)
+                doubt = doubt or (isinstance(error, ServerError) and error.sent)
+                time.sleep(patience.PAUSE_SECONDS)
 
     def _find(self, key: str, patience: float) -> int | None:
         """The job with this key; a second one, which nobody asked for, is cancelled."""

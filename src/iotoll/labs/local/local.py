@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -13,12 +12,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from iotoll.boards import patched
 from iotoll.boards.board import RealBoard, VirtualBoard, load_board
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import require_tool, tail_file
 from iotoll.core.progress import Progress, Step
@@ -59,7 +59,8 @@ class LocalLab:
         _check_machine(self.folder)
         root = get_root(progress)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with _locked(self.folder.with_name(f".{self.folder.name}.lock"), progress):
+        waits = "another command brings this lab up: waiting for it"
+        with held(self.folder.with_name(f".{self.folder.name}.lock"), progress, waits):
             if state := self.state:
                 return state
             self._clear()
@@ -271,17 +272,6 @@ def _free_ports(count: int) -> list[int]:
             one.bind(("127.0.0.1", 0))
             found.append(int(one.getsockname()[1]))
         return found
-
-
-@contextlib.contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            progress.say("another command brings this lab up: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _started(pid: int) -> int | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from iotoll.core.digest import files_sha256, json_sha256
 from iotoll.core.errors import InfrastructureError
+from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import require_tool, run_logged
 from iotoll.core.progress import Progress
@@ -88,10 +89,14 @@ def get_root(progress: Progress) -> Path:
     prepared = files_sha256([scripts() / name for name in PREPARED], scripts())
     key = json_sha256([SUITE, BACKPORTS, PACKAGES, prepared, LAYOUT])[:16]
     root = cache_dir() / "lab" / f"root-{key}"
-    if not root.is_dir():
-        title = "LAVA's root file system (once: 900 MB, about three minutes)"
-        with progress.step(title):
-            _build(root)
+    if root.is_dir():
+        return root
+    title = "LAVA's root file system (once: 900 MB, about three minutes)"
+    waits = "another command makes LAVA's root file system: waiting for it"
+    with held(root.parent / f".{root.name}.lock", progress, waits):
+        if not root.is_dir():
+            with progress.step(title):
+                _build(root)
     return root
 
 
@@ -103,7 +108,6 @@ def version(root: Path) -> str:
 
 def _build(root: Path) -> None:
     require_tool("mmdebstrap", "mmdebstrap")
-    root.parent.mkdir(parents=True, exist_ok=True)
     log = root.parent / "root.log"
     log.unlink(missing_ok=True)
     work = Path(tempfile.mkdtemp(prefix="new-", dir=root.parent))

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from iotoll.boards import sparse
-from iotoll.core.errors import InfrastructureError
+from iotoll.core.errors import InfrastructureError, os_fix
 from iotoll.labs.simboard import gpt
 from iotoll.labs.simboard.profile import Profile
 
 STEP = 1 << 20
 ZEROS = bytes(STEP)
+LABEL_AT = 1144
+MARK = b"iotoll-scratch"
 
 
 class FlashError(Exception):
@@ -40,9 +42,13 @@ class Flash:
                     stream.truncate(disk.size)
                 if path == self._table:
                     self._write_table()
+                    for name in self.profile.scratch:
+                        _mark(path, self.partition(name).start)
+                elif disk.scratch:
+                    _mark(path, 0)
         except OSError as error:
             raise InfrastructureError(
-                f"{self.folder}: {error.strerror}: free some disk space"
+                f"{self.folder}: {error.strerror}: {os_fix(error)}"
             ) from error
 
     def _write_table(self) -> None:
@@ -101,6 +107,13 @@ class Flash:
             raise FlashError(f"Error flashing partition: bad sparse image: {error}") from error
         except OSError as error:
             raise FlashError(f"Error flashing partition: {error.strerror}") from error
+
+
+def _mark(path: Path, start: int) -> None:
+    """Write the mark of lava-jobs/dut/lib.sh where an ext4 file system has its label."""
+    with path.open("r+b") as stream:
+        stream.seek(start + LABEL_AT)
+        stream.write(MARK)
 
 
 def _copy(source: BinaryIO, length: int, target: BinaryIO, start: int, size: int) -> int:

@@ -13,11 +13,15 @@ from iotoll.labs.simboard.gpt import Partition
 
 @dataclass(frozen=True)
 class Disk:
-    """One disk of the SoC: bytes, and QEMU's words with ``{drive}`` for the drive's id."""
+    """One disk of the SoC: bytes, and QEMU's words with ``{drive}`` for the drive's id.
+
+    ``scratch`` says that all of it may be overwritten, and is marked so.
+    """
 
     name: str
     size: int
     qemu: tuple[str, ...]
+    scratch: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,10 @@ class Soc:
 
 @dataclass(frozen=True)
 class Profile:
-    """A kind of board. Sizes are in bytes; ``table_disk`` holds the partitions."""
+    """A kind of board. Sizes are in bytes; ``table_disk`` holds the partitions.
+
+    Those in ``scratch`` may be overwritten, and are marked so.
+    """
 
     name: str
     product: str
@@ -46,6 +53,7 @@ class Profile:
     partitions: tuple[Partition, ...]
     boot_partition: str
     soc: Soc
+    scratch: tuple[str, ...] = ()
 
     def disk(self, name: str) -> Disk:
         """The disk ``name``."""
@@ -73,7 +81,7 @@ def _profile(name: str, data: dict[str, Any], hardware: dict[str, Any]) -> Profi
     disks = []
     for key, item in soc["disks"].items():
         size = storage["size_mb"] if key == table_disk else item["size_mb"]
-        disks.append(Disk(key, int(size) << 20, tuple(item["qemu"])))
+        disks.append(Disk(key, int(size) << 20, tuple(item["qemu"]), bool(item.get("scratch"))))
     at, partitions = int(storage["first_kb"]), []
     for item in storage["partitions"]:
         partitions.append(Partition(item["name"], at << 10, int(item["kb"]) << 10))
@@ -96,4 +104,5 @@ def _profile(name: str, data: dict[str, Any], hardware: dict[str, Any]) -> Profi
             soc["cmdline"],
             tuple(disks),
         ),
+        scratch=tuple(data.get("scratch", ())),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from iotoll.records.models.base import Clock, Model, Section, Unit
 from iotoll.records.models.checks import FioCheck, SlowIo, StepRecord
@@ -133,3 +133,13 @@ class CellRecord(Model):
     )
     slowest: list[SlowIo] = Field(default_factory=list, description="slowest first, if asked for")
     invalid: str | None = Field(None, description="why this cell's values cannot be used")
+
+    @field_validator("fio")
+    @classmethod
+    def _numbers(cls, found: dict[str, Any]) -> dict[str, Any]:
+        """Refuse what no report could print: texts, and numbers that no fio counts up to."""
+        for name, value in found.items():
+            # NaN and infinity compare as false.
+            if not isinstance(value, int | float) or not 0 <= value < 2**63:
+                raise ValueError(f"{name[:40]} is not a number of fio's")
+        return found

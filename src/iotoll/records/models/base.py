@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """Base of all models: unknown keys are errors, instances are immutable."""
+    """Base of all models: unknown keys, NaN and infinity are errors, instances are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Clock(StrEnum):

@@ -96,6 +96,7 @@ class SourceRecord(Model):
     git_tree: str | None = Field(
         None, description="git tree object of the exact source, patch included, that is built"
     )
+    change_sha256: str | None = Field(None, description="of change.diff; absent when there is none")
     accepts: list[str] | None = Field(
         None, description="values of the trailers Iotoll-Accept in its commit messages"
     )
@@ -137,7 +138,7 @@ class LavaAttempt(Model):
     """One LAVA job that ran, or should have run, a boot."""
 
     job: int | None = Field(None, description="the server's number; absent if it never got one")
-    outcome: str = Field(description="done, infrastructure or broken")
+    outcome: str = Field(description="done, infrastructure, hang or broken")
     why: str = ""
 
 

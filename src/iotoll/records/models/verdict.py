@@ -160,6 +160,11 @@ class SequentialRecord(Model):
     )
     experiment: bool = Field(False, description="times of a virtual board, judged on purpose")
 
+    @property
+    def most_pairs(self) -> int:
+        """The most pairs that are run: for each that counts, one more may be set aside."""
+        return 2 * self.looks[-1]
+
 
 class OtherClock(Model):
     """The verdict on the same candidate by another clock, shown beside this one."""

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
-from iotoll.core.errors import ResultError
 from iotoll.patch import diff
 from iotoll.patch.diff import Hunk
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import (
     BuildRecord,
     Clock,
@@ -46,13 +43,17 @@ class Evidence:
     manifest: RunManifest
     selection: SelectionRecord | None
     verdict: VerdictRecord | None
-    failure: FailureRecord | None
     sources: dict[Side, SourceRecord]
     builds: dict[Side, BuildRecord]
     sides: dict[Side, SideResult]
     hunks: tuple[Hunk, ...] = ()
     name: str = "RUN"
     explained: ExplainRecord | None = None
+
+    @property
+    def failure(self) -> FailureRecord | None:
+        """Why the run has no measured verdict; None where it has one, or none at all."""
+        return self.verdict.failure if self.verdict else None
 
     @property
     def clock(self) -> Clock:
@@ -95,22 +96,9 @@ def _harmless(value: Any) -> Any:
     return value
 
 
-def _failure(path: Path) -> FailureRecord | None:
-    if not path.is_file():
-        return None
-    try:
-        found: FailureRecord = _harmless(FailureRecord.model_validate_json(path.read_bytes()))
-        return found
-    except (OSError, ValidationError) as error:
-        raise ResultError(f"{path} is not a failure record: run the step again") from error
-
-
 def gather(run: RunDir) -> Evidence:
     """Read a run directory; raises ResultError for a file that is present but wrong."""
     verdict = _optional(run.verdict, VerdictRecord)
-    failure = verdict.failure if verdict else None
-    if verdict is None:
-        failure = _failure(run.root / "failure.json")
     sources: dict[Side, SourceRecord] = {}
     builds: dict[Side, BuildRecord] = {}
     sides: dict[Side, SideResult] = {}
@@ -126,16 +114,15 @@ def gather(run: RunDir) -> Evidence:
         elif result:
             builds[side] = result.build
     selection = _optional(run.selection, SelectionRecord)
-    change = run.change
+    change = sealed.change(run)
     return Evidence(
         _harmless(run.manifest),
         selection,
         verdict,
-        failure,
         sources,
         builds,
         sides,
-        tuple(diff.hunks(change.read_bytes(), str(change))) if change.is_file() else (),
+        tuple(diff.hunks(change, str(run.change))) if change else (),
         clean(run.root.name),
         _explained(run, builds),
     )

@@ -11,7 +11,7 @@ from iotoll.reports.page.text import plural, signed
 from iotoll.reports.page.view import MovementGroup
 
 _MOST = 0.5
-"""Share of a function's difference from which an inlined function is named instead of it."""
+"""Share of a function's difference from which an inlined function is named beside it."""
 
 
 def in_functions(record: ExplainRecord, groups: Sequence[MovementGroup], unit: str) -> list[str]:
@@ -36,7 +36,7 @@ def _line(record: ExplainRecord, group: MovementGroup, unit: str) -> str | None:
     found = [s.functions[0] for s in sections if s.functions[0].name == first]
     size = median(function.effect for function in found)
     text = (
-        f"{group.device} {group.section.value}: mostly {_name(found[0])},"
+        f"{group.device} {group.section.value}: mostly {found[0].name},"
         f" {signed(size)} {unit}{_place(found[0])}"
     )
     others = list(_others(sections, first, unit))
@@ -56,28 +56,18 @@ def _others(sections: Sequence[SectionDelta], first: str, unit: str) -> Iterator
     common = [found for found in seen.values() if 2 * len(found) > len(sections)]
     for found in sorted(common, key=lambda f: -abs(median(one.effect for one in f))):
         size = median(one.effect for one in found)
-        yield f"{_name(found[0])}, {signed(size)} {unit}{_place(found[0])}"
-
-
-def _name(function: FunctionDelta) -> str:
-    large = _large(function)
-    return f"{large[0]} (inlined in {function.name})" if large else function.name
+        yield f"{found[0].name}, {signed(size)} {unit}{_place(found[0])}"
 
 
 def _place(function: FunctionDelta) -> str:
-    large = _large(function)
-    if large:
-        return f", {large[1]}"
-    return f", {function.file}:{function.line}" if function.file else ""
-
-
-def _large(function: FunctionDelta) -> tuple[str, str] | None:
-    """Name and place of an inlined function that has most of a function's difference."""
+    """Where a function begins, and the inlined function that has most of its difference."""
+    text = f", {function.file}:{function.line}" if function.file else ""
     for inlined in function.inlined:
         size = inlined.delta if inlined.share > 0.5 else inlined.mean
         if function.effect and size / function.effect >= _MOST:
-            return inlined.name, f"{inlined.file}:{inlined.line}"
-    return None
+            place = f"{inlined.file}:{inlined.line}"
+            return f"{text} (of it {inlined.name}, inlined: {signed(size)}, {place})"
+    return text
 
 
 def what_ran(record: ExplainRecord, outcome: Outcome | None) -> list[str]:

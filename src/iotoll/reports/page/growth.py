@@ -71,7 +71,11 @@ def _facts(found: SequentialRecord) -> list[tuple[str, str]]:
     )
     facts = [
         ("Promise", found.promise),
-        ("Pairs", f"{found.used} of at most {found.looks[-1]}, in the order {order}"),
+        (
+            "Pairs",
+            f"{found.used} of at most {found.most_pairs} ({found.looks[-1]}, and one more for each "
+            f"that is set aside), in the order {order}",
+        ),
         ("Board time", f"{found.board_minutes:.1f} minutes"),
         ("History", history),
     ]
@@ -89,16 +93,32 @@ def growth_table(cells: Sequence[CellVerdict]) -> Table:
             growth.figure,
             signed_percent(growth.growth) if growth.pairs else NO_VALUE,
             f"{_bound(growth.low)} to {_bound(growth.high)}",
-            percent(growth.unacceptable),
+            _limit(growth),
             str(growth.pairs),
             percent(growth.noise, 2),
-            STATES[growth.state] + ("; ▼ shrank" if growth.improved else ""),
+            "; ".join(
+                part
+                for part in (
+                    STATES[growth.state],
+                    "▼ shrank" if growth.improved else "",
+                    growth.why,
+                )
+                if part
+            ),
         )
         for cell in cells
         for growth in cell.growth
     ]
     head = ("Cell", "Figure", "Growth", "Interval", "Ruled out at", "Pairs", "Pair noise", "So")
     return Table(head, rows, words=2, prose=True)
+
+
+def _limit(growth: GrowthRecord) -> str:
+    """What is ruled out, and the policy's own limit where that is another one."""
+    asked = percent(growth.unacceptable)
+    if growth.limit is None:
+        return asked
+    return f"{'nothing' if growth.limit >= 10 else percent(growth.limit)} (policy: {asked})"
 
 
 def _bound(value: float) -> str:
@@ -130,7 +150,7 @@ def pairs_panel(
         top = 18.0 + _ROW * at
         panel.line(0, top, WIDTH, top)
         panel.text(0, top + _ROW / 2, cell.workload, size=10)
-        limit = place(growth.unacceptable) - middle
+        limit = place(growth.limit or growth.unacceptable) - middle
         panel.bar(middle - limit, top + 2, 2 * limit, _ROW - 4, "band")
         panel.line(middle, top + 2, middle, top + _ROW - 2, "muted")
         colour = "grew" if growth.state in ("grew", "alarm") else "ink"

@@ -62,12 +62,9 @@ class Headline:
 
 def headline(evidence: Evidence) -> Headline:
     """Return what the run concludes, in words."""
-    verdict, failure = evidence.verdict, evidence.failure
+    verdict = evidence.verdict
     sentence = verdict_sentence(evidence)
     standing = clock_note(evidence.clock, evidence.virtual)
-    if verdict is None and failure is not None:
-        sentence = f"{failure.step}: {clean(failure.message)}"
-        return _judged(failure.outcome, sentence, failure.outcome.exit_code, ())
     if verdict is None:
         return _unjudged(evidence, standing)
     notes = [standing] if evidence.sides else []

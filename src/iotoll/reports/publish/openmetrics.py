@@ -1,8 +1,12 @@
-"""OpenMetrics 1.0 text: figures, changes and thresholds, for GitLab's metrics report and others."""
+"""OpenMetrics 1.0 text: values, changes and thresholds, for GitLab's metrics report and others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
 
 from iotoll.records.models import Outcome
 from iotoll.reports.page.evidence import Evidence
@@ -10,68 +14,58 @@ from iotoll.reports.page.text import clean
 from iotoll.reports.publish.checks import judged
 from iotoll.reports.publish.figures import all_figures, base_unit, in_base_unit
 
-Sample = tuple[Mapping[str, str], float]
-
 
 def openmetrics(evidence: Evidence) -> str:
-    """Return the metrics of a run; two runs of the same thing have the same series."""
-    unit = evidence.clock.unit
-    base = base_unit(unit)
-    verdict = evidence.verdict
-    lines = []
-    figures = [
-        (
-            {
-                "cell": f.cell,
-                "section": f.section.value,
-                "side": f.side,
-                "statistic": f.statistic,
-            },
-            f.value,
-        )
-        for f in all_figures(evidence)
-    ]
-    lines += _gauge(f"iotoll_section_{base}", base, "Latency section of one I/O.", figures)
-    for name, words in (
-        ("change", "Candidate minus base, as judged."),
-        ("threshold", "A larger change is a regression."),
-    ):
-        samples: list[Sample] = [
-            (
-                {
-                    "cell": cell.cell,
-                    "section": found.section.value,
-                    "gated": str(found.gated).lower(),
-                },
-                in_base_unit(found.delta if name == "change" else found.threshold, unit),
+    """Return the metrics of a run; two runs of the same thing on one board have the same series."""
+    registry = CollectorRegistry()
+    registry.register(_Run(evidence))
+    text: str = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
+    return text
+
+
+class _Run(Collector):
+    """The families of one run; each series names the board, so that boards share no series."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.board = evidence.manifest.board
+
+    def collect(self) -> Iterator[Metric]:
+        """Only families that have a sample."""
+        verdict = self.evidence.verdict
+        yield from (family for family in self._gauges() if family.samples)
+        if verdict is not None and judged(verdict):
+            states = StateSetMetricFamily(
+                "iotoll_verdict", "Outcome of the run.", labels=("board",)
             )
-            for cell in (verdict.cells if verdict else [])
-            for found in cell.sections
-        ]
-        lines += _gauge(f"iotoll_{name}_{base}", base, words, samples)
-    if verdict is not None and judged(verdict):
-        lines += ["# TYPE iotoll_verdict stateset", "# HELP iotoll_verdict Outcome of the run."]
-        for outcome in Outcome:
-            labels = _labels({"iotoll_verdict": outcome.value})
-            lines.append(f"iotoll_verdict{labels} {int(outcome is verdict.outcome)}")
-    return "\n".join([*lines, "# EOF"]) + "\n"
+            values = {outcome.value: outcome is verdict.outcome for outcome in Outcome}
+            states.add_metric([_label(self.board)], values)
+            yield states
+
+    def _gauges(self) -> Iterator[Metric]:
+        unit, verdict = self.evidence.clock.unit, self.evidence.verdict
+        base = base_unit(unit)
+
+        def gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(name, words, labels=("board", *labels), unit=base)
+
+        words = "Latency section of one I/O."
+        values = gauge("iotoll_section", words, "cell", "section", "side", "statistic")
+        for f in all_figures(self.evidence):
+            self._add(values, f.value, f.cell, f.section.value, f.side, f.statistic)
+        keys = ("cell", "section", "gated")
+        change = gauge("iotoll_change", "Candidate minus base, as judged.", *keys)
+        threshold = gauge("iotoll_threshold", "A larger change is a regression.", *keys)
+        for cell in verdict.cells if verdict else []:
+            for found in cell.sections:
+                where = (cell.cell, found.section.value, str(found.gated).lower())
+                self._add(change, in_base_unit(found.delta, unit), *where)
+                self._add(threshold, in_base_unit(found.threshold, unit), *where)
+        yield from (values, change, threshold)
+
+    def _add(self, family: GaugeMetricFamily, value: float, *labels: str) -> None:
+        family.add_metric([_label(text) for text in (self.board, *labels)], value)
 
 
-def _gauge(name: str, unit: str, words: str, samples: Iterable[Sample]) -> list[str]:
-    rows = [f"{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
-    head = [f"# TYPE {name} gauge", f"# UNIT {name} {unit}", f"# HELP {name} {words}"]
-    return [*head, *rows] if rows else []
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    quoted = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return "{" + ",".join(quoted) + "}"
-
-
-def _escaped(value: str) -> str:
-    text = clean(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return text.encode("utf-8", "replace").decode()
+def _label(value: str) -> str:
+    return clean(value).encode("utf-8", "replace").decode()

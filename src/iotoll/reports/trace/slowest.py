@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iotoll import _native
+from iotoll.core.errors import InfrastructureError
 from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.records.models import Clock, Section
 from iotoll.records.models.checks import IoEvent, SlowIo
@@ -38,7 +39,10 @@ def slowest(cell: Cell, count: int) -> list[SlowIo]:
     order = np.argsort(-ranked(cell), kind="stable")[:count]
     chosen = table.take(order)
     wanted = [_wanted(chosen, row, cell.dev) for row in range(len(chosen))]
-    found = json.loads(_native.io_events(str(cell.trace), wanted, limit=EVENT_LIMIT))
+    try:
+        found = json.loads(_native.io_events(str(cell.trace), wanted, limit=EVENT_LIMIT))
+    except (_native.TraceError, OSError, ValueError) as error:
+        raise InfrastructureError(f"{cell.trace}: {error}: run the boot again") from error
     return [_slow(cell, chosen, row, part) for row, part in enumerate(found)]
 
 

@@ -33,7 +33,7 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.proc import require_tool, stop
 from iotoll.core.progress import Progress
-from iotoll.kernels.build import build_side
+from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.kernels.source import prepare
 from iotoll.patch import candidate
 from iotoll.records import results
@@ -87,7 +87,8 @@ def exact_command(
     progress = Progress()
     run = _open(out, board, matrix, image)
     bench = _bench(run, progress, cells)
-    build_side(run, "base", bench.board.arch, bench.board.fragments, progress)
+    spec = KernelSpec(bench.board.arch, bench.board.fragments)
+    build_side(run, "base", spec, progress)
     rows: list[Boot] = []
     for number in range(1, boots + 1):
         rows.append(_boot(run, bench, number, load and number % 2 == 0, progress))

@@ -1,16 +1,18 @@
 """``iotoll experiment innocent`` and ``planted``: what the gate says of patches made from a seed.
 
 Each patch is gated as a user's would be, in a run directory of its own; a command that was
-interrupted resumes when it is started again. The table holds what was run and nothing else.
+interrupted resumes when it is started again. Traces and results stay, so that changed rules are
+tried on them without a boot (``--again``). The table holds what was run and nothing else.
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -19,34 +21,51 @@ from rich.console import Console
 from rich.table import Table
 
 from iotoll.boards.matrix import chosen_cells, load_matrix
+from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
 from iotoll.kernels.source import base_of, open_tree
 from iotoll.patch import candidate
 from iotoll.records import results
-from iotoll.records.models import Outcome, VerdictRecord
+from iotoll.records.models import (
+    CellVerdict,
+    Outcome,
+    RunManifest,
+    SideResult,
+    VerdictRecord,
+)
 from iotoll.records.rundir import RunDir
-from iotoll.run.flow import Flow, execute
-from iotoll.run.manifest import new_manifest
+from iotoll.run.conclude import failed
+from iotoll.run.flow import STEPS, Flow, execute
+from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.studies import variants
 from iotoll.run.studies.variants import Read, Variant
+from iotoll.verdict.instructions import judge
+from iotoll.verdict.policy import load_policy
+from iotoll.verdict.words import parts
+
+SECONDS = "seconds.json"
+"""How long a patch's gate took, by the command that ran it; beside the run's verdict."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One gated patch; ``exact`` is the median share of I/Os that cost what their twin does.
 
-    ``grew`` counts the gated sections that the verdict calls grown. ``cpu_seconds`` are of this
-    command and its children, builds included.
+    ``grew`` names what the verdict calls grown, by device and section: how many cells, and the
+    median of their sizes in instructions. ``alarms`` counts the cells that the first boots of each
+    side show, before further boots are asked. ``unsure`` names each cell without a judgement.
     """
 
     name: str
     what: str
     outcome: str
-    grew: int
-    exact: float | None
     sentence: str
-    seconds: float
-    cpu_seconds: float
+    grew: dict[str, tuple[int, float]] = field(default_factory=dict)
+    alarms: int = 0
+    cells: int = 0
+    unsure: dict[str, str] = field(default_factory=dict)
+    exact: float | None = None
+    seconds: float | None = None
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -59,6 +78,19 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--cells", help="Only these cells; * is allowed.", metavar="LIST"),
             click.option("--tree", default="debian", show_default=True, help="Kernel tree."),
             click.option("--out", type=click.Path(path_type=Path), help="Default: runs/KIND."),
+            click.option(
+                "--abreast",
+                default=1,
+                show_default=True,
+                type=click.IntRange(1),
+                help="Patches at a time: one builds while another one boots.",
+            ),
+            click.option(
+                "--again",
+                type=click.Choice(["collect", "judge"]),
+                help="Nothing is built or booted: take this step and what follows again, with the"
+                " rules of today, for every patch that was gated.",
+            ),
         ]
     ):
         command = option(command)
@@ -82,15 +114,39 @@ def planted_command(out: Path | None, **options: object) -> None:
 def _run(make: Callable[[int, int, Read], Variant], out: Path, options: dict[str, object]) -> None:
     progress = Progress()
     read = reader(str(options["tree"]), progress)
-    rows = []
-    for number in range(1, int(str(options["patches"])) + 1):
-        variant = make(int(str(options["seed"])), number, read)
-        progress.say(f"{variant.name}: {variant.what}")
-        rows.append(_gated(variant, out, options, progress))
+    abreast = int(str(options["abreast"]))
+    seed, numbers = int(str(options["seed"])), range(1, int(str(options["patches"])) + 1)
+    made = (make(seed, number, read) for number in numbers)
+    rows: list[Row] = []
+    # Side by side, live bars and lines of several gates would overwrite each other.
+    quiet = Progress(quiet=True) if abreast > 1 else progress
+    for row in _in_order(made, abreast, lambda v: _gated(v, out, options, quiet)):
+        if row is None:
+            continue
+        rows.append(row)
+        progress.say(f"{row.name}: {row.what}: {row.outcome}: {row.sentence}")
         text = json.dumps([asdict(row) for row in rows], indent=1)
         results.write_text(out / "table.json", text + "\n")
-    _print(rows, Console())
+    print_rows(rows, Console())
     click.echo(f"written: {out / 'table.json'}")
+
+
+def _in_order(
+    made: Iterator[Variant], abreast: int, gated: Callable[[Variant], Row | None]
+) -> Iterator[Row | None]:
+    """What ``gated`` returns for each variant, in order, ``abreast`` at a time."""
+    with ThreadPoolExecutor(abreast) as pool:
+        futures: list[Future[Row | None]] = []
+        try:
+            for variant in made:
+                futures.append(pool.submit(gated, variant))
+                if len(futures) > abreast:
+                    yield futures.pop(0).result()
+            for future in futures:
+                yield future.result()
+        finally:
+            # One gate failed, or Ctrl-C: those that did not begin stay for the next command.
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def reader(name: str, progress: Progress) -> Read:
@@ -105,77 +161,140 @@ def reader(name: str, progress: Progress) -> Read:
     return read
 
 
-def _gated(variant: Variant, out: Path, options: dict[str, object], progress: Progress) -> Row:
-    """Gate one patch, or read what an earlier command found."""
+def _gated(
+    variant: Variant, out: Path, options: dict[str, object], progress: Progress
+) -> Row | None:
+    """Gate one patch, or read what an earlier command found; None where ``--again`` has no run."""
     root = out / variant.name
-    known = root / "row.json"
-    if known.is_file():
-        return Row(**json.loads(known.read_text()))
     patch = out / "patches" / f"{variant.name}.patch"
-    results.write_text(patch, variant.text)
-    started, cpu = time.monotonic(), _cpu_seconds()
-    verdict = execute(Flow(_open(root, patch, options), progress))
-    assert verdict is not None
-    row = _row(variant, verdict, time.monotonic() - started, _cpu_seconds() - cpu)
-    if verdict.outcome is not Outcome.INFRASTRUCTURE:
-        results.write_text(known, json.dumps(asdict(row)) + "\n")
-    return row
+    if options["again"]:
+        if not (root / "verdict.json").is_file():
+            return None
+        _again(RunDir.open(root), str(options["again"]), progress)
+    elif not _is_done(root):
+        results.write_text(patch, variant.text)
+        started = time.monotonic()
+        # The report of each of many runs is not what is asked for, and costs as much as a boot.
+        execute(Flow(_open(root, patch, options), progress), until="judge")
+        seconds = round(time.monotonic() - started, 1)
+        results.write_text(root / SECONDS, json.dumps(seconds) + "\n")
+    return row_of(variant.name, variant.what, RunDir.open(root))
+
+
+def _is_done(root: Path) -> bool:
+    path = root / "verdict.json"
+    if not path.is_file():
+        return False
+    return results.read(path, VerdictRecord).outcome is not Outcome.INFRASTRUCTURE
+
+
+def _again(run: RunDir, since: str, progress: Progress) -> None:
+    """Judge a stored run by the rules of today; boots that they need and it lacks fail it."""
+    flow = Flow(run, progress, stored=True)
+    before = results.read(run.verdict, VerdictRecord)
+    if before.failure is not None and before.failure.outcome is Outcome.BROKEN:
+        return
+    try:
+        if since == "collect":
+            STEPS["collect"](flow)
+        STEPS["judge"](flow)
+    except InfrastructureError as error:
+        results.write(run.verdict, failed(flow, "judge", error))
 
 
 def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
     choice = candidate.classify(str(patch), tree=str(options["tree"]))
     matrix = load_matrix(str(options["matrix"]))
     cells = options["cells"]
-    words = {
-        "board": options["board"],
-        "matrix": options["matrix"],
-        "clock": None,
-        "policy": None,
-        "runner": "local",
-        "lab": "local",
-    }
+    # What the patch would select is another question: all cells, unless named.
+    chosen = chosen_cells(str(cells), matrix.cells) if cells else matrix.cells
     manifest = new_manifest(
-        ["iotoll", "experiment"],
-        words,
-        kind="gate",
-        tree=choice.tree,
-        base=choice.base,
-        candidate=choice.candidate,
-        candidate_kind=choice.kind,
-        # What the patch would select is another question: all cells, unless named.
-        cells=chosen_cells(str(cells), matrix.cells) if cells else matrix.cells,
+        RunRequest(
+            command=("iotoll", "experiment"),
+            kind="gate",
+            choice=choice,
+            board=str(options["board"]),
+            matrix=str(options["matrix"]),
+            cells=tuple(chosen or ()),
+        )
     )
     if not (root / "run.json").is_file():
         results.write(root / "run.json", manifest)
     return RunDir.open(root)
 
 
-def _row(variant: Variant, verdict: VerdictRecord, seconds: float, cpu: float) -> Row:
+def row_of(name: str, what: str, run: RunDir) -> Row:
+    """The line of a run that was gated, from its files alone."""
+    verdict = results.read(run.verdict, VerdictRecord)
     sections = [s for cell in verdict.cells for s in cell.sections]
     exact = [s.twins.exact for s in sections if s.twins is not None]
+    seconds = run.root / SECONDS
     return Row(
-        name=variant.name,
-        what=variant.what,
+        name=name,
+        what=what,
         outcome=verdict.outcome.value,
-        grew=sum(s.gated and s.moved == "grew" for s in sections),
-        exact=round(median(exact), 4) if exact else None,
         sentence=verdict.sentence,
-        seconds=round(seconds, 1),
-        cpu_seconds=round(cpu, 1),
+        grew=_grew(verdict.cells),
+        alarms=_alarms(run, verdict),
+        cells=len(verdict.cells),
+        unsure={
+            c.cell: c.why
+            for c in verdict.cells
+            if c.outcome in (Outcome.INCONCLUSIVE, Outcome.INFRASTRUCTURE)
+        },
+        exact=round(median(exact), 4) if exact else None,
+        seconds=json.loads(seconds.read_text()) if seconds.is_file() else None,
     )
 
 
-def _cpu_seconds() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in used)
+def _grew(cells: list[CellVerdict]) -> dict[str, tuple[int, float]]:
+    sizes: dict[str, list[float]] = {}
+    for cell in cells:
+        for name, found in parts(cell):
+            if found.gated and found.moved == "grew":
+                device = cell.cell.partition("-")[0]
+                sizes.setdefault(f"{device} {name}", []).append(found.delta)
+    return {name: (len(found), median(found)) for name, found in sorted(sizes.items())}
 
 
-def _print(rows: list[Row], console: Console) -> None:
-    table = Table("Patch", "What it does", "Outcome", "Sections that grew", "Exact twins")
+def _alarms(run: RunDir, verdict: VerdictRecord) -> int:
+    """How many cells the first boots show, of a run that has more of them."""
+    if verdict.failure is not None or not verdict.cells:
+        return 0
+    sides = [results.read(run.side(s) / "result.json", SideResult) for s in ("base", "candidate")]
+    policy = load_policy(results.read(run.root / "run.json", RunManifest).policy)
+    if all(len(records) < 2 for side in sides for records in side.cells.values()):
+        return 0
+    base, other = (
+        side.model_copy(
+            update={
+                "boots": side.boots[:1],
+                "cells": {name: records[:1] for name, records in side.cells.items()},
+            }
+        )
+        for side in sides
+    )
+    return len(judge(base, other, policy, [c.cell for c in verdict.cells]).open)
+
+
+def print_rows(rows: list[Row], console: Console) -> None:
+    """One line for each patch, then how many there are of each outcome."""
+    table = Table("Patch", "What it does", "Outcome", "What grew", "First alarms", "Exact twins")
     for row in rows:
+        grew = "; ".join(f"{k} {d:+.0f} in {n}" for k, (n, d) in row.grew.items())
         exact = "" if row.exact is None else f"{row.exact:.0%}"
-        table.add_row(row.name, row.what, row.outcome, str(row.grew), exact)
+        table.add_row(row.name, row.what, row.outcome, grew, str(row.alarms or ""), exact)
     console.print(table)
-    for outcome in sorted({row.outcome for row in rows}):
-        count = sum(row.outcome == outcome for row in rows)
-        console.print(f"{outcome}: {count} of {len(rows)}")
+    counts = Counter(row.outcome for row in rows)
+    for outcome, count in sorted(counts.items()):
+        low, high = interval(count, len(rows))
+        console.print(f"{outcome}: {count} of {len(rows)} ({low:.1%} to {high:.1%})")
+
+
+def interval(hits: int, of: int) -> tuple[float, float]:
+    """The 95 % confidence interval of a share (Clopper and Pearson 1934)."""
+    # scipy takes a second to import, and gates do without.
+    from scipy.stats import binomtest
+
+    found = binomtest(hits, of).proportion_ci(0.95, method="exact")
+    return float(found.low), float(found.high)

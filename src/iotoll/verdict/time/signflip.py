@@ -25,6 +25,9 @@ Floats = NDArray[np.float64]
 MOST_PAIRS = 20
 """Beyond, 2^n data sets are more than a gate should wait for."""
 
+NOISY = 9.0
+"""Mean square over that of the middle figure from which a figure is scaled by its own alone."""
+
 BEYOND = 3.5
 """Standard deviations above its figure's middle size from which a value is left out."""
 
@@ -100,6 +103,8 @@ def _kept(values: Floats, known: NDArray[np.bool_]) -> Floats:
 class _Statistic:
     """A moderated t of each figure: half its own variance, half the middle of its kin's.
 
+    A figure far noisier than its kin has a plain t, ``part`` 1 of its own variance: with half of
+    it the few noisy figures would be the largest of most data sets, and hide growth elsewhere.
     All its parts are made of squares, which have no sign, so they are the same in every data set,
     as the test demands; and the few figures that grew do not move a median. It grows with a
     figure's sum, so that asking for a value is asking for a sum.
@@ -108,6 +113,7 @@ class _Statistic:
     own: Floats
     squares: Floats
     scale: Floats
+    part: Floats
     usable: NDArray[np.bool_]
 
     @classmethod
@@ -118,16 +124,19 @@ class _Statistic:
             some = kin & (count > 0)
             if some.any():
                 scale[some] = max(float(np.median(squares[some] / count[some])), 1e-18)
-        return cls(np.maximum(count, 2) - 1.0, squares, scale, count >= 2)
+        part = np.where(squares > NOISY * scale * np.maximum(count, 1), 1.0, 0.5)
+        return cls(np.maximum(count, 2) - 1.0, squares, scale, part, count >= 2)
 
     def value(self, sums: Floats) -> Floats:
         """The statistic of each figure for its sum."""
         rest = np.maximum(self.squares - sums**2 / (self.own + 1), 0.0)
-        variance = (self.scale + rest / self.own) / 2
+        variance = (1 - self.part) * self.scale + self.part * rest / self.own
+        variance = np.maximum(variance, 1e-18)
         return np.where(self.usable, sums / np.sqrt((self.own + 1) * variance), -np.inf)
 
     def sums_at(self, value: float) -> Floats:
         """The sum of each figure with which its statistic is ``value``."""
-        most = (self.own + 1) * (self.scale + self.squares / self.own) / 2
-        size = abs(value) * np.sqrt(most / (1 + value**2 / (2 * self.own)))
+        most = (1 - self.part) * self.scale + self.part * self.squares / self.own
+        most = most * (self.own + 1)
+        size = abs(value) * np.sqrt(most / (1 + self.part * value**2 / self.own))
         return np.where(self.usable, np.sign(value) * size, np.inf)

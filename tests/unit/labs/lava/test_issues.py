@@ -26,7 +26,7 @@ def test_a_labs_own_pack_comes_before_the_generic_one(tmp_path: Path) -> None:
     issues = load_issues([str(tmp_path / "mine.toml")])
     assert issues[0].id == "mine"
     assert [i.id for i in issues[1:]] == [i.id for i in load_issues([])]
-    assert {i.outcome for i in issues} == {"infrastructure", "broken"}
+    assert {i.outcome for i in issues} <= {"infrastructure", "broken", "hang"}
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from iotoll.boots.local import BootPlan
-from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.core.errors import BrokenError, HangError, InfrastructureError
 from iotoll.core.progress import Progress
-from iotoll.labs.lava import runner as runner_module
-from iotoll.labs.lava.config import load_lab
+from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.job import File
@@ -39,10 +38,29 @@ CANCELLED: End = ("Canceled", BEGUN, "")
 class Lava:
     """Ends each job at once, by the side in its name."""
 
-    def __init__(self, **ends: End) -> None:
+    def __init__(self, **ends: End | list[End]) -> None:
         self.ends = ends
         self.jobs: list[str] = []
         self.cancelled: list[int] = []
+        self.devices: list[str] = ["b-01", "b-02"]
+        self.health = "Good"
+        self.lost: set[int] = set()
+        self.asked: list[str | None] = []
+
+    def job(self, number: int) -> dict[str, Any]:
+        name = self.jobs[number - 1]
+        health = self.end(number)[0]
+        job = {"id": number, "description": name, "state": "Finished", "health": health}
+        return {**job, "actual_device": self.asked[number - 1] or "b-01"}
+
+    def end(self, number: int) -> End:
+        """How a job ends: the last of a list repeats."""
+        name = self.jobs[number - 1]
+        ends = self.ends[name.split()[1]]
+        if isinstance(ends, list):
+            earlier = [n for n in self.jobs[: number - 1] if n.split()[1] == name.split()[1]]
+            return ends[min(len(earlier), len(ends) - 1)]
+        return ends
 
     def play(self, request: Request) -> Answer:
         url = urlsplit(request.path)
@@ -55,17 +73,32 @@ class Lava:
             self.cancelled.append(int(parts[-2]))
             return as_json({})
         if request.method == "POST":
-            self.jobs.append(yaml.safe_load(json.loads(request.body)["definition"])["job_name"])
+            definition = yaml.safe_load(json.loads(request.body)["definition"])
+            self.jobs.append(definition["job_name"])
+            own = [tag for tag in definition.get("tags", []) if tag in self.devices]
+            self.asked.append(own[0] if own else None)
             return as_json({"job_ids": [len(self.jobs)]}, 201)
+        query = parse_qs(url.query)
+        if parts[-1] == "devices":
+            names = query.get("tags__name", self.devices)
+            common = {"device_type": "qemu-aarch64", "health": self.health, "state": "Idle"}
+            found = [
+                {"hostname": n, **common} for n in self.devices if n in names or "virt" in names[0]
+            ]
+            return as_json({"results": found})
+        if "id__in" in query:
+            numbers = [int(n) for n in query["id__in"][0].split(",")]
+            return as_json({"results": [self.job(n) for n in numbers if n not in self.lost]})
         if parts[-1] == "jobs":
-            end = parse_qs(url.query)["description__endswith"][0]
+            end = query["description__endswith"][0]
             found = [{"id": n, "description": t} for n, t in enumerate(self.jobs, 1)]
             return as_json({"results": [j for j in found if str(j["description"]).endswith(end)]})
         return self._about(int(parts[3]), parts[4] if len(parts) > 4 else "")
 
     def _about(self, number: int, what: str) -> Answer:
-        name = self.jobs[number - 1]
-        health, log, error = self.ends[name.split()[1]]
+        health, log, error = self.end(number)
+        if number in self.lost:
+            return Answer(404)
         if what == "logs":
             dt = "2026-11-21T20:02:00+00:00"
             lines = [json.dumps({"dt": dt, "lvl": level, "msg": text}) for level, text in log]
@@ -73,13 +106,11 @@ class Lava:
         if what == "tests":
             words: dict[str, Any] = {"error_type": "Infrastructure", "error_msg": error}
             return as_json({"results": [{"name": "job", "metadata": yaml.safe_dump(words)}]})
-        job = {"id": number, "description": name, "state": "Finished", "health": health}
-        return as_json({**job, "actual_device": "b-01"})
+        return as_json(self.job(number))
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, stub: Stub) -> None:
-    monkeypatch.setattr(runner_module, "POLL_SECONDS", 0.01)
     ramdisk = File(f"{stub.url}/sha256/{'3c' * 32}", "3c" * 32)
     monkeypatch.setattr(JobFiles, "_ramdisk", lambda *_: ramdisk)
 
@@ -89,7 +120,15 @@ def make_runner(folder: Path, stub: Stub, lava: Lava) -> LavaRunner:
     write(folder / "run.json", manifest(runner="lava"))
     client = Http(stub.url, "token", retries=0)
     servers = Servers(LavaServer(client), FileStore(client))
-    return LavaRunner(RunDir(folder), load_lab("local"), servers, lambda _: None)
+    return LavaRunner(RunDir(folder), quick_lab(), servers, lambda _: None)
+
+
+def quick_lab() -> Lab:
+    """The local lab, looked at without a pause."""
+    lab = load_lab("local")
+    return lab.model_copy(
+        update={"jobs": lab.jobs.model_copy(update={"poll_seconds": 0.01, "log_seconds": 0.0})}
+    )
 
 
 def boots(runner: LavaRunner, *plans: BootPlan) -> None:
@@ -145,3 +184,129 @@ def test_base_that_crashes_says_nothing_about_the_candidate(
     runner = make_runner(tmp_path, stub, Lava(base=CRASHED, candidate=CRASHED))
     with pytest.raises(InfrastructureError, match=r"the base kernel fails: .*Kernel panic"):
         boots(runner, replace(candidate, side="base"), candidate)
+
+
+HUNG: End = ("Incomplete", (*BEGUN, END), "lava-test-retry timed out after 360 seconds")
+
+
+def test_f3_2_a_hang_blames_nobody_until_it_repeats_elsewhere(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
+) -> None:
+    """F3.2: QEMU stopped: exit 5 for a neutral candidate, although a second board was there."""
+    lava = Lava(candidate=[HUNG, LOST, HUNG])
+    runner = make_runner(tmp_path, stub, lava)
+    words = r"\[hangs-in-workload\] \(LAVA job 3 on b-02, as LAVA job 1 did\)"
+    with pytest.raises(HangError, match=words) as caught:
+        boots(runner, candidate)
+    assert caught.value.step == "workload"
+    assert [a.outcome for a in noted(runner)] == ["hang", "infrastructure", "hang"]
+    assert lava.asked == [None, "b-02", "b-02"], "elsewhere, as long as nothing else is known"
+
+
+def test_f3_2_a_base_that_hangs_once_is_tried_again_and_a_crash_after_it_counts(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
+) -> None:
+    lava = Lava(base=[HUNG, CRASHED])
+    runner = make_runner(tmp_path, stub, lava)
+    with pytest.raises(InfrastructureError, match="the base kernel fails: .*panic"):
+        boots(runner, replace(candidate, side="base"))
+    assert [a.outcome for a in noted(runner)] == ["hang", "broken"]
+
+
+def test_f3_2_where_no_other_board_can_be_asked_for_lava_chooses(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
+) -> None:
+    lava = Lava(candidate=HUNG)
+    lava.devices = ["b-01"]
+    with pytest.raises(HangError):
+        boots(make_runner(tmp_path, stub, lava), candidate)
+    assert lava.asked == [None, None]
+
+
+def test_f3_3_a_full_queue_names_the_boards_and_their_health(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
+) -> None:
+    """F3.3: "Somebody cancelled the job ... on None" while both boards were in maintenance."""
+    lava = Lava(candidate=CANCELLED)
+    lava.health = "Maintenance"
+    job = lava.job
+    times = {"submit_time": "2026-11-21T20:00:00", "end_time": "2026-11-21T21:00:03"}
+    lava.job = lambda n: {**job(n), "actual_device": None, **times}  # type: ignore[method-assign]
+    with pytest.raises(InfrastructureError) as caught:
+        boots(make_runner(tmp_path, stub, lava), candidate)
+    said = str(caught.value)
+    assert "no board of type qemu-aarch64 with tags virt-arm64 was free for 60 minutes" in said
+    assert "b-01 Maintenance (Idle), b-02 Maintenance (Idle)" in said
+    assert "on no board" in said and "ancelled" not in said
+
+
+def test_f3_3_a_job_that_somebody_cancelled_is_still_called_so(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
+) -> None:
+    lava = Lava(candidate=CANCELLED)
+    job = lava.job
+    times = {"submit_time": "2026-11-21T20:00:00", "end_time": "2026-11-21T20:05:00"}
+    lava.job = lambda n: {**job(n), "actual_device": None, **times}  # type: ignore[method-assign]
+    with pytest.raises(InfrastructureError, match=r"\[cancelled\] \(LAVA job 1 on no board\)"):
+        boots(make_runner(tmp_path, stub, lava), candidate)
+
+
+def test_f3_5_a_lost_job_says_how_to_forget_it(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
+) -> None:
+    """F3.5: 404 for a lost job had no way out."""
+    lava = Lava(candidate=CRASHED)
+    lava.lost = {1}
+    runner = make_runner(tmp_path, stub, lava)
+    with pytest.raises(InfrastructureError, match=r"is gone.*iotoll lava forget \S+ 1' has"):
+        boots(runner, candidate)
+    assert runner.forget(9, "x") is None
+    forgotten = runner.forget(1, "forgotten by hand")
+    assert forgotten is not None and forgotten.boot == "candidate/1"
+    with pytest.raises(BrokenError, match="LAVA job 2"):
+        boots(runner, candidate)
+
+
+def test_f3_5_one_refused_request_ends_no_run(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
+) -> None:
+    """F3.5: the first 403 in a run ended it with exit code 2, and its jobs stayed."""
+    runner = make_runner(tmp_path, stub, Lava(candidate=CRASHED))
+    told: list[str] = []
+    runner.patiently.tell = told.append
+    play, asked = stub.play, []
+
+    def once(request: Request) -> Answer:
+        if request.method == "GET" and "/jobs/" in request.path:
+            asked.append(request.path)
+            if len(asked) in (1, 3):
+                return Answer(403, b"busy")
+        return play(request)
+
+    stub.play = once
+    with pytest.raises(BrokenError, match="panic"):
+        boots(runner, candidate)
+    assert any("status 403" in line and "trying again for 60 s" in line for line in told), told
+    assert any("answers again" in line for line in told)
+
+
+def test_f3_5_a_token_that_stays_refused_names_the_way_out(
+    tmp_path: Path, stub: Stub, candidate: BootPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iotoll.labs.lava.patience.ACCESS_SECONDS", 0.05)
+    runner = make_runner(tmp_path, stub, Lava(candidate=CRASHED))
+    play = stub.play
+    stub.play = lambda r: Answer(401) if r.method == "GET" and "/jobs/" in r.path else play(r)
+    with pytest.raises(InfrastructureError, match="stay with LAVA.*iotoll lava cancel") as caught:
+        boots(runner, candidate)
+    assert caught.value.exit_code == 4
+
+
+def test_f3_6_one_request_for_all_jobs(tmp_path: Path, stub: Stub, candidate: BootPlan) -> None:
+    """F3.6: about one GET every two seconds for each job."""
+    runner = make_runner(tmp_path, stub, Lava(candidate=CRASHED, base=CRASHED))
+    with pytest.raises(InfrastructureError):
+        boots(runner, replace(candidate, side="base"), candidate)
+    states = [r.path for r in stub.asked("GET") if "/jobs/1/?" in r.path or "id__in" in r.path]
+    assert [p for p in states if "id__in=1%2C2" in p or "id__in=1,2" in p], states
+    assert not [r for r in stub.asked("GET") if r.path.rstrip("/").endswith("jobs/1")]

@@ -14,14 +14,15 @@ from iotoll.boards.board import load_board
 from iotoll.boards.ramdisk import Image
 from iotoll.boots.local import BootPlan
 from iotoll.core.errors import UsageError
-from iotoll.labs.lava import submission
+from iotoll.labs.lava import patience
 from iotoll.labs.lava.config import load_lab
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import Http, ServerError
 from iotoll.labs.lava.job import File
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers
-from iotoll.labs.lava.submission import Submitter, patiently
+from iotoll.labs.lava.patience import Patience
+from iotoll.labs.lava.submission import Submitter
 from iotoll.records.models import BuildRecord, Clock
 from iotoll.records.results import write
 from tests.unit.labs.lava.conftest import Answer, Request, Stub, as_json
@@ -242,14 +243,14 @@ def test_patience_ends_at_once_for_what_it_does_not_mend(
     stub.answers(Answer(404))
     client = Http(stub.url, retries=0)
     with pytest.raises(ServerError):
-        patiently(lambda: client.get("x"))
+        Patience()(lambda: client.get("x"))
     assert len(stub.requests) == 1
     stub.answers(Answer(503), Answer(503), as_json({}))
-    assert patiently(lambda: client.get("x")) == {}
-    monkeypatch.setattr(submission, "PATIENCE_SECONDS", 0.05)
+    assert Patience()(lambda: client.get("x")) == {}
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.05)
     stub.answers(Answer(503))
     with pytest.raises(ServerError):
-        patiently(lambda: client.get("x"))
+        Patience()(lambda: client.get("x"))
 
 
 def test_newer_run_of_a_series_cancels_the_older_ones_jobs(

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from iotoll.labs.lava import watch
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.server import JobState, LavaServer
 from iotoll.labs.lava.watch import Watch
@@ -25,9 +24,8 @@ def job(state: str) -> JobState:
 
 
 @pytest.fixture
-def looking(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Watch:
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.0)
-    return Watch(LavaServer(Http(stub.url, retries=0)))
+def looking(stub: Stub) -> Watch:
+    return Watch(LavaServer(Http(stub.url, retries=0)), 0.0)
 
 
 def test_crash_is_told_at_the_second_look(stub: Stub, looking: Watch) -> None:
@@ -45,9 +43,7 @@ def test_what_is_no_crash_of_a_running_job(stub: Stub, looking: Watch) -> None:
     assert len(stub.requests) == asked
 
 
-def test_logs_are_not_asked_for_all_the_time(
-    stub: Stub, looking: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 60.0)
+def test_logs_are_not_asked_for_all_the_time(stub: Stub, looking: Watch) -> None:
+    looking.seconds = 60.0
     assert not any(looking.crashed(job("Running")) for _ in range(100))
     assert stub.requests == []

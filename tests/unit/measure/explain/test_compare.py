@@ -91,6 +91,8 @@ def test_instructions_that_ran_count_once() -> None:
 
 
 def test_code_that_never_ran_is_said() -> None:
+    """F1.4: +60 in a function that no cell enters was a pass, and nothing said so."""
+
     def function(name: str, executed: int) -> FunctionCoverage:
         return FunctionCoverage(name=name, new=False, instructions=9, executed=executed, calls={})
 

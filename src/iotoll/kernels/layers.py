@@ -1,6 +1,6 @@
 """Mounts what the sandbox writes, starts it, and waits until no process of it is left.
 
-Runs as ``python -m iotoll.ci.layers SPEC COMMAND…`` in a mount namespace of its own. Each layer is
+Runs as ``python -m iotoll.kernels.layers SPEC COMMAND…`` in a mount namespace of its own. Each layer is
 an overlay above a folder. Where root runs this, the folders are mapped: what root owns on the disk
 belongs to an ordinary user in here, so that the sandbox can run as one (``UID``) although a
 runner's cache is root's. Root itself owns the kernel's settings, whatever capabilities it lacks.

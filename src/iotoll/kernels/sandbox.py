@@ -4,7 +4,7 @@ A merge request is code of a stranger, and a kernel's build runs whatever its ma
 of GitLab's always holds a token (``CI_JOB_TOKEN``) in its environment, in files beside its clone
 and in the clone's own remote. So such a step runs in namespaces of its own (bubblewrap): without
 the environment, other processes, the network, or any file but compilers, iotoll, the cache and
-its own run directory; as an ordinary user, also where root runs iotoll (`iotoll.ci.layers`).
+its own run directory; as an ordinary user, also where root runs iotoll (`iotoll.kernels.layers`).
 
 The cache is laid below an overlay: a candidate reads it, and what it writes there is thrown away.
 Else one merge request could leave a doctored compiler cache, or another base, for the next.
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from iotoll.ci.layers import UID
+from iotoll.kernels.layers import UID
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.core.plain import plain_log
@@ -125,7 +125,7 @@ def _wrapped(
     root = os.geteuid() == 0
     command = ["unshare", "--mount", "--propagation", "private"]
     command += [] if root else ["--map-root-user"]
-    command += [sys.executable, "-P", "-m", "iotoll.ci.layers", json.dumps(spec)]
+    command += [sys.executable, "-P", "-m", "iotoll.kernels.layers", json.dumps(spec)]
     command += ["bwrap", *ALONE, "--new-session", "--cap-drop", "ALL"]
     command += ["--perms", "0755", "--dir", "/etc"]
     for name in (*SYSTEM, *(f"/etc/{name}" for name in ETC)):
@@ -162,6 +162,11 @@ def _own_files() -> list[Path]:
     # An import path that is a working folder would show the job's clone: it is none of ours.
     ordered = [path for path in ordered if path != Path.cwd()]
     return [path for path in ordered if not any(o in path.parents for o in ordered)]
+
+
+def shown() -> list[Path]:
+    """The folders that the sandbox shows, beside the run's own."""
+    return [*_own_files(), *map(Path, SYSTEM), cache_dir()]
 
 
 def _system(path: Path) -> bool:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.ci import sandbox
-from iotoll.ci.sandbox import Kept
+from iotoll.kernels import sandbox
+from iotoll.kernels.sandbox import Kept
 from iotoll.core.errors import IotollError, ResultError
 
 SECRET = "glcbt-64_secret-of-the-job"

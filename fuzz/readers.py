@@ -1,0 +1,94 @@
+"""Fuzzes iotoll's readers of foreign JSON and of patches, with atheris (README.md)::
+
+    python readers.py json|patch [libFuzzer's options] CORPUS...
+
+Any bytes are read or refused by an error of iotoll's own; anything else is a finding.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["iotoll.measure", "iotoll.patch", "iotoll.records"]):
+    from iotoll.core.errors import IotollError
+    from iotoll.measure import board_records, dut_cell, fio, serial
+    from iotoll.patch import candidate, diff, trailers
+    from iotoll.records import results
+    from iotoll.records.models import Clock
+
+ROOT = Path(__file__).resolve().parents[1]
+KINDS = sorted(results.DOCUMENTS)
+WORK = Path(tempfile.mkdtemp(prefix="iotoll-fuzz-"))
+
+
+def read_json(data: bytes) -> None:
+    """The first byte chooses the reader: fio's, a board's, or that of a document."""
+    kind, text = data[0] if data else 0, data[1:].decode("utf-8", "surrogateescape")
+    path = WORK / "input.json"
+    path.write_bytes(data[1:])
+    readers = [
+        lambda: fio.read_jobs(path),
+        lambda: board_records.sort([text], "fuzz"),
+        lambda: dut_cell.cell_of_dut(text, Clock.INSTRUCTIONS),
+        lambda: serial.receive(data[1:]),
+        *(lambda k=k: results.read(path, results.DOCUMENTS[k]) for k in KINDS),
+    ]
+    try:
+        readers[kind % len(readers)]()
+    except IotollError as error:
+        assert len(str(error)) < 2_000, "one line, not the input"
+
+
+def read_patch(data: bytes) -> None:
+    """Mails, their trailers, changed files and hunks, then the whole way of a candidate."""
+    for mail in diff.mails(data):
+        trailers.trailers([mail.body.decode("utf-8", "replace")])
+    path = WORK / "input.patch"
+    path.write_bytes(data)
+    try:
+        for patch in candidate.read_patches(path):
+            diff.changed_paths(patch.text, "fuzz")
+            diff.hunks(patch.text, "fuzz")
+    except IotollError as error:
+        assert len(str(error)) < 2_000, "one line, not the input"
+
+
+def seeds(target: str, folder: Path) -> None:
+    """Fill an empty corpus with this repository's own documents and patches."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        return
+    if target == "patch":
+        for path in sorted((ROOT / "examples/patches").glob("*.patch")):
+            shutil.copy(path, folder)
+        return
+    for name in KINDS:
+        path = ROOT / f"results-schema/valid/{name}.json"
+        (folder / name).write_bytes(bytes([4 + KINDS.index(name)]) + path.read_bytes())
+    job = {"jobname": "a", "error": 0, "read": {"total_ios": 2, "io_bytes": 8192}}
+    latency = {"N": 2, "mean": 5.0, "percentile": {"50.000000": 5}, "bins": {"5": 2}}
+    job["read"] |= {"clat_ns": latency}  # type: ignore[operator]
+    text = json.dumps({"global options": {"bs": "4k"}, "jobs": [job]}, indent=1).encode()
+    (folder / "fio").write_bytes(b"\0" + text)
+    sent = json.dumps({"cell": "fio a", "fio": json.loads(text)}).encode()
+    (folder / "board").write_bytes(b"\1" + sent)
+
+
+def main() -> None:
+    """Fuzz one of the two until libFuzzer's own limits end it."""
+    target = sys.argv.pop(1)
+    corpora = [Path(word) for word in sys.argv[1:] if not word.startswith("-")]
+    if corpora:
+        seeds(target, corpora[0])
+    atheris.Setup(sys.argv, {"json": read_json, "patch": read_patch}[target])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

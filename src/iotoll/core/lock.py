@@ -1,0 +1,28 @@
+"""One process at a time: a file's lock that is waited for, with a word to the user."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from iotoll.core.progress import Progress
+
+
+@contextmanager
+def held(path: Path, progress: Progress, message: str) -> Iterator[IO[str]]:
+    """Hold the lock of the file ``path``, which is made if need be; gives its stream.
+
+    Says ``message`` and waits while another process holds it. The lock ends with its process, and
+    with the processes that inherited the stream, however they end.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say(message)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield stream

@@ -1,0 +1,224 @@
+"""Compiles one kernel: tuxmake in a tree's O= folder, then an entry of the image cache.
+
+A candidate is built incrementally in an O= folder that only moves by the patch's files. Builds are
+reproducible (fixed time, user, host, version and path names): same source, same image.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from iotoll.core.digest import file_sha256, json_sha256
+from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError, os_fix
+from iotoll.core.paths import cache_dir
+from iotoll.core.progress import Progress, Step
+from iotoll.kernels import buildid, cache, coverage, kconfig, makerun
+from iotoll.kernels.kernel_job import PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
+from iotoll.kernels.source import open_tree
+from iotoll.kernels.tree import KernelTree, clean_env
+from iotoll.records import results
+
+TIMEOUT = 3600.0
+"""Default limit of one build in seconds; a cold build takes minutes even on a slow machine."""
+
+
+def compile_job(
+    job: KernelJob,
+    progress: Progress,
+    folder: Path,
+    timeout: float = TIMEOUT,
+    warm: bool = False,
+) -> None:
+    """Build into the image cache; ``build.log`` is left in ``folder`` also after a failure.
+
+    ``timeout`` is in seconds. With ``warm`` also when the cache has the image, but O= is empty.
+    Raises BrokenError for a candidate that does not configure or build, else InfrastructureError
+    or UsageError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "build.log"
+    log.write_text("")
+    tree = open_tree(job.source.tree, progress)
+    title = f"build {job.source.side} kernel {job.source.version} for {job.arch}"
+    with tree.locked(progress):
+        if job.is_done and (not warm or job.is_warm(tree)):
+            return  # another iotoll built it while we waited for the tree
+        with progress.step(title) as step:
+            try:
+                limit = time.monotonic() + timeout
+                _Workshop(tree, job, job.out(tree), log, step, limit).build()
+            except OSError as error:
+                raise InfrastructureError(
+                    f"{title}: {error.strerror} ({error.filename}): {os_fix(error)}"
+                ) from error
+
+
+class _Workshop:
+    """One build in a tree's O= folder; the tree's lock is held throughout."""
+
+    def __init__(
+        self, tree: KernelTree, job: KernelJob, out: Path, log: Path, step: Step, deadline: float
+    ) -> None:
+        self.tree = tree
+        self.job = job
+        self.out = out
+        self.log = log
+        self.step = step
+        self.deadline = deadline
+
+    def build(self) -> None:
+        """Check the source out, configure, make, and put the result into the image cache."""
+        assert self.job.source.git_tree is not None
+        self.step.update(note="check out")
+        self.tree.checkout(self.job.source.git_tree)
+        self._discard_if_torn()
+        self.out.mkdir(parents=True, exist_ok=True)
+        target = TARGETS[self.job.arch]
+        if self.job.source.side == "candidate":
+            # The base's: a candidate's makefile could give it out as its own.
+            for path in (self.out / target.image, self.out / "vmlinux"):
+                path.unlink(missing_ok=True)
+        self._configure()
+        if self._tuxmake("-v", "-M", target.make_target, "config"):
+            raise self._failure()
+        if self.job.dtbs:
+            self._make_dtbs()
+        with cache.new_entry(self.job.cached) as entry:
+            shutil.copyfile(self.out / target.image, entry / "Image")
+            for name in self.job.dtbs:
+                folder = self.out / "arch" / self.job.arch / "boot/dts"
+                shutil.copyfile(folder / name, entry / Path(name).name)
+            shutil.copyfile(self.out / ".config", entry / "config")
+            coverage.write_sources(self.out, self.tree.src, entry)
+            ids = buildid.build_ids(self.out / "vmlinux")
+            (entry / buildid.NAME).write_text("".join(f"{one}\n" for one in ids))
+            shutil.copyfile(self.log, entry / "build.log")
+
+    def _make_dtbs(self) -> None:
+        """Build single device trees; tuxmake has a target for all of them only."""
+        prefix = TARGETS[self.job.arch].compiler.removesuffix("gcc")
+        command = ["make", "-C", str(self.tree.src), f"O={self.out}", f"ARCH={self.job.arch}"]
+        # The same compiler as tuxmake's, or kbuild would configure anew.
+        command += [f"CROSS_COMPILE={prefix}", f"CC=ccache {prefix}gcc", "HOSTCC=ccache gcc"]
+        pinned = [f"{name}={value}" for name, value in PINNED.items()]
+        if self._run([*command, *pinned, *UNUSED_TOOLS, *self.job.dtbs]):
+            raise self._failure()
+
+    def _discard_if_torn(self) -> None:
+        """Start afresh where make was killed too hard to remove a half-written object.
+
+        make would take such an object for finished. What was finished comes back from ccache.
+        """
+        if self._torn.exists():
+            shutil.rmtree(self.out)
+
+    @property
+    def _torn(self) -> Path:
+        return self.out / ".iotoll-running"
+
+    def _configure(self) -> None:
+        """Make .config from the fragments, unless everything it depends on is unchanged."""
+        stamp = self.out / ".iotoll-config"
+        config = self.out / ".config"
+        digest = self._config_inputs()
+        if stamp.is_file() and config.is_file():
+            known = json.loads(stamp.read_text())
+            if known == {"inputs": digest, "config": file_sha256(config)}:
+                return
+        self.step.update(note="configure")
+        stamp.unlink(missing_ok=True)
+        old = config.rename(self.out / ".config.before") if config.is_file() else None
+        added = [word for path in self.job.fragments for word in ("-K", str(path))]
+        if self._tuxmake("-k", "allnoconfig", *added, "config"):
+            raise self._failure()
+        if old and old.read_bytes() == config.read_bytes():
+            old.replace(config)  # keeps the time stamp, so make has nothing to redo
+        self._check_config(config)
+        results.write_text(
+            stamp, json.dumps({"inputs": digest, "config": file_sha256(config)}) + "\n"
+        )
+
+    def _config_inputs(self) -> str:
+        """Digest of what kconfig reads: Kconfig files, scripts, makefiles, fragments, compiler."""
+        tree = str(self.job.source.git_tree)
+        listing = self.tree.git("ls-tree", "-r", tree).stdout.decode("utf-8", "replace")
+        read = [
+            line
+            for line in listing.splitlines()
+            if "Kconfig" in line or "\tscripts/" in line or line.endswith("\tMakefile")
+        ]
+        fragments = [file_sha256(path) for path in self.job.fragments]
+        return json_sha256([read, fragments, self.job.toolchain, RECIPE])
+
+    def _check_config(self, config: Path) -> None:
+        lost = kconfig.lost(self.job.fragments, config)
+        if not lost:
+            return
+        words = "; ".join(str(item) for item in lost)
+        if self.job.source.side == "candidate":
+            raise BrokenError("config", words, words)
+        raise UsageError(f"Linux {self.job.source.version}: {words}: fix the fragment or the tree")
+
+    def _tuxmake(self, *args: str) -> int:
+        command = [sys.executable, "-m", "tuxmake", "-C", str(self.tree.src), "-b", str(self.out)]
+        command += ["-o", str(self.tree.root / "tuxmake"), "-a", self.job.arch, "-t", "gcc"]
+        command += [
+            "-w",
+            "ccache",
+            "-r",
+            "null",
+            "-c",
+            "never",
+            "-F",
+            "-j",
+            str(os.cpu_count() or 1),
+        ]
+        maps = " ".join(f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out))
+        for name, value in {**PINNED, "KCFLAGS": maps}.items():
+            command += ["-e", f"{name}={value}"]
+        # All positional words last, in one piece: argparse refuses those behind further options.
+        return self._run([*command, *args, *UNUSED_TOOLS])
+
+    def _run(self, command: list[str]) -> int:
+        env = clean_env(
+            {
+                "CCACHE_DIR": str(cache_dir() / "ccache"),
+                "CCACHE_BASEDIR": str(self.tree.root),
+                "CCACHE_MAXSIZE": "5G",
+                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            }
+        )
+        lock = self.tree.lock_stream
+        return makerun.run(
+            command,
+            env=env,
+            log=self.log,
+            step=self.step,
+            timeout=max(1.0, self.deadline - time.monotonic()),
+            running=self._torn,
+            keep_open=[lock.fileno()] if lock else [],
+        )
+
+    def _failure(self) -> IotollError:
+        """Say whose fault a failed build is: the machine's, the tree's or the candidate's."""
+        summary, lines = makerun.cause(self.log, hide=self._source_prefixes())
+        mend = makerun.not_the_source(self.log)
+        if mend:
+            return InfrastructureError(f"the kernel build failed: {mend}", lines)
+        source = self.job.source
+        if source.side == "candidate":
+            return BrokenError("build", summary, lines)
+        return InfrastructureError(
+            f"the base kernel {source.version} of {source.tree} does not build, so nothing can be"
+            f" compared: {summary}: name another --base, or see {self.log}",
+            lines,
+        )
+
+    def _source_prefixes(self) -> tuple[str, str]:
+        """How the compiler spells the source folder; a developer knows files without it."""
+        return f"{self.tree.src}/", os.path.relpath(self.tree.src, self.out) + "/"

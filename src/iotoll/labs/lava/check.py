@@ -1,0 +1,108 @@
+"""Is a lab fit for a run? Asked before anything long begins: ``iotoll lava check``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.labs.lava.config import Lab, LabBoard
+from iotoll.labs.lava.http import AccessError
+from iotoll.labs.lava.server import Servers, device_words
+
+RETRIES = 2
+"""How often a request is repeated at once: a dead server is told of in seconds."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: ``problem`` is empty if it is well, else what helps is in it.
+
+    ``usage`` says that the user's settings are wrong, not the lab.
+    """
+
+    what: str
+    found: str = ""
+    problem: str = ""
+    usage: bool = False
+
+    @property
+    def line(self) -> str:
+        """One line for the terminal."""
+        return f"{self.what}: {self.problem or self.found}"
+
+
+def checks(lab: Lab, servers: Servers, boards: Sequence[str]) -> Iterator[Check]:
+    """Look at server, token, file server and the devices of ``boards``, one after the other.
+
+    Ends with the first problem that hides what comes after it. Nothing is changed or submitted.
+    """
+    first = _asked("server", lambda: f"{servers.lava.address}, LAVA {servers.lava.version()}")
+    yield first
+    if first.problem:
+        return
+    token = _token(servers)
+    yield token
+    yield _asked("file server", lambda: _files(servers))
+    if token.problem:
+        return
+    for name in boards:
+        yield from _board(lab.board(name), name, servers)
+
+
+def demand(lab: Lab, servers: Servers, boards: Sequence[str]) -> None:
+    """Raise what the first problem means: UsageError for settings, else InfrastructureError."""
+    for one in checks(lab, servers, boards):
+        if one.problem:
+            kind = UsageError if one.usage else InfrastructureError
+            raise kind(f"lab {lab.name}: {one.line}")
+
+
+def _asked(what: str, ask: Callable[[], str]) -> Check:
+    try:
+        return Check(what, ask())
+    except InfrastructureError as error:
+        return Check(what, problem=str(error))
+    except AccessError as error:
+        return Check(what, problem=str(error), usage=True)
+
+
+def _token(servers: Servers) -> Check:
+    found = _asked("token", servers.lava.user)
+    if found.problem:
+        return found
+    if not found.found:
+        return Check("token", problem="the server does not know whose it is", usage=True)
+    return Check("token", f"of user {found.found}")
+
+
+def _files(servers: Servers) -> str:
+    servers.files.http.exists("sha256/")
+    return servers.files.http.base
+
+
+def _board(board: LabBoard, name: str, servers: Servers) -> Iterator[Check]:
+    what, lava = f"board {name}", servers.lava
+    tags = f" with tags {', '.join(board.tags)}" if board.tags else ""
+    try:
+        fleet = lava.fleet(board.device_type, board.tags)
+        working = [one.name for one in fleet if one.works]
+        if not working:
+            yield Check(
+                what,
+                problem=f"no device of type {board.device_type}{tags} takes jobs:"
+                f" {device_words(fleet)}",
+            )
+            return
+        yield Check(what, f"{board.device_type}{tags}: {device_words(fleet)}")
+        if board.same_board:
+            named = [n for n in working if lava.devices(board.device_type, [*board.tags, n]) != [n]]
+            if named:
+                yield Check(
+                    what,
+                    problem=f"same_board needs a device's own name among its tags, as"
+                    f" {', '.join(named)} has not: lava-server manage devices update"
+                    f" {named[0]} --tags {' '.join([*board.tags, named[0]])}",
+                )
+    except (InfrastructureError, AccessError) as error:
+        yield Check(what, problem=str(error), usage=isinstance(error, AccessError))

@@ -1,0 +1,161 @@
+"""The verdict of a run whose boots were collected, or which further boots it needs first.
+
+Nothing here boots: `conclude` states what is wanted, and `iotoll.run.flow` runs it and asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from iotoll.boots.order import boot_order
+from iotoll.boots.schedule import PARALLEL
+from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.records import results
+from iotoll.records.models import Clock, FailureRecord, Outcome, SelectionRecord, VerdictRecord
+from iotoll.records.models.run import Side
+from iotoll.reports.page.counts import fio_warnings
+from iotoll.run import previous
+from iotoll.run.setup import Setup
+from iotoll.verdict import instructions
+
+
+@dataclass(frozen=True)
+class MoreBoots:
+    """Boots that a verdict needs in addition, in their order, ``abreast`` at a time.
+
+    ``cells`` are the cells that they run; None for all that are selected.
+    """
+
+    why: str
+    boots: Sequence[tuple[Side, int]]
+    abreast: int
+    cells: Sequence[str] | None = None
+
+
+def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | MoreBoots:
+    """The verdict, or what it needs; ``after`` is what was asked for last, which has run."""
+    if not setup.cells:
+        why = results.read(setup.run.selection, SelectionRecord).why
+        return new_verdict(setup, Outcome.PASS, f"Nothing to measure: {why}.")
+    if setup.identical_images():
+        sentence = "Base and candidate build the same kernel image, byte for byte."
+        return new_verdict(setup, Outcome.PASS, sentence, identical_images=True)
+    if setup.judges_time:
+        return _by_time(setup)
+    if setup.run.manifest.clock is Clock.TIME:
+        sentence = (
+            "A smoke test: both kernels ran the workload, but time on a virtual board cannot gate."
+        )
+        return new_verdict(setup, Outcome.INCONCLUSIVE, sentence, can_gate=False)
+    if not setup.is_exact:
+        sentence = (
+            f"Board {setup.board.name} is not exact: its counts also depend on the host, so no "
+            "I/O can be compared with its twin. Use an exact board, such as virt-arm64."
+        )
+        return new_verdict(setup, Outcome.INCONCLUSIVE, sentence, can_gate=False)
+    return _by_twins(setup, may_ask=after is None)
+
+
+def _by_twins(setup: Setup, may_ask: bool) -> VerdictRecord | MoreBoots:
+    """I/O by I/O; what shows in one boot of each side must show in the further ones."""
+    policy = setup.instructions_policy
+    base, candidate = (setup.result(side) for side in setup.sides)
+    judged = instructions.judge(base, candidate, policy, setup.cells)
+    if judged.open and may_ask:
+        numbers = range(setup.run.manifest.boots + 1, policy.perturb.boots + 1)
+        why = (
+            f"{len(judged.open)} cells show a growth: {len(numbers)} boots of each side, whose "
+            "cells begin a stated bit later, must also show it"
+        )
+        boots = [(side, number) for number in numbers for side in setup.sides]
+        return MoreBoots(why, boots, PARALLEL, judged.open)
+    return new_verdict(
+        setup,
+        judged.outcome,
+        judged.sentence,
+        cells=judged.cells,
+        regressions=judged.regressions,
+        improvements=judged.improvements,
+        pools=judged.pools,
+        headline=judged.headline,
+        warnings=_warnings(setup),
+    )
+
+
+def _by_time(setup: Setup) -> VerdictRecord | MoreBoots:
+    """Pairs of boots, judged at each interim analysis until a decision is reached."""
+    # scipy takes a second to import, and the other clock does without.
+    from iotoll.verdict.time.judging import decide_run
+
+    decision = decide_run(setup.run, setup.cells)
+    manifest = setup.run.manifest
+    if decision.wanted:
+        why = f"undecided after {decision.sequential.used} pairs: on to {decision.wanted}"
+        return MoreBoots(why, boot_order(manifest.seed, decision.wanted), abreast=1)
+    experiment = manifest.accelerator != "none"
+    return new_verdict(
+        setup,
+        decision.outcome,
+        decision.sentence,
+        cells=decision.cells,
+        regressions=decision.regressions,
+        improvements=decision.improvements,
+        warnings=_warnings(setup),
+        sequential=decision.sequential.model_copy(update={"experiment": experiment}),
+        can_gate=not experiment and not manifest.aa,
+    )
+
+
+def _warnings(setup: Setup) -> list[str]:
+    return [
+        f"{side}, {cell}: {text}"
+        for side in setup.sides
+        for cell, records in setup.result(side).cells.items()
+        for record in records
+        if record.invalid is None
+        for text in fio_warnings(record)
+    ]
+
+
+def failed(setup: Setup, step: str, error: BrokenError | InfrastructureError) -> VerdictRecord:
+    """The verdict ``broken`` or ``infrastructure``: by the exception's type, by no value."""
+    if isinstance(error, BrokenError):
+        outcome, step, sentence = Outcome.BROKEN, error.step, _broken_sentence(error)
+    else:
+        outcome = Outcome.INFRASTRUCTURE
+        sentence = f"Nothing is said about the candidate: {error}."
+    failure = FailureRecord(outcome=outcome, step=step, message=str(error), log_tail=error.log_tail)
+    return new_verdict(setup, outcome, sentence, failure=failure)
+
+
+def _broken_sentence(error: BrokenError) -> str:
+    what = {
+        "apply": "does not apply",
+        "config": "loses a kernel option that the board needs",
+        "build": "does not build",
+        "boot": "does not boot",
+        "workload": "does not survive the workload",
+    }[error.step]
+    return f"The candidate {what}: {error}."
+
+
+def new_verdict(setup: Setup, outcome: Outcome, sentence: str, **more: object) -> VerdictRecord:
+    """A verdict of this run with what every verdict names."""
+    manifest = setup.run.manifest
+    values: dict[str, Any] = {
+        "outcome": outcome,
+        "exit_code": outcome.exit_code,
+        "sentence": sentence,
+        "clock": manifest.clock,
+        "unit": manifest.clock.unit,
+        "board": manifest.board,
+        "matrix": manifest.matrix,
+        "policy": manifest.policy,
+        "policy_sha256": setup.policy.sha256,
+        "can_gate": manifest.clock is Clock.INSTRUCTIONS,
+        **more,
+    }
+    values |= previous.with_coverage(setup.run, sentence, list(values.get("warnings", [])))
+    return VerdictRecord.model_validate(values)

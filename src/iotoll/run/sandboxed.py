@@ -1,0 +1,151 @@
+"""Builds the kernels of a run in the sandbox: in a pipeline, and at a desk where that is possible."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+
+from iotoll.core.digest import file_sha256
+from iotoll.core.errors import (
+    BrokenError,
+    BrokenStep,
+    InfrastructureError,
+    IotollError,
+    ResultError,
+)
+from iotoll.core.paths import cache_dir
+from iotoll.core.progress import Progress
+from iotoll.kernels import buildid, coverage, sandbox
+from iotoll.kernels.cache import new_entry
+from iotoll.kernels.kernel_job import TARGETS, KernelJob
+from iotoll.kernels.sandbox import Kept
+from iotoll.kernels.source import DEBIAN_FOLDER, open_tree
+from iotoll.records import results
+from iotoll.records.models import BuildRecord, FailureRecord, Outcome
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
+
+INSIDE = ("-P", "-m", "iotoll.ci.inside")  # -P: no module of the folder that a job stands in
+BUILT = (
+    "Image",
+    "config",
+    "build.log",
+    "build.json",
+    "failure.json",
+    buildid.NAME,
+    coverage.SOURCES,
+)
+_UNCACHED = ("build.json", "failure.json")
+
+
+def build(
+    run: RunDir, side: Side, job: KernelJob, progress: Progress, hidden: Sequence[Path] = ()
+) -> Outcome:
+    """Build one kernel in the sandbox; returns `Outcome.PASS` when it is there.
+
+    The base is the project's own code and fills the cache; a candidate only reads it, and sees
+    nothing of the ``hidden`` folders. Why a build failed is in ``failure.json`` beside its log.
+    """
+    done = job.is_done
+    shutil.rmtree(run.build(side), ignore_errors=True)  # a runner may hold another one's
+    names = (*BUILT, *(Path(name).name for name in job.dtbs))
+    kept = (*(f"sides/{side}/build/{n}" for n in names), f".steps/build.{side}.json")
+    alone = side == "candidate" and not done
+    with ExitStack() as stack:
+        if alone:  # nobody may move the tree below the overlay
+            tree = open_tree(str(run.manifest.tree), progress)
+            stack.enter_context(tree.locked(progress))
+        words = [*INSIDE, "build", str(run.root), side, *(["--quiet"] if progress.quiet else [])]
+        seen = [path for path in hidden if alone and path.is_dir()]
+        status = sandbox.run(words, run.root, Kept(kept), side == "base", seen)
+    return _built(run, side, status)
+
+
+def warm(run: RunDir) -> int:
+    """Build the base where make's O= folder is empty; returns the exit code.
+
+    In an empty O= folder below the overlay a candidate's build would make everything, and throw it
+    away.
+    """
+    words = [*INSIDE, "build", str(run.root), "base", "--warm"]
+    return sandbox.run(words, run.root, Kept(()), trusted=True)
+
+
+def hidden_from_candidates(run: RunDir) -> tuple[Path, ...]:
+    """Folders with what a candidate could give out as its own image."""
+    return (cache_dir() / "images", run.build("base"))
+
+
+def _built(run: RunDir, side: Side, status: int) -> Outcome:
+    """What a build left, checked against its own record."""
+    failed = run.build_failure(side)
+    if failed.is_file():
+        record = results.read(failed, FailureRecord)
+        allowed = (Outcome.BROKEN, Outcome.INFRASTRUCTURE)
+        return record.outcome if record.outcome in allowed else Outcome.INFRASTRUCTURE
+    if status != 0:
+        raise InfrastructureError(f"the build of the {side} ended with status {status} in silence")
+    check_build(run, side)
+    return Outcome.PASS
+
+
+def check_build(run: RunDir, side: Side) -> None:
+    """Raise ResultError when an image is not the one that its build noted, or no plain file."""
+    folder = run.build(side)
+    record = results.read(folder / "build.json", BuildRecord)
+    path = folder / "Image"
+    if record.side != side or path.is_symlink() or not path.is_file():
+        raise ResultError(f"{folder}: holds no image of the {side}: build it again")
+    if file_sha256(path) != record.image_sha256:
+        raise ResultError(f"{path}: is not what build.json says: build it again")
+
+
+def at_desk(run: RunDir, job: KernelJob, progress: Progress) -> None:
+    """Build the candidate in the sandbox, and keep its image in the cache under its own key.
+
+    Raises what the build failed with.
+    """
+    outcome = build(run, "candidate", job, progress, hidden_from_candidates(run))
+    if outcome is not Outcome.PASS:
+        record = results.read(run.build_failure("candidate"), FailureRecord)
+        if outcome is Outcome.BROKEN:
+            step: BrokenStep = "config" if record.step == "config" else "build"
+            raise BrokenError(step, record.message, record.log_tail)
+        raise InfrastructureError(record.message, record.log_tail)
+    if not job.is_done:
+        with new_entry(job.cached) as entry:
+            for path in run.build("candidate").iterdir():
+                if path.is_file() and path.name not in _UNCACHED:
+                    shutil.copyfile(path, entry / path.name)
+
+
+def why_not(run: RunDir, job: KernelJob) -> str:
+    """Why a candidate cannot be built in the sandbox at a desk; empty if it can.
+
+    The sandbox shows iotoll's own files, the cache and the system's, and no other file.
+    """
+    manifest = run.manifest
+    tree = Path(str(manifest.tree))
+    if manifest.tree != "debian" and not tree.resolve().is_relative_to(DEBIAN_FOLDER):
+        return f"{tree} is not visible in it"
+    named = (manifest.board, manifest.matrix, manifest.policy, *map(str, job.fragments))
+    for name in named:
+        path = Path(name)
+        if path.suffix and not any(path.resolve().is_relative_to(one) for one in sandbox.shown()):
+            return f"{name} is not visible in it"
+    compiler = shutil.which(TARGETS[job.arch].compiler) or ""
+    if not any(compiler.startswith(f"{folder}/") for folder in sandbox.SYSTEM):
+        return f"the compiler {compiler} is not visible in it"
+    return _refused()
+
+
+@cache
+def _refused() -> str:
+    try:
+        sandbox.check()
+    except (IotollError, OSError) as error:
+        return str(error)
+    return ""

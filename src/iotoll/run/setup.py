@@ -1,0 +1,163 @@
+"""What a run's manifest names, loaded once: board, matrix, policy, lab, and what follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from iotoll.boards.board import RealBoard, VirtualBoard, load_board
+from iotoll.boards.matrix import Matrix, load_matrix
+from iotoll.boards.ramdisk import get_image
+from iotoll.boots.order import boot_order
+from iotoll.boots.schedule import Bench, Connect
+from iotoll.core.progress import Progress
+from iotoll.labs.lava.config import Lab, load_lab
+from iotoll.records import results
+from iotoll.records.models import BuildRecord, Clock, SelectionRecord, SideResult
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
+from iotoll.verdict.policy import Policy, TimePolicy, load_any_policy, load_policy, load_time_policy
+
+
+@dataclass
+class Setup:
+    """One run directory and what its manifest names, loaded once.
+
+    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error. With
+    ``fresh`` no boot is taken from the store of earlier boots.
+    """
+
+    run: RunDir
+    progress: Progress
+    stored: bool = False
+    fresh: bool = False
+
+    @cached_property
+    def board(self) -> VirtualBoard | RealBoard:
+        """The board the run is on."""
+        return load_board(self.run.manifest.board)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the board leaves nothing to the host, so that I/Os have twins."""
+        return isinstance(self.board, VirtualBoard) and self.board.qemu.patched
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The workload matrix."""
+        return load_matrix(self.run.manifest.matrix)
+
+    @cached_property
+    def policy(self) -> Policy | TimePolicy:
+        """The gate policy."""
+        return load_any_policy(self.run.manifest.policy)
+
+    @cached_property
+    def instructions_policy(self) -> Policy:
+        """The policy of a run on the clock `instructions`."""
+        return load_policy(self.run.manifest.policy)
+
+    @property
+    def judges_time(self) -> bool:
+        """Whether the run's times are judged: of a real board, or of a virtual one on purpose."""
+        manifest = self.run.manifest
+        real = manifest.accelerator == "none"
+        return (
+            manifest.kind == "gate"
+            and manifest.clock is Clock.TIME
+            and (real or manifest.experiment)
+        )
+
+    @cached_property
+    def lab(self) -> Lab | None:
+        """The LAVA lab that runs the boots; None on a local board."""
+        manifest = self.run.manifest
+        if manifest.runner == "local":
+            return None
+        lab = load_lab(manifest.lab or "local")
+        lab.board(self.board.name)
+        return lab
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The kernels of this run."""
+        return ("base", "candidate") if self.run.manifest.kind == "gate" else ("base",)
+
+    @property
+    def wanted(self) -> list[tuple[Side, int]]:
+        """The boots that were asked for, in the order in which they run."""
+        if self.judges_time:
+            looks = load_time_policy(self.run.manifest.policy).looks
+            return boot_order(self.run.manifest.seed, max(self.run.manifest.boots, looks[0]))
+        numbers = range(1, self.run.manifest.boots + 1)
+        return [(side, n) for n in numbers for side in self.sides]
+
+    @property
+    def cells(self) -> list[str]:
+        """The selected cells."""
+        return [c.cell for c in results.read(self.run.selection, SelectionRecord).cells]
+
+    @cached_property
+    def bench(self) -> Bench:
+        """What the boots of this run share."""
+        manifest, lab = self.run.manifest, self.lab
+        image = get_image(self.board.arch, self.progress)
+        return Bench(
+            self.board,
+            self.matrix,
+            image,
+            self.cells,
+            manifest.clock,
+            manifest.accelerator,
+            send_times=lab.board(self.board.name).send_times if lab else None,
+            cool_down=lab.board(self.board.name).cool_down_seconds if lab else 0,
+            fresh=self.fresh,
+        )
+
+    @property
+    def connect(self) -> Connect | None:
+        """What reaches the lab that runs the boots; None on a local board."""
+        lab = self.lab
+        if lab is None:
+            return None
+        # Only a lab needs HTTP, which takes a tenth of a second to import.
+        from iotoll.labs.lava.runner import lava_runner
+
+        return lambda: lava_runner(self.run, lab, tell=self.progress.say)
+
+    def preflight(self) -> None:
+        """Raise what keeps the lab from running this board's jobs, before anything long begins.
+
+        A run that has jobs in LAVA already waits for the lab instead.
+        """
+        lab = self.lab
+        if lab is None or (self.run.root / "lava/journal.jsonl").is_file():
+            return
+        from iotoll.labs.lava import check
+        from iotoll.labs.lava.server import connect
+
+        with self.progress.step(f"look at lab {lab.name}"):
+            check.demand(lab, connect(lab, check.RETRIES), [self.board.name])
+
+    @property
+    def dtbs(self) -> list[str]:
+        """Device trees that are built with the kernel, as make names them."""
+        return self.board.dtbs if isinstance(self.board, RealBoard) else []
+
+    def needs_boots(self) -> bool:
+        """Whether anything is to be measured: cells are selected and the images differ."""
+        return bool(self.cells) and not self.identical_images()
+
+    def identical_images(self) -> bool:
+        """Whether both sides' kernels are the same bytes, and nobody wants them booted."""
+        if self.run.manifest.kind == "measure" or self.run.manifest.aa:
+            return False
+        images = {
+            results.read(self.run.build(side) / "build.json", BuildRecord).sha256
+            for side in self.sides
+        }
+        return len(images) == 1
+
+    def result(self, side: Side) -> SideResult:
+        """The values of one side; raises ResultError before they were collected."""
+        return results.read(self.run.side(side) / "result.json", SideResult)

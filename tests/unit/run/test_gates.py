@@ -1,0 +1,86 @@
+"""Experiments on the gate: their rows come from stored runs alone, and are judged again."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from iotoll.core.progress import Progress
+from iotoll.records import results
+from iotoll.records.models import Outcome, VerdictRecord
+from iotoll.run.flow import Flow
+from iotoll.run.studies import gates, variants
+from iotoll.run.studies.gates import Row, interval, print_rows, row_of
+from iotoll.run.studies.variants import Variant
+from tests.unit.runs import CELLS, add_boots, make_run
+
+
+@pytest.fixture
+def gated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an experiment with one gated patch, and no tool to build or boot with."""
+    run = make_run(tmp_path / "out/innocent-1")
+    add_boots(run)
+    flow = Flow(run, Progress(quiet=True))
+    flow.collect()
+    flow.judge()
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(gates, "reader", lambda *_: lambda path: "")
+    monkeypatch.setattr(
+        variants, "innocent", lambda seed, number, read: Variant(f"innocent-{number}", "", "x", "")
+    )
+    return tmp_path / "out"
+
+
+def again(out: Path, *words: str) -> list[dict[str, object]]:
+    command = ["--out", str(out), "--patches", "2", "--again", *words]
+    done = CliRunner().invoke(gates.innocent_command, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return list(json.loads((out / "table.json").read_text()))
+
+
+def test_row_is_a_function_of_the_stored_run(gated: Path) -> None:
+    run = make_run(gated / "innocent-1")
+    row = row_of("innocent-1", "x", run)
+    assert (row.outcome, row.cells, row.alarms, row.grew, row.unsure) == ("pass", 2, 0, {}, {})
+    assert row.exact == 0.872
+
+
+def test_stored_runs_are_judged_again_and_those_that_are_not_there_left_out(gated: Path) -> None:
+    verdict = gated / "innocent-1/verdict.json"
+    before = verdict.read_bytes()
+    wrong = results.read(verdict, VerdictRecord).model_copy(
+        update={"outcome": Outcome.REGRESSION, "exit_code": 1}
+    )
+    results.write(verdict, wrong)
+    (row,) = again(gated, "judge")
+    assert row["name"] == "innocent-1" and row["outcome"] == "pass"
+    assert verdict.read_bytes() == before
+
+
+def test_boots_that_todays_rules_need_and_the_run_lacks_are_no_verdict(
+    gated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iotoll.verdict.instructions._open", lambda *_: CELLS[:1])
+    (row,) = again(gated, "judge")
+    assert row["outcome"] == "infrastructure"
+    assert "does not hold all boots" in str(row["sentence"])
+
+
+def test_table_has_counts_with_their_intervals() -> None:
+    rows = [
+        Row(f"planted-{n}", "y", "regression", "z", {"ufs submission": (8, 20.0)}) for n in (1, 2)
+    ]
+    out = io.StringIO()
+    print_rows([*rows, Row("planted-3", "y", "pass", "z")], Console(file=out, width=120))
+    assert "regression: 2 of 3 (9.4% to 99.2%)" in out.getvalue()
+    assert "ufs submission +20 in 8" in out.getvalue()
+
+
+def test_interval_of_nothing_seen() -> None:
+    low, high = interval(0, 60)
+    assert low == 0.0 and round(high, 4) == 0.0596
