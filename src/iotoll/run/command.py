@@ -216,7 +216,7 @@ def _run(
     )
     output = Output(quiet, as_json)
     run = _open_run(manifest, out)
-    flow = Flow(run, output.progress)
+    flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
     with locked(run):

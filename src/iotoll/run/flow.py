@@ -29,7 +29,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.reports.page import render_report
-from iotoll.run import previous
+from iotoll.run import explained, previous
 from iotoll.run.conclude import MoreBoots, conclude, failed
 from iotoll.run.setup import Setup
 from iotoll.verdict import accept
@@ -40,8 +40,11 @@ from iotoll.verdict.time.clocks import beside
 class Flow(Setup):
     """The steps of one run directory.
 
-    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error.
+    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error. With
+    ``explains`` the report also has what the policy wants explained.
     """
+
+    explains: bool = False
 
     def source(self) -> None:
         """Sources of both sides, and the selection of cells."""
@@ -116,7 +119,9 @@ class Flow(Setup):
         results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
 
     def report(self) -> None:
-        """The report, from the result files alone."""
+        """The report, from the result files alone; before it, what the policy wants explained."""
+        if self.explains:
+            explained.after_verdict(self)
         with self.progress.step("write the report"):
             render_report(self.run)
 
