@@ -210,7 +210,7 @@ def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[st
         assert last == "done"
 
 
-def test_lost_fastboot_is_the_lab_s_fault_and_a_hang_the_kernel_s(
+def test_lost_fastboot_is_the_lab_s_fault_and_one_hang_nobody_s(
     pair: Pair, boards: list[str]
 ) -> None:
     lost, hanging = boards
@@ -220,12 +220,15 @@ def test_lost_fastboot_is_the_lab_s_fault_and_a_hang_the_kernel_s(
     with pytest.raises(InfrastructureError):
         pair.go([UFS])
     assert pair.done == []
-    ended = {str(pair.device(attempt)): attempt for attempt in pair.attempts}
-    assert len(ended) == len(pair.attempts) == 2
-    assert ended["hi960-hikey-01"].outcome == "infrastructure"
-    assert "[hikey960-fastboot-not-found]" in ended["hi960-hikey-01"].why
-    assert ended["hi960-hikey-02"].outcome == "broken"
-    assert "[hangs-in-workload]" in ended["hi960-hikey-02"].why
+    first: dict[str, Attempt] = {}
+    for attempt in pair.attempts:
+        first.setdefault(str(pair.device(attempt)), attempt)
+    assert sorted(first) == ["hi960-hikey-01", "hi960-hikey-02"]
+    assert first["hi960-hikey-01"].outcome == "infrastructure"
+    assert "[hikey960-fastboot-not-found]" in first["hi960-hikey-01"].why
+    # Tried once more, elsewhere: only a hang that repeats is the kernel's.
+    assert first["hi960-hikey-02"].outcome == "hang"
+    assert "[hangs-in-workload]" in first["hi960-hikey-02"].why
 
 
 @pytest.fixture
