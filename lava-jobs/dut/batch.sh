@@ -15,6 +15,7 @@ for event in $(present_events "$job/$batch.events"); do
     set -- "$@" -e "$event"
 done
 [ $# -gt 0 ] || fail workload "$batch: none of its trace events exists: CONFIG_FTRACE"
+set_disks "$job" "$batch" "$(dirname "$out")/boot/devices"
 head -c 4096 /dev/zero >/tmp/iotoll-mark
 # The recorder must sleep until the end: woken while fio runs, it would be part of the measure.
 echo 100 >"$TRACEFS/buffer_percent" 2>/dev/null
@@ -23,6 +24,7 @@ cd "$out" || fail workload "cannot enter $out"
 trace-cmd record -q --compression none -C "$TRACE_CLOCK" -b "$BUFFER_KB" "$@" -o trace.dat \
     fio --output-format=json+ --output=fio.json --eta=never "$job/$batch.fio" >record.log 2>&1
 status=$?
+reset_disks
 rm -f ./*.prerun.txt
 # trace-cmd does not pass on the exit status of the command that it ran: ask fio's own result too.
 if [ $status -ne 0 ] || grep -q '"error" : [1-9-]' fio.json 2>/dev/null || [ ! -s fio.json ]; then

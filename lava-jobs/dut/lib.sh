@@ -28,10 +28,13 @@ driven_by() {
     return 1
 }
 
-# block_device DRIVERS: prints the first whole disk of these drivers.
+# block_device DRIVERS NUMBER: prints the first or second whole disk of these drivers.
 block_device() {
+    left=$2
     for disk in /sys/block/*; do
         if driven_by "$disk/device" "$1"; then
+            left=$((left - 1))
+            [ "$left" -eq 0 ] || continue
             echo "/dev/${disk##*/}"
             return 0
         fi
@@ -63,7 +66,8 @@ target() {
     *) [ ! -b "$named" ] || { echo "$named"; return 0; }
         fail prepare "no block device $named for $1" ;;
     esac
-    found=$(block_device "$(drivers_of "$1")") || fail prepare "no $1 disk: its driver found none"
+    case $1 in *2) nth=2 ;; *) nth=1 ;; esac
+    found=$(block_device "$(drivers_of "$1")" $nth) || fail prepare "no $1 disk: its driver found none"
     set -- "$1" "$found" "/sys/block/${found##*/}"/*/partition
     [ ! -e "$3" ] || fail prepare "$2 has partitions: name one that may be overwritten, TARGET_$1 in job.env"
     echo "$2"
@@ -80,9 +84,10 @@ marked() {
     [ "$(dd if="$1" bs=1 skip=1144 count=16 2>/dev/null | tr -d '\0')" = "$MARK" ]
 }
 
-# drivers_of DEVICE: kernel driver names under which a device of the matrix may appear.
+# drivers_of DEVICE: kernel driver names under which a device of the matrix may appear. DEVICE2 is
+# its second disk.
 drivers_of() {
-    case $1 in
+    case ${1%2} in
     ufs) echo "ufshcd ufshcd-hisi ufshcd-rockchip tc-dwc-g210-pci" ;;
     nvme) echo "nvme" ;;
     emmc) echo "mmcblk" ;;
@@ -116,4 +121,57 @@ present_events() {
             say "note: no event $event" >&2
         fi
     done <"$1"
+}
+
+# disk_of DEVICE DEVICES: prints the sysfs folder of a device's whole disk, which prepare.sh noted.
+disk_of() {
+    named=$(sed -n "s,^$1 /dev/\([^ ]*\) .*,\1,p" "$2")
+    node=$(readlink -f "/sys/class/block/$named")
+    [ -n "$named" ] && [ -d "$node" ] || fail workload "no $1 disk in $2"
+    [ ! -e "$node/partition" ] || node=${node%/*}
+    echo "$node"
+}
+
+# set_disk DEVICE DEVICES: makes a disk what the batch needs: SCHEDULER, TAGS (nr_requests), QUEUES (must
+# be so many), RAW (no file system on the second disk, which fio finds as /dev/iotoll-DEVICE2).
+set_disk() {
+    disk=$(disk_of "$1" "$2") || { echo "$disk"; exit 1; }
+    count=0
+    for queue in "$disk"/mq/*; do count=$((count + 1)); done
+    [ "$count" -eq "${QUEUES:-$count}" ] || fail workload "$1 has $count queues, not $QUEUES: another board"
+    echo "$SCHEDULER" >"$disk/queue/scheduler" || fail workload "$1: no scheduler $SCHEDULER"
+    if [ -n "${TAGS:-}" ]; then
+        echo "$TAGS" >"$disk/queue/nr_requests" || fail workload "$1: nr_requests cannot be $TAGS"
+        now=$(cat "$disk/queue/nr_requests")
+        [ "$now" -eq "$TAGS" ] || fail workload "$1: nr_requests is $now, not $TAGS"
+    fi
+    if [ -n "${RAW:-}" ]; then
+        ! grep -q " /mnt/$1 " /proc/mounts || umount "/mnt/$1" || fail workload "cannot unmount /mnt/$1"
+        ln -sf "${disk##*/}" "/dev/iotoll-$1"
+        [ "$(cat "$disk/queue/discard_max_bytes")" -gt 0 ] || fail workload "$1 cannot discard"
+    fi
+}
+
+# set_disks JOB BATCH DEVICES: the batch's disks become what JOB/BATCH.disk says, until reset_disks.
+set_disks() {
+    names='' devices=$3
+    [ -f "$1/$2.disk" ] || return 0
+    usual=$SCHEDULER name=${2%%-*}
+    . "$1/$2.disk"
+    names=$name
+    [ -z "${SECOND:-}" ] || names="$name ${name}2"
+    [ -z "${RAW:-}" ] || names=${name}2
+    for one in $names; do
+        eval "tags_$one=$(cat "$(disk_of "$one" "$devices")/queue/nr_requests")"
+        set_disk "$one" "$devices"
+    done
+}
+
+# reset_disks: what set_disks changed is as it was, but for a raw disk, which stays unmounted.
+reset_disks() {
+    SCHEDULER=${usual:-$SCHEDULER}
+    for one in $names; do
+        eval "TAGS=\$tags_$one"
+        set_disk "$one" "$devices"
+    done
 }

@@ -20,8 +20,10 @@ for event in $(present_events "$job/$batch.events"); do
 done
 [ -n "$(cat "$TRACEFS/set_event")" ] ||
     fail workload "$batch: none of its trace events exists: CONFIG_FTRACE"
+set_disks "$job" "$batch" "$(dirname "$out")/boot/devices"
 head -c 4096 /dev/zero >/tmp/iotoll-mark
 device=${batch#calibration-}
+device=${device%%-*}
 number=$(sed -n "s/^$device [^ ]* //p" "$(dirname "$out")/boot/devices")
 # fio saves its prerun commands' output in the working directory.
 cd "$out" || fail workload "cannot enter $out"
@@ -30,6 +32,7 @@ echo 1 >"$TRACEFS/tracing_on"
     --interval "${LOOK_MS:-100}" >records 2>live.log &
 fio --output-format=json+ --output=fio.json --eta=never "$job/$batch.fio" >record.log 2>&1
 status=$?
+reset_disks
 echo 0 >"$TRACEFS/tracing_on"
 wait $! || { cat live.log; fail workload "$batch: iotoll-dut live failed"; }
 rm -f ./*.prerun.txt

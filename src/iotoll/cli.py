@@ -82,6 +82,15 @@ COMMANDS = {
             "iotoll publish runs/NAME --out public --only junit",
         ),
     ),
+    "history": Entry(
+        "Look",
+        "iotoll.records.history.command:history_group",
+        "The history of all runs: add to it, and ask it.",
+        (
+            "iotoll history add runs/NAME --branch mainline",
+            "iotoll history query 'SELECT branch, night, status FROM runs'",
+        ),
+    ),
     "list": Entry(
         "Look",
         "iotoll.run.list_command:list_command",
@@ -206,6 +215,14 @@ SUBCOMMANDS = {
     "lava device": ("iotoll lava device virt-arm64 virt-01",),
     "lava check": ("iotoll lava check local --board hikey960",),
     "lava forget": ("iotoll lava forget runs/NAME 17",),
+    "history add": ("iotoll history add runs/NAME --branch mainline",),
+    "history query": (
+        "iotoll history query 'SELECT branch, night, status FROM runs'",
+        "iotoll history query --json 'SELECT count(*) FROM measurements'",
+    ),
+    "history export": ("iotoll history export --table runs --out runs.csv",),
+    "history compact": ("iotoll history compact",),
+    "history migrate": ("iotoll history migrate --history old",),
     "lab up": ("iotoll lab up",),
     "lab down": ("iotoll lab down",),
     "lab status": ("iotoll lab status --json",),

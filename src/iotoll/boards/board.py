@@ -43,6 +43,12 @@ class DeviceSettings(Model):
     model: DeviceModel | None = None
     delay_ms: int | None = Field(None, ge=0, description="what nbdkit adds to every command")
     qemu: list[str]
+    # Not part of what every workload sees: only cells that need these get them (equip.py).
+    spare: list[str] = Field(
+        default_factory=list, exclude=True, description="QEMU's words for a second disk"
+    )
+    poll: str = Field("", exclude=True, description="kernel's words that give it a polled queue")
+    queues: int = Field(1, gt=0, exclude=True, description="hardware queues without polled ones")
 
 
 class Limits(Model):

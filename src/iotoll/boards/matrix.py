@@ -2,60 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from iotoll.boards.cells import Cell, parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_extended, named_file
 from iotoll.records.models.base import Model
-
-CELL = re.compile(
-    r"(?P<device>ufs|nvme|emmc)-(?P<kb>\d+)k-(?P<rw>rand|seq)(?P<op>read|write)"
-    r"-t(?P<threads>\d+)-(?P<mode>direct|sync)"
-)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of the matrix; ``block_kb`` is the I/O size in KiB."""
-
-    name: str
-    device: str
-    block_kb: int
-    random: bool
-    op: str
-    threads: int
-    io_mode: str
-
-    @property
-    def fio_rw(self) -> str:
-        """fio's ``rw=`` for this cell."""
-        return ("rand" if self.random else "") + self.op
-
-    @property
-    def workload(self) -> str:
-        """The cell's name without its device, to compare devices with each other."""
-        return self.name.partition("-")[2]
-
-
-def parse_cell(name: str) -> Cell:
-    """Parse a cell name such as ``ufs-4k-randread-t1-direct``; raises UsageError."""
-    match = CELL.fullmatch(name)
-    if match is None:
-        raise UsageError(f"cell {name!r} is not DEVICE-SIZEk-PATTERN-tTHREADS-MODE")
-    return Cell(
-        name,
-        match["device"],
-        int(match["kb"]),
-        match["rw"] == "rand",
-        match["op"],
-        int(match["threads"]),
-        match["mode"],
-    )
 
 
 class Pattern(Model):
@@ -104,8 +63,20 @@ class Filesystem(Model):
     scheduler: str
 
 
+class Family(Model):
+    """Cells beside a matrix's own, for patches to code that no cell of its own runs."""
+
+    why: str = Field(min_length=1)
+    devices: list[str] = Field(min_length=1)
+    workloads: list[str] = Field(min_length=1, description="cells without their device")
+
+    def cells(self, devices: Sequence[str]) -> list[str]:
+        """Its cells on those of ``devices`` that it is for, device by device."""
+        return [f"{d}-{w}" for d in devices if d in self.devices for w in self.workloads]
+
+
 class Matrix(Model):
-    """A matrix file."""
+    """A matrix file, with the families of ``lava-jobs/families.toml`` that it names."""
 
     name: str
     devices: list[str]
@@ -118,6 +89,13 @@ class Matrix(Model):
     filesystem: Filesystem
     events: dict[str, list[str]]
     kprobes: dict[str, list[str]]
+    families: dict[str, Family] = Field(default_factory=dict)
+
+    @property
+    def family_cells(self) -> dict[str, list[str]]:
+        """The cells of each family on this matrix's devices; a family without any is left out."""
+        found = {name: family.cells(self.devices) for name, family in self.families.items()}
+        return {name: cells for name, cells in found.items() if cells}
 
     @property
     def cells(self) -> list[str]:
@@ -133,7 +111,8 @@ class Matrix(Model):
     def ios(self, cell: Cell) -> int:
         """How many I/Os the cell runs, over all its threads."""
         fio = self.settings(cell.device)
-        return fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
+        ios = fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
+        return max(ios // cell.threads, 1) * cell.threads
 
     def settings(self, device: str) -> FioSettings:
         """The fio settings of a device's cells."""
@@ -146,11 +125,12 @@ def load_matrix(name: str) -> Matrix:
     folder = data_dir("lava-jobs") / "matrices"
     path = named_file(folder, name)
     data = load_extended(folder, path)
+    data["families"] = _families(path, data.get("families", []))
     try:
         matrix = Matrix.model_validate({"name": path.stem, **data})
     except ValidationError as error:
         raise first_error(path, error) from error
-    for cell in matrix.cells:
+    for cell in [*matrix.cells, *(c for cells in matrix.family_cells.values() for c in cells)]:
         try:
             parse_cell(cell)
         except UsageError as error:
@@ -158,14 +138,59 @@ def load_matrix(name: str) -> Matrix:
     return matrix
 
 
-def chosen_cells(text: str | None, known: list[str]) -> list[str] | None:
-    """The cells that a comma-separated list of names and patterns chooses; None without one."""
+def _families(path: Path, names: object) -> dict[str, object]:
+    """The tables of the families that a matrix names; raises UsageError for an unknown one."""
+    known = tomllib.loads(families_path().read_text())
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{path}: families: must be a list of names: {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, list(known), 1, 0.0)[0]
+            raise UsageError(f"{path}: families: no family {name!r}: the nearest is {near!r}")
+    return {name: known[name] for name in names}
+
+
+def families_path() -> Path:
+    """Where the families are."""
+    return data_dir("lava-jobs") / "families.toml"
+
+
+def chosen_cells(
+    text: str | None, known: list[str], families: Mapping[str, Sequence[str]] | None = None
+) -> list[str] | None:
+    """The cells that a comma-separated list chooses; None without one.
+
+    An item is the name of a cell, of the matrix or not; the name of one of ``families``; or a
+    pattern, which stands for cells of the matrix, else of its families. Raises UsageError where an
+    item chooses nothing.
+    """
     if text is None:
         return None
+    families = families or {}
+    more = [cell for cells in families.values() for cell in cells]
     chosen: list[str] = []
-    for pattern in text.split(","):
-        hits = [c for c in known if fnmatchcase(c, pattern.strip())]
-        if not hits:
-            raise UsageError(f"--cells {pattern}: no such cell; there is for example {known[0]}")
+    for item in (part.strip() for part in text.split(",")):
+        hits = [c for c in known if fnmatchcase(c, item)]
+        hits = hits or list(families.get(item, [])) or [c for c in more if fnmatchcase(c, item)]
+        hits = hits or _spelled(item, known, families)
         chosen += [c for c in hits if c not in chosen]
     return chosen
+
+
+def _spelled(item: str, known: list[str], families: Mapping[str, Sequence[str]]) -> list[str]:
+    """The cell that is written out, which the matrix need not name."""
+    if any(mark in item for mark in "*?["):
+        raise UsageError(f"--cells {item}: no such cell; there is for example {known[0]}")
+    if "-" not in item or item.count("-") < 3:
+        near = get_close_matches(item, [*families, *known], 1, 0.0)[0]
+        raise UsageError(f"--cells {item}: no such cell or family; the nearest is {near}")
+    try:
+        cell = parse_cell(item)
+    except UsageError as error:
+        raise UsageError(f"--cells {item}: {error}") from error
+    devices = {name.partition("-")[0] for name in known}
+    if cell.device not in devices:
+        raise UsageError(
+            f"--cells {item}: no such cell: the matrix measures {', '.join(sorted(devices))} alone"
+        )
+    return [item]

@@ -11,7 +11,8 @@ from pathlib import Path
 import jinja2
 
 from iotoll.boards.board import Board, VirtualBoard
-from iotoll.boards.matrix import Cell, Matrix, parse_cell
+from iotoll.boards.cells import Cell, parse_cell
+from iotoll.boards.matrix import Matrix
 from iotoll.core.digest import files_sha256
 from iotoll.core.paths import data_dir
 from iotoll.records.results import write_text
@@ -39,17 +40,31 @@ class Batch:
     events: list[str]
     kprobes: list[str]
     runs: list[Run] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    """What the disk is set to while it runs, as the DUT's scripts name it (lib.sh, set_disk)."""
 
 
 def make_batches(matrix: Matrix, cells: list[str], calibrate: bool) -> list[Batch]:
-    """Group cells by device, in the matrix's order; calibration batches come last."""
+    """Group cells by device and setting, in the matrix's order; calibration batches come last.
+
+    Cells that the matrix does not name follow its own, in the order of ``cells``.
+    """
     batches = []
-    wanted = [parse_cell(name) for name in matrix.cells if name in set(cells)]
+    own = [name for name in matrix.cells if name in set(cells)]
+    wanted = [parse_cell(name) for name in dict.fromkeys([*own, *cells])]
     devices = [d for d in matrix.devices if any(c.device == d for c in wanted)]
     for device in devices:
-        batch = _batch(matrix, device, device)
-        batch.runs = [Run(c.name, c, matrix.ios(c)) for c in wanted if c.device == device]
-        batches.append(batch)
+        groups: dict[tuple[str, ...], list[Cell]] = {}
+        for cell in (c for c in wanted if c.device == device):
+            groups.setdefault(cell.setting, []).append(cell)
+        # Those that need the raw disk come last: it is unmounted for them.
+        for setting, members in sorted(groups.items(), key=lambda g: (g[1][0].is_raw, bool(g[0]))):
+            batch = _batch(matrix, "-".join((device, *setting)), device)
+            for key in ("libaio", "io_uring", "fsync", "trim"):
+                batch.events += matrix.events.get(key, []) if key in setting else []
+            batch.settings = _settings(members[0])
+            batch.runs = [Run(c.name, c, matrix.ios(c)) for c in members]
+            batches.append(batch)
     for device in devices if calibrate else []:
         batch = _batch(matrix, f"{PREFIX}-{device}", device)
         # A direct read passes every event once, whatever the file system does.
@@ -62,6 +77,17 @@ def make_batches(matrix: Matrix, cells: list[str], calibrate: bool) -> list[Batc
             batch.runs.append(run)
         batches.append(batch)
     return batches
+
+
+def _settings(cell: Cell) -> dict[str, str]:
+    found = {
+        "SCHEDULER": cell.scheduler,
+        "QUEUES": str(cell.queues or ""),
+        "TAGS": str(cell.tags or ""),
+        "SECOND": "1" if cell.disks > 1 else "",
+        "RAW": "1" if cell.is_raw else "",
+    }
+    return {key: value for key, value in found.items() if value}
 
 
 def _batch(matrix: Matrix, name: str, device: str) -> Batch:
@@ -92,6 +118,8 @@ def render_job(
         autoescape=False,  # fio jobs and shell words, not markup; all values come from our data
     )
     template = environment.get_template("batch.fio.j2")
+    runs = [run.cell for batch in batches for run in batch.runs]
+    threads = max([*matrix.threads, *(cell.threads for cell in runs)])
     for batch in batches:
         fio = matrix.settings(batch.device)
         text = template.render(
@@ -99,21 +127,23 @@ def render_job(
             matrix=fio,
             pace=matrix.pace,
             late_us=(number - 1) * matrix.pace.perturb_us,
-            threads=max(matrix.threads),
+            threads=threads,
             huge_pages=board.huge_pages,
         )
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
-    devices = dict.fromkeys(b.device for b in batches)
+        if batch.settings:
+            write_text(target / f"{batch.name}.disk", _shell(batch.settings))
+    disks = _disks(batches)
     settings = {
         "BOARD": board.name,
         # The disks of a virtual board are made for its boot: all others must be marked (lib.sh).
         "SCRATCH": 1 if isinstance(board, VirtualBoard) else "",
-        "DEVICES": " ".join(devices),
+        "DEVICES": " ".join(disks),
         "BATCHES": " ".join(b.name for b in batches),
-        **{f"FILE_MB_{device}": matrix.settings(device).file_mb for device in devices},
-        "THREADS": max(matrix.threads),
+        **{f"FILE_MB_{name}": matrix.settings(device).file_mb for name, device in disks.items()},
+        "THREADS": threads,
         "FS_UUID": matrix.filesystem.uuid,
         "MKFS_OPTIONS": matrix.filesystem.mkfs_options,
         "MOUNT_OPTIONS": matrix.filesystem.mount_options,
@@ -125,9 +155,22 @@ def render_job(
         "QUIET": "1" if matrix.pace.rate_iops else "",
         **(more or {}),
     }
-    text = "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in settings.items())
-    write_text(target / "job.env", text)
+    write_text(target / "job.env", _shell(settings))
     return files_sha256([p for p in target.iterdir() if p.is_file()], target)
+
+
+def _disks(batches: list[Batch]) -> dict[str, str]:
+    """The disks that the board prepares, and the device whose settings each has."""
+    disks: dict[str, str] = {}
+    for batch in batches:
+        disks[batch.device] = batch.device
+        if any(run.cell.spare for run in batch.runs):
+            disks[f"{batch.device}2"] = batch.device
+    return disks
+
+
+def _shell(settings: Mapping[str, object]) -> str:
+    return "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in settings.items())
 
 
 def _lines(words: list[str]) -> str:

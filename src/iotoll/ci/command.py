@@ -102,7 +102,8 @@ def select_command(**options: Any) -> None:
         options["target"],
     )
     matrix = options["matrix"]
-    cells = chosen_cells(options["cells"] or None, load_matrix(matrix).cells)
+    loaded = load_matrix(matrix)
+    cells = chosen_cells(options["cells"] or None, loaded.cells, loaded.family_cells)
     request = plan.PipelineRequest(
         project=options["project"] or options["clone"].resolve().name,
         boards=plan.split_names(options["boards"]),

@@ -53,7 +53,7 @@ def build_command(run: Path, side: str, warm: bool, quiet: bool) -> None:
 @run_argument
 def gate_command(run: Path) -> None:
     """Boot, collect, judge and report."""
-    verdict = execute(Flow(RunDir.open(run), Progress()), since="boot")
+    verdict = execute(Flow(RunDir.open(run), Progress(), explains=True), since="boot")
     assert verdict is not None
     raise SystemExit(verdict.exit_code)
 

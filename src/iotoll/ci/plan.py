@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from iotoll.boards.board import load_board
+from iotoll.boards.equip import families
 from iotoll.boards.matrix import load_matrix
 from iotoll.ci import repository
 from iotoll.ci.repository import Change
@@ -110,7 +112,8 @@ def _prepare(root: Path, manifest: RunManifest, progress: Progress) -> bool:
     """Make one run directory; returns whether any cell was selected."""
     run = RunDir(run_folder(root, manifest.board, manifest.runner))
     results.write(run.root / "run.json", manifest)
-    prepare(run, progress, load_matrix(manifest.matrix).cells)
+    matrix = load_matrix(manifest.matrix)
+    prepare(run, progress, matrix.cells, families(load_board(manifest.board), matrix))
     selection = results.read(run.selection, SelectionRecord)
     progress.say(f"{manifest.board}: {selection.why}")
     return bool(selection.cells)

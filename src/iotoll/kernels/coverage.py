@@ -7,8 +7,8 @@ never ran. And a makefile of the candidate's can do what it likes with the candi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from iotoll.records import results, sealed
@@ -20,6 +20,7 @@ SOURCES = "sources.txt"
 _SHOWN = 5
 _BUILD_FILE = re.compile(r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^scripts/|\.(?:mk|lds\.S)$")
 _NEW_OPTION = re.compile(r"^\+(?:menu)?config[ \t]+(\w+)", re.M)
+_ADDS = re.compile(r"^([\w-]+?)-(?:y|objs|m|\$\(CONFIG_(\w+)\))[ \t]*[:+]?=(.*)$", re.M)
 _WORD = re.compile(r"[^\s\\:=$()]+\.(?:c|h|S|s|dts|dtsi|lds|inc)\b")
 
 
@@ -54,6 +55,8 @@ class Coverage:
     options: tuple[str, ...]
     steering: tuple[str, ...]
     damaged: bool = False
+    needed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Unbuilt files, and the options without which kbuild leaves them out."""
 
     @property
     def nothing(self) -> bool:
@@ -65,12 +68,20 @@ class Coverage:
         """What a verdict must say of it; empty when all is in the kernel."""
         said = []
         if self.nothing:
-            said.append(f"Nothing of this patch is in the board's kernel: {_listed(self.unbuilt)}.")
+            said.append(f"Nothing of this patch is in the board's kernel: {self._unbuilt}.")
         if self.options:
             said.append(f"Off in the board's kernel: new option {_listed(self.options)}.")
         if self.steering:
             said.append(f"It changes how it is built: {_listed(self.steering)}.")
         return " ".join(said)
+
+    @property
+    def _unbuilt(self) -> str:
+        words = [
+            f"{p} (it needs {', '.join(o)})" if (o := self.needed.get(p)) else p
+            for p in self.unbuilt
+        ]
+        return _listed(words)
 
     @property
     def notes(self) -> list[str]:
@@ -83,7 +94,7 @@ class Coverage:
             )
         if self.unbuilt:
             lines.append(
-                f"not in the board's kernel: {_listed(self.unbuilt)}"
+                f"not in the board's kernel: {self._unbuilt}"
                 f" ({len(self.unbuilt)} of {len(self.changed)} changed files)"
             )
         if self.options:
@@ -103,17 +114,28 @@ def of_run(run: RunDir) -> Coverage | None:
         return None
     if not listed.is_file():
         return None
-    changed = results.read(source, SourceRecord).changed_paths
+    record = results.read(source, SourceRecord)
     change = (sealed.change(run) or b"").decode(errors="replace")
     config = run.build("candidate") / "config"
     text = config.read_text(errors="replace") if config.is_file() else ""
-    found = find(changed, listed.read_text().splitlines(), change, text)
+    found = find(
+        record.changed_paths, listed.read_text().splitlines(), change, text, record.options
+    )
     damaged = run.change.is_file() and not change
     return replace(found, damaged=damaged)
 
 
-def find(changed: Sequence[str], sources: Iterable[str], change: str, config: str) -> Coverage:
-    """Compare changed paths and the change's text with a build's sources and its config."""
+def find(
+    changed: Sequence[str],
+    sources: Iterable[str],
+    change: str,
+    config: str,
+    needs: Mapping[str, Sequence[str]] | None = None,
+) -> Coverage:
+    """Compare changed paths and the change's text with a build's sources and its config.
+
+    ``needs`` are the options that kbuild asks of a changed file (`options_of`).
+    """
     built = set(sources)
     steering = tuple(path for path in changed if _BUILD_FILE.search(path))
     unbuilt = tuple(path for path in changed if path not in built and path not in steering)
@@ -124,7 +146,48 @@ def find(changed: Sequence[str], sources: Iterable[str], change: str, config: st
         unbuilt=unbuilt,
         options=tuple(name for name in options if name not in on),
         steering=steering,
+        needed={
+            path: off
+            for path in unbuilt
+            if (off := [f"CONFIG_{o}" for o in (needs or {}).get(path, ()) if o not in on])
+        },
     )
+
+
+def options_of(path: str, read: Callable[[str], str]) -> list[str]:
+    """The options without which kbuild leaves a source file out, from its makefiles.
+
+    ``read`` gives the text of a file of the tree, empty where there is none. Of a file that
+    several options build, all are named.
+    """
+    folder, _, name = path.rpartition("/")
+    stem, _, ending = name.rpartition(".")
+    if ending not in ("c", "S"):
+        return []
+    found = _asked(_makefile(folder, read), f"{stem}.o")
+    while folder:
+        folder, _, name = folder.rpartition("/")
+        found += _asked(_makefile(folder, read), f"{name}/")
+    return list(dict.fromkeys(found))
+
+
+def _makefile(folder: str, read: Callable[[str], str]) -> str:
+    place = f"{folder}/" if folder else ""
+    text = read(f"{place}Kbuild") or read(f"{place}Makefile")
+    return text.replace("\\\n", " ")
+
+
+def _asked(text: str, target: str, depth: int = 0) -> list[str]:
+    """Options of the lines that add ``target``, or an object which it is part of."""
+    found: list[str] = []
+    for variable, option, words in _ADDS.findall(text):
+        if target not in words.split("#")[0].split():
+            continue
+        if option:
+            found.append(option)
+        if variable not in ("obj", "lib", "core", "drivers") and depth < 3:
+            found += _asked(text, f"{variable}.o", depth + 1)
+    return found
 
 
 def _listed(names: Sequence[str]) -> str:

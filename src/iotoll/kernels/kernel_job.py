@@ -116,7 +116,9 @@ class KernelJob:
 
     def out(self, tree: KernelTree) -> Path:
         """Make's O= folder for this architecture and these fragments."""
-        names = json_sha256([path.stem for path in self.fragments])[:8]
+        # Fragments that are added to a board's share its folder: kbuild makes what they change.
+        stems = [path.stem for path in self.fragments]
+        names = json_sha256([stem for stem in stems if not stem.startswith("add-")])[:8]
         return tree.root / "out" / f"{self.arch}-{names}"
 
 

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels import importer
+from iotoll.kernels.coverage import options_of
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.patch import candidate as candidates
 from iotoll.patch import selection, trailers
@@ -70,15 +72,21 @@ def base_of(name: str, revision: str | None, progress: Progress) -> SourceRecord
     return _base_record(located, name, commit, progress)
 
 
-def prepare(run: RunDir, progress: Progress, all_cells: Sequence[str]) -> dict[Side, SourceRecord]:
+def prepare(
+    run: RunDir,
+    progress: Progress,
+    all_cells: Sequence[str],
+    families: selection.Families | None = None,
+) -> dict[Side, SourceRecord]:
     """Prepare the sources of every side that is built, and select the cells to run.
 
-    Writes ``sides/SIDE/source.json`` and ``selection.json``; ``all_cells`` is the whole matrix.
-    Returns no side for ready-made images, and ``base`` alone when one kernel is measured. Raises
+    Writes ``sides/SIDE/source.json`` and ``selection.json``; ``all_cells`` is the whole matrix,
+    ``families`` are the cells that a patch may add to it. Returns
+    no side for ready-made images, and ``base`` alone when one kernel is measured. Raises
     BrokenError("apply") when the candidate does not apply. Done work is not done again.
     """
     manifest = run.manifest
-    inputs = _inputs(run, manifest, all_cells)
+    inputs = _inputs(run, manifest, all_cells) | {"families": families or {}}
     damaged = run.change.is_file() and sealed.change(run) is None
     if run.is_done("prepare", inputs) and not damaged:
         records = _stored(run)
@@ -86,6 +94,10 @@ def prepare(run: RunDir, progress: Progress, all_cells: Sequence[str]) -> dict[S
             return records
     chosen = candidates.load(manifest)
     records, change = _prepare_tree(manifest, chosen, progress)
+    if "candidate" in records and manifest.tree is not None:
+        records["candidate"] = _with_options(
+            records["candidate"], open_tree(manifest.tree, progress)
+        )
     if 0 < len(change) <= _MAX_CHANGE:
         text = change.decode("utf-8", "replace")
         results.write_text(run.change, text)
@@ -97,9 +109,23 @@ def prepare(run: RunDir, progress: Progress, all_cells: Sequence[str]) -> dict[S
         path = run.side("candidate") / "patches" / f"{number:04}.patch"
         results.write_text(path, patch.text.decode("utf-8", "replace"))
     changed = records["candidate"].changed_paths if "candidate" in records else None
-    results.write(run.selection, selection.choose(changed, all_cells, manifest.cells))
+    chosen_cells = selection.choose(changed, all_cells, manifest.cells, families)
+    results.write(run.selection, chosen_cells)
     run.mark_done("prepare", inputs)
     return records
+
+
+def _with_options(record: SourceRecord, tree: KernelTree) -> SourceRecord:
+    """The record with the options that kbuild asks of each changed source file."""
+
+    @cache
+    def read(path: str) -> str:
+        done = tree.git("cat-file", "blob", f"{record.git_tree}:{path}", check=False)
+        return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+    found = {path: options_of(path, read) for path in record.changed_paths}
+    options = {path: names for path, names in found.items() if names}
+    return record.model_copy(update={"options": options})
 
 
 def _inputs(run: RunDir, manifest: RunManifest, all_cells: Sequence[str]) -> dict[str, Any]:

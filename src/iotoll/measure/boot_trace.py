@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from iotoll import _native
+from iotoll.boards.cells import parse_cell
 from iotoll.core.digest import file_sha256, files_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.calibrate import event_costs, is_calibration
@@ -177,6 +178,8 @@ def _devices(path: Path) -> dict[str, str]:
 
 def _device(devices: Mapping[str, str], window: Window, folder: Path) -> str:
     label = window.name.removeprefix("calibration-").partition("-")[0]
+    if not is_calibration(window.name) and parse_cell(window.name).is_raw:
+        label += "2"
     if label not in devices:
         raise InfrastructureError(f"{folder}: the board did not say which disk {window.name} is on")
     return devices[label]
@@ -223,7 +226,8 @@ def make_record(
     if job:
         allowed = None if virtual and clock is Clock.TIME else TOLERANCES[clock]
         marker = jobs.get(f"mark-{name}")
-        check = reconcile(job, marker, table, seen, allowed, lambda: _unmeasured(measured))
+        beside = jobs.get(f"beside-{name}")
+        check = reconcile(job, marker, table, seen, allowed, lambda: _unmeasured(measured), beside)
     record = CellRecord(
         cell=name,
         clock=clock,

@@ -87,8 +87,11 @@ def reconcile(
     seen: int,
     tolerances: Tolerances | None,
     rest: Callable[[], Calls] | None = None,
+    beside: FioJob | None = None,
 ) -> FioCheck:
     """Compare a cell with its fio job.
+
+    ``beside`` is a job that ran at the same time on another disk, which ``table`` leaves out.
 
     ``table`` holds the cell's measured I/Os, ``seen`` counts all that the trace shows. ``marker``
     is the job that fio ran just before the cell, inside the cell's window; its I/Os come first.
@@ -104,11 +107,14 @@ def reconcile(
     found = _found(job, wanted, table, seen, rest)
     if wanted and found.seen < seen:
         notes.append(f"{seen - found.seen:,} others: fio's options ask for {wanted}")
-    ios_agree = found.seen == job.ios + before
+    other = beside.ios if beside else 0
+    ios_agree = found.seen == job.ios + before + other
     figures: list[FigureCheck] = []
     bytes_agree = None
     if not ios_agree:
         notes.append("latencies: the numbers of I/Os differ")
+    elif beside:
+        notes.append("latencies and bytes: another disk's I/Os run beside")
     elif (complete := _complete(job, before, found)) is None:
         missing = job.ios - len(_without_marker(found.table, before))
         notes.append(f"latencies and bytes: {missing} of {job.ios} I/Os have no values")
@@ -120,13 +126,15 @@ def reconcile(
             bytes_agree = size == job.bytes
         if tolerances is None:
             notes.append("latencies: times of a virtual board are a smoke test")
+        elif job.options.get("iodepth", "1") != "1":
+            notes.append("latencies: of several I/Os in flight fio's also hold its own queue")
         else:
             if len(_without_marker(found.table, before)) < job.ios:
                 tolerances = replace(tolerances, clat=tolerances.cached, lat=tolerances.cached)
             figures = _figures(job, durations, _is_sync(found.table), tolerances, notes)
     return FioCheck(
         ios_agree=ios_agree,
-        ios_in_trace=found.seen - before,
+        ios_in_trace=found.seen - before - other,
         bytes_agree=bytes_agree,
         figures=figures,
         not_compared=notes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,18 +18,28 @@ from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.records.models import CellChoice, SelectionRecord
 
+Families = Mapping[str, Sequence[str]]
+"""Cells by the name of their family."""
 _SHOWN = 3  # paths named in a reason; the record lists all of them anyway
 _KEYS = {"name", "paths", "select", "why"}
+_MORE = {"families", "fragments", "unmeasured"}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: ``devices`` None selects the whole matrix, an empty tuple nothing."""
+    """One rule: ``devices`` None selects the whole matrix, an empty tuple nothing.
+
+    ``families`` are added to that, ``fragments`` to the kernel's config. ``unmeasured`` says what
+    no cell runs, unless one of the families does.
+    """
 
     name: str
     patterns: tuple[re.Pattern[str], ...]
     devices: tuple[str, ...] | None
     why: str
+    families: tuple[str, ...] = ()
+    fragments: tuple[str, ...] = ()
+    unmeasured: str = ""
 
     def matches(self, path: str) -> bool:
         """Tell whether one of the patterns covers ``path`` (relative to the kernel tree)."""
@@ -58,9 +68,16 @@ def load_rules(path: Path | None = None) -> list[Rule]:
 
 
 def select(
-    changed_paths: Iterable[str], all_cells: Sequence[str], rules: Sequence[Rule] | None = None
+    changed_paths: Iterable[str],
+    all_cells: Sequence[str],
+    rules: Sequence[Rule] | None = None,
+    families: Families | None = None,
 ) -> SelectionRecord:
-    """Select the cells for a patch that changes these paths; ``all_cells`` is the whole matrix."""
+    """Select the cells for a patch that changes these paths; ``all_cells`` is the whole matrix.
+
+    ``families`` are the cells beside it that the board can run, by their family's name.
+    """
+    families = families or {}
     paths = sorted(set(changed_paths))
     rules = load_rules() if rules is None else rules
     matched: dict[Rule, list[str]] = {}
@@ -68,44 +85,60 @@ def select(
         rule = next((r for r in rules if r.matches(path)), _UNKNOWN)
         matched.setdefault(rule, []).append(path)
     reasons: dict[str, list[str]] = {cell: [] for cell in all_cells}
+    reasons |= {cell: [] for cells in families.values() for cell in cells}
     lines = []
     for rule, members in matched.items():
-        cells, effect = _effect(rule, all_cells)
+        cells, effect = _effect(rule, all_cells, families)
         for cell in cells:
             reasons[cell].append(f"{_shorten(members)}: {rule.why}")
         lines.append(f"{rule.name} -> {effect}: {', '.join(members)}")
     if not paths:
         reasons = {cell: ["no changed path is known, so nothing is left out"] for cell in all_cells}
     chosen = [CellChoice(cell=c, why="; ".join(why)) for c, why in reasons.items() if why]
+    unmeasured = {
+        path: rule.unmeasured
+        for rule, members in matched.items()
+        if rule.unmeasured and not any(name in families for name in rule.families)
+        for path in members
+    }
     return SelectionRecord(
         changed_paths=paths,
         rules=lines,
         cells=chosen,
-        full_matrix=len(chosen) == len(all_cells),
+        full_matrix=not set(all_cells).difference(c.cell for c in chosen),
         why=_sentence(matched, chosen, all_cells),
+        harmless=[p for rule, members in matched.items() if _is_nothing(rule) for p in members],
+        fragments=list(dict.fromkeys(f for rule in matched for f in rule.fragments)),
+        unmeasured=unmeasured,
     )
 
 
 def choose(
-    changed_paths: Sequence[str] | None, all_cells: Sequence[str], asked: Sequence[str] | None
+    changed_paths: Sequence[str] | None,
+    all_cells: Sequence[str],
+    asked: Sequence[str] | None,
+    families: Families | None = None,
 ) -> SelectionRecord:
-    """Select for a run: cells ``asked`` for by hand win; paths None (no patch) means all cells."""
+    """Select for a run: cells ``asked`` for by hand win; paths None (no patch) means all cells.
+
+    Names that are asked for were checked when the run's manifest was made.
+    """
     if asked is not None:
-        unknown = [cell for cell in asked if cell not in all_cells]
-        if unknown:
-            raise UsageError(f"cell {unknown[0]}: not in the matrix: choose from {all_cells[0]}, …")
         return _by_hand(changed_paths or [], all_cells, list(dict.fromkeys(asked)))
     if changed_paths is None:
         why = "no patch to look at, so the full matrix runs"
         cells = [CellChoice(cell=cell, why=why) for cell in all_cells]
         return SelectionRecord(changed_paths=[], rules=[], cells=cells, full_matrix=True, why=why)
-    return select(changed_paths, all_cells)
+    return select(changed_paths, all_cells, families=families)
 
 
 def _by_hand(
     changed_paths: Sequence[str], all_cells: Sequence[str], asked: list[str]
 ) -> SelectionRecord:
+    rules = load_rules() if changed_paths else []
+    first = [next((r for r in rules if r.matches(path)), _UNKNOWN) for path in changed_paths]
     return SelectionRecord(
+        fragments=list(dict.fromkeys(f for rule in first for f in rule.fragments)),
         changed_paths=sorted(changed_paths),
         rules=[],
         cells=[CellChoice(cell=cell, why="asked for by hand") for cell in asked],
@@ -114,8 +147,25 @@ def _by_hand(
     )
 
 
-def _effect(rule: Rule, all_cells: Sequence[str]) -> tuple[list[str], str]:
-    """Return the rule's cells in this matrix, and the effect in words."""
+def _is_nothing(rule: Rule) -> bool:
+    return rule.devices == () and not rule.families
+
+
+def _effect(rule: Rule, all_cells: Sequence[str], families: Families) -> tuple[list[str], str]:
+    """Return the rule's cells in this matrix and its families, and the effect in words."""
+    cells, effect = _own_effect(rule, all_cells)
+    known = [name for name in rule.families if name in families]
+    if not rule.families or (not known and rule.devices != ()):
+        return cells, effect
+    if not known:
+        return list(all_cells), f"full matrix, as it has no family {' or '.join(rule.families)}"
+    more = [cell for name in known for cell in families[name]]
+    named = f"family {' and '.join(known)}"
+    return [*cells, *more], f"{effect} and {named}" if cells else named
+
+
+def _own_effect(rule: Rule, all_cells: Sequence[str]) -> tuple[list[str], str]:
+    """The rule's cells of the matrix itself, and the effect in words."""
     if rule.devices is None:
         return list(all_cells), "full matrix"
     if not rule.devices:
@@ -134,13 +184,13 @@ def _sentence(
         return "full matrix: no changed path is known"
     if not chosen:
         return "nothing to run: " + "; ".join(rule.why for rule in matched)
-    causes = [rule for rule in matched if rule.devices is None or rule.devices]
+    causes = [rule for rule in matched if not _is_nothing(rule)]
     words = "; ".join(f"{_shorten(matched[rule])} ({rule.why})" for rule in causes)
-    amount = (
-        "full matrix"
-        if len(chosen) == len(all_cells)
-        else f"{len(chosen)} of {len(all_cells)} cells"
-    )
+    own = sum(choice.cell in set(all_cells) for choice in chosen)
+    more = len(chosen) - own
+    amount = "full matrix" if own == len(all_cells) else f"{own} of {len(all_cells)} cells"
+    if more:
+        amount = f"{amount} and {more} of families" if own else f"{more} cells of families"
     return f"{amount}: {words}"
 
 
@@ -150,8 +200,11 @@ def _shorten(paths: Sequence[str]) -> str:
 
 
 def _rule(row: Any, where: str) -> Rule:
-    if not isinstance(row, dict) or set(row) != _KEYS:
-        raise UsageError(f"{where}: needs exactly the keys {', '.join(sorted(_KEYS))}")
+    if not isinstance(row, dict) or set(row) - _MORE != _KEYS:
+        raise UsageError(
+            f"{where}: needs exactly the keys {', '.join(sorted(_KEYS))}"
+            f" (and may have {', '.join(sorted(_MORE))})"
+        )
     for key in ("name", "why"):
         if not isinstance(row[key], str) or not row[key]:
             raise UsageError(f"{where}: field {key}: must be a text")
@@ -163,7 +216,17 @@ def _rule(row: Any, where: str) -> Rule:
         patterns=tuple(glob_pattern(p) for p in paths),
         devices=_devices(row["select"], where),
         why=row["why"],
+        families=_names(row, "families", where),
+        fragments=_names(row, "fragments", where),
+        unmeasured=str(row.get("unmeasured", "")),
     )
+
+
+def _names(row: dict[str, Any], field: str, where: str) -> tuple[str, ...]:
+    value = row.get(field, [])
+    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+        raise UsageError(f"{where}: field {field}: must be a list of names")
+    return tuple(value)
 
 
 def _devices(value: Any, where: str) -> tuple[str, ...] | None:

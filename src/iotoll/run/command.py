@@ -201,7 +201,8 @@ def _run(
     **asked: Any,
 ) -> None:
     """Run what was asked; ``asked`` are the options that are fields of `RunRequest` as given."""
-    chosen = chosen_cells(cells, load_matrix(matrix).cells)
+    loaded = load_matrix(matrix)
+    chosen = chosen_cells(cells, loaded.cells, loaded.family_cells)
     manifest = new_manifest(
         RunRequest(
             command=("iotoll", *sys.argv[1:]),
@@ -215,7 +216,7 @@ def _run(
     )
     output = Output(quiet, as_json)
     run = _open_run(manifest, out)
-    flow = Flow(run, output.progress)
+    flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
     with locked(run):

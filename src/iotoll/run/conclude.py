@@ -157,5 +157,5 @@ def new_verdict(setup: Setup, outcome: Outcome, sentence: str, **more: object) -
         "can_gate": manifest.clock is Clock.INSTRUCTIONS,
         **more,
     }
-    values |= previous.with_coverage(setup.run, sentence, list(values.get("warnings", [])))
+    values |= previous.with_coverage(setup.run, sentence, list(values.get("warnings", [])), outcome)
     return VerdictRecord.model_validate(values)

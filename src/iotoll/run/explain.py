@@ -6,6 +6,7 @@ is the same file; that is checked, and said. The record is kept only until it ha
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,9 +24,12 @@ from iotoll.core.progress import Progress
 from iotoll.measure.boot_trace import COMM, TraceFile, Window, measure
 from iotoll.measure.explain.attribute import CellParts, take_apart
 from iotoll.measure.explain.changed import changed_functions
-from iotoll.measure.explain.compare import FunctionChange, SectionChange, compare_cell
+from iotoll.measure.explain.compare import SectionChange, compare_cell
 from iotoll.measure.explain.coverage import coverage, executed_instructions
+from iotoll.measure.explain.frames import cell_frames
+from iotoll.measure.explain.pieces import PieceCounter, Pieces, make_pieces
 from iotoll.measure.explain.record import Record, probes, read_record
+from iotoll.measure.explain.single import differing, slowest
 from iotoll.measure.explain.symbols import Symbols, read_symbols
 from iotoll.measure.explain.walk import Walker
 from iotoll.measure.iotable import IoTable
@@ -35,12 +39,15 @@ from iotoll.records.models import (
     CellDelta,
     Clock,
     ExplainRecord,
-    FunctionDelta,
     SectionDelta,
     VerdictRecord,
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.reports.explain.flame import flame_svg
+from iotoll.reports.explain.speedscope import speedscope
+from iotoll.run.explain_functions import Found, function_delta
+from iotoll.run.explain_lines import Lines
 from iotoll.run.flow import Flow
 
 
@@ -52,6 +59,7 @@ class SideParts:
     cells: Mapping[str, CellParts]
     same: frozenset[str]
     executed: Mapping[str, int]
+    pieces: Pieces
 
 
 class Explainer:
@@ -65,6 +73,7 @@ class Explainer:
         self.run = run
         self.progress = progress
         self.flow = Flow(run, progress)
+        self.lines = Lines(self.flow)
         self.folder = run.root / "explain"
         manifest = run.manifest
         if manifest.kind != "gate" or manifest.clock is not Clock.INSTRUCTIONS:
@@ -101,23 +110,61 @@ class Explainer:
             return known
         return [c for c in known if c in set(asked)] or moved or known
 
-    def explain(self, cells: Sequence[str]) -> tuple[ExplainRecord, Mapping[Side, SideParts]]:
+    def pick(self, cell: str, how: str) -> None:
+        """Choose the I/O to take apart alone: ``slowest`` of the candidate, or ``differs``."""
+        if not self.flow.is_exact:
+            raise UsageError(f"--{how} needs an exact board: name the I/O with --io N")
+        both = []
+        for side in SIDES:
+            folder = plan_boot(self.run, self.flow.bench, side, 1).folder
+            tables = _tables(folder, [cell])
+            if cell not in tables or not len(tables[cell]):
+                raise UsageError(f"{folder}: has no trace of {cell}: gate the patch again")
+            both.append(tables[cell])
+        self.single = slowest(both[1]) if how == "slowest" else differing(both[0], both[1])
+        if self.single is None:
+            raise UsageError(f"--differs: all I/Os of {cell} differ by the same: use --io N")
+
+    def largest(self, most: int) -> tuple[list[str], int]:
+        """The cells whose sections grew most, and how many moved besides."""
+        sizes = {
+            c.cell: max(abs(s.delta or 0.0) for s in c.sections if s.moved in ("grew", "shrank"))
+            for c in self.verdict.cells
+            if any(s.gated and s.moved in ("grew", "shrank") for s in c.sections)
+        }
+        order = sorted(sizes, key=lambda cell: -sizes[cell])
+        return order[:most] or self.choose(())[:most], max(len(order) - most, 0)
+
+    def explain(
+        self, cells: Sequence[str], left_out: int = 0
+    ) -> tuple[ExplainRecord, Mapping[Side, SideParts]]:
         """Boot, record and compare; leaves ``explain.json`` in the run directory."""
         symbols = {side: self._symbols(side) for side in SIDES}
         changed = changed_functions(symbols["base"], symbols["candidate"])
-        sides = {side: self._side(side, symbols[side], cells, changed) for side in SIDES}
-        record = self._compared(sides, changed)
+        pieces = {side: self._pieces(side, symbols[side], changed) for side in SIDES}
+        sides = {
+            side: self._side(side, symbols[side], cells, changed, pieces[side]) for side in SIDES
+        }
+        record = self._compared(sides, changed).model_copy(update={"left_out": left_out})
         results.write(self.run.root / "explain.json", record)
         return record, sides
 
     def _symbols(self, side: Side) -> Symbols:
-        results.read(self.run.build(side) / "build.json", BuildRecord)
         return read_symbols(self.run.build(side) / "Image")
+
+    def _pieces(self, side: Side, symbols: Symbols, changed: Sequence[str]) -> Pieces:
+        known = [name for name in changed if symbols.span(name)]
+        return make_pieces(symbols, self.lines.read(side, symbols, known))
 
     # ------------------------------------------------------------ boots
 
     def _side(
-        self, side: Side, symbols: Symbols, cells: Sequence[str], changed: Sequence[str]
+        self,
+        side: Side,
+        symbols: Symbols,
+        cells: Sequence[str],
+        changed: Sequence[str],
+        pieces: Pieces,
     ) -> SideParts:
         plan = plan_boot(self.run, self.flow.bench, side, 1)
         folder = self.folder / side
@@ -129,7 +176,7 @@ class Explainer:
             words = plugin_words(recorded / "record", probes(symbols), spans)
             self._boot(replace(plan, folder=folder, words=words))
             record = read_record(recorded / "record")
-            return self._analyse(plan, folder, record, symbols, cells, changed)
+            return self._analyse(plan, folder, record, symbols, cells, changed, pieces)
         finally:
             shutil.rmtree(recorded, ignore_errors=True)
 
@@ -160,6 +207,7 @@ class Explainer:
         symbols: Symbols,
         cells: Sequence[str],
         changed: Sequence[str],
+        pieces: Pieces,
     ) -> SideParts:
         if not len(record.clock):
             raise InfrastructureError(
@@ -168,33 +216,33 @@ class Explainer:
             )
         tables, before = _tables(folder, cells), _tables(plan.folder, cells)
         parts, same = {}, set()
+        walker, counter = Walker(record, symbols), PieceCounter(record, pieces)
         with self.progress.step(f"take I/Os apart ({plan.side})", len(cells)) as step:
             for number, cell in enumerate(cells):
                 step.update(number, len(cells), cell)
                 if cell not in tables:
                     raise InfrastructureError(f"{folder}: the board handed over no trace of {cell}")
-                parts[cell] = take_apart(
-                    cell, record, Walker(record, symbols), tables[cell], self.single
-                )
+                parts[cell] = take_apart(cell, record, walker, tables[cell], self.single, counter)
                 if cell in before and _equal(before[cell], tables[cell]):
                     same.add(cell)
         executed = executed_instructions(record, symbols, changed)
-        return SideParts(symbols, parts, frozenset(same), executed)
+        return SideParts(symbols, parts, frozenset(same), executed, pieces)
 
     # ------------------------------------------------------------ the record
 
     def _compared(self, sides: Mapping[Side, SideParts], changed: Sequence[str]) -> ExplainRecord:
         base, candidate = sides["base"], sides["candidate"]
+        changes = {c: compare_cell(base.cells[c], parts) for c, parts in candidate.cells.items()}
+        symbols = candidate.symbols, base.symbols
+        found = Found(frozenset(changed), candidate.pieces, base.pieces, symbols, self.lines)
+        found.look_up([section for sections in changes.values() for section in sections])
         cells = [
             CellDelta(
                 cell=cell,
                 ios=parts.ios,
                 same_base=cell in base.same,
                 same_candidate=cell in candidate.same,
-                sections=[
-                    self._section(change, set(changed))
-                    for change in compare_cell(base.cells[cell], parts)
-                ],
+                sections=[self._section(change, found) for change in changes[cell]],
             )
             for cell, parts in candidate.cells.items()
         ]
@@ -208,16 +256,20 @@ class Explainer:
                 candidate.symbols,
                 changed,
                 frozenset(base.symbols.names),
+                self.lines.added(),
+                self.lines.note,
             ),
+            images=images(self.run),
         )
 
-    def _section(self, change: SectionChange, changed: set[str]) -> SectionDelta:
+    def _section(self, change: SectionChange, found: Found) -> SectionDelta:
         judged = [
             s.delta
             for c in self.verdict.cells
             for s in c.sections
             if (c.cell, s.section) == (change.cell, change.section)
         ]
+        explained = round(change.explained, 2)
         return SectionDelta(
             section=change.section,
             judged=judged[0] if judged else None,
@@ -231,24 +283,26 @@ class Explainer:
             delta=change.change.common,
             share=round(change.change.share, 4),
             mean=round(change.change.mean, 2),
-            explained=round(change.explained, 2),
-            functions=[_function(f, f.name in changed) for f in change.functions],
+            explained=explained,
+            unexplained=round(judged[0] - explained, 2) if judged else None,
+            functions=[function_delta(f, found) for f in change.functions],
         )
 
 
-def _function(change: FunctionChange, changed: bool) -> FunctionDelta:
-    return FunctionDelta(
-        name=change.name,
-        base=change.base,
-        candidate=change.candidate,
-        delta=change.change.common,
-        share=round(change.change.share, 4),
-        mean=round(change.change.mean, 2),
-        calls_base=change.calls[0],
-        calls_candidate=change.calls[1],
-        callers=list(change.callers),
-        changed=changed,
-    )
+def write_pictures(folder: Path, sides: Mapping[Side, SideParts]) -> None:
+    """Write flame graph and profiles of every cell into a folder."""
+    for cell, parts in sides["base"].cells.items():
+        root = cell_frames(parts, sides["candidate"].cells[cell])
+        results.write_text(folder / f"{cell}.svg", flame_svg(root))
+        text = json.dumps(speedscope(root)) + "\n"
+        results.write_text(folder / f"{cell}.speedscope.json", text)
+
+
+def images(run: RunDir) -> list[str]:
+    """What tells whether a record is of the run's kernels as they are now."""
+    return [
+        results.read(run.build(side) / "build.json", BuildRecord).image_sha256 for side in SIDES
+    ]
 
 
 def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:

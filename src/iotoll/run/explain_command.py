@@ -11,12 +11,9 @@ from rich.console import Console
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.explain.frames import cell_frames
-from iotoll.records.results import write_text
 from iotoll.records.rundir import SIDES
-from iotoll.reports.explain.flame import flame_svg
-from iotoll.reports.explain.speedscope import speedscope
 from iotoll.reports.explain.terminal import print_explained, print_tree
-from iotoll.run.explain import Explainer
+from iotoll.run.explain import Explainer, write_pictures
 from iotoll.run.reproduce import open_result
 
 
@@ -25,6 +22,8 @@ from iotoll.run.reproduce import open_result
 @click.option("--cell", "cells", multiple=True, help="Explain this cell; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="Explain all cells, show all sections.")
 @click.option("--io", "single", type=click.IntRange(0), help="With one --cell: its call tree.")
+@click.option("--slowest", is_flag=True, help="As --io, of the candidate's slowest I/O.")
+@click.option("--differs", is_flag=True, help="As --io, of an I/O whose difference is unusual.")
 @click.option("--json", "as_json", is_flag=True, help="explain.json on stdout.")
 @click.option("--quiet", is_flag=True, help="Nothing but the tables.")
 def explain_command(
@@ -32,6 +31,8 @@ def explain_command(
     cells: tuple[str, ...],
     everything: bool,
     single: int | None,
+    slowest: bool,
+    differs: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -42,21 +43,23 @@ def explain_command(
     explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
     both profiles for speedscope (CELL.speedscope.json). Exit code 0, whatever the verdict was.
     """
-    if single is not None and len(cells) != 1:
-        raise UsageError("--io needs one --cell")
+    ways = [name for name, on in (("slowest", slowest), ("differs", differs)) if on]
+    if len(ways) + (single is not None) > 1:
+        raise UsageError("--io, --slowest and --differs: give one of them")
+    if (ways or single is not None) and len(cells) != 1:
+        raise UsageError(f"--{ways[0] if ways else 'io'} needs one --cell")
     explainer = Explainer(open_result(result), Progress(quiet or as_json), single)
-    record, sides = explainer.explain(explainer.choose(cells, everything))
-    for cell, parts in sides["base"].cells.items():
-        root = cell_frames(parts, sides["candidate"].cells[cell])
-        write_text(explainer.folder / f"{cell}.svg", flame_svg(root))
-        text = json.dumps(speedscope(root)) + "\n"
-        write_text(explainer.folder / f"{cell}.speedscope.json", text)
+    chosen = explainer.choose(cells, everything)
+    if ways:
+        explainer.pick(cells[0], ways[0])
+    record, sides = explainer.explain(chosen)
+    write_pictures(explainer.folder, sides)
     if as_json:
         document = record.model_dump(mode="json", exclude_none=True)
         click.echo(json.dumps(document, indent=1, sort_keys=True))
         return
     console = Console()
     print_explained(record, console, everything=everything)
-    if single is not None:
+    if explainer.single is not None:
         one = (sides[side].cells[cells[0]] for side in SIDES)
-        print_tree(cell_frames(*one, single=True), single, console)
+        print_tree(cell_frames(*one, single=True), explainer.single, console)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from iotoll.boards.board import RealBoard
+from iotoll.boards.equip import families
 from iotoll.boards.flash import add_dtb, check_source
 from iotoll.boots.schedule import PARALLEL, run_boots
 from iotoll.core.errors import BrokenError, InfrastructureError
@@ -28,7 +29,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.reports.page import render_report
-from iotoll.run import previous
+from iotoll.run import explained, previous
 from iotoll.run.conclude import MoreBoots, conclude, failed
 from iotoll.run.setup import Setup
 from iotoll.verdict import accept
@@ -39,12 +40,16 @@ from iotoll.verdict.time.clocks import beside
 class Flow(Setup):
     """The steps of one run directory.
 
-    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error.
+    With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error. With
+    ``explains`` the report also has what the policy wants explained.
     """
+
+    explains: bool = False
 
     def source(self) -> None:
         """Sources of both sides, and the selection of cells."""
-        prepare(self.run, self.progress, self.matrix.cells)
+        known = families(self.board, self.matrix)
+        prepare(self.run, self.progress, self.matrix.cells, known)
         if isinstance(self.board, RealBoard) and self.run.manifest.tree is not None:
             record = results.read(self.run.side("base") / "source.json", SourceRecord)
             check_source(self.board.hardware, record, self.dtbs, self.progress)
@@ -66,7 +71,7 @@ class Flow(Setup):
                 "the candidate's makefiles run as you, with your files and network:"
                 " 'iotoll ci build' runs them in a sandbox (docs/threat-model.md)"
             )
-        spec = KernelSpec(self.board.arch, self.board.fragments, self.dtbs)
+        spec = KernelSpec(self.board.arch, self.fragments, self.dtbs)
         build_side(self.run, side, spec, self.progress, warm=warm)
         if isinstance(self.board, RealBoard) and self.board.blob is not None:
             add_dtb(self.run.build(side), self.board.hardware, self.board.blob)
@@ -74,7 +79,7 @@ class Flow(Setup):
     def build_job(self, side: Side) -> KernelJob:
         """The build of one side, which may be done."""
         record = results.read(self.run.side(side) / "source.json", SourceRecord)
-        return KernelJob.make(record, self.board.arch, self.board.fragments, self.dtbs)
+        return KernelJob.make(record, self.board.arch, self.fragments, self.dtbs)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side.
@@ -114,7 +119,9 @@ class Flow(Setup):
         results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
 
     def report(self) -> None:
-        """The report, from the result files alone."""
+        """The report, from the result files alone; before it, what the policy wants explained."""
+        if self.explains:
+            explained.after_verdict(self)
         with self.progress.step("write the report"):
             render_report(self.run)
 

@@ -27,11 +27,16 @@ def boards() -> Rows:
 
 
 def cells(matrix: str) -> Rows:
-    """Every cell of a matrix, with the I/Os that it runs; raises UsageError for an unknown one."""
-    from iotoll.boards.matrix import load_matrix, parse_cell
+    """Every cell of a matrix and its families, with its I/Os; raises UsageError."""
+    from iotoll.boards.cells import parse_cell
+    from iotoll.boards.matrix import load_matrix
 
     loaded = load_matrix(matrix)
-    return [{"name": c, "ios": str(loaded.ios(parse_cell(c)))} for c in loaded.cells]
+    named = [("", c) for c in loaded.cells]
+    named += [(name, c) for name, cells in loaded.family_cells.items() for c in cells]
+    return [
+        {"name": c, "ios": str(loaded.ios(parse_cell(c))), "family": family} for family, c in named
+    ]
 
 
 def matrices() -> Rows:

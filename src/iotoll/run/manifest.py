@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from iotoll.boards.board import RealBoard, VirtualBoard, load_board
+from iotoll.boards.equip import check_cells
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.qemu import kvm_works
 from iotoll.core.errors import UsageError
@@ -58,6 +59,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
     board = load_board(request.board)
     clock = clock_of(board, request)
     check_devices(board, load_matrix(request.matrix))
+    check_cells(board, request.cells or ())
     check_device_tree(board)
     policy = request.policy or clock.value
     if load_any_policy(policy).clock is not clock:

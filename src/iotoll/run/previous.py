@@ -9,7 +9,7 @@ from iotoll.core.errors import ResultError
 from iotoll.core.progress import Progress
 from iotoll.kernels import coverage
 from iotoll.records import results
-from iotoll.records.models import VerdictRecord
+from iotoll.records.models import Outcome, SelectionRecord, VerdictRecord
 from iotoll.records.rundir import RunDir
 
 NAME = "verdict.previous.json"
@@ -38,10 +38,27 @@ def tell_change(kept: Path, verdict: VerdictRecord | None, progress: Progress) -
         progress.say(f"the verdict was {before.value}, now {verdict.outcome.value}: see {kept}")
 
 
-def with_coverage(run: RunDir, sentence: str, warnings: list[str]) -> dict[str, Any]:
-    """Fields of a verdict, which names what of the change is not in the kernel or steers it."""
+def with_coverage(
+    run: RunDir, sentence: str, warnings: list[str], outcome: Outcome | None = None
+) -> dict[str, Any]:
+    """Fields of a verdict, which names what of the change is not in the kernel or steers it.
+
+    A pass of a patch of which nothing was measured is none: it becomes inconclusive.
+    """
     found = coverage.of_run(run)
-    if found is None:
-        return {"sentence": sentence, "warnings": warnings}
-    said = f"{sentence} {found.sentence}".strip()
-    return {"sentence": said, "warnings": [*found.notes, *warnings]}
+    selected = results.read(run.selection, SelectionRecord) if run.selection.is_file() else None
+    unmeasured = selected.unmeasured if selected else {}
+    notes = [f"no cell runs {path}: {why}" for path, why in unmeasured.items()]
+    said = sentence
+    if found is not None:
+        said = f"{sentence} {found.sentence}".strip()
+        notes = [*found.notes, *notes]
+    fields: dict[str, Any] = {"sentence": said, "warnings": [*notes, *warnings]}
+    if selected and selected.cells and outcome is Outcome.PASS:
+        unbuilt = found.unbuilt if found else ()
+        missed = {*unbuilt, *unmeasured, *selected.harmless}
+        if selected.changed_paths and missed.issuperset(selected.changed_paths):
+            why = "" if found and found.nothing else "No cell runs what this patch changes. "
+            other = Outcome.INCONCLUSIVE
+            fields |= {"outcome": other, "exit_code": other.exit_code, "sentence": why + said}
+    return fields

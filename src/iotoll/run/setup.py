@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from iotoll.boards.board import RealBoard, VirtualBoard, load_board
+from iotoll.boards.equip import equipped, fragments
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots.order import boot_order
@@ -97,13 +98,19 @@ class Setup:
         """The selected cells."""
         return [c.cell for c in results.read(self.run.selection, SelectionRecord).cells]
 
+    @property
+    def fragments(self) -> list[str]:
+        """The config fragments of both kernels: the board's, and what cells and patch need."""
+        more = results.read(self.run.selection, SelectionRecord).fragments
+        return fragments(self.board, self.cells, more)
+
     @cached_property
     def bench(self) -> Bench:
         """What the boots of this run share."""
         manifest, lab = self.run.manifest, self.lab
         image = get_image(self.board.arch, self.progress)
         return Bench(
-            self.board,
+            equipped(self.board, self.cells),
             self.matrix,
             image,
             self.cells,

@@ -66,6 +66,17 @@ class AcceptRule(Model):
     at_most: float = Field(1.0, gt=0)
 
 
+class ExplainRule(Model):
+    """Whether a verdict is explained by itself (`iotoll explain`), on an exact board.
+
+    ``when``: ``regression``, ``always`` or ``never``. ``cells``: the most that are taken apart,
+    those that grew most first.
+    """
+
+    when: Literal["regression", "always", "never"] = "regression"
+    cells: int = Field(4, ge=1)
+
+
 class Policy(Model):
     """A policy file of the clock `instructions`."""
 
@@ -86,6 +97,7 @@ class Policy(Model):
         default_factory=lambda: list(Clock), description="clocks whose regression blocks"
     )
     accept: AcceptRule = Field(default_factory=AcceptRule)
+    explain: ExplainRule = Field(default_factory=ExplainRule)
     sections: dict[Section, SectionRule]
     whole: SectionRule
     exceptions: list[CellException] = Field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from iotoll.boards.matrix import parse_cell
+from iotoll.boards.cells import parse_cell
 from iotoll.records.models import CellVerdict, PoolRecord, Section
 from iotoll.verdict import twins as pairing
 from iotoll.verdict.policy import Policy, SectionRule

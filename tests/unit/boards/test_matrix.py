@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boards.matrix import load_matrix, parse_cell
+from iotoll.boards.cells import parse_cell
+from iotoll.boards.matrix import load_matrix
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 
@@ -77,7 +78,7 @@ def test_every_thread_gets_whole_ios(matrix_name: str) -> None:
         "sata-4k-randread-t1-direct",
         "ufs-4k-randread-t1-direct-x",
         "ufs-4k-read-t1-direct",
-        "ufs-4k-randtrim-t1-direct",
+        "ufs-4k-randtrim-t1-sync",
         "UFS-4k-randread-t1-direct",
     ],
 )

@@ -112,3 +112,40 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
 def test_unknown_names_are_a_usage_error() -> None:
     with pytest.raises(UsageError):
         load_matrix("absent")
+
+
+def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(
+    tmp_path: Path, matrix: Matrix
+) -> None:
+    cells = [
+        "nvme-4k-randtrim-t1-direct",
+        "nvme-4k-randread-t1-direct-io_uring-qd32-mq-deadline-tags8",
+        "nvme-4k-randread-t1-direct",
+        "nvme-4k-randwrite-t2-fsync32",
+        "nvme-4k-randread-t8-direct-dev2",
+    ]
+    batches = make_batches(matrix, cells, False)
+    names = [batch.name for batch in batches]
+    assert names[0] == "nvme", "the matrix's own cells come first"
+    assert names[-1] == "nvme-trim", "the raw disk comes last"
+    assert set(names[1:-1]) == {"nvme-io_uring-mq-deadline-tags8", "nvme-fsync", "nvme-dev2"}
+    render_job(load_board("virt-arm64"), matrix, batches, tmp_path)
+    setting = (tmp_path / "nvme-io_uring-mq-deadline-tags8.disk").read_text()
+    assert setting == "SCHEDULER=mq-deadline\nTAGS=8\n"
+    assert (tmp_path / "nvme-trim.disk").read_text() == "RAW=1\n"
+    assert not (tmp_path / "nvme.disk").exists()
+    events = (tmp_path / "nvme-io_uring-mq-deadline-tags8.events").read_text()
+    assert "io_uring:io_uring_queue_async_work\n" in events
+    assert "sys_enter_fsync\n" in (tmp_path / "nvme-fsync.events").read_text()
+    assert "io_uring" not in (tmp_path / "nvme.events").read_text()
+    deep = (tmp_path / "nvme-io_uring-mq-deadline-tags8.fio").read_text()
+    assert "\nioengine=io_uring\niodepth=32\n" in deep
+    assert "\nrate_iops" not in deep, "I/Os that are to wait for each other are not paced"
+    assert "\nfsync=32\n" in (tmp_path / "nvme-fsync.fio").read_text()
+    paced = f"\nrate_iops={matrix.pace.rate_iops}\n"
+    assert paced in (tmp_path / "nvme-fsync.fio").read_text()
+    two = (tmp_path / "nvme-dev2.fio").read_text()
+    assert "[beside-nvme-4k-randread-t8-direct-dev2]" in two and "directory=/mnt/nvme2" in two
+    assert "filename=iotoll-nvme2" in (tmp_path / "nvme-trim.fio").read_text()
+    text = (tmp_path / "job.env").read_text()
+    assert "DEVICES='nvme nvme2'\n" in text and "FILE_MB_nvme2=32\n" in text

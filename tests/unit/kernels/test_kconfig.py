@@ -71,7 +71,7 @@ def test_fragments_by_name_and_by_path(tmp_path: Path) -> None:
     assert kconfig.fragment_path("ufs") == (data_dir("kernel-configs") / "ufs.config").resolve()
     own = write(tmp_path / "own.config", "CONFIG_A=y\n")
     assert kconfig.fragment_path(str(own)) == own
-    with pytest.raises(UsageError, match="choose from arch-arm, arch-arm64"):
+    with pytest.raises(UsageError, match=r"choose from .*arch-arm, arch-arm64"):
         kconfig.fragment_path("typo")
 
 

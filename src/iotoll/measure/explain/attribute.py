@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from iotoll.measure.explain.pieces import Label, PieceCounter, Pieces
 from iotoll.measure.explain.record import Ints, Record
 from iotoll.measure.explain.walk import Tree, Walk, Walker
 from iotoll.measure.iotable import IoTable, present
@@ -37,6 +38,7 @@ class SectionParts:
     functions), ``calls`` the calls of each function likewise; ``nodes`` are instructions by node
     of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be taken
     apart. ``single`` are instructions by node of the one I/O that was asked for, if it was.
+    ``inlined`` are instructions of the functions that ``labels`` names, shape (I/Os, labels).
     """
 
     section: Section
@@ -48,13 +50,16 @@ class SectionParts:
     entries: Ints
     missing: int
     single: Ints | None = None
+    labels: tuple[Label, ...] = ()
+    inlined: Ints | None = None
 
 
 @dataclass(frozen=True)
 class CellParts:
     """All sections of a cell, with the tree that their nodes belong to.
 
-    ``calls`` are those of each function from the first I/O to the last, in all tasks.
+    ``calls`` are those of each function from the first I/O to the last, in all tasks;
+    ``executions`` likewise those of each instruction of ``pieces``.
     """
 
     cell: str
@@ -62,10 +67,17 @@ class CellParts:
     tree: Tree
     calls: Mapping[str, int]
     sections: Mapping[Section, SectionParts]
+    pieces: Pieces | None = None
+    executions: Ints | None = None
 
 
 def take_apart(
-    cell: str, record: Record, walker: Walker, table: IoTable, single: int | None = None
+    cell: str,
+    record: Record,
+    walker: Walker,
+    table: IoTable,
+    single: int | None = None,
+    counter: PieceCounter | None = None,
 ) -> CellParts:
     """Attribute every I/O of a cell's table to functions, section by section."""
     bounds = {s: _bounds(record, table, *columns) for s, columns in BOUNDS.items()}
@@ -73,15 +85,19 @@ def take_apart(
     if not len(whole):
         return CellParts(cell, len(table), walker.tree, {}, {})
     runs = record.clock["run"].astype(np.int64)
-    walk = walker.walk(int(runs[whole].min()), int(runs[whole].max()))
+    reach = int(runs[whole].min()), int(runs[whole].max())
+    walk = walker.walk(*reach)
     steps = np.searchsorted(walk.run, runs)
-    cutter = _Cutter(walk, walker.tree, _tasks(walk, steps, bounds[Section.VFS_FS]), single)
+    tasks = _tasks(walk, steps, bounds[Section.VFS_FS])
+    cutter = _Cutter(walk, walker.tree, tasks, single, counter)
     sections = {}
     for section, marks in bounds.items():
         wanted = table.get(GATE_COLUMNS[section])
         if wanted is not None:
             sections[section] = cutter.section(section, marks, steps, np.ma.array(wanted))
-    return CellParts(cell, len(table), walker.tree, _all_calls(walk), sections)
+    pieces = counter.pieces if counter else None
+    ran = counter.count([reach]) if counter else None
+    return CellParts(cell, len(table), walker.tree, _all_calls(walk), sections, pieces, ran)
 
 
 def _all_calls(walk: Walk) -> dict[str, int]:
@@ -119,9 +135,17 @@ class _Cutter:
     """Sums the stretches of a walk over the sections of I/Os."""
 
     def __init__(
-        self, walk: Walk, tree: Tree, tasks: npt.NDArray[np.uint64], single: int | None
+        self,
+        walk: Walk,
+        tree: Tree,
+        tasks: npt.NDArray[np.uint64],
+        single: int | None,
+        counter: PieceCounter | None,
     ) -> None:
         self._single = single
+        self._counter = counter
+        changed = counter.pieces.begins.keys() if counter else ()
+        self._pieced = np.array([name in changed for name in tree.function])[walk.node]
         self._walk = walk
         self._tasks = tasks
         self._interrupt = tree.is_interrupt()[walk.node]
@@ -135,6 +159,7 @@ class _Cutter:
         """Take a section apart; ``wanted`` are the analyser's own counts of the I/Os."""
         walk = self._walk
         ios, counts, calls, single = [], [], [], None
+        inlined = []
         nodes, entries = (np.zeros(self._size, np.int64) for _ in range(2))
         for number in np.nonzero((marks[:, 0] >= 0) & present(wanted))[0].tolist():
             low, high = steps[marks[number]].tolist()
@@ -150,6 +175,8 @@ class _Cutter:
             single = mine if number == self._single else single
             nodes += mine
             entries += np.bincount(entered, minlength=self._size)
+            inlined.append(self._inlined(chosen))
+        labels = self._counter.pieces.labels if self._counter else ()
         shape = (len(ios), len(self._names))
         return SectionParts(
             section,
@@ -161,7 +188,19 @@ class _Cutter:
             entries,
             int(present(wanted).sum()) - len(ios),
             single,
+            labels,
+            np.array(inlined, np.int64).reshape(len(ios), len(labels)),
         )
+
+    def _inlined(self, chosen: Ints) -> Ints:
+        """Instructions of inlined functions in these stretches, shape (labels,)."""
+        if self._counter is None:
+            return np.zeros(0, np.int64)
+        run = self._walk.run
+        here = chosen[self._pieced[chosen]].tolist()
+        ends = [int(run[s + 1]) if s + 1 < len(run) else self._walk.end for s in here]
+        spans = list(zip(run[here].tolist(), ends, strict=True))
+        return self._counter.by_label(self._counter.count(spans))
 
     def _by_function(self, node: Ints, count: Ints) -> Ints:
         sums = np.bincount(self._function[node], count, len(self._names))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotoll.measure.explain.attribute import CellParts, SectionParts
+from iotoll.measure.explain.pieces import Label
 from iotoll.measure.explain.record import Ints
 from iotoll.measure.explain.walk import Tree
 from iotoll.records.models import Section
@@ -31,6 +32,16 @@ class Change:
 
 
 @dataclass(frozen=True)
+class InlinedChange:
+    """One inlined function; medians of instructions per I/O of both sides."""
+
+    label: Label
+    base: float
+    candidate: float
+    change: Change
+
+
+@dataclass(frozen=True)
 class FunctionChange:
     """One function in one section: medians of instructions and calls per I/O of both sides."""
 
@@ -40,6 +51,7 @@ class FunctionChange:
     calls: tuple[float, float]
     change: Change
     callers: tuple[str, ...]
+    inlined: tuple[InlinedChange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,7 @@ def _compare(
     callers = [_callers(side, tree) for side, tree in zip(sides, trees, strict=True)]
     totals = [c.sum(axis=1) for c in counts]
     middle = [float(np.median(total)) if len(ios) else 0.0 for total in totals]
+    inlined = _inlined(sides, ios)
     found = []
     for place, name in enumerate(names):
         pair = [c[:, place] for c in counts]
@@ -93,7 +106,15 @@ def _compare(
             medians = [float(np.median(c[:, place])) for c in (*counts, *calls)]
             of = callers[1].get(name) or callers[0].get(name, ())
             found.append(
-                FunctionChange(name, medians[0], medians[1], (medians[2], medians[3]), change, of)
+                FunctionChange(
+                    name,
+                    medians[0],
+                    medians[1],
+                    (medians[2], medians[3]),
+                    change,
+                    of,
+                    tuple(i for i in inlined if i.label.function == name),
+                )
             )
     found.sort(key=lambda f: (-abs(f.change.effect), -abs(f.change.mean), f.name))
     return SectionChange(
@@ -107,6 +128,26 @@ def _compare(
         change_of(totals[1] - totals[0]),
         tuple(found),
     )
+
+
+def _inlined(sides: tuple[SectionParts, SectionParts], ios: Ints) -> list[InlinedChange]:
+    """The inlined functions that differ, the largest first."""
+    labels = list(dict.fromkeys((*sides[0].labels, *sides[1].labels)))
+    counts = []
+    for side in sides:
+        mine = np.zeros((len(ios), len(labels)), np.int64)
+        if side.inlined is not None and side.labels:
+            columns = [labels.index(label) for label in side.labels]
+            mine[:, columns] = side.inlined[np.searchsorted(side.ios, ios)]
+        counts.append(mine)
+    found = []
+    for place, label in enumerate(labels if len(ios) else ()):
+        before, after = (count[:, place] for count in counts)
+        change = change_of(after - before)
+        if change.common or abs(change.mean) >= _LEAST_MEAN:
+            middle = float(np.median(before)), float(np.median(after))
+            found.append(InlinedChange(label, *middle, change))
+    return sorted(found, key=lambda i: (-abs(i.change.effect), i.label.chain))
 
 
 def change_of(differences: Ints) -> Change:

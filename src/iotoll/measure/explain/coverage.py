@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from iotoll.measure.explain.attribute import CellParts
+from iotoll.measure.explain.pieces import executions_by_line
 from iotoll.measure.explain.record import Record
 from iotoll.measure.explain.symbols import Symbols
-from iotoll.records.models import CoverageRecord, FunctionCoverage
+from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
 
 _SIZE = 4  # bytes of an instruction
 _SHOWN = 4
@@ -36,8 +37,15 @@ def coverage(
     symbols: Symbols,
     changed: Sequence[str],
     base_names: frozenset[str],
+    added: Mapping[str, Sequence[int]] | None = None,
+    note: str | None = None,
 ) -> CoverageRecord:
-    """Join what ran of the changed functions with how often each cell's I/Os called them."""
+    """Join what ran of the changed functions with how often each cell's I/Os called them.
+
+    ``added`` are the lines of the change by file; ``note`` says why lines are not known.
+    """
+    added = added or {}
+    lines = line_coverage(cells, added)
     functions = [
         FunctionCoverage(
             name=name,
@@ -52,8 +60,34 @@ def coverage(
         cells=list(cells),
         functions=functions,
         gone=sorted(base_names - set(symbols.names)),
-        sentence=sentence(functions, len(cells)),
+        sentence=sentence(functions, len(cells)) + line_sentence(lines),
+        changed_lines=sum(len(numbers) for numbers in added.values()),
+        lines=lines,
+        note=note,
     )
+
+
+def line_coverage(
+    cells: Mapping[str, CellParts], added: Mapping[str, Sequence[int]]
+) -> list[LineCoverage]:
+    """The lines of a change that have machine code, and how often each ran per I/O of a cell."""
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    wanted = {(path, number) for path, numbers in added.items() for number in numbers}
+    for cell, parts in cells.items():
+        if parts.pieces is None or parts.executions is None:
+            continue
+        for place, count in executions_by_line(parts.pieces, parts.executions).items():
+            if place in wanted:
+                mine = found.setdefault(place, {})
+                if count and parts.ios:
+                    mine[cell] = round(count / parts.ios, 3)
+    return [LineCoverage(file=p[0], line=p[1], executions=found[p]) for p in sorted(found)]
+
+
+def line_sentence(lines: Sequence[LineCoverage]) -> str:
+    """How many changed lines ran; empty where no line is known."""
+    ran = sum(bool(line.executions) for line in lines)
+    return f" {ran} of {len(lines)} changed lines with code ran." if lines else ""
 
 
 def _calls(parts: CellParts, name: str) -> float:

@@ -75,7 +75,7 @@ class Walk:
 
     ``run`` is the number of the first run, ``count`` its instructions, ``node`` its place in the
     tree, ``task`` the address of the task's structure (0: not known yet), ``entered`` whether it
-    begins with a call.
+    begins with a call. ``end`` is the run behind the last.
     """
 
     tree: Tree
@@ -84,6 +84,7 @@ class Walk:
     node: Ints
     task: npt.NDArray[np.uint64]
     entered: npt.NDArray[np.bool_]
+    end: int
 
 
 class Walker:
@@ -123,6 +124,7 @@ class Walker:
             np.array(nodes, np.int64),
             np.array(owners, np.uint64),
             np.array(entered, np.bool_),
+            high,
         )
 
     def _first_task(self, low: int, high: int) -> int:

@@ -10,6 +10,8 @@ from iotoll.records.models.explain import (
     ExplainRecord,
     FunctionCoverage,
     FunctionDelta,
+    InlinedDelta,
+    LineCoverage,
     SectionDelta,
 )
 from iotoll.records.models.run import (
@@ -62,8 +64,10 @@ __all__ = [
     "GrowthRecord",
     "ImageFile",
     "ImageRecord",
+    "InlinedDelta",
     "LavaAttempt",
     "LavaRecord",
+    "LineCoverage",
     "Model",
     "NoisePair",
     "NoiseRecord",

@@ -7,6 +7,20 @@ from pydantic import Field
 from iotoll.records.models.base import Model, Outcome, Section
 
 
+class InlinedDelta(Model):
+    """An inlined function of a changed function; its instructions are part of that function's."""
+
+    name: str
+    into: list[str] = Field(description="what it is inlined into, the nearest first")
+    file: str
+    line: int = Field(description="the first of its lines that has code there")
+    base: float
+    candidate: float
+    delta: int
+    share: float
+    mean: float
+
+
 class FunctionDelta(Model):
     """One function in one section of one cell; instructions per I/O, medians of the paired I/Os."""
 
@@ -20,6 +34,16 @@ class FunctionDelta(Model):
     calls_candidate: float
     callers: list[str] = Field(description="who calls it, the most frequent first")
     changed: bool = Field(description="its machine code differs between the two kernels")
+    file: str | None = Field(None, description="of its source; absent: not looked up, or not known")
+    line: int | None = Field(None, description="where the function begins")
+    inlined: list[InlinedDelta] = Field(
+        default_factory=list, description="inlined functions that differ; of changed functions only"
+    )
+
+    @property
+    def effect(self) -> float:
+        """The commonest difference where most I/Os have it, else the mean: paths alternate then."""
+        return float(self.delta) if self.share > 0.5 else self.mean
 
 
 class SectionDelta(Model):
@@ -41,6 +65,9 @@ class SectionDelta(Model):
     mean: float
     explained: float = Field(
         description="sum over functions of delta where most I/Os have it, else of mean"
+    )
+    unexplained: float | None = Field(
+        None, description="the gate's difference less what is explained; absent if it judged none"
     )
     functions: list[FunctionDelta]
 
@@ -65,6 +92,16 @@ class FunctionCoverage(Model):
     calls: dict[str, float] = Field(description="calls per I/O, by cell in which it ran")
 
 
+class LineCoverage(Model):
+    """One line that the change adds or replaces, and that machine code is from."""
+
+    file: str
+    line: int
+    executions: dict[str, float] = Field(
+        description="per I/O, by cell in which it ran; empty: it never ran"
+    )
+
+
 class CoverageRecord(Model):
     """Whether the changed code ran at all while I/Os were measured."""
 
@@ -72,6 +109,11 @@ class CoverageRecord(Model):
     functions: list[FunctionCoverage]
     gone: list[str] = Field(description="functions that only the base has")
     sentence: str
+    changed_lines: int = Field(0, description="lines that the change adds or replaces")
+    lines: list[LineCoverage] = Field(
+        default_factory=list, description="those of them that have machine code"
+    )
+    note: str | None = Field(None, description="why files and lines are not known")
 
 
 class ExplainRecord(Model):
@@ -82,3 +124,8 @@ class ExplainRecord(Model):
     outcome: Outcome = Field(description="of the verdict that is explained")
     cells: list[CellDelta]
     coverage: CoverageRecord
+    images: list[str] = Field(
+        default_factory=list, description="sha256 of base's and candidate's kernel images"
+    )
+    failure: str | None = Field(None, description="why nothing could be explained")
+    left_out: int = Field(0, description="cells that moved and were not explained, by the policy")

@@ -79,6 +79,15 @@ class SelectionRecord(Model):
     cells: list[CellChoice]
     full_matrix: bool
     why: str = Field(description="one sentence for the whole choice")
+    harmless: list[str] = Field(
+        default_factory=list, description="changed paths that select nothing"
+    )
+    fragments: list[str] = Field(
+        default_factory=list, description="config fragments that the changed paths need"
+    )
+    unmeasured: dict[str, str] = Field(
+        default_factory=dict, description="changed paths that no cell runs, and why"
+    )
 
 
 class SourceRecord(Model):
@@ -93,6 +102,10 @@ class SourceRecord(Model):
     patch_sha256: str | None = None
     patch_subjects: list[str] = Field(default_factory=list)
     changed_paths: list[str] = Field(default_factory=list)
+    options: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="changed source files, and the options of which kbuild needs one for each",
+    )
     git_tree: str | None = Field(
         None, description="git tree object of the exact source, patch included, that is built"
     )

@@ -7,11 +7,22 @@ from rich.table import Table
 from rich.text import Text
 
 from iotoll.measure.explain.frames import Frame
-from iotoll.records.models import CellDelta, ExplainRecord, FunctionDelta, SectionDelta
+from iotoll.records.models import (
+    CellDelta,
+    CoverageRecord,
+    ExplainRecord,
+    FunctionDelta,
+    InlinedDelta,
+    LineCoverage,
+    SectionDelta,
+)
 from iotoll.reports.page.text import clean, number
 
 SHOWN = 8
 """Functions of a section; the number of those beyond is reported."""
+
+_INLINED = 4  # inlined functions of one function
+_LINES = 12
 
 
 def print_explained(record: ExplainRecord, console: Console, *, everything: bool = False) -> None:
@@ -25,6 +36,7 @@ def print_explained(record: ExplainRecord, console: Console, *, everything: bool
         text = f"{function.executed} of {function.instructions} instructions ran"
         text += f"; calls per I/O: {calls}{more}" if calls else ""
         console.print(Text(f"  {clean(function.name)}{new}: {text}"))
+    _print_lines(record.coverage, console)
     for cell in record.cells:
         for section in cell.sections:
             if everything or section.judged or section.delta:
@@ -33,6 +45,26 @@ def print_explained(record: ExplainRecord, console: Console, *, everything: bool
             if not same:
                 words = "its I/Os are not, count by count, those of the gate's boot"
                 console.print(Text(f"! {cell.cell}, {side}: {words}", "yellow"))
+
+
+def _print_lines(coverage: CoverageRecord, console: Console) -> None:
+    """Print the changed lines with code: those that never ran, then how often the others did."""
+    lines = sorted(coverage.lines, key=lambda line: bool(line.executions))
+    for line in lines[:_LINES]:
+        console.print(Text(f"  {clean(line.file)}:{line.line}: {_often(line)}"))
+    if len(lines) > _LINES:
+        console.print(Text(f"  and {len(lines) - _LINES} more changed lines: see explain.json"))
+    if coverage.note:
+        console.print(Text(f"! {clean(coverage.note)}", "yellow"))
+
+
+def _often(line: LineCoverage) -> str:
+    if not line.executions:
+        return "never ran"
+    low, high = min(line.executions.values()), max(line.executions.values())
+    times = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    cells = "cell" if len(line.executions) == 1 else "cells"
+    return f"ran {times} times per I/O in {len(line.executions)} {cells}"
 
 
 def _print_section(cell: CellDelta, section: SectionDelta, console: Console) -> None:
@@ -45,6 +77,8 @@ def _print_section(cell: CellDelta, section: SectionDelta, console: Console) -> 
     table.add_column("function", overflow="fold")
     for function in section.functions[:SHOWN]:
         table.add_row(*_row(function))
+        for inlined in function.inlined[:_INLINED]:
+            table.add_row(*_inlined_row(inlined))
     if section.functions:
         console.print(table)
     more = len(section.functions) - SHOWN
@@ -57,6 +91,8 @@ def _row(function: FunctionDelta) -> tuple[str | Text, ...]:
     name = Text(clean(function.name), "bold" if function.changed else "")
     if function.changed:
         name.append(" (changed)")
+    if function.file:
+        name.append(f", {clean(function.file)}:{function.line}")
     if function.callers:
         name.append(f", called by {clean(function.callers[0])}", "dim")
     return (
@@ -69,13 +105,28 @@ def _row(function: FunctionDelta) -> tuple[str | Text, ...]:
     )
 
 
+def _inlined_row(inlined: InlinedDelta) -> tuple[str | Text, ...]:
+    name = Text(f"  of it {clean(inlined.name)} (inlined)")
+    name.append(f", {clean(inlined.file)}:{inlined.line}")
+    if len(inlined.into) > 1:
+        name.append(f", by way of {clean(inlined.into[0])}", "dim")
+    return (
+        f"{inlined.delta:+d}",
+        f"{inlined.share:.0%}",
+        f"{inlined.mean:+.1f}",
+        number(inlined.base),
+        number(inlined.candidate),
+        name,
+    )
+
+
 def _sum(section: SectionDelta) -> str:
     text = (
         f"explained {section.explained:+.0f}; whole section {section.delta:+d} in"
         f" {section.share:.0%} of {section.paired} I/Os, mean {section.mean:+.1f}"
     )
-    if section.judged is not None:
-        text += f"; not explained of the gate's {section.judged - section.explained:+.0f}"
+    if section.unexplained is not None:
+        text += f"; not explained of the gate's {section.unexplained:+.0f}"
     left = section.missing_base + section.missing_candidate
     if left:
         text += (

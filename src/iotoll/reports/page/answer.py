@@ -12,6 +12,7 @@ from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.checks import StepRecord
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.functions import in_functions, what_ran
 from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import (
@@ -54,6 +55,10 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
             facts.append(Fact("What moved", tuple(lines)))
         facts.append(Fact("Whole path", tuple(_whole_path(groups, views, unit))))
         facts.append(Fact("Where", tuple(_where(evidence, groups, views, unit))))
+    if found := evidence.explained:
+        facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
+        outcome = verdict.outcome if verdict else None
+        facts.append(Fact("What ran", tuple(what_ran(found, outcome))))
     if once := seen_once(views):
         facts.append(Fact("Seen once", tuple(_once_line(once, unit))))
     if verdict and verdict.accepted:

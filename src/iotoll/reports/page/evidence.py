@@ -15,6 +15,7 @@ from iotoll.records import results, sealed
 from iotoll.records.models import (
     BuildRecord,
     Clock,
+    ExplainRecord,
     FailureRecord,
     Model,
     RunManifest,
@@ -36,7 +37,7 @@ class Evidence:
 
     Texts hold no terminal escapes, control characters or marks of the direction of writing,
     whoever wrote them: every report reads from here. ``hunks`` is the candidate's change, and
-    ``name`` that of the run directory.
+    ``name`` that of the run directory. ``explained`` is of the kernels that the run has now.
     """
 
     manifest: RunManifest
@@ -47,6 +48,7 @@ class Evidence:
     sides: dict[Side, SideResult]
     hunks: tuple[Hunk, ...] = ()
     name: str = "RUN"
+    explained: ExplainRecord | None = None
 
     @property
     def failure(self) -> FailureRecord | None:
@@ -122,4 +124,12 @@ def gather(run: RunDir) -> Evidence:
         sides,
         tuple(diff.hunks(change, str(run.change))) if change else (),
         clean(run.root.name),
+        _explained(run, builds),
     )
+
+
+def _explained(run: RunDir, builds: dict[Side, BuildRecord]) -> ExplainRecord | None:
+    """What `iotoll explain` found, unless it is of other kernels than the run has now."""
+    found = _optional(run.root / "explain.json", ExplainRecord)
+    images = [builds[side].image_sha256 for side in SIDES if side in builds]
+    return found if found and (found.failure or found.images == images) else None

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from iotoll.boards.board import VirtualBoard, load_virtual_board
+from iotoll.boards.equip import check_cells, equipped, fragments
 from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots.local import BootPlan
@@ -87,7 +88,7 @@ def exact_command(
     progress = Progress()
     run = _open(out, board, matrix, image)
     bench = _bench(run, progress, cells)
-    spec = KernelSpec(bench.board.arch, bench.board.fragments)
+    spec = KernelSpec(bench.board.arch, fragments(bench.board, bench.cells))
     build_side(run, "base", spec, progress)
     rows: list[Boot] = []
     for number in range(1, boots + 1):
@@ -126,9 +127,11 @@ def _bench(run: RunDir, progress: Progress, pattern: str | None) -> Bench:
     board, matrix = load_virtual_board(run.manifest.board), load_matrix(run.manifest.matrix)
     if not board.qemu.patched:
         raise UsageError(f"board {board.name} leaves its disks to the host: its boots differ")
-    cells = chosen_cells(pattern, matrix.cells) or matrix.cells
+    cells = chosen_cells(pattern, matrix.cells, matrix.family_cells) or matrix.cells
+    check_cells(board, cells)
     prepare(run, progress, cells)
     image = get_image(board.arch, progress)
+    board = equipped(board, cells)
     return Bench(board, matrix, image, cells, Clock.INSTRUCTIONS, "tcg", fresh=True)
 
 

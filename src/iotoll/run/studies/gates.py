@@ -207,7 +207,8 @@ def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
     matrix = load_matrix(str(options["matrix"]))
     cells = options["cells"]
     # What the patch would select is another question: all cells, unless named.
-    chosen = chosen_cells(str(cells), matrix.cells) if cells else matrix.cells
+    chosen = chosen_cells(str(cells), matrix.cells, matrix.family_cells) if cells else None
+    chosen = chosen or matrix.cells
     manifest = new_manifest(
         RunRequest(
             command=("iotoll", "experiment"),

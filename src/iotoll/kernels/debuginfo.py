@@ -1,0 +1,280 @@
+"""File, line and inlined functions of a kernel's machine code, for chosen functions.
+
+The image that was measured has no debug information, and stays so. The few source files that hold
+the functions are compiled once more, by make's own saved command with ``-g`` beside it, into the
+cache. What comes out is used for a function only if its machine code is, but for the places that
+the linker fills in, the code of the measured image. Addresses are looked up by binutils' addr2line.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import SymbolTableSection
+
+from iotoll.core.digest import json_sha256
+from iotoll.core.errors import InfrastructureError
+from iotoll.core.paths import cache_dir
+from iotoll.core.progress import Progress
+from iotoll.kernels.kernel_job import TARGETS, KernelJob
+from iotoll.kernels.source import open_tree
+from iotoll.kernels.tree import KernelTree, clean_env, run_tool
+
+_SIZE = 4  # bytes of an instruction
+_MOST_FILES = 8
+"""Source files that may define a function; of a name in more of them nothing is known."""
+_COMMAND = re.compile(r"^(?:saved)?cmd_\S+ := (.+)$", re.M)
+_HARMLESS = re.compile(
+    r"-[IDU].*|-O\w*|-c|-nostdinc|-pipe|-std=\w+|-W(?![alp],)[\w=+-]+|-Wa,-m[\w.+=-]+"
+    r"|-m[\w.+=,-]+|--param=[\w-]+=\d+"
+    r"|-f(?!plugin|dump|profile|auto-profile|lto|use-ld|callgraph)[\w.+=,/-]+"
+)
+_DEFINES = re.compile(rb"^[A-Za-z_][^\n;=#]*?\b(\w+)\(", re.M)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One level of an instruction: the function, and the line that it is from or calls at."""
+
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class FunctionLines:
+    """Where the code of a function is from.
+
+    ``frames`` has for each instruction, in order, its frames, the innermost inlined function
+    first; an empty tuple where the compiler names no line.
+    """
+
+    file: str
+    line: int
+    frames: tuple[tuple[Frame, ...], ...]
+
+
+def find_lines(
+    job: KernelJob,
+    code: Mapping[str, bytes],
+    sources: Sequence[str],
+    first: Iterable[str],
+    progress: Progress,
+) -> dict[str, FunctionLines]:
+    """The lines of functions, by name; functions of which nothing is known are left out.
+
+    ``code`` is the machine code of each in the measured image, ``sources`` are the files that the
+    image was made of, ``first`` those to try first. Raises UsageError or InfrastructureError where
+    the tree cannot be read; a file that does not compile is passed over.
+    """
+    if job.source.git_tree is None:
+        return {}
+    tree = open_tree(job.source.tree, progress)
+    finder = _Finder(job, tree)
+    with tree.locked(progress), progress.step("read lines of functions") as step:
+        if not tree.has(job.source.git_tree):
+            return {}
+        tree.checkout(job.source.git_tree)
+        places = _places(tree.src, code, sources, set(first))
+        found: dict[str, FunctionLines] = {}
+        order = sorted({path for paths in places.values() for path in paths})
+        for number, path in enumerate(order):
+            wanted = [n for n in code if n not in found and path in places.get(n, ())]
+            step.update(number, len(order), path)
+            if wanted and (unit := finder.compile(path)):
+                found |= read_unit(unit, {n: code[n] for n in wanted}, finder.tool, finder.out)
+    return found
+
+
+def _places(
+    src: Path, names: Iterable[str], sources: Sequence[str], first: set[str]
+) -> dict[str, list[str]]:
+    """The source files that seem to define each function: a line begins with it, or a type."""
+    wanted: dict[bytes, list[str]] = {}
+    for name in names:
+        wanted.setdefault(_source_name(name).encode(), []).append(name)
+    found: dict[str, list[str]] = {}
+    for path in sorted((p for p in sources if p.endswith(".c")), key=lambda p: (p not in first, p)):
+        try:
+            text = (src / path).read_bytes()
+        except OSError:
+            continue
+        for word in {m[1] for m in _DEFINES.finditer(text)} & wanted.keys():
+            for name in wanted[word]:
+                found.setdefault(name, []).append(path)
+    return {name: paths for name, paths in found.items() if len(paths) <= _MOST_FILES}
+
+
+def _source_name(symbol: str) -> str:
+    """The name in the source: the compiler's copies have endings such as ``.isra.0``."""
+    return symbol.partition(".")[0]
+
+
+class _Finder:
+    """Compiles single files of one job with debug information."""
+
+    def __init__(self, job: KernelJob, tree: KernelTree) -> None:
+        self.out = job.out(tree)
+        self._cache = cache_dir() / "debug" / json_sha256({"image": job.key, "recipe": 1})[:16]
+        self._src = tree.src
+        self._compiler = TARGETS[job.arch].compiler
+        self.tool = TARGETS[job.arch].compiler.removesuffix("gcc") + "addr2line"
+
+    def compile(self, path: str) -> Path | None:
+        """The object of a source file with debug information; None where it cannot be made."""
+        unit = (self._cache / path).with_suffix(".o")
+        if unit.is_file():
+            return unit
+        object_path = self.out / Path(path).with_suffix(".o")
+        saved = object_path.with_name(f".{object_path.name}.cmd")
+        if not saved.is_file():
+            return None
+        match = _COMMAND.search(saved.read_text(errors="replace"))
+        made = unit.with_suffix(".part")
+        command = debug_command(match[1], made, self._compiler, self._src / path) if match else None
+        if command is None:
+            return None
+        unit.parent.mkdir(parents=True, exist_ok=True)
+        done = run_tool(
+            command,
+            cwd=self.out,
+            stdin=None,
+            env=clean_env({"CCACHE_DISABLE": "1"}),
+        )
+        if done.returncode:
+            made.unlink(missing_ok=True)
+            return None
+        made.replace(unit)
+        return unit
+
+
+def debug_command(saved: str, unit: Path, compiler: str, source: Path) -> list[str] | None:
+    """Compile ``source`` into ``unit`` as make did, and with debug information.
+
+    make's own file is the candidate's to write, and this runs in no sandbox: only options that
+    cannot start a program or write a file are taken. None where there is any other.
+    """
+    # What follows a semicolon checks or changes the finished object.
+    try:
+        words = shlex.split(saved.partition(" ; ")[0])
+    except ValueError:
+        return None
+    words = words[1:] if words[:1] == ["ccache"] else words
+    if words[:1] != [compiler] or not words[-1].endswith(source.name):
+        return None
+    options: list[str] = []
+    rest = iter(words[1:-1])
+    for word in rest:
+        if word == "-o":
+            next(rest, None)
+        elif word in ("-include", "-isystem"):
+            options += [word, next(rest, "")]
+        elif _HARMLESS.fullmatch(word):
+            options.append(word)
+        elif not word.startswith("-Wp,-MMD,"):
+            return None
+    return [compiler, *options, "-gdwarf-4", "-o", str(unit), str(source)]
+
+
+def read_unit(
+    unit: Path, code: Mapping[str, bytes], tool: str, out: Path
+) -> dict[str, FunctionLines]:
+    """The lines of those functions of an object whose machine code is the image's.
+
+    ``out`` is the folder that the compiler ran in.
+    """
+    found = {}
+    try:
+        with unit.open("rb") as stream:
+            functions = _functions(ELFFile(stream))
+    except (OSError, ELFError) as error:
+        raise InfrastructureError(f"{unit}: is not a whole object: {error}: remove it") from error
+    for name, image in code.items():
+        for function in functions.get(name, ()):
+            if function.is_code_of(image):
+                if lines := _lines(unit, function, tool, out):
+                    found[name] = lines
+                break
+    return found
+
+
+@dataclass(frozen=True)
+class _Function:
+    """One function of an object; ``linked`` are offsets of words that the linker fills in."""
+
+    section: str
+    offset: int
+    code: bytes
+    linked: frozenset[int]
+
+    def is_code_of(self, image: bytes) -> bool:
+        """Whether the image's bytes are this code, at all places that the linker leaves alone."""
+        places = range(0, len(self.code), _SIZE)
+        return 0 < len(self.code) <= len(image) and all(
+            self.code[at : at + _SIZE] == image[at : at + _SIZE]
+            for at in places
+            if at not in self.linked
+        )
+
+
+def _functions(elf: ELFFile) -> dict[str, list[_Function]]:
+    linked: dict[int, set[int]] = {}
+    for section in elf.iter_sections():
+        if isinstance(section, RelocationSection):
+            places = linked.setdefault(section["sh_info"], set())
+            places.update(entry["r_offset"] for entry in section.iter_relocations())
+    found: dict[str, list[_Function]] = {}
+    for table in elf.iter_sections():
+        if not isinstance(table, SymbolTableSection):
+            continue
+        for symbol in table.iter_symbols():
+            number = symbol["st_shndx"]
+            if symbol["st_info"]["type"] != "STT_FUNC" or not isinstance(number, int):
+                continue
+            section, start, size = elf.get_section(number), symbol["st_value"], symbol["st_size"]
+            inside = (p - start for p in linked.get(number, ()) if start <= p < start + size)
+            code = section.data()[start : start + size]
+            function = _Function(section.name, start, code, frozenset(inside))
+            found.setdefault(symbol.name, []).append(function)
+    return found
+
+
+def _lines(unit: Path, function: _Function, tool: str, out: Path) -> FunctionLines | None:
+    places = range(function.offset, function.offset + len(function.code), _SIZE)
+    asked = "".join(f"{place:#x}\n" for place in places).encode()
+    command = [tool, "-f", "-i", "-a", "-j", function.section, "-e", str(unit)]
+    done = run_tool(command, cwd=unit.parent, stdin=asked, env=clean_env())
+    if done.returncode:
+        raise InfrastructureError(f"{tool} cannot read {unit}: {done.stderr.decode().strip()}")
+    frames = parse_frames(done.stdout.decode("utf-8", "replace"), f"{out}/")
+    known = [one for one in frames if one]
+    if len(frames) != len(places) or not known:
+        return None
+    return FunctionLines(known[0][-1].file, known[0][-1].line, tuple(frames))
+
+
+def parse_frames(text: str, folder: str) -> list[tuple[Frame, ...]]:
+    """What ``addr2line -f -i -a`` printed, address by address; files without ``folder``."""
+    found: list[list[Frame]] = []
+    function = ""
+    for line in text.splitlines():
+        if re.fullmatch(r"0x[0-9a-f]{16}", line):
+            found.append([])
+            function = ""
+        elif not function:
+            function = line
+        else:
+            place, _, number = line.partition(" (")[0].rpartition(":")
+            if number.isdigit() and int(number) > 0:
+                # The build maps the sources' folder to nothing, but not the one it runs in.
+                file = place.removeprefix(folder).removeprefix("./")
+                found[-1].append(Frame(function, file, int(number)))
+            function = ""
+    return [tuple(frames) for frames in found]

@@ -1,0 +1,82 @@
+"""Which functions a verdict's changes are in, and what ran of the patch: of ``explain.json``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from iotoll.records.models import ExplainRecord, FunctionDelta, Outcome, SectionDelta
+from iotoll.reports.page.text import plural, signed
+from iotoll.reports.page.view import MovementGroup
+
+_MOST = 0.5
+"""Share of a function's difference from which an inlined function is named beside it."""
+
+
+def in_functions(record: ExplainRecord, groups: Sequence[MovementGroup], unit: str) -> list[str]:
+    """One line for each group of changes that was taken apart: its largest function."""
+    if record.failure is not None:
+        return [f"not explained: {record.failure}"]
+    return [line for group in groups if (line := _line(record, group, unit))]
+
+
+def _line(record: ExplainRecord, group: MovementGroup, unit: str) -> str | None:
+    moved = {move.name.full for move in group.moves}
+    sections = [
+        section
+        for cell in record.cells
+        if cell.cell in moved
+        for section in cell.sections
+        if section.section is group.section and section.functions
+    ]
+    if not sections:
+        return None
+    first = Counter(section.functions[0].name for section in sections).most_common(1)[0][0]
+    found = [s.functions[0] for s in sections if s.functions[0].name == first]
+    size = median(function.effect for function in found)
+    text = (
+        f"{group.device} {group.section.value}: mostly {found[0].name},"
+        f" {signed(size)} {unit}{_place(found[0])}"
+    )
+    others = list(_others(sections, first, unit))
+    text += f"; then {others[0]}" if others else ""
+    left = [s.unexplained for s in sections if s.unexplained is not None]
+    text += f"; {signed(median(left))} not explained" if left else ""
+    return f"{text} ({plural(len(sections), 'workload')} of {len(group.moves)} taken apart)"
+
+
+def _others(sections: Sequence[SectionDelta], first: str, unit: str) -> Iterator[str]:
+    """The next functions, those that most of the workloads have."""
+    seen: dict[str, list[FunctionDelta]] = {}
+    for section in sections:
+        for function in section.functions:
+            if function.name != first and abs(function.effect) >= 1:
+                seen.setdefault(function.name, []).append(function)
+    common = [found for found in seen.values() if 2 * len(found) > len(sections)]
+    for found in sorted(common, key=lambda f: -abs(median(one.effect for one in f))):
+        size = median(one.effect for one in found)
+        yield f"{found[0].name}, {signed(size)} {unit}{_place(found[0])}"
+
+
+def _place(function: FunctionDelta) -> str:
+    """Where a function begins, and the inlined function that has most of its difference."""
+    text = f", {function.file}:{function.line}" if function.file else ""
+    for inlined in function.inlined:
+        size = inlined.delta if inlined.share > 0.5 else inlined.mean
+        if function.effect and size / function.effect >= _MOST:
+            place = f"{inlined.file}:{inlined.line}"
+            return f"{text} (of it {inlined.name}, inlined: {signed(size)}, {place})"
+    return text
+
+
+def what_ran(record: ExplainRecord, outcome: Outcome | None) -> list[str]:
+    """What ran of the changed code; a pass on code that never ran is said to be none."""
+    coverage = record.coverage
+    if record.failure is not None or not coverage.sentence:
+        return []
+    lines = [coverage.sentence]
+    idle = coverage.functions and not any(f.executed for f in coverage.functions)
+    if idle and outcome is Outcome.PASS:
+        lines.insert(0, "This pass says nothing about the patch: its code never ran.")
+    return lines

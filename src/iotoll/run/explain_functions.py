@@ -1,0 +1,80 @@
+"""Functions of `iotoll explain` as its record has them: with files, lines and inlined functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from iotoll.kernels.debuginfo import FunctionLines
+from iotoll.measure.explain.compare import FunctionChange, InlinedChange, SectionChange
+from iotoll.measure.explain.pieces import Pieces
+from iotoll.measure.explain.symbols import Symbols
+from iotoll.records.models import FunctionDelta, InlinedDelta
+from iotoll.run.explain_lines import Lines
+
+_LOOKED_UP = 3
+"""Functions of a section whose lines are looked up, the largest differences first."""
+
+
+@dataclass
+class Found:
+    """What is known of functions: the changed ones, both sides' pieces, and looked-up lines.
+
+    ``symbols`` are those of candidate and base; ``begins`` has file and line by function.
+    """
+
+    changed: frozenset[str]
+    candidate: Pieces
+    base: Pieces
+    symbols: tuple[Symbols, Symbols]
+    lines: Lines
+    begins: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def look_up(self, sections: Sequence[SectionChange]) -> None:
+        """Look up where the functions behind the largest differences begin."""
+        names = {f.name for s in sections for f in s.functions[:_LOOKED_UP]}
+        self.begins |= {**self.base.begins, **self.candidate.begins}
+        left = sorted(names - set(self.begins))
+        mine = [name for name in left if self.symbols[0].span(name)]
+        self._keep(self.lines.read("candidate", self.symbols[0], mine) if mine else {})
+        gone = [n for n in left if not self.symbols[0].span(n) and self.symbols[1].span(n)]
+        self._keep(self.lines.read("base", self.symbols[1], gone) if gone else {})
+
+    def _keep(self, lines: Mapping[str, FunctionLines]) -> None:
+        self.begins |= {name: (one.file, one.line) for name, one in lines.items()}
+
+
+def function_delta(change: FunctionChange, found: Found) -> FunctionDelta:
+    """One function of a section, as the record has it."""
+    file, line = found.begins.get(change.name, (None, None))
+    return FunctionDelta(
+        name=change.name,
+        base=change.base,
+        candidate=change.candidate,
+        delta=change.change.common,
+        share=round(change.change.share, 4),
+        mean=round(change.change.mean, 2),
+        calls_base=change.calls[0],
+        calls_candidate=change.calls[1],
+        callers=list(change.callers),
+        changed=change.name in found.changed,
+        file=file,
+        line=line,
+        inlined=[_inlined(one, found) for one in change.inlined],
+    )
+
+
+def _inlined(change: InlinedChange, found: Found) -> InlinedDelta:
+    label = change.label
+    place = found.candidate.places.get(label) or found.base.places[label]
+    return InlinedDelta(
+        name=label.chain[0],
+        into=[*label.chain[1:], label.function],
+        file=place.file,
+        line=place.line,
+        base=change.base,
+        candidate=change.candidate,
+        delta=change.change.common,
+        share=round(change.change.share, 4),
+        mean=round(change.change.mean, 2),
+    )

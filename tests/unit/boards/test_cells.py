@@ -1,0 +1,124 @@
+"""The grammar of cells, the families, and what a board gets for the cells that need more."""
+
+from __future__ import annotations
+
+import pytest
+
+from iotoll.boards.board import load_board, load_virtual_board
+from iotoll.boards.cells import parse_cell
+from iotoll.boards.equip import check_cells, equipped, families, fragments
+from iotoll.boards.matrix import chosen_cells, load_matrix
+from iotoll.core.errors import UsageError
+
+MATRIX = load_matrix("default")
+FAMILIES = MATRIX.family_cells
+ALL = [cell for cells in FAMILIES.values() for cell in cells]
+
+
+def test_every_word_is_a_field() -> None:
+    cell = parse_cell("nvme-16k-seqrw-t4-directdsync-io_uring-qd32-mq-deadline-q4-tags8-dev2")
+    assert (cell.block_kb, cell.fio_rw, cell.threads) == (16, "rw", 4)
+    assert (cell.engine, cell.depth, cell.scheduler) == ("io_uring", 32, "mq-deadline")
+    assert (cell.queues, cell.tags, cell.disks, cell.fio_sync) == (4, 8, 2, "dsync")
+    assert cell.is_direct and cell.spare and cell.contends and not cell.poll
+    assert {"ioengine=io_uring", "iodepth=32", "rwmixread=70"} <= set(cell.fio_more)
+    synced = parse_cell("ufs-4k-seqwrite-t1-fdatasync16-kyber")
+    assert (synced.io_mode, synced.sync_every) == ("fdatasync", 16)
+    assert synced.fio_more == ["fdatasync=16"] and not synced.is_direct
+    polled = parse_cell("nvme-4k-randread-t1-direct-io_uring-sqpoll-poll")
+    assert polled.fio_more == ["ioengine=io_uring", "sqthread_poll=1", "hipri=1"]
+
+
+def test_old_names_need_nothing_new() -> None:
+    for name in MATRIX.cells:
+        cell = parse_cell(name)
+        assert cell.fio_more == [] and cell.setting == () and not cell.contends
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        ("uffs-4k-randread-t1-direct", "device 'uffs': the nearest is 'ufs'"),
+        ("ufs-4k-randred-t1-direct", "pattern 'randred': the nearest is 'randread'"),
+        ("ufs-4k-randread-t1-dirct", "mode 'dirct': the nearest is 'direct'"),
+        ("ufs-4k-randread-t1-direct-uring", "word 'uring': the nearest is 'io_uring'"),
+        ("ufs-4k-randread-t1-direct-tgs4", "word 'tgs4': the nearest is 'tags4'"),
+        ("ufs-4k-randread-t1-direct-mq-deadlin", "the nearest is 'mq-deadline'"),
+        ("ufs-4k-randread-t1-direct-mq", "word 'mq': the nearest is 'mq-deadline'"),
+        ("ufs-4-randread-t1-direct", "size '4' is not of the form '4k'"),
+        ("ufs-4k-randread-8-direct", "threads '8' is not of the form 't8'"),
+        ("ufs-4k-randread-t1-direct-qd32-libaio", "in this order: libaio-qd32"),
+        ("ufs-4k-randread-t1-direct-bfq-bfq", "once and in this order: bfq"),
+        ("ufs-4k-randread-t1-direct-kyber-bfq", "two engines or two schedulers"),
+        ("ufs-4k-randread-t1-direct-psync", "leave it out"),
+        ("ufs-4k-randread-t1-direct-qd32", "needs libaio or io_uring"),
+        ("ufs-4k-randread-t1-direct-tags2", "outside of tags4 to tags1024"),
+        ("ufs-4k-randread-t1-fsync", "needs a writing pattern"),
+        ("ufs-4k-randread-t1-sync-libaio", "libaio needs direct I/O"),
+        ("nvme-4k-randread-t1-direct-poll", "sqpoll and poll need io_uring"),
+        ("emmc-4k-randtrim-t1-direct", "emmc has no second disk"),
+        ("ufs-4k-randread-t1-direct-", "no word ''"),
+    ],
+)
+def test_a_wrong_word_is_named_with_the_nearest(words: str, nearest: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_cell(words)
+    assert nearest in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_families_are_beside_the_matrix() -> None:
+    assert len(MATRIX.cells) == 48 and len(ALL) == len(set(ALL))
+    assert not set(ALL) & set(MATRIX.cells)
+    assert {"io_uring", "tags", "mq-deadline", "bfq", "fsync", "discard"} <= set(FAMILIES)
+    assert {
+        c.partition("-")[0] for cells in load_matrix("small").family_cells.values() for c in cells
+    } == {"ufs"}
+    assert load_matrix("hikey960").family_cells == {}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_family_cells_run_whole_ios(name: str) -> None:
+    cell = parse_cell(name)
+    assert MATRIX.ios(cell) % cell.threads == 0 and MATRIX.ios(cell) > 0
+
+
+def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
+    def chosen(text: str) -> list[str] | None:
+        return chosen_cells(text, MATRIX.cells, FAMILIES)
+
+    assert chosen("tags") == FAMILIES["tags"]
+    # A pattern means the matrix's own cells where it fits any.
+    assert len(chosen("ufs-*") or []) == 16
+    assert chosen("nvme-*-bfq") == [c for c in FAMILIES["bfq"] if c.startswith("nvme")]
+    assert chosen("nvme-64k-randread-t2-direct-kyber") == ["nvme-64k-randread-t2-direct-kyber"]
+    for text, words in (
+        ("tag", "no such cell or family; the nearest is tags"),
+        ("ufs-4k-randred-t1-direct", "the nearest is 'randread'"),
+        ("sata-*", "no such cell; there is for example"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            chosen(text)
+    with pytest.raises(UsageError, match="measures ufs alone"):
+        chosen_cells("nvme-4k-randread-t1-direct", load_matrix("small").cells)
+
+
+def test_only_cells_that_need_more_change_the_board() -> None:
+    board = load_virtual_board("virt-arm64")
+    assert equipped(board, MATRIX.cells) == board
+    both = equipped(board, ["ufs-4k-randread-t8-direct-dev2", *FAMILIES["poll"]])
+    assert list(both.devices) == ["ufs", "nvme", "emmc", "ufs2"]
+    assert any("lun=1" in word for word in both.devices["ufs2"].qemu)
+    assert both.cmdline == f"{board.cmdline} nvme.poll_queues=1"
+    assert fragments(board, MATRIX.cells) == board.fragments
+    assert fragments(board, FAMILIES["bfq"], ["add-dm"]) == [*board.fragments, "add-bfq", "add-dm"]
+
+
+def test_a_board_runs_only_what_it_can() -> None:
+    one, four = load_virtual_board("virt-arm64"), load_virtual_board("virt-arm64-smp4")
+    assert "queues" not in families(one, MATRIX)
+    assert families(four, MATRIX)["queues"] == FAMILIES["queues"]
+    assert "poll" in families(one, MATRIX) and "poll" not in families(four, MATRIX)
+    with pytest.raises(UsageError, match="ufs has 1 of 4 hardware queues"):
+        check_cells(one, FAMILIES["queues"])
+    with pytest.raises(UsageError, match="known of virtual boards alone"):
+        check_cells(load_board("hikey960"), ["ufs-4k-randread-t8-direct-dev2"])

@@ -1,0 +1,82 @@
+"""Which options build a file, and that a pass of which nothing was measured is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iotoll.kernels import coverage
+from iotoll.records import results
+from iotoll.records.models import Outcome, SelectionRecord, SourceRecord
+from iotoll.run.previous import with_coverage
+from tests.unit.runs import make_run
+
+MAKEFILES = {
+    "Makefile": "obj-y += block/ drivers/\n",
+    "block/Makefile": (
+        "obj-y := blk-mq.o\nbfq-y := bfq-iosched.o \\\n\tbfq-wf2q.o\n"
+        "obj-$(CONFIG_IOSCHED_BFQ) += bfq.o # bfq-cgroup.o\n"
+    ),
+    "drivers/Makefile": "obj-$(CONFIG_MD) += md/\n",
+    "drivers/md/Makefile": "dm-mod-y += dm.o\nobj-$(CONFIG_BLK_DEV_DM) += dm-mod.o\n",
+    "drivers/ufs/Kbuild": "ufs-$(CONFIG_BSG) += ufs_bsg.o\nobj-$(CONFIG_UFS) += ufs.o\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("block/bfq-wf2q.c", ["IOSCHED_BFQ"]),
+        ("block/blk-mq.c", []),
+        ("block/bfq-cgroup.c", []),
+        ("drivers/md/dm.c", ["BLK_DEV_DM", "MD"]),
+        ("drivers/ufs/ufs_bsg.c", ["BSG", "UFS"]),
+        ("include/linux/bio.h", []),
+        ("nowhere/x.c", []),
+    ],
+)
+def test_options_come_from_the_makefiles(path: str, options: list[str]) -> None:
+    assert coverage.options_of(path, lambda name: MAKEFILES.get(name, "")) == options
+
+
+def test_unbuilt_files_are_named_with_the_options_that_are_off() -> None:
+    found = coverage.find(
+        ["block/bfq-wf2q.c"],
+        ["block/blk-mq.c"],
+        "",
+        "CONFIG_BLOCK=y\n",
+        {"block/bfq-wf2q.c": ["IOSCHED_BFQ", "BLOCK"]},
+    )
+    words = "Nothing of this patch is in the board's kernel: block/bfq-wf2q.c (it needs CONFIG_"
+    assert found.nothing and words + "IOSCHED_BFQ)." in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("changed", "unmeasured", "outcome"),
+    [
+        (["block/bfq.c"], {}, Outcome.INCONCLUSIVE),
+        (["block/bfq.c", "Documentation/a.rst"], {}, Outcome.INCONCLUSIVE),
+        (["block/bfq.c", "block/blk-mq.c"], {}, None),
+        (["block/blk-mq.c"], {"block/blk-mq.c": "no board"}, Outcome.INCONCLUSIVE),
+        (["block/blk-mq.c"], {}, None),
+    ],
+)
+def test_a_pass_of_which_nothing_was_measured_is_none(
+    tmp_path: Path, changed: list[str], unmeasured: dict[str, str], outcome: Outcome | None
+) -> None:
+    run = make_run(tmp_path / "run")
+    path = run.side("candidate") / "source.json"
+    source = results.read(path, SourceRecord)
+    results.write(path, source.model_copy(update={"changed_paths": changed}))
+    results.write_text(run.build("candidate") / coverage.SOURCES, "block/blk-mq.c\n")
+    selected = results.read(run.selection, SelectionRecord)
+    more = {
+        "changed_paths": changed,
+        "unmeasured": unmeasured,
+        "harmless": [p for p in changed if p.startswith("Doc")],
+    }
+    results.write(run.selection, selected.model_copy(update=more))
+    said = with_coverage(run, "No section costs more.", [], Outcome.PASS)
+    assert said.get("outcome") is outcome
+    assert "outcome" not in with_coverage(run, "It grew.", [], Outcome.REGRESSION)

@@ -1,0 +1,56 @@
+"""Patches to code that only some cells run select the families of these cells."""
+
+from __future__ import annotations
+
+import pytest
+
+from iotoll.boards.board import load_virtual_board
+from iotoll.boards.equip import families
+from iotoll.boards.matrix import load_matrix
+from iotoll.patch import selection
+
+MATRIX = load_matrix("default")
+FAMILIES = families(load_virtual_board("virt-arm64"), MATRIX)
+
+
+@pytest.mark.parametrize(
+    ("path", "own", "names"),
+    [
+        ("block/mq-deadline.c", 0, ["mq-deadline"]),
+        ("block/kyber-iosched.c", 0, ["kyber"]),
+        ("block/bfq-wf2q.c", 0, ["bfq"]),
+        ("io_uring/rw.c", 0, ["io_uring", "poll", "sqpoll"]),
+        ("fs/aio.c", 0, ["libaio"]),
+        ("block/blk-mq-tag.c", 48, ["tags", "disks"]),
+        ("lib/sbitmap.c", 48, ["tags", "disks"]),
+        ("fs/jbd2/commit.c", 48, ["fsync", "writeback"]),
+        ("drivers/nvme/host/pci.c", 16, ["poll"]),
+        ("block/blk-mq.c", 48, []),
+        ("drivers/ufs/core/ufshcd.c", 16, []),
+    ],
+)
+def test_paths_add_families(path: str, own: int, names: list[str]) -> None:
+    record = selection.select([path], MATRIX.cells, families=FAMILIES)
+    chosen = [choice.cell for choice in record.cells]
+    assert sum(cell in MATRIX.cells for cell in chosen) == own
+    more = [cell for name in names for cell in FAMILIES[name]]
+    assert sorted(cell for cell in chosen if cell not in MATRIX.cells) == sorted(more)
+
+
+def test_a_matrix_without_the_family_runs_whole() -> None:
+    record = selection.select(["block/mq-deadline.c"], MATRIX.cells)
+    assert record.full_matrix and "it has no family mq-deadline" in record.rules[0]
+
+
+def test_what_no_cell_runs_is_said() -> None:
+    path = "drivers/ufs/core/ufs-mcq.c"
+    record = selection.select([path], MATRIX.cells, families=FAMILIES)
+    assert "--board virt-arm64-smp4" in record.unmeasured[path]
+    four = families(load_virtual_board("virt-arm64-smp4"), MATRIX)
+    assert selection.select([path], MATRIX.cells, families=four).unmeasured == {}
+
+
+def test_fragments_come_with_the_path() -> None:
+    assert selection.select(["block/bfq-iosched.c"], MATRIX.cells).fragments == ["add-bfq"]
+    by_hand = selection.choose(["drivers/md/dm-crypt.c"], MATRIX.cells, MATRIX.cells[:1])
+    assert by_hand.fragments == ["add-dm"]

@@ -1,0 +1,63 @@
+"""The first screen's lines of what `iotoll explain` found."""
+
+from __future__ import annotations
+
+from iotoll.core.paths import data_dir
+from iotoll.records import results
+from iotoll.records.models import (
+    CoverageRecord,
+    ExplainRecord,
+    FunctionCoverage,
+    Outcome,
+    Section,
+    VerdictRecord,
+)
+from iotoll.reports.page.functions import in_functions, what_ran
+from iotoll.reports.page.text import cell_name
+from iotoll.reports.page.view import Movement, MovementGroup
+
+RECORD = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
+
+
+def coverage(executed: int) -> ExplainRecord:
+    function = FunctionCoverage(
+        name="driver", new=False, instructions=8, executed=executed, calls={}
+    )
+    found = CoverageRecord(cells=["a"], functions=[function], gone=[], sentence="None ran.")
+    return RECORD.model_copy(update={"coverage": found})
+
+
+def test_a_pass_on_code_that_never_ran_says_so() -> None:
+    first, second = what_ran(coverage(0), Outcome.PASS)
+    assert first == "This pass says nothing about the patch: its code never ran."
+    assert second == "None ran."
+    assert what_ran(coverage(3), Outcome.PASS) == ["None ran."]
+    assert what_ran(coverage(0), Outcome.REGRESSION) == ["None ran."]
+
+
+def test_nothing_is_said_of_what_could_not_be_explained() -> None:
+    failed = RECORD.model_copy(update={"failure": "the plugin was not built"})
+    assert what_ran(failed, Outcome.PASS) == []
+
+
+def group(section: Section) -> MovementGroup:
+    verdict = results.read(data_dir("results-schema") / "valid/verdict.json", VerdictRecord)
+    comparison = verdict.cells[0].sections[0].model_copy(update={"section": section})
+    moves = (Movement(cell_name(RECORD.cells[0].cell), comparison),)
+    return MovementGroup("ufs", section, True, "regression", moves, 16)
+
+
+def test_the_largest_function_is_named_with_its_inlined_one_and_what_is_left() -> None:
+    (line,) = in_functions(RECORD, [group(Section.SUBMISSION)], "instructions")
+    words = line.replace("\N{NO-BREAK SPACE}", " ")
+    assert words.startswith("ufs submission: mostly ufshcd_queuecommand, +329 instructions, ")
+    inlined = "of it ufshcd_check_command, inlined: +321, drivers/ufs/core/ufshcd.c:2948"
+    assert f"drivers/ufs/core/ufshcd.c:2964 ({inlined})" in words
+    assert words.endswith("+2 not explained (1 workload of 1 taken apart)")
+    assert in_functions(RECORD, [group(Section.COMPLETION)], "instructions") == []
+
+
+def test_a_failure_is_said() -> None:
+    failed = RECORD.model_copy(update={"failure": "the plugin was not built"})
+    lines = in_functions(failed, [group(Section.SUBMISSION)], "instructions")
+    assert lines == ["not explained: the plugin was not built"]
