@@ -9,7 +9,9 @@ use iosections::{Event, Kind, Op, Section, Span};
 use tracedat::{Entry, EventFormat, Trace};
 
 fn fixture(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/trace/data/blktrace");
+    // Asked at run time: clones may share one target directory.
+    let folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
+        .join("../../tests/trace/data/blktrace");
     folder.join(name)
 }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Item, Page, Shape, file_with};
-use iorecord::{Call, Found, Wanted, calls, io_events, io_events_json, outline};
+use iorecord::{Call, Found, Op, Wanted, calls, io_events, io_events_json, outline};
 
 const DISK: u64 = 8 << 20;
 const SHAPE: Shape = Shape {
@@ -241,6 +241,7 @@ fn calls_are_pairs_of_one_thread() {
     ];
     let file = trace(lines);
     let call = |pid, start, end, ret| Call {
+        op: Op::Pread64,
         pid,
         start,
         end,

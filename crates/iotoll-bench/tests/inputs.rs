@@ -9,7 +9,8 @@ use iotoll_bench::{raw::convert, repeat::repeat};
 use tracedat::Trace;
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    // Asked at run time: clones may share one target directory.
+    Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
         .join("../../tests/trace/data")
         .join(name)
 }

@@ -10,7 +10,8 @@ use common::{FORMAT, Instance, Item, Page, Shape, file_of, tick};
 use tracedat::{Endian, Entry, EventFormat, Trace};
 
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    // Asked at run time: clones may share one target directory.
+    Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
         .join("../../fuzz/seeds")
         .join(name)
 }
