@@ -60,6 +60,11 @@ class RunDir:
         return self.root / "verdict.json"
 
     @property
+    def explained(self) -> Path:
+        """``explain.json``: which functions the verdict's differences are in."""
+        return self.root / "explain.json"
+
+    @property
     def report(self) -> Path:
         """The folder of the report."""
         return self.root / "report"

@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from iotoll.boards.plugin import CACHES, load_caches
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.explain.frames import cell_frames
 from iotoll.records.rundir import SIDES
+from iotoll.reports.explain.caches import print_caches
 from iotoll.reports.explain.terminal import print_explained, print_tree
 from iotoll.run.explain import Explainer, write_pictures
 from iotoll.run.reproduce import open_result
@@ -24,6 +26,8 @@ from iotoll.run.reproduce import open_result
 @click.option("--io", "single", type=click.IntRange(0), help="With one --cell: its call tree.")
 @click.option("--slowest", is_flag=True, help="As --io, of the candidate's slowest I/O.")
 @click.option("--differs", is_flag=True, help="As --io, of an I/O whose difference is unusual.")
+@click.option("--cache", is_flag=True, help="Also cache lines and misses, by a model of caches.")
+@click.option("--cache-model", metavar="NAME", help="As --cache, with this model, or file.")
 @click.option("--json", "as_json", is_flag=True, help="explain.json on stdout.")
 @click.option("--quiet", is_flag=True, help="Nothing but the tables.")
 def explain_command(
@@ -33,6 +37,8 @@ def explain_command(
     single: int | None,
     slowest: bool,
     differs: bool,
+    cache: bool,
+    cache_model: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -48,7 +54,8 @@ def explain_command(
         raise UsageError("--io, --slowest and --differs: give one of them")
     if (ways or single is not None) and len(cells) != 1:
         raise UsageError(f"--{ways[0] if ways else 'io'} needs one --cell")
-    explainer = Explainer(open_result(result), Progress(quiet or as_json), single)
+    caches = load_caches(cache_model or CACHES) if cache or cache_model else None
+    explainer = Explainer(open_result(result), Progress(quiet or as_json), single, caches)
     chosen = explainer.choose(cells, everything)
     if ways:
         explainer.pick(cells[0], ways[0])
@@ -60,6 +67,8 @@ def explain_command(
         return
     console = Console()
     print_explained(record, console, everything=everything)
+    if record.caches is not None:
+        print_caches(record.caches, console, everything=everything)
     if explainer.single is not None:
         one = (sides[side].cells[cells[0]] for side in SIDES)
         print_tree(cell_frames(*one, single=True), explainer.single, console)

@@ -5,8 +5,15 @@ from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
 from iotoll.records.models.explain import (
+    CacheCounts,
+    CacheFunction,
+    CacheLevel,
+    CacheModel,
+    CacheRecord,
+    CacheSection,
     CellDelta,
     CoverageRecord,
+    Difference,
     ExplainRecord,
     FunctionCoverage,
     FunctionDelta,
@@ -48,6 +55,12 @@ from iotoll.records.models.verdict import (
 __all__ = [
     "BootRecord",
     "BuildRecord",
+    "CacheCounts",
+    "CacheFunction",
+    "CacheLevel",
+    "CacheModel",
+    "CacheRecord",
+    "CacheSection",
     "CellChoice",
     "CellDelta",
     "CellRecord",
@@ -56,6 +69,7 @@ __all__ = [
     "Cluster",
     "Comparison",
     "CoverageRecord",
+    "Difference",
     "DutRecord",
     "ExplainRecord",
     "FailureRecord",

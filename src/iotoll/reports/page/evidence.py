@@ -130,6 +130,6 @@ def gather(run: RunDir) -> Evidence:
 
 def _explained(run: RunDir, builds: dict[Side, BuildRecord]) -> ExplainRecord | None:
     """What `iotoll explain` found, unless it is of other kernels than the run has now."""
-    found = _optional(run.root / "explain.json", ExplainRecord)
+    found = _optional(run.explained, ExplainRecord)
     images = [builds[side].image_sha256 for side in SIDES if side in builds]
     return found if found and (found.failure or found.images == images) else None
