@@ -247,7 +247,8 @@ def test_caches_agree_with_a_plain_model(core: ctypes.CDLL) -> None:
 
     random = np.random.default_rng(5)
     hits = 0
-    for address, code in zip(random.integers(0, 1 << 14, 20000), random.random(20000) < 0.4):
+    places, kinds = random.integers(0, 1 << 14, 20000), random.random(20000) < 0.4
+    for address, code in zip(places, kinds, strict=True):
         key = bool(code), int(address) // line
         expected = 0
         if not holds(0 if code else 1, key):
