@@ -65,6 +65,11 @@ class RunDir:
         return self.root / "explain.json"
 
     @property
+    def untraced(self) -> Path:
+        """``untraced.json``: what the kernels cost in boots that record no events."""
+        return self.root / "untraced.json"
+
+    @property
     def report(self) -> Path:
         """The folder of the report."""
         return self.root / "report"

@@ -41,11 +41,16 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.reports.explain.firefox import firefox
 from iotoll.reports.explain.flame import flame_svg
+from iotoll.reports.explain.perfetto import perfetto
 from iotoll.reports.explain.speedscope import speedscope
 from iotoll.run.explain_lines import Lines
 from iotoll.run.explain_record import SideParts, compared
 from iotoll.run.flow import Flow
+
+PROFILES = {"speedscope": speedscope, "firefox": firefox, "perfetto": perfetto}
+"""Programs whose files are written beside the flame graph, as CELL.NAME.json."""
 
 
 class Explainer:
@@ -133,7 +138,7 @@ class Explainer:
         self, cells: Sequence[str], left_out: int = 0
     ) -> tuple[ExplainRecord, Mapping[Side, SideParts]]:
         """Boot, record and compare; leaves ``explain.json`` in the run directory."""
-        symbols = {side: self._symbols(side) for side in SIDES}
+        symbols = {side: self.symbols(side) for side in SIDES}
         changed = changed_functions(symbols["base"], symbols["candidate"])
         pieces = {side: self._pieces(side, symbols[side], changed) for side in SIDES}
         sides = {
@@ -144,7 +149,8 @@ class Explainer:
         results.write(self.run.explained, record)
         return record, sides
 
-    def _symbols(self, side: Side) -> Symbols:
+    def symbols(self, side: Side) -> Symbols:
+        """The functions of a side's kernel image."""
         return read_symbols(self.run.build(side) / "Image")
 
     def _pieces(self, side: Side, symbols: Symbols, changed: Sequence[str]) -> Pieces:
@@ -169,14 +175,15 @@ class Explainer:
         try:
             spans = self._spans(plan, cells, recorded / "spans")
             words = plugin_words(recorded / "record", probes(symbols), spans, self.caches)
-            self._boot(replace(plan, folder=folder, words=words))
+            self.boot(replace(plan, folder=folder, words=words))
             record = read_record(recorded / "record")
             return self._analyse(plan, folder, record, symbols, cells, changed, pieces)
         finally:
             shutil.rmtree(recorded, ignore_errors=True)
 
-    def _boot(self, plan: BootPlan) -> None:
-        title = f"boot {plan.board.name} ({plan.side}, recorded)"
+    def boot(self, plan: BootPlan, what: str = "recorded") -> None:
+        """Boot a board once, with what the plan adds to QEMU's command line."""
+        title = f"boot {plan.board.name} ({plan.side}, {what})"
         with self.progress.step(title, plan.runs) as step:
             boot(plan, lambda done: step.update(done, plan.runs, f"cell {done} of {plan.runs}"))
 
@@ -229,8 +236,8 @@ def write_pictures(folder: Path, sides: Mapping[Side, SideParts]) -> None:
     for cell, parts in sides["base"].cells.items():
         root = cell_frames(parts, sides["candidate"].cells[cell])
         results.write_text(folder / f"{cell}.svg", flame_svg(root))
-        text = json.dumps(speedscope(root)) + "\n"
-        results.write_text(folder / f"{cell}.speedscope.json", text)
+        for name, make in PROFILES.items():
+            results.write_text(folder / f"{cell}.{name}.json", json.dumps(make(root)) + "\n")
 
 
 def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:

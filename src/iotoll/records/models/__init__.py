@@ -20,6 +20,9 @@ from iotoll.records.models.explain import (
     InlinedDelta,
     LineCoverage,
     SectionDelta,
+    UntracedCell,
+    UntracedRecord,
+    UntracedSection,
 )
 from iotoll.records.models.run import (
     BootRecord,
@@ -106,5 +109,8 @@ __all__ = [
     "TraceFile",
     "TwinRecord",
     "Unit",
+    "UntracedCell",
+    "UntracedRecord",
+    "UntracedSection",
     "VerdictRecord",
 ]

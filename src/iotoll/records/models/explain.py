@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from iotoll.records.models.base import Model, Outcome, Section
+from iotoll.records.models.run import Side
 
 
 class Difference(Model):
@@ -193,3 +194,35 @@ class ExplainRecord(Model):
     failure: str | None = Field(None, description="why nothing could be explained")
     left_out: int = Field(0, description="cells that moved and were not explained, by the policy")
     caches: CacheRecord | None = Field(None, description="with --cache: a model of caches")
+
+
+class UntracedSection(Model):
+    """One section of one cell of one kernel: medians of instructions per I/O."""
+
+    section: Section
+    traced: float | None = Field(None, description="in the gate's boot, which records events")
+    calibrated: float | None = Field(
+        None,
+        description="that, less the calibrated cost of the events; absent where I/Os usually have"
+        " several requests, or the cost is not known",
+    )
+    untraced: float = Field(description="in a boot that records none")
+
+
+class UntracedCell(Model):
+    """One cell of one kernel, cut by functions in a boot that records no events."""
+
+    cell: str
+    side: Side
+    ios: int = Field(description="I/Os whose first request was followed")
+    not_cut: int = Field(description="I/Os with a request whose way has another form")
+    sections: list[UntracedSection]
+
+
+class UntracedRecord(Model):
+    """``untraced.json``: what the kernels cost without probes, beside the calibrated values."""
+
+    schema_version: str = "iotoll.untraced/1"
+    board: str
+    cells: list[UntracedCell]
+    images: list[str] = Field(description="sha256 of base's and candidate's kernel images")

@@ -47,10 +47,11 @@ def _draw(frame: Frame, left: float, level: int, scale: float, height: int) -> I
     top = height - (level + 1) * ROW - 4
     counts = f"{frame.name}: {candidate - base:+.1f} per I/O (base {base:.1f}, {candidate:.1f})"
     text = frame.name[: int((width - 4) / LETTER)] if width > 4 * LETTER else ""
+    label = f'<text x="{left + 2:.2f}" y="{top + 12}">{escape(text)}</text>' if text else ""
     yield (
         f'<g><title>{escape(counts)}</title><rect x="{left:.2f}" y="{top}" width="{width:.2f}"'
         f' height="{ROW - 1}" fill={quoteattr(_colour(base, candidate))}/>'
-        f'<text x="{left + 2:.2f}" y="{top + 12}">{escape(text)}</text></g>\n'
+        f"{label}</g>\n"
     )
     for name in sorted(frame.children):
         child = frame.children[name]
