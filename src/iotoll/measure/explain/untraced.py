@@ -2,9 +2,10 @@
 
 Without events there is no table of I/Os. An I/O is what runs from the entry of a system call's
 function to its return, in one task; its first request is followed by its address, from
-``blk_mq_start_request`` to ``blk_update_request``. Sections begin and end at the functions that
-hold the tracepoints of the traced boot. Only the first request of an I/O is looked at, as the gate
-does in vfs_fs, submission and completion.
+``blk_mq_start_request`` to ``blk_update_request``. What counts is what its task runs, its
+completion's interrupt, and behind that the idle task, which switches to it. Sections begin and end
+at the functions that hold the tracepoints of the traced boot. Only the first request of an I/O is
+looked at, as the gate does in vfs_fs, submission and completion.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ QUEUED, STARTED, COMPLETED = (
     "blk_update_request",
 )
 INTERRUPT = "__handle_irq_event_percpu"
+IDLE = ("do_idle", "cpuidle_idle_call", "default_idle_call", "cpu_do_idle")
+"""Only an idle task runs one of these: what wakes an I/O's task and switches to it is the I/O's."""
 
 START, COMPLETE = 3, 4
 """Probes behind those of `record`: the request of STARTED and of COMPLETED."""
@@ -117,6 +120,8 @@ class _Cutter:
         found = [(p, k, v) for p, (k, _, v) in zip(places.tolist(), requests, strict=True)]
         self._started = [(place, value) for place, kind, value in found if kind == START]
         self._completed = [(place, value) for place, kind, value in found if kind == COMPLETE]
+        idle = np.unique(walk.task[np.isin(names, IDLE) & ~self._interrupt])
+        self._idle = np.isin(walk.task, idle) & ~self._interrupt
         self._below: dict[int, npt.NDArray[np.bool_]] = {}
 
     def cut(self) -> CutIos:
@@ -180,7 +185,7 @@ class _Cutter:
             int(count[begin:queued][own[begin:queued]].sum()),
             int(count[queued:handed][own[queued:handed]].sum()),
             int(count[int(irqs[-1]) : done].sum()),
-            int(count[done:end][own[done:end] | tail].sum()),
+            int(count[done:end][(own | self._idle)[done:end] | tail].sum()),
         ]
 
     def _of_task(self, places: Ints, begin: int, low: int, high: int) -> int | None:

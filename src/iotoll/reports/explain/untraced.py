@@ -9,7 +9,8 @@ from rich.text import Text
 from iotoll.records.models import UntracedCell, UntracedRecord
 from iotoll.reports.page.text import clean, number
 
-_HEADINGS = ("with events", "calibrated", "without events", "calibration is off by")
+_HEADINGS = ("traced", "calibrated", "untraced", "off by")
+"""With trace events; that, less their calibrated cost; without events; calibrated less that."""
 
 
 def print_untraced(record: UntracedRecord, console: Console) -> None:
@@ -17,9 +18,9 @@ def print_untraced(record: UntracedRecord, console: Console) -> None:
     console.print(Text(f"{record.board}: instructions per I/O, medians", "bold"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("cell", "kernel", "section"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, overflow="fold")
     for heading in _HEADINGS:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for cell in record.cells:
         for row in rows(cell):
             table.add_row(*row)

@@ -217,6 +217,7 @@ def _open(root: Path, patch: Path, options: Mapping[str, object]) -> RunDir:
             board=str(options["board"]),
             matrix=str(options["matrix"]),
             cells=tuple(chosen or ()),
+            policy=str(options["policy"]) if options.get("policy") else None,
         )
     )
     if not (root / "run.json").is_file():

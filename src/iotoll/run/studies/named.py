@@ -105,22 +105,21 @@ def _why(record: ExplainRecord) -> str:
 @click.option("--cells", default=CELLS, show_default=True, metavar="LIST")
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--tree", default="debian", show_default=True, help="Kernel tree.")
+@click.option("--policy", help="Of the gates, or file. Default: the clock's.")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: runs/explained.")
-def explained_command(
-    patches: int, seed: int, cells: str, board: str, tree: str, out: Path | None
-) -> None:
+def explained_command(patches: int, seed: int, out: Path | None, **options: str | None) -> None:
     """Gate and explain PATCHES kernels with a planted cost: is the function named, and its size?
 
     A command that was interrupted resumes. The table holds what ran and nothing else.
     """
     progress, root = Progress(), out or Path("runs/explained")
-    read = reader(tree, progress)
-    options = {"board": board, "tree": tree, "cells": cells, "matrix": "default", "again": None}
+    read = reader(str(options["tree"]), progress)
+    known = {**options, "matrix": "default", "again": None}
     rows: list[Named] = []
     for number in range(1, patches + 1):
         variant = variants.planted(seed, number, read)
         assert variant.plant is not None
-        gate_variant(variant, root, options, progress)
+        gate_variant(variant, root, known, progress)
         rows.append(_explain(RunDir.open(root / variant.name), variant.what, variant.plant))
         text = json.dumps([asdict(row) for row in rows], indent=1)
         results.write_text(root / "named.json", text + "\n")

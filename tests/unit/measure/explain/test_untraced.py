@@ -22,8 +22,10 @@ NAMES = (
     "__handle_irq_event_percpu",
     "blk_update_request",
     "__arm64_sys_pwrite64",
+    "cpu_switch_to",
+    "do_idle",
 )
-CALLER, SYS, SUBMIT, QUEUE, START, VECTORS, EL1H, IRQ, UPDATE, WRITE = (
+CALLER, SYS, SUBMIT, QUEUE, START, VECTORS, EL1H, IRQ, UPDATE, WRITE, SWITCH, IDLE = (
     BASE + 32 * n for n in range(len(NAMES))
 )
 
@@ -36,7 +38,7 @@ def words(place: int, *body: int | None) -> list[int]:
 
 FUNCTIONS = {
     NAMES[0]: words(CALLER, None, ADD, RET),
-    NAMES[1]: words(SYS, ADD, None, ADD, RET),
+    NAMES[1]: words(SYS, ADD, None, None, RET),
     NAMES[2]: words(SUBMIT, ADD, None, ADD, RET),
     NAMES[3]: words(QUEUE, ADD, None, ADD, ADD, RET),
     NAMES[4]: words(START, ADD, RET),
@@ -45,6 +47,8 @@ FUNCTIONS = {
     NAMES[7]: words(IRQ, ADD, None, RET),
     NAMES[8]: words(UPDATE, ADD, ADD, ADD, RET),
     NAMES[9]: words(WRITE, RET),
+    NAMES[10]: words(SWITCH, ADD, RET),
+    NAMES[11]: words(IDLE, ADD, None),
 }
 WAY = [
     (CALLER, 1, 1),
@@ -70,12 +74,15 @@ WAY = [
 def cut(ways: list[list[tuple[int, int, int]]], completed: int = 77) -> CutIos:
     runs = [run for way in ways for run in way]
     blocks = sorted({(address, size) for address, size, _ in runs})
-    marks = [(0, 0, 1000)]
+    marks, tasks = [(0, 0, 1000)], [1, 9]
     for number, (address, _, _) in enumerate(runs):
         if address == START:
             marks.append((number, 3, 77))
         if address == UPDATE:
             marks.append((number, 4, completed))
+        if address == SWITCH:
+            marks += [(number, 1, tasks[1]), (number, 2, tasks[0])]
+            tasks.reverse()
     found = record(
         blocks, [(blocks.index((address, size)), count) for address, size, count in runs], marks
     )
@@ -102,6 +109,17 @@ def test_more_instructions_show_in_their_section() -> None:
     assert found.sections[Section.SUBMISSION].tolist() == [9, 12]
 
 
+def test_the_switch_from_the_idle_task_is_the_io_s() -> None:
+    """Its task slept: what runs until it goes on is the wake-up that the gate counts as well."""
+    asleep = [(SYS + 8, 1, 1), (SWITCH, 2, 2), (IDLE, 2, 1)]
+    awake = [(IDLE + 4, 1, 1), (SWITCH, 2, 2)]
+    slept = [*WAY[:7], *asleep, *WAY[8:14], *awake, *WAY[14:]]
+    found = cut([slept, slept])
+    # Six of the interrupt, one of the idle task, two of the switch, one of the call.
+    assert found.sections[Section.RETURN].tolist() == [6 + 1 + 2 + 1] * 2
+    assert found.sections[Section.SUBMISSION].tolist() == [9, 9]
+
+
 def test_another_request_s_completion_is_not_the_io_s() -> None:
     found = cut([WAY, WAY], completed=78)
     assert found.not_cut == 2 and not len(found.sections[Section.VFS_FS])
@@ -109,7 +127,7 @@ def test_another_request_s_completion_is_not_the_io_s() -> None:
 
 def test_a_call_without_a_request_is_no_io() -> None:
     """A read that the page cache answers."""
-    cached = [WAY[0], WAY[1], (SYS + 8, 2, 2), WAY[-1]]
+    cached = [WAY[0], WAY[1], (SYS + 12, 1, 1), WAY[-1]]
     found = cut([cached, WAY])
     assert found.not_cut == 0 and found.total.tolist() == [20]
 
