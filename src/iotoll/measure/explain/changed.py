@@ -65,7 +65,7 @@ def _codes(symbols: Symbols) -> Iterator[tuple[str, bytes]]:
 
 def normal(code: bytes) -> bytes:
     """A function's code without what depends on where it and others lie, and without padding."""
-    words = np.frombuffer(code[: len(code) // 4 * 4], "<u4").copy()
+    words: Words = np.frombuffer(code[: len(code) // 4 * 4], "<u4").copy()
     while len(words) and words[-1] in (0, _NOP):
         words = words[:-1]
     for pattern, first, bits in _JUMPS:

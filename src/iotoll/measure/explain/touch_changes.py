@@ -87,4 +87,4 @@ def _difference(base: Ints, candidate: Ints) -> Difference:
 
 def _size(function: CacheFunction) -> float:
     """How much a function differs: lines and misses of all kinds."""
-    return sum(abs(getattr(function, name).effect) for name in _COLUMNS)
+    return sum((abs(getattr(function, name).effect) for name in _COLUMNS), 0.0)

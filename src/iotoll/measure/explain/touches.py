@@ -90,7 +90,7 @@ def stacked(
     by_function = np.stack([found for _, found in counts])
     used = np.flatnonzero(by_function.any(axis=(0, 2)))
     return TouchParts(
-        tuple(names[n] for n in used),
+        tuple(names[n] for n in used.tolist()),
         np.stack([total for total, _ in counts]),
         by_function[:, used],
     )

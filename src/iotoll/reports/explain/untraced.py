@@ -33,7 +33,7 @@ def print_untraced(record: UntracedRecord, console: Console) -> None:
 
 def rows(cell: UntracedCell) -> list[tuple[str, ...]]:
     """A line for each section, then the sum of those that have all three values."""
-    found = []
+    found: list[tuple[str, ...]] = []
     sums, whole = [0.0, 0.0, 0.0], bool(cell.sections)
     for section in cell.sections:
         values = (section.traced, section.calibrated, section.untraced)
