@@ -15,11 +15,17 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from iotoll.core.progress import Progress
 from iotoll.labs.local.root import get_root
 
 Check = Callable[[str, str], None]
+
+# A busy machine is no property of the code. With CI=true hypothesis does this by itself.
+settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+if "CI" not in os.environ:
+    settings.load_profile("desk")
 
 ALLOWED_SKIPS = {
     r"set IOTOLL_TEST_LONG=1": "make test-long runs it",

@@ -82,8 +82,7 @@ def select(
     rules = load_rules() if rules is None else rules
     matched: dict[Rule, list[str]] = {}
     for path in paths:
-        rule = next((r for r in rules if r.matches(path)), _UNKNOWN)
-        matched.setdefault(rule, []).append(path)
+        matched.setdefault(_rule_of(path, rules), []).append(path)
     reasons: dict[str, list[str]] = {cell: [] for cell in all_cells}
     reasons |= {cell: [] for cells in families.values() for cell in cells}
     lines = []
@@ -108,7 +107,7 @@ def select(
         full_matrix=not set(all_cells).difference(c.cell for c in chosen),
         why=_sentence(matched, chosen, all_cells),
         harmless=[p for rule, members in matched.items() if _is_nothing(rule) for p in members],
-        fragments=list(dict.fromkeys(f for rule in matched for f in rule.fragments)),
+        fragments=_fragments(matched),
         unmeasured=unmeasured,
     )
 
@@ -136,15 +135,22 @@ def _by_hand(
     changed_paths: Sequence[str], all_cells: Sequence[str], asked: list[str]
 ) -> SelectionRecord:
     rules = load_rules() if changed_paths else []
-    first = [next((r for r in rules if r.matches(path)), _UNKNOWN) for path in changed_paths]
     return SelectionRecord(
-        fragments=list(dict.fromkeys(f for rule in first for f in rule.fragments)),
+        fragments=_fragments(_rule_of(path, rules) for path in changed_paths),
         changed_paths=sorted(changed_paths),
         rules=[],
         cells=[CellChoice(cell=cell, why="asked for by hand") for cell in asked],
         full_matrix=len(asked) == len(all_cells),
         why=f"{len(asked)} of {len(all_cells)} cells were asked for by hand",
     )
+
+
+def _rule_of(path: str, rules: Sequence[Rule]) -> Rule:
+    return next((rule for rule in rules if rule.matches(path)), _UNKNOWN)
+
+
+def _fragments(rules: Iterable[Rule]) -> list[str]:
+    return list(dict.fromkeys(name for rule in rules for name in rule.fragments))
 
 
 def _is_nothing(rule: Rule) -> bool:

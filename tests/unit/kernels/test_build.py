@@ -319,8 +319,9 @@ def test_what_ignores_the_request_to_end_is_killed_and_marked(
 ) -> None:
     monkeypatch.setattr("iotoll.core.proc.GRACE", 0.5)
     stubborn = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-    with pytest.raises(InfrastructureError, match="took longer than 1 s"):
-        run_python(tmp_path, stubborn, timeout=1)
+    # Six seconds: on a busy machine it may take some until the signal is ignored.
+    with pytest.raises(InfrastructureError, match="took longer than 6 s"):
+        run_python(tmp_path, stubborn, timeout=6)
     assert (tmp_path / "running").exists()
 
 

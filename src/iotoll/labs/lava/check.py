@@ -83,18 +83,16 @@ def _files(servers: Servers) -> str:
 
 def _board(board: LabBoard, name: str, servers: Servers) -> Iterator[Check]:
     what, lava = f"board {name}", servers.lava
-    tags = f" with tags {', '.join(board.tags)}" if board.tags else ""
     try:
         fleet = lava.fleet(board.device_type, board.tags)
         working = [one.name for one in fleet if one.works]
         if not working:
             yield Check(
                 what,
-                problem=f"no device of type {board.device_type}{tags} takes jobs:"
-                f" {device_words(fleet)}",
+                problem=f"no device {board.asked} takes jobs: {device_words(fleet)}",
             )
             return
-        yield Check(what, f"{board.device_type}{tags}: {device_words(fleet)}")
+        yield Check(what, f"{board.asked}: {device_words(fleet)}")
         if board.same_board:
             named = [n for n in working if lava.devices(board.device_type, [*board.tags, n]) != [n]]
             if named:

@@ -317,9 +317,8 @@ class LavaRunner:
         if (ended - begun).total_seconds() < minutes * 60:
             return None
         fleet = self.patiently(lambda: self.lava.fleet(board.device_type, board.tags))
-        tags = f" with tags {', '.join(board.tags)}" if board.tags else ""
         return InfrastructureError(
-            f"no board of type {board.device_type}{tags} was free for {minutes} minutes:"
+            f"no board {board.asked} was free for {minutes} minutes:"
             f" {device_words(fleet)} [no-board]"
         )
 

@@ -205,10 +205,9 @@ def _again(run: RunDir, since: str, progress: Progress) -> None:
 def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
     choice = candidate.classify(str(patch), tree=str(options["tree"]))
     matrix = load_matrix(str(options["matrix"]))
-    cells = options["cells"]
+    asked = options["cells"]
     # What the patch would select is another question: all cells, unless named.
-    chosen = chosen_cells(str(cells), matrix.cells, matrix.family_cells) if cells else None
-    chosen = chosen or matrix.cells
+    named = chosen_cells(str(asked) if asked else None, matrix.cells, matrix.family_cells)
     manifest = new_manifest(
         RunRequest(
             command=("iotoll", "experiment"),
@@ -216,7 +215,7 @@ def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
             choice=choice,
             board=str(options["board"]),
             matrix=str(options["matrix"]),
-            cells=tuple(chosen or ()),
+            cells=tuple(named or matrix.cells),
         )
     )
     if not (root / "run.json").is_file():
