@@ -13,8 +13,8 @@ import pytest
 from iotoll.core.errors import InfrastructureError
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.server import LavaServer, Servers
-from iotoll.labs.local.local import LocalLab
-from iotoll.labs.local.plan import LabState
+from iotoll.labs.local.layout import LabState
+from iotoll.labs.local.lifecycle import LocalLab
 from tests.lab.conftest import Boots
 from tests.lab.test_faults import HEALTHY, attempts, when_running
 from tests.vm.conftest import LIMIT, command, environment

@@ -16,8 +16,8 @@ import pytest
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError
 from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.server import Servers
-from iotoll.labs.local.local import LocalLab
-from iotoll.labs.local.plan import LabState
+from iotoll.labs.local.layout import LabState
+from iotoll.labs.local.lifecycle import LocalLab
 from tests.lab.conftest import Boots, One
 from tests.vm.conftest import LIMIT
 from tests.vm.test_gate import boards

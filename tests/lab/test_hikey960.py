@@ -24,7 +24,7 @@ from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.runner import LavaRunner
 from iotoll.labs.lava.server import LavaServer, Servers
-from iotoll.labs.local.plan import LabState
+from iotoll.labs.local.layout import LabState
 from iotoll.labs.simboard import client
 from iotoll.measure.collect import collect
 from iotoll.records.models import BootRecord, CellRecord, Clock, Section, SideResult

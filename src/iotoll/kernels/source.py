@@ -18,7 +18,7 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels import importer
-from iotoll.kernels.coverage import options_of
+from iotoll.kernels.compiled import options_of
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.patch import candidate as candidates
 from iotoll.patch import selection, trailers
