@@ -28,7 +28,7 @@ def test_f3_2_a_stopped_board_is_tried_again_elsewhere(
     boots: Boots, state: LabState, servers: Servers
 ) -> None:
     """F3.2: QEMU was stopped; the base got no second try, and a candidate was blamed."""
-    one = boots(HEALTHY, side="base", workload=2)
+    one = boots(HEALTHY, side="base", workload=3)
     with when_running(one, servers, "iotoll: step prepare"):
         for pid in boards(state.pid):
             os.kill(pid, signal.SIGSTOP)

@@ -183,6 +183,7 @@ def compare_with_lava(state: LabState, result: SideResult) -> None:
 
 
 def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[str]) -> None:
+    needs_patience()
     cut, garbled = boards
     # So short that a retry, which LAVA may give the same board at once, finds it mended; where a
     # machine is so busy that it does not, that job is lost in the same way.
@@ -213,6 +214,7 @@ def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[st
 def test_lost_fastboot_is_the_lab_s_fault_and_one_hang_nobody_s(
     pair: Pair, boards: list[str]
 ) -> None:
+    needs_patience()
     lost, hanging = boards
     fault(lost, "fastboot-lost")
     fault(hanging, "hang", when="iotoll: step batch ufs")
