@@ -42,7 +42,7 @@ SLOW = {
     "tests/unit/test_pytest_plugin.py": "runs pytest in pytest, and Allure's generator in Node",
     "tests/unit/verdict/time/test_simulate.py": "simulates hundreds of merge requests",
     "tests/unit/reports/test_trace_command.py::test_more_ios": "analyses more I/Os than are kept",
-    "tests/unit/reports/test_trace_perfetto.py": "reads every slice back with Perfetto's own classes",
+    "tests/unit/reports/test_trace_perfetto.py": "reads every slice back",
     "tests/unit/records/test_history.py::test_kill_9": "kills a writer again and again",
     "tests/unit/records/test_history.py::test_object_store": "starts a server of object stores",
     "tests/unit/patch/test_hostile.py::test_f6_9": "reads patches of many megabytes",
