@@ -15,13 +15,13 @@ from tests.gitlab.pipeline import (
     change,
     command_script,
     encoded,
-    git,
     kernel_repository,
     merge_request,
     summary,
 )
 from tests.gitlab.stub import BOT, serving
 from tests.lab.conftest import needs_patience
+from tests.repository import git
 from tests.vm.conftest import EXAMPLES
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
