@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
-from iotoll.kernels.coverage import find as find_coverage
+from iotoll.kernels.compiled import find as find_coverage
 from iotoll.patch import selection
 from iotoll.run.bisect.history import SHORT, History
 from iotoll.run.bisect.meter import WHOLE, Meter, Part

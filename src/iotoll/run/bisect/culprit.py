@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import Outcome, Section, VerdictRecord
 from iotoll.records.models.run import RunManifest
@@ -72,7 +72,7 @@ def _open(folder: Path, setting: Setting, parent: str, commit: str, cell: str) -
     request = RunRequest(
         command=("iotoll", *sys.argv[1:]),
         kind="gate",
-        choice=Choice("revision", setting.tree, parent, commit),
+        choice=CandidateChoice("revision", setting.tree, parent, commit),
         board=setting.board,
         matrix=setting.matrix,
         policy=setting.policy,
