@@ -119,15 +119,17 @@ def _windows(folder: Path, record: Record) -> dict[str, tuple[int, int]]:
 
 
 def _cell(side: Side, cell: str, cut: CutIos, known: Sequence[CellRecord]) -> UntracedCell:
+    # Of several requests only the first one's way is cut: what follows it is not the way back.
+    single = all(_is_whole(known, section) for section in cut.sections)
     sections = [
         UntracedSection(
             section=section,
             traced=_traced(known, section),
-            calibrated=_calibrated(known, section),
+            calibrated=known[0].sections[section].corrected_median if single else None,
             untraced=float(median_low(values.tolist())),
         )
         for section, values in cut.sections.items()
-        if len(values)
+        if len(values) and (single or section is not Section.RETURN)
     ]
     ios = len(next(iter(cut.sections.values())))
     return UntracedCell(cell=cell, side=side, ios=ios, not_cut=cut.not_cut, sections=sections)
@@ -142,9 +144,7 @@ def _traced(known: Sequence[CellRecord], section: Section) -> float | None:
     return float(median_low(values)) if values else None
 
 
-def _calibrated(known: Sequence[CellRecord], section: Section) -> float | None:
-    """The corrected median, where it is of the same I/Os' first requests."""
+def _is_whole(known: Sequence[CellRecord], section: Section) -> bool:
+    """Whether an I/O's first request is usually all of it: the gate's value is the section's."""
     part = known[0].sections.get(section) if known else None
-    if part is None or part.own.median != _traced(known, section):
-        return None
-    return part.corrected_median
+    return part is not None and part.own.median == _traced(known, section)

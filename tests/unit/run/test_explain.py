@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import CellVerdict, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run.explain import Explainer, _tables
+from iotoll.run.untraced import Untraced
 from tests.unit.runs import BOOTS, CELLS, EXAMPLES, make_run
 
 
@@ -71,3 +74,29 @@ def test_ios_of_a_boot_are_in_the_order_in_which_the_gate_pairs_them() -> None:
         pids, starts = table["pid"].tolist(), table["start"].tolist()
         assert list(zip(pids, starts, strict=True)) == sorted(zip(pids, starts, strict=True))
     assert _tables(BOOTS / "absent", CELLS) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--untraced", "--io", "3", "--cell", CELLS[0]], "--untraced: give no --io"),
+        (["--untraced", "--cache"], "--untraced: give no --io"),
+        (["--io", "3", "--slowest"], "give one of them"),
+        (["--slowest"], "--slowest needs one --cell"),
+        (["--cache-model", "absent"], "absent.toml does not exist; there are: cortex-a73"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    tmp_path: Path, words: list[str], message: str
+) -> None:
+    run = make_run(tmp_path, board="virt-arm64")
+    done = CliRunner().invoke(cli, ["explain", str(run.root), *words])
+    # The entry point prints the one line of it, and ends with 2.
+    assert isinstance(done.exception, UsageError) and message in str(done.exception)
+
+
+def test_only_calls_of_pread_and_pwrite_are_cut_without_events(tmp_path: Path) -> None:
+    run = make_run(tmp_path, board="virt-arm64")
+    judged(run, {"ufs-4k-randread-t1-libaio": "grew"})
+    with pytest.raises(UsageError, match="only cells of pread and pwrite"):
+        Untraced(explainer(run)).measure(["ufs-4k-randread-t1-libaio"])

@@ -210,7 +210,10 @@ class UntracedSection(Model):
 
 
 class UntracedCell(Model):
-    """One cell of one kernel, cut by functions in a boot that records no events."""
+    """One cell of one kernel, cut by functions in a boot that records no events.
+
+    Where I/Os usually have several requests, it has no section ``return``.
+    """
 
     cell: str
     side: Side
