@@ -194,7 +194,12 @@ def test_caches_are_printed_as_a_model_s() -> None:
     record = CacheRecord(model=model, sections=[section, other])
     text = printed(lambda console: print_caches(record, console))
     assert "L1I 64 KiB 4-way" in text and "A model's values per I/O, not a board's" in text
-    assert "50, 52 (+2)" in text and "cell submission: 9 I/Os" in text
+    assert "cell submission: 9 I/Os" in text
+    columns = next(line for line in text.splitlines() if "whole section" in line).split()
+    assert columns[:5] == ["50+2", "7", "7", "7", "0"]
+    rare = section.model_copy(update={"l2_misses": difference(3, 1, share=0.2)})
+    sometimes = record.model_copy(update={"sections": [rare]})
+    assert "3~+1.0" in printed(lambda console: print_caches(sometimes, console))
     assert "quiet" not in text and "1 sections touch the same" in text
     assert "quiet" in printed(lambda c: print_caches(record, c, everything=True))
 

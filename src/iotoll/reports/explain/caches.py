@@ -13,19 +13,25 @@ SHOWN = 8
 """Functions of a section; the number of those beyond is reported."""
 
 _COLUMNS = {
-    "data lines": "data_lines",
-    "code lines": "code_lines",
-    "L1D misses": "l1d_misses",
-    "L1I misses": "l1i_misses",
-    "L2 misses": "l2_misses",
+    "data": "data_lines",
+    "code": "code_lines",
+    "L1D": "l1d_misses",
+    "L1I": "l1i_misses",
+    "L2": "l2_misses",
 }
+_LEGEND = (
+    "A model's values per I/O, not a board's: lines of data and code, misses in L1D, L1I and L2.",
+    "Alone: the same on both sides. 18+2: the base's median, and the commonest difference."
+    " 18~+0.4: no difference is common, so the mean one.",
+)
 
 
 def print_caches(record: CacheRecord, console: Console, *, everything: bool = False) -> None:
     """Print the model, then every section whose counts differ (or all of them)."""
     console.print()
     console.print(Text(describe(record.model), "bold"))
-    console.print(Text("A model's values per I/O, not a board's: base, candidate (difference)."))
+    for line in _LEGEND:
+        console.print(Text(line))
     same = 0
     for section in record.sections:
         if everything or any(_of(section, name).effect for name in _COLUMNS.values()):
@@ -51,7 +57,7 @@ def _print_section(section: CacheSection, console: Console) -> None:
     for heading in _COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("function", overflow="fold")
-    table.add_row(*_row(section), Text("all of the section", "bold"))
+    table.add_row(*_row(section), Text("the whole section", "bold"))
     for function in section.functions[:SHOWN]:
         table.add_row(*_row(function), clean(function.name))
     console.print(table)
@@ -65,11 +71,10 @@ def _row(counts: CacheCounts) -> list[str]:
 
 
 def _cell(one: Difference) -> str:
-    """Both sides' medians and the difference; the mean where I/Os differ from each other."""
-    if one.base == one.candidate and not one.effect:
+    if abs(one.effect) < 0.05:
         return number(one.base)
-    change = f"{one.delta:+d}" if one.share > 0.5 else f"mean {one.mean:+.2f}"
-    return f"{number(one.base)}, {number(one.candidate)} ({change})"
+    change = f"{one.delta:+d}" if one.share > 0.5 else f"~{one.mean:+.1f}"
+    return f"{number(one.base)}{change}"
 
 
 def _of(counts: CacheCounts, name: str) -> Difference:
