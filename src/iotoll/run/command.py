@@ -215,7 +215,7 @@ def _run(
         )
     )
     output = Output(quiet, as_json)
-    run = _open_run(manifest, out)
+    run = open_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
@@ -239,7 +239,11 @@ def _identity(manifest: RunManifest) -> dict[str, Any]:
     return data
 
 
-def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
+def open_run(manifest: RunManifest, out: Path | None) -> RunDir:
+    """The run directory of a manifest: a new one, or the one that it resumes.
+
+    Raises UsageError where the folder holds another run or something else.
+    """
     identity = json_sha256(_identity(manifest))
     named = Path(manifest.candidate or manifest.base or manifest.tree or "kernel").stem
     label = "".join(c if c.isalnum() or c in "-." else "-" for c in named)[:40]
