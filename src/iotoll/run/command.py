@@ -16,16 +16,20 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.patch import candidate
 from iotoll.records import results
-from iotoll.records.models import Clock, RunManifest, SideResult
+from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report, side_table, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import commit_text, cover_text
+from iotoll.reports.study.page import terminal_lines, write_pages
+from iotoll.reports.study.quoted import commit_text as study_commit
+from iotoll.reports.study.quoted import cover_text as study_cover
 from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
+STUDY = "study.json"
 INCIDENTAL = {"command", "created", "seed", "approved_by"}
 """What of a manifest may differ between a run and the command that resumes it."""
 
@@ -161,16 +165,36 @@ def measure_command(image: Path | None, tree: str | None, base: str | None, **as
 @click.option("--cover", is_flag=True, help="The same with every workload, for a cover letter.")
 @output_options
 def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: bool) -> None:
-    """Write a run directory's report again and print it."""
+    """Write a run directory's report again and print it.
+
+    RUN may be the folder of a study as well.
+    """
+    if commit and cover:
+        raise UsageError("--commit and --cover: name one of them")
+    if (run / STUDY).is_file():
+        _report_study(run, commit, cover, Output(quiet, as_json))
+        return
     directory = RunDir.open(run)
     if commit or cover:
-        if commit and cover:
-            raise UsageError("--commit and --cover: name one of them")
         text = cover_text if cover else commit_text
         click.echo(text(gather(directory)), nl=False)
         return
     page = render_report(directory)
     _show(directory, page, Output(quiet, as_json))
+
+
+def _report_study(folder: Path, commit: bool, cover: bool, output: Output) -> None:
+    record = results.read(folder / STUDY, StudyRecord)
+    if commit or cover:
+        click.echo((study_cover if cover else study_commit)(record), nl=False)
+        return
+    page = write_pages(record, folder)
+    if output.as_json:
+        _print_json(record.model_dump(mode="json"))
+        return
+    click.echo("\n".join(terminal_lines(record, output.quiet)))
+    if not output.quiet:
+        click.echo(f"report: {page}")
 
 
 @click.command("step")

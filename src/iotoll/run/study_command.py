@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from iotoll.core.cli_support import Output, output_options
+from iotoll.core.errors import UsageError
 from iotoll.patch import candidate
-from iotoll.records.models.study import StudyRecord
 from iotoll.reports.study.data import load_study
-from iotoll.reports.study.page import claim_row, summary, write_pages
+from iotoll.reports.study.page import terminal_lines, write_pages
 from iotoll.run.flow import STEPS
 from iotoll.run.manifest import Runner, RunRequest
 from iotoll.run.study_flow import Asked, run_study
@@ -46,6 +46,12 @@ from iotoll.run.study_flow import Asked, run_study
     show_default=True,
     help="Stop after this step.",
 )
+@click.option("--fresh", is_flag=True, help="Boot again, even what an earlier run has booted.")
+@click.option(
+    "--destroy-data",
+    is_flag=True,
+    help="Allow a study to overwrite a whole disk; it says which one.",
+)
 @output_options
 def study_command(
     name: str,
@@ -57,6 +63,8 @@ def study_command(
     image: Path | None,
     out: Path | None,
     until: str,
+    fresh: bool,
+    destroy_data: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -65,6 +73,8 @@ def study_command(
     NAME is a study (iotoll list studies) or a file. Boots once for each of its device variants.
     """
     study = load_study(name)
+    if study.destroys and not destroy_data:
+        raise UsageError(f"study {name} destroys {study.destroys}: allow it with --destroy-data")
     if image is not None:
         choice = candidate.classify(None, base_image=image)
     else:
@@ -74,10 +84,11 @@ def study_command(
         command += [option, value] if value else []
     command += ["--image", str(image)] if image else []
     command += ["--runner", runner, "--lab", lab] if runner != "local" else []
+    command += ["--destroy-data"] if study.destroys else []
     request = RunRequest(tuple(command), "measure", choice, "", runner=runner, lab=lab)
     output = Output(quiet, as_json)
     folder = out or Path("runs") / f"study-{study.name}"
-    asked = Asked(study, request, board, folder, output.progress, until)
+    asked = Asked(study, request, board, folder, output.progress, until, fresh)
     record = run_study(asked)
     if record is None or until != "report":
         output.progress.say(f"stopped after {until}: {folder}")
@@ -86,21 +97,7 @@ def study_command(
     if as_json:
         click.echo(json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True))
         return
-    _print(record, quiet)
+    click.echo("\n".join(terminal_lines(record, quiet)))
     if not quiet:
         click.echo(f"repeat: {shlex.join(command)}")
         click.echo(f"report: {page}")
-
-
-def _print(record: StudyRecord, quiet: bool) -> None:
-    click.echo(f"{record.name}: {summary(record)}")
-    if quiet:
-        return
-    width = max((len(claim.verdict) for claim in record.claims), default=0)
-    for claim in record.claims:
-        text, seed, ours, verdict = claim_row(claim)
-        values = f" (published {seed}, ours {ours})" if ours else ""
-        click.echo(f"  {verdict.ljust(width)}  {text}{values}")
-    for check in record.checks:
-        line = f"  {check.verdict}: {check.run}, {check.what}: asked {check.asked}, ran {check.ran}"
-        click.echo(line)

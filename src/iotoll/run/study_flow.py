@@ -18,6 +18,7 @@ from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
+from iotoll.measure.asked import Ran, parse_command, read_ran
 from iotoll.records import results
 from iotoll.records.models import Clock, SideResult
 from iotoll.records.models.study import StudyRecord, StudyVariant
@@ -25,7 +26,7 @@ from iotoll.records.rundir import RunDir
 from iotoll.reports.page.modelled import model_sentence
 from iotoll.reports.study.data import Study, Variant
 from iotoll.reports.study.evaluate import Evaluator, Measured
-from iotoll.run.command import open_run
+from iotoll.run.command import STUDY, open_run
 from iotoll.run.flow import Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
@@ -41,6 +42,7 @@ class Asked:
     out: Path
     progress: Progress
     until: str = "report"
+    fresh: bool = False
 
 
 def run_study(asked: Asked) -> StudyRecord | None:
@@ -75,6 +77,7 @@ def run_study(asked: Asked) -> StudyRecord | None:
         measured[name] = Measured(
             {cell: records[0] for cell, records in result.cells.items() if records},
             result.boots[0].models,
+            ran=_ran(study, run),
         )
         # In a lab QEMU may be behind a real board's name.
         virtual = virtual or result.boots[0].virtual
@@ -82,7 +85,7 @@ def run_study(asked: Asked) -> StudyRecord | None:
     if asked.until not in ("collect", "report"):
         return None
     record = make_record(asked, measured, shown, virtual)
-    results.write(asked.out / "study.json", record)
+    results.write(asked.out / STUDY, record)
     return record
 
 
@@ -108,7 +111,18 @@ def make_record(
         claims=[evaluator.claim(claim) for claim in study.claims],
         tables=[evaluator.table(table) for table in study.tables],
         curves=[evaluator.curve(curve) for curve in study.curves],
+        checks=evaluator.checks(),
     )
+
+
+def _ran(study: Study, run: RunDir) -> dict[str, Ran]:
+    """What fio reports of the cells that have a command of the study's."""
+    if not study.fio:
+        return {}
+    reports = sorted(run.boot("base", 1).glob("*/fio.json"))
+    return {
+        name: ran for path in reports for name, ran in read_ran(path).items() if name in study.fio
+    }
 
 
 def _board_of(asked: Asked, variant: Variant) -> str:
@@ -149,19 +163,31 @@ def _run_variant(asked: Asked, name: str, variant: Variant, board: Board) -> Run
     matrix_name = (
         matrix.matrix
         if matrix
-        else _write_toml(data / f"{asked.study.name}.toml", asked.study.matrix)
+        else _write_toml(data / f"{asked.study.name}.toml", _matrix(asked.study))
     )
     cells = _cells(variant, board)
     _check_devices(load_matrix(matrix_name), cells, asked.study.name)
     request = replace(asked.request, board=named, matrix=matrix_name, cells=tuple(cells))
     run = open_run(new_manifest(request), folder / "run")
-    flow = Flow(run, asked.progress)
+    flow = Flow(run, asked.progress, fresh=asked.fresh)
     _ = flow.board, flow.matrix, flow.policy, flow.lab
     with locked(run):
         if asked.until not in ("source", "build"):
             flow.preflight()
         execute(flow, "collect" if asked.until == "report" else asked.until)
     return run
+
+
+def _matrix(study: Study) -> dict[str, Any]:
+    """The study's matrix, with the options of its fio commands."""
+    cells = {}
+    for cell, command in study.fio.items():
+        options = parse_command(command)
+        # Each job reads or writes so much of the disk: what a file's cell says by its I/Os.
+        size = {"io_size": options["size"]} if "size" in options else {}
+        kept = {k: v for k, v in options.items() if k not in ("thread", "group_reporting")}
+        cells[cell] = {**kept, **size}
+    return {**study.matrix, "fio_cells": cells} if cells else study.matrix
 
 
 def _check_devices(matrix: Matrix, cells: list[str], study: str) -> None:

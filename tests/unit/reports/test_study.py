@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.records import results
@@ -18,6 +20,7 @@ from iotoll.reports.study.data import Study, load_study, studies_folder
 from iotoll.reports.study.evaluate import Evaluator, Measured
 from iotoll.reports.study.formula import NoValue, parse
 from iotoll.reports.study.page import grids, study_html, study_markdown, write_pages
+from iotoll.reports.study.quoted import commit_text, cover_text
 
 STUDIES = sorted(path.stem for path in studies_folder().glob("*.toml"))
 CELL = "ufs-4k-randread-t1-direct"
@@ -291,11 +294,73 @@ def test_published_values_have_a_column_only_where_there_are_some(tmp_path: Path
     assert grid.head == [
         "",
         "software [%]",
-        "published",
+        "published [%]",
         "hardware [%]",
         "off the model [us]",
     ]
     assert grid.rows == [["4K read", "30.0", "20.0 to 40.0", "70.0", "56.0"]]
+
+
+def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> None:
+    study = small(tmp_path, ("tolerance = 10", 'tolerance = 10\nneeds_board = "its CPU \u2026"'))
+    found = evaluated(study, Measured({CELL: record()}, {"ufs": MODEL}))
+    for text in (commit_text(found), cover_text(found)):
+        assert text.isascii()
+        assert max(map(len, text.splitlines())) <= 75
+        assert "Repeat with:\n  iotoll study small" in text
+        assert "shape holds: Hardware takes longer" in text
+    assert "1 more, whose values --cover prints (its CPU ...)" in commit_text(found)
+    assert "Published 20.0 to 40.0 %, ours 30.0 %." in " ".join(cover_text(found).split())
+    assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
+
+
+def test_a_label_and_a_title_that_are_too_long_take_several_lines(tmp_path: Path) -> None:
+    long = "a workload whose name is far longer than any column of a mail can be, with words"
+    title = "a quantity that needs quite a few words to be told"
+    study = small(tmp_path, ("4K read", long), ("software", title))
+    text = cover_text(evaluated(study, Measured({CELL: record()}, {"ufs": MODEL})))
+    assert max(map(len, text.splitlines())) <= 75
+    assert long in " ".join(text.split()).replace("  ", " ") or "with words" in text
+
+
+def test_report_knows_a_studys_folder(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    found = evaluated(study, Measured({CELL: record()}, {"ufs": MODEL}))
+    folder = tmp_path / "out"
+    results.write(folder / "study.json", found)
+    runner = CliRunner()
+    done = runner.invoke(cli, ["report", str(folder), "--commit"])
+    assert done.exit_code == 0 and done.stdout == commit_text(found)
+    done = runner.invoke(cli, ["report", str(folder)])
+    assert done.exit_code == 0 and "small: 1 agrees, 1 shape holds" in done.stdout
+    assert (folder / "index.html").read_text() == study_html(found)
+
+
+def test_a_study_that_destroys_data_must_be_told_to(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["study", "raw-device", "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, UsageError)
+    assert "--destroy-data" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("destroys = ", "# destroys = ", "destroys must say so"),
+        ('numjobs=8 -runtime=180 -group_reporting"\nufs', 'numjobs=4"\nufs', "numjobs is 4"),
+        ("-rw=write ", "-rw=write-bs=1k ", "bs= is merged into it"),
+        ("-rw=read-bs=1024k", "-rw=read", "fio would take this command"),
+    ],
+)
+def test_wrong_fio_commands_of_a_study_are_refused(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    text = (studies_folder() / "raw-device.toml").read_text()
+    path = tmp_path / "raw.toml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(UsageError) as caught:
+        load_study(str(path))
+    assert said in str(caught.value)
 
 
 def test_the_printed_gains_do_not_follow_from_one_set_of_overheads() -> None:

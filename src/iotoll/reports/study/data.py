@@ -13,6 +13,7 @@ from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_toml, named_file
+from iotoll.measure.asked import parse_command
 from iotoll.records.models.base import Model
 from iotoll.records.models.study import ClaimKind, Form
 from iotoll.reports.study.formula import Formula, parse
@@ -189,6 +190,11 @@ class Study(Model):
     )
     boards: dict[str, BoardUse] = Field(default_factory=dict)
     variants: dict[str, Variant] = Field(min_length=1)
+    fio: dict[str, str] = Field(default_factory=dict, description="raw cell -> a fio command")
+    refused: dict[str, str] = Field(
+        default_factory=dict, description="commands as published that cannot be run"
+    )
+    destroys: str = Field("", description="what is overwritten; it must be allowed by hand")
     tables: list[TableData] = Field(default_factory=list)
     curves: list[CurveData] = Field(default_factory=list)
     claims: list[ClaimData] = Field(default_factory=list)
@@ -245,12 +251,49 @@ def _check(study: Study) -> None:
     for what in (*study.claims, *study.tables):
         if what.source and what.source not in study.sources:
             raise UsageError(f"no source {what.source!r}: there are {', '.join(study.sources)}")
+    _check_fio(study)
     for where, text, cells, values in study.places():
         try:
             formula = parse(text)
             _check_names(study, formula, cells, values)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from error
+
+
+def _check_fio(study: Study) -> None:
+    """Raise UsageError for a command that fio would misread, or that is called so wrongly."""
+    raw = {c for v in study.variants.values() for c in v.cells if parse_cell(c).is_raw}
+    if raw and not study.destroys:
+        raise UsageError(f"cell {min(raw)} overwrites a disk: destroys must say so")
+    for cell, command in study.fio.items():
+        if cell not in raw:
+            raise UsageError(f"fio: no variant runs a raw cell {cell!r}")
+        try:
+            options = parse_command(command)
+        except UsageError as error:
+            raise UsageError(f"fio.{cell}: {error}") from error
+        wanted = parse_cell(cell)
+        own = {
+            "rw": wanted.fio_rw,
+            "bs": f"{wanted.block_kb}k",
+            "numjobs": str(wanted.threads),
+            "direct": "1",
+        }
+        for name, value in own.items():
+            if options.get(name) != value:
+                raise UsageError(f"fio.{cell}: {name} is {options.get(name)}, the cell's {value}")
+    for name, command in study.refused.items():
+        if not refusal(command):
+            raise UsageError(f"refused.{name}: fio would take this command")
+
+
+def refusal(command: str) -> str:
+    """Why a published command cannot be run; empty if it can."""
+    try:
+        parse_command(command)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def _check_names(

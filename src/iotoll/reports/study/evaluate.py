@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 
+from iotoll.measure.asked import Ran, checks, parse_command
 from iotoll.records.models import CellRecord, Clock
 from iotoll.records.models.run import DeviceModel
 from iotoll.records.models.study import (
     ClaimVerdict,
+    StudyCheck,
     StudyClaim,
     StudyColumn,
     StudyCurve,
@@ -27,6 +30,7 @@ from iotoll.reports.study.data import (
     TableData,
     bound,
     find_variant,
+    refusal,
 )
 from iotoll.reports.study.data import Bound as BoundNames
 from iotoll.reports.study.formula import Formula, NoValue, parse
@@ -35,11 +39,15 @@ from iotoll.reports.study.quantities import Known, quantity
 
 @dataclass(frozen=True)
 class Measured:
-    """What one variant measured; ``missing`` says why it has nothing."""
+    """What one variant measured; ``missing`` says why it has nothing.
+
+    ``ran`` is fio's own report of the cells that have a command of the study's.
+    """
 
     cells: Mapping[str, CellRecord]
     models: Mapping[str, DeviceModel]
     missing: str = ""
+    ran: Mapping[str, Ran] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,26 @@ class Evaluator:
             verdict=verdict,
             why=note,
         )
+
+    def checks(self) -> list[StudyCheck]:
+        """What each command of the study asks for beside what ran; a cell that did not has none."""
+        found = []
+        for cell, command in self.study.fio.items():
+            try:
+                known = self._cell(cell)
+            except NoValue:
+                continue
+            if known.ran is None:
+                continue
+            requests = self._number(parse("c.requests"), partial(_of, known))[0]
+            for check in checks(parse_command(command), known.ran, requests):
+                found.append(StudyCheck(run=known.cell.fio_rw, **asdict(check)))
+        for name, command in self.study.refused.items():
+            why = f"refused: {refusal(command)}"
+            found.append(
+                StudyCheck(run=name, what="command", asked=command, ran=why, verdict="differs")
+            )
+        return found
 
     def _verdict(self, claim: ClaimData, ours: float | None, why: str) -> tuple[ClaimVerdict, str]:
         if claim.needs_board and self.virtual:
@@ -166,4 +194,9 @@ class Evaluator:
             raise NoValue(f"{cell} did not run on this board")
         if record.invalid is not None:
             raise NoValue(f"{cell}: {record.invalid}")
-        return Known.make(record, measured.models)
+        return Known.make(record, measured.models, measured.ran.get(cell))
+
+
+def _of(known: Known, name: str) -> float:
+    """The quantity of ``c.NAME``, whatever cell a formula calls ``c``."""
+    return quantity(known, name.partition(".")[2])

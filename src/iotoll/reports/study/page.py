@@ -73,7 +73,8 @@ def _table_grid(table: StudyTable) -> Grid:
     has = [any(row.values[i].published for row in table.rows) for i in range(len(table.columns))]
     head = [""]
     for column, seed in zip(table.columns, has, strict=True):
-        head += [f"{column.title} [{column.unit}]", *(["published"] if seed else [])]
+        head += [f"{column.title} [{column.unit}]"]
+        head += [f"published [{column.unit}]"] if seed else []
     rows = []
     for row in table.rows:
         texts = [row.label]
@@ -220,6 +221,22 @@ def standalone(picture: Picture) -> str:
     ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
     text = text.replace(">", f">{ground}", 1)
     return text.replace("xlink:href", "href").replace("</svg>", f"{legend}</svg>") + "\n"
+
+
+def terminal_lines(record: StudyRecord, quiet: bool) -> list[str]:
+    """What a terminal shows: the summary, then each claim and check unless ``quiet``."""
+    lines = [f"{record.name}: {summary(record)}"]
+    if quiet:
+        return lines
+    width = max((len(claim.verdict) for claim in record.claims), default=0)
+    for claim in record.claims:
+        text, seed, ours, verdict = claim_row(claim)
+        values = f" (published {seed}, ours {ours})" if ours else ""
+        lines.append(f"  {verdict.ljust(width)}  {text}{values}")
+    for check in record.checks:
+        said = f"{check.run}, {check.what}: asked {check.asked}, ran {check.ran}"
+        lines.append(f"  {check.verdict}: {said}")
+    return lines
 
 
 def write_pages(record: StudyRecord, folder: Path) -> Path:

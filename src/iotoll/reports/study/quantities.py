@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from iotoll.boards.cells import Cell, parse_cell
+from iotoll.measure.asked import Ran
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import DeviceModel
@@ -14,17 +15,23 @@ from iotoll.reports.study.formula import NoValue
 
 @dataclass(frozen=True)
 class Known:
-    """What a quantity is made of: the cell's record, its name, and the model of its device."""
+    """What a quantity is made of: the cell's record, its name, its device's model, fio's report.
+
+    ``ran`` is there for cells of a study that has its own fio command for them.
+    """
 
     record: CellRecord
     cell: Cell
     model: DeviceModel | None
+    ran: Ran | None = None
 
     @classmethod
-    def make(cls, record: CellRecord, models: Mapping[str, DeviceModel]) -> Known:
+    def make(
+        cls, record: CellRecord, models: Mapping[str, DeviceModel], ran: Ran | None = None
+    ) -> Known:
         """As the record's name says."""
         cell = parse_cell(record.cell)
-        return cls(record, cell, models.get(cell.device))
+        return cls(record, cell, models.get(cell.device), ran)
 
 
 def _section(section: Section) -> Callable[[Known], float | None]:
@@ -84,8 +91,13 @@ def _tag_wait(k: Known) -> float | None:
 
 
 def _requests(k: Known) -> float | None:
-    done, ios = k.record.requests.get("completed"), k.record.ios.get("measured")
-    return done / ios if done is not None and ios else None
+    """Own requests and those of helpers, such as the journal's thread, per I/O that fio did."""
+    done, ios = k.record.requests, k.record.fio.get("ios")
+    return (done.get("attributed", 0) + done.get("helper", 0)) / ios if ios else None
+
+
+def _reported(find: Callable[[Ran], float]) -> Callable[[Known], float | None]:
+    return lambda k: find(k.ran) if k.ran else None
 
 
 QUANTITIES: Mapping[str, tuple[str, Callable[[Known], float | None]]] = {
@@ -102,6 +114,12 @@ QUANTITIES: Mapping[str, tuple[str, Callable[[Known], float | None]]] = {
     "mbs": ("MB/s: iops x size", _bandwidth),
     "tagwait": ("us: bio to request, mean: split, merge, wait for a tag", _tag_wait),
     "requests": ("requests per I/O", _requests),
+    "fioiops": ("1/s: fio's I/Os / its run time", _reported(lambda r: r.iops)),
+    "mibs": ("MiB/s: fio's bytes / its run time", _reported(lambda r: r.bytes_per_second / 2**20)),
+    "clat": ("us: fio's mean clat", _reported(lambda r: r.clat_mean_ns / 1000)),
+    "p99": ("us: fio's clat, 99th percentile", _reported(lambda r: r.clat_p99_ns / 1000)),
+    "inflight": ("I/Os: fioiops x fio's lat", _reported(lambda r: r.iops * r.lat_mean_ns / 1e9)),
+    "seconds": ("s: fio's run time", _reported(lambda r: r.runtime_ms / 1000)),
 }
 """Every quantity by its name: what it is, and how it is found; 1 us is 1,000 clock units."""
 
