@@ -45,8 +45,8 @@ def test_an_approval_is_given_after_the_boots(tmp_path: Path) -> None:
     shutil.copytree(real("regression").root, root)
     known = results.read(root / "run.json", RunManifest)
     given = known.model_copy(update={"approved_by": "Maintainer", "created": "later"})
-    run = command._open_run(given, root)
+    run = command.open_run(given, root)
     assert run.manifest.approved_by == "Maintainer"
     assert run.manifest.created == known.created
     assert command._identity(given) == command._identity(known)
-    assert command._open_run(known, root).manifest.approved_by is None
+    assert command.open_run(known, root).manifest.approved_by is None

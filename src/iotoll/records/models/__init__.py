@@ -28,6 +28,7 @@ from iotoll.records.models.run import (
     SourceRecord,
     TraceFile,
 )
+from iotoll.records.models.study import StudyRecord
 from iotoll.records.models.verdict import (
     CellVerdict,
     Cluster,
@@ -88,6 +89,7 @@ __all__ = [
     "SideResult",
     "SourceRecord",
     "Stats",
+    "StudyRecord",
     "SummaryRecord",
     "TraceFile",
     "TwinRecord",
