@@ -60,6 +60,16 @@ class RunDir:
         return self.root / "verdict.json"
 
     @property
+    def explained(self) -> Path:
+        """``explain.json``: which functions the verdict's differences are in."""
+        return self.root / "explain.json"
+
+    @property
+    def untraced(self) -> Path:
+        """``untraced.json``: what the kernels cost in boots that record no events."""
+        return self.root / "untraced.json"
+
+    @property
     def report(self) -> Path:
         """The folder of the report."""
         return self.root / "report"
