@@ -9,15 +9,14 @@ from pathlib import Path
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.patch.candidate import Choice
-from iotoll.records import results
 from iotoll.records.models import Outcome, Section, VerdictRecord
-from iotoll.records.models.run import RunManifest
 from iotoll.records.rundir import RunDir
 from iotoll.run.bisect.meter import WHOLE, Part, Setting
 from iotoll.run.explain import Explainer
 from iotoll.run.flow import Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.opening import open_run
 
 
 @dataclass(frozen=True)
@@ -78,16 +77,7 @@ def _open(folder: Path, setting: Setting, parent: str, commit: str, cell: str) -
         policy=setting.policy,
         cells=(cell,),
     )
-    manifest = new_manifest(request)
-    path = folder / "run.json"
-    incidental = {"command", "created", "seed"}
-    if path.is_file():
-        known = results.read(path, RunManifest).model_dump(exclude=incidental)
-        if known != manifest.model_dump(exclude=incidental):
-            raise UsageError(f"{folder} holds another run: choose another --out, or remove it")
-    else:
-        results.write(path, manifest)
-    return RunDir.open(folder)
+    return open_run(folder, new_manifest(request))
 
 
 def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
@@ -121,9 +111,8 @@ def _explained(found: Confirmed, run: RunDir, target: Part, progress: Progress) 
     total: dict[str, Function] = {}
     for section in sections:
         for one in section.functions:
-            size = float(one.delta) if one.share >= 0.5 else one.mean
             known = total.get(one.name)
-            size += known.delta if known else 0.0
+            size = one.effect + (known.delta if known else 0.0)
             total[one.name] = Function(one.name, round(size, 1), one.changed)
     largest = sorted((f for f in total.values() if f.delta), key=lambda f: -abs(f.delta))
     return _with(found, largest[:5], "")
