@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.run.bisect.history import SHORT, History
-from iotoll.run.bisect.meter import WHOLE, Meter, Part
+from iotoll.run.bisect.meter import Meter
 from iotoll.run.bisect.scope import selected_cells, without_effect
+from iotoll.run.bisect.setting import WHOLE, Part
 from iotoll.verdict.search.graph import steps
 from iotoll.verdict.search.ledger import Line, Row, Values, minus, plus
 

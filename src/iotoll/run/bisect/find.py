@@ -14,8 +14,9 @@ from functools import cached_property
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.run.bisect.history import SHORT, History
-from iotoll.run.bisect.meter import WHOLE, Meter, Part, Value
+from iotoll.run.bisect.meter import Meter, Value
 from iotoll.run.bisect.scope import selected_cells, without_effect
+from iotoll.run.bisect.setting import WHOLE, Part
 from iotoll.verdict.search.graph import Range, steps
 
 HEADER = 50
