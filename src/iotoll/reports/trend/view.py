@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from iotoll.records.history.query import Database
@@ -19,16 +19,25 @@ EXACT_SLACK, NOISY_SLACK = 0.5, 0.02
 
 @dataclass(frozen=True)
 class Trend:
-    """Tracks, changes (newest first) and drifts of a history."""
+    """Tracks, changes (newest first) and drifts of a history.
+
+    ``links`` are URLs of a commit by branch, with ``{commit}`` in them; of all others by ``""``.
+    """
 
     tracks: list[Track]
     changes: list[Change]
     drifts: list[Drift]
+    links: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def open_changes(self) -> list[Change]:
-        """Growths that nobody accepted and nothing undid."""
-        return [change for change in self.changes if change.is_open]
+        """Growths that are sure, that nobody accepted and nothing undid."""
+        return [change for change in self.changes if change.is_open and change.is_told]
+
+    @property
+    def suspects(self) -> list[Change]:
+        """Growths on a noisy clock that no paired comparison has confirmed yet."""
+        return [change for change in self.changes if change.is_open and not change.is_told]
 
     def track(self, branch: str, board: str) -> Track:
         """The track of a drift."""
@@ -107,7 +116,7 @@ def cause(change: Change) -> str:
 
 
 def change_sentence(change: Change) -> str:
-    """One line: how much, where, since when, by what."""
+    """One line: how much, where, since when, and the commits."""
     parts = len(change.effects)
     cells = len({effect.cell for effect in change.effects})
     boards = ", ".join(sorted({effect.board for effect in change.effects}))

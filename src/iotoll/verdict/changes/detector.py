@@ -22,7 +22,7 @@ WINDOW = 30
 """Nights in which a boundary is looked for."""
 BEFORE = 60
 """Nights before a boundary that its level is made of, at most."""
-LIMIT = 4.2
+LIMIT = 4.3
 """Score that a boundary must exceed (docs/nightly.md gives its error rates)."""
 WARM_UP = 10
 """Nights before a boundary, at least."""

@@ -11,6 +11,7 @@ from datetime import date
 
 import numpy as np
 
+from iotoll.verdict.changes.detector import Floats
 from iotoll.verdict.changes.series import Series, Track
 
 SECTION = "overhead"
@@ -26,13 +27,15 @@ def family(cell: str) -> str:
 class Drift:
     """One family on one board of one branch: growth of its mean overhead in ``unit``.
 
-    None where there is nothing to compare with. ``budget`` is what the team allows until the next
+    ``cell`` is the one that grew most since the release. None where there is nothing to compare
+    with. ``budget`` is what the team allows until the next
     release; ``days_left`` is None where nothing is eaten.
     """
 
     branch: str
     board: str
     family: str
+    cell: str
     unit: str
     now: float
     last_night: float | None
@@ -95,6 +98,7 @@ def _drift(
         track.branch,
         track.board,
         name,
+        _most(values, group, last, release),
         track.unit,
         float(np.nanmean(values[:, last])),
         growth(known[-2] if len(known) > 1 else None),
@@ -104,3 +108,10 @@ def _drift(
         budget,
         left,
     )
+
+
+def _most(values: Floats, group: list[Series], last: int, since: int | None) -> str:
+    if since is None:
+        return group[0].cell
+    grown = np.nan_to_num(values[:, last] - values[:, since], nan=-np.inf)
+    return group[int(np.argmax(grown))].cell

@@ -6,6 +6,7 @@ commands noted about it (`notes`): a note may confirm, explain or accept it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -150,13 +151,11 @@ def noisy(track: Track) -> list[Found]:
 
 def believed(scores: dict[int, float], series: int) -> list[int]:
     """Which of tonight's scores hold among ``series``, at a false discovery rate of 5 %."""
-    from scipy.stats import norm  # a second to import, and exact boards do without
-
     ranked = sorted(scores, key=lambda n: -scores[n])
     good = 0
     for rank, number in enumerate(ranked, 1):
         # A score is the largest of up to WINDOW boundaries.
-        p = min(1.0, WINDOW * 2 * float(norm.sf(scores[number])))
+        p = min(1.0, WINDOW * math.erfc(scores[number] / math.sqrt(2)))
         good = rank if p <= _FDR * rank / series else good
     return ranked[:good]
 
