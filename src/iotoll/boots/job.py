@@ -72,11 +72,11 @@ def make_batches(
         batch = _batch(matrix, f"{PREFIX}-{device}", device)
         # A direct read passes every event once, whatever the file system does.
         cell = parse_cell(f"{device}-4k-randread-t1-direct")
-        batch.runs = [Run(f"{PREFIX}-{device}-reference", cell, calibration_ios)]
+        batch.runs = [FioRun(f"{PREFIX}-{device}-reference", cell, calibration_ios)]
         for event in batch.events:
             mode = "off" if event.startswith("iotoll:") else "double"
             name = f"{PREFIX}-{device}-{event.partition(':')[2]}"
-            run = Run(name, cell, calibration_ios, f"{mode} {event.replace(':', '/')}")
+            run = FioRun(name, cell, calibration_ios, f"{mode} {event.replace(':', '/')}")
             batch.runs.append(run)
         batches.append(batch)
     return batches

@@ -16,7 +16,7 @@ from typing import Protocol
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import store
+from iotoll.boots import base_boots
 from iotoll.boots.job import CALIBRATION_IOS, TIMED_IOS, make_batches, render_job
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from iotoll.boards.matrix import chosen_cells, load_matrix
-from iotoll.ci import approvals, bisect, children, jobs, note, plan, summary
+from iotoll.ci import approvals, bisect, children, jobs, pipeline_note, plan, summary
 from iotoll.ci.repository import earlier_tag, ensure, find_change
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress

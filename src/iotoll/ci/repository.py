@@ -51,7 +51,7 @@ def find_change(clone: Path, base: str | None, candidate: str, target: str | Non
     return MergeChange(clone, found, tip)
 
 
-def check_range(change: Change, most: int) -> None:
+def check_range(change: MergeChange, most: int) -> None:
     """Raise UsageError for a range that holds no commit, or more than ``most``."""
     name = f"{change.base[:12]}..{change.candidate[:12]}"
     found = _git(change.clone, "rev-list", "--count", f"{change.base}..{change.candidate}")
@@ -60,7 +60,7 @@ def check_range(change: Change, most: int) -> None:
         raise UsageError(f"{name}: holds {count} commits, a search takes 1 to {most} of them")
 
 
-def check_on_branch(change: Change, branch: str | None) -> None:
+def check_on_branch(change: MergeChange, branch: str | None) -> None:
     """Raise UsageError unless all commits of the change are on ``branch``, which is trusted."""
     if not branch:
         raise UsageError("--trusted: name the branch that a search in a lab may take commits of")

@@ -17,7 +17,7 @@ from iotoll.core.errors import UsageError
 from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import STUDY, RunDir
 from iotoll.reports.page import render_report, side_table, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import commit_text, cover_text
@@ -237,7 +237,7 @@ def _run(
         )
     )
     output = Output(quiet, as_json)
-    run = open_run(manifest, out)
+    run = _named_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
@@ -261,7 +261,7 @@ def _identity(manifest: RunManifest) -> dict[str, Any]:
     return data
 
 
-def open_run(manifest: RunManifest, out: Path | None) -> RunDir:
+def _named_run(manifest: RunManifest, out: Path | None) -> RunDir:
     """The run directory of a manifest: a new one, or the one that it resumes.
 
     Raises UsageError where the folder holds another run or something else.

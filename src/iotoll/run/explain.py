@@ -21,7 +21,7 @@ from iotoll.boots.local import BootPlan, boot
 from iotoll.boots.schedule import plan_boot
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.measure.boot_trace import COMM, TraceFile, Window, measure
+from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, measure
 from iotoll.measure.explain.attribute import take_apart
 from iotoll.measure.explain.changed import changed_functions
 from iotoll.measure.explain.coverage import executed_instructions

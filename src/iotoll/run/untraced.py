@@ -18,7 +18,7 @@ from iotoll.boards.plugin import plugin_words
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import plan_boot
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.measure.boot_trace import TraceFile
+from iotoll.measure.boot_trace import BootTraceFile
 from iotoll.measure.explain.record import Record, read_record
 from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.untraced import CutIos, cut_cell, untraced_probes
@@ -106,7 +106,7 @@ def _windows(folder: Path, record: Record) -> dict[str, tuple[int, int]]:
     """The runs of each cell: from its mark in the trace to the next one."""
     found = {}
     for path in sorted(folder.glob("*/trace.dat")):
-        for window in TraceFile(path).windows:
+        for window in BootTraceFile(path).windows:
             at = record.at(np.array([window.start, window.end]))
             if at[0] < 0:
                 raise InfrastructureError(f"{path}: the mark of {window.name} is not in the record")

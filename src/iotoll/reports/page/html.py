@@ -135,7 +135,7 @@ def _image(svg: str) -> str:
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
-def _moved(group: MovementGroup, unit: str) -> Moved:
+def _moved(group: MovementGroup, unit: str) -> MovedRow:
     table = tables.moved_table(group.moves)
     rest = None
     if len(table.rows) > OPEN_ROWS + 2:

@@ -11,7 +11,6 @@ from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import ExplainRecord, Outcome, Section, VerdictRecord
 from iotoll.records.rundir import RunDir
-from iotoll.run import explained
 from iotoll.run.bisect import apart
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.setting import WHOLE, Part, Setting, request_of
@@ -60,7 +59,7 @@ def confirm(
 
     Raises InfrastructureError when the gate could not say anything.
     """
-    choice = Choice("revision", setting.tree, parent, commit)
+    choice = CandidateChoice("revision", setting.tree, parent, commit)
     run = open_run(folder, new_manifest(request_of(setting, choice, [target[0]])))
     with locked(run):
         try:
@@ -90,7 +89,7 @@ def reverted(
     if not patch.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         history.ask("diff", "--no-renames", "--full-index", f"--output={patch}", commit, parent)
-    choice = Choice("patch", setting.tree, tip, str(patch.resolve()))
+    choice = CandidateChoice("patch", setting.tree, tip, str(patch.resolve()))
     run = open_run(folder / "run", new_manifest(request_of(setting, choice, [target[0]])))
     try:
         with locked(run):
@@ -142,7 +141,7 @@ def _explained(
     """
     try:
         if setting.sandbox:
-            record = results.read(run.root / explained.NAME, ExplainRecord)
+            record = results.read(run.explained, ExplainRecord)
         else:
             record, _ = Explainer(run, progress).explain([target[0]])
     except (UsageError, InfrastructureError) as error:

@@ -30,7 +30,7 @@ from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import base_of
 from iotoll.measure.collect import analyze
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import (
     BootRecord,
@@ -228,7 +228,7 @@ class Meter:
 
     def _build_apart(self, commit: str, cells: Sequence[str]) -> tuple[RunDir, str]:
         """In the sandbox, as a run of A against the commit; of A itself only the base is used."""
-        choice = Choice("revision", self.setting.tree, self.first, commit)
+        choice = CandidateChoice("revision", self.setting.tree, self.first, commit)
         manifest = new_manifest(request_of(self.setting, choice, cells))
         run = open_run(self._folder(commit), manifest)
         started = time.monotonic()

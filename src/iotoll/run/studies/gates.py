@@ -163,7 +163,7 @@ def reader(name: str, progress: Progress) -> Read:
 
 def gate_variant(
     variant: Variant, out: Path, options: Mapping[str, object], progress: Progress
-) -> Row | None:
+) -> GateRow | None:
     """Gate one patch, or read what an earlier command found; None where ``--again`` has no run."""
     root = out / variant.name
     patch = out / "patches" / f"{variant.name}.patch"
@@ -215,7 +215,7 @@ def _open(root: Path, patch: Path, options: Mapping[str, object]) -> RunDir:
             choice=choice,
             board=str(options["board"]),
             matrix=str(options["matrix"]),
-            cells=tuple(chosen or ()),
+            cells=tuple(named or matrix.cells),
             policy=str(options["policy"]) if options.get("policy") else None,
         )
     )
