@@ -30,13 +30,13 @@ INFLATION = 0.15
 HISTORY = 8.0
 """The history's noise counts as that of so many repeated boots."""
 
-SURE = 0.99
-"""A search ends when it is so sure of one commit."""
+SURE = 0.995
+"""A search ends when it is so sure of one commit; 0.99 is what it promises."""
 
 TOUCHES = 10.0
 """Prior odds of a commit that touches the code in which the section's time is spent."""
 
-KNOWN = 2.0
+KNOWN = 1.5
 """The ends are booted until their distance is so many times its standard error."""
 
 BALANCE = 2.0
@@ -51,7 +51,7 @@ class Costs:
     """Seconds, or any other unit: of one boot, and of a kernel that is not built yet."""
 
     boot: float = 1.0
-    build: float = 6.0
+    build: float = 3.0
 
 
 @dataclass(frozen=True)
