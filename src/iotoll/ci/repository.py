@@ -51,6 +51,27 @@ def find_change(clone: Path, base: str | None, candidate: str, target: str | Non
     return MergeChange(clone, found, tip)
 
 
+def check_range(change: MergeChange, most: int) -> None:
+    """Raise UsageError for a range that holds no commit, or more than ``most``."""
+    name = f"{change.base[:12]}..{change.candidate[:12]}"
+    found = _git(change.clone, "rev-list", "--count", f"{change.base}..{change.candidate}")
+    count = int(found or 0)
+    if not 0 < count <= most:
+        raise UsageError(f"{name}: holds {count} commits, a search takes 1 to {most} of them")
+
+
+def check_on_branch(change: MergeChange, branch: str | None) -> None:
+    """Raise UsageError unless all commits of the change are on ``branch``, which is trusted."""
+    if not branch:
+        raise UsageError("--trusted: name the branch that a search in a lab may take commits of")
+    words = ("merge-base", "--is-ancestor", change.candidate, _commit(change.clone, branch))
+    if _git(change.clone, *words) is None:
+        raise UsageError(
+            f"{change.candidate[:12]} is not on {branch}: a lab's search builds without a sandbox,"
+            " so it takes reviewed commits only: search on a virtual board"
+        )
+
+
 def earlier_tag(clone: Path, tag: str) -> str:
     """The newest tag before ``tag``, which a pipeline of a tag is compared with.
 

@@ -24,6 +24,8 @@ from iotoll.records.models import RunManifest
 from iotoll.records.models.run import Side
 
 SIDES: tuple[Side, ...] = get_args(Side)
+STUDY = "study.json"
+"""The result of a study, in its folder beside the runs of its variants."""
 
 
 class RunDir:

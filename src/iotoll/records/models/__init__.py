@@ -38,6 +38,7 @@ from iotoll.records.models.run import (
     SourceRecord,
     TraceFile,
 )
+from iotoll.records.models.study import StudyRecord
 from iotoll.records.models.verdict import (
     CellVerdict,
     Cluster,
@@ -105,6 +106,7 @@ __all__ = [
     "SideResult",
     "SourceRecord",
     "Stats",
+    "StudyRecord",
     "SummaryRecord",
     "TraceFile",
     "TwinRecord",
