@@ -119,7 +119,7 @@ def _windows(folder: Path, record: Record) -> dict[str, tuple[int, int]]:
 
 
 def _cell(side: Side, cell: str, cut: CutIos, known: Sequence[CellRecord]) -> UntracedCell:
-    # Of several requests only the first one's way is cut: what follows it is not the way back.
+    # Of several requests only the first one's way is cut: what follows it is not the return.
     single = all(_is_whole(known, section) for section in cut.sections)
     sections = [
         UntracedSection(

@@ -39,7 +39,7 @@ def test_all_three_values_of_each_section() -> None:
         assert (section.traced, section.calibrated, section.untraced) == (900, 500, 520)
 
 
-def test_several_requests_have_no_calibrated_value_and_no_way_back() -> None:
+def test_several_requests_have_no_calibrated_value_and_no_return() -> None:
     """O_SYNC: what the journal adds is in the calibrated section, and not in the first request."""
     first = {**dict.fromkeys(CUT, 900), Section.SUBMISSION: 400}
     found = _cell("base", "cell", cut(), [known(first)])
