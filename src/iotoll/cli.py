@@ -228,6 +228,7 @@ COMMANDS = {
 
 SUBCOMMANDS = {
     "experiment exact": ("iotoll experiment exact --boots 4",),
+    "experiment explained": ("iotoll experiment explained --patches 10 --out runs/explained",),
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
     "experiment ranges": ("iotoll experiment ranges --ranges 2",),
