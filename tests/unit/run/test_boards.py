@@ -19,7 +19,7 @@ from iotoll.run.bisect.command import setting_of
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.bisect.setting import Setting
-from iotoll.verdict.search.bayes import SURE, TOUCHES, Search
+from iotoll.verdict.search.bayes import PROMISE, TOUCHES, Search
 from tests.unit.run.commits import QUIET, Tree
 
 POINTS = [f"{n:040x}" for n in range(41)]
@@ -67,7 +67,7 @@ def search(
 @pytest.mark.parametrize("culprit", [1, 17, 40])
 def test_the_culprit_is_named_on_noisy_boards(tmp_path: Path, culprit: int) -> None:
     found, log = search(tmp_path, Replay(culprit))
-    assert found.commits == [POINTS[culprit]] and found.sure >= SURE and not found.why
+    assert found.commits == [POINTS[culprit]] and found.sure == PROMISE and not found.why
     assert found.effect == pytest.approx(STEP, abs=0.01)
     assert found.pairs == len(log.of("pair")) < 150
 
