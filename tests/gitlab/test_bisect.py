@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from iotoll.ci import repository
 from iotoll.ci.bisect import asked, note, read
 from iotoll.ci.command import ci_command
-from iotoll.ci.repository import Change
+from iotoll.ci.repository import MergeChange
 from iotoll.ci.tell import Teller
 from iotoll.core.errors import ResultError, UsageError
 from iotoll.run.bisect.command import bisect_command
@@ -156,14 +156,14 @@ def test_ranges_and_branches_are_checked(tmp_path: Path) -> None:
     tree.git("checkout", "-qb", "mine")
     strange = tree.commit("of a stranger")
     with pytest.raises(UsageError, match="holds 0 commits"):
-        repository.check_range(Change(tree.root, bad, good), 9)
+        repository.check_range(MergeChange(tree.root, bad, good), 9)
     with pytest.raises(UsageError, match="1 to 1"):
-        repository.check_range(Change(tree.root, good, strange), 1)
-    repository.check_on_branch(Change(tree.root, good, bad), "main")
+        repository.check_range(MergeChange(tree.root, good, strange), 1)
+    repository.check_on_branch(MergeChange(tree.root, good, bad), "main")
     with pytest.raises(UsageError, match="is not on main"):
-        repository.check_on_branch(Change(tree.root, good, strange), "main")
+        repository.check_on_branch(MergeChange(tree.root, good, strange), "main")
     with pytest.raises(UsageError, match="--trusted"):
-        repository.check_on_branch(Change(tree.root, good, bad), None)
+        repository.check_on_branch(MergeChange(tree.root, good, bad), None)
 
 
 # ------------------------------------------------------------ what is told

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from iotoll.boards.matrix import chosen_cells, load_matrix
-from iotoll.ci import approvals, bisect, children, jobs, note, plan, summary
+from iotoll.ci import approvals, bisect, children, jobs, pipeline_note, plan, summary
 from iotoll.ci.repository import earlier_tag, ensure, find_change
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
@@ -253,7 +253,7 @@ def report_command(link: str | None, job_url: str | None, root: Path) -> None:
         if no_allure is None:
             allure.allure_report(source, out)
         notes.append((out / FORMATS["note"].file).read_text().removeprefix(MARKER).strip())
-    text = note.pipeline_note(made, notes, link)
+    text = pipeline_note.pipeline_note(made, notes, link)
     write_text(root / NOTE, text)
     click.echo(text)
 

@@ -188,7 +188,7 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
 
 def _run(
     kind: Literal["gate", "measure"],
-    choice: candidate.Choice,
+    choice: candidate.CandidateChoice,
     *,
     out: Path | None,
     until: str,

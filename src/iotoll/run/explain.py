@@ -21,7 +21,7 @@ from iotoll.boots.local import BootPlan, boot
 from iotoll.boots.schedule import plan_boot
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.measure.boot_trace import COMM, TraceFile, Window, measure
+from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, measure
 from iotoll.measure.explain.attribute import CellParts, take_apart
 from iotoll.measure.explain.changed import changed_functions
 from iotoll.measure.explain.compare import SectionChange, compare_cell
@@ -314,7 +314,7 @@ def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
         return {}
     found = {}
     for path in sorted(folder.glob("*/trace.dat")):
-        file = TraceFile(path)
+        file = BootTraceFile(path)
         for device in devices:
             windows = [w for w in file.windows if w.name in cells and _is_on(w, device)]
             for measured in measure(

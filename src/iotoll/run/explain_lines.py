@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from iotoll.core.errors import IotollError
-from iotoll.kernels.coverage import SOURCES
+from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.debuginfo import FunctionLines, find_lines
 from iotoll.measure.explain.pieces import added_lines
 from iotoll.measure.explain.symbols import Symbols

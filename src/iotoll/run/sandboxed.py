@@ -11,7 +11,7 @@ from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
-from iotoll.kernels import buildid, coverage, sandbox
+from iotoll.kernels import buildid, compiled, sandbox
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.sandbox import Kept
 from iotoll.kernels.source import open_tree
@@ -28,7 +28,7 @@ BUILT = (
     "build.json",
     "failure.json",
     buildid.NAME,
-    coverage.SOURCES,
+    compiled.SOURCES,
 )
 
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from iotoll.measure.explain.pieces import Label, PieceCounter, Pieces
 from iotoll.measure.explain.record import Ints, Record
 from iotoll.measure.explain.walk import Tree, Walk, Walker
+from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable, present
-from iotoll.measure.order import GATE_COLUMNS
 from iotoll.records.models import Section
 
 BOUNDS: Mapping[Section, tuple[str, str]] = {

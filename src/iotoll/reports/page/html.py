@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from iotoll.records.models import Clock, Section
-from iotoll.reports.page import figures, tables
+from iotoll.reports.page import diagrams, tables
 from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.growth import growth_view
@@ -56,7 +56,7 @@ class FigureView:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedRow:
     """A group of movements with its sentence and table."""
 
     kind: str
@@ -128,13 +128,13 @@ def _context(page: Page) -> dict[str, Any]:
     }
 
 
-def _moved(group: MovementGroup, unit: str) -> Moved:
+def _moved(group: MovementGroup, unit: str) -> MovedRow:
     table = tables.moved_table(group.moves)
     rest = None
     if len(table.rows) > OPEN_ROWS + 2:
         rest = tables.Table(table.head, table.rows[OPEN_ROWS:], table.words, table.prose)
         table = tables.Table(table.head, table.rows[:OPEN_ROWS], table.words, table.prose)
-    return Moved(group.kind, group_sentence(group, unit), table, rest)
+    return MovedRow(group.kind, group_sentence(group, unit), table, rest)
 
 
 def _figures(page: Page) -> list[FigureView]:
@@ -148,9 +148,9 @@ def _figures(page: Page) -> list[FigureView]:
 
 def _moved_figure(page: Page) -> FigureView:
     groups = by_group(v for v in page.views if any(r.comparison for r in v.rows))
-    end = figures.reach_of([v for views in groups.values() for v in views])
+    end = diagrams.reach_of([v for views in groups.values() for v in views])
     panels = [
-        (title, Markup(figures.moved_panel(f"m{i}", title, views, page.sections, end)))
+        (title, Markup(diagrams.moved_panel(f"m{i}", title, views, page.sections, end)))
         for i, (title, views) in enumerate(groups.items())
     ]
     return FigureView(
@@ -170,18 +170,18 @@ def _moved_figure(page: Page) -> FigureView:
 def _sections_figure(page: Page) -> FigureView:
     share = page.evidence.clock is Clock.TIME
     corrected = not share and is_corrected(page.views)
-    draft = figures.Measure(corrected, share, 1.0)
+    draft = diagrams.Measure(corrected, share, 1.0)
     groups = by_group(page.views)
     # One scale per I/O mode: devices stay comparable, and O_SYNC writes do not flatten the rest.
     full: dict[str, float] = {}
     for view in page.views:
         for side in page.evidence.sides:
-            total = sum(value for _, value in figures.stack(view, side, draft))
+            total = sum(value for _, value in diagrams.stack(view, side, draft))
             full[view.name.mode] = max(full.get(view.name.mode, 0.0), total)
     panels = []
     for i, (title, views) in enumerate(groups.items()):
-        measure = figures.Measure(corrected, share, full[views[0].name.mode])
-        panels.append((title, Markup(figures.sections_panel(f"s{i}", title, views, measure))))
+        measure = diagrams.Measure(corrected, share, full[views[0].name.mode])
+        panels.append((title, Markup(diagrams.sections_panel(f"s{i}", title, views, measure))))
     return FigureView(
         "sections",
         "Latency sections of one I/O",
@@ -224,7 +224,7 @@ def _ratio_figure(page: Page) -> FigureView | None:
     if not groups:
         return None
     panels = [
-        (f"{title}: share of UFS", Markup(figures.ratio_panel(f"r{i}", title, ratios)))
+        (f"{title}: share of UFS", Markup(diagrams.ratio_panel(f"r{i}", title, ratios)))
         for i, (title, ratios) in enumerate(groups.items())
     ]
     names = dict.fromkeys(r.name.device_label for ratios in groups.values() for r in ratios)

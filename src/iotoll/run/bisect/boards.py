@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from iotoll.boots.order import boot_order
+from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import run_boots
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.collect import collect
 from iotoll.patch import selection
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.models import Clock
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.log import Log
@@ -66,7 +66,7 @@ class LavaSource:
 
     def ratios(self, commit: str, pairs: int) -> list[float]:
         """As `Source.ratios`."""
-        choice = Choice("revision", self.setting.tree, self.first, commit)
+        choice = CandidateChoice("revision", self.setting.tree, self.first, commit)
         manifest = new_manifest(
             request_of(self.setting, choice, [self.cell], aa=commit == self.first)
         )

@@ -8,7 +8,7 @@ from typing import cast
 
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import ExplainRecord, Outcome, Section, VerdictRecord
 from iotoll.records.rundir import RunDir
@@ -61,7 +61,7 @@ def confirm(
 
     Raises InfrastructureError when the gate could not say anything.
     """
-    choice = Choice("revision", setting.tree, parent, commit)
+    choice = CandidateChoice("revision", setting.tree, parent, commit)
     run = open_run(folder, new_manifest(request_of(setting, choice, [target[0]])))
     with locked(run):
         try:
@@ -91,7 +91,7 @@ def reverted(
     if not patch.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         history.ask("diff", "--no-renames", "--full-index", f"--output={patch}", commit, parent)
-    choice = Choice("patch", setting.tree, tip, str(patch.resolve()))
+    choice = CandidateChoice("patch", setting.tree, tip, str(patch.resolve()))
     run = open_run(folder / "run", new_manifest(request_of(setting, choice, [target[0]])))
     try:
         with locked(run):

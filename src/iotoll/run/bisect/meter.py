@@ -19,18 +19,18 @@ from typing import Any
 from iotoll.boards.board import VirtualBoard, load_virtual_board
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
-from iotoll.boots import store
+from iotoll.boots import base_boots
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.boots.schedule import Bench, plan_boot
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.kernels.build import KernelSpec, build_side
-from iotoll.kernels.coverage import SOURCES
+from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import base_of
 from iotoll.measure.collect import analyze
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import (
     BootRecord,
@@ -228,7 +228,7 @@ class Meter:
 
     def _build_apart(self, commit: str, cells: Sequence[str]) -> tuple[RunDir, str]:
         """In the sandbox, as a run of A against the commit; of A itself only the base is used."""
-        choice = Choice("revision", self.setting.tree, self.first, commit)
+        choice = CandidateChoice("revision", self.setting.tree, self.first, commit)
         manifest = new_manifest(request_of(self.setting, choice, cells))
         run = open_run(self._folder(commit), manifest)
         started = time.monotonic()
@@ -294,14 +294,14 @@ class Meter:
         plan = replace(plan, side="base")
         started = time.monotonic()
         with self.progress.step(f"boot {commit[:12]} on {self.board.name}", plan.runs) as step:
-            stored = store.take(plan)
+            stored = base_boots.take(plan)
             if not stored:
                 boot_again(
                     plan,
                     lambda done: step.update(done, plan.runs, f"{done} of {plan.runs}"),
                     tell=self.progress.say,
                 )
-                store.keep(plan)
+                base_boots.keep(plan)
         _store(plan, folder)
         self._note_boot(commit, image, cells, stored, started)
 
@@ -341,4 +341,4 @@ def _parts(policy: Policy, cell: str, base: CellRecord, other: CellRecord) -> di
 def usage(folder: Path) -> dict[str, Any]:
     """Bytes below a search's folder and what limits the caches, for the report."""
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return {"folder": size, "boots_limit": store.LIMIT}
+    return {"folder": size, "boots_limit": base_boots.LIMIT}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from iotoll.kernels.coverage import find as find_coverage
+from iotoll.kernels.compiled import find as find_coverage
 from iotoll.patch import selection
 from iotoll.run.bisect.history import History
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.run.manifest import RunRequest
 
 WHOLE = "whole"
@@ -32,7 +32,7 @@ class Setting:
 
 
 def request_of(
-    setting: Setting, choice: Choice, cells: Sequence[str], aa: bool = False
+    setting: Setting, choice: CandidateChoice, cells: Sequence[str], aa: bool = False
 ) -> RunRequest:
     """The gate of a choice in these cells, by the rules of a search."""
     return RunRequest(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from iotoll.core.errors import InfrastructureError
-from iotoll.labs.lava.collect import Ended, judge
 from iotoll.labs.lava.issues import load_issues
+from iotoll.labs.lava.job_end import Ended, judge
 from iotoll.labs.lava.server import JobState
 from tests.unit.labs.lava.test_classify import BEGUN, END, log_of
 from tests.unit.labs.lava.test_submission import make_plan

@@ -23,8 +23,8 @@ from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import require_tool, tail_file
 from iotoll.core.progress import Progress, Step
 from iotoll.labs.lava.config import Lab, LabBoard
-from iotoll.labs.lava.device import PROGRAM, virtual_device
-from iotoll.labs.local.plan import LabDevice, LabPlan, LabState, LabUser, Ports, SimulatedBoard
+from iotoll.labs.lava.dictionary import PROGRAM, virtual_device
+from iotoll.labs.local.layout import LabDevice, LabPlan, LabState, LabUser, Ports, SimulatedBoard
 from iotoll.labs.local.root import NAMESPACES, get_root, version
 from iotoll.labs.simboard import client, profile
 from iotoll.labs.simboard.device import simulated_device
@@ -132,7 +132,7 @@ class LocalLab:
         client.install(self.folder / PROGRAMS)
         path = self.folder / "plan.json"
         write_secret(path, plan.model_dump_json())
-        inside = [sys.executable, "-m", "iotoll.labs.local.inside", "serve", str(path)]
+        inside = [sys.executable, "-m", "iotoll.labs.local.namespaces", "serve", str(path)]
         with (self.folder / "log/lab.log").open("wb") as log:
             return subprocess.Popen(
                 ["unshare", *NAMESPACES, "--kill-child=KILL", *inside],

@@ -21,8 +21,8 @@ from iotoll.records.models import CellRecord, Clock, Section
 from iotoll.reports.page.svg import METADATA, STYLE, palette
 from iotoll.reports.page.text import clean, plural
 from iotoll.reports.page.view import section_label, shown_sections
-from iotoll.reports.trace.cells import Cell
 from iotoll.reports.trace.lanes import lanes
+from iotoll.reports.trace.reader import TraceCell
 from iotoll.reports.trace.spans import spans
 
 IOS_SHOWN, IOS_PER_THREAD = 12, 5
@@ -46,7 +46,7 @@ _LINES = {Section.HARDWARE: palette()["muted"]}
 _SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
-def write_figures(cell: Cell, folder: Path) -> list[Path]:
+def write_figures(cell: TraceCell, folder: Path) -> list[Path]:
     """Write ``CELL-cdf.svg`` and ``CELL-timeline.svg``; no file where there is no I/O to draw."""
     if not len(cell.table):
         return []
@@ -68,7 +68,7 @@ def svg_text(figure: Figure) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def _unit(cell: Cell, longest: float) -> tuple[float, str]:
+def _unit(cell: TraceCell, longest: float) -> tuple[float, str]:
     """Divisor and name of the unit of an axis."""
     if cell.record.clock is Clock.INSTRUCTIONS:
         return next(
@@ -112,7 +112,7 @@ def _axes(width: float, height: float, title: str, note: str) -> tuple[Figure, A
     return figure, axes
 
 
-def _note(cell: Cell, shown: str) -> str:
+def _note(cell: TraceCell, shown: str) -> str:
     filters = " ".join(f"{k} {v}" for k, v in cell.record.filters.items())
     virtual = cell.record.clock is Clock.INSTRUCTIONS
     parts = [shown, "instructions on a virtual board, not time" if virtual else "", clean(filters)]
@@ -135,7 +135,7 @@ def _curve(values: Ints) -> tuple[np.ndarray, np.ndarray]:
     return np.r_[ordered[:1], ordered[places]].astype(float), np.r_[0.0, shares]
 
 
-def cdf(cell: Cell) -> Figure:
+def cdf(cell: TraceCell) -> Figure:
     """Draw, per section, the share of I/Os that took at most so long (elapsed; log axis)."""
     table, colours = cell.table, palette()
     sections = [s for s in shown_sections(cell.record.clock) if s in table.sections]
@@ -195,7 +195,7 @@ def _ends(sections: Sequence[Ints]) -> tuple[float, float]:
     return max(low, 1.0) / 1.15, max(high, low + 1, 10.0) * 1.15
 
 
-def _rows(cell: Cell, table: IoTable) -> tuple[list[str], list[int]]:
+def _rows(cell: TraceCell, table: IoTable) -> tuple[list[str], list[int]]:
     """Label of each row of the timeline from the top, and the row of each I/O."""
     labels: list[str] = []
     place = [0] * len(table)
@@ -219,7 +219,7 @@ def _typical(table: IoTable) -> tuple[int, int]:
     return int(np.argsort(took, kind="stable")[last // 2]), count
 
 
-def timeline(cell: Cell) -> Figure:
+def timeline(cell: TraceCell) -> Figure:
     """Draw some I/Os as bars by thread, coloured by section; all of them when they are few."""
     skipped, count = _typical(cell.table)
     table = cell.table.take(np.arange(skipped, skipped + count))

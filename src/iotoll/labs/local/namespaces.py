@@ -2,8 +2,8 @@
 
 ::
 
-    python -m iotoll.labs.local.inside prepare ROOT     make the database, in a new root file system
-    python -m iotoll.labs.local.inside serve PLAN       be a lab
+    python -m iotoll.labs.local.namespaces prepare ROOT   make the database of a new lab
+    python -m iotoll.labs.local.namespaces serve PLAN     be a lab
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iotoll.core.errors import InfrastructureError, IotollError
-from iotoll.labs.local.plan import LabPlan
+from iotoll.labs.local.layout import LabPlan
 from iotoll.labs.local.services import ENVIRONMENT, READY_SECONDS, Service, Services
 
 POLL_SECONDS = 0.1

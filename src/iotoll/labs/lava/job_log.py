@@ -17,7 +17,7 @@ _START = re.compile(r"start: (\d{1,4}) (\S+) ")
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """A line of the log: of the board's console, or LAVA's own; ``phase`` is where in the job."""
 
     phase: str
@@ -32,7 +32,7 @@ class JobLog:
     ``phases`` gives the time at which each phase began; ``damaged`` counts unreadable lines.
     """
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[LogLine] = field(default_factory=list)
     lava: list[str] = field(default_factory=list)
     phases: dict[str, datetime] = field(default_factory=dict)
     damaged: int = 0
@@ -57,7 +57,7 @@ def read_log(data: bytes) -> JobLog:
         if not board:
             _note(log, entry)
         phase = next(reversed(log.phases), "start")
-        log.lines.append(Line(phase, board, entry["msg"]))
+        log.lines.append(LogLine(phase, board, entry["msg"]))
     return log
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iotoll.labs.lava.log import LINE_LIMIT, read_log, read_time
+from iotoll.labs.lava.job_log import LINE_LIMIT, read_log, read_time
 
 
 def line(level: str, message: object, at: str = "2026-11-21T20:02:00.5+00:00") -> str:

@@ -11,8 +11,8 @@ import pytest
 
 from iotoll.records.models import Clock, Section
 from iotoll.reports.page.svg import palette
-from iotoll.reports.trace.cells import Cell
-from iotoll.reports.trace.figures import cdf, svg_text, timeline, write_figures
+from iotoll.reports.trace.plots import cdf, svg_text, timeline, write_figures
+from iotoll.reports.trace.reader import TraceCell
 from tests.unit.tables import SPLIT, SYNC8, cell, full_cell
 
 
@@ -54,7 +54,7 @@ def test_hardware_has_no_curve_where_it_has_no_meaning() -> None:
 
 
 @pytest.mark.parametrize("made", [cell(SPLIT, Clock.TIME), full_cell(SYNC8)])
-def test_bars_are_as_long_as_the_sections(made: Cell) -> None:
+def test_bars_are_as_long_as_the_sections(made: TraceCell) -> None:
     axes = timeline(made).axes[0]
     colours = {v: k for k, v in palette().items() if k in set(Section)}
     totals: dict[str, float] = {}

@@ -18,9 +18,9 @@ from typing import Any
 
 from iotoll.boards.androidboot import BootImage, BootImageError, parse
 from iotoll.labs.simboard.client import address
+from iotoll.labs.simboard.disks import Flash, FlashError
 from iotoll.labs.simboard.faults import Fault, FaultError, parse_fault
 from iotoll.labs.simboard.firmware import After, Firmware
-from iotoll.labs.simboard.flash import Flash, FlashError
 from iotoll.labs.simboard.profile import Profile
 from iotoll.labs.simboard.soc import RunningSoc, device_tree, powered_off, qemu_command
 from iotoll.labs.simboard.uart import Uart
@@ -28,7 +28,7 @@ from iotoll.labs.simboard.uart import Uart
 QUIT_FASTBOOT = b" \r\n"
 
 
-class Board:
+class SimulatedBoard:
     """A simulated board; `run` serves it until it is cancelled."""
 
     def __init__(

@@ -15,7 +15,7 @@ from iotoll.boards.qemu import kernel_words
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import Lab
-from iotoll.labs.lava.device import LAVA_ARCH, environment
+from iotoll.labs.lava.dictionary import LAVA_ARCH, environment
 
 KERNEL_TYPE = {"arm": "zimage", "arm64": "image"}
 """What U-Boot is given for each architecture, in LAVA's words; neither is packed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.measure.boot_trace import Measured, TraceFile, Window, make_record, measure
+from iotoll.measure.boot_trace import BootTraceFile, Measured, Window, make_record, measure
 from iotoll.measure.calibrate import is_calibration
 from iotoll.measure.fio import FioJob, read_jobs
 from iotoll.measure.iotable import IoTable
@@ -16,7 +16,7 @@ from iotoll.reports.trace.filters import Filters, resolve_device
 
 
 @dataclass(frozen=True)
-class Cell:
+class TraceCell:
     """One cell of a trace (or all of a trace without markers), after the filters."""
 
     trace: Path
@@ -34,9 +34,9 @@ class Cell:
         return self.record.device.get("dev", "")
 
 
-def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -> list[Cell]:
+def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -> list[TraceCell]:
     """Read one trace; raises UsageError for what is wrong with the words or the file."""
-    file = TraceFile(trace)
+    file = BootTraceFile(trace)
     try:
         if file.is_blktrace and fio:
             raise UsageError(f"--fio: {trace} is a blktrace run, which records no system calls")
@@ -72,8 +72,8 @@ def _cell(
     filters: Filters,
     jobs: Mapping[str, FioJob],
     digest: str,
-) -> Cell:
+) -> TraceCell:
     record = make_record(measured, jobs, clock, digest)
     record = record.model_copy(update={"filters": filters.described()})
     _, tasks = measured.file.outline
-    return Cell(measured.file.path, record, measured.table, tasks)
+    return TraceCell(measured.file.path, record, measured.table, tasks)
