@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.progress import Progress
+from iotoll.patch import candidate
+from iotoll.records.rundir import RunDir
 from iotoll.reports.bisect.boards import boards_text
-from iotoll.run.bisect import boards
+from iotoll.run.bisect import boards, culprit
 from iotoll.run.bisect import log as logs
 from iotoll.run.bisect.boards import BoardSearch, Located, noise_of, points_of, prior_of
 from iotoll.run.bisect.command import setting_of
@@ -212,3 +215,26 @@ def test_the_text_says_what_is_known_and_what_is_not() -> None:
     answer |= {"outcome": "range", "commits": [commit, commit], "why": "the limit is reached"}
     answer |= {"confirmed": None, "reverted": None}
     assert "one of 2 commits: the limit is reached" in boards_text(answer)
+
+
+def test_the_commit_is_taken_back_on_the_tip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path / "linux")
+    parent, slow = tree.commit("base"), tree.commit("slow", "cost 9")
+    tip = tree.commit("words", path="a.c")
+    setting = Setting(str(tree.root), "virt-arm64", "default", "instructions")
+    seen: list[bytes] = []
+
+    def judged(run: RunDir, setting: Setting, progress: Progress) -> Any:
+        (patch,) = candidate.load(run.manifest).patches
+        seen.append(patch.text)
+        assert run.manifest.base == tip
+        raise BrokenError("apply", "drivers/ufs/core/ufshcd.c: conflict")
+
+    monkeypatch.setattr(culprit, "_judged", judged)
+    target = ("ufs-4k-randread-t1-direct", "submission")
+    ends = (parent, slow, tip)
+    said = culprit.reverted(tmp_path / "r", setting, History(tree.root), ends, target, QUIET)
+    assert b"-cost 9" in seen[0]
+    assert said == "it cannot be taken back on the tip: drivers/ufs/core/ufshcd.c: conflict"
