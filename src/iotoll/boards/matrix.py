@@ -85,6 +85,9 @@ class Matrix(Model):
     patterns: list[Pattern]
     fio: FioSettings
     fio_of: dict[str, FioChanges] = Field(default_factory=dict)
+    fio_cells: dict[str, dict[str, str]] = Field(
+        default_factory=dict, description="cell -> further options of its fio job"
+    )
     pace: Pace = Field(default_factory=Pace)
     filesystem: Filesystem
     events: dict[str, list[str]]

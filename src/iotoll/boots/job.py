@@ -17,7 +17,8 @@ from iotoll.core.digest import files_sha256
 from iotoll.core.paths import data_dir
 from iotoll.records.results import write_text
 
-CALIBRATION_IOS = 32
+CALIBRATION_IOS, TIMED_IOS = 32, 512
+"""I/Os of a calibration run: counts of instructions are combs, times scatter."""
 PREFIX = "calibration"
 
 
@@ -44,7 +45,9 @@ class Batch:
     """What the disk is set to while it runs, as the DUT's scripts name it (lib.sh, set_disk)."""
 
 
-def make_batches(matrix: Matrix, cells: list[str], calibrate: bool) -> list[Batch]:
+def make_batches(
+    matrix: Matrix, cells: list[str], calibrate: bool, calibration_ios: int = CALIBRATION_IOS
+) -> list[Batch]:
     """Group cells by device and setting, in the matrix's order; calibration batches come last.
 
     Cells that the matrix does not name follow its own, in the order of ``cells``.
@@ -69,11 +72,11 @@ def make_batches(matrix: Matrix, cells: list[str], calibrate: bool) -> list[Batc
         batch = _batch(matrix, f"{PREFIX}-{device}", device)
         # A direct read passes every event once, whatever the file system does.
         cell = parse_cell(f"{device}-4k-randread-t1-direct")
-        batch.runs = [FioRun(f"{PREFIX}-{device}-reference", cell, CALIBRATION_IOS)]
+        batch.runs = [FioRun(f"{PREFIX}-{device}-reference", cell, calibration_ios)]
         for event in batch.events:
             mode = "off" if event.startswith("iotoll:") else "double"
             name = f"{PREFIX}-{device}-{event.partition(':')[2]}"
-            run = FioRun(name, cell, CALIBRATION_IOS, f"{mode} {event.replace(':', '/')}")
+            run = FioRun(name, cell, calibration_ios, f"{mode} {event.replace(':', '/')}")
             batch.runs.append(run)
         batches.append(batch)
     return batches
@@ -126,6 +129,7 @@ def render_job(
             batch=batch,
             matrix=fio,
             pace=matrix.pace,
+            more=matrix.fio_cells,
             late_us=(number - 1) * matrix.pace.perturb_us,
             threads=threads,
             huge_pages=board.huge_pages,

@@ -136,7 +136,7 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                     calibration[name] = (measured.data, measured.table.columns)
                 elif name in boot.cells:
                     records[name] = make_record(measured, fio, boot.clock, file.digest, virtual)
-    return records, event_costs(calibration)
+    return records, event_costs(calibration, boot.clock)
 
 
 def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:

@@ -16,11 +16,14 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.patch import candidate
 from iotoll.records import results
-from iotoll.records.models import Clock, RunManifest, SideResult
-from iotoll.records.rundir import RunDir
+from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
+from iotoll.records.rundir import STUDY, RunDir
 from iotoll.reports.page import render_report, side_table, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import commit_text, cover_text
+from iotoll.reports.study.page import terminal_lines, write_pages
+from iotoll.reports.study.quoted import commit_text as study_commit
+from iotoll.reports.study.quoted import cover_text as study_cover
 from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
@@ -160,16 +163,36 @@ def measure_command(image: Path | None, tree: str | None, base: str | None, **as
 @click.option("--cover", is_flag=True, help="The same with every workload, for a cover letter.")
 @output_options
 def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: bool) -> None:
-    """Write a run directory's report again and print it."""
+    """Write a run directory's report again and print it.
+
+    RUN may be the folder of a study as well.
+    """
+    if commit and cover:
+        raise UsageError("--commit and --cover: name one of them")
+    if (run / STUDY).is_file():
+        _report_study(run, commit, cover, Output(quiet, as_json))
+        return
     directory = RunDir.open(run)
     if commit or cover:
-        if commit and cover:
-            raise UsageError("--commit and --cover: name one of them")
         text = cover_text if cover else commit_text
         click.echo(text(gather(directory)), nl=False)
         return
     page = render_report(directory)
     _show(directory, page, Output(quiet, as_json))
+
+
+def _report_study(folder: Path, commit: bool, cover: bool, output: Output) -> None:
+    record = results.read(folder / STUDY, StudyRecord)
+    if commit or cover:
+        click.echo((study_cover if cover else study_commit)(record), nl=False)
+        return
+    page = write_pages(record, folder)
+    if output.as_json:
+        _print_json(record.model_dump(mode="json"))
+        return
+    click.echo("\n".join(terminal_lines(record, output.quiet)))
+    if not output.quiet:
+        click.echo(f"report: {page}")
 
 
 @click.command("step")
@@ -214,7 +237,7 @@ def _run(
         )
     )
     output = Output(quiet, as_json)
-    run = _open_run(manifest, out)
+    run = _named_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
@@ -238,7 +261,11 @@ def _identity(manifest: RunManifest) -> dict[str, Any]:
     return data
 
 
-def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
+def _named_run(manifest: RunManifest, out: Path | None) -> RunDir:
+    """The run directory of a manifest: a new one, or the one that it resumes.
+
+    Raises UsageError where the folder holds another run or something else.
+    """
     identity = json_sha256(_identity(manifest))
     named = Path(manifest.candidate or manifest.base or manifest.tree or "kernel").stem
     label = "".join(c if c.isalnum() or c in "-." else "-" for c in named)[:40]

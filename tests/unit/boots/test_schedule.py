@@ -45,7 +45,11 @@ def test_both_sides_run_the_same_job_and_only_the_first_boot_calibrates(
     assert plans[2].identity() == plans[3].identity() != plans[0].identity()
     assert plans[2].runs == len(CELLS) < plans[0].runs
     timed = replace(bench, clock=Clock.TIME)
-    assert plan_boot(run, timed, "base", 1).runs == len(CELLS), "calibration needs instructions"
+    assert plan_boot(run, timed, "base", 1).runs == len(CELLS), "a gate compares raw times"
+    measured = replace(timed, calibrate_times=True)
+    assert plan_boot(run, measured, "base", 1).runs == plans[0].runs
+    fio = (run.root / "jobs/boot-1/calibration-ufs.fio").read_text()
+    assert "io_size=2048k" in fio, "512 I/Os of 4 KiB: times scatter"
 
 
 @pytest.mark.parametrize("change", ["cmdline", "image", "cells"])

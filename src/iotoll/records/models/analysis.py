@@ -42,7 +42,7 @@ class SectionRecord(Model):
     of trace events, by name, that were recorded inside the section of one I/O.
     ``first`` is ``own`` on the way of the I/O's first request alone, without what journal and
     flush requests add (sections 1, 2 and 4). ``corrected_median`` is the median of ``own`` less
-    the calibrated cost of the probe events; absent where no calibration exists (clock ``time``),
+    the calibrated cost of the probe events; absent where no calibration exists (gates on times),
     and where the probes of the mean I/O cost more than the median I/O.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,6 +114,7 @@ def _context(page: Page) -> dict[str, Any]:
         "latencies": latency_table(evidence, page.views),
         "latency_note": NOTE,
         "growth": growth_view(evidence),
+        "flames": {cell: _image(svg) for cell, svg in evidence.flames.items()},
         "figures": page.figures,
         "unit": unit_label(unit_of(evidence), evidence.clock),
         "note": clock_note(evidence.clock, evidence.virtual),
@@ -126,6 +128,11 @@ def _context(page: Page) -> dict[str, Any]:
         "provenance": provenance(evidence),
         "verdict": evidence.verdict,
     }
+
+
+def _image(svg: str) -> str:
+    """The address of a picture that is part of the page; as an image, it can run no script."""
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
 def _moved(group: MovementGroup, unit: str) -> MovedRow:

@@ -26,6 +26,8 @@ def pictures(evidence: Evidence, view: CellView) -> dict[str, str]:
         measure = diagrams.Measure(draft.corrected, share, full)
         panel = diagrams.sections_panel("s", view.name.full, [view], measure)
         made["Latency sections"] = standalone(panel)
+    if flame := evidence.flames.get(view.name.full):
+        made["Differential flame graph: red is more, blue is less"] = flame
     return made
 
 

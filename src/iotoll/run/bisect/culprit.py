@@ -12,7 +12,6 @@ from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import ExplainRecord, Outcome, Section, VerdictRecord
 from iotoll.records.rundir import RunDir
-from iotoll.run import explained
 from iotoll.run.bisect import apart
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.setting import WHOLE, Part, Setting, request_of
@@ -143,7 +142,7 @@ def _explained(
     """
     try:
         if setting.sandbox:
-            record = results.read(run.root / explained.NAME, ExplainRecord)
+            record = results.read(run.explained, ExplainRecord)
         else:
             record, _ = Explainer(run, progress).explain([target[0]])
     except (UsageError, InfrastructureError) as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -120,7 +120,7 @@ def _run(make: Callable[[int, int, Read], Variant], out: Path, options: dict[str
     rows: list[GateRow] = []
     # Side by side, live bars and lines of several gates would overwrite each other.
     quiet = Progress(quiet=True) if abreast > 1 else progress
-    for row in _in_order(made, abreast, lambda v: _gated(v, out, options, quiet)):
+    for row in _in_order(made, abreast, lambda v: gate_variant(v, out, options, quiet)):
         if row is None:
             continue
         rows.append(row)
@@ -161,8 +161,8 @@ def reader(name: str, progress: Progress) -> Read:
     return read
 
 
-def _gated(
-    variant: Variant, out: Path, options: dict[str, object], progress: Progress
+def gate_variant(
+    variant: Variant, out: Path, options: Mapping[str, object], progress: Progress
 ) -> GateRow | None:
     """Gate one patch, or read what an earlier command found; None where ``--again`` has no run."""
     root = out / variant.name
@@ -202,7 +202,7 @@ def _again(run: RunDir, since: str, progress: Progress) -> None:
         results.write(run.verdict, failed(flow, "judge", error))
 
 
-def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
+def _open(root: Path, patch: Path, options: Mapping[str, object]) -> RunDir:
     choice = candidate.classify(str(patch), tree=str(options["tree"]))
     matrix = load_matrix(str(options["matrix"]))
     asked = options["cells"]
@@ -216,6 +216,7 @@ def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
             board=str(options["board"]),
             matrix=str(options["matrix"]),
             cells=tuple(named or matrix.cells),
+            policy=str(options["policy"]) if options.get("policy") else None,
         )
     )
     if not (root / "run.json").is_file():

@@ -11,7 +11,7 @@ import difflib
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iotoll.core.errors import UsageError
 
@@ -43,6 +43,15 @@ Read = Callable[[str], str]
 
 
 @dataclass(frozen=True)
+class Plant:
+    """A planted cost: instructions in every so-manyth call of a function."""
+
+    function: str
+    cost: int
+    every: int
+
+
+@dataclass(frozen=True)
 class Variant:
     """One patch: ``kind`` is ``planted`` or ``innocent``, ``what`` one line, ``text`` the patch."""
 
@@ -50,6 +59,7 @@ class Variant:
     kind: str
     what: str
     text: str
+    plant: Plant | None = None
 
 
 def planted(seed: int, number: int, read: Read) -> Variant:
@@ -62,7 +72,8 @@ def planted(seed: int, number: int, read: Read) -> Variant:
     text = entered(read(path), path, function, call, _PLANT)
     when = "each call" if every == 1 else f"every {every}th call"
     what = f"{function}(): {cost} instructions in {when}"
-    return _variant("planted", number, what, {path: text}, read)
+    made = _variant("planted", number, what, {path: text}, read)
+    return replace(made, plant=Plant(function, cost, every))
 
 
 def innocent(seed: int, number: int, read: Read) -> Variant:
