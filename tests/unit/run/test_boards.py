@@ -192,10 +192,16 @@ def test_without_a_history_of_noise_the_way_out_is_said(
         boards.check_figure("return")
 
 
-def test_a_lab_and_a_sandbox_exclude_each_other() -> None:
+def test_a_lab_and_a_sandbox_exclude_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path))
     words = {"board": "hikey960", "matrix": "default", "policy": None, "lab": "local"}
     assert setting_of(Path(), {**words, "runner": "lava"}).policy == "time"
-    assert setting_of(Path(), {**words, "runner": "local", "sandbox": True}).sandbox
+    apart = {**words, "runner": "local", "sandbox": True}
+    assert setting_of(tmp_path / "repositories/linux.git", apart).sandbox
+    with pytest.raises(UsageError, match="iotoll ci bisect --clone"):
+        setting_of(Path("/nowhere"), apart)
     with pytest.raises(UsageError, match="--sandbox"):
         setting_of(Path(), {**words, "runner": "lava", "sandbox": True})
 
