@@ -271,6 +271,8 @@ SUBCOMMANDS = {
     "ci judge": ("iotoll ci judge",),
     "ci report": ("iotoll ci report",),
     "ci post": ("iotoll ci post",),
+    "ci bisect": ("iotoll ci bisect --clone ~/linux --good v6.12.50 --bad v6.12.51",),
+    "ci bisect-post": ("iotoll ci bisect-post --no-issue",),
 }
 """The examples of each command of a group, by both names."""
 

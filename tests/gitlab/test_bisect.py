@@ -11,12 +11,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from iotoll.ci import bisect, repository
+from iotoll.ci import repository
 from iotoll.ci.bisect import asked, note, read
 from iotoll.ci.command import ci_command
 from iotoll.ci.repository import MergeChange
 from iotoll.ci.tell import Teller
 from iotoll.core.errors import ResultError, UsageError
+from iotoll.run.bisect.command import bisect_command
 from tests.gitlab.pipeline import ROOT
 from tests.gitlab.stub import BOT, PROJECT, SOMEBODY, TOKEN, Fault, State, serving
 from tests.gitlab.test_yaml import check
@@ -139,7 +140,7 @@ def test_the_search_runs_in_the_sandbox_on_commits_that_the_cache_keeps(
         (out / "bisect.json").write_text(json.dumps(ANSWER))
         raise SystemExit(0)
 
-    monkeypatch.setattr(bisect.search, "main", searched)
+    monkeypatch.setattr(bisect_command, "main", searched)
     words = ["bisect", "--clone", str(tree.root), "--project", "kernel/linux", "--good", good]
     root = tmp_path / "out"
     done = CliRunner().invoke(ci_command, [*words, "--bad", bad, "--root", str(root)])

@@ -46,10 +46,10 @@ def asked(options: dict[str, Any]) -> dict[str, str]:
         found = dict(zip(found, (one or "" for one in match.groups()), strict=True))
     for name in ("good", "bad"):
         if not re.fullmatch(_REVISION, found[name]) or ".." in found[name]:
-            raise UsageError(f"--{name} {found[name]!r}: is no revision")
+            raise UsageError(f"--{name} {found[name]!r}: is not a revision")
     for name in ("cell", "section"):
         if found[name] and not re.fullmatch(_WORD, found[name]):
-            raise UsageError(f"--{name} {found[name]!r}: is no name of one")
+            raise UsageError(f"--{name} {found[name]!r}: is not the name of one")
     return found
 
 
@@ -147,7 +147,7 @@ def post_command(link: str | None, issue: bool, root: Path) -> None:
         click.echo(f"{answer['outcome']}: nobody is told")
         return
     if link is not None and not re.fullmatch(r"https?://[^\s()<>]+", link):
-        raise InfrastructureError("CI_PIPELINE_URL: is no address")
+        raise InfrastructureError("CI_PIPELINE_URL: is not an address")
     (culprit,) = answer["commits"]
     teller = gitlab_of(Teller)
     done = teller.tell(culprit["sha"], harmless(note(answer, link)), issue)

@@ -123,5 +123,5 @@ def test_at_a_desk_one_line_says_that_makefiles_run_as_you(
     for commit in ("b" * 40, "c" * 40):
         with pytest.raises(pytest.fail.Exception):
             meter._build(commit, [CELL])
-    said = capsys.readouterr().err.replace("\n", " ")
+    said = " ".join(capsys.readouterr().err.split())
     assert said.count("--sandbox runs them apart") == 1

@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.progress import Progress
+from iotoll.patch import candidate
+from iotoll.records.rundir import RunDir
 from iotoll.reports.bisect.boards import boards_text
-from iotoll.run.bisect import boards
+from iotoll.run.bisect import boards, culprit
 from iotoll.run.bisect import log as logs
 from iotoll.run.bisect.boards import BoardSearch, Located, noise_of, points_of, prior_of
 from iotoll.run.bisect.command import setting_of
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.bisect.setting import Setting
-from iotoll.verdict.search.bayes import SURE, TOUCHES, Search
+from iotoll.verdict.search.bayes import PROMISE, TOUCHES, Search
 from tests.unit.run.commits import QUIET, Tree
 
 POINTS = [f"{n:040x}" for n in range(41)]
@@ -67,7 +70,7 @@ def search(
 @pytest.mark.parametrize("culprit", [1, 17, 40])
 def test_the_culprit_is_named_on_noisy_boards(tmp_path: Path, culprit: int) -> None:
     found, log = search(tmp_path, Replay(culprit))
-    assert found.commits == [POINTS[culprit]] and found.sure >= SURE and not found.why
+    assert found.commits == [POINTS[culprit]] and found.sure == PROMISE and not found.why
     assert found.effect == pytest.approx(STEP, abs=0.01)
     assert found.pairs == len(log.of("pair")) < 150
 
@@ -189,10 +192,16 @@ def test_without_a_history_of_noise_the_way_out_is_said(
         boards.check_figure("return")
 
 
-def test_a_lab_and_a_sandbox_exclude_each_other() -> None:
+def test_a_lab_and_a_sandbox_exclude_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path))
     words = {"board": "hikey960", "matrix": "default", "policy": None, "lab": "local"}
     assert setting_of(Path(), {**words, "runner": "lava"}).policy == "time"
-    assert setting_of(Path(), {**words, "runner": "local", "sandbox": True}).sandbox
+    apart = {**words, "runner": "local", "sandbox": True}
+    assert setting_of(tmp_path / "repositories/linux.git", apart).sandbox
+    with pytest.raises(UsageError, match="iotoll ci bisect --clone"):
+        setting_of(Path("/nowhere"), apart)
     with pytest.raises(UsageError, match="--sandbox"):
         setting_of(Path(), {**words, "runner": "lava", "sandbox": True})
 
@@ -212,3 +221,26 @@ def test_the_text_says_what_is_known_and_what_is_not() -> None:
     answer |= {"outcome": "range", "commits": [commit, commit], "why": "the limit is reached"}
     answer |= {"confirmed": None, "reverted": None}
     assert "one of 2 commits: the limit is reached" in boards_text(answer)
+
+
+def test_the_commit_is_taken_back_on_the_tip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path / "linux")
+    parent, slow = tree.commit("base"), tree.commit("slow", "cost 9")
+    tip = tree.commit("words", path="a.c")
+    setting = Setting(str(tree.root), "virt-arm64", "default", "instructions")
+    seen: list[bytes] = []
+
+    def judged(run: RunDir, setting: Setting, progress: Progress) -> Any:
+        (patch,) = candidate.load(run.manifest).patches
+        seen.append(patch.text)
+        assert run.manifest.base == tip
+        raise BrokenError("apply", "drivers/ufs/core/ufshcd.c: conflict")
+
+    monkeypatch.setattr(culprit, "_judged", judged)
+    target = ("ufs-4k-randread-t1-direct", "submission")
+    ends = (parent, slow, tip)
+    said = culprit.reverted(tmp_path / "r", setting, History(tree.root), ends, target, QUIET)
+    assert b"-cost 9" in seen[0]
+    assert said == "it cannot be taken back on the tip: drivers/ufs/core/ufshcd.c: conflict"

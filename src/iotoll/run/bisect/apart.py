@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots.local import boot_again
 from iotoll.boots.schedule import plan_boot
-from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.kernels import sandbox
 from iotoll.kernels.source import open_tree
@@ -132,5 +133,5 @@ def _built(flow: Flow, side: Side, trusted: bool) -> None:
 
 def _raise(failure: FailureRecord) -> None:
     if failure.outcome is Outcome.BROKEN:
-        raise BrokenError(failure.step, failure.message, failure.log_tail)
+        raise BrokenError(cast(BrokenStep, failure.step), failure.message, failure.log_tail)
     raise InfrastructureError(failure.message, failure.log_tail)

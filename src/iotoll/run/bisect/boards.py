@@ -30,7 +30,7 @@ from iotoll.run.flow import Flow
 from iotoll.run.lock import locked
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
-from iotoll.verdict.search.bayes import SURE, TOUCHES, Search
+from iotoll.verdict.search.bayes import PROMISE, SURE, TOUCHES, Search
 from iotoll.verdict.time.noise import FEWEST, history, history_file, load
 from iotoll.verdict.time.pairs import make_pairs
 
@@ -77,11 +77,11 @@ class LavaSource:
                 flow.build()
             order = boot_order(flow.run.manifest.seed, pairs)
             run_boots(flow.run, flow.bench, order, self.progress, 1, flow.connect)
-            sides = [
-                collect(flow.run, flow.cells, Clock.TIME, side, range(1, pairs + 1))
-                for side in flow.sides
-            ]
-        made = make_pairs(*sides, [self.cell], [self.figure], flow.run.manifest.seed)
+            numbers = range(1, pairs + 1)
+            base, other = (
+                collect(flow.run, flow.cells, Clock.TIME, side, numbers) for side in flow.sides
+            )
+        made = make_pairs(base, other, [self.cell], [self.figure], flow.run.manifest.seed)
         return [float(value) for value in made.ratios[:, 0]]
 
 
@@ -207,7 +207,7 @@ class BoardSearch:
     def _located(self, group: Sequence[int], sure: float, why: str) -> Located:
         return Located(
             [self.points[place] for place in group][::-1],
-            sure,
+            min(sure, PROMISE),
             math.expm1(self.search.effect()),
             self._spent(),
             len({row["place"] for row in self.log.of("pair")} - {0, len(self.points) - 1}),
@@ -265,7 +265,7 @@ def check_lab(setting: Setting) -> None:
     from iotoll.labs.lava.config import load_lab
     from iotoll.labs.lava.server import connect
 
-    lab = load_lab(setting.lab)
+    lab = load_lab(setting.lab or "local")
     if not lab.boards:
         raise InfrastructureError(f"lab {lab.name}: has no boards")
     check.demand(lab, connect(lab, check.RETRIES), [Path(setting.board).stem])

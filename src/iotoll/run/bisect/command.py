@@ -14,6 +14,7 @@ import click
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import IotollError, UsageError
+from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.reports.bisect.text import bisect_text
@@ -119,6 +120,11 @@ def setting_of(tree: Path, options: dict[str, Any]) -> Setting:
         raise UsageError(
             "--sandbox: a search in a lab builds on this machine without one: search on an exact"
             " board, or leave --sandbox out for commits that you trust"
+        )
+    if sandbox and not tree.resolve().is_relative_to(cache_dir().resolve()):
+        raise UsageError(
+            f"--sandbox: it sees no tree outside of the cache, such as {tree}: run 'iotoll ci"
+            " bisect --clone TREE --good A --bad B', which copies the commits into it"
         )
     policy = options["policy"] or ("time" if lab else "instructions")
     return Setting(str(tree.resolve()), options["board"], options["matrix"], policy, lab, sandbox)

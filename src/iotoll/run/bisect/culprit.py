@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
-from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
@@ -110,8 +111,8 @@ def _judged(run: RunDir, setting: Setting, progress: Progress) -> VerdictRecord:
     if verdict.outcome is Outcome.INFRASTRUCTURE:
         raise InfrastructureError(f"the confirmation failed: {verdict.sentence}")
     if verdict.outcome is Outcome.BROKEN:
-        failure = verdict.failure
-        raise BrokenError(failure.step if failure else "build", verdict.sentence)
+        step = verdict.failure.step if verdict.failure else "build"
+        raise BrokenError(cast(BrokenStep, step), verdict.sentence)
     return verdict
 
 

@@ -232,8 +232,11 @@ class Meter:
         manifest = new_manifest(request_of(self.setting, choice, cells))
         run = open_run(self._folder(commit), manifest)
         started = time.monotonic()
-        record = apart.build(Flow(run, self.progress), self._side(commit))
-        self._note_build(commit, run.build(self._side(commit)), record, False, started)
+        flow, side = Flow(run, self.progress), self._side(commit)
+        flow.source()
+        cached = flow.build_job(side).is_done
+        record = apart.build(flow, side)
+        self._note_build(commit, run.build(side), record, cached, started)
         return run, record.sha256
 
     def _side(self, commit: str) -> Side:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from iotoll.records import results
 from iotoll.verdict.search import rivals
 from iotoll.verdict.search.bayes import (
+    PROMISE,
     SURE,
     Beliefs,
     Costs,
@@ -119,7 +120,7 @@ def simulate(rule: str, s: float, misjudged: float, ranges: int, size: int, seed
     sure = None
     if rule == "iotoll":
         named, claims, builds, boots = bayes(size, culprits, 1 / s, misjudged / s, seed)
-        sure = round(float(claims.mean()), 4)
+        sure = round(float(np.minimum(claims, PROMISE).mean()), 4)
     else:
         boards = [
             Board(size, int(culprit), 1 / s, np.random.default_rng([seed, number]))

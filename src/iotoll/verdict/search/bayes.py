@@ -27,11 +27,14 @@ Floats = NDArray[np.float64]
 INFLATION = 0.15
 """By so much more than it says the noise is taken for where only the history tells it."""
 
-HISTORY = 8.0
+HISTORY = 4.0
 """The history's noise counts as that of so many repeated boots."""
 
-SURE = 0.995
-"""A search ends when it is so sure of one commit; 0.99 is what it promises."""
+SURE = 0.998
+"""A search ends when it is so sure of one commit."""
+
+PROMISE = 0.99
+"""More than this no search claims: what it is sure of rests on noise that it has estimated."""
 
 TOUCHES = 10.0
 """Prior odds of a commit that touches the code in which the section's time is spent."""
