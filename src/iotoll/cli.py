@@ -221,6 +221,7 @@ COMMANDS = {
 """Every command by its name."""
 
 SUBCOMMANDS = {
+    "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
     "experiment exact": ("iotoll experiment exact --boots 4",),
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
