@@ -112,6 +112,12 @@ COMMANDS = {
             "iotoll change 0123456789ab --state accepted --words 'needed for zoned devices'",
         ),
     ),
+    "plan": Entry(
+        "Look",
+        "iotoll.run.plan.command:plan_command",
+        "Say how many boards and runners a plan needs, by a simulation of LAVA's scheduler.",
+        ("iotoll plan --requests 200 --families 3", "iotoll plan --requests 1000 --boards 200"),
+    ),
     "list": Entry(
         "Look",
         "iotoll.run.list_command:list_command",
