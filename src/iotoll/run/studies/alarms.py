@@ -23,7 +23,7 @@ from otava.analysis import compute_change_points
 for line in sys.stdin:
     found = compute_change_points(json.loads(line), window_len=50, max_pvalue=0.001)
     points = found[0] if isinstance(found, tuple) else found
-    print(json.dumps([p.index for p in points]), flush=True)
+    print(json.dumps([int(p.index) for p in points]), flush=True)
 """
 
 
