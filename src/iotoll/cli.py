@@ -46,6 +46,12 @@ COMMANDS = {
         "Measure one kernel: its values per cell, and no verdict.",
         ("iotoll measure --tree ~/linux --base v6.12.50",),
     ),
+    "study": Entry(
+        "Judge",
+        "iotoll.run.study_command:study_command",
+        "Measure what a published study measured, and set its numbers beside ours.",
+        ("iotoll study ufs-nvme", "iotoll study ufs-nvme --out runs/ufs-nvme"),
+    ),
     "reproduce": Entry(
         "Judge",
         "iotoll.run.reproduce_command:reproduce_command",

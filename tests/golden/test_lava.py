@@ -15,9 +15,9 @@ from iotoll.boards.hardware import load_hardware
 from iotoll.boards.matrix import load_matrix
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
-from iotoll.labs.lava.device import virtual_device
-from iotoll.labs.lava.figures import expected_cases
-from iotoll.labs.lava.job import File, fastboot_job, render, uboot_job, virtual_job
+from iotoll.labs.lava.definition import File, fastboot_job, render, uboot_job, virtual_job
+from iotoll.labs.lava.dictionary import virtual_device
+from iotoll.labs.lava.testcases import expected_cases
 from iotoll.records.models import Clock
 from tests.conftest import Check
 

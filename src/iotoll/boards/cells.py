@@ -2,7 +2,8 @@
 
 ``DEVICE-SIZEk-PATTERN-tTHREADS-MODE``, then any of these words in this order, each left out where
 the matrix's own setting is meant: engine (``libaio``, ``io_uring``), ``sqpoll``, ``poll``, ``qdN``,
-scheduler, ``qN`` hardware queues, ``tagsN``, ``dev2``. docs/method.md, "Families of cells", says
+scheduler, ``qN`` hardware queues, ``tagsN``, ``dev2``, ``raw`` (a whole
+second disk and no file). docs/method.md, "Families of cells", says
 what each means.
 """
 
@@ -23,7 +24,7 @@ MODES = ("direct", "sync", "dsync", "directsync", "directdsync", "buffered", "fs
 ENGINES = ("libaio", "io_uring")
 SCHEDULERS = ("none", "mq-deadline", "kyber", "bfq")
 NUMBERED = ("qd", "q", "tags", "dev")
-ORDER = (*ENGINES, "sqpoll", "poll", "qd", *SCHEDULERS, "q", "tags", "dev")
+ORDER = (*ENGINES, "sqpoll", "poll", "qd", *SCHEDULERS, "q", "tags", "dev", "raw")
 """All words behind the mode, in the order in which a name has them."""
 _DEFAULTS = {"psync": "the engine", "qd1": "the depth", "dev1": "the number of disks"}
 _LEAST = {"qd": 2, "q": 1, "tags": 4, "dev": 2}
@@ -56,6 +57,7 @@ class Cell:
     queues: int = 0
     tags: int = 0
     disks: int = 1
+    raw: bool = False
 
     @property
     def fio_rw(self) -> str:
@@ -80,8 +82,8 @@ class Cell:
 
     @property
     def is_raw(self) -> bool:
-        """Whether it runs on a second, raw disk: fio discards no part of a file."""
-        return self.op == "trim"
+        """Whether it runs on a second, raw disk: as asked, or as fio discards no part of a file."""
+        return self.raw or self.op == "trim"
 
     @property
     def spare(self) -> bool:
@@ -111,11 +113,12 @@ class Cell:
         words = [self.engine] if self.engine else []
         words += ["poll"] if self.poll else []
         words += ["fsync"] if self.sync_every else []
-        words += ["trim"] if self.is_raw else []
+        words += ["trim"] if self.op == "trim" else []
         words += [self.scheduler] if self.scheduler else []
         words += [f"q{self.queues}"] if self.queues else []
         words += [f"tags{self.tags}"] if self.tags else []
         words += [f"dev{self.disks}"] if self.disks > 1 else []
+        words += ["raw"] if self.raw else []
         return tuple(words)
 
 
@@ -204,7 +207,7 @@ def _options(name: str, words: list[str]) -> dict[str, Any]:
                 limits = f"{stem}{_LEAST[stem]} to {stem}{_MOST[stem]}"
                 raise _refusal(name, f"{word!r} is outside of {limits}")
             fields[{"qd": "depth", "q": "queues", "tags": "tags", "dev": "disks"}[stem]] = value
-        elif stem in ("sqpoll", "poll"):
+        elif stem in ("sqpoll", "poll", "raw"):
             fields[stem] = True
         else:
             fields["engine" if stem in ENGINES else "scheduler"] = stem
@@ -227,9 +230,10 @@ def _conflict(cell: Cell) -> str:
         (cell.poll and cell.device == "emmc", "emmc has no queue that is polled"),
         (cell.engine == "libaio" and not cell.is_direct, "libaio needs direct I/O: it blocks else"),
         (bool(cell.sync_every) and "read" in cell.op, f"{cell.io_mode} needs a writing pattern"),
-        (cell.is_raw and cell.io_mode != "direct", "trim needs the mode direct"),
-        (cell.is_raw and bool(cell.engine), "trim has no other engine than psync"),
-        (cell.is_raw and cell.disks > 1, "trim runs on one disk"),
+        (cell.is_raw and cell.io_mode != "direct", "trim and raw need the mode direct"),
+        (cell.op == "trim" and bool(cell.engine), "trim has no other engine than psync"),
+        (cell.is_raw and cell.disks > 1, "trim and raw run on one disk"),
+        (cell.op == "trim" and cell.raw, "trim is raw without that word: leave it out"),
         (cell.spare and cell.device == "emmc", "emmc has no second disk"),
     ]
     return next((why for wrong, why in rules if wrong), "")

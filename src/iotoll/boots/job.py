@@ -17,12 +17,13 @@ from iotoll.core.digest import files_sha256
 from iotoll.core.paths import data_dir
 from iotoll.records.results import write_text
 
-CALIBRATION_IOS = 32
+CALIBRATION_IOS, TIMED_IOS = 32, 512
+"""I/Os of a calibration run: counts of instructions are combs, times scatter."""
 PREFIX = "calibration"
 
 
 @dataclass(frozen=True)
-class Run:
+class FioRun:
     """One fio run of a batch: a cell, or a calibration run (docs/method.md)."""
 
     name: str
@@ -39,12 +40,14 @@ class Batch:
     device: str
     events: list[str]
     kprobes: list[str]
-    runs: list[Run] = field(default_factory=list)
+    runs: list[FioRun] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     """What the disk is set to while it runs, as the DUT's scripts name it (lib.sh, set_disk)."""
 
 
-def make_batches(matrix: Matrix, cells: list[str], calibrate: bool) -> list[Batch]:
+def make_batches(
+    matrix: Matrix, cells: list[str], calibrate: bool, calibration_ios: int = CALIBRATION_IOS
+) -> list[Batch]:
     """Group cells by device and setting, in the matrix's order; calibration batches come last.
 
     Cells that the matrix does not name follow its own, in the order of ``cells``.
@@ -63,17 +66,17 @@ def make_batches(matrix: Matrix, cells: list[str], calibrate: bool) -> list[Batc
             for key in ("libaio", "io_uring", "fsync", "trim"):
                 batch.events += matrix.events.get(key, []) if key in setting else []
             batch.settings = _settings(members[0])
-            batch.runs = [Run(c.name, c, matrix.ios(c)) for c in members]
+            batch.runs = [FioRun(c.name, c, matrix.ios(c)) for c in members]
             batches.append(batch)
     for device in devices if calibrate else []:
         batch = _batch(matrix, f"{PREFIX}-{device}", device)
         # A direct read passes every event once, whatever the file system does.
         cell = parse_cell(f"{device}-4k-randread-t1-direct")
-        batch.runs = [Run(f"{PREFIX}-{device}-reference", cell, CALIBRATION_IOS)]
+        batch.runs = [FioRun(f"{PREFIX}-{device}-reference", cell, calibration_ios)]
         for event in batch.events:
             mode = "off" if event.startswith("iotoll:") else "double"
             name = f"{PREFIX}-{device}-{event.partition(':')[2]}"
-            run = Run(name, cell, CALIBRATION_IOS, f"{mode} {event.replace(':', '/')}")
+            run = FioRun(name, cell, calibration_ios, f"{mode} {event.replace(':', '/')}")
             batch.runs.append(run)
         batches.append(batch)
     return batches
@@ -126,6 +129,7 @@ def render_job(
             batch=batch,
             matrix=fio,
             pace=matrix.pace,
+            more=matrix.fio_cells,
             late_us=(number - 1) * matrix.pace.perturb_us,
             threads=threads,
             huge_pages=board.huge_pages,

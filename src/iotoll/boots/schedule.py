@@ -16,8 +16,8 @@ from typing import Protocol
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import store
-from iotoll.boots.job import make_batches, render_job
+from iotoll.boots import base_boots
+from iotoll.boots.job import CALIBRATION_IOS, TIMED_IOS, make_batches, render_job
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress, Step
@@ -49,7 +49,8 @@ class Bench:
 
     ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
     board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a
-    lab rests before its workload. ``fresh`` boots are never taken from the store.
+    lab rests before its workload. ``fresh`` boots are never taken from the store. On the clock
+    `time` the probes are calibrated with ``calibrate_times`` alone.
     """
 
     board: Board
@@ -59,6 +60,7 @@ class Bench:
     clock: Clock
     accelerator: str
     calibrate: bool = True
+    calibrate_times: bool = False
     send_times: int | None = None
     cool_down: int = 0
     fresh: bool = False
@@ -136,11 +138,11 @@ def _run_all(
             done = sum(begun.values())
             step.update(done, total, f"fio run {done} of {total}")
 
-        if store.take(plan):
+        if base_boots.take(plan):
             on_cell(plan.runs)
         else:
             boot_again(plan, on_cell, cancelled, tell)
-            store.keep(plan)
+            base_boots.keep(plan)
         mark_done(run, plan)
 
     pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
@@ -168,8 +170,10 @@ def _run_all(
 def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     """Render the job of one boot and say how it is run."""
     # Base and candidate run the same job, so that the workload before each cell is the same.
-    calibrate = bench.calibrate and bench.clock is Clock.INSTRUCTIONS and number == 1
-    batches = make_batches(bench.matrix, list(bench.cells), calibrate)
+    timed = bench.clock is Clock.TIME
+    calibrate = bench.calibrate and number == 1 and (bench.calibrate_times or not timed)
+    ios = TIMED_IOS if timed else CALIBRATION_IOS
+    batches = make_batches(bench.matrix, list(bench.cells), calibrate, ios)
     job = run.root / "jobs" / f"boot-{number}"
     digest = render_job(bench.board, bench.matrix, batches, job, bench.settings, number)
     return BootPlan(

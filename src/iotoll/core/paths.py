@@ -1,7 +1,7 @@
 """Where iotoll's data folders and caches are: the only module that knows.
 
-The data folders (``pipelines/``, ``lava-jobs/``, ``kernel-configs/``, ``results-schema/``) lie at
-the top of a checkout; a wheel carries the same folders as ``iotoll/_data/``.
+The data folders (``pipelines/``, ``lava-jobs/``, ``kernel-configs/``, ``results-schema/``,
+``studies/``) lie at the top of a checkout; a wheel carries the same folders as ``iotoll/_data/``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ DATA_FOLDERS = (
     "lava-jobs",
     "kernel-configs",
     "results-schema",
+    "studies",
     "tests/gate",
     "tools/plugin",
     "tools/qemu",

@@ -125,4 +125,4 @@ def board_records(path: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], 
         if is_calibration(name):
             dut = results.parsed(text, DutRecord, path)
             calibration[name] = (dut.record, dut.columns)
-    return records, event_costs(calibration)
+    return records, event_costs(calibration, boot.clock)

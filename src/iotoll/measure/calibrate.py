@@ -1,8 +1,9 @@
-"""What one trace event costs on the instructions clock, from the calibration runs of a boot.
+"""What one trace event costs, from the calibration runs of a boot.
 
 Each calibration run repeats the reference run (4 KiB direct reads, one thread) with one event
 recorded twice, in a second ring buffer: the sections around the event then grow by exactly what it
-costs. A kprobe's trap is not doubled by that, so its runs leave the event out instead.
+costs. A kprobe's trap is not doubled by that, so its runs leave the event out instead. On the clock
+`instructions` combs are compared here; `iotoll.measure.calibrate_time` has the clock `time`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from iotoll.boots.job import PREFIX
+from iotoll.measure.calibrate_time import time_cost
 from iotoll.measure.shift import Shift, measure_shift
-from iotoll.records.models import Section
+from iotoll.records.models import Clock, Section
 
 LEAST = 100  # no event costs less (instructions); smaller shifts are the comb's own wandering
 MOST = 3000  # nor more than this: a shift so large was found between the wrong teeth
@@ -29,8 +31,8 @@ def is_calibration(name: str) -> bool:
     return name.startswith(f"{PREFIX}-")
 
 
-def event_costs(runs: Runs) -> dict[str, float]:
-    """Instructions per event, by name, from the analyser's (record, table) of each run.
+def event_costs(runs: Runs, clock: Clock = Clock.INSTRUCTIONS) -> dict[str, float]:
+    """The clock's units per event, by name, from the analyser's (record, table) of each run.
 
     Events that were measured on several devices get the mean. Empty without calibration runs.
     """
@@ -40,14 +42,17 @@ def event_costs(runs: Runs) -> dict[str, float]:
         reference = runs.get(f"{PREFIX}-{device}-reference")
         if event == "reference" or reference is None:
             continue
-        cost = _cost(event, reference, table)
+        cost = _cost(event, reference, table, clock)
         if cost is not None:
             costs.setdefault(event, []).append(cost)
     return {event: round(sum(c) / len(c), 1) for event, c in sorted(costs.items())}
 
 
 def _cost(
-    event: str, reference: tuple[Mapping[str, Any], Mapping[str, Any]], table: Mapping[str, Any]
+    event: str,
+    reference: tuple[Mapping[str, Any], Mapping[str, Any]],
+    table: Mapping[str, Any],
+    clock: Clock,
 ) -> float | None:
     record, before = reference
     order = list(Section)
@@ -56,6 +61,9 @@ def _cost(
     # A doubled record is written after the first one's time stamp: into the next section, if the
     # event is a section's last.
     touched = sorted({j for i in passed for j in (i, i + 1) if j < len(order)})
+    if clock is Clock.TIME:
+        columns = [(f"own_{order[i].value}", max(1, round(counts[i]))) for i in touched]
+        return time_cost(columns, before, table, event in LEFT_OUT)
     shifts = []
     for i in touched:
         column = f"own_{order[i].value}"

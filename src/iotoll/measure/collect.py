@@ -58,11 +58,11 @@ def collect(
 def calibrated_costs(run: RunDir) -> dict[str, float]:
     """Instructions per trace event, from the base's first boot: the same for both sides.
 
-    Empty on the time clock, where a boot has no calibration runs.
+    Empty for a gate on the clock `time`, whose boots have no calibration runs.
     """
     folder = run.boot("base", 1)
     record = results.read(folder / "boot.json", BootRecord)
-    if record.clock is Clock.TIME:
+    if record.clock is Clock.TIME and run.manifest.kind == "gate":
         return {}
     return analyze(folder, record)[1]
 

@@ -37,6 +37,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "summary": models.SummaryRecord,
     "noise": models.NoiseRecord,
     "explain": models.ExplainRecord,
+    "untraced": models.UntracedRecord,
 }
 """Schema name (``results-schema/NAME.schema.json``) → model of that document."""
 

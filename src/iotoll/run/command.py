@@ -16,18 +16,20 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.patch import candidate
 from iotoll.records import results
-from iotoll.records.models import Clock, RunManifest, SideResult
-from iotoll.records.rundir import RunDir
+from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
+from iotoll.records.rundir import STUDY, RunDir
 from iotoll.reports.page import render_report, side_table, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import commit_text, cover_text
+from iotoll.reports.study.page import terminal_lines, write_pages
+from iotoll.reports.study.quoted import commit_text as study_commit
+from iotoll.reports.study.quoted import cover_text as study_cover
 from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.opening import INCIDENTAL, open_run
 
 F = TypeVar("F", bound=Callable[..., Any])
-INCIDENTAL = {"command", "created", "seed", "approved_by"}
-"""What of a manifest may differ between a run and the command that resumes it."""
 
 
 def run_options(command: F) -> F:
@@ -161,16 +163,36 @@ def measure_command(image: Path | None, tree: str | None, base: str | None, **as
 @click.option("--cover", is_flag=True, help="The same with every workload, for a cover letter.")
 @output_options
 def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: bool) -> None:
-    """Write a run directory's report again and print it."""
+    """Write a run directory's report again and print it.
+
+    RUN may be the folder of a study as well.
+    """
+    if commit and cover:
+        raise UsageError("--commit and --cover: name one of them")
+    if (run / STUDY).is_file():
+        _report_study(run, commit, cover, Output(quiet, as_json))
+        return
     directory = RunDir.open(run)
     if commit or cover:
-        if commit and cover:
-            raise UsageError("--commit and --cover: name one of them")
         text = cover_text if cover else commit_text
         click.echo(text(gather(directory)), nl=False)
         return
     page = render_report(directory)
     _show(directory, page, Output(quiet, as_json))
+
+
+def _report_study(folder: Path, commit: bool, cover: bool, output: Output) -> None:
+    record = results.read(folder / STUDY, StudyRecord)
+    if commit or cover:
+        click.echo((study_cover if cover else study_commit)(record), nl=False)
+        return
+    page = write_pages(record, folder)
+    if output.as_json:
+        _print_json(record.model_dump(mode="json"))
+        return
+    click.echo("\n".join(terminal_lines(record, output.quiet)))
+    if not output.quiet:
+        click.echo(f"report: {page}")
 
 
 @click.command("step")
@@ -189,7 +211,7 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
 
 def _run(
     kind: Literal["gate", "measure"],
-    choice: candidate.Choice,
+    choice: candidate.CandidateChoice,
     *,
     out: Path | None,
     until: str,
@@ -215,7 +237,7 @@ def _run(
         )
     )
     output = Output(quiet, as_json)
-    run = _open_run(manifest, out)
+    run = _named_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
@@ -239,25 +261,16 @@ def _identity(manifest: RunManifest) -> dict[str, Any]:
     return data
 
 
-def _open_run(manifest: RunManifest, out: Path | None) -> RunDir:
+def _named_run(manifest: RunManifest, out: Path | None) -> RunDir:
+    """The run directory of a manifest: a new one, or the one that it resumes.
+
+    Raises UsageError where the folder holds another run or something else.
+    """
     identity = json_sha256(_identity(manifest))
     named = Path(manifest.candidate or manifest.base or manifest.tree or "kernel").stem
     label = "".join(c if c.isalnum() or c in "-." else "-" for c in named)[:40]
     root = out or Path("runs") / f"{manifest.kind}-{label}-{identity[:8]}"
-    path = root / "run.json"
-    if path.is_file():
-        known = results.read(path, RunManifest)
-        if known.model_dump(exclude=INCIDENTAL) != manifest.model_dump(exclude=INCIDENTAL):
-            raise UsageError(f"{root} holds another run: choose another --out, or remove it")
-        if known.approved_by != manifest.approved_by:
-            # An approval is given, or taken back, after the boots: nothing is measured again.
-            changed = known.model_copy(update={"approved_by": manifest.approved_by})
-            results.write(path, changed)
-    elif root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise UsageError(f"{root} exists and is not a run directory: choose another --out")
-    else:
-        results.write(path, manifest)
-    return RunDir.open(root)
+    return open_run(root, manifest)
 
 
 def _show(run: RunDir, page: Path, output: Output) -> None:

@@ -60,10 +60,15 @@ def policies() -> Rows:
 
 
 def studies() -> Rows:
-    """Every experiment that can be started, how, and what it answers."""
+    """Every study and experiment that can be started, how, and what it answers."""
+    from iotoll.reports.study.data import load_study, studies_folder
     from iotoll.run.studies.experiment import experiment_group
 
     found = [
+        {"name": name, "start": f"iotoll study {name}", "description": load_study(name).title}
+        for name in _names(studies_folder())
+    ]
+    found += [
         {
             "name": name,
             "start": f"iotoll experiment {name}",

@@ -9,7 +9,7 @@ from iotoll.boards.board import RealBoard, VirtualBoard, load_board
 from iotoll.boards.equip import equipped, fragments
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
-from iotoll.boots.order import boot_order
+from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import Bench, Connect
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import Lab, load_lab
@@ -116,6 +116,8 @@ class Setup:
             self.cells,
             manifest.clock,
             manifest.accelerator,
+            # Gates on times compare raw values: both kernels have the same probes.
+            calibrate_times=manifest.kind == "measure",
             send_times=lab.board(self.board.name).send_times if lab else None,
             cool_down=lab.board(self.board.name).cool_down_seconds if lab else 0,
             fresh=self.fresh,

@@ -29,6 +29,20 @@ def test_every_word_is_a_field() -> None:
     assert polled.fio_more == ["ioengine=io_uring", "sqthread_poll=1", "hipri=1"]
 
 
+def test_a_raw_cell_runs_on_a_whole_second_disk() -> None:
+    cell = parse_cell("ufs-1024k-seqread-t8-direct-raw")
+    assert cell.is_raw and cell.spare and cell.setting == ("raw",)
+    assert not parse_cell("ufs-1024k-seqread-t8-direct").is_raw
+    for name, why in (
+        ("ufs-1024k-seqread-t8-sync-raw", "trim and raw need the mode direct"),
+        ("ufs-4k-randtrim-t1-direct-raw", "trim is raw without that word"),
+        ("ufs-4k-randread-t1-direct-dev2-raw", "trim and raw run on one disk"),
+        ("emmc-4k-randread-t1-direct-raw", "emmc has no second disk"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            parse_cell(name)
+
+
 def test_old_names_need_nothing_new() -> None:
     for name in MATRIX.cells:
         cell = parse_cell(name)

@@ -47,6 +47,18 @@ def test_a_device_without_cells_is_left_out(matrix: Matrix) -> None:
     assert names == ["ufs", "calibration-ufs"]
 
 
+def test_a_matrix_may_have_more_options_for_one_cell(tmp_path: Path, matrix: Matrix) -> None:
+    cells = ["ufs-1024k-seqread-t8-direct-raw", "ufs-1024k-seqwrite-t8-direct-raw"]
+    own = matrix.model_copy(update={"fio_cells": {cells[0]: {"iodepth": "32", "size": "1G"}}})
+    render_job(load_board("virt-arm64"), own, make_batches(own, cells, False), tmp_path)
+    text = (tmp_path / "ufs-raw.fio").read_text()
+    read, write = text.partition(f"[{cells[0]}]")[2].partition(f"[mark-{cells[1]}]")[::2]
+    assert "filename=iotoll-ufs2" in read
+    assert read.rindex("size=1G") > read.index("size=32m") and "iodepth=32" in read
+    assert "size=1G" not in write
+    assert "RAW=1" in (tmp_path / "ufs-raw.disk").read_text()
+
+
 def test_board_without_huge_pages_gets_none(tmp_path: Path) -> None:
     matrix = load_matrix("emmc")
     batches = make_batches(matrix, matrix.cells, False)

@@ -11,7 +11,7 @@ import pytest
 from iotoll.boards.board import load_board
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import local, schedule, store
+from iotoll.boots import base_boots, local, schedule
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import Bench, plan_boot, run_boots, with_cmdline
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError, ResultError
@@ -45,7 +45,11 @@ def test_both_sides_run_the_same_job_and_only_the_first_boot_calibrates(
     assert plans[2].identity() == plans[3].identity() != plans[0].identity()
     assert plans[2].runs == len(CELLS) < plans[0].runs
     timed = replace(bench, clock=Clock.TIME)
-    assert plan_boot(run, timed, "base", 1).runs == len(CELLS), "calibration needs instructions"
+    assert plan_boot(run, timed, "base", 1).runs == len(CELLS), "a gate compares raw times"
+    measured = replace(timed, calibrate_times=True)
+    assert plan_boot(run, measured, "base", 1).runs == plans[0].runs
+    fio = (run.root / "jobs/boot-1/calibration-ufs.fio").read_text()
+    assert "io_size=2048k" in fio, "512 I/Os of 4 KiB: times scatter"
 
 
 @pytest.mark.parametrize("change", ["cmdline", "image", "cells"])
@@ -79,8 +83,8 @@ def boot_all(
 ) -> list[tuple[str, int]]:
     board = Board(failing)
     monkeypatch.setattr(local, "boot", board.boot)
-    monkeypatch.setattr(store, "take", lambda plan: False)
-    monkeypatch.setattr(store, "keep", lambda plan: None)
+    monkeypatch.setattr(base_boots, "take", lambda plan: False)
+    monkeypatch.setattr(base_boots, "keep", lambda plan: None)
     wanted = [("base", 1), ("candidate", 1)]
     try:
         run_boots(run, bench, wanted, QUIET)  # type: ignore[arg-type]
@@ -152,8 +156,8 @@ def test_f3_2_a_hang_blames_nobody_until_it_repeats(
                 raise hang
             shutil.copy(EXAMPLES / "boot.json", plan.folder / "boot.json")
 
-    monkeypatch.setattr(store, "take", lambda plan: False)
-    monkeypatch.setattr(store, "keep", lambda plan: None)
+    monkeypatch.setattr(base_boots, "take", lambda plan: False)
+    monkeypatch.setattr(base_boots, "keep", lambda plan: None)
     for times in (1, 2):
         board = Hanging({})
         monkeypatch.setattr(local, "boot", board.boot)

@@ -5,14 +5,24 @@ from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
 from iotoll.records.models.explain import (
+    CacheCounts,
+    CacheFunction,
+    CacheLevel,
+    CacheModel,
+    CacheRecord,
+    CacheSection,
     CellDelta,
     CoverageRecord,
+    Difference,
     ExplainRecord,
     FunctionCoverage,
     FunctionDelta,
     InlinedDelta,
     LineCoverage,
     SectionDelta,
+    UntracedCell,
+    UntracedRecord,
+    UntracedSection,
 )
 from iotoll.records.models.run import (
     BootRecord,
@@ -28,6 +38,7 @@ from iotoll.records.models.run import (
     SourceRecord,
     TraceFile,
 )
+from iotoll.records.models.study import StudyRecord
 from iotoll.records.models.verdict import (
     CellVerdict,
     Cluster,
@@ -48,6 +59,12 @@ from iotoll.records.models.verdict import (
 __all__ = [
     "BootRecord",
     "BuildRecord",
+    "CacheCounts",
+    "CacheFunction",
+    "CacheLevel",
+    "CacheModel",
+    "CacheRecord",
+    "CacheSection",
     "CellChoice",
     "CellDelta",
     "CellRecord",
@@ -56,6 +73,7 @@ __all__ = [
     "Cluster",
     "Comparison",
     "CoverageRecord",
+    "Difference",
     "DutRecord",
     "ExplainRecord",
     "FailureRecord",
@@ -88,9 +106,13 @@ __all__ = [
     "SideResult",
     "SourceRecord",
     "Stats",
+    "StudyRecord",
     "SummaryRecord",
     "TraceFile",
     "TwinRecord",
     "Unit",
+    "UntracedCell",
+    "UntracedRecord",
+    "UntracedSection",
     "VerdictRecord",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from iotoll.records.models.base import Clock, Model, Section, Unit
-from iotoll.records.models.checks import FioCheck, SlowIo, StepRecord
+from iotoll.records.models.io_checks import FioCheck, SlowIo, StepRecord
 
 
 class Stats(Model):
@@ -42,7 +42,7 @@ class SectionRecord(Model):
     of trace events, by name, that were recorded inside the section of one I/O.
     ``first`` is ``own`` on the way of the I/O's first request alone, without what journal and
     flush requests add (sections 1, 2 and 4). ``corrected_median`` is the median of ``own`` less
-    the calibrated cost of the probe events; absent where no calibration exists (clock ``time``),
+    the calibrated cost of the probe events; absent where no calibration exists (gates on times),
     and where the probes of the mean I/O cost more than the median I/O.
     """
 

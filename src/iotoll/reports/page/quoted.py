@@ -58,23 +58,25 @@ def _usable(evidence: Evidence, option: str) -> list[CellView]:
 
 def _text(evidence: Evidence, parts: Iterable[str]) -> str:
     blocks = [part for part in parts if part]
-    blocks += [_where(evidence), _not_measured(evidence), _repeat(evidence)]
-    return _ascii("\n\n".join(blocks)) + "\n"
+    blocks += [_where(evidence), _not_measured(evidence), repeat_with(evidence.manifest.command)]
+    return ascii_only("\n\n".join(blocks)) + "\n"
 
 
-def _ascii(text: str) -> str:
+def ascii_only(text: str) -> str:
+    """The text in plain ASCII; what has no counterpart is a question mark."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
-def _fill(text: str) -> str:
-    return textwrap.fill(_ascii(" ".join(clean(text).split())), COLUMNS, break_on_hyphens=False)
+def fill(text: str) -> str:
+    """One paragraph of ASCII in lines of at most `COLUMNS`."""
+    return textwrap.fill(ascii_only(" ".join(clean(text).split())), COLUMNS, break_on_hyphens=False)
 
 
 def _lead(evidence: Evidence) -> str:
     told = verdict_sentence(evidence) or "One kernel was measured."
     unit = "instructions" if unit_of(evidence) is Unit.INSTRUCTIONS else "nanoseconds (ns)"
     head = f"Software overhead per I/O in {unit}, measured with iotoll {__version__}:"
-    return f"{_fill(head)}\n{_fill(told)}"
+    return f"{fill(head)}\n{fill(told)}"
 
 
 def _by_section(evidence: Evidence, views: Sequence[CellView]) -> str:
@@ -179,7 +181,7 @@ def _table(head: Row, rows: Sequence[Row]) -> str:
 def _where(evidence: Evidence) -> str:
     facts = dict(summary(evidence))
     shown = [f"{name}: {facts[name]}" for name in ("Kernel", "Board", "Matrix") if name in facts]
-    return "\n".join(_fill(line) for line in shown)
+    return "\n".join(fill(line) for line in shown)
 
 
 def _not_measured(evidence: Evidence) -> str:
@@ -202,21 +204,22 @@ def _not_measured(evidence: Evidence) -> str:
     skipped = {choice.cell for choice in evidence.selection.cells} if evidence.selection else set()
     if missing := sorted(skipped - {view.name.full for view in cells(evidence)}):
         lines.append(f"{plural(len(missing), 'selected workload')} not run, as {missing[0]}")
-    wrapped = [textwrap.indent(_fill_at(line, 4), "  ") for line in lines]
+    wrapped = [textwrap.indent(item(line, 4), "  ") for line in lines]
     return "Not measured:\n" + "\n".join(wrapped) if wrapped else ""
 
 
-def _fill_at(line: str, less: int) -> str:
-    text = _ascii(" ".join(line.split()))
+def item(line: str, less: int) -> str:
+    """One item of a list, in lines of at most `COLUMNS` less ``less``."""
+    text = ascii_only(" ".join(line.split()))
     return textwrap.fill(
         f"- {text}", COLUMNS - less, subsequent_indent="  ", break_on_hyphens=False
     )
 
 
-def _repeat(evidence: Evidence) -> str:
+def repeat_with(command: Sequence[str]) -> str:
     """The command, cut so that a shell reads it as one: also inside of a long argument."""
     lines, line = [], " "
-    for word in (shlex.quote(clean(word)) for word in evidence.manifest.command):
+    for word in (shlex.quote(clean(word)) for word in command):
         if len(line) + 1 + len(word) > COLUMNS - 2 and line.strip():
             lines.append(f"{line} \\")
             line = "   "

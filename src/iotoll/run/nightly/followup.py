@@ -15,7 +15,7 @@ from pathlib import Path
 from iotoll.boards.board import load_board
 from iotoll.core.errors import IotollError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.history.store import Store
 from iotoll.records.models import Outcome, RunManifest, VerdictRecord
 from iotoll.run.flow import Flow, execute
@@ -116,7 +116,7 @@ def _paired(change: Change, branch: Branch, board: Board) -> RunManifest:
         RunRequest(
             command=("iotoll", "nightly"),
             kind="gate",
-            choice=Choice(
+            choice=CandidateChoice(
                 "revision", str(Path(branch.tree).resolve()), change.from_commit, change.to_commit
             ),
             board=board.name,

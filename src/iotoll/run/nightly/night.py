@@ -20,7 +20,7 @@ from iotoll.boards.equip import families
 from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.history.store import Store
 from iotoll.records.history.tables import Point, gap, of_run
 from iotoll.records.models import Clock, RunManifest
@@ -181,7 +181,7 @@ def request(branch: Branch, board: Board, commit: str) -> RunRequest:
     return RunRequest(
         command=("iotoll", "nightly"),
         kind="gate" if pinned else "measure",
-        choice=Choice(
+        choice=CandidateChoice(
             kind="revision" if pinned else "none",
             tree=tree,
             base=board.reference if pinned else commit,

@@ -1,0 +1,1 @@
+"""Studies: what a seed published, computed again from what was measured, as pages and text."""

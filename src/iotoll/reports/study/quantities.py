@@ -1,0 +1,133 @@
+"""The quantities of a cell that a study's formulas may name, from the cell's record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from iotoll.boards.cells import Cell, parse_cell
+from iotoll.measure.asked import Ran
+from iotoll.records.models import CellRecord, Section
+from iotoll.records.models.base import SOFTWARE_SECTIONS
+from iotoll.records.models.run import DeviceModel
+from iotoll.reports.study.formula import NoValue
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a quantity is made of: the cell's record, its name, its device's model, fio's report.
+
+    ``ran`` is there for cells of a study that has its own fio command for them.
+    """
+
+    record: CellRecord
+    cell: Cell
+    model: DeviceModel | None
+    ran: Ran | None = None
+
+    @classmethod
+    def make(
+        cls, record: CellRecord, models: Mapping[str, DeviceModel], ran: Ran | None = None
+    ) -> Known:
+        """As the record's name says."""
+        cell = parse_cell(record.cell)
+        return cls(record, cell, models.get(cell.device), ran)
+
+
+def _section(section: Section) -> Callable[[Known], float | None]:
+    return lambda k: _us(k.record.sections[section].corrected_median)
+
+
+def _us(value: float | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _software(k: Known) -> float | None:
+    return _us(_sum([k.record.sections[s].corrected_median for s in SOFTWARE_SECTIONS]))
+
+
+def _probed(k: Known) -> float | None:
+    return _us(_sum([k.record.sections[s].own.median for s in SOFTWARE_SECTIONS]))
+
+
+def _return(k: Known) -> float | None:
+    return _us(k.record.sections[Section.RETURN].own.median)
+
+
+def _hardware(k: Known) -> float | None:
+    return _us(k.record.sections[Section.HARDWARE].elapsed.median)
+
+
+def _whole(k: Known) -> float | None:
+    return _us(k.record.total.elapsed.mean)
+
+
+def _modelled(k: Known) -> float | None:
+    """What the device's model says for one command of the cell's size; none for a mixed cell."""
+    if k.model is None or k.cell.op not in ("read", "write"):
+        return None
+    way = "read" if k.cell.op == "read" else "write"
+    return k.model.latency_ns(way, k.cell.block_kb) / 1000
+
+
+def _iops(k: Known) -> float | None:
+    """Little's law: so many I/Os are in flight all the time, each takes fio's mean latency."""
+    mean = k.record.fio.get("lat_mean_ns")
+    return k.cell.threads * k.cell.depth * 1e9 / mean if mean else None
+
+
+def _bandwidth(k: Known) -> float | None:
+    iops = _iops(k)
+    return None if iops is None else iops * k.cell.block_kb * 1024 / 1e6
+
+
+def _tag_wait(k: Known) -> float | None:
+    return next((s.mean / 1000 for s in k.record.steps if s.step == "bio_queue -> getrq"), None)
+
+
+def _requests(k: Known) -> float | None:
+    """Own requests and those of helpers, such as the journal's thread, per I/O that fio did."""
+    done, ios = k.record.requests, k.record.fio.get("ios")
+    return (done.get("attributed", 0) + done.get("helper", 0)) / ios if ios else None
+
+
+def _reported(find: Callable[[Ran], float]) -> Callable[[Known], float | None]:
+    return lambda k: find(k.ran) if k.ran else None
+
+
+QUANTITIES: Mapping[str, tuple[str, Callable[[Known], float | None]]] = {
+    "sw": ("us: sections 1 + 2 + 4, medians of own, less the probe's cost", _software),
+    "probed": ("us: the same with the probe's cost", _probed),
+    "vfs": ("us: section 1, less the probe's cost", _section(Section.VFS_FS)),
+    "submission": ("us: section 2, less the probe's cost", _section(Section.SUBMISSION)),
+    "completion": ("us: section 4, less the probe's cost", _section(Section.COMPLETION)),
+    "back": ("us: section 5, wake-up and return, with the probe's cost", _return),
+    "hw": ("us: section 3, elapsed, median", _hardware),
+    "whole": ("us: the whole I/O, elapsed, mean", _whole),
+    "model": ("us: one command of this size by the device's model", _modelled),
+    "iops": ("1/s: I/Os in flight / fio's mean latency", _iops),
+    "mbs": ("MB/s: iops x size", _bandwidth),
+    "tagwait": ("us: bio to request, mean: split, merge, wait for a tag", _tag_wait),
+    "requests": ("requests per I/O", _requests),
+    "fioiops": ("1/s: fio's I/Os / its run time", _reported(lambda r: r.iops)),
+    "mibs": ("MiB/s: fio's bytes / its run time", _reported(lambda r: r.bytes_per_second / 2**20)),
+    "clat": ("us: fio's mean clat", _reported(lambda r: r.clat_mean_ns / 1000)),
+    "p99": ("us: fio's clat, 99th percentile", _reported(lambda r: r.clat_p99_ns / 1000)),
+    "inflight": ("I/Os: fioiops x fio's lat", _reported(lambda r: r.iops * r.lat_mean_ns / 1e9)),
+    "seconds": ("s: fio's run time", _reported(lambda r: r.runtime_ms / 1000)),
+}
+"""Every quantity by its name: what it is, and how it is found; 1 us is 1,000 clock units."""
+
+
+def quantity(known: Known, name: str) -> float:
+    """A quantity of a cell; raises NoValue where the record does not have it."""
+    meaning, find = QUANTITIES[name]
+    value = find(known)
+    if value is None:
+        raise NoValue(f"{known.record.cell} has no {name} ({meaning})")
+    return value

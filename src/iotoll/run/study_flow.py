@@ -1,0 +1,234 @@
+"""Runs a study: one boot for each of its variants, then its record and its pages.
+
+A study's folder holds ``study.json``, the pages, and ``variants/NAME``: run directories as
+`iotoll measure` makes them, so `iotoll report` and `iotoll lava` take each of them too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from iotoll.boards.board import Board, RealBoard, VirtualBoard, load_board
+from iotoll.boards.cells import parse_cell
+from iotoll.boards.matrix import Matrix, load_matrix
+from iotoll.core.digest import json_sha256
+from iotoll.core.errors import UsageError
+from iotoll.core.progress import Progress
+from iotoll.measure.asked import Ran, parse_command, read_ran
+from iotoll.records import results
+from iotoll.records.models import Clock, SideResult
+from iotoll.records.models.study import StudyRecord, StudyVariant
+from iotoll.records.rundir import STUDY, RunDir
+from iotoll.reports.page.modelled import model_sentence
+from iotoll.reports.study.data import Study, Variant
+from iotoll.reports.study.evaluate import Evaluator, Measured
+from iotoll.run.flow import Flow, execute
+from iotoll.run.lock import locked
+from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.opening import open_run
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks of every variant; ``request`` has no board of its own yet."""
+
+    study: Study
+    request: RunRequest
+    board: str | None
+    out: Path
+    progress: Progress
+    until: str = "report"
+    fresh: bool = False
+
+
+def run_study(asked: Asked) -> StudyRecord | None:
+    """Boot every variant that the board can be and write ``study.json``.
+
+    None where ``until`` stops it before that. Raises what a failing boot raises: a study has no
+    partial result. Re-running the command resumes.
+    """
+    study = asked.study
+    measured: dict[str, Measured] = {}
+    shown: list[StudyVariant] = []
+    virtual = isinstance(load_board(asked.board or study.board), VirtualBoard)
+    for name, variant in study.variants.items():
+        board = load_board(_board_of(asked, variant))
+        missing = _missing(asked, variant, board)
+        if missing:
+            measured[name] = Measured({}, {}, missing)
+            shown.append(
+                StudyVariant(
+                    name=name,
+                    why=variant.why,
+                    board=board.name,
+                    cells=variant.cells,
+                    missing=missing,
+                )
+            )
+            continue
+        run = _run_variant(asked, name, variant, board)
+        if asked.until not in ("collect", "report"):
+            continue
+        result = results.read(run.side("base") / "result.json", SideResult)
+        measured[name] = Measured(
+            {cell: records[0] for cell, records in result.cells.items() if records},
+            result.boots[0].models,
+            ran=_ran(study, run),
+        )
+        # In a lab QEMU may be behind a real board's name.
+        virtual = virtual or result.boots[0].virtual
+        shown.append(_shown(name, variant, board, result))
+    if asked.until not in ("collect", "report"):
+        return None
+    record = make_record(asked, measured, shown, virtual)
+    results.write(asked.out / STUDY, record)
+    return record
+
+
+def make_record(
+    asked: Asked, measured: Mapping[str, Measured], shown: list[StudyVariant], virtual: bool
+) -> StudyRecord:
+    """The study's record from what its variants measured, on a ``virtual`` board or a real one."""
+    study = asked.study
+    board = load_board(asked.board or study.board)
+    clock = Clock.TIME if isinstance(board, RealBoard) else Clock.INSTRUCTIONS
+    evaluator = Evaluator(study, measured, clock, virtual)
+    return StudyRecord(
+        name=study.name,
+        title=study.title,
+        question=study.question,
+        sources=[f"{s.title}{'; ' if s.setup else ''}{s.setup}" for s in study.sources.values()],
+        clock=clock,
+        virtual=virtual,
+        command=list(asked.request.command),
+        assumed=study.assumed,
+        not_shown=study.not_shown,
+        variants=shown,
+        claims=[evaluator.claim(claim) for claim in study.claims],
+        tables=[evaluator.table(table) for table in study.tables],
+        curves=[evaluator.curve(curve) for curve in study.curves],
+        checks=evaluator.checks(),
+    )
+
+
+def _ran(study: Study, run: RunDir) -> dict[str, Ran]:
+    """What fio reports of the cells that have a command of the study's."""
+    if not study.fio:
+        return {}
+    reports = sorted(run.boot("base", 1).glob("*/fio.json"))
+    return {
+        name: ran for path in reports for name, ran in read_ran(path).items() if name in study.fio
+    }
+
+
+def _board_of(asked: Asked, variant: Variant) -> str:
+    """The board's name: what the user asks for replaces the study's own, not a variant's."""
+    return variant.board or asked.board or asked.study.board
+
+
+def _missing(asked: Asked, variant: Variant, board: Board) -> str:
+    """Why a variant cannot run with this board; empty if it can."""
+    asked_for = load_board(asked.board) if asked.board else None
+    if isinstance(asked_for, RealBoard) and (variant.devices or variant.changes or variant.board):
+        return f"board {asked_for.name} is real: its devices are not modelled"
+    if not _cells(variant, board):
+        return f"board {board.name} has none of its devices"
+    return ""
+
+
+def _cells(variant: Variant, board: Board) -> list[str]:
+    """The variant's cells on devices that the board has."""
+    if isinstance(board, VirtualBoard):
+        known = set(board.devices)
+    else:
+        assert isinstance(board, RealBoard)
+        known = set(board.hardware.devices)
+    return [cell for cell in variant.cells if parse_cell(cell).device in known]
+
+
+def _run_variant(asked: Asked, name: str, variant: Variant, board: Board) -> RunDir:
+    """Source, kernel, boot and figures of one variant."""
+    folder = asked.out / "variants" / name
+    data = folder / "data"
+    named = _board_of(asked, variant)
+    if variant.devices or variant.changes:
+        # The file has the board's own name, which is part of what its workload sees.
+        changes = {"extends": named, **variant.changes, "devices": variant.devices}
+        named = _write_toml(data / f"{board.name}.toml", changes)
+    matrix = asked.study.boards.get(board.name)
+    matrix_name = (
+        matrix.matrix
+        if matrix
+        else _write_toml(data / f"{asked.study.name}.toml", _matrix(asked.study))
+    )
+    cells = _cells(variant, board)
+    _check_devices(load_matrix(matrix_name), cells, asked.study.name)
+    request = replace(asked.request, board=named, matrix=matrix_name, cells=tuple(cells))
+    run = open_run(folder / "run", new_manifest(request))
+    flow = Flow(run, asked.progress, fresh=asked.fresh)
+    _ = flow.board, flow.matrix, flow.policy, flow.lab
+    with locked(run):
+        if asked.until not in ("source", "build"):
+            flow.preflight()
+        execute(flow, "collect" if asked.until == "report" else asked.until)
+    return run
+
+
+def _matrix(study: Study) -> dict[str, Any]:
+    """The study's matrix, with the options of its fio commands."""
+    cells = {}
+    for cell, command in study.fio.items():
+        options = parse_command(command)
+        # Each job reads or writes so much of the disk: what a file's cell says by its I/Os.
+        size = {"io_size": options["size"]} if "size" in options else {}
+        kept = {k: v for k, v in options.items() if k not in ("thread", "group_reporting")}
+        cells[cell] = {**kept, **size}
+    return {**study.matrix, "fio_cells": cells} if cells else study.matrix
+
+
+def _check_devices(matrix: Matrix, cells: list[str], study: str) -> None:
+    for cell in cells:
+        if parse_cell(cell).device not in matrix.devices:
+            raise UsageError(
+                f"study {study}: matrix {matrix.name} does not measure the device of {cell}"
+            )
+
+
+def _absent(name: str, variant: Variant, board: Board, missing: str) -> StudyVariant:
+    return StudyVariant(
+        name=name, why=variant.why, board=board.name, cells=variant.cells, missing=missing
+    )
+
+
+def _shown(name: str, variant: Variant, board: Board, result: SideResult) -> StudyVariant:
+    boot = result.boots[0]
+    return StudyVariant(
+        name=name,
+        why=variant.why,
+        board=board.name,
+        cells=list(result.cells),
+        models={device: model_sentence(model) for device, model in boot.models.items()},
+        kernel=f"Linux {boot.tools.get('board kernel', 'of unknown version')}, image"
+        f" {result.build.image_sha256[:12]}",
+        boot_sha256=json_sha256(boot.digests),
+    )
+
+
+def _write_toml(path: Path, data: Mapping[str, Any]) -> str:
+    """Write a data file of tables of plain values; returns its path as a name."""
+    results.write_text(path, "\n".join(_toml_lines(data, "")) + "\n")
+    return str(path.resolve())
+
+
+def _toml_lines(data: Mapping[str, Any], where: str) -> list[str]:
+    # A JSON text, number, truth value or list of these is TOML's as well.
+    own = [f"{k} = {json.dumps(v)}" for k, v in data.items() if not isinstance(v, dict)]
+    below = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            below += [f"[{where}{key}]", *_toml_lines(value, f"{where}{key}.")]
+    return own + below
