@@ -47,7 +47,7 @@ def perfherder_alarms(values: Floats, resets: frozenset[int]) -> list[int]:
         error = np.sqrt(old[1] / BACK + new[1] / FORE)
         scores[at] = abs(new[0] - old[0]) / error if error else 0.0
     alarms = []
-    for at in np.flatnonzero(scores > LIMIT):
+    for at in np.flatnonzero(scores > LIMIT).tolist():
         near = scores[max(0, at - FORE) : at + FORE + 1]
         if scores[at] == near.max() and not resets & set(range(known[at - 1] + 1, known[at] + 1)):
             alarms.append(int(known[min(at + FORE - 1, len(line) - 1)]))
