@@ -118,6 +118,12 @@ COMMANDS = {
             "iotoll change 0123456789ab --state accepted --words 'needed for zoned devices'",
         ),
     ),
+    "plan": Entry(
+        "Look",
+        "iotoll.run.plan.command:plan_command",
+        "Say how many boards and runners a plan needs, by a simulation of LAVA's scheduler.",
+        ("iotoll plan --requests 200 --families 3", "iotoll plan --requests 1000 --boards 200"),
+    ),
     "list": Entry(
         "Look",
         "iotoll.run.list_command:list_command",
@@ -227,6 +233,7 @@ COMMANDS = {
 """Every command by its name."""
 
 SUBCOMMANDS = {
+    "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
     "experiment exact": ("iotoll experiment exact --boots 4",),
     "experiment explained": ("iotoll experiment explained --patches 10 --out runs/explained",),
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),

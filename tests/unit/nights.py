@@ -46,8 +46,8 @@ def history(
                     if (value := line[number]) is not None:
                         rows.append((side, cell, section, "median", float(value)))
         if row["run"] not in known:
-            month = months.setdefault(row["night"][:7], [])
-            month.append(Point(row, measurements(row, rows)))
+            point = Point(row, measurements(row, rows))
+            months.setdefault(row["night"][:7], []).append(point)
     for month, points in months.items():
         _write(store, month, points)
     return store

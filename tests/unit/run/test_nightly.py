@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from iotoll.core.errors import BrokenError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.records.history.store import Store
-from iotoll.records.history.tables import Point
-from iotoll.records.models import RunManifest
+from iotoll.records.history.tables import Point, blank, measurements
+from iotoll.records.models import RunManifest, VerdictRecord
 from iotoll.records.rundir import RunDir
+from iotoll.reports.trend import view
 from iotoll.run.nightly.config import Config, load_config
-from iotoll.run.nightly.night import only_one, run_night
+from iotoll.run.nightly.followup import TRIES, follow_up
+from iotoll.run.nightly.night import check, only_one, run_night
 from tests.golden.runs import real
+from tests.unit.nights import history
+
+CELL = "ufs-4k-randread-t1-direct"
 
 TOML = """
 history = "h"
@@ -124,6 +131,15 @@ def test_one_branch_that_fails_takes_no_other_down(config: Config, tmp_path: Pat
     assert "nowhere" in points[0].run["reason"]
 
 
+def test_a_board_that_there_is_not_is_refused_before_anything_runs(config: Config) -> None:
+    board = config.board[0]
+    check(config)
+    for wrong in ({"name": "hikey-1"}, {"cells": ["ufs-4k-none"]}, {"matrix": "large"}):
+        changed = config.model_copy(update={"board": [board.model_copy(update=wrong)]})
+        with pytest.raises(UsageError):
+            check(changed)
+
+
 def test_two_at_once(tmp_path: Path) -> None:
     with only_one(tmp_path), pytest.raises(UsageError, match="another nightly"), only_one(tmp_path):
         pass
@@ -135,7 +151,7 @@ def test_two_at_once(tmp_path: Path) -> None:
         ('name = "mainline"', 'name = "../x"', "branch.0.name"),
         ('ref = "main"', 'ref = "--upload-pack=x"', "branch.0.ref"),
         ('ref = "main"', "", "branch.0.ref"),
-        ('history = "h"', 'histroy = "h"', "histroy"),
+        ('history = "h"', 'histori = "h"', "histori"),
         ('matrix = "small"', "boots = 0", "board.0.boots"),
     ],
 )
@@ -145,3 +161,94 @@ def test_invalid_config(tmp_path: Path, old: str, new: str, message: str) -> Non
     with pytest.raises(UsageError, match=message) as error:
         load_config(path)
     assert "\n" not in str(error.value)
+
+
+class Judge:
+    """Stands for paired boots: gives one verdict for every change, and keeps what was asked."""
+
+    def __init__(self, outcome: str) -> None:
+        verdict = json.loads(real("regression").verdict.read_text())
+        self.verdict = VerdictRecord.model_validate(verdict | {"outcome": outcome})
+        self.asked: list[RunManifest] = []
+
+    def __call__(self, manifest: RunManifest, folder: Path, progress: Progress) -> VerdictRecord:
+        self.asked.append(manifest)
+        return self.verdict
+
+
+def noisy_night(place: Path, config: Config) -> tuple[Config, Store]:
+    """A history with a step on a real board's clock, and a file that names that board."""
+    rng = np.random.default_rng(8)
+    level = np.where(np.arange(60) >= 40, 1.06, 1.0)
+    line = (10_000 * np.exp(rng.normal(0, 0.01, 60)) * level).tolist()
+    store = history(place, {(CELL, "overhead"): line}, "mainline", clock="time")
+    return config, store
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [("regression", "confirmed"), ("pass", "dismissed"), ("inconclusive", "new")],
+)
+def test_a_paired_comparison_confirms_a_noisy_change(
+    config: Config, tmp_path: Path, outcome: str, state: str
+) -> None:
+    Tree(tmp_path / "tree").commit("2026-11-01")
+    config, store = noisy_night(tmp_path / "h", config)
+    judge = Judge(outcome)
+    for _ in range(TRIES + 1):
+        found = view.load(store, None, {}).changes
+        follow_up(config, store, found, Progress(True), judge)
+    (change,) = view.load(store, None, {}).changes
+    assert change.state == state
+    assert len(judge.asked) == (TRIES if state == "new" else 1)
+    asked = judge.asked[0]
+    assert (asked.base, asked.candidate) == (change.from_commit, change.to_commit)
+    assert asked.cells == [CELL]
+
+
+def exact_night(place: Path, first: str, second: str) -> Store:
+    store = Store(str(place))
+    for number, (commit, value) in enumerate(((first, 100.0), (second, 141.0)), 1):
+        row = blank("mainline", "virt-arm64", f"2026-11-0{number}")
+        row |= {"run": commit[:24], "commit": commit, "board_sha256": "b"}
+        row |= {"clock": "instructions", "unit": "instructions"}
+        found = measurements(row, [("tip", CELL, "submission", "median", value)])
+        store.add(Point(row, found))
+    return store
+
+
+def test_a_range_of_one_commit_needs_no_search(config: Config, tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "tree")
+    first, second = tree.commit("2026-11-01"), tree.commit("2026-11-02")
+    store = exact_night(tmp_path / "h", first, second)
+    follow_up(config, store, view.load(store, None, {}).changes, Progress(True))
+    (change,) = view.load(store, None, {}).changes
+    assert (change.state, change.culprit, change.words) == ("explained", second, "of 2026-11-02")
+
+
+@pytest.mark.parametrize(("outcome", "state"), [("found", "explained"), ("range", "confirmed")])
+def test_a_longer_range_is_searched_once_a_night(
+    config: Config, tmp_path: Path, outcome: str, state: str
+) -> None:
+    tree = Tree(tmp_path / "tree")
+    shas = [tree.commit(f"2026-11-0{day}") for day in (1, 2, 3)]
+    store = exact_night(tmp_path / "h", shas[0], shas[2])
+    asked: list[Sequence[str]] = []
+
+    def seek(words: Sequence[str], log: Path) -> int:
+        asked.append(words)
+        out = Path(words[words.index("--out") + 1])
+        out.mkdir(parents=True)
+        commit = {"sha": shas[1], "subject": "of 2026-11-02"}
+        answer = {"outcome": outcome, "commits": [commit], "why": "skipped commits hide it"}
+        (out / "bisect.json").write_text(json.dumps(answer))
+        return 0 if outcome == "found" else 3
+
+    changes = view.load(store, None, {}).changes
+    follow_up(config.model_copy(update={"bisects": 0}), store, changes, Progress(True), seek=seek)
+    assert asked == []
+    follow_up(config, store, changes, Progress(True), seek=seek)
+    assert list(asked[0][:3]) == ["bisect", "--tree", "tree"]
+    (change,) = view.load(store, None, {}).changes
+    assert (change.state, change.culprit) == (state, shas[1] if outcome == "found" else "")
+    assert [n.state for n in change.notes] == ["bisecting", state]

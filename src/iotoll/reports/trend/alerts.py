@@ -85,7 +85,8 @@ def _issue(change: Change) -> str:
     if change.culprit:
         lines.append(f"Culprit: `{change.culprit}`")
     lines += ["", "Reproduce:", "", f"    {view.reproduce_command(change)}"]
-    lines += ["", "Find the commit:", "", f"    {view.bisect_command(change)}"]
+    if (search := view.bisect_command(change)) and not change.culprit:
+        lines += ["", "Find the commit:", "", f"    {search}"]
     return "\n".join([*lines, "", f"iotoll change {change.id}"]) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from iotoll.records.history.query import Database
 from iotoll.records.history.store import Store
-from iotoll.verdict.changes.drift import Drift, drifts
+from iotoll.verdict.changes.drift import SECTION, Drift, drifts
 from iotoll.verdict.changes.find import Change, Effect, changes
 from iotoll.verdict.changes.notes import notes
 from iotoll.verdict.changes.series import NIGHTS, Track, tracks
@@ -126,11 +126,15 @@ def change_sentence(change: Change) -> str:
 
 
 def bisect_command(change: Change) -> str:
-    """The command that looks for the culprit."""
+    """The command that looks for the culprit; empty where a board's time grew."""
+    if change.clock != "instructions":
+        return ""
     worst = change.worst
+    parts = [e for e in change.effects if e.cell == worst.cell and e.section != SECTION]
+    section = max(parts, key=lambda e: abs(e.delta)).section if parts else ""
     return (
         f"iotoll bisect --tree TREE --good {change.from_commit[:12]} --bad"
-        f" {change.to_commit[:12]} --cell {worst.cell} --section {worst.section}"
+        f" {change.to_commit[:12]} --cell {worst.cell}" + (section and f" --section {section}")
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from iotoll.run.studies.detector import detector_command
 from iotoll.run.studies.exact import exact_command
 from iotoll.run.studies.gates import innocent_command, planted_command
 from iotoll.run.studies.named import explained_command
@@ -17,6 +18,7 @@ def experiment_group() -> None:
 
 
 for _command in (
+    detector_command,
     exact_command,
     explained_command,
     innocent_command,
