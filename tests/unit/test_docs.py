@@ -121,7 +121,9 @@ def test_the_readme_lists_the_rooms_that_there_are() -> None:
     assert re.findall(r"^\| `([a-z]+)` \|", picture, flags=re.M) == listed
 
 
-@pytest.mark.parametrize("tool", ["tools/docs/reference.py", "tools/lint/rooms.py"])
+@pytest.mark.parametrize(
+    "tool", ["tools/docs/reference.py", "tools/docs/studies.py", "tools/lint/rooms.py"]
+)
 def test_what_is_generated_is_current(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / tool, "--check"],

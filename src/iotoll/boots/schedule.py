@@ -49,8 +49,8 @@ class Bench:
 
     ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
     board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a
-    lab rests before its workload. ``fresh`` boots are never taken from the store. On the clock `time`
-    the probes are calibrated with ``calibrate_times`` alone.
+    lab rests before its workload. ``fresh`` boots are never taken from the store. On the
+    clock `time` probes are calibrated with ``calibrate_times`` alone.
     """
 
     board: Board

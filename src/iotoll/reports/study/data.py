@@ -191,6 +191,9 @@ class Study(Model):
     boards: dict[str, BoardUse] = Field(default_factory=dict)
     variants: dict[str, Variant] = Field(min_length=1)
     fio: dict[str, str] = Field(default_factory=dict, description="raw cell -> a fio command")
+    scaled_size: str = Field(
+        "", pattern=r"^(\d+[kKmMgG])?$", description="of each fio job, in place of the command's"
+    )
     refused: dict[str, str] = Field(
         default_factory=dict, description="commands as published that cannot be run"
     )
