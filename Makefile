@@ -51,11 +51,12 @@ PARALLEL := -n 2 --dist loadfile
 check: lint
 	$(BIN)/pytest -q $(PARALLEL) -m 'not slow' $(QUICK)
 
-# Two runs: what boots boards or a lab must not share the machine with other tests.
+# Two runs, so that what is quick fails first. In the second the lab, which mostly waits, shares the
+# machine with the boots.
 test: lint dut
 	cargo test --workspace --locked
 	$(BIN)/pytest $(PARALLEL) $(QUICK)
-	$(BIN)/pytest $(addprefix --ignore=,$(QUICK))
+	$(BIN)/pytest -v -n 2 --dist loadgroup $(addprefix --ignore=,$(QUICK))
 
 test-long: lint dut
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab

@@ -15,11 +15,17 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from iotoll.core.progress import Progress
 from iotoll.labs.local.root import get_root
 
 Check = Callable[[str, str], None]
+
+# A busy machine is no property of the code. With CI=true hypothesis does this by itself.
+settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+if "CI" not in os.environ:
+    settings.load_profile("desk")
 
 ALLOWED_SKIPS = {
     r"set IOTOLL_TEST_LONG=1": "make test-long runs it",
@@ -36,6 +42,15 @@ SLOW = {
     "tests/unit/test_pytest_plugin.py": "runs pytest in pytest, and Allure's generator in Node",
     "tests/unit/verdict/time/test_simulate.py": "simulates hundreds of merge requests",
     "tests/unit/reports/test_trace_command.py::test_more_ios": "analyses more I/Os than are kept",
+    "tests/unit/reports/test_trace_perfetto.py": "reads every slice back",
+    "tests/unit/records/test_history.py::test_kill_9": "kills a writer again and again",
+    "tests/unit/records/test_history.py::test_object_store": "starts a server of object stores",
+    "tests/unit/patch/test_hostile.py::test_f6_9": "reads patches of many megabytes",
+    "tests/unit/run/test_bisect.py": "searches whole git repositories",
+    "tests/unit/run/test_ledger.py": "searches whole git repositories",
+    "tests/unit/run/test_reproduce.py": "derives whole verdicts from traces",
+    "tests/trace/test_independent.py": "analyses every fixture a second time, slowly",
+    "tests/gitlab/test_client.py": "waits as a client does whose server is away",
 }
 """What `make check` leaves to `make test`, for its time: beginning of the node id → why."""
 
@@ -77,11 +92,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that boot boards or a lab wait for them, each with its own limits; an hour ends all.
 
     What `make check` does without is marked `slow`: the tests of `SLOW`, and those that need root.
+    Where several processes share the work, the tests of one lab, or of one module's boots, stay
+    in one of them.
     """
     for item in items:
         if item.nodeid.startswith(tuple(SLOW)) or "lab_root" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         slow = item.nodeid.startswith(("tests/vm/", "tests/lab/"))
+        in_lab = item.nodeid.startswith("tests/lab/")
+        item.add_marker(pytest.mark.xdist_group("lab" if in_lab else item.nodeid.split("::")[0]))
         if slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(3600))
 

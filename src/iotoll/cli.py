@@ -58,6 +58,12 @@ COMMANDS = {
         "Derive the verdict of RESULT, a run directory or a file of one, again.",
         ("iotoll reproduce runs/NAME", "iotoll reproduce runs/NAME --again"),
     ),
+    "nightly": Entry(
+        "Judge",
+        "iotoll.run.nightly.command:nightly_command",
+        "Measure the tips that CONFIG names, add them to the history, and write the trend.",
+        ("iotoll nightly nightly.toml",),
+    ),
     "report": Entry(
         "Look",
         "iotoll.run.command:report_command",
@@ -95,6 +101,21 @@ COMMANDS = {
         (
             "iotoll history add runs/NAME --branch mainline",
             "iotoll history query 'SELECT branch, night, status FROM runs'",
+        ),
+    ),
+    "trend": Entry(
+        "Look",
+        "iotoll.reports.trend.command:trend_command",
+        "Show what the nights of a history say: what grew, since when, and how much is left.",
+        ("iotoll trend --branch mainline", "iotoll trend --out public --budget instructions=40"),
+    ),
+    "change": Entry(
+        "Look",
+        "iotoll.reports.trend.command:change_command",
+        "Note something about a CHANGE of a history, or show its log.",
+        (
+            "iotoll change 0123456789ab",
+            "iotoll change 0123456789ab --state accepted --words 'needed for zoned devices'",
         ),
     ),
     "list": Entry(

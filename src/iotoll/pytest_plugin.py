@@ -23,7 +23,7 @@ import pytest
 from iotoll.core.errors import InfrastructureError, IotollError, UsageError
 from iotoll.records.rundir import RunDir
 from iotoll.reports.publish.checks import Check, Status
-from iotoll.reports.publish.judged import Cell, Comparison, Run
+from iotoll.reports.publish.judged import JudgedCell, JudgedRun, JudgedSection
 from iotoll.reports.publish.links import parse_link, run_links
 
 NO_RUN = "no run directory is named: pytest --iotoll-run runs/NAME"
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-_RUN = pytest.StashKey[Run | None]()
+_RUN = pytest.StashKey[JudgedRun | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     try:
         links = [parse_link(text) for text in config.getoption("--iotoll-link")]
-        run = Run(RunDir.open(Path(named)), links)
+        run = JudgedRun(RunDir.open(Path(named)), links)
         _ = run.checks
     except IotollError as error:
         raise pytest.UsageError(str(error)) from error
@@ -65,7 +65,7 @@ def check_name(check: Check) -> str:
     return f"{check.cell}: {check.name}" if check.cell else check.name
 
 
-def _names(run: Run) -> dict[str, Callable[[], list[str]]]:
+def _names(run: JudgedRun) -> dict[str, Callable[[], list[str]]]:
     """Fixture to the values that a test which asks for it is run with."""
     return {
         "iotoll_cell": lambda: list(run.cells),
@@ -87,7 +87,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def iotoll_run(pytestconfig: pytest.Config) -> Run:
+def iotoll_run(pytestconfig: pytest.Config) -> JudgedRun:
     """The run directory named with --iotoll-run."""
     run = pytestconfig.stash[_RUN]
     if run is None:
@@ -96,22 +96,22 @@ def iotoll_run(pytestconfig: pytest.Config) -> Run:
 
 
 @pytest.fixture
-def iotoll_cell(request: pytest.FixtureRequest, iotoll_run: Run) -> Cell:
+def iotoll_cell(request: pytest.FixtureRequest, iotoll_run: JudgedRun) -> JudgedCell:
     """One cell of the run; the test runs once for each."""
     return iotoll_run.cells[request.param]
 
 
 @pytest.fixture
-def iotoll_comparison(request: pytest.FixtureRequest, iotoll_run: Run) -> Comparison:
+def iotoll_comparison(request: pytest.FixtureRequest, iotoll_run: JudgedRun) -> JudgedSection:
     """One compared section of one cell; the test runs once for each."""
     check = _check(iotoll_run, request.param)
     if check.comparison is None:
         raise UsageError(f"{request.param} was not compared")
-    return Comparison(iotoll_run.cells[check.cell], check.comparison, check)
+    return JudgedSection(iotoll_run.cells[check.cell], check.comparison, check)
 
 
 @pytest.fixture
-def iotoll_check(request: pytest.FixtureRequest, iotoll_run: Run) -> Check:
+def iotoll_check(request: pytest.FixtureRequest, iotoll_run: JudgedRun) -> Check:
     """One outcome of the run; skips, or fails the set-up, where nothing was judged."""
     check = _check(iotoll_run, request.param)
     if check.status is Status.SKIPPED:
@@ -121,7 +121,7 @@ def iotoll_check(request: pytest.FixtureRequest, iotoll_run: Run) -> Check:
     return check
 
 
-def _check(run: Run, name: str) -> Check:
+def _check(run: JudgedRun, name: str) -> Check:
     return next(check for check in run.checks if check_name(check) == name)
 
 
@@ -136,7 +136,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
             _describe(item, run)
 
 
-def _describe(item: pytest.Item, run: Run) -> None:
+def _describe(item: pytest.Item, run: JudgedRun) -> None:
     from iotoll.reports.publish import alluremeta
 
     values = getattr(getattr(item, "callspec", None), "params", {})

@@ -30,7 +30,7 @@ class Opened:
         self.page.get_by_text(text).filter(visible=True).first.wait_for(timeout=LIMIT)
 
     def quiet(self) -> None:
-        """Nothing came from outside of the file, and no script failed."""
+        """Nothing came from outside of the page's folder, and no script failed."""
         assert self.outside == []
         assert self.errors == []
 
@@ -65,7 +65,9 @@ def opened(browser: Browser) -> Iterator[Open]:
 
         def only_the_file(route: Route) -> None:
             url = route.request.url.removesuffix(fragment)
-            if url == path.resolve().as_uri() or url.startswith(("data:", "blob:")):
+            own = path.resolve().as_uri()
+            beside = own.rpartition("/")[0] + "/data/"
+            if url == own or url.startswith(("data:", "blob:", beside)):
                 route.continue_()
             else:
                 found.outside.append(url)

@@ -21,6 +21,7 @@ from iotoll.core.progress import Progress
 from iotoll.kernels import source
 from tests.gitlab.stub import PROJECT as NUMBER
 from tests.gitlab.stub import TOKEN
+from tests.repository import git
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "iotoll-tests/linux"
@@ -28,12 +29,6 @@ PROJECT = "iotoll-tests/linux"
 PIPELINE = 1002
 CELL = "ufs-4k-randread-t1-direct"
 LIMIT = 1500  # seconds for a pipeline; far above what it takes on two idle cores
-AUTHOR = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    # The same commits each time: the cache has them.
-    for what, value in {"NAME": "t", "EMAIL": "t@example.com", "DATE": "1767225600 +0000"}.items()
-}
 _SUMMARY = re.compile(r"^ (PASS|FAIL|WARN) +(.+?) *(?:\(.*\))?$")
 _LINE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -44,21 +39,6 @@ def runner() -> list[str]:
         return paths.node_tool("gitlab-ci-local")
     except UsageError as error:
         pytest.skip(str(error))
-
-
-def git(folder: Path, *words: str, stdin: str | None = None) -> str:
-    """Run git in a test's repository."""
-    done = subprocess.run(
-        ["git", *words],
-        cwd=folder,
-        input=stdin,
-        env={**os.environ, **AUTHOR, "GIT_CONFIG_GLOBAL": "/dev/null"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def kernel_repository(folder: Path, inputs: dict[str, Any]) -> Path:

@@ -61,6 +61,8 @@ class State:
     label_events: list[dict[str, Any]] = field(default_factory=list)
     versions: list[dict[str, Any]] = field(default_factory=list)
     members: dict[int, int] = field(default_factory=dict)
+    brought: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    issues: list[dict[str, Any]] = field(default_factory=list)
     not_before: float = 0.0
     page_limit: int = 100
 
@@ -183,6 +185,19 @@ class Handler(BaseHTTPRequestHandler):
     def user(self, _: Any) -> Answer:
         return 200, {"id": BOT, "username": "project_1217_bot"}
 
+    def brought_by(self, _: Any, project: str, commit: str) -> Answer:
+        return 200, self.state.brought.get(commit, [])
+
+    def list_issues(self, _: Any, project: str) -> Answer:
+        return 200, self.state.issues
+
+    def create_issue(self, data: Any, project: str) -> Answer:
+        if not data.get("title"):
+            return 400, {"message": {"title": ["can't be blank"]}}
+        issue = {"iid": len(self.state.issues) + 1, "id": 900, **data}
+        self.state.issues.append(issue)
+        return 201, issue
+
     def list_notes(self, _: Any, project: str, number: str) -> Answer:
         if project != PROJECT or number != "7":
             return 404, {"message": "404 Not found"}
@@ -291,6 +306,9 @@ ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("PUT", NOTES + r"/(\d+)", Handler.edit_note),
     ("DELETE", NOTES + r"/(\d+)", Handler.delete_note),
     ("POST", r"/projects/(\d+)/statuses/([^/]+)", Handler.set_status),
+    ("GET", r"/projects/(\d+)/repository/commits/([^/]+)/merge_requests", Handler.brought_by),
+    ("GET", r"/projects/(\d+)/issues", Handler.list_issues),
+    ("POST", r"/projects/(\d+)/issues", Handler.create_issue),
     ("GET", r"/projects/(\d+)/merge_requests/(\d+)", Handler.merge_request),
     ("GET", r"/projects/(\d+)/merge_requests/(\d+)/resource_label_events", Handler.label_events),
     ("GET", r"/projects/(\d+)/merge_requests/(\d+)/versions", Handler.versions),

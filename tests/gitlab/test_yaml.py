@@ -15,16 +15,17 @@ from iotoll.ci import children
 from tests.gitlab.pipeline import ROOT
 from tests.unit.ci import plans
 
-PIPELINES = sorted((ROOT / "pipelines").glob("*.yml"))
+WITH_INPUTS = [ROOT / "pipelines/nightly.yml", ROOT / "templates/gate.yml"]
+PIPELINES = sorted({*(ROOT / "pipelines").glob("*.yml")} - {*WITH_INPUTS})
 TEMPLATE = ROOT / "templates/gate.yml"
 HOLDS_TOKEN = {"iotoll-accept", "iotoll-collect", "iotoll-post"}
 PLAN = plans.PLAN.model_copy(update={"lava_boards": ["hikey960", "virt-arm64"]})
 SETTINGS = {"iotoll": "iotoll", "tags": ["iotoll"], "image": "debian:trixie"}
 
 
-def template() -> dict[str, Any]:
-    """The merge-request template's jobs, with inputs as they stand."""
-    text = TEMPLATE.read_text().split("\n---\n", 1)[1]
+def template(path: Path = TEMPLATE) -> dict[str, Any]:
+    """A template's jobs, by default the merge request's, with inputs as they stand."""
+    text = path.read_text().split("\n---\n", 1)[1]
     loaded = yaml.safe_load(re.sub(r"\$\[\[ inputs\.(\w+) \]\]", r"input-\1", text))
     assert isinstance(loaded, dict)
     return loaded
@@ -42,14 +43,15 @@ def check(*paths: Path) -> subprocess.CompletedProcess[str]:
 
 def test_our_pipelines_are_valid(tmp_path: Path) -> None:
     # The schema knows one document: a template's head is another.
-    body = tmp_path / "body.yml"
-    body.write_text(yaml.safe_dump(template()))
+    bodies = [tmp_path / f"body-{path.name}" for path in WITH_INPUTS]
+    for body, path in zip(bodies, WITH_INPUTS, strict=True):
+        body.write_text(yaml.safe_dump(template(path)))
     child = tmp_path / "child.yml"
     child.write_text(children.to_yaml(children.child_pipeline(PLAN, ["--base", "1"], SETTINGS)))
     nothing = tmp_path / "nothing.yml"
     empty = PLAN.model_copy(update={"nothing": True})
     nothing.write_text(children.to_yaml(children.child_pipeline(empty, [], SETTINGS)))
-    done = check(ROOT / ".gitlab-ci.yml", *PIPELINES, body, child, nothing)
+    done = check(ROOT / ".gitlab-ci.yml", *PIPELINES, *bodies, child, nothing)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -63,8 +65,9 @@ def test_top_file_has_stages_and_includes_only() -> None:
     assert set(yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text())) == {"stages", "include"}
 
 
-def test_every_input_is_used_and_described() -> None:
-    head, body = TEMPLATE.read_text().split("\n---\n", 1)
+@pytest.mark.parametrize("path", WITH_INPUTS, ids=lambda path: path.stem)
+def test_every_input_is_used_and_described(path: Path) -> None:
+    head, body = path.read_text().split("\n---\n", 1)
     inputs = yaml.safe_load(head)["spec"]["inputs"]
     assert set(re.findall(r"\$\[\[ inputs\.(\w+) \]\]", body)) == set(inputs)
     assert all(given["description"] for given in inputs.values())

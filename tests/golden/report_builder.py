@@ -31,7 +31,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.analysis import SumRecord
 from iotoll.records.models.base import SOFTWARE_SECTIONS
-from iotoll.records.models.checks import FigureCheck, FioCheck, StepRecord
+from iotoll.records.models.io_checks import FigureCheck, FioCheck, StepRecord
 from iotoll.records.models.run import Side
 
 FOLDER = Path(__file__).parent / "data" / "report"

@@ -18,9 +18,9 @@ from iotoll.boards.matrix import load_matrix
 from iotoll.boots.job import TIMED_IOS, make_batches, render_job
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
-from iotoll.labs.lava.device import virtual_device
-from iotoll.labs.lava.figures import expected_cases
-from iotoll.labs.lava.job import File, fastboot_job, render, uboot_job, virtual_job
+from iotoll.labs.lava.definition import File, fastboot_job, render, uboot_job, virtual_job
+from iotoll.labs.lava.dictionary import virtual_device
+from iotoll.labs.lava.testcases import expected_cases
 from iotoll.records.models import Clock
 from iotoll.reports.study.data import load_study, studies_folder
 from tests.conftest import Check

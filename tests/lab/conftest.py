@@ -20,8 +20,8 @@ from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.runner import LavaRunner
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers
-from iotoll.labs.local.local import LocalLab
-from iotoll.labs.local.plan import LabState
+from iotoll.labs.local.layout import LabState
+from iotoll.labs.local.lifecycle import LocalLab
 from iotoll.records import results
 from iotoll.records.models import SelectionRecord
 from iotoll.records.models.run import Side

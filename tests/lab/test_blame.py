@@ -13,8 +13,8 @@ import pytest
 from iotoll.core.errors import InfrastructureError
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.server import LavaServer, Servers
-from iotoll.labs.local.local import LocalLab
-from iotoll.labs.local.plan import LabState
+from iotoll.labs.local.layout import LabState
+from iotoll.labs.local.lifecycle import LocalLab
 from tests.lab.conftest import Boots
 from tests.lab.test_faults import HEALTHY, attempts, when_running
 from tests.vm.conftest import LIMIT, command, environment
@@ -28,7 +28,7 @@ def test_f3_2_a_stopped_board_is_tried_again_elsewhere(
     boots: Boots, state: LabState, servers: Servers
 ) -> None:
     """F3.2: QEMU was stopped; the base got no second try, and a candidate was blamed."""
-    one = boots(HEALTHY, side="base", workload=2)
+    one = boots(HEALTHY, side="base", workload=3)
     with when_running(one, servers, "iotoll: step prepare"):
         for pid in boards(state.pid):
             os.kill(pid, signal.SIGSTOP)

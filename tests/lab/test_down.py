@@ -13,7 +13,7 @@ import pytest
 
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import load_lab
-from iotoll.labs.local.local import LocalLab
+from iotoll.labs.local.lifecycle import LocalLab
 from iotoll.labs.simboard import client
 
 pytestmark = pytest.mark.lab

@@ -24,7 +24,7 @@ from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.runner import LavaRunner
 from iotoll.labs.lava.server import LavaServer, Servers
-from iotoll.labs.local.plan import LabState
+from iotoll.labs.local.layout import LabState
 from iotoll.labs.simboard import client
 from iotoll.measure.collect import collect
 from iotoll.records.models import BootRecord, CellRecord, Clock, Section, SideResult
@@ -183,6 +183,7 @@ def compare_with_lava(state: LabState, result: SideResult) -> None:
 
 
 def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[str]) -> None:
+    needs_patience()
     cut, garbled = boards
     # So short that a retry, which LAVA may give the same board at once, finds it mended; where a
     # machine is so busy that it does not, that job is lost in the same way.
@@ -213,6 +214,7 @@ def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[st
 def test_lost_fastboot_is_the_lab_s_fault_and_one_hang_nobody_s(
     pair: Pair, boards: list[str]
 ) -> None:
+    needs_patience()
     lost, hanging = boards
     fault(lost, "fastboot-lost")
     fault(hanging, "hang", when="iotoll: step batch ufs")

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.labs.local.plan import LabState
+from iotoll.labs.local.layout import LabState
 from tests.gitlab.pipeline import (
     CELL,
     PIPELINE,
     change,
     command_script,
     encoded,
-    git,
     kernel_repository,
     merge_request,
     summary,
 )
 from tests.gitlab.stub import BOT, serving
 from tests.lab.conftest import needs_patience
+from tests.repository import git
 from tests.vm.conftest import EXAMPLES
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]

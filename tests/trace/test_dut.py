@@ -14,11 +14,11 @@ import pytest
 from iotoll import _native
 from iotoll.core.errors import ResultError
 from iotoll.measure import boot_trace, dut_cell
-from iotoll.measure.order import GATE_COLUMNS
+from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.serial import receive
 from iotoll.records.models import CellRecord, Clock, Section
-from iotoll.reports.trace.cells import load
 from iotoll.reports.trace.filters import Filters
+from iotoll.reports.trace.reader import load
 from tests.trace import dut
 from tests.trace.conftest import DATA
 from tests.trace.dut import Dut
@@ -76,7 +76,7 @@ def test_record_is_the_host_s(command: Dut, trace: str) -> None:
 
 @pytest.mark.parametrize("clock", list(Clock))
 def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock) -> None:
-    marked = ["--cells"] if boot_trace.TraceFile(Path(trace)).windows else []
+    marked = ["--cells"] if boot_trace.BootTraceFile(Path(trace)).windows else []
     words = ("--comm", "fio", "--unit", clock.unit.value, "--digest", *marked)
     sent = command.output("send", data=command.output("record", trace, *words))
     received = [one.text for one in receive(sent.encode())]

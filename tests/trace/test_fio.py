@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.measure.boot_trace import TraceFile, Window, make_record, measure
+from iotoll.measure.boot_trace import BootTraceFile, Window, make_record, measure
 from iotoll.measure.fio import FioJob, Latency
 from iotoll.records.models import Clock
-from iotoll.records.models.checks import FioCheck
+from iotoll.records.models.io_checks import FioCheck
 
 FOLDER = Path(__file__).with_name("data") / "kernels"
 OPTIONS: dict[str, tuple[str, str]] = {
@@ -53,7 +53,7 @@ def job(name: str, options: dict[str, str]) -> FioJob:
 
 def check(name: str, options: dict[str, str]) -> FioCheck:
     """The reconciliation of a whole recording, whoever's I/Os it shows."""
-    file = TraceFile(FOLDER / f"{name}.dat")
+    file = BootTraceFile(FOLDER / f"{name}.dat")
     (found,) = measure(file, [Window("load", 0, 2**63)], Clock.TIME, comm="fio")
     made = make_record(found, {"load": job(name, options)}, Clock.TIME, "0" * 64).fio_check
     assert made is not None

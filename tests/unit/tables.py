@@ -9,8 +9,8 @@ from typing import Any
 from iotoll import _native
 from iotoll.measure.iotable import IoTable, from_native
 from iotoll.records.models import Clock
-from iotoll.reports.trace.cells import Cell, load
 from iotoll.reports.trace.filters import Filters
+from iotoll.reports.trace.reader import TraceCell, load
 
 TRACES = Path(__file__).parents[1] / "trace" / "data"
 SYNC8 = TRACES / "nvme-write-sync-8.dat"
@@ -81,14 +81,14 @@ def full_table(path: Path = SYNC8) -> IoTable:
     return from_native(full(path))
 
 
-def cell(path: Path = SYNC8, clock: Clock = Clock.INSTRUCTIONS, **filters: Any) -> Cell:
+def cell(path: Path = SYNC8, clock: Clock = Clock.INSTRUCTIONS, **filters: Any) -> TraceCell:
     """The only cell of a trace, with the columns that every analyser gives."""
     (found,) = load(path, clock, Filters(comm="fio", **filters))
     columns = {name: c for name, c in found.table.columns.items() if is_least(name)}
     return replace(found, table=IoTable(columns, len(found.table)))
 
 
-def full_cell(path: Path = SYNC8, clock: Clock = Clock.INSTRUCTIONS) -> Cell:
+def full_cell(path: Path = SYNC8, clock: Clock = Clock.INSTRUCTIONS) -> TraceCell:
     """The same with every column."""
     found = cell(path, clock)
-    return Cell(found.trace, found.record, full_table(path), found.tasks)
+    return TraceCell(found.trace, found.record, full_table(path), found.tasks)

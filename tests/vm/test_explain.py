@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,24 +13,24 @@ from tests.vm.conftest import FAULTS, LIMIT, command, environment, needs_board, 
 
 pytestmark = pytest.mark.vm
 CELL = "ufs-4k-randread-t1-direct"
+LONG = "IOTOLL_TEST_LONG"
 
 
-def test_planted_costs_are_named_with_their_sizes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A gated run of a patch with an inlined and a conditional cost."""
     needs_board("virt-arm64")
-    run = tmp_path / "run"
+    run = tmp_path_factory.mktemp("explain") / "run"
     patch = FAULTS / "inlined-and-conditional-costs.patch"
-    gated = run_gate(run, "--candidate", patch, "--cells", CELL)
-    assert gated.code == 1, gated.stderr
-    done = subprocess.run(
-        command("explain", run, "--json"),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    done = run_gate(run, "--candidate", patch, "--cells", CELL)
+    assert done.code == 1, done.stderr
+    return run
+
+
+def test_planted_costs_are_named_with_their_sizes(gated: Path) -> None:
+    run = gated
+    text = explain(run, "--json")
+    found = json.loads(text)
     assert found == json.loads((run / "explain.json").read_text())
     (cell,) = found["cells"]
     assert cell["same_base"] and cell["same_candidate"], "an exact board boots the same again"
@@ -47,3 +48,63 @@ def test_planted_costs_are_named_with_their_sizes(tmp_path: Path) -> None:
     assert ran["ufshcd_send_command"]["executed"] > 0
     assert (run / f"explain/{CELL}.svg").read_text().startswith("<svg ")
     assert not list((run / "explain").glob("*-record")), "the record itself is not kept"
+
+
+def explain(run: Path, *words: str) -> str:
+    """Explain a run; returns stdout."""
+    done = subprocess.run(
+        command("explain", run, *words),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def needs_patience() -> None:
+    if not os.environ.get(LONG):
+        pytest.skip(f"takes long, and goes the way of other tests: set {LONG}=1")
+
+
+def test_modelled_caches_are_deterministic(gated: Path) -> None:
+    needs_patience()
+    first = explain(gated, "--cache", "--json")
+    assert explain(gated, "--cache", "--json") == first
+    found = json.loads(first)["caches"]
+    assert found["model"]["name"] == "cortex-a73"
+    (section,) = [s for s in found["sections"] if s["section"] == "submission"]
+    # An I/O of 4 KiB in ten thousand instructions touches more than these, and less than memory.
+    assert 20 < section["data_lines"]["base"] < 2000
+    assert 20 < section["code_lines"]["base"] < 4000
+    assert section["l1d_misses"]["base"] <= section["data_lines"]["base"] * 10
+    assert section["l2_misses"]["base"] <= (
+        section["l1d_misses"]["base"] + section["l1i_misses"]["base"]
+    )
+
+
+def test_untraced_kernels_cost_what_the_calibration_says(gated: Path) -> None:
+    needs_patience()
+    found = json.loads(explain(gated, "--untraced", "--json"))
+    values = {c["side"]: {s["section"]: s for s in c["sections"]} for c in found["cells"]}
+    assert all(cell["not_cut"] == 0 and cell["ios"] == 256 for cell in found["cells"])
+    for side in values.values():
+        for section in ("vfs_fs", "submission", "completion"):
+            traced, free = side[section]["traced"], side[section]["untraced"]
+            assert free < traced, "events cost something"
+            # Functions are not quite where the tracepoints are.
+            assert abs(side[section]["calibrated"] - free) < 100
+    grew = values["candidate"]["submission"]["untraced"] - values["base"]["submission"]["untraced"]
+    assert 41 <= grew <= 60, "the planted cost is no artefact of the events"
+
+
+def test_planted_functions_are_named_first_with_their_sizes(tmp_path: Path) -> None:
+    """The experiment's patches: half of them always cost, the others in some calls."""
+    needs_patience()
+    words = ("experiment", "explained", "--patches", "10", "--out", tmp_path)
+    subprocess.run(command(*words), env=environment(), check=True, timeout=12 * LIMIT)
+    rows = [row for row in json.loads((tmp_path / "named.json").read_text()) if row["function"]]
+    assert len(rows) >= 5, "the code of most patches runs in these cells"
+    assert [r["name"] for r in rows if not (r["first"] and r["exact"])] == []

@@ -89,7 +89,7 @@ def test_same_source_same_image_whatever_was_built_in_between(
     sides: tuple[Side, ...] = ("base", "candidate", "base")
     # With another recipe number the image cache knows nothing, so each of them is really made.
     for turn, side in enumerate(sides):
-        monkeypatch.setattr(build, "_RECIPE", f"test {tmp_path} {turn}")
+        monkeypatch.setattr(kernel_job, "RECIPE", f"test {tmp_path} {turn}")
         images_made.append(make(run, side))
         log = (run.build(side) / "build.log").read_text()
     first, changed, again = images_made

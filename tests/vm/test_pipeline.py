@@ -15,12 +15,12 @@ from tests.gitlab.pipeline import (
     CELL,
     change,
     command_script,
-    git,
     kernel_repository,
     merge_request,
     summary,
 )
 from tests.gitlab.stub import BOT, TOKEN, State, serving
+from tests.repository import git
 from tests.vm.conftest import EXAMPLES, needs_board
 
 pytestmark = pytest.mark.vm

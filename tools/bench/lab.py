@@ -28,8 +28,8 @@ from iotoll.labs.lava.config import load_lab
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.journal import Journal, read_journal
 from iotoll.labs.lava.server import LavaServer
-from iotoll.labs.local.local import LocalLab
-from iotoll.labs.local.plan import LabState
+from iotoll.labs.local.layout import LabState
+from iotoll.labs.local.lifecycle import LocalLab
 from iotoll.records import results
 from iotoll.records.models import BootRecord
 

@@ -20,11 +20,11 @@ from gate import fresh_patch  # noqa: E402
 from tests.gitlab.pipeline import (  # noqa: E402 - the tests lie at the top of the checkout
     change,
     command_script,
-    git,
     kernel_repository,
     merge_request,
 )
 from tests.gitlab.stub import serving  # noqa: E402
+from tests.repository import git  # noqa: E402
 
 FINISHED = re.compile(r"^(\S+(?:: \[.*?\])?) +finished in (.+?)(?: +FAIL.*)?$", re.M)
 

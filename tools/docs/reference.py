@@ -35,7 +35,7 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[s
 def new_context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
     """A context that wraps at the same width on every terminal."""
     return click.Context(
-        command, info_name=name, parent=parent, terminal_width=92, max_content_width=92
+        command, info_name=name, parent=parent, terminal_width=80, max_content_width=80
     )
 
 

@@ -3,11 +3,13 @@
  * A TCG plugin that records which instructions a board executes, and changes none of them.
  *
  *   -plugin libiotoll-record.so,out=PREFIX,probes=ADDRESS:REGISTER+ADDRESS:REGISTER[,spans=FILE]
+ *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1]
  *
  * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark). The
  * first probe is the clock: recording begins at its first mark or, with spans, while its value is in
  * one of the spans of FILE (pairs of u64, both included). record.h describes the files. PREFIX.json
- * is written last: without it the record is not whole.
+ * is written last: without it the record is not whole. With caches (bytes and ways of instructions',
+ * data's and the second level's, then the bytes of a line) the lines that are touched are recorded.
  *
  * Instructions are counted one by one, not by the lengths of the blocks: QEMU leaves a block early
  * at an exception, and runs the rest again after an access to a device.
@@ -33,6 +35,7 @@ static struct qemu_plugin_register *registers[REGISTERS];
 static struct qemu_plugin_scoreboard *scores;
 static qemu_plugin_u64 executed;
 static struct span *spans;
+static struct caches caches;
 static char *prefix;
 
 struct site {
@@ -99,6 +102,21 @@ static void on_probe(unsigned int vcpu, void *data)
                   site->block);
 }
 
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+    struct qemu_plugin_hwaddr *place;
+
+    (void)vcpu;
+    (void)data;
+    if (!recorder.begun)
+        return;
+    place = qemu_plugin_get_hwaddr(info, address);
+    /* Registers of devices are in no cache. */
+    if (place && !qemu_plugin_hwaddr_is_io(place))
+        recorder_access(&recorder, qemu_plugin_hwaddr_phys_addr(place),
+                        UINT64_C(1) << qemu_plugin_mem_size_shift(info));
+}
+
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     size_t count = qemu_plugin_tb_n_insns(tb);
@@ -123,6 +141,9 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         }
         qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64,
                                                             executed, 1);
+        if (recorder.caches)
+            qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
+                                             QEMU_PLUGIN_MEM_RW, NULL);
     }
 }
 
@@ -135,21 +156,50 @@ static void at_end(qemu_plugin_id_t id, void *data)
     (void)data;
     whole = fclose(recorder.runs) == 0 && whole;
     whole = fclose(recorder.marks) == 0 && whole;
+    if (recorder.caches) {
+        whole = fclose(recorder.lines) == 0 && whole;
+        whole = fclose(recorder.touches) == 0 && whole;
+    }
     file = open_file("blocks");
     whole = file && blocks_write(&blocks, file) && fclose(file) == 0 && whole;
     file = whole ? open_file("json") : NULL;
     if (file) {
         fprintf(file,
                 "{\"blocks\": %" PRIu32 ", \"runs\": %" PRIu64 ", \"marks\": %" PRIu64
-                ", \"instructions\": %" PRIu64 "}\n",
-                blocks.count, recorder.run_count, recorder.mark_count,
+                ", \"lines\": %" PRIu64 ", \"instructions\": %" PRIu64 "}\n",
+                blocks.count, recorder.run_count, recorder.mark_count, recorder.line_count,
                 qemu_plugin_u64_sum(executed));
         fclose(file);
     } else {
         failed("the record", "is not whole");
     }
     blocks_free(&blocks);
+    caches_free(&caches);
     g_free(spans);
+}
+
+/* QEMU itself takes commas as the ends of options, so pairs have another separator. */
+static int take_pairs(const char *value, struct span *pairs, int most)
+{
+    g_autofree char *text = g_strdelimit(g_strdup(value), "+", ',');
+
+    return parse_pairs(text, pairs, most);
+}
+
+static bool take_caches(const char *value)
+{
+    struct span pairs[CACHES + 1];
+    uint64_t sizes[CACHES], ways[CACHES];
+
+    if (take_pairs(value, pairs, CACHES + 1) != CACHES + 1)
+        return false;
+    for (int i = 0; i < CACHES; i++) {
+        sizes[i] = pairs[i].from;
+        ways[i] = pairs[i].to;
+    }
+    recorder.caches = &caches;
+    recorder.known = &blocks;
+    return caches_make(&caches, pairs[CACHES].from, sizes, ways);
 }
 
 static bool take_option(const char *option)
@@ -161,14 +211,13 @@ static bool take_option(const char *option)
     if (g_str_has_prefix(option, "out=")) {
         prefix = g_strdup(value);
     } else if (g_str_has_prefix(option, "probes=")) {
-        /* QEMU itself takes commas as the ends of options. */
-        g_autofree char *pairs = g_strdelimit(g_strdup(value), "+", ',');
-
-        probe_count = parse_pairs(pairs, probes, PROBES);
+        probe_count = take_pairs(value, probes, PROBES);
         for (int i = 0; i < probe_count; i++)
             if (probes[i].to >= REGISTERS)
                 return false;
         return probe_count > 0;
+    } else if (g_str_has_prefix(option, "caches=")) {
+        return take_caches(value);
     } else if (g_str_has_prefix(option, "spans=")) {
         int64_t count = read_spans(value, &spans);
 
@@ -203,6 +252,12 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
     recorder.marks = open_file("marks");
     if (!recorder.runs || !recorder.marks)
         return -1;
+    if (recorder.caches) {
+        recorder.lines = open_file("lines");
+        recorder.touches = open_file("touches");
+        if (!recorder.lines || !recorder.touches)
+            return -1;
+    }
     scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
     executed = qemu_plugin_scoreboard_u64(scores);
     qemu_plugin_register_vcpu_init_cb(id, on_vcpu);

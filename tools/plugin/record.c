@@ -82,13 +82,61 @@ void blocks_free(struct blocks *blocks)
     *blocks = (struct blocks){0};
 }
 
+/* The lines from an address to before another: looked up, and written while recording is on. */
+static void touch(struct recorder *recorder, uint64_t from, uint64_t to, bool is_code)
+{
+    uint64_t size = UINT64_C(1) << recorder->caches->line_bits;
+
+    for (uint64_t at = caches_line(recorder->caches, from); at < to; at += size) {
+        uint64_t line = at | caches_touch(recorder->caches, at, is_code);
+
+        if (is_code)
+            line |= TOUCH_CODE;
+        if (!recorder->on)
+            continue;
+        if (fwrite(&line, sizeof(line), 1, recorder->lines) != 1)
+            recorder->failed = true;
+        recorder->touched++;
+        recorder->line_count++;
+    }
+}
+
+void recorder_access(struct recorder *recorder, uint64_t address, uint64_t bytes)
+{
+    if (recorder->begun)
+        touch(recorder, address, address + bytes, false);
+}
+
+/* Writes how many lines the run touched that ends, its own instructions' included. */
+static void close_touches(struct recorder *recorder, uint64_t length)
+{
+    uint16_t touched;
+
+    if (recorder->block != NO_BLOCK) {
+        uint64_t from = recorder->known->list[recorder->block].address;
+
+        touch(recorder, from, from + 4 * length, true);
+    }
+    touched = (uint16_t)recorder->touched;
+    if (!recorder->on)
+        return;
+    if (touched != recorder->touched ||
+        fwrite(&touched, sizeof(touched), 1, recorder->touches) != 1)
+        recorder->failed = true;
+    recorder->touched = 0;
+}
+
 /* Writes the run that ends after `executed` instructions. */
 static void close_run(struct recorder *recorder, uint64_t executed)
 {
     uint64_t length = executed - recorder->began;
     uint32_t run;
 
-    if (!recorder->on || length == 0)
+    if (length == 0)
+        return;
+    if (recorder->caches && recorder->begun)
+        close_touches(recorder, length);
+    if (!recorder->on)
         return;
     if (length > RUN_MAX || recorder->block == NO_BLOCK) {
         recorder->failed = true;
@@ -121,8 +169,10 @@ void recorder_mark(struct recorder *recorder, uint64_t executed, uint64_t probe,
     uint64_t mark[4];
 
     recorder_enter(recorder, executed, rest);
-    if (probe == 0)
+    if (probe == 0) {
         recorder->on = is_wanted(recorder, value);
+        recorder->begun = true;
+    }
     if (!recorder->on)
         return;
     mark[0] = recorder->run_count;
@@ -139,6 +189,8 @@ bool recorder_end(struct recorder *recorder, uint64_t executed)
     close_run(recorder, executed);
     recorder->on = false;
     if (fflush(recorder->runs) != 0 || fflush(recorder->marks) != 0)
+        recorder->failed = true;
+    if (recorder->caches && (fflush(recorder->lines) != 0 || fflush(recorder->touches) != 0))
         recorder->failed = true;
     return !recorder->failed;
 }

@@ -7,6 +7,10 @@
  *   PREFIX.blocks  two u64 for each block: address of its first instruction, number of instructions
  *   PREFIX.runs    one u32 for each execution: number of the block << RUN_BITS | instructions executed
  *   PREFIX.marks   four u64 for each mark: runs before it, instructions before it, probe, value
+ * With caches (cache.h) also:
+ *   PREFIX.lines   one u64 for each line that a run touched: its address, physical for data, with the
+ *                  flags TOUCH_... in the low bits; instructions after the data
+ *   PREFIX.touches one u16 for each run: how many lines it touched
  */
 #ifndef IOTOLL_RECORD_H
 #define IOTOLL_RECORD_H
@@ -15,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#include "cache.h"
 
 /* A translation block of QEMU has at most 512 instructions. */
 #define RUN_BITS 10
@@ -52,6 +58,13 @@ struct recorder {
     uint64_t began; /* instructions executed when the block was entered */
     uint64_t run_count;
     uint64_t mark_count;
+    struct caches *caches; /* none: no lines are recorded */
+    const struct blocks *known; /* with caches: to see which lines a run's instructions are in */
+    FILE *lines;
+    FILE *touches;
+    uint32_t touched; /* lines by the run that goes on */
+    bool begun;       /* a first mark was seen: until then, caches stay empty */
+    uint64_t line_count;
 };
 
 /* Returns the number of a block, a new one if it is not known; NO_BLOCK where there are too many. */
@@ -68,6 +81,9 @@ void recorder_enter(struct recorder *recorder, uint64_t executed, uint32_t block
  */
 void recorder_mark(struct recorder *recorder, uint64_t executed, uint64_t probe, uint64_t value,
                    uint32_t rest);
+
+/* The run that goes on reads or writes memory, at a physical address. Only with caches. */
+void recorder_access(struct recorder *recorder, uint64_t address, uint64_t bytes);
 
 /* Ends the last run, and returns whether everything was written. The caller closes the files. */
 bool recorder_end(struct recorder *recorder, uint64_t executed);

@@ -52,7 +52,7 @@ class DeviceSettings(Model):
 
 
 class Limits(Model):
-    """Time-outs in seconds of host time."""
+    """Time-outs in seconds of host time, without what QEMU waits for a processor."""
 
     boot: float = Field(gt=0, description="until the workload's first line")
     silence: float = Field(gt=0, description="without a line or any data: the board hangs")

@@ -184,7 +184,7 @@ def _spelled(item: str, known: list[str], families: Mapping[str, Sequence[str]])
     """The cell that is written out, which the matrix need not name."""
     if any(mark in item for mark in "*?["):
         raise UsageError(f"--cells {item}: no such cell; there is for example {known[0]}")
-    if "-" not in item or item.count("-") < 3:
+    if item.count("-") < 3:
         near = get_close_matches(item, [*families, *known], 1, 0.0)[0]
         raise UsageError(f"--cells {item}: no such cell or family; the nearest is {near}")
     try:

@@ -6,8 +6,15 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import data_dir
+from iotoll.core.toml import first_error, load_toml, named_file
+from iotoll.records.models import CacheModel
+
+CACHES = "cortex-a73"
+"""The model of caches that is used unless another one is named: that of a HiKey960."""
 
 
 @cache
@@ -26,7 +33,25 @@ def plugin() -> Path:
     return Path(done.stdout.strip())
 
 
-def plugin_words(prefix: Path, probes: str, spans: Path | None) -> tuple[str, ...]:
+def plugin_words(
+    prefix: Path, probes: str, spans: Path | None, caches: CacheModel | None = None
+) -> tuple[str, ...]:
     """QEMU's words that record into ``PREFIX.*``; paths must have no comma."""
     words = f"{plugin()},out={prefix},probes={probes}"
-    return "-plugin", f"{words},spans={spans}" if spans else words
+    words += f",spans={spans}" if spans else ""
+    return "-plugin", f"{words},caches={_caches(caches)}" if caches else words
+
+
+def _caches(model: CacheModel) -> str:
+    levels = [f"{one.size_kib << 10}:{one.ways}" for one in (model.l1i, model.l1d, model.l2)]
+    return "+".join((*levels, f"{model.line}:1"))
+
+
+def load_caches(name: str) -> CacheModel:
+    """A model of caches by its name in ``lava-jobs/caches``, or a path; UsageError if invalid."""
+    path = named_file(data_dir("lava-jobs") / "caches", name)
+    data = load_toml(path)
+    try:
+        return CacheModel.model_validate({"name": path.stem, **data})
+    except ValidationError as error:
+        raise first_error(path, error) from error

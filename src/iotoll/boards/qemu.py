@@ -196,6 +196,12 @@ class RunningBoard:
         assert self._qemu is not None
         return self._qemu.poll()
 
+    @property
+    def pid(self) -> int:
+        """QEMU's process."""
+        assert self._qemu is not None
+        return self._qemu.pid
+
     def log_tail(self) -> str:
         """The last lines that QEMU and nbdkit wrote."""
         return tail_file(self._files.log)

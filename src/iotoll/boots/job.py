@@ -23,7 +23,7 @@ PREFIX = "calibration"
 
 
 @dataclass(frozen=True)
-class Run:
+class FioRun:
     """One fio run of a batch: a cell, or a calibration run (docs/method.md)."""
 
     name: str
@@ -40,7 +40,7 @@ class Batch:
     device: str
     events: list[str]
     kprobes: list[str]
-    runs: list[Run] = field(default_factory=list)
+    runs: list[FioRun] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     """What the disk is set to while it runs, as the DUT's scripts name it (lib.sh, set_disk)."""
 
@@ -66,17 +66,17 @@ def make_batches(
             for key in ("libaio", "io_uring", "fsync", "trim"):
                 batch.events += matrix.events.get(key, []) if key in setting else []
             batch.settings = _settings(members[0])
-            batch.runs = [Run(c.name, c, matrix.ios(c)) for c in members]
+            batch.runs = [FioRun(c.name, c, matrix.ios(c)) for c in members]
             batches.append(batch)
     for device in devices if calibrate else []:
         batch = _batch(matrix, f"{PREFIX}-{device}", device)
         # A direct read passes every event once, whatever the file system does.
         cell = parse_cell(f"{device}-4k-randread-t1-direct")
-        batch.runs = [Run(f"{PREFIX}-{device}-reference", cell, calibration_ios)]
+        batch.runs = [FioRun(f"{PREFIX}-{device}-reference", cell, calibration_ios)]
         for event in batch.events:
             mode = "off" if event.startswith("iotoll:") else "double"
             name = f"{PREFIX}-{device}-{event.partition(':')[2]}"
-            run = Run(name, cell, calibration_ios, f"{mode} {event.replace(':', '/')}")
+            run = FioRun(name, cell, calibration_ios, f"{mode} {event.replace(':', '/')}")
             batch.runs.append(run)
         batches.append(batch)
     return batches

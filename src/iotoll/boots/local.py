@@ -17,6 +17,7 @@ from iotoll.boards.qemu import BootFiles, RunningBoard, qemu_command, tool_versi
 from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
+from iotoll.boots.patience import Patience
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import (
     BrokenError,
@@ -185,16 +186,16 @@ def _watch(
     cancelled: threading.Event | None,
 ) -> ConsoleState:
     limits = plan.virtual.limits
-    started = last_sign = time.monotonic()
+    patience, last_sign = Patience(running.pid), 0.0
     seen, unread, due = -1, True, 0.0
     while True:
         if cancelled is not None and cancelled.is_set():
             raise InfrastructureError("interrupted before the workload ended: run again to resume")
         status = running.poll()
         sign = _size(files.console) + _size(files.handover)
-        now = time.monotonic()
+        now, given = time.monotonic(), patience.seconds()
         if sign != seen:
-            seen, last_sign, unread = sign, now, True
+            seen, last_sign, unread = sign, given, True
         if unread and now >= due:
             # A console that is flooded is read more seldom the longer it is, and not for ever.
             size = _size(files.console)
@@ -216,9 +217,7 @@ def _watch(
             raise InfrastructureError(
                 f"QEMU ended with status {status} before the workload did", running.log_tail()
             )
-        _check_limits(
-            state, now - started, now - last_sign, limits.boot, limits.silence, limits.total
-        )
+        _check_limits(state, given, given - last_sign, limits.boot, limits.silence, limits.total)
         time.sleep(POLL_SECONDS)
 
 

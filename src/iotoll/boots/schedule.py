@@ -16,7 +16,7 @@ from typing import Protocol
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import store
+from iotoll.boots import base_boots
 from iotoll.boots.job import CALIBRATION_IOS, TIMED_IOS, make_batches, render_job
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
@@ -49,8 +49,8 @@ class Bench:
 
     ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
     board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a
-    lab rests before its workload. ``fresh`` boots are never taken from the store. On the
-    clock `time` probes are calibrated with ``calibrate_times`` alone.
+    lab rests before its workload. ``fresh`` boots are never taken from the store. On the clock
+    `time` the probes are calibrated with ``calibrate_times`` alone.
     """
 
     board: Board
@@ -138,11 +138,11 @@ def _run_all(
             done = sum(begun.values())
             step.update(done, total, f"fio run {done} of {total}")
 
-        if store.take(plan):
+        if base_boots.take(plan):
             on_cell(plan.runs)
         else:
             boot_again(plan, on_cell, cancelled, tell)
-            store.keep(plan)
+            base_boots.keep(plan)
         mark_done(run, plan)
 
     pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))

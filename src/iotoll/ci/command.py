@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from iotoll.boards.matrix import chosen_cells, load_matrix
-from iotoll.ci import approvals, children, jobs, note, plan, summary
+from iotoll.ci import approvals, bisect, children, jobs, pipeline_note, plan, summary
 from iotoll.ci.repository import earlier_tag, ensure, find_change
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
@@ -55,6 +55,10 @@ def ci_command() -> None:
     They hand on one folder, --root. What GitLab tells its jobs in CI_ variables is the default of
     the options of that name.
     """
+
+
+ci_command.add_command(bisect.bisect_command)
+ci_command.add_command(bisect.post_command)
 
 
 def select_options(command: F) -> F:
@@ -249,7 +253,7 @@ def report_command(link: str | None, job_url: str | None, root: Path) -> None:
         if no_allure is None:
             allure.allure_report(source, out)
         notes.append((out / FORMATS["note"].file).read_text().removeprefix(MARKER).strip())
-    text = note.pipeline_note(made, notes, link)
+    text = pipeline_note.pipeline_note(made, notes, link)
     write_text(root / NOTE, text)
     click.echo(text)
 
@@ -323,8 +327,15 @@ def _told(run: Path, status: int) -> int:
 
 
 def _gitlab() -> Any:
-    # python-gitlab takes 0.3 s to load, and only two of the jobs speak to GitLab.
-    from iotoll.ci.gitlab import TOKEN, GitLab
+    # python-gitlab takes 0.3 s to load, and few of the jobs speak to GitLab.
+    from iotoll.ci.gitlab import GitLab
+
+    return gitlab_of(GitLab)
+
+
+def gitlab_of(client: Callable[[str, str, str], Any]) -> Any:
+    """A client of the project that this job is of; raises UsageError without a token."""
+    from iotoll.ci.gitlab import TOKEN
 
     token = os.environ.get(TOKEN, "").strip()
     url = _variable("CI_SERVER_URL")
@@ -339,7 +350,7 @@ def _gitlab() -> Any:
         raise UsageError("CI_SERVER_URL and CI_PROJECT_ID say which GitLab: set them")
     if not re.fullmatch(r"https?://[^@\s]+", url):
         raise UsageError(f"CI_SERVER_URL {url}: must be http:// or https:// and a host")
-    return GitLab(url, project, token)
+    return client(url, project, token)
 
 
 def _variable(name: str) -> str | None:

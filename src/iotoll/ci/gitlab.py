@@ -175,14 +175,18 @@ class GitLab:
         return True
 
     def _our_notes(self, notes: Any) -> list[Any]:
-        """Our notes, oldest first. Anybody may write our mark, but not under our name."""
+        """Our notes on a gate, oldest first."""
+        return [n for n in self._own(notes) if MARK.match(n.body)]
+
+    def _own(self, notes: Any) -> list[Any]:
+        """What we wrote, oldest first. Anybody may write our mark, but not under our name."""
         if self._server.user is None:
             self._call("ask who we are", self._server.auth)
         assert self._server.user is not None
         me = self._server.user.id
         words = {"order_by": "created_at", "sort": "asc"}
         rows = self._rows("list notes", notes, **words)
-        return [n for n in rows if n.author["id"] == me and not n.system and MARK.match(n.body)]
+        return [n for n in rows if n.author["id"] == me and not n.system]
 
     def _create_note(self, notes: Any, pipeline: int, text: str) -> str:
         def create() -> None:

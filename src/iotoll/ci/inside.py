@@ -1,7 +1,7 @@
 """What runs inside the sandbox: one step of a run directory, its failure written to a file.
 
-``python -m iotoll.ci.inside build RUN SIDE [--warm]``, ``… gate RUN``. Exit codes are those of
-outcomes.
+``python -m iotoll.ci.inside build RUN SIDE [--warm]``, ``… gate RUN``,
+``… measure RUN SIDE CELLS``. Exit codes are those of outcomes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from iotoll.records import results
 from iotoll.records.models import FailureRecord, Outcome
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.run.bisect import apart
 from iotoll.run.flow import Flow, execute
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
@@ -56,6 +57,15 @@ def gate_command(run: Path) -> None:
     verdict = execute(Flow(RunDir.open(run), Progress(), explains=True), since="boot")
     assert verdict is not None
     raise SystemExit(verdict.exit_code)
+
+
+@inside.command("measure")
+@run_argument
+@click.argument("side", type=click.Choice(SIDES))
+@click.argument("cells")
+def measure_command(run: Path, side: str, cells: str) -> None:
+    """Boot one side once, for a search; its records are left in the run directory."""
+    apart.measure(RunDir.open(run), cast(Side, side), cells.split(","))
 
 
 if __name__ == "__main__":

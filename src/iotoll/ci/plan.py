@@ -11,13 +11,13 @@ from iotoll.boards.board import load_board
 from iotoll.boards.equip import families
 from iotoll.boards.matrix import load_matrix
 from iotoll.ci import repository
-from iotoll.ci.repository import Change
+from iotoll.ci.repository import MergeChange
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels.source import open_tree, prepare
 from iotoll.labs.lava.config import load_lab
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import PlanRecord, RunManifest, SelectionRecord
 from iotoll.records.models.ci import BOARD
@@ -62,7 +62,7 @@ def allure_history(plan: PlanRecord, run: str) -> Path:
 
 
 def make_plan(
-    request: PipelineRequest, change: Change, root: Path, progress: Progress
+    request: PipelineRequest, change: MergeChange, root: Path, progress: Progress
 ) -> PlanRecord:
     """Prepare a run directory per board and write ``plan.json``; builds and boots nothing.
 
@@ -103,7 +103,7 @@ def read_plan(root: Path) -> PlanRecord:
     return results.read(root / PLAN, PlanRecord)
 
 
-def _refuse(kept: Path, change: Change, progress: Progress) -> None:
+def _refuse(kept: Path, change: MergeChange, progress: Progress) -> None:
     tree = open_tree(str(kept), progress)
     tree.check_change(tree.tree_of(change.base), tree.tree_of(change.candidate))
 
@@ -144,14 +144,16 @@ def _once(names: Sequence[str], option: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _manifest(request: PipelineRequest, change: Change, name: str, runner: Runner) -> RunManifest:
+def _manifest(
+    request: PipelineRequest, change: MergeChange, name: str, runner: Runner
+) -> RunManifest:
     lava = runner == "lava"
     tree = str(repository.place(request.project))
     return new_manifest(
         RunRequest(
             command=request.command,
             kind="gate",
-            choice=Choice("revision", tree, change.base, change.candidate),
+            choice=CandidateChoice("revision", tree, change.base, change.candidate),
             board=name,
             matrix=request.lava_matrix if lava else request.matrix,
             policy=request.lava_policy if lava else request.policy,

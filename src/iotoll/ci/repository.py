@@ -22,7 +22,7 @@ _DEEPEST = 1000  # commits of a change whose subjects are kept
 
 
 @dataclass(frozen=True)
-class Change:
+class MergeChange:
     """Two commits of a clone: what is asked to be merged, and where it left its target."""
 
     clone: Path
@@ -30,7 +30,7 @@ class Change:
     candidate: str
 
 
-def find_change(clone: Path, base: str | None, candidate: str, target: str | None) -> Change:
+def find_change(clone: Path, base: str | None, candidate: str, target: str | None) -> MergeChange:
     """Resolve a change in a clone.
 
     ``base`` is a revision or a full commit name that may have to be fetched; without it, the
@@ -38,7 +38,7 @@ def find_change(clone: Path, base: str | None, candidate: str, target: str | Non
     """
     tip = _commit(clone, candidate)
     if base is not None:
-        return Change(clone, _commit(clone, base), tip)
+        return MergeChange(clone, _commit(clone, base), tip)
     if target is None:
         raise UsageError("give --base, or --target: the branch that the change is for")
     upstream = _commit(clone, target)
@@ -48,7 +48,28 @@ def find_change(clone: Path, base: str | None, candidate: str, target: str | Non
             f"{target} and {candidate} have no common ancestor in {clone}: fetch more history"
             " (GIT_DEPTH: 0), or give --base"
         )
-    return Change(clone, found, tip)
+    return MergeChange(clone, found, tip)
+
+
+def check_range(change: MergeChange, most: int) -> None:
+    """Raise UsageError for a range that holds no commit, or more than ``most``."""
+    name = f"{change.base[:12]}..{change.candidate[:12]}"
+    found = _git(change.clone, "rev-list", "--count", f"{change.base}..{change.candidate}")
+    count = int(found or 0)
+    if not 0 < count <= most:
+        raise UsageError(f"{name}: holds {count} commits, a search takes 1 to {most} of them")
+
+
+def check_on_branch(change: MergeChange, branch: str | None) -> None:
+    """Raise UsageError unless all commits of the change are on ``branch``, which is trusted."""
+    if not branch:
+        raise UsageError("--trusted: name the branch that a search in a lab may take commits of")
+    words = ("merge-base", "--is-ancestor", change.candidate, _commit(change.clone, branch))
+    if _git(change.clone, *words) is None:
+        raise UsageError(
+            f"{change.candidate[:12]} is not on {branch}: a lab's search builds without a sandbox,"
+            " so it takes reviewed commits only: search on a virtual board"
+        )
 
 
 def earlier_tag(clone: Path, tag: str) -> str:
@@ -62,7 +83,7 @@ def earlier_tag(clone: Path, tag: str) -> str:
     return f"refs/tags/{found}"
 
 
-def keep(change: Change, project: str) -> Path:
+def keep(change: MergeChange, project: str) -> Path:
     """Copy the change's commits into the cache; returns the repository that holds them.
 
     Done again it does nothing. Subjects of the candidate's commits come along, its history not.

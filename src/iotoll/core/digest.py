@@ -15,10 +15,14 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def text_sha256(text: str) -> str:
+    """Return the hex SHA-256 of a text's UTF-8 bytes: of the file that holds it."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def json_sha256(value: Any) -> str:
     """Return the hex SHA-256 of a JSON-able value, independent of key order."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return text_sha256(json.dumps(value, sort_keys=True, separators=(",", ":")))
 
 
 def files_sha256(paths: Iterable[Path], root: Path) -> str:

@@ -1,4 +1,4 @@
-"""One process at a time: a file's lock that is waited for, with a word to the user."""
+"""One process at a time: a file's lock that is waited for, or one that another one refuses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from iotoll.core.errors import IotollError
 from iotoll.core.progress import Progress
 
 
@@ -26,3 +27,18 @@ def held(path: Path, progress: Progress, message: str) -> Iterator[IO[str]]:
             progress.say(message)
             fcntl.flock(stream, fcntl.LOCK_EX)
         yield stream
+
+
+@contextmanager
+def alone(path: Path, refused: IotollError) -> Iterator[None]:
+    """Hold the lock of the file ``path``, which is made if need be, in a folder that exists.
+
+    Raises ``refused`` while another process holds it. The lock ends with its process, however that
+    ends.
+    """
+    with path.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise refused from error
+        yield

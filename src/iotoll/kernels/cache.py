@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from iotoll.records import results
 
 KEPT = 40
 """Images kept in the cache, by last use; one takes about 10 MB."""
+
+ABANDONED = 86400.0
+"""Seconds after which what a killed build left half-made is removed."""
 
 DIGESTS = "digests.json"
 """The file of an entry that holds the SHA-256 of each of the others."""
@@ -32,14 +36,20 @@ _CONFIG_MARK = b"IKCFG_ST"
 @contextlib.contextmanager
 def new_entry(final: Path) -> Iterator[Path]:
     """Give a folder to fill; it becomes ``final`` at once, and only if the body succeeds."""
-    temporary = final.with_name(f".{final.name}.{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    # Not named by the process: another machine that shares the cache has the same numbers.
+    temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+    temporary.chmod(0o755)
     try:
         yield temporary
         results.write_text(temporary / DIGESTS, json.dumps(_digests(temporary)) + "\n")
         shutil.rmtree(final, ignore_errors=True)
-        temporary.rename(final)
+        try:
+            temporary.rename(final)
+        except OSError:
+            # Another one, building the same source from another tree, was first.
+            if not is_whole(final):
+                raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     _prune(final.parent)
@@ -113,7 +123,13 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _prune(folder: Path) -> None:
-    entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in entries[KEPT:]:
+    used: list[tuple[float, Path]] = []
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another one prunes as well
+            last = path.stat().st_mtime
+            if not path.name.startswith("."):
+                used.append((last, path))
+            elif last < time.time() - ABANDONED:
+                shutil.rmtree(path, ignore_errors=True)
+    for _, path in sorted(used, reverse=True)[KEPT:]:
         shutil.rmtree(path, ignore_errors=True)

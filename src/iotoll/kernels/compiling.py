@@ -17,7 +17,7 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError, os_fix
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress, Step
-from iotoll.kernels import buildid, cache, coverage, kconfig, makerun
+from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
 from iotoll.kernels.kernel_job import PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
@@ -94,7 +94,7 @@ class _Workshop:
                 folder = self.out / "arch" / self.job.arch / "boot/dts"
                 shutil.copyfile(folder / name, entry / Path(name).name)
             shutil.copyfile(self.out / ".config", entry / "config")
-            coverage.write_sources(self.out, self.tree.src, entry)
+            compiled.write_sources(self.out, self.tree.src, entry)
             ids = buildid.build_ids(self.out / "vmlinux")
             (entry / buildid.NAME).write_text("".join(f"{one}\n" for one in ids))
             shutil.copyfile(self.log, entry / "build.log")

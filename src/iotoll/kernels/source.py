@@ -6,7 +6,6 @@ tree. All of them become a `KernelTree` in the cache; nothing is ever written to
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from iotoll.core.digest import file_sha256, json_sha256
+from iotoll.core.digest import file_sha256, json_sha256, text_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels import importer
-from iotoll.kernels.coverage import options_of
+from iotoll.kernels.compiled import options_of
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.patch import candidate as candidates
 from iotoll.patch import selection, trailers
@@ -81,9 +80,9 @@ def prepare(
     """Prepare the sources of every side that is built, and select the cells to run.
 
     Writes ``sides/SIDE/source.json`` and ``selection.json``; ``all_cells`` is the whole matrix,
-    ``families`` are the cells that a patch may add to it. Returns
-    no side for ready-made images, and ``base`` alone when one kernel is measured. Raises
-    BrokenError("apply") when the candidate does not apply. Done work is not done again.
+    ``families`` are the cells that a patch may add to it. Returns no side for ready-made images,
+    and ``base`` alone when one kernel is measured. Raises BrokenError("apply") when the candidate
+    does not apply. Done work is not done again.
     """
     manifest = run.manifest
     inputs = _inputs(run, manifest, all_cells) | {"families": families or {}}
@@ -101,8 +100,8 @@ def prepare(
     if 0 < len(change) <= _MAX_CHANGE:
         text = change.decode("utf-8", "replace")
         results.write_text(run.change, text)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        records["candidate"] = records["candidate"].model_copy(update={"change_sha256": digest})
+        update = {"change_sha256": text_sha256(text)}
+        records["candidate"] = records["candidate"].model_copy(update=update)
     for side, record in records.items():
         results.write(run.side(side) / "source.json", record)
     for number, patch in enumerate(chosen.patches, 1):

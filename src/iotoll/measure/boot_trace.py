@@ -20,8 +20,8 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.calibrate import event_costs, is_calibration
 from iotoll.measure.fio import FioJob, read_jobs
 from iotoll.measure.fio_choice import Calls
+from iotoll.measure.io_order import GATE_COLUMNS, ordered
 from iotoll.measure.iotable import IoTable, from_native
-from iotoll.measure.order import GATE_COLUMNS, ordered
 from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.measure.substeps import steps
 from iotoll.records.models import BootRecord, CellRecord, Clock
@@ -51,7 +51,7 @@ def _reading() -> Iterator[None]:
         raise InfrastructureError(f"corrupt trace: {error}") from error
 
 
-class TraceFile:
+class BootTraceFile:
     """A trace, of which each thing is read once. Raises InfrastructureError when it is corrupt."""
 
     def __init__(self, path: Path) -> None:
@@ -117,7 +117,7 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     corrupt or a cell of ``boot.cells`` is missing: partial results never pass.
     """
     devices = _devices(folder / "boot/devices")
-    files = [TraceFile(path) for path in sorted(folder.glob("*/trace.dat"))]
+    files = [BootTraceFile(path) for path in sorted(folder.glob("*/trace.dat"))]
     fio: dict[str, FioJob] = {}
     for file in files:
         fio.update(read_jobs(file.path.with_name("fio.json")))
@@ -189,7 +189,7 @@ def _device(devices: Mapping[str, str], window: Window, folder: Path) -> str:
 class Measured:
     """What the analyser says of one window: its record as JSON values, and its I/Os."""
 
-    file: TraceFile
+    file: BootTraceFile
     window: Window
     data: dict[str, Any]
     table: IoTable
@@ -197,7 +197,7 @@ class Measured:
 
 
 def measure(
-    file: TraceFile, windows: Sequence[Window], clock: Clock, **options: Unpack[Options]
+    file: BootTraceFile, windows: Sequence[Window], clock: Clock, **options: Unpack[Options]
 ) -> Iterator[Measured]:
     """Run the analyser over windows that follow each other, in one walk over the trace."""
     options["unit"] = clock.unit.value

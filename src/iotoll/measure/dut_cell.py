@@ -8,7 +8,7 @@ from typing import Any
 
 from iotoll.core.errors import ResultError
 from iotoll.measure.boot_trace import gate_values, invalid
-from iotoll.measure.order import GATE_COLUMNS, ordered_columns
+from iotoll.measure.io_order import GATE_COLUMNS, ordered_columns
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, DutRecord
 

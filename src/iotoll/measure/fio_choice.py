@@ -64,7 +64,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Choice:
+class FioChoice:
     """The calls of a job, and how many bytes each moves: from ``low`` to ``high``."""
 
     ops: tuple[str, ...]
@@ -82,7 +82,7 @@ class Choice:
         """Whether an fsync of the job is an I/O of the same kind."""
         return self.ops == ("io_uring",)
 
-    def covers(self, other: Choice | None) -> bool:
+    def covers(self, other: FioChoice | None) -> bool:
         """Whether it also takes the I/Os of another job; yes where nothing is known of that."""
         if other is None:
             return True
@@ -114,7 +114,7 @@ class Choice:
         return " and ".join(self.ops) + (f" of {size} bytes" if self.low else "")
 
 
-def choice(job: FioJob) -> Choice | None:
+def choice(job: FioJob) -> FioChoice | None:
     """Return what the job's options say; None where they are absent or of an unknown engine."""
     if not job.options:
         return None
@@ -123,7 +123,7 @@ def choice(job: FioJob) -> Choice | None:
         return None
     sizes = _sizes(job.options)
     low, high = (min(sizes), max(sizes)) if sizes else (0, 2**62)
-    return Choice(ops, low, high, job.trims > 0)
+    return FioChoice(ops, low, high, job.trims > 0)
 
 
 def _sizes(options: Mapping[str, str]) -> Sequence[int]:

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from iotoll.measure.fio import BUCKET, FioJob, Latency
-from iotoll.measure.fio_choice import Calls, Choice, choice
+from iotoll.measure.fio_choice import Calls, FioChoice, choice
 from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.records.models import Clock
-from iotoll.records.models.checks import FigureCheck, FioCheck
+from iotoll.records.models.io_checks import FigureCheck, FioCheck
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def reconcile(
 
 def _found(
     job: FioJob,
-    wanted: Choice | None,
+    wanted: FioChoice | None,
     table: IoTable,
     seen: int,
     rest: Callable[[], Calls] | None,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from iotoll.measure.iotable import MARKS, Ints, IoTable, Mask, present
 from iotoll.records.models import Section
-from iotoll.records.models.checks import StepRecord
+from iotoll.records.models.io_checks import StepRecord
 
 _ENDS_SECTION = {
     "fs_begin": Section.VFS_FS,

@@ -18,7 +18,7 @@ from iotoll.records.models.base import Model
 from iotoll.records.models.run import FactRecord
 
 
-class Rule(Model):
+class ValidityRule(Model):
     """One rule; ``fact`` is a glob pattern."""
 
     name: str
@@ -31,7 +31,7 @@ class Rule(Model):
     same_in_pair: bool = False
 
     @model_validator(mode="after")
-    def _one_check(self) -> Rule:
+    def _one_check(self) -> ValidityRule:
         checks = (self.equals, self.at_most, self.grows_at_most)
         flags = self.unchanged + self.built + self.same_in_pair
         if sum(check is not None for check in checks) + flags != 1:
@@ -40,11 +40,11 @@ class Rule(Model):
 
 
 class _File(Model):
-    rule: list[Rule]
+    rule: list[ValidityRule]
 
 
 @cache
-def load_rules() -> tuple[Rule, ...]:
+def load_rules() -> tuple[ValidityRule, ...]:
     """The rules; raises UsageError when their file is not valid."""
     path = data_dir("pipelines") / "validity.toml"
     try:
@@ -53,7 +53,7 @@ def load_rules() -> tuple[Rule, ...]:
         raise first_error(path, error) from error
 
 
-def broken_rule(facts: FactRecord, config_sha256: str, rules: Sequence[Rule]) -> str | None:
+def broken_rule(facts: FactRecord, config_sha256: str, rules: Sequence[ValidityRule]) -> str | None:
     """The first rule that a boot breaks, in words; None when its times may be used.
 
     ``config_sha256`` is the digest of the .config that its kernel was built with.
@@ -69,7 +69,7 @@ def broken_rule(facts: FactRecord, config_sha256: str, rules: Sequence[Rule]) ->
     return None
 
 
-def apart(base: FactRecord, candidate: FactRecord, rules: Sequence[Rule]) -> str:
+def apart(base: FactRecord, candidate: FactRecord, rules: Sequence[ValidityRule]) -> str:
     """Why the boots of a pair cannot be compared; empty when they can."""
     for rule in (rule for rule in rules if rule.same_in_pair):
         other = {name: value for name, value, _ in _matching(candidate, rule)}
@@ -79,13 +79,13 @@ def apart(base: FactRecord, candidate: FactRecord, rules: Sequence[Rule]) -> str
     return ""
 
 
-def _matching(facts: FactRecord, rule: Rule) -> Iterator[tuple[str, str, str | None]]:
+def _matching(facts: FactRecord, rule: ValidityRule) -> Iterator[tuple[str, str, str | None]]:
     for name, before in facts.before.items():
         if fnmatchcase(name, rule.fact):
             yield name, before, facts.after.get(name)
 
 
-def _broken(rule: Rule, before: str, after: str | None, config_sha256: str) -> str:
+def _broken(rule: ValidityRule, before: str, after: str | None, config_sha256: str) -> str:
     values = [before] if after is None else [before, after]
     if rule.equals is not None:
         return next((f"is {v}, not {rule.equals}" for v in values if v != rule.equals), "")

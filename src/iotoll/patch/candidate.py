@@ -33,7 +33,7 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CandidateChoice:
     """The fields of ``run.json`` that say what is compared (see `RunManifest`)."""
 
     kind: CandidateKind
@@ -67,7 +67,7 @@ def classify(
     base: str | None = None,
     base_image: Path | None = None,
     candidate_image: Path | None = None,
-) -> Choice:
+) -> CandidateChoice:
     """Decide what the command line means; ``tree`` None means Debian's kernel source.
 
     Raises UsageError when the words do not fit together or a patch file cannot be used.
@@ -76,21 +76,21 @@ def classify(
         return _classify_images(candidate, tree, base, base_image, candidate_image)
     source = _absolute_tree(tree)
     if candidate is None:
-        return Choice("none", source, base, None)
+        return CandidateChoice("none", source, base, None)
     if Path(candidate).is_file():
         path = Path(candidate).resolve()
         kind: CandidateKind = "mbox" if len(read_patches(path)) > 1 else "patch"
-        return Choice(kind, source, base, str(path))
+        return CandidateChoice(kind, source, base, str(path))
     if source == "debian" or Path(source).is_file():
         raise UsageError(
             f"--candidate {candidate}: no such file; for a git revision name its --tree"
         )
     if ".." not in candidate:
-        return Choice("revision", source, base, candidate)
+        return CandidateChoice("revision", source, base, candidate)
     if base is not None:
         raise UsageError(f"--base {base}: the range {candidate} already names its base; drop one")
     _split_range(candidate)
-    return Choice("range", source, None, candidate)
+    return CandidateChoice("range", source, None, candidate)
 
 
 def load(manifest: RunManifest) -> Candidate:
@@ -215,7 +215,7 @@ def _classify_images(
     base: str | None,
     base_image: Path | None,
     candidate_image: Path | None,
-) -> Choice:
+) -> CandidateChoice:
     if candidate or tree or base:
         extra = "--candidate" if candidate else "--tree" if tree else "--base"
         raise UsageError(f"{extra}: ready-made images need no source: drop it or the images")
@@ -225,5 +225,7 @@ def _classify_images(
         if image is not None and not image.is_file():
             raise UsageError(f"{word} {image}: no such file")
     if candidate_image is None:
-        return Choice("none", None, str(base_image.resolve()), None)
-    return Choice("images", None, str(base_image.resolve()), str(candidate_image.resolve()))
+        return CandidateChoice("none", None, str(base_image.resolve()), None)
+    return CandidateChoice(
+        "images", None, str(base_image.resolve()), str(candidate_image.resolve())
+    )

@@ -26,7 +26,7 @@ _MORE = {"families", "fragments", "unmeasured"}
 
 
 @dataclass(frozen=True)
-class Rule:
+class SelectionRule:
     """One rule: ``devices`` None selects the whole matrix, an empty tuple nothing.
 
     ``families`` are added to that, ``fragments`` to the kernel's config. ``unmeasured`` says what
@@ -46,7 +46,9 @@ class Rule:
         return any(pattern.fullmatch(path) for pattern in self.patterns)
 
 
-_UNKNOWN = Rule("unknown path", (), None, "no rule knows this path, so nothing is left out")
+_UNKNOWN = SelectionRule(
+    "unknown path", (), None, "no rule knows this path, so nothing is left out"
+)
 
 
 def rules_path() -> Path:
@@ -54,7 +56,7 @@ def rules_path() -> Path:
     return data_dir("pipelines") / "selection.toml"
 
 
-def load_rules(path: Path | None = None) -> list[Rule]:
+def load_rules(path: Path | None = None) -> list[SelectionRule]:
     """Read the rules in order; raises UsageError naming file, rule and field of a mistake."""
     path = path or rules_path()
     try:
@@ -70,7 +72,7 @@ def load_rules(path: Path | None = None) -> list[Rule]:
 def select(
     changed_paths: Iterable[str],
     all_cells: Sequence[str],
-    rules: Sequence[Rule] | None = None,
+    rules: Sequence[SelectionRule] | None = None,
     families: Families | None = None,
 ) -> SelectionRecord:
     """Select the cells for a patch that changes these paths; ``all_cells`` is the whole matrix.
@@ -80,10 +82,9 @@ def select(
     families = families or {}
     paths = sorted(set(changed_paths))
     rules = load_rules() if rules is None else rules
-    matched: dict[Rule, list[str]] = {}
+    matched: dict[SelectionRule, list[str]] = {}
     for path in paths:
-        rule = next((r for r in rules if r.matches(path)), _UNKNOWN)
-        matched.setdefault(rule, []).append(path)
+        matched.setdefault(_rule_of(path, rules), []).append(path)
     reasons: dict[str, list[str]] = {cell: [] for cell in all_cells}
     reasons |= {cell: [] for cells in families.values() for cell in cells}
     lines = []
@@ -108,7 +109,7 @@ def select(
         full_matrix=not set(all_cells).difference(c.cell for c in chosen),
         why=_sentence(matched, chosen, all_cells),
         harmless=[p for rule, members in matched.items() if _is_nothing(rule) for p in members],
-        fragments=list(dict.fromkeys(f for rule in matched for f in rule.fragments)),
+        fragments=_fragments(matched),
         unmeasured=unmeasured,
     )
 
@@ -136,9 +137,8 @@ def _by_hand(
     changed_paths: Sequence[str], all_cells: Sequence[str], asked: list[str]
 ) -> SelectionRecord:
     rules = load_rules() if changed_paths else []
-    first = [next((r for r in rules if r.matches(path)), _UNKNOWN) for path in changed_paths]
     return SelectionRecord(
-        fragments=list(dict.fromkeys(f for rule in first for f in rule.fragments)),
+        fragments=_fragments(_rule_of(path, rules) for path in changed_paths),
         changed_paths=sorted(changed_paths),
         rules=[],
         cells=[CellChoice(cell=cell, why="asked for by hand") for cell in asked],
@@ -147,11 +147,21 @@ def _by_hand(
     )
 
 
-def _is_nothing(rule: Rule) -> bool:
+def _rule_of(path: str, rules: Sequence[SelectionRule]) -> SelectionRule:
+    return next((rule for rule in rules if rule.matches(path)), _UNKNOWN)
+
+
+def _fragments(rules: Iterable[SelectionRule]) -> list[str]:
+    return list(dict.fromkeys(name for rule in rules for name in rule.fragments))
+
+
+def _is_nothing(rule: SelectionRule) -> bool:
     return rule.devices == () and not rule.families
 
 
-def _effect(rule: Rule, all_cells: Sequence[str], families: Families) -> tuple[list[str], str]:
+def _effect(
+    rule: SelectionRule, all_cells: Sequence[str], families: Families
+) -> tuple[list[str], str]:
     """Return the rule's cells in this matrix and its families, and the effect in words."""
     cells, effect = _own_effect(rule, all_cells)
     known = [name for name in rule.families if name in families]
@@ -164,7 +174,7 @@ def _effect(rule: Rule, all_cells: Sequence[str], families: Families) -> tuple[l
     return [*cells, *more], f"{effect} and {named}" if cells else named
 
 
-def _own_effect(rule: Rule, all_cells: Sequence[str]) -> tuple[list[str], str]:
+def _own_effect(rule: SelectionRule, all_cells: Sequence[str]) -> tuple[list[str], str]:
     """The rule's cells of the matrix itself, and the effect in words."""
     if rule.devices is None:
         return list(all_cells), "full matrix"
@@ -178,7 +188,7 @@ def _own_effect(rule: Rule, all_cells: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _sentence(
-    matched: dict[Rule, list[str]], chosen: list[CellChoice], all_cells: Sequence[str]
+    matched: dict[SelectionRule, list[str]], chosen: list[CellChoice], all_cells: Sequence[str]
 ) -> str:
     if not matched:
         return "full matrix: no changed path is known"
@@ -199,7 +209,7 @@ def _shorten(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_SHOWN]) + more
 
 
-def _rule(row: Any, where: str) -> Rule:
+def _rule(row: Any, where: str) -> SelectionRule:
     if not isinstance(row, dict) or set(row) - _MORE != _KEYS:
         raise UsageError(
             f"{where}: needs exactly the keys {', '.join(sorted(_KEYS))}"
@@ -211,7 +221,7 @@ def _rule(row: Any, where: str) -> Rule:
     paths = row["paths"]
     if not isinstance(paths, list) or not paths or not all(isinstance(p, str) and p for p in paths):
         raise UsageError(f"{where}: field paths: must be a list of patterns")
-    return Rule(
+    return SelectionRule(
         name=row["name"],
         patterns=tuple(glob_pattern(p) for p in paths),
         devices=_devices(row["select"], where),

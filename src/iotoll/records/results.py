@@ -37,7 +37,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "summary": models.SummaryRecord,
     "noise": models.NoiseRecord,
     "explain": models.ExplainRecord,
-    "study": models.StudyRecord,
+    "untraced": models.UntracedRecord,
 }
 """Schema name (``results-schema/NAME.schema.json``) → model of that document."""
 

@@ -24,6 +24,8 @@ from iotoll.records.models import RunManifest
 from iotoll.records.models.run import Side
 
 SIDES: tuple[Side, ...] = get_args(Side)
+STUDY = "study.json"
+"""The result of a study, in its folder beside the runs of its variants."""
 
 
 class RunDir:
@@ -58,6 +60,16 @@ class RunDir:
     def verdict(self) -> Path:
         """``verdict.json``: what the run concludes."""
         return self.root / "verdict.json"
+
+    @property
+    def explained(self) -> Path:
+        """``explain.json``: which functions the verdict's differences are in."""
+        return self.root / "explain.json"
+
+    @property
+    def untraced(self) -> Path:
+        """``untraced.json``: what the kernels cost in boots that record no events."""
+        return self.root / "untraced.json"
 
     @property
     def report(self) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from iotoll.records.models import SourceRecord
 from iotoll.records.rundir import RunDir
 
 NO_RECORDS = ("boot.json", "console.log", "qemu.log", "handover.tar")
-"""What a boot's folder holds that no figure is made of."""
+"""What a boot's folder holds that no value is made of."""
 
 
 def digests(folder: Path, paths: Iterable[Path] | None = None) -> dict[str, str]:
@@ -32,8 +31,7 @@ def change(run: RunDir) -> bytes | None:
     if not run.change.is_file() or not source.is_file():
         return None
     known = results.read(source, SourceRecord).change_sha256
-    data = run.change.read_bytes()
-    return data if known in (None, hashlib.sha256(data).hexdigest()) else None
+    return run.change.read_bytes() if known in (None, file_sha256(run.change)) else None
 
 
 def check(folder: Path, known: Mapping[str, str]) -> None:

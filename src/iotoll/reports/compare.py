@@ -20,7 +20,7 @@ from iotoll.records.rundir import RunDir
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunValues:
     """One side of one run: what it is called in the output, and its results."""
 
     run: RunDir
@@ -34,7 +34,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Row:
+class CompareRow:
     """One section of one cell; values in the clock's unit, None where a run has none."""
 
     cell: str
@@ -56,7 +56,7 @@ class Row:
         return self.delta / self.first if self.delta is not None and self.first else None
 
 
-def open_side(root: Path, side: str | None) -> Measured:
+def open_side(root: Path, side: str | None) -> RunValues:
     """A finished run's results; raises UsageError when it has none of that side.
 
     Without ``side`` it is the candidate of a gate run and the only kernel of a measured one.
@@ -67,10 +67,10 @@ def open_side(root: Path, side: str | None) -> Measured:
     path = run.root / "sides" / name / "result.json"
     if not path.is_file():
         raise UsageError(f"{root} has no results of its {name}: the run is not finished")
-    return Measured(run, name, results.read(path, SideResult))
+    return RunValues(run, name, results.read(path, SideResult))
 
 
-def rows(first: Measured, second: Measured) -> list[Row]:
+def rows(first: RunValues, second: RunValues) -> list[CompareRow]:
     """Every section of every cell of both runs; raises UsageError when they do not compare."""
     _check_comparable(first, second)
     clock = first.result.clock
@@ -79,7 +79,7 @@ def rows(first: Measured, second: Measured) -> list[Row]:
     return [_row(first, second, cell, section) for cell in cells for section in sections]
 
 
-def _check_comparable(first: Measured, second: Measured) -> None:
+def _check_comparable(first: RunValues, second: RunValues) -> None:
     for what, one, other in (
         ("clocks", first.result.clock.value, second.result.clock.value),
         ("boards", first.run.manifest.board, second.run.manifest.board),
@@ -92,7 +92,7 @@ def _check_comparable(first: Measured, second: Measured) -> None:
             )
 
 
-def _row(first: Measured, second: Measured, cell: str, section: Section) -> Row:
+def _row(first: RunValues, second: RunValues, cell: str, section: Section) -> CompareRow:
     values: list[float | None] = []
     reasons = []
     for side in (first, second):
@@ -104,7 +104,7 @@ def _row(first: Measured, second: Measured, cell: str, section: Section) -> Row:
             reasons.append(f"{side.label} did not run it")
         elif not usable:
             reasons.append(f"{side.label}: {records[0].invalid}")
-    return Row(cell, section, values[0], values[1], "; ".join(reasons))
+    return CompareRow(cell, section, values[0], values[1], "; ".join(reasons))
 
 
 def _value(record: CellRecord, section: Section) -> float | None:
@@ -115,7 +115,7 @@ def _value(record: CellRecord, section: Section) -> float | None:
     return (found.own if record.clock is Clock.INSTRUCTIONS else found.elapsed).median
 
 
-def remarks(first: Measured, second: Measured) -> list[str]:
+def remarks(first: RunValues, second: RunValues) -> list[str]:
     """What else differs between the runs and may have changed the values."""
     notes = []
     if first.run.manifest.matrix != second.run.manifest.matrix:
@@ -154,7 +154,7 @@ def compare_command(
         _print(one, other, found, Output(quiet, as_json))
 
 
-def _as_json(one: Measured, other: Measured, found: list[Row]) -> dict[str, object]:
+def _as_json(one: RunValues, other: RunValues, found: list[CompareRow]) -> dict[str, object]:
     return {
         "runs": [str(one.run.root), str(other.run.root)],
         "sides": [one.side, other.side],
@@ -177,7 +177,7 @@ def _as_json(one: Measured, other: Measured, found: list[Row]) -> dict[str, obje
     }
 
 
-def _print(one: Measured, other: Measured, found: list[Row], output: Output) -> None:
+def _print(one: RunValues, other: RunValues, found: list[CompareRow], output: Output) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -17,7 +17,7 @@ from iotoll.core.errors import UsageError
 from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import STUDY, RunDir
 from iotoll.reports.page import render_report, side_table, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import commit_text, cover_text
@@ -27,11 +27,9 @@ from iotoll.reports.study.quoted import cover_text as study_cover
 from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.opening import INCIDENTAL, open_run
 
 F = TypeVar("F", bound=Callable[..., Any])
-STUDY = "study.json"
-INCIDENTAL = {"command", "created", "seed", "approved_by"}
-"""What of a manifest may differ between a run and the command that resumes it."""
 
 
 def run_options(command: F) -> F:
@@ -213,7 +211,7 @@ def step_command(name: str, run: Path, quiet: bool, as_json: bool) -> None:
 
 def _run(
     kind: Literal["gate", "measure"],
-    choice: candidate.Choice,
+    choice: candidate.CandidateChoice,
     *,
     out: Path | None,
     until: str,
@@ -239,7 +237,7 @@ def _run(
         )
     )
     output = Output(quiet, as_json)
-    run = open_run(manifest, out)
+    run = _named_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
     # Everything named on the command line is read before anything long begins.
     _ = flow.board, flow.matrix, flow.policy, flow.lab
@@ -263,7 +261,7 @@ def _identity(manifest: RunManifest) -> dict[str, Any]:
     return data
 
 
-def open_run(manifest: RunManifest, out: Path | None) -> RunDir:
+def _named_run(manifest: RunManifest, out: Path | None) -> RunDir:
     """The run directory of a manifest: a new one, or the one that it resumes.
 
     Raises UsageError where the folder holds another run or something else.
@@ -272,20 +270,7 @@ def open_run(manifest: RunManifest, out: Path | None) -> RunDir:
     named = Path(manifest.candidate or manifest.base or manifest.tree or "kernel").stem
     label = "".join(c if c.isalnum() or c in "-." else "-" for c in named)[:40]
     root = out or Path("runs") / f"{manifest.kind}-{label}-{identity[:8]}"
-    path = root / "run.json"
-    if path.is_file():
-        known = results.read(path, RunManifest)
-        if known.model_dump(exclude=INCIDENTAL) != manifest.model_dump(exclude=INCIDENTAL):
-            raise UsageError(f"{root} holds another run: choose another --out, or remove it")
-        if known.approved_by != manifest.approved_by:
-            # An approval is given, or taken back, after the boots: nothing is measured again.
-            changed = known.model_copy(update={"approved_by": manifest.approved_by})
-            results.write(path, changed)
-    elif root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise UsageError(f"{root} exists and is not a run directory: choose another --out")
-    else:
-        results.write(path, manifest)
-    return RunDir.open(root)
+    return open_run(root, manifest)
 
 
 def _show(run: RunDir, page: Path, output: Output) -> None:

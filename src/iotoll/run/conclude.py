@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iotoll.boots.order import boot_order
+from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.records import results

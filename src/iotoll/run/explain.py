@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -21,11 +21,10 @@ from iotoll.boots.local import BootPlan, boot
 from iotoll.boots.schedule import plan_boot
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.measure.boot_trace import COMM, TraceFile, Window, measure
-from iotoll.measure.explain.attribute import CellParts, take_apart
+from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, measure
+from iotoll.measure.explain.attribute import take_apart
 from iotoll.measure.explain.changed import changed_functions
-from iotoll.measure.explain.compare import SectionChange, compare_cell
-from iotoll.measure.explain.coverage import coverage, executed_instructions
+from iotoll.measure.explain.coverage import executed_instructions
 from iotoll.measure.explain.frames import cell_frames
 from iotoll.measure.explain.pieces import PieceCounter, Pieces, make_pieces
 from iotoll.measure.explain.record import Record, probes, read_record
@@ -35,41 +34,41 @@ from iotoll.measure.explain.walk import Walker
 from iotoll.measure.iotable import IoTable
 from iotoll.records import results
 from iotoll.records.models import (
-    BuildRecord,
-    CellDelta,
+    CacheModel,
     Clock,
     ExplainRecord,
-    SectionDelta,
     VerdictRecord,
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.reports.explain.firefox import firefox
 from iotoll.reports.explain.flame import flame_svg
+from iotoll.reports.explain.perfetto import perfetto
 from iotoll.reports.explain.speedscope import speedscope
-from iotoll.run.explain_functions import Found, function_delta
 from iotoll.run.explain_lines import Lines
+from iotoll.run.explain_record import SideParts, compared
 from iotoll.run.flow import Flow
 
-
-@dataclass(frozen=True)
-class SideParts:
-    """One kernel, recorded: its cells taken apart; ``same`` cells are those of the gate's boot."""
-
-    symbols: Symbols
-    cells: Mapping[str, CellParts]
-    same: frozenset[str]
-    executed: Mapping[str, int]
-    pieces: Pieces
+PROFILES = {"speedscope": speedscope, "firefox": firefox, "perfetto": perfetto}
+"""Programs whose files are written beside the flame graph, as CELL.NAME.json."""
 
 
 class Explainer:
     """One run that is explained; raises UsageError where it cannot be.
 
-    ``single`` is the number of the I/O of each cell that is also taken apart alone.
+    ``single`` is the number of the I/O of each cell that is also taken apart alone, ``caches`` a
+    model of caches for the lines that the I/Os touch.
     """
 
-    def __init__(self, run: RunDir, progress: Progress, single: int | None = None) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        progress: Progress,
+        single: int | None = None,
+        caches: CacheModel | None = None,
+    ) -> None:
         self.single = single
+        self.caches = caches
         self.run = run
         self.progress = progress
         self.flow = Flow(run, progress)
@@ -139,17 +138,19 @@ class Explainer:
         self, cells: Sequence[str], left_out: int = 0
     ) -> tuple[ExplainRecord, Mapping[Side, SideParts]]:
         """Boot, record and compare; leaves ``explain.json`` in the run directory."""
-        symbols = {side: self._symbols(side) for side in SIDES}
+        symbols = {side: self.symbols(side) for side in SIDES}
         changed = changed_functions(symbols["base"], symbols["candidate"])
         pieces = {side: self._pieces(side, symbols[side], changed) for side in SIDES}
         sides = {
             side: self._side(side, symbols[side], cells, changed, pieces[side]) for side in SIDES
         }
-        record = self._compared(sides, changed).model_copy(update={"left_out": left_out})
-        results.write(self.run.root / "explain.json", record)
+        record = compared(self.run, self.verdict, self.lines, sides, changed, self.caches)
+        record = record.model_copy(update={"left_out": left_out})
+        results.write(self.run.explained, record)
         return record, sides
 
-    def _symbols(self, side: Side) -> Symbols:
+    def symbols(self, side: Side) -> Symbols:
+        """The functions of a side's kernel image."""
         return read_symbols(self.run.build(side) / "Image")
 
     def _pieces(self, side: Side, symbols: Symbols, changed: Sequence[str]) -> Pieces:
@@ -173,15 +174,16 @@ class Explainer:
         recorded.mkdir(parents=True)
         try:
             spans = self._spans(plan, cells, recorded / "spans")
-            words = plugin_words(recorded / "record", probes(symbols), spans)
-            self._boot(replace(plan, folder=folder, words=words))
+            words = plugin_words(recorded / "record", probes(symbols), spans, self.caches)
+            self.boot(replace(plan, folder=folder, words=words))
             record = read_record(recorded / "record")
             return self._analyse(plan, folder, record, symbols, cells, changed, pieces)
         finally:
             shutil.rmtree(recorded, ignore_errors=True)
 
-    def _boot(self, plan: BootPlan) -> None:
-        title = f"boot {plan.board.name} ({plan.side}, recorded)"
+    def boot(self, plan: BootPlan, what: str = "recorded") -> None:
+        """Boot a board once, with what the plan adds to QEMU's command line."""
+        title = f"boot {plan.board.name} ({plan.side}, {what})"
         with self.progress.step(title, plan.runs) as step:
             boot(plan, lambda done: step.update(done, plan.runs, f"cell {done} of {plan.runs}"))
 
@@ -228,81 +230,14 @@ class Explainer:
         executed = executed_instructions(record, symbols, changed)
         return SideParts(symbols, parts, frozenset(same), executed, pieces)
 
-    # ------------------------------------------------------------ the record
-
-    def _compared(self, sides: Mapping[Side, SideParts], changed: Sequence[str]) -> ExplainRecord:
-        base, candidate = sides["base"], sides["candidate"]
-        changes = {c: compare_cell(base.cells[c], parts) for c, parts in candidate.cells.items()}
-        symbols = candidate.symbols, base.symbols
-        found = Found(frozenset(changed), candidate.pieces, base.pieces, symbols, self.lines)
-        found.look_up([section for sections in changes.values() for section in sections])
-        cells = [
-            CellDelta(
-                cell=cell,
-                ios=parts.ios,
-                same_base=cell in base.same,
-                same_candidate=cell in candidate.same,
-                sections=[self._section(change, found) for change in changes[cell]],
-            )
-            for cell, parts in candidate.cells.items()
-        ]
-        return ExplainRecord(
-            board=self.run.manifest.board,
-            outcome=self.verdict.outcome,
-            cells=cells,
-            coverage=coverage(
-                candidate.cells,
-                candidate.executed,
-                candidate.symbols,
-                changed,
-                frozenset(base.symbols.names),
-                self.lines.added(),
-                self.lines.note,
-            ),
-            images=images(self.run),
-        )
-
-    def _section(self, change: SectionChange, found: Found) -> SectionDelta:
-        judged = [
-            s.delta
-            for c in self.verdict.cells
-            for s in c.sections
-            if (c.cell, s.section) == (change.cell, change.section)
-        ]
-        explained = round(change.explained, 2)
-        return SectionDelta(
-            section=change.section,
-            judged=judged[0] if judged else None,
-            ios_base=change.ios[0],
-            ios_candidate=change.ios[1],
-            missing_base=change.missing[0],
-            missing_candidate=change.missing[1],
-            paired=change.paired,
-            base=change.base,
-            candidate=change.candidate,
-            delta=change.change.common,
-            share=round(change.change.share, 4),
-            mean=round(change.change.mean, 2),
-            explained=explained,
-            unexplained=round(judged[0] - explained, 2) if judged else None,
-            functions=[function_delta(f, found) for f in change.functions],
-        )
-
 
 def write_pictures(folder: Path, sides: Mapping[Side, SideParts]) -> None:
     """Write flame graph and profiles of every cell into a folder."""
     for cell, parts in sides["base"].cells.items():
         root = cell_frames(parts, sides["candidate"].cells[cell])
         results.write_text(folder / f"{cell}.svg", flame_svg(root))
-        text = json.dumps(speedscope(root)) + "\n"
-        results.write_text(folder / f"{cell}.speedscope.json", text)
-
-
-def images(run: RunDir) -> list[str]:
-    """What tells whether a record is of the run's kernels as they are now."""
-    return [
-        results.read(run.build(side) / "build.json", BuildRecord).image_sha256 for side in SIDES
-    ]
+        for name, make in PROFILES.items():
+            results.write_text(folder / f"{cell}.{name}.json", json.dumps(make(root)) + "\n")
 
 
 def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
@@ -314,7 +249,7 @@ def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
         return {}
     found = {}
     for path in sorted(folder.glob("*/trace.dat")):
-        file = TraceFile(path)
+        file = BootTraceFile(path)
         for device in devices:
             windows = [w for w in file.windows if w.name in cells and _is_on(w, device)]
             for measured in measure(

@@ -8,13 +8,18 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from iotoll.boards.plugin import CACHES, load_caches
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.explain.frames import cell_frames
+from iotoll.records.models.base import Model
 from iotoll.records.rundir import SIDES
+from iotoll.reports.explain.caches import print_caches
 from iotoll.reports.explain.terminal import print_explained, print_tree
+from iotoll.reports.explain.untraced import print_untraced
 from iotoll.run.explain import Explainer, write_pictures
 from iotoll.run.reproduce import open_result
+from iotoll.run.untraced import Untraced
 
 
 @click.command("explain")
@@ -24,6 +29,9 @@ from iotoll.run.reproduce import open_result
 @click.option("--io", "single", type=click.IntRange(0), help="With one --cell: its call tree.")
 @click.option("--slowest", is_flag=True, help="As --io, of the candidate's slowest I/O.")
 @click.option("--differs", is_flag=True, help="As --io, of an I/O whose difference is unusual.")
+@click.option("--cache", is_flag=True, help="Also cache lines and misses, by a model of caches.")
+@click.option("--cache-model", metavar="NAME", help="As --cache, with this model, or file.")
+@click.option("--untraced", is_flag=True, help="What both kernels cost in boots without events.")
 @click.option("--json", "as_json", is_flag=True, help="explain.json on stdout.")
 @click.option("--quiet", is_flag=True, help="Nothing but the tables.")
 def explain_command(
@@ -33,6 +41,9 @@ def explain_command(
     single: int | None,
     slowest: bool,
     differs: bool,
+    cache: bool,
+    cache_model: str | None,
+    untraced: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -41,25 +52,40 @@ def explain_command(
     Both kernels boot again on the same virtual board, while a plugin records every instruction.
     Without --cell the cells that moved are explained; all of them where none did. Leaves
     explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
-    both profiles for speedscope (CELL.speedscope.json). Exit code 0, whatever the verdict was.
+    both profiles for speedscope (CELL.speedscope.json). With --untraced both kernels boot without
+    trace events instead, and untraced.json has what each section costs then. Exit code 0, whatever
+    the verdict was.
     """
     ways = [name for name, on in (("slowest", slowest), ("differs", differs)) if on]
     if len(ways) + (single is not None) > 1:
         raise UsageError("--io, --slowest and --differs: give one of them")
     if (ways or single is not None) and len(cells) != 1:
         raise UsageError(f"--{ways[0] if ways else 'io'} needs one --cell")
-    explainer = Explainer(open_result(result), Progress(quiet or as_json), single)
+    caches = load_caches(cache_model or CACHES) if cache or cache_model else None
+    if untraced and (ways or single is not None or cache or cache_model):
+        raise UsageError("--untraced: give no --io, --slowest, --differs or --cache beside it")
+    explainer = Explainer(open_result(result), Progress(quiet or as_json), single, caches)
     chosen = explainer.choose(cells, everything)
+    if untraced:
+        without = Untraced(explainer).measure(chosen)
+        _print_json(without) if as_json else print_untraced(without, Console())
+        return
     if ways:
         explainer.pick(cells[0], ways[0])
     record, sides = explainer.explain(chosen)
     write_pictures(explainer.folder, sides)
     if as_json:
-        document = record.model_dump(mode="json", exclude_none=True)
-        click.echo(json.dumps(document, indent=1, sort_keys=True))
+        _print_json(record)
         return
     console = Console()
     print_explained(record, console, everything=everything)
+    if record.caches is not None:
+        print_caches(record.caches, console, everything=everything)
     if explainer.single is not None:
         one = (sides[side].cells[cells[0]] for side in SIDES)
         print_tree(cell_frames(*one, single=True), explainer.single, console)
+
+
+def _print_json(record: Model) -> None:
+    document = record.model_dump(mode="json", exclude_none=True)
+    click.echo(json.dumps(document, indent=1, sort_keys=True))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from iotoll.core.errors import IotollError
-from iotoll.kernels.coverage import SOURCES
+from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.debuginfo import FunctionLines, find_lines
 from iotoll.measure.explain.pieces import added_lines
 from iotoll.measure.explain.symbols import Symbols
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.run.flow import Flow
@@ -53,8 +53,8 @@ class Lines:
 
     def added(self) -> dict[str, list[int]]:
         """The lines that the candidate adds or replaces, by file."""
-        change = self._flow.run.change
-        return added_lines(change.read_bytes()) if change.is_file() else {}
+        change = sealed.change(self._flow.run)
+        return added_lines(change) if change is not None else {}
 
 
 def _some(names: Sequence[str]) -> str:

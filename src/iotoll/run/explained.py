@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING
 
 from iotoll.core.errors import ResultError
 from iotoll.records import results
-from iotoll.records.models import Clock, CoverageRecord, ExplainRecord, Outcome, VerdictRecord
+from iotoll.records.models import (
+    BuildRecord,
+    Clock,
+    CoverageRecord,
+    ExplainRecord,
+    Outcome,
+    VerdictRecord,
+)
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.verdict.policy import Policy
 
 if TYPE_CHECKING:
     from iotoll.run.flow import Flow
 
-NAME = "explain.json"
-
 
 def after_verdict(flow: Flow) -> None:
     """Explain the run's regressions where its policy says so, and it can be done here."""
-    record = flow.run.root / NAME
+    record = flow.run.explained
     if flow.run.manifest.kind != "gate" or not flow.run.verdict.is_file():
         return
     if not _is_current(flow.run):
@@ -60,9 +65,7 @@ def wanted(flow: Flow, verdict: VerdictRecord) -> bool:
 
 def _is_current(run: RunDir) -> bool:
     """Whether the record is of the kernels that the run has now, and says something."""
-    from iotoll.run.explain import images
-
-    path = run.root / NAME
+    path = run.explained
     if not path.is_file() or not all((run.build(s) / "build.json").is_file() for s in SIDES):
         return False
     try:
@@ -70,6 +73,13 @@ def _is_current(run: RunDir) -> bool:
     except ResultError:
         return False
     return found.failure is None and found.images == images(run)
+
+
+def images(run: RunDir) -> list[str]:
+    """What tells whether a record is of the run's kernels as they are now."""
+    return [
+        results.read(run.build(side) / "build.json", BuildRecord).image_sha256 for side in SIDES
+    ]
 
 
 def _failed(flow: Flow, verdict: VerdictRecord, why: str) -> ExplainRecord:

@@ -14,8 +14,8 @@ from iotoll.core.plain import plain
 from iotoll.core.progress import Progress, Step
 from iotoll.labs.lava import check
 from iotoll.labs.lava.config import Lab, load_lab
-from iotoll.labs.lava.control import Finding, control
-from iotoll.labs.lava.device import virtual_device
+from iotoll.labs.lava.control import BoardFinding, control
+from iotoll.labs.lava.dictionary import virtual_device
 from iotoll.labs.lava.runner import LavaRunner, lava_folder, lava_runner
 from iotoll.labs.lava.server import connect
 from iotoll.records.models import Clock
@@ -144,7 +144,7 @@ def control_command(run: Path, devices: tuple[str, ...], quarantine: bool) -> No
     raise SystemExit(4 if drifting else 0)
 
 
-def _control(flow: Flow, lab: Lab, device: str, step: Step) -> Finding:
+def _control(flow: Flow, lab: Lab, device: str, step: Step) -> BoardFinding:
     manifest = flow.run.manifest
     if manifest.clock is Clock.INSTRUCTIONS:
         return control(flow.run, flow.bench, lab, flow.instructions_policy, device, step)

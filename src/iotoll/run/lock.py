@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from iotoll.core.errors import UsageError
+from iotoll.core.lock import alone
 from iotoll.records.rundir import RunDir
 
 NAME = ".lock"
@@ -18,12 +18,6 @@ def locked(run: RunDir) -> Iterator[None]:
 
     The lock ends with its process, however that ends.
     """
-    with (run.root / NAME).open("a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(
-                f"{run.root}: another iotoll works on this run: wait for it, or choose another"
-                " --out"
-            ) from error
+    why = f"{run.root}: another iotoll works on this run: wait for it, or choose another --out"
+    with alone(run.root / NAME, UsageError(why)):
         yield

@@ -16,7 +16,7 @@ from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.qemu import kvm_works
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.models import Clock, RunManifest
 from iotoll.verdict.policy import load_any_policy
 
@@ -35,7 +35,7 @@ class RunRequest:
 
     command: tuple[str, ...]
     kind: Literal["gate", "measure"]
-    choice: Choice
+    choice: CandidateChoice
     board: str
     matrix: str = "default"
     clock: Clock | None = None

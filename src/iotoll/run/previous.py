@@ -7,7 +7,7 @@ from typing import Any
 
 from iotoll.core.errors import ResultError
 from iotoll.core.progress import Progress
-from iotoll.kernels import coverage
+from iotoll.kernels import compiled
 from iotoll.records import results
 from iotoll.records.models import Outcome, SelectionRecord, VerdictRecord
 from iotoll.records.rundir import RunDir
@@ -45,7 +45,7 @@ def with_coverage(
 
     A pass of a patch of which nothing was measured is none: it becomes inconclusive.
     """
-    found = coverage.of_run(run)
+    found = compiled.of_run(run)
     selected = results.read(run.selection, SelectionRecord) if run.selection.is_file() else None
     unmeasured = selected.unmeasured if selected else {}
     notes = [f"no cell runs {path}: {why}" for path, why in unmeasured.items()]

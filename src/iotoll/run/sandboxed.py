@@ -11,7 +11,7 @@ from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
-from iotoll.kernels import buildid, coverage, sandbox
+from iotoll.kernels import buildid, compiled, sandbox
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.sandbox import Kept
 from iotoll.kernels.source import open_tree
@@ -28,30 +28,37 @@ BUILT = (
     "build.json",
     "failure.json",
     buildid.NAME,
-    coverage.SOURCES,
+    compiled.SOURCES,
 )
 
 
 def build(
-    run: RunDir, side: Side, job: KernelJob, progress: Progress, hidden: Sequence[Path] = ()
+    run: RunDir,
+    side: Side,
+    job: KernelJob,
+    progress: Progress,
+    hidden: Sequence[Path] = (),
+    trusted: bool | None = None,
 ) -> Outcome:
     """Build one kernel in the sandbox; returns `Outcome.PASS` when it is there.
 
     The base is the project's own code and fills the cache; a candidate only reads it, and sees
-    nothing of the ``hidden`` folders. Why a build failed is in ``failure.json`` beside its log.
+    nothing of the ``hidden`` folders. With ``trusted`` False a base is no less a stranger's. Why a
+    build failed is in ``failure.json`` beside its log.
     """
     done = job.is_done
     shutil.rmtree(run.build(side), ignore_errors=True)  # a runner may hold another one's
     names = (*BUILT, *(Path(name).name for name in job.dtbs))
     kept = (*(f"sides/{side}/build/{n}" for n in names), f".steps/build.{side}.json")
-    alone = side == "candidate" and not done
+    trusted = side == "base" if trusted is None else trusted
+    alone = not trusted and not done
     with ExitStack() as stack:
         if alone:  # nobody may move the tree below the overlay
             tree = open_tree(str(run.manifest.tree), progress)
             stack.enter_context(tree.locked(progress))
         words = [*INSIDE, "build", str(run.root), side, *(["--quiet"] if progress.quiet else [])]
         seen = [path for path in hidden if alone and path.is_dir()]
-        status = sandbox.run(words, run.root, Kept(kept), side == "base", seen)
+        status = sandbox.run(words, run.root, Kept(kept), trusted, seen)
     return _built(run, side, status)
 
 

@@ -9,7 +9,7 @@ from iotoll.boards.board import RealBoard, VirtualBoard, load_board
 from iotoll.boards.equip import equipped, fragments
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
-from iotoll.boots.order import boot_order
+from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import Bench, Connect
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import Lab, load_lab

@@ -22,14 +22,14 @@ from iotoll.measure.asked import Ran, parse_command, read_ran
 from iotoll.records import results
 from iotoll.records.models import Clock, SideResult
 from iotoll.records.models.study import StudyRecord, StudyVariant
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import STUDY, RunDir
 from iotoll.reports.page.modelled import model_sentence
 from iotoll.reports.study.data import Study, Variant
 from iotoll.reports.study.evaluate import Evaluator, Measured
-from iotoll.run.command import STUDY, open_run
 from iotoll.run.flow import Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.opening import open_run
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _run_variant(asked: Asked, name: str, variant: Variant, board: Board) -> Run
     cells = _cells(variant, board)
     _check_devices(load_matrix(matrix_name), cells, asked.study.name)
     request = replace(asked.request, board=named, matrix=matrix_name, cells=tuple(cells))
-    run = open_run(new_manifest(request), folder / "run")
+    run = open_run(folder / "run", new_manifest(request))
     flow = Flow(run, asked.progress, fresh=asked.fresh)
     _ = flow.board, flow.matrix, flow.policy, flow.lab
     with locked(run):

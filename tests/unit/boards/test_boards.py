@@ -12,7 +12,7 @@ from iotoll.boards.matrix import load_matrix
 from iotoll.boards.qemu import board_words
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.models import Clock
 from iotoll.run.manifest import RunRequest, check_device_tree, check_devices, clock_of
 
@@ -196,7 +196,7 @@ def test_real_board_has_the_clock_time_and_needs_a_lab() -> None:
     board = load_board("hikey960")
 
     def asked(runner: Literal["local", "lava"], clock: Clock | None = None) -> RunRequest:
-        choice = Choice("none", None, None, None)
+        choice = CandidateChoice("none", None, None, None)
         return RunRequest(("iotoll",), "gate", choice, board.name, clock=clock, runner=runner)
 
     assert clock_of(board, asked("lava")) is Clock.TIME

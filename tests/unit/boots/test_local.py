@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,6 +151,7 @@ class Flooding:
 
     def __init__(self, console: Path) -> None:
         self.console = console
+        self.pid = os.getpid()
 
     def poll(self) -> None:
         with self.console.open("ab") as out:

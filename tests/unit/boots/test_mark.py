@@ -20,7 +20,7 @@ from iotoll.core.paths import data_dir
 from iotoll.labs.lava.classify import classify, evidence
 from iotoll.labs.lava.issues import load_issues
 from iotoll.labs.simboard import profile
-from iotoll.labs.simboard.flash import Flash
+from iotoll.labs.simboard.disks import Flash
 from tests.unit.labs.lava.test_classify import BEGUN, END, log_of
 
 LIB = data_dir("lava-jobs") / "dut/lib.sh"

@@ -11,7 +11,7 @@ import pytest
 from iotoll.boards.board import load_board
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import local, schedule, store
+from iotoll.boots import base_boots, local, schedule
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import Bench, plan_boot, run_boots, with_cmdline
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError, ResultError
@@ -83,8 +83,8 @@ def boot_all(
 ) -> list[tuple[str, int]]:
     board = Board(failing)
     monkeypatch.setattr(local, "boot", board.boot)
-    monkeypatch.setattr(store, "take", lambda plan: False)
-    monkeypatch.setattr(store, "keep", lambda plan: None)
+    monkeypatch.setattr(base_boots, "take", lambda plan: False)
+    monkeypatch.setattr(base_boots, "keep", lambda plan: None)
     wanted = [("base", 1), ("candidate", 1)]
     try:
         run_boots(run, bench, wanted, QUIET)  # type: ignore[arg-type]
@@ -156,8 +156,8 @@ def test_f3_2_a_hang_blames_nobody_until_it_repeats(
                 raise hang
             shutil.copy(EXAMPLES / "boot.json", plan.folder / "boot.json")
 
-    monkeypatch.setattr(store, "take", lambda plan: False)
-    monkeypatch.setattr(store, "keep", lambda plan: None)
+    monkeypatch.setattr(base_boots, "take", lambda plan: False)
+    monkeypatch.setattr(base_boots, "keep", lambda plan: None)
     for times in (1, 2):
         board = Hanging({})
         monkeypatch.setattr(local, "boot", board.boot)

@@ -26,10 +26,9 @@ from iotoll.records.models import (
     SelectionRecord,
     SummaryRecord,
 )
-from tests.gitlab.pipeline import git
+from tests.repository import commit, git, kernel_tree, put
 from tests.unit.ci.plans import PLAN
 
-MAKEFILE = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 1\nEXTRAVERSION =\n"
 DRIVER = "drivers/ufs/core/ufshcd.c"
 REQUEST = plan.PipelineRequest(project="storage/linux", boards=("virt-arm64",), pipeline=10)
 QUIET = Progress(quiet=True)
@@ -45,29 +44,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A kernel project whose branch ``change`` left ``main`` before its last commit."""
-    folder = tmp_path / "linux"
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    put(folder, "Makefile", MAKEFILE)
-    put(folder, DRIVER, "int a;\n")
-    commit(folder, "first")
+    folder = kernel_tree(tmp_path / "linux", {DRIVER: "int a;\n"})
     git(folder, "branch", "change")
     put(folder, "fs/ext4/inode.c", "int b;\n")
     commit(folder, "main went on")
     git(folder, "checkout", "-q", "change")
     return folder
-
-
-def put(folder: Path, name: str, text: str) -> None:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def commit(folder: Path, subject: str) -> str:
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", subject)
-    return git(folder, "rev-parse", "HEAD")
 
 
 def made(clone: Path, root: Path, request: plan.PipelineRequest = REQUEST) -> PlanRecord:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from iotoll.ci import children, jobs, note
+from iotoll.ci import children, jobs, pipeline_note
 from iotoll.ci.summary import summarize
 from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.paths import data_dir
@@ -220,7 +220,11 @@ def test_what_a_run_says_is_no_markup_in_the_pipelines_note(hostile: str) -> Non
     summary = SummaryRecord(
         outcome=Outcome.PASS, exit_code=0, sentence=hostile, plan=PLAN, runs=[run, run]
     )
-    shown = MarkdownIt("commonmark").enable("table").render(note.pipeline_note(summary, [], None))
+    shown = (
+        MarkdownIt("commonmark")
+        .enable("table")
+        .render(pipeline_note.pipeline_note(summary, [], None))
+    )
     tags = set(re.findall(r"<(\w+)", shown))
     assert tags <= {"h3", "p", "table", "thead", "tbody", "tr", "th", "td", "code"}
     assert shown.count("<tr>") == 3, "a line stays one line"
@@ -233,7 +237,7 @@ def test_two_clocks_are_read_together(tmp_path: Path) -> None:
     made = summarize(tmp_path, PLAN)
     assert made.outcome is Outcome.REGRESSION
     assert made.reading.startswith("Slower without more instructions")
-    assert "Slower without more instructions" in note.pipeline_note(made, [], None)
+    assert "Slower without more instructions" in pipeline_note.pipeline_note(made, [], None)
 
 
 def test_a_clock_that_the_policy_shows_only_does_not_block(tmp_path: Path) -> None:
@@ -262,5 +266,5 @@ def test_a_note_says_the_verdict_first_and_what_inconclusive_is() -> None:
     summary = SummaryRecord(
         outcome=Outcome.INCONCLUSIVE, exit_code=3, sentence="x", plan=plan, runs=[]
     )
-    first = note.pipeline_note(summary, [], None).splitlines()[0]
+    first = pipeline_note.pipeline_note(summary, [], None).splitlines()[0]
     assert first.startswith("### iotoll: INCONCLUSIVE") and "not a pass" in first

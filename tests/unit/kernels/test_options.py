@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.kernels import coverage
+from iotoll.kernels import compiled
 from iotoll.records import results
 from iotoll.records.models import Outcome, SelectionRecord, SourceRecord
 from iotoll.run.previous import with_coverage
@@ -37,11 +37,11 @@ MAKEFILES = {
     ],
 )
 def test_options_come_from_the_makefiles(path: str, options: list[str]) -> None:
-    assert coverage.options_of(path, lambda name: MAKEFILES.get(name, "")) == options
+    assert compiled.options_of(path, lambda name: MAKEFILES.get(name, "")) == options
 
 
 def test_unbuilt_files_are_named_with_the_options_that_are_off() -> None:
-    found = coverage.find(
+    found = compiled.find(
         ["block/bfq-wf2q.c"],
         ["block/blk-mq.c"],
         "",
@@ -69,7 +69,7 @@ def test_a_pass_of_which_nothing_was_measured_is_none(
     path = run.side("candidate") / "source.json"
     source = results.read(path, SourceRecord)
     results.write(path, source.model_copy(update={"changed_paths": changed}))
-    results.write_text(run.build("candidate") / coverage.SOURCES, "block/blk-mq.c\n")
+    results.write_text(run.build("candidate") / compiled.SOURCES, "block/blk-mq.c\n")
     selected = results.read(run.selection, SelectionRecord)
     more = {
         "changed_paths": changed,

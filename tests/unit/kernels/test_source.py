@@ -23,6 +23,7 @@ from iotoll.patch.candidate import Patch
 from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SelectionRecord, SourceRecord
 from iotoll.records.rundir import RunDir
+from tests.repository import git, kernel_tree
 
 CELLS = ["ufs-4k-randread-t1-direct", "nvme-4k-randread-t1-direct"]
 LINES = "".join(f"line {n}\n" for n in range(1, 31))
@@ -72,29 +73,9 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-def git(folder: Path, *args: str) -> str:
-    names = {k: "t" for k in ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME")}
-    mails = {k: "t@example.org" for k in ("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL")}
-    done = subprocess.run(
-        ["git", *args],
-        cwd=folder,
-        env={**os.environ, **names, **mails},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    folder = tmp_path / "linux"
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", "-A", "-f")
-    git(folder, "commit", "-q", "-m", "base")
+    folder = kernel_tree(tmp_path / "linux", FILES)
     git(folder, "checkout", "-q", "-b", "topic")
     (folder / "drivers/ufs/core/ufshcd.c").write_text(LINES.replace("line 3", "LINE 3"))
     git(folder, "commit", "-q", "-am", "ufs: first")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.kernels import cache, coverage
+from iotoll.kernels import cache, compiled
 from iotoll.kernels.build import is_intact
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, SourceRecord
@@ -52,7 +52,7 @@ def test_f7_2_what_is_not_in_the_kernel_is_named(tmp_path: Path) -> None:
     """F7.2: an option that stays off booted 48 cells and passed."""
     changed = ["block/Kconfig.iosched", "block/Makefile", "block/adios.c", UFS]
     config = "CONFIG_ON_ONE=y\n# CONFIG_MQ_IOSCHED_ADIOS is not set\n"
-    found = coverage.find(changed, [UFS, "block/elevator.c"], CHANGE, config)
+    found = compiled.find(changed, [UFS, "block/elevator.c"], CHANGE, config)
     assert found.unbuilt == ("block/adios.c",)
     assert found.options == ("MQ_IOSCHED_ADIOS",)
     assert found.steering == ("block/Kconfig.iosched", "block/Makefile")
@@ -72,8 +72,8 @@ def test_f7_2_sources_come_from_makes_own_notes(tmp_path: Path) -> None:
         f"source_drivers/a.o := ../src/drivers/a.c\ndeps_drivers/a.o := \\\n"
         f"  {source}/include/linux/a.h \\\n  include/generated/autoconf.h \\\n"
     )
-    coverage.write_sources(out, source, folder)
-    lines = (folder / coverage.SOURCES).read_text().splitlines()
+    compiled.write_sources(out, source, folder)
+    lines = (folder / compiled.SOURCES).read_text().splitlines()
     assert lines == ["drivers/a.c", "include/linux/a.h"]
 
 
@@ -86,7 +86,7 @@ def test_f6_3_and_f7_2_a_verdict_says_so(tmp_path: Path) -> None:
         ([UFS, "drivers/ufs/core/Makefile"], "It changes how it is built: drivers/ufs/core/Make"),
     ):
         results.write(path, source.model_copy(update={"changed_paths": paths}))
-        results.write_text(run.build("candidate") / coverage.SOURCES, f"{UFS}\n")
+        results.write_text(run.build("candidate") / compiled.SOURCES, f"{UFS}\n")
         said = with_coverage(run, "No section costs more.", ["w"])
         assert said["sentence"].startswith("No section costs more. ")
         assert words in said["sentence"]
@@ -108,12 +108,12 @@ def test_f6_8_a_damaged_change_is_not_read_and_that_is_said(tmp_path: Path) -> N
     record = results.read(path, SourceRecord)
     digest = hashlib.sha256(text).hexdigest()
     results.write(path, record.model_copy(update={"change_sha256": digest}))
-    (run.build("candidate") / coverage.SOURCES).write_text(f"{UFS}\n")
+    (run.build("candidate") / compiled.SOURCES).write_text(f"{UFS}\n")
     assert sealed.change(run) == text
-    found = coverage.of_run(run)
+    found = compiled.of_run(run)
     assert found is not None and "MQ_IOSCHED_ADIOS" in found.options and not found.damaged
     run.change.write_bytes(text[:-4])
     assert sealed.change(run) is None
-    found = coverage.of_run(run)
+    found = compiled.of_run(run)
     assert found is not None and found.options == ()
     assert any("change.diff is not what was applied" in line for line in found.notes)

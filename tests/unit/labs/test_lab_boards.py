@@ -6,7 +6,7 @@ import pytest
 
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
-from iotoll.labs.local.local import _device
+from iotoll.labs.local.lifecycle import _device
 from iotoll.records.models import BuildRecord
 
 

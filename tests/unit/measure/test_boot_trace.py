@@ -11,7 +11,7 @@ import pytest
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.measure import boot_trace
-from iotoll.measure.order import GATE_COLUMNS
+from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.records import results
 from iotoll.records.models import BootRecord, CellRecord, Section
 from tests.unit.runs import BOOTS, CELLS
@@ -111,7 +111,7 @@ def test_two_boots_of_one_kernel_agree(
 
 
 def test_windows_follow_the_markers() -> None:
-    found = boot_trace.TraceFile(BOOTS / "base/ufs/trace.dat").windows
+    found = boot_trace.BootTraceFile(BOOTS / "base/ufs/trace.dat").windows
     assert [w.name for w in found][:2] == CELLS
     assert found[0].end == found[1].start
     assert found[-1].end == 2**63

@@ -51,7 +51,7 @@ def measured(folder: Path, change: Change | None = None, **boot: object) -> Cell
 
 
 def measure(
-    file: boot_trace.TraceFile, windows: list[boot_trace.Window]
+    file: boot_trace.BootTraceFile, windows: list[boot_trace.Window]
 ) -> list[boot_trace.Measured]:
     return [*boot_trace.measure(file, windows, Clock.INSTRUCTIONS, device="8:0", comm="fio")]
 
@@ -251,7 +251,7 @@ def test_calls_that_the_page_cache_served_are_timed_too() -> None:
 
 
 def test_the_calls_of_a_real_cell_are_its_ios(folder: Path) -> None:
-    file = boot_trace.TraceFile(folder / "ufs/trace.dat")
+    file = boot_trace.BootTraceFile(folder / "ufs/trace.dat")
     window = file.windows[1]
     (measured_cell,) = measure(file, [window])
     table = measured_cell.table
@@ -271,7 +271,7 @@ def test_the_markers_own_io_may_be_cached_or_not(folder: Path) -> None:
     record = measured(folder)
     assert record.ios["measured"] == 257, "here the marker's read went to the disk"
     jobs = read_jobs(folder / "ufs/fio.json")
-    file = boot_trace.TraceFile(folder / "ufs/trace.dat")
+    file = boot_trace.BootTraceFile(folder / "ufs/trace.dat")
     table = measure(file, file.windows)[0].table
     cached = table.take(np.arange(1, len(table)))
     for rows in (table, cached):

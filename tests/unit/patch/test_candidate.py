@@ -45,7 +45,7 @@ def write(folder: Path, text: str, name: str = "x.patch") -> Path:
     return path
 
 
-def manifest(choice: candidate.Choice) -> RunManifest:
+def manifest(choice: candidate.CandidateChoice) -> RunManifest:
     return RunManifest(
         command=["iotoll"],
         created="2026-01-05T10:00:00Z",
@@ -215,7 +215,7 @@ def test_range_and_base_contradict_each_other(tmp_path: Path) -> None:
 def test_images(tmp_path: Path) -> None:
     base, other = write(tmp_path, "x", "base"), write(tmp_path, "y", "other")
     choice = candidate.classify(None, base_image=base, candidate_image=other)
-    assert choice == candidate.Choice("images", None, str(base), str(other))
+    assert choice == candidate.CandidateChoice("images", None, str(base), str(other))
     assert candidate.load(manifest(choice)).kind == "images"
     assert candidate.classify(None, base_image=base).kind == "none"
     with pytest.raises(UsageError, match="--base-image"):
@@ -228,7 +228,7 @@ def test_images(tmp_path: Path) -> None:
 
 def test_no_candidate_measures_the_base() -> None:
     choice = candidate.classify(None)
-    assert choice == candidate.Choice("none", "debian", None, None)
+    assert choice == candidate.CandidateChoice("none", "debian", None, None)
     assert candidate.load(manifest(choice)).kind == "none"
 
 

@@ -182,9 +182,11 @@ def test_an_old_history_is_refused_then_migrated(tmp_path: Path) -> None:
         (["export", "--out", "x.xls"], "end it with"),
     ],
 )
-def test_invalid_arguments(tmp_path: Path, words: list[str], message: str) -> None:
-    with CliRunner().isolated_filesystem(tmp_path):
-        found = CliRunner().invoke(history_group, words)
+def test_invalid_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(history_group, words)
     assert isinstance(found.exception, UsageError)
     assert message in str(found.exception)
     assert "\n" not in str(found.exception)

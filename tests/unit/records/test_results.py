@@ -31,7 +31,7 @@ FIELDS = {
     "plan.base-is-a-branch": "base",
     "summary.unknown-runner": "runs/0/runner",
     "explain.delta-is-text": "cells/0/sections/0/functions/0/delta",
-    "study.unknown-verdict": "claims/0/verdict",
+    "untraced.unknown-side": "cells/0/side",
     "noise.ratio-not-a-number": "pairs/0/ratios/ufs-4k-randread-t1-direct/overhead",
 }
 

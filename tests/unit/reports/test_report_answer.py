@@ -14,7 +14,7 @@ import pytest
 
 from iotoll.records.models import Section
 from iotoll.records.rundir import RunDir
-from iotoll.reports.page import figures
+from iotoll.reports.page import diagrams
 from iotoll.reports.page.answer import answer, seen_once
 from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.headline import headline
@@ -95,10 +95,10 @@ def test_f4_4_growth_in_one_of_two_pairs_is_seen(tmp_path: Path) -> None:
 
 def test_f4_4_strips_tell_40_from_4000() -> None:
     end = 1000
-    places = [figures._along(ratio, end) for ratio in (0, 0.5, 1, 40 / 12, 4000 / 12, end)]
+    places = [diagrams._along(ratio, end) for ratio in (0, 0.5, 1, 40 / 12, 4000 / 12, end)]
     assert places == sorted(places) and places[0] == 0 and places[-1] == 1
     assert places[4] - places[3] > 0.3
-    assert figures._along(-40, end) == -figures._along(40, end)
+    assert diagrams._along(-40, end) == -diagrams._along(40, end)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
@@ -109,8 +109,8 @@ def test_f2_8_bars_are_never_negative_and_differ_by_the_verdict(case: Path) -> N
         assert all((f.corrected or 0) >= 0 for r in view.rows for f in r.sides.values())
         if share or not all(row.comparison for row in view.rows):
             continue
-        measure = figures.Measure(True, False, 1.0)
-        bars = {side: dict(figures.stack(view, side, measure)) for side in view.rows[0].sides}
+        measure = diagrams.Measure(True, False, 1.0)
+        bars = {side: dict(diagrams.stack(view, side, measure)) for side in view.rows[0].sides}
         assert all(value >= 0 for bar in bars.values() for value in bar.values())
         if len(bars) == 2 and all(bars.values()):
             for row in view.rows:

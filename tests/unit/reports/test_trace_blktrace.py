@@ -12,8 +12,8 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 from iotoll.records.models import CellRecord, Clock, Section
-from iotoll.reports.trace.cells import Cell, load
 from iotoll.reports.trace.filters import Filters
+from iotoll.reports.trace.reader import TraceCell, load
 from tests.unit.analyzing import refused, run
 
 RUNS = Path(__file__).parents[2] / "trace/data/blktrace"
@@ -24,7 +24,7 @@ UNSEEN = {Section.VFS_FS, Section.COMPLETION, Section.RETURN}
 ABSENT = ("own_", "first_", "clean", "interrupt_mark", *(f"elapsed_{s.value}" for s in UNSEEN))
 
 
-def only(path: Path = SCSI, **filters: object) -> Cell:
+def only(path: Path = SCSI, **filters: object) -> TraceCell:
     (cell,) = load(path, Clock.TIME, Filters(**filters))  # type: ignore[arg-type]
     return cell
 

@@ -15,8 +15,8 @@ from rich.console import Console
 from iotoll.measure.substeps import steps
 from iotoll.records.models import CellRecord, Clock, Section
 from iotoll.reports.page.text import number
-from iotoll.reports.trace.cells import Cell, load
 from iotoll.reports.trace.filters import Filters
+from iotoll.reports.trace.reader import TraceCell, load
 from iotoll.reports.trace.slowest import EVENT_LIMIT, print_slowest, ranked, readable, slowest
 from iotoll.reports.trace.table import print_cell
 from tests.trace.synthetic.container import Layout
@@ -104,7 +104,7 @@ def test_quiet_prints_only_what_was_asked_for() -> None:
     assert text.strip().startswith("Slowest 1: ") and "seen = " not in text
 
 
-def shown(made: Cell, **options: Any) -> str:
+def shown(made: TraceCell, **options: Any) -> str:
     stream = io.StringIO()
     print_cell(made.record, Console(file=stream, width=options.get("width", 100)))
     return stream.getvalue().replace("\xa0", " ")
@@ -117,7 +117,7 @@ def unwrapped(text: str) -> str:
 def test_table_shows_sub_steps_and_marks() -> None:
     made = full_cell()
     record = made.record.model_copy(update={"steps": steps(made.table)})
-    text = shown(Cell(made.trace, record, made.table, made.tasks))
+    text = shown(TraceCell(made.trace, record, made.table, made.tasks))
     assert "bio_queue -> getrq" in text and "then tag wait" in text
     assert "device -> irq" not in text, "hardware has no meaning on this clock"
     assert "hardware ends at irq_handler_entry" in unwrapped(text)
@@ -172,7 +172,7 @@ def test_the_slowest_are_the_longest_with_all_their_events() -> None:
         assert slow.events[0].at == 0 and slow.events[-1].at == slow.duration
         assert slow.events[0].event.startswith("sys_enter_") and slow.events_left_out == 0
         assert len(slow.events) < EVENT_LIMIT
-    few = Cell(made.trace, made.record, made.table.take(np.arange(3)), made.tasks)
+    few = TraceCell(made.trace, made.record, made.table.take(np.arange(3)), made.tasks)
     assert len(slowest(few, 1000)) == 3
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from iotoll.core.errors import UsageError
 from iotoll.records.models import Clock
-from iotoll.reports.trace.cells import load
 from iotoll.reports.trace.filters import (
     DIRECTIONS,
     FOREVER,
@@ -20,6 +19,7 @@ from iotoll.reports.trace.filters import (
     parse_size,
     resolve_device,
 )
+from iotoll.reports.trace.reader import load
 from tests.unit.runs import BOOTS
 from tests.unit.tables import SPLIT, SYNC8
 

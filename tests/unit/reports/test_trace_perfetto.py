@@ -20,9 +20,9 @@ from iotoll.core.progress import Progress
 from iotoll.records.models import Section
 from iotoll.reports.page.text import number
 from iotoll.reports.trace import perfetto
-from iotoll.reports.trace.cells import Cell
 from iotoll.reports.trace.lanes import lanes
 from iotoll.reports.trace.perfetto import write_perfetto
+from iotoll.reports.trace.reader import TraceCell
 from tests.unit.tables import SPLIT, SYNC8, cell, full_cell
 
 SECTIONS = {s.value for s in Section}
@@ -110,13 +110,13 @@ def _event(packet: Any, found: Read, tables: Any, stacks: Any) -> None:
 
 
 @pytest.fixture(params=["today", "full"])
-def drawn(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Cell, Read]:
+def drawn(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TraceCell, Read]:
     made = cell() if request.param == "today" else full_cell()
     write_perfetto([made], tmp_path / "x.pftrace", QUIET)
     return made, read(tmp_path / "x.pftrace")
 
 
-def test_slices_nest_and_lanes_do_not_overlap(drawn: tuple[Cell, Read]) -> None:
+def test_slices_nest_and_lanes_do_not_overlap(drawn: tuple[TraceCell, Read]) -> None:
     for slices in drawn[1].slices.values():
         before = -1
         for io in slices:
@@ -129,7 +129,7 @@ def test_slices_nest_and_lanes_do_not_overlap(drawn: tuple[Cell, Read]) -> None:
                 at = part.end
 
 
-def test_one_slice_per_io_whose_sections_add_up(drawn: tuple[Cell, Read]) -> None:
+def test_one_slice_per_io_whose_sections_add_up(drawn: tuple[TraceCell, Read]) -> None:
     made, found = drawn
     table = made.table
     threads = found.under("threads")
@@ -145,7 +145,7 @@ def test_one_slice_per_io_whose_sections_add_up(drawn: tuple[Cell, Read]) -> Non
     assert names == {("threads", f"fio {pid}") for pid in table["pid"].tolist()}
 
 
-def test_queues_hold_the_time_in_block_layer_and_device(drawn: tuple[Cell, Read]) -> None:
+def test_queues_hold_the_time_in_block_layer_and_device(drawn: tuple[TraceCell, Read]) -> None:
     made, found = drawn
     table = made.table
     queues = found.under("device")
@@ -160,7 +160,7 @@ def test_queues_hold_the_time_in_block_layer_and_device(drawn: tuple[Cell, Read]
         assert names == {(f"device {made.dev}", "no queue number")}
 
 
-def test_counters_are_never_negative_and_end_at_zero(drawn: tuple[Cell, Read]) -> None:
+def test_counters_are_never_negative_and_end_at_zero(drawn: tuple[TraceCell, Read]) -> None:
     made, found = drawn
     names = {found.path(track) for track in found.counters}
     devices = 2 if made.table.has("dev") else 1
@@ -175,7 +175,7 @@ def test_counters_are_never_negative_and_end_at_zero(drawn: tuple[Cell, Read]) -
     assert 2 <= deepest <= 8, "eight threads with one I/O each"
 
 
-def test_depth_is_the_number_of_open_slices(drawn: tuple[Cell, Read]) -> None:
+def test_depth_is_the_number_of_open_slices(drawn: tuple[TraceCell, Read]) -> None:
     found = drawn[1]
     for track, values in found.counters.items():
         device, name = found.path(track)
@@ -190,7 +190,7 @@ def test_depth_is_the_number_of_open_slices(drawn: tuple[Cell, Read]) -> None:
             assert value == sum(io.begin <= time < io.end for io in ios)
 
 
-def test_arguments_say_what_the_io_was(drawn: tuple[Cell, Read]) -> None:
+def test_arguments_say_what_the_io_was(drawn: tuple[TraceCell, Read]) -> None:
     made, found = drawn
     ios = [io for s in found.under("threads").values() for io in s]
     assert {io.arguments["path"] for io in ios} == set(made.table["path"])

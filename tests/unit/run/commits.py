@@ -17,7 +17,8 @@ from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Section
 from iotoll.run.bisect.log import NAME, Log
-from iotoll.run.bisect.meter import Meter, Setting
+from iotoll.run.bisect.meter import Meter
+from iotoll.run.bisect.setting import Setting
 from tests.unit.runs import EXAMPLES, in_order
 
 QUIET = Progress(quiet=True)
@@ -63,7 +64,7 @@ class TextMeter(Meter):
             words, cwd=self.setting.tree, check=True, capture_output=True, text=True
         ).stdout
 
-    def _build(self, commit):  # type: ignore[no-untyped-def]
+    def _build(self, commit: str, cells: Sequence[str]):  # type: ignore[no-untyped-def]
         text = self._text(commit)
         if "SYNTAX" in text:
             raise BrokenError("build", "ufshcd.c:1: error: expected ;")

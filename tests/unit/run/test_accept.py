@@ -16,6 +16,7 @@ from iotoll.records.rundir import RunDir
 from iotoll.run import command
 from iotoll.run import flow as flow_module
 from iotoll.run.flow import Flow
+from iotoll.run.opening import open_run
 from tests.golden.runs import real
 
 
@@ -45,8 +46,8 @@ def test_an_approval_is_given_after_the_boots(tmp_path: Path) -> None:
     shutil.copytree(real("regression").root, root)
     known = results.read(root / "run.json", RunManifest)
     given = known.model_copy(update={"approved_by": "Maintainer", "created": "later"})
-    run = command.open_run(given, root)
+    run = open_run(root, given)
     assert run.manifest.approved_by == "Maintainer"
     assert run.manifest.created == known.created
     assert command._identity(given) == command._identity(known)
-    assert command.open_run(known, root).manifest.approved_by is None
+    assert open_run(root, known).manifest.approved_by is None

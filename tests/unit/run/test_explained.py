@@ -45,7 +45,7 @@ def test_a_failing_explanation_is_said_and_changes_no_verdict(
     monkeypatch.setattr(explain.Explainer, "explain", fail)
     explained.after_verdict(Flow(run, Progress(quiet=True)))
     assert run.verdict.read_bytes() == before
-    record = results.read(run.root / explained.NAME, ExplainRecord)
+    record = results.read(run.explained, ExplainRecord)
     assert record.failure == "the plugin was not built" and record.cells == []
 
 
@@ -65,7 +65,7 @@ def test_only_regressions_on_exact_boards_are_explained(
     called: list[object] = []
     monkeypatch.setattr(explain.Explainer, "explain", lambda *a, **k: called.append(a))
     explained.after_verdict(Flow(run, Progress(quiet=True), stored=stored))
-    assert not called and not (run.root / explained.NAME).exists()
+    assert not called and not (run.explained).exists()
 
 
 def test_the_cells_that_grew_most_come_first(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from iotoll.records import results
 from iotoll.records.models import Outcome, VerdictRecord
 from iotoll.run.flow import Flow
 from iotoll.run.studies import gates, variants
-from iotoll.run.studies.gates import Row, interval, print_rows, row_of
+from iotoll.run.studies.gates import GateRow, interval, print_rows, row_of
 from iotoll.run.studies.variants import Variant
 from tests.unit.runs import CELLS, add_boots, make_run
 
@@ -73,10 +73,11 @@ def test_boots_that_todays_rules_need_and_the_run_lacks_are_no_verdict(
 
 def test_table_has_counts_with_their_intervals() -> None:
     rows = [
-        Row(f"planted-{n}", "y", "regression", "z", {"ufs submission": (8, 20.0)}) for n in (1, 2)
+        GateRow(f"planted-{n}", "y", "regression", "z", {"ufs submission": (8, 20.0)})
+        for n in (1, 2)
     ]
     out = io.StringIO()
-    print_rows([*rows, Row("planted-3", "y", "pass", "z")], Console(file=out, width=120))
+    print_rows([*rows, GateRow("planted-3", "y", "pass", "z")], Console(file=out, width=120))
     assert "regression: 2 of 3 (9.4% to 99.2%)" in out.getvalue()
     assert "ufs submission +20 in 8" in out.getvalue()
 

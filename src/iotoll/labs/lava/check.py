@@ -15,7 +15,7 @@ RETRIES = 2
 
 
 @dataclass(frozen=True)
-class Check:
+class LabCheck:
     """One thing that was looked at: ``problem`` is empty if it is well, else what helps is in it.
 
     ``usage`` says that the user's settings are wrong, not the lab.
@@ -32,7 +32,7 @@ class Check:
         return f"{self.what}: {self.problem or self.found}"
 
 
-def checks(lab: Lab, servers: Servers, boards: Sequence[str]) -> Iterator[Check]:
+def checks(lab: Lab, servers: Servers, boards: Sequence[str]) -> Iterator[LabCheck]:
     """Look at server, token, file server and the devices of ``boards``, one after the other.
 
     Ends with the first problem that hides what comes after it. Nothing is changed or submitted.
@@ -58,22 +58,22 @@ def demand(lab: Lab, servers: Servers, boards: Sequence[str]) -> None:
             raise kind(f"lab {lab.name}: {one.line}")
 
 
-def _asked(what: str, ask: Callable[[], str]) -> Check:
+def _asked(what: str, ask: Callable[[], str]) -> LabCheck:
     try:
-        return Check(what, ask())
+        return LabCheck(what, ask())
     except InfrastructureError as error:
-        return Check(what, problem=str(error))
+        return LabCheck(what, problem=str(error))
     except AccessError as error:
-        return Check(what, problem=str(error), usage=True)
+        return LabCheck(what, problem=str(error), usage=True)
 
 
-def _token(servers: Servers) -> Check:
+def _token(servers: Servers) -> LabCheck:
     found = _asked("token", servers.lava.user)
     if found.problem:
         return found
     if not found.found:
-        return Check("token", problem="the server does not know whose it is", usage=True)
-    return Check("token", f"of user {found.found}")
+        return LabCheck("token", problem="the server does not know whose it is", usage=True)
+    return LabCheck("token", f"of user {found.found}")
 
 
 def _files(servers: Servers) -> str:
@@ -81,28 +81,26 @@ def _files(servers: Servers) -> str:
     return servers.files.http.base
 
 
-def _board(board: LabBoard, name: str, servers: Servers) -> Iterator[Check]:
+def _board(board: LabBoard, name: str, servers: Servers) -> Iterator[LabCheck]:
     what, lava = f"board {name}", servers.lava
-    tags = f" with tags {', '.join(board.tags)}" if board.tags else ""
     try:
         fleet = lava.fleet(board.device_type, board.tags)
         working = [one.name for one in fleet if one.works]
         if not working:
-            yield Check(
+            yield LabCheck(
                 what,
-                problem=f"no device of type {board.device_type}{tags} takes jobs:"
-                f" {device_words(fleet)}",
+                problem=f"no device {board.asked} takes jobs: {device_words(fleet)}",
             )
             return
-        yield Check(what, f"{board.device_type}{tags}: {device_words(fleet)}")
+        yield LabCheck(what, f"{board.asked}: {device_words(fleet)}")
         if board.same_board:
             named = [n for n in working if lava.devices(board.device_type, [*board.tags, n]) != [n]]
             if named:
-                yield Check(
+                yield LabCheck(
                     what,
                     problem=f"same_board needs a device's own name among its tags, as"
                     f" {', '.join(named)} has not: lava-server manage devices update"
                     f" {named[0]} --tags {' '.join([*board.tags, named[0]])}",
                 )
     except (InfrastructureError, AccessError) as error:
-        yield Check(what, problem=str(error), usage=isinstance(error, AccessError))
+        yield LabCheck(what, problem=str(error), usage=isinstance(error, AccessError))

@@ -1,7 +1,7 @@
-"""Was it the lab, or the candidate? The end of a failed job, judged by rules that see no figure.
+"""Was it the lab, or the candidate? The end of a failed job, judged by rules that see no values.
 
-`evidence` takes a job apart and leaves out whatever the board measured; only `Evidence` is judged.
-So no rule, whatever a known-issue file says, can depend on a measured value.
+`evidence` takes a job apart and leaves out whatever the board measured; `JobEvidence` alone is
+judged. So no rule, whatever a known-issue file says, can depend on a measured value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from iotoll.boots.console import HANG, ConsoleState, read_console
 from iotoll.core.errors import BrokenError, BrokenStep, HangError, InfrastructureError
 from iotoll.core.proc import tail
 from iotoll.labs.lava.issues import Issue
-from iotoll.labs.lava.log import JobLog, Line
+from iotoll.labs.lava.job_log import JobLog, LogLine
 
 LINE_LIMIT = 2000
 """Characters of a line that patterns see."""
@@ -35,7 +35,7 @@ _BOOTING = re.compile(r"Linux version |Booting Linux |^Starting kernel \.\.\.", 
 
 
 @dataclass(frozen=True)
-class Evidence:
+class JobEvidence:
     """What a job's end is judged by.
 
     ``health``, ``error_type`` and ``error`` are LAVA's; ``phase`` is the last one that began;
@@ -46,7 +46,7 @@ class Evidence:
     error_type: str
     error: str
     phase: str
-    lines: tuple[Line, ...]
+    lines: tuple[LogLine, ...]
 
     @property
     def console(self) -> str:
@@ -54,17 +54,17 @@ class Evidence:
         return "".join(f"{line.text}\n" for line in self.lines if line.board)
 
 
-def evidence(health: str, error_type: str, error: str, log: JobLog) -> Evidence:
+def evidence(health: str, error_type: str, error: str, log: JobLog) -> JobEvidence:
     """What is to be judged of a job that ended."""
     lines = tuple(
-        Line(line.phase, line.board, text)
+        LogLine(line.phase, line.board, text)
         for line in log.lines
         if (text := without_figures(line.text)) or not line.text
     )
     phase = lines[-1].phase if lines else "start"
     if phase == "finish":
         phase = next((line.phase for line in reversed(lines) if line.phase != "finish"), "start")
-    return Evidence(health, error_type, without_figures(error), phase, lines)
+    return JobEvidence(health, error_type, without_figures(error), phase, lines)
 
 
 def without_figures(text: str) -> str:
@@ -72,7 +72,7 @@ def without_figures(text: str) -> str:
     return _FIGURES.sub("", text)[:LINE_LIMIT]
 
 
-def classify(found: Evidence, issues: Sequence[Issue]) -> BrokenError | InfrastructureError:
+def classify(found: JobEvidence, issues: Sequence[Issue]) -> BrokenError | InfrastructureError:
     """What a failed job's end means; the message ends with the rule that decided, in brackets.
 
     A HangError blames nobody until it repeats.
@@ -101,7 +101,7 @@ def classify(found: Evidence, issues: Sequence[Issue]) -> BrokenError | Infrastr
     return InfrastructureError(f"{last.text} [{UNKNOWN}]", log_tail)
 
 
-def _end(found: Evidence, console: ConsoleState) -> Line:
+def _end(found: JobEvidence, console: ConsoleState) -> LogLine:
     """The end as one line, in the form that known-issues/generic.toml describes."""
     booting = _BOOTING.search(found.console)
     kernel = "working" if console.started else "booting" if booting else "silent"
@@ -109,4 +109,4 @@ def _end(found: Evidence, console: ConsoleState) -> Line:
         kernel = "done"  # what LAVA still waited for was said, and did not arrive
     kind = found.error_type or "no"
     text = f"job {found.health}: {kind} error in {found.phase}, kernel {kernel}: {found.error}"
-    return Line(found.phase, False, text[:LINE_LIMIT])
+    return LogLine(found.phase, False, text[:LINE_LIMIT])

@@ -88,6 +88,12 @@ class LabBoard(Model):
     )
     timeouts: Timeouts
 
+    @property
+    def asked(self) -> str:
+        """Which devices its jobs ask LAVA for, in words."""
+        tags = f" with tags {', '.join(self.tags)}" if self.tags else ""
+        return f"of type {self.device_type}{tags}"
+
 
 class Lab(Model):
     """A lab file."""

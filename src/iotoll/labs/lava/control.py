@@ -26,7 +26,7 @@ PAIRS = (1, 2)
 
 
 @dataclass(frozen=True)
-class Finding:
+class BoardFinding:
     """What the control says of a board; ``moved`` is empty when it shows no drift.
 
     ``steady`` is false where a drift cannot be ruled out either; ``note`` is for the reader.
@@ -48,7 +48,7 @@ class Finding:
 
 def control(
     run: RunDir, bench: Bench, lab: Lab, policy: Policy, device: str, step: Step
-) -> Finding:
+) -> BoardFinding:
     """Compare the base kernel of ``run`` with itself on one board; resumes where it was stopped.
 
     A second pair of boots runs only when the first one shows something. Raises what boots raise.
@@ -64,15 +64,15 @@ def control(
         base, other = (_result(own, plain, side, number) for side in SIDES)
         judged.append(instructions.judge(base, other, policy, plain.cells))
         if not _moved(judged[-1]):
-            return Finding(device, ())
+            return BoardFinding(device, ())
     return finding(device, judged)
 
 
-def finding(device: str, judged: Sequence[instructions.Judgement]) -> Finding:
+def finding(device: str, judged: Sequence[instructions.Judgement]) -> BoardFinding:
     """What two pairs of boots of one kernel say of a board: only what both show counts."""
     first, second = (_places(one) for one in judged)
     lines = [line for place, line in second.items() if place in first]
-    return Finding(device, tuple(lines))
+    return BoardFinding(device, tuple(lines))
 
 
 def _places(judged: instructions.Judgement) -> dict[tuple[str, str, str], str]:

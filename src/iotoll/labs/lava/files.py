@@ -15,8 +15,8 @@ from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import dut_command
 from iotoll.core.progress import Progress
-from iotoll.labs.lava.figures import expected_cases
-from iotoll.labs.lava.job import File, Job, fastboot_job, uboot_job, virtual_job
+from iotoll.labs.lava.definition import File, Job, fastboot_job, uboot_job, virtual_job
+from iotoll.labs.lava.testcases import expected_cases
 from iotoll.records import results
 from iotoll.records.models import BuildRecord
 

@@ -8,7 +8,6 @@ intended and has no number is looked for on the server, by its key, before it is
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from iotoll.core.errors import InfrastructureError, ResultError
+from iotoll.core.lock import alone
 
 NAME = "journal.jsonl"
 
@@ -83,13 +83,8 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     """Open a run's journal, made if it is missing; only one process may have it open."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
-    with path.open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InfrastructureError(
-                f"another iotoll works on the LAVA jobs of {folder.parent}: wait for it"
-            ) from error
+    why = f"another iotoll works on the LAVA jobs of {folder.parent}: wait for it"
+    with alone(path, InfrastructureError(why)):
         _mend(path)
         if path.stat().st_size == 0:
             _append(path, {"event": "run", "run": secrets.token_hex(6)})

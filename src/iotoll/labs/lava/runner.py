@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 
 from iotoll.boots.local import BootPlan
-from iotoll.boots.order import first_side
+from iotoll.boots.pair_order import first_side
 from iotoll.boots.schedule import mark_done
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError
 from iotoll.core.plain import plain
 from iotoll.core.progress import Step
-from iotoll.labs.lava import collect
+from iotoll.labs.lava import job_end
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.http import ServerError, TooLargeError
+from iotoll.labs.lava.job_log import read_time
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
-from iotoll.labs.lava.log import read_time
 from iotoll.labs.lava.patience import Patience, Tell, silent
 from iotoll.labs.lava.server import JobState, Servers, connect, device_words
 from iotoll.labs.lava.submission import SUPERSEDED, Submitter, names
@@ -273,24 +273,24 @@ class LavaRunner:
         assert state is not None
         folder = self.folder / one.attempt.key
         try:
-            ended = self.patiently(lambda: collect.fetch(self.lava, state, folder))
+            ended = self.patiently(lambda: job_end.fetch(self.lava, state, folder))
         except TooLargeError as error:
             return self._failed(journal, one, error)
         try:
-            documents = collect.judge(ended, plan, self.issues, one.attempt.key)
+            documents = job_end.judge(ended, plan, self.issues, one.attempt.key)
         except (BrokenError, InfrastructureError) as error:
             return self._failed(journal, one, error)
         attempts = [
             LavaAttempt(job=a.number, outcome=a.outcome or "done", why=a.why)
             for a in journal.of(plan.name)
         ]
-        where = collect.Where(
+        where = job_end.Where(
             self.lava.http.base,
             self.patiently(self.lava.version),
             self.lab.board(plan.board.name).device_type,
         )
-        traces = self.patiently(lambda: collect.traces(documents, self.files))
-        collect.store(ended, plan, documents, where, attempts, traces)
+        traces = self.patiently(lambda: job_end.traces(documents, self.files))
+        job_end.store(ended, plan, documents, where, attempts, traces)
         journal.ended(one.attempt, "done", "")
         self.done(plan)
         return None
@@ -303,7 +303,7 @@ class LavaRunner:
         before = f", as LAVA job {hung[-1].number} did" if hung else ""
         before = before if isinstance(error, HangError) else ""
         error.args = (f"{error} (LAVA job {one.state.id} on {where}{before})",)
-        journal.ended(one.attempt, collect.outcome_of(error), str(error))
+        journal.ended(one.attempt, job_end.outcome_of(error), str(error))
         return error
 
     def _without_board(self, one: Running) -> InfrastructureError | None:
@@ -317,9 +317,8 @@ class LavaRunner:
         if (ended - begun).total_seconds() < minutes * 60:
             return None
         fleet = self.patiently(lambda: self.lava.fleet(board.device_type, board.tags))
-        tags = f" with tags {', '.join(board.tags)}" if board.tags else ""
         return InfrastructureError(
-            f"no board of type {board.device_type}{tags} was free for {minutes} minutes:"
+            f"no board {board.asked} was free for {minutes} minutes:"
             f" {device_words(fleet)} [no-board]"
         )
 

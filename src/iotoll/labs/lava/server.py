@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.labs.lava.config import Lab
+from iotoll.labs.lava.definition import File, definition_sha256
 from iotoll.labs.lava.http import RETRIES, Http, ServerError, find_token
-from iotoll.labs.lava.job import File, definition_sha256
-from iotoll.labs.local.local import LocalLab
+from iotoll.labs.local.lifecycle import LocalLab
 
 API = "api/v0.2"
 LOG_LIMIT = 128 << 20

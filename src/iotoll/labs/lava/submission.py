@@ -12,9 +12,9 @@ from iotoll.boots.local import BootPlan
 from iotoll.core.digest import json_sha256
 from iotoll.labs.lava import patience
 from iotoll.labs.lava.config import Lab
+from iotoll.labs.lava.definition import Job, definition_sha256, render
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import AccessError, ServerError
-from iotoll.labs.lava.job import Job, definition_sha256, render
 from iotoll.labs.lava.journal import Attempt, Journal
 from iotoll.labs.lava.patience import Patience
 from iotoll.labs.lava.server import JobState, Servers

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iotoll.boots.order import boot_order
+from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import Bench, plan_boot
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Step
 from iotoll.labs.lava.config import Lab
-from iotoll.labs.lava.control import Finding, own_run
+from iotoll.labs.lava.control import BoardFinding, own_run
 from iotoll.labs.lava.runner import lava_runner
 from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import NoiseRecord, Outcome
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.verdict.policy import TimePolicy
+from iotoll.verdict.time.judge import decide
 from iotoll.verdict.time.noise import extended, load
 from iotoll.verdict.time.pairs import Pairs, make_pairs
-from iotoll.verdict.time.verdict import decide
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def control_time(
     history: Path,
     device: str,
     step: Step,
-) -> Finding:
+) -> BoardFinding:
     """Compare the base kernel of ``run`` with itself on one board; resumes where it was stopped.
 
     ``history`` is the file of the boards' noise.
@@ -76,7 +76,7 @@ def control_time(
     simulated = any(boot.virtual for boot in base.boots)
     if not drift.moved and not simulated:
         results.write(history, extended(before, pairs))
-    return Finding(device, drift.moved, drift.steady, f"{drift.used} pairs of boots")
+    return BoardFinding(device, drift.moved, drift.steady, f"{drift.used} pairs of boots")
 
 
 def judge_drift(

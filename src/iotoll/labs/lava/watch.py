@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from iotoll.boots.console import CRASH, read_console
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.labs.lava.log import read_log
+from iotoll.labs.lava.job_log import read_log
 from iotoll.labs.lava.server import JobState, LavaServer
 
 LOOK_SECONDS = 10.0

@@ -8,7 +8,7 @@ import click
 
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import load_lab
-from iotoll.labs.local.local import LocalLab
+from iotoll.labs.local.lifecycle import LocalLab
 
 folder_option = click.option(
     "--dir",

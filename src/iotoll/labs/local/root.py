@@ -119,7 +119,7 @@ def _build(root: Path) -> None:
         for name in PREPARED:
             shutil.copy(scripts() / name, tree / "lab")
         # Debian's scripts make the database; it needs /proc and a first process that goes away.
-        prepare = [sys.executable, "-m", "iotoll.labs.local.inside", "prepare", str(tree)]
+        prepare = [sys.executable, "-m", "iotoll.labs.local.namespaces", "prepare", str(tree)]
         run_logged(["unshare", *NAMESPACES, "--kill-child=KILL", *prepare], log, timeout=600)
         tree.rename(root)
     finally:

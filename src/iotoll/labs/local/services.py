@@ -15,7 +15,7 @@ import urllib3
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.proc import tail, tail_file
-from iotoll.labs.local.plan import LabPlan, SimulatedBoard
+from iotoll.labs.local.layout import LabPlan, SimulatedBoard
 from iotoll.labs.local.root import scripts
 from iotoll.labs.simboard import client
 

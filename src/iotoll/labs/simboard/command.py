@@ -12,8 +12,8 @@ import click
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.proc import require_tool
 from iotoll.labs.simboard import client, profile
-from iotoll.labs.simboard.board import Board
 from iotoll.labs.simboard.faults import FAULTS
+from iotoll.labs.simboard.machine import SimulatedBoard
 
 
 @click.group("simboard")
@@ -39,7 +39,7 @@ def serve_command(
     number = serial or "".join(c for c in name.upper() if c.isalnum())
     folder = (state / name).absolute()
     try:
-        asyncio.run(_until_ended(Board(found, name, number, folder, port, baud)))
+        asyncio.run(_until_ended(SimulatedBoard(found, name, number, folder, port, baud)))
     except OSError as error:
         raise InfrastructureError(
             f"board {name}: {error.strerror or error}: does it run already, or is --port in use?"
@@ -96,7 +96,7 @@ def _ask(name: str, request: dict[str, object]) -> None:
         raise InfrastructureError(str(error)) from error
 
 
-async def _until_ended(board: Board) -> None:
+async def _until_ended(board: SimulatedBoard) -> None:
     task = asyncio.ensure_future(board.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

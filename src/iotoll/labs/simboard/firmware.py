@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from iotoll.labs.simboard.flash import Flash, FlashError
+from iotoll.labs.simboard.disks import Flash, FlashError
 from iotoll.labs.simboard.plug import Plug
 from iotoll.labs.simboard.profile import Profile
 

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from iotoll.measure.explain.pieces import Label, PieceCounter, Pieces
 from iotoll.measure.explain.record import Ints, Record
+from iotoll.measure.explain.touches import TouchCounter, TouchParts, stacked
 from iotoll.measure.explain.walk import Tree, Walk, Walker
+from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable, present
-from iotoll.measure.order import GATE_COLUMNS
 from iotoll.records.models import Section
 
 BOUNDS: Mapping[Section, tuple[str, str]] = {
@@ -38,7 +39,8 @@ class SectionParts:
     functions), ``calls`` the calls of each function likewise; ``nodes`` are instructions by node
     of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be taken
     apart. ``single`` are instructions by node of the one I/O that was asked for, if it was.
-    ``inlined`` are instructions of the functions that ``labels`` names, shape (I/Os, labels).
+    ``inlined`` are instructions of the functions that ``labels`` names, shape (I/Os, labels);
+    ``touches`` the cache lines, where caches were modelled.
     """
 
     section: Section
@@ -52,6 +54,7 @@ class SectionParts:
     single: Ints | None = None
     labels: tuple[Label, ...] = ()
     inlined: Ints | None = None
+    touches: TouchParts | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def take_apart(
     walk = walker.walk(*reach)
     steps = np.searchsorted(walk.run, runs)
     tasks = _tasks(walk, steps, bounds[Section.VFS_FS])
-    cutter = _Cutter(walk, walker.tree, tasks, single, counter)
+    cutter = _Cutter(walk, walker.tree, tasks, single, counter, record)
     sections = {}
     for section, marks in bounds.items():
         wanted = table.get(GATE_COLUMNS[section])
@@ -141,6 +144,7 @@ class _Cutter:
         tasks: npt.NDArray[np.uint64],
         single: int | None,
         counter: PieceCounter | None,
+        record: Record,
     ) -> None:
         self._single = single
         self._counter = counter
@@ -152,6 +156,10 @@ class _Cutter:
         names, self._function = np.unique(np.array(tree.function), return_inverse=True)
         self._names = tuple(str(name) for name in names)
         self._size = len(tree.parent)
+        self._touches = None
+        if record.lines is not None:
+            of_stretch = self._function[walk.node]
+            self._touches = TouchCounter(record, walk, of_stretch, len(names))
 
     def section(
         self, section: Section, marks: Ints, steps: Ints, wanted: npt.NDArray[np.int64]
@@ -159,7 +167,7 @@ class _Cutter:
         """Take a section apart; ``wanted`` are the analyser's own counts of the I/Os."""
         walk = self._walk
         ios, counts, calls, single = [], [], [], None
-        inlined = []
+        inlined, touches = [], []
         nodes, entries = (np.zeros(self._size, np.int64) for _ in range(2))
         for number in np.nonzero((marks[:, 0] >= 0) & present(wanted))[0].tolist():
             low, high = steps[marks[number]].tolist()
@@ -176,6 +184,8 @@ class _Cutter:
             nodes += mine
             entries += np.bincount(entered, minlength=self._size)
             inlined.append(self._inlined(chosen))
+            if self._touches:
+                touches.append(self._touches.count(chosen))
         labels = self._counter.pieces.labels if self._counter else ()
         shape = (len(ios), len(self._names))
         return SectionParts(
@@ -190,6 +200,7 @@ class _Cutter:
             single,
             labels,
             np.array(inlined, np.int64).reshape(len(ios), len(labels)),
+            stacked(self._names, touches) if self._touches else None,
         )
 
     def _inlined(self, chosen: Ints) -> Ints:

@@ -4,7 +4,9 @@ Code that merely moved must not count as changed, so addresses are left out of t
 targets of branches that leave the function, the pages of ``adrp``, the distances of ``adr`` and of
 loads relative to the program counter, and the low parts of addresses, which additions and
 accesses have in their 12-bit constants, where the register holds an address that an ``adrp`` of the
-function began. A change of nothing but such a constant is therefore not seen.
+function began, though it may have been on the stack since. A change of nothing but such a constant
+is therefore not seen. Loops are aligned by padding that depends on where the function lies, so
+``nop`` is left out, and jumps within the function are counted without it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,16 @@ _ADD = 0x7FC00000, 0x11000000
 _ADD_REGISTERS = 0x7F000000, 0x0B000000
 _MOVE = 0x7FE0FFE0, 0x2A0003E0
 _ACCESS = 0x3B000000, 0x39000000
-_BRANCH = 0x7C000000, 0x14000000
+_JUMPS = (
+    ((0x7C000000, 0x14000000), 0, 26),  # b, bl
+    ((0xFF000010, 0x54000000), 5, 19),  # b.cond
+    ((0x7E000000, 0x34000000), 5, 19),  # cbz, cbnz
+    ((0x7E000000, 0x36000000), 5, 14),  # tbz, tbnz
+)
+"""Pattern, first bit and number of bits of the distance, which is signed and in instructions."""
+_STORE, _LOAD = (0xFFC00000, 0xF9000000), (0xFFC00000, 0xF9400000)
+_STORE_PAIR, _LOAD_PAIR = (0xFFC00000, 0xA9000000), (0xFFC00000, 0xA9400000)
+_FRAMES = 29, 31  # registers that point into the stack's frame
 _NOP = 0xD503201F
 _LONGEST = 1 << 16
 
@@ -54,21 +65,30 @@ def _codes(symbols: Symbols) -> Iterator[tuple[str, bytes]]:
 
 def normal(code: bytes) -> bytes:
     """A function's code without what depends on where it and others lie, and without padding."""
-    words = np.frombuffer(code[: len(code) // 4 * 4], "<u4").copy()
+    words: Words = np.frombuffer(code[: len(code) // 4 * 4], "<u4").copy()
     while len(words) and words[-1] in (0, _NOP):
         words = words[:-1]
-    places = np.arange(len(words))
-    branches = _is(words, _BRANCH)
-    # 26 bits, signed, in instructions.
-    distance = ((words & 0x3FFFFFF).astype(np.int64) ^ 0x2000000) - 0x2000000
-    target = places + distance
-    outside = branches & ((target < 0) | (target >= len(words)))
-    words[outside] &= 0xFC000000
+    for pattern, first, bits in _JUMPS:
+        _set_distances(words, _is(words, pattern), first, bits)
+    words = words[words != _NOP]
     for pattern, kept in ((_ADR, 0x9F00001F), (_LITERAL, 0xFF00001F)):
         words[_is(words, pattern)] &= kept
     _clear_low_parts(words)
     words[_is(words, _ADRP)] &= 0x9F00001F
     return words.tobytes()
+
+
+def _set_distances(words: Words, which: npt.NDArray[np.bool_], first: int, bits: int) -> None:
+    """Jumps within the function: count their distances without padding; others: clear them."""
+    place = np.flatnonzero(which)
+    field = (words[place] >> np.uint32(first)).astype(np.int64) & ((1 << bits) - 1)
+    sign = 1 << bits - 1
+    target = place + (field ^ sign) - sign
+    inside = (target >= 0) & (target < len(words))
+    number = np.cumsum(words != _NOP) - (words != _NOP)  # of instructions before each place
+    distance = np.where(inside, number[target.clip(0, max(len(words) - 1, 0))] - number[place], 0)
+    mask = np.uint32(((1 << bits) - 1) << first)
+    words[place] = words[place] & ~mask | (distance << first).astype(np.uint32) & mask
 
 
 def _is(words: Words, pattern: tuple[int, int]) -> npt.NDArray[np.bool_]:
@@ -86,9 +106,25 @@ def _clear_low_parts(words: Words) -> None:
     target, first, second = words & 31, words >> 5 & 31, words >> 16 & 31
     plain = np.flatnonzero(_is(words, _ADD))
     pair = np.flatnonzero(_is(words, _ADD_REGISTERS) | _is(words, _MOVE))
+    stores, loads = _slots(words, _STORE, _STORE_PAIR), _slots(words, _LOAD, _LOAD_PAIR)
     known = 0
     while np.count_nonzero(paged) > known:
         known = int(np.count_nonzero(paged))
+        spilled = {slot for register, slot in stores if paged[register]}
+        paged[[register for register, slot in loads if slot in spilled]] = True
         paged[target[plain[paged[first[plain]]]]] = True
         paged[target[pair[paged[first[pair]] | paged[second[pair]]]]] = True
     words[uses & paged[first]] &= 0xFFC003FF
+
+
+def _slots(
+    words: Words, one: tuple[int, int], pair: tuple[int, int]
+) -> list[tuple[int, tuple[int, int]]]:
+    """Registers that are kept in the stack's frame, and where: base register and 8-byte place."""
+    found = []
+    for word in words[_is(words, one)].tolist():
+        found.append((word & 31, (word >> 5 & 31, word >> 10 & 0xFFF)))
+    for word in words[_is(words, pair)].tolist():
+        base, place = word >> 5 & 31, ((word >> 15 & 0x7F) ^ 0x40) - 0x40
+        found += [(word & 31, (base, place)), (word >> 10 & 31, (base, place + 1))]
+    return [(register, slot) for register, slot in found if slot[0] in _FRAMES]

@@ -3,7 +3,7 @@
 A *block* is a number of instructions in a row. A *run* is one execution of a block, whole or up to
 where an exception or a device ended it. A *mark* is the value of a register before a chosen
 instruction: probe 0 is the trace clock, as it is about to be returned; probes 1 and 2 are the tasks
-that a CPU switches to and from.
+that a CPU switches to and from. With modelled caches there are also the lines that runs touched.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +35,17 @@ _MARK = np.dtype([("run", "<u8"), ("executed", "<u8"), ("probe", "<u8"), ("value
 
 @dataclass(frozen=True)
 class Record:
-    """One boot: ``blocks`` and ``marks`` as structured arrays, ``runs`` as packed words."""
+    """One boot: ``blocks`` and ``marks`` as structured arrays, ``runs`` as packed words.
+
+    ``lines`` are what the runs touched, with flags as in tools/plugin/cache.h, and ``touches`` how
+    many of them each run has; None where no caches were modelled.
+    """
 
     blocks: npt.NDArray[np.void]
     runs: npt.NDArray[np.uint32]
     marks: npt.NDArray[np.void]
+    lines: npt.NDArray[np.uint64] | None = None
+    touches: npt.NDArray[np.uint16] | None = None
 
     @cached_property
     def clock(self) -> npt.NDArray[np.void]:
@@ -104,15 +111,25 @@ def read_record(prefix: Path) -> Record:
         meta = json.loads(_path(prefix, "json").read_text())
         blocks = np.fromfile(_path(prefix, "blocks"), _BLOCK)
         marks = np.fromfile(_path(prefix, "marks"), _MARK)
-        empty = not _path(prefix, "runs").stat().st_size
-        runs = np.zeros(0, "<u4") if empty else np.memmap(_path(prefix, "runs"), "<u4", "r")
+        runs = _mapped(_path(prefix, "runs"), "<u4")
+        modelled = _path(prefix, "lines").is_file()
+        lines = _mapped(_path(prefix, "lines"), "<u8") if modelled else None
+        touches = _mapped(_path(prefix, "touches"), "<u2") if modelled else None
     except (OSError, ValueError) as error:
         raise InfrastructureError(f"{prefix}: the plugin left no whole record: {error}") from error
     if [meta["blocks"], meta["runs"], meta["marks"]] != [len(blocks), len(runs), len(marks)]:
         raise InfrastructureError(f"{prefix}: the plugin's record is cut off")
+    touched = [len(one) for one in (lines, touches) if one is not None]
+    if touched and touched != [meta["lines"], meta["runs"]]:
+        raise InfrastructureError(f"{prefix}: the plugin's record of lines is cut off")
     if len(marks) and np.any(np.diff(marks["executed"].astype(np.int64)) < 0):
         raise InfrastructureError(f"{prefix}: the marks of the record are not in order")
-    return Record(blocks, runs, marks)
+    return Record(blocks, runs, marks, lines, touches)
+
+
+def _mapped(path: Path, kind: str) -> npt.NDArray[Any]:
+    """A file as an array that is read where it is used: it may be larger than memory."""
+    return np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)
 
 
 def _path(prefix: Path, ending: str) -> Path:

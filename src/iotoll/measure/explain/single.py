@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from iotoll.measure.explain.record import Ints
+from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable, present
-from iotoll.measure.order import GATE_COLUMNS
 
 
 def slowest(table: IoTable) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import ibis
@@ -15,6 +16,9 @@ from iotoll.records.history.tables import SCHEMAS, VERSION
 
 MEMORY = "1500MB"
 """What DuckDB may take before it writes to disk."""
+
+
+_BATCH = 500_000  # rows at a time: names of millions of rows would not fit
 
 
 class Database:
@@ -35,6 +39,25 @@ class Database:
         except Exception as error:  # each engine and the parser have classes of their own
             line = next((part for part in str(error).splitlines() if part.strip()), repr(error))
             raise UsageError(f"query: {line[:300]}") from error
+
+    def runs(self, branch: str | None = None) -> list[dict[str, Any]]:
+        """The rows of ``runs``, of one branch if asked, by branch, board and night."""
+        rows = self.con.table("runs")
+        if branch is not None:
+            rows = rows.filter(rows.branch == branch)
+        order = ["branch", "board", "night", "created", "run"]
+        return list(rows.order_by(order).to_pyarrow().to_pylist())
+
+    def values(self, branch: str, board: str, since: str = "") -> Iterator[pa.RecordBatch]:
+        """The medians of one board on one branch from the night ``since`` on, in any order.
+
+        Columns: run, cell, section, side, value.
+        """
+        rows = self.con.table("measurements")
+        rows = rows.filter(rows.branch == branch, rows.board == board)
+        rows = rows.filter(rows.statistic == "median", rows.night >= since)
+        columns = rows.select("run", "cell", "section", "side", "value")
+        yield from columns.to_pyarrow_batches(chunk_size=_BATCH)
 
     def close(self) -> None:
         """Close the engine."""

@@ -18,6 +18,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -80,6 +81,14 @@ class Store:
             [self.files.local(n) for n in wanted if n in known],
             [self.files.local(n) for n in boards],
         )
+
+    def rows(self, branch: str, board: str) -> list[dict[str, Any]]:
+        """The rows of ``runs`` of one board on one branch; none where there is no history yet."""
+        if self._version() is None:
+            return []
+        self._format()
+        table, _ = self._runs(self.files.names(f"runs/{_partition(branch, board)}".rstrip("/")))
+        return list(table.to_pylist())
 
     def compact(self) -> int:
         """Merge the files of each month and board; returns how many files went.

@@ -118,6 +118,13 @@ def of_run(
     return Point(row, measurements(row, rows), _board(row, loaded["tip"]))
 
 
+def gap(branch: str, board: str, night: str, reason: str, **more: str) -> Point:
+    """A night without values; ``more`` are other columns of ``runs``, such as ``status``."""
+    row = blank(branch, board, night) | {"status": "failed", "reason": reason} | more
+    row["run"] = json_sha256(row)[:24]
+    return Point(row, measurements(row, []))
+
+
 def blank(branch: str, board: str, night: str) -> dict[str, Any]:
     """A row of ``runs`` with its partition; raises UsageError for impossible names."""
     if not _BRANCH.fullmatch(branch) or ".." in branch:

@@ -5,14 +5,24 @@ from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
 from iotoll.records.models.explain import (
+    CacheCounts,
+    CacheFunction,
+    CacheLevel,
+    CacheModel,
+    CacheRecord,
+    CacheSection,
     CellDelta,
     CoverageRecord,
+    Difference,
     ExplainRecord,
     FunctionCoverage,
     FunctionDelta,
     InlinedDelta,
     LineCoverage,
     SectionDelta,
+    UntracedCell,
+    UntracedRecord,
+    UntracedSection,
 )
 from iotoll.records.models.run import (
     BootRecord,
@@ -49,6 +59,12 @@ from iotoll.records.models.verdict import (
 __all__ = [
     "BootRecord",
     "BuildRecord",
+    "CacheCounts",
+    "CacheFunction",
+    "CacheLevel",
+    "CacheModel",
+    "CacheRecord",
+    "CacheSection",
     "CellChoice",
     "CellDelta",
     "CellRecord",
@@ -57,6 +73,7 @@ __all__ = [
     "Cluster",
     "Comparison",
     "CoverageRecord",
+    "Difference",
     "DutRecord",
     "ExplainRecord",
     "FailureRecord",
@@ -94,5 +111,8 @@ __all__ = [
     "TraceFile",
     "TwinRecord",
     "Unit",
+    "UntracedCell",
+    "UntracedRecord",
+    "UntracedSection",
     "VerdictRecord",
 ]

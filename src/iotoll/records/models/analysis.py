@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from iotoll.records.models.base import Clock, Model, Section, Unit
-from iotoll.records.models.checks import FioCheck, SlowIo, StepRecord
+from iotoll.records.models.io_checks import FioCheck, SlowIo, StepRecord
 
 
 class Stats(Model):

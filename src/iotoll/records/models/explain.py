@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from iotoll.records.models.base import Model, Outcome, Section
+from iotoll.records.models.run import Side
 
 
-class InlinedDelta(Model):
+class Difference(Model):
+    """A count per I/O of both sides, and how they differ I/O by I/O."""
+
+    base: float = Field(description="median of the paired I/Os")
+    candidate: float
+    delta: int = Field(description="commonest difference over the paired I/Os")
+    share: float = Field(description="of the paired I/Os that have exactly this difference")
+    mean: float = Field(description="difference per I/O, over the paired I/Os")
+
+    @property
+    def effect(self) -> float:
+        """The commonest difference where most I/Os have it, else the mean: paths alternate then."""
+        return float(self.delta) if self.share > 0.5 else self.mean
+
+
+class InlinedDelta(Difference):
     """An inlined function of a changed function; its instructions are part of that function's."""
 
     name: str
     into: list[str] = Field(description="what it is inlined into, the nearest first")
     file: str
     line: int = Field(description="the first of its lines that has code there")
-    base: float
-    candidate: float
-    delta: int
-    share: float
-    mean: float
 
 
-class FunctionDelta(Model):
-    """One function in one section of one cell; instructions per I/O, medians of the paired I/Os."""
+class FunctionDelta(Difference):
+    """One function in one section of one cell: its own instructions per I/O."""
 
     name: str
-    base: float
-    candidate: float
-    delta: int = Field(description="commonest difference over the paired I/Os")
-    share: float = Field(description="of the paired I/Os that have exactly this difference")
-    mean: float = Field(description="difference per I/O, over the paired I/Os")
     calls_base: float = Field(description="calls per I/O, median")
     calls_candidate: float
     callers: list[str] = Field(description="who calls it, the most frequent first")
@@ -39,11 +47,6 @@ class FunctionDelta(Model):
     inlined: list[InlinedDelta] = Field(
         default_factory=list, description="inlined functions that differ; of changed functions only"
     )
-
-    @property
-    def effect(self) -> float:
-        """The commonest difference where most I/Os have it, else the mean: paths alternate then."""
-        return float(self.delta) if self.share > 0.5 else self.mean
 
 
 class SectionDelta(Model):
@@ -116,6 +119,67 @@ class CoverageRecord(Model):
     note: str | None = Field(None, description="why files and lines are not known")
 
 
+class CacheLevel(Model):
+    """One cache of a model."""
+
+    size_kib: int = Field(gt=0)
+    ways: int = Field(gt=0, le=1024)
+
+
+class CacheModel(Model):
+    """Modelled caches of one CPU: ``lava-jobs/caches/*.toml``."""
+
+    name: str
+    description: str = Field(min_length=1)
+    source: str = Field(min_length=1, description="where the sizes are from")
+    line: int = Field(ge=16, description="bytes of a line")
+    l1i: CacheLevel = Field(description="level 1, instructions")
+    l1d: CacheLevel = Field(description="level 1, data")
+    l2: CacheLevel = Field(description="level 2, for both")
+
+    @model_validator(mode="after")
+    def _has_whole_sets(self) -> Self:
+        for name in ("l1i", "l1d", "l2"):
+            level: CacheLevel = getattr(self, name)
+            sets, rest = divmod(level.size_kib << 10, self.line * level.ways)
+            if rest or not sets or sets & (sets - 1) or self.line & (self.line - 1):
+                words = "size divided by (line x ways) must be a power of two, and so must line"
+                raise ValueError(f"{name}: {words}")
+        return self
+
+
+class CacheCounts(Model):
+    """Lines touched per I/O, each once; misses in the modelled caches per I/O."""
+
+    data_lines: Difference
+    code_lines: Difference
+    l1d_misses: Difference
+    l1i_misses: Difference
+    l2_misses: Difference
+
+
+class CacheFunction(CacheCounts):
+    """One function's own accesses and instructions."""
+
+    name: str
+
+
+class CacheSection(CacheCounts):
+    """One section of one cell, with the functions whose counts differ."""
+
+    cell: str
+    section: Section
+    paired: int = Field(description="I/Os taken apart on both sides, which are compared")
+    functions: list[CacheFunction]
+
+
+class CacheRecord(Model):
+    """What modelled caches say of both kernels: a model's values, never a board's."""
+
+    model: CacheModel
+    sections: list[CacheSection]
+
+
 class ExplainRecord(Model):
     """``explain.json``: which functions account for the differences of a run."""
 
@@ -129,3 +193,36 @@ class ExplainRecord(Model):
     )
     failure: str | None = Field(None, description="why nothing could be explained")
     left_out: int = Field(0, description="cells that moved and were not explained, by the policy")
+    caches: CacheRecord | None = Field(None, description="with --cache: a model of caches")
+
+
+class UntracedSection(Model):
+    """One section of one cell of one kernel: medians of instructions per I/O."""
+
+    section: Section
+    traced: float | None = Field(None, description="in the gate's boot, which records events")
+    calibrated: float | None = Field(
+        None,
+        description="that, less the calibrated cost of the events; absent where I/Os usually have"
+        " several requests, or the cost is not known",
+    )
+    untraced: float = Field(description="in a boot that records none")
+
+
+class UntracedCell(Model):
+    """One cell of one kernel, cut by functions in a boot that records no events."""
+
+    cell: str
+    side: Side
+    ios: int = Field(description="I/Os whose first request was followed")
+    not_cut: int = Field(description="I/Os with a request whose way has another form")
+    sections: list[UntracedSection]
+
+
+class UntracedRecord(Model):
+    """``untraced.json``: what the kernels cost without probes, beside the calibrated values."""
+
+    schema_version: str = "iotoll.untraced/1"
+    board: str
+    cells: list[UntracedCell]
+    images: list[str] = Field(description="sha256 of base's and candidate's kernel images")

@@ -14,6 +14,9 @@ from iotoll.measure.explain.frames import Frame
 WIDTH, ROW, LETTER = 1200.0, 17, 7.0
 """Of the picture, of a row, of a letter; in pixels."""
 
+_SAME, _SAME_SHARE = 0.5, 0.005
+"""Instructions per I/O, and share of a frame, below which it is grey: some I/Os differ."""
+
 _LEAST = 0.4  # pixels: a narrower frame is not drawn
 
 
@@ -47,21 +50,23 @@ def _draw(frame: Frame, left: float, level: int, scale: float, height: int) -> I
     top = height - (level + 1) * ROW - 4
     counts = f"{frame.name}: {candidate - base:+.1f} per I/O (base {base:.1f}, {candidate:.1f})"
     text = frame.name[: int((width - 4) / LETTER)] if width > 4 * LETTER else ""
+    label = f'<text x="{left + 2:.2f}" y="{top + 12}">{escape(text)}</text>' if text else ""
     yield (
         f'<g><title>{escape(counts)}</title><rect x="{left:.2f}" y="{top}" width="{width:.2f}"'
         f' height="{ROW - 1}" fill={quoteattr(_colour(base, candidate))}/>'
-        f'<text x="{left + 2:.2f}" y="{top + 12}">{escape(text)}</text></g>\n'
+        f"{label}</g>\n"
     )
-    for name in sorted(frame.children):
+    # The sections of a cell are in the order of the path, functions in that of their names.
+    for name in frame.children if level == 0 else sorted(frame.children):
         child = frame.children[name]
         yield from _draw(child, left, level + 1, scale, height)
         left += _width(child) * scale
 
 
 def _colour(base: float, candidate: float) -> str:
-    """Grey where both are the same; the larger the share of the difference, the stronger."""
+    """Grey where both are nearly the same; the larger the share of the difference, the stronger."""
     change = candidate - base
-    if abs(change) < 0.05:
+    if abs(change) < max(_SAME, _SAME_SHARE * max(base, candidate)):
         return "#dddddd"
     pale = int(205 - 135 * min(1.0, abs(change) / max(base, candidate)))
     return f"#ff{pale:02x}{pale:02x}" if change > 0 else f"#{pale:02x}{pale:02x}ff"

@@ -9,7 +9,7 @@ from statistics import median
 
 from iotoll.records.models import Clock, Outcome, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
-from iotoll.records.models.checks import StepRecord
+from iotoll.records.models.io_checks import StepRecord
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.functions import in_functions, what_ran

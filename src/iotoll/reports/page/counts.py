@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from iotoll.records.models import CellRecord, Section
-from iotoll.records.models.checks import FigureCheck
+from iotoll.records.models.io_checks import FigureCheck
 from iotoll.reports.page.text import clean, listed, number, plural, signed
 
 _PARTS = (

@@ -5,7 +5,8 @@ Any file may be absent: a run that failed, or that is not finished, is reported 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ from iotoll.reports.page.text import clean
 
 M = TypeVar("M", bound=Model)
 
+_LARGEST_FLAME = 1 << 20  # bytes of a flame graph: the page has all of them
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -37,7 +40,8 @@ class Evidence:
 
     Texts hold no terminal escapes, control characters or marks of the direction of writing,
     whoever wrote them: every report reads from here. ``hunks`` is the candidate's change, and
-    ``name`` that of the run directory. ``explained`` is of the kernels that the run has now.
+    ``name`` that of the run directory. ``explained`` is of the kernels that the run has now, and
+    ``flames`` are its flame graphs, SVG by cell: run output, so a page shows them as images only.
     """
 
     manifest: RunManifest
@@ -49,6 +53,7 @@ class Evidence:
     hunks: tuple[Hunk, ...] = ()
     name: str = "RUN"
     explained: ExplainRecord | None = None
+    flames: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def failure(self) -> FailureRecord | None:
@@ -114,6 +119,7 @@ def gather(run: RunDir) -> Evidence:
         elif result:
             builds[side] = result.build
     selection = _optional(run.selection, SelectionRecord)
+    explained = _explained(run, builds)
     change = sealed.change(run)
     return Evidence(
         _harmless(run.manifest),
@@ -124,12 +130,25 @@ def gather(run: RunDir) -> Evidence:
         sides,
         tuple(diff.hunks(change, str(run.change))) if change else (),
         clean(run.root.name),
-        _explained(run, builds),
+        explained,
+        _flames(run, explained) if explained else {},
     )
+
+
+def _flames(run: RunDir, explained: ExplainRecord) -> dict[str, str]:
+    """The flame graphs of the explained cells; one that is not there, or is huge, is left out."""
+    found = {}
+    for cell in explained.cells:
+        path = run.root / "explain" / f"{cell.cell}.svg"
+        # A record of a run may name, or link to, what is no file of the run.
+        inside = path.resolve().parent == run.root / "explain"
+        if inside and path.is_file() and path.stat().st_size <= _LARGEST_FLAME:
+            found[cell.cell] = path.read_text("utf-8", "replace")
+    return found
 
 
 def _explained(run: RunDir, builds: dict[Side, BuildRecord]) -> ExplainRecord | None:
     """What `iotoll explain` found, unless it is of other kernels than the run has now."""
-    found = _optional(run.root / "explain.json", ExplainRecord)
+    found = _optional(run.explained, ExplainRecord)
     images = [builds[side].image_sha256 for side in SIDES if side in builds]
     return found if found and (found.failure or found.images == images) else None

@@ -63,10 +63,9 @@ def _place(function: FunctionDelta) -> str:
     """Where a function begins, and the inlined function that has most of its difference."""
     text = f", {function.file}:{function.line}" if function.file else ""
     for inlined in function.inlined:
-        size = inlined.delta if inlined.share > 0.5 else inlined.mean
-        if function.effect and size / function.effect >= _MOST:
+        if function.effect and inlined.effect / function.effect >= _MOST:
             place = f"{inlined.file}:{inlined.line}"
-            return f"{text} (of it {inlined.name}, inlined: {signed(size)}, {place})"
+            return f"{text} (of it {inlined.name}, inlined: {signed(inlined.effect)}, {place})"
     return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from iotoll.records.models import Clock, Section
-from iotoll.reports.page import figures, tables
+from iotoll.reports.page import diagrams, tables
 from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.growth import growth_view
@@ -56,7 +57,7 @@ class FigureView:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedRow:
     """A group of movements with its sentence and table."""
 
     kind: str
@@ -113,6 +114,7 @@ def _context(page: Page) -> dict[str, Any]:
         "latencies": latency_table(evidence, page.views),
         "latency_note": NOTE,
         "growth": growth_view(evidence),
+        "flames": {cell: _image(svg) for cell, svg in evidence.flames.items()},
         "figures": page.figures,
         "unit": unit_label(unit_of(evidence), evidence.clock),
         "note": clock_note(evidence.clock, evidence.virtual),
@@ -128,13 +130,18 @@ def _context(page: Page) -> dict[str, Any]:
     }
 
 
-def _moved(group: MovementGroup, unit: str) -> Moved:
+def _image(svg: str) -> str:
+    """The address of a picture that is part of the page; as an image, it can run no script."""
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+
+
+def _moved(group: MovementGroup, unit: str) -> MovedRow:
     table = tables.moved_table(group.moves)
     rest = None
     if len(table.rows) > OPEN_ROWS + 2:
         rest = tables.Table(table.head, table.rows[OPEN_ROWS:], table.words, table.prose)
         table = tables.Table(table.head, table.rows[:OPEN_ROWS], table.words, table.prose)
-    return Moved(group.kind, group_sentence(group, unit), table, rest)
+    return MovedRow(group.kind, group_sentence(group, unit), table, rest)
 
 
 def _figures(page: Page) -> list[FigureView]:
@@ -148,9 +155,9 @@ def _figures(page: Page) -> list[FigureView]:
 
 def _moved_figure(page: Page) -> FigureView:
     groups = by_group(v for v in page.views if any(r.comparison for r in v.rows))
-    end = figures.reach_of([v for views in groups.values() for v in views])
+    end = diagrams.reach_of([v for views in groups.values() for v in views])
     panels = [
-        (title, Markup(figures.moved_panel(f"m{i}", title, views, page.sections, end)))
+        (title, Markup(diagrams.moved_panel(f"m{i}", title, views, page.sections, end)))
         for i, (title, views) in enumerate(groups.items())
     ]
     return FigureView(
@@ -170,18 +177,18 @@ def _moved_figure(page: Page) -> FigureView:
 def _sections_figure(page: Page) -> FigureView:
     share = page.evidence.clock is Clock.TIME
     corrected = not share and is_corrected(page.views)
-    draft = figures.Measure(corrected, share, 1.0)
+    draft = diagrams.Measure(corrected, share, 1.0)
     groups = by_group(page.views)
     # One scale per I/O mode: devices stay comparable, and O_SYNC writes do not flatten the rest.
     full: dict[str, float] = {}
     for view in page.views:
         for side in page.evidence.sides:
-            total = sum(value for _, value in figures.stack(view, side, draft))
+            total = sum(value for _, value in diagrams.stack(view, side, draft))
             full[view.name.mode] = max(full.get(view.name.mode, 0.0), total)
     panels = []
     for i, (title, views) in enumerate(groups.items()):
-        measure = figures.Measure(corrected, share, full[views[0].name.mode])
-        panels.append((title, Markup(figures.sections_panel(f"s{i}", title, views, measure))))
+        measure = diagrams.Measure(corrected, share, full[views[0].name.mode])
+        panels.append((title, Markup(diagrams.sections_panel(f"s{i}", title, views, measure))))
     return FigureView(
         "sections",
         "Latency sections of one I/O",
@@ -224,7 +231,7 @@ def _ratio_figure(page: Page) -> FigureView | None:
     if not groups:
         return None
     panels = [
-        (f"{title}: share of UFS", Markup(figures.ratio_panel(f"r{i}", title, ratios)))
+        (f"{title}: share of UFS", Markup(diagrams.ratio_panel(f"r{i}", title, ratios)))
         for i, (title, ratios) in enumerate(groups.items())
     ]
     names = dict.fromkeys(r.name.device_label for ratios in groups.values() for r in ratios)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from iotoll.records.models import Section, SectionComparison
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import Side
-from iotoll.reports.page.figures import Measure, stack
+from iotoll.reports.page.diagrams import Measure, stack
 from iotoll.reports.page.text import NO_VALUE, change, clean, number, percent, section_title, signed
 from iotoll.reports.page.view import CellView, DeviceRatio, Movement, SectionFigures, SectionRow
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iotoll.records.models import Section
-from iotoll.reports.page import figures
+from iotoll.reports.page import diagrams
 from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.growth import growth_view
@@ -216,7 +216,7 @@ def _print_figures(evidence: Evidence, views: list[CellView], console: Console) 
     _say(f"{note} Values are {raw}.", console, "dim")
     console.print(_legend(sections))
     for title, group in by_group(views).items():
-        draft = figures.Measure(corrected, share, 1.0)
+        draft = diagrams.Measure(corrected, share, 1.0)
         _print_stacks(title, group, draft, console)
     ratios = device_ratios(views)
     if ratios:
@@ -282,8 +282,8 @@ def _print_changes(
             if found is None:
                 line.append(Text(NO_VALUE, "dim"))
                 continue
-            moved = figures.movement(found)
-            sign = figures.SIGNS[moved] or " "
+            moved = diagrams.movement(found)
+            sign = diagrams.SIGNS[moved] or " "
             tones = {"grew": "red", "shrank": "green", "unknown": "yellow"}
             tone = tones.get(moved, "dim")
             text = signed(found.delta)
@@ -296,12 +296,12 @@ def _print_changes(
 
 
 def _print_stacks(
-    title: str, views: Sequence[CellView], measure: figures.Measure, console: Console
+    title: str, views: Sequence[CellView], measure: diagrams.Measure, console: Console
 ) -> None:
     stacks = []
     for view in views:
         bars: dict[str, list[tuple[Section, float]]] = {
-            side: figures.stack(view, side, measure) for side in view.rows[0].sides
+            side: diagrams.stack(view, side, measure) for side in view.rows[0].sides
         }
         if len(bars) == 2 and bars["base"] == bars["candidate"]:
             bars = {"both": bars["base"]}

@@ -18,7 +18,7 @@ from iotoll.records.models import (
     Unit,
 )
 from iotoll.records.models.base import SOFTWARE_SECTIONS
-from iotoll.records.models.checks import StepRecord
+from iotoll.records.models.io_checks import StepRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
 from iotoll.reports.page.counts import counts, fio_lines, fio_warnings

@@ -31,8 +31,8 @@ from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import headline
 from iotoll.reports.page.text import cell_name, clean
 from iotoll.reports.publish import Source
-from iotoll.reports.publish.figures import Figure, all_figures
 from iotoll.reports.publish.markdown import unlinked
+from iotoll.reports.publish.samples import Figure, all_figures
 
 PAGE = "allure.html"
 HISTORY = "allure-history.jsonl"

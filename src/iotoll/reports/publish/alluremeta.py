@@ -15,13 +15,13 @@ from iotoll.reports.publish.checks import Check, moved_by
 from iotoll.reports.publish.links import Link
 
 if TYPE_CHECKING:
-    from iotoll.reports.publish.judged import Cell
+    from iotoll.reports.publish.judged import JudgedCell
 
 _TEST: Any = allure.dynamic  # typed in part only
 
 
 def describe(
-    evidence: Evidence, check: Check | None, cell: Cell | None, links: Sequence[Link]
+    evidence: Evidence, check: Check | None, cell: JudgedCell | None, links: Sequence[Link]
 ) -> None:
     """Add metadata to the test that is running under allure-pytest."""
     board = clean(evidence.manifest.board)

@@ -16,7 +16,7 @@ from iotoll.reports.publish.pictures import pictures
 
 
 @dataclass(frozen=True)
-class Run:
+class JudgedRun:
     """A run directory: its result files and what they conclude."""
 
     directory: RunDir
@@ -33,19 +33,19 @@ class Run:
         return checks(self.evidence)
 
     @cached_property
-    def cells(self) -> dict[str, Cell]:
+    def cells(self) -> dict[str, JudgedCell]:
         """Every cell that was judged, measured or tried, by name."""
         verdict = self.evidence.verdict
         verdicts = {c.cell: c for c in verdict.cells} if verdict else {}
         views = cells(self.evidence)
-        return {v.name.full: Cell(self, v, verdicts.get(v.name.full)) for v in views}
+        return {v.name.full: JudgedCell(self, v, verdicts.get(v.name.full)) for v in views}
 
 
 @dataclass(frozen=True)
-class Cell:
+class JudgedCell:
     """One cell: its figures of both sides, and its verdict if it has one."""
 
-    run: Run
+    run: JudgedRun
     view: CellView
     verdict: CellVerdict | None
 
@@ -61,10 +61,10 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class JudgedSection:
     """One section of one cell, candidate against base, with the gate's own outcome."""
 
-    cell: Cell
+    cell: JudgedCell
     figures: SectionComparison
     check: Check
 

@@ -22,7 +22,7 @@ from iotoll.records.rundir import SIDES
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.text import clean, clock_note
 from iotoll.reports.publish.checks import Check, Status, checks
-from iotoll.reports.publish.figures import Figure, all_figures
+from iotoll.reports.publish.samples import Figure, all_figures
 
 _STATUS = {
     Status.PASSED: "PASS",

@@ -12,19 +12,19 @@ from iotoll.records.models import Outcome
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.text import clean
 from iotoll.reports.publish.checks import judged
-from iotoll.reports.publish.figures import all_figures, base_unit, in_base_unit
+from iotoll.reports.publish.samples import all_figures, base_unit, in_base_unit
 
 
 def openmetrics(evidence: Evidence) -> str:
     """Return the metrics of a run; two runs of the same thing on one board have the same series."""
     registry = CollectorRegistry()
-    registry.register(_Run(evidence))
+    registry.register(_Collected(evidence))
     # The library types its registry, but not this function.
     written: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
     return written.decode()
 
 
-class _Run(Collector):
+class _Collected(Collector):
     """The families of one run; each series names the board, so that boards share no series."""
 
     def __init__(self, evidence: Evidence) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from iotoll.records.models import Clock
-from iotoll.reports.page import figures
+from iotoll.reports.page import diagrams
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.svg import WIDTH, palette
 from iotoll.reports.page.view import CellView, is_corrected, shown_sections
@@ -15,17 +15,19 @@ def pictures(evidence: Evidence, view: CellView) -> dict[str, str]:
     """Return the pictures that there are of a cell: title to SVG text, on a white ground."""
     made = {}
     if any(row.comparison for row in view.rows):
-        sections, end = shown_sections(evidence.clock), figures.reach_of([view])
-        panel = figures.moved_panel("m", view.name.full, [view], sections, end)
+        sections, end = shown_sections(evidence.clock), diagrams.reach_of([view])
+        panel = diagrams.moved_panel("m", view.name.full, [view], sections, end)
         made["Candidate minus base, with thresholds"] = standalone(panel)
     share = evidence.clock is Clock.TIME
-    draft = figures.Measure(not share and is_corrected([view]), share, 1.0)
-    stacks = [figures.stack(view, side, draft) for side in evidence.sides]
+    draft = diagrams.Measure(not share and is_corrected([view]), share, 1.0)
+    stacks = [diagrams.stack(view, side, draft) for side in evidence.sides]
     full = max((sum(value for _, value in stack) for stack in stacks), default=0.0)
     if full:
-        measure = figures.Measure(draft.corrected, share, full)
-        panel = figures.sections_panel("s", view.name.full, [view], measure)
+        measure = diagrams.Measure(draft.corrected, share, full)
+        panel = diagrams.sections_panel("s", view.name.full, [view], measure)
         made["Latency sections"] = standalone(panel)
+    if flame := evidence.flames.get(view.name.full):
+        made["Differential flame graph: red is more, blue is less"] = flame
     return made
 
 

@@ -13,8 +13,8 @@ from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.records.models import Clock
 from iotoll.reports.page.text import clean
-from iotoll.reports.trace.cells import Cell, load
 from iotoll.reports.trace.filters import DIRECTIONS, Filters, parse_size
+from iotoll.reports.trace.reader import TraceCell, load
 from iotoll.reports.trace.slowest import print_slowest, slowest
 from iotoll.reports.trace.table import print_cell
 
@@ -91,7 +91,7 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     _show(cells, options["as_json"], options["quiet"])
 
 
-def _some_left(cells: list[Cell], filters: Filters) -> None:
+def _some_left(cells: list[TraceCell], filters: Filters) -> None:
     """Raise UsageError where no I/O is of the tasks asked for: most likely a mistyped name."""
     given = filters.described()
     if not (filters.comm or filters.pids) or any(len(cell.table) for cell in cells):
@@ -105,16 +105,18 @@ def _some_left(cells: list[Cell], filters: Filters) -> None:
     raise UsageError(f"{words}: no I/O of the trace fits{known}")
 
 
-def _with_slowest(cells: list[Cell], count: int | None) -> list[Cell]:
+def _with_slowest(cells: list[TraceCell], count: int | None) -> list[TraceCell]:
     if count is None:
         return cells
     return [
-        Cell(c.trace, c.record.model_copy(update={"slowest": slowest(c, count)}), c.table, c.tasks)
+        TraceCell(
+            c.trace, c.record.model_copy(update={"slowest": slowest(c, count)}), c.table, c.tasks
+        )
         for c in cells
     ]
 
 
-def _files(cells: list[Cell], options: dict[str, Any]) -> None:
+def _files(cells: list[TraceCell], options: dict[str, Any]) -> None:
     written: list[Path] = []
     if target := options["parquet"]:
         # Loaded only here: the two libraries take longer to start than a small trace to read.
@@ -128,14 +130,14 @@ def _files(cells: list[Cell], options: dict[str, Any]) -> None:
         write_perfetto(cells, target, Progress(quiet=options["quiet"]))
         written.append(target)
     if folder := options["svg"]:
-        from iotoll.reports.trace.figures import write_figures
+        from iotoll.reports.trace.plots import write_figures
 
         written += [path for cell in cells for path in write_figures(cell, folder)]
     for path in written:
         click.echo(f"wrote {path}", err=True)
 
 
-def _show(cells: list[Cell], as_json: bool, quiet: bool) -> None:
+def _show(cells: list[TraceCell], as_json: bool, quiet: bool) -> None:
     if as_json:
         records = [c.record.model_dump(mode="json", exclude_none=True) for c in cells]
         click.echo(json.dumps(records, indent=1, sort_keys=True))

@@ -15,7 +15,7 @@ from iotoll import __version__
 from iotoll.core.errors import InfrastructureError
 from iotoll.measure.iotable import COLUMNS, Column, IoTable, present
 from iotoll.records.models import Section
-from iotoll.reports.trace.cells import Cell
+from iotoll.reports.trace.reader import TraceCell
 
 FORMAT = "iotoll.ios/1"
 EXTRA: tuple[Column, ...] = (
@@ -43,7 +43,7 @@ _METADATA = {
 }
 
 
-def frame(cell: Cell) -> pl.DataFrame:
+def frame(cell: TraceCell) -> pl.DataFrame:
     """Return the I/Os of one cell; columns that the analyser does not give are left out."""
     table = cell.table
     count = len(table)
@@ -71,7 +71,7 @@ def _series(table: IoTable, column: Column) -> pl.Series:
     return pl.select(pl.when(pl.Series(present(values))).then(full)).to_series()
 
 
-def write_parquet(cells: Sequence[Cell], path: Path) -> None:
+def write_parquet(cells: Sequence[TraceCell], path: Path) -> None:
     """Write the I/Os of all cells; raises InfrastructureError when the file cannot be written."""
     frames = [frame(cell) for cell in cells]
     joined = pl.concat(frames, how="diagonal") if frames else pl.DataFrame()

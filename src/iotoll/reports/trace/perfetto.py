@@ -21,8 +21,8 @@ from iotoll.core.progress import Progress
 from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.reports.page.text import number
 from iotoll.reports.page.view import section_label
-from iotoll.reports.trace.cells import Cell
 from iotoll.reports.trace.lanes import lanes
+from iotoll.reports.trace.reader import TraceCell
 from iotoll.reports.trace.spans import AT_BLOCK, Spans, at_block, instants, spans
 
 SEQUENCE = 1
@@ -131,7 +131,7 @@ class Writer:
                 note.string_value_iid = self._intern(self.texts, value, packet, field)
 
 
-def write_perfetto(cells: Sequence[Cell], path: Path, progress: Progress) -> None:
+def write_perfetto(cells: Sequence[TraceCell], path: Path, progress: Progress) -> None:
     """Write all cells of one trace; raises InfrastructureError when the file cannot be written."""
     ios = sum(len(cell.table) for cell in cells)
     shown = progress if ios >= MANY else Progress(quiet=True)
@@ -202,7 +202,7 @@ def _queues(table: IoTable) -> list[int | None]:
 class _Drawing:
     """The slices and counters of one cell."""
 
-    def __init__(self, writer: Writer, tracks: _Tracks, cell: Cell) -> None:
+    def __init__(self, writer: Writer, tracks: _Tracks, cell: TraceCell) -> None:
         self.writer, self.tracks, self.cell = writer, tracks, cell
         self.table: IoTable = cell.table
         self.spans: Spans = spans(self.table)

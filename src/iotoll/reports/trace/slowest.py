@@ -14,9 +14,9 @@ from iotoll import _native
 from iotoll.core.errors import InfrastructureError
 from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.records.models import Clock, Section
-from iotoll.records.models.checks import IoEvent, SlowIo
+from iotoll.records.models.io_checks import IoEvent, SlowIo
 from iotoll.reports.page.text import clean, number, plural, unit_label
-from iotoll.reports.trace.cells import Cell
+from iotoll.reports.trace.reader import TraceCell
 
 EVENT_LIMIT = 400
 """Events that are kept of one I/O; the number of those beyond is said."""
@@ -29,7 +29,7 @@ WIDE = 110
 Wanted = tuple[int, int, int, str | None, tuple[int, int] | None, bool]
 
 
-def slowest(cell: Cell, count: int) -> list[SlowIo]:
+def slowest(cell: TraceCell, count: int) -> list[SlowIo]:
     """Return the ``count`` longest I/Os, longest first; reads the trace once more.
 
     On the clock `instructions` the device's time means nothing: the longest in software come
@@ -46,7 +46,7 @@ def slowest(cell: Cell, count: int) -> list[SlowIo]:
     return [_slow(cell, chosen, row, part) for row, part in enumerate(found)]
 
 
-def ranked(cell: Cell) -> Ints:
+def ranked(cell: TraceCell) -> Ints:
     """What I/Os are ranked by: their duration, without ``hardware`` where that means nothing."""
     table = cell.table
     if cell.record.clock is Clock.TIME or Section.HARDWARE not in table.sections:
@@ -68,7 +68,7 @@ def _wanted(table: IoTable, row: int, dev: str) -> Wanted:
     return int(table["pid"][row]), start, end, named or None, span, bool(alone)
 
 
-def _slow(cell: Cell, table: IoTable, row: int, part: dict[str, Any]) -> SlowIo:
+def _slow(cell: TraceCell, table: IoTable, row: int, part: dict[str, Any]) -> SlowIo:
     start, pid = int(table["start"][row]), int(table["pid"][row])
     events = [
         IoEvent(
@@ -90,11 +90,11 @@ def _slow(cell: Cell, table: IoTable, row: int, part: dict[str, Any]) -> SlowIo:
     )
 
 
-def _task(cell: Cell, pid: int) -> str:
+def _task(cell: TraceCell, pid: int) -> str:
     return "idle" if pid == 0 else cell.task(pid)
 
 
-def print_slowest(cell: Cell, ios: list[SlowIo], console: Console) -> None:
+def print_slowest(cell: TraceCell, ios: list[SlowIo], console: Console) -> None:
     """Print each I/O: a line, its sections, and its events."""
     unit = unit_label(cell.record.unit, cell.record.clock)
     for place, io in enumerate(ios, start=1):

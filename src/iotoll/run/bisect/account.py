@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
-from iotoll.kernels.coverage import find as find_coverage
-from iotoll.patch import selection
 from iotoll.run.bisect.history import SHORT, History
-from iotoll.run.bisect.meter import WHOLE, Meter, Part
+from iotoll.run.bisect.meter import Meter
+from iotoll.run.bisect.scope import selected_cells, without_effect
+from iotoll.run.bisect.setting import WHOLE, Part
 from iotoll.verdict.search.graph import steps
 from iotoll.verdict.search.ledger import Line, Row, Values, minus, plus
 
@@ -61,7 +61,10 @@ class Accountant:
         """Measure and divide; raises UsageError where the range or an end of it cannot be used."""
         if not self.history.graph([good], bad):
             raise UsageError(f"{good[:SHORT]}..{bad[:SHORT]}: holds no commit: swap them?")
-        self.cells = list(cells) if cells is not None else self._selected(good, bad)
+        known = self.meter.matrix.cells
+        self.cells = (
+            selected_cells(self.history, good, bad, known) if cells is None else list(cells)
+        )
         points = self._points(good, bad)
         total = self._ends(good, bad) if self.cells else {}
         self._expect(points, total)
@@ -74,10 +77,6 @@ class Accountant:
         )
 
     # ------------------------------------------------------------ before the division
-
-    def _selected(self, good: str, bad: str) -> list[str]:
-        paths = self.history.ask("diff", "--name-only", "--no-renames", good, bad).splitlines()
-        return [c.cell for c in selection.select(paths, self.meter.matrix.cells).cells]
 
     def _ends(self, good: str, bad: str) -> dict[Part, int]:
         """B minus A in the cells that differ; the other cells are not measured again."""
@@ -100,13 +99,7 @@ class Accountant:
 
     def _expect(self, points: Sequence[str], total: Values) -> None:
         sources = self.meter.sources(points[0]) | self.meter.sources(points[-1])
-        if sources:
-            single = [c for c in points[1:] if len(self.history.parents(c)) == 1]
-            self.weights = {
-                commit: 0.0
-                for commit, paths in self.history.changed(single).items()
-                if find_coverage(paths, sources, "", "").nothing or not paths
-            }
+        self.weights = without_effect(self.history, points[1:], sources)
         count = sum(self.weights.get(c, 1.0) > 0 for c in points[1:])
         one = steps(count)
         spent = self.meter.spent

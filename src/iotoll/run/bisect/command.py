@@ -17,12 +17,14 @@ from iotoll.core.errors import IotollError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.reports.bisect.text import bisect_text
+from iotoll.run.bisect.boards_command import search_boards
 from iotoll.run.bisect.culprit import Confirmed, confirm
 from iotoll.run.bisect.find import Asked, Finder, Found, crossed
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.hold import held
 from iotoll.run.bisect.log import NAME, Log
-from iotoll.run.bisect.meter import Meter, Setting, usage
+from iotoll.run.bisect.meter import Meter, usage
+from iotoll.run.bisect.setting import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 SKIP, BAD, STOP = 125, 1, 128
@@ -35,7 +37,7 @@ def board_options(command: F) -> F:
         [
             click.option("--board", default="virt-arm64", show_default=True, help="Exact board."),
             click.option("--matrix", default="default", show_default=True, help="Matrix, or file."),
-            click.option("--policy", default="instructions", show_default=True, help="Policy."),
+            click.option("--policy", help="Policy. Default: that of the board's clock."),
         ]
     ):
         command = option(command)
@@ -64,6 +66,18 @@ def range_options(command: F) -> F:
 @click.option("--section", help="Search this section, or 'whole' for the whole I/O.")
 @range_options
 @board_options
+@click.option(
+    "--sandbox", is_flag=True, help="Build and boot where commits see no secret (docs/bisect.md)."
+)
+@click.option("--runner", type=click.Choice(["local", "lava"]), default="local", show_default=True)
+@click.option("--lab", default="local", show_default=True, help="LAVA lab, with --runner lava.")
+@click.option("--boards", default=2, show_default=True, type=click.IntRange(1, 16),
+    help="Commits that a lab measures at once.")  # fmt: skip
+@click.option("--max-pairs", default=400, show_default=True, type=click.IntRange(4),
+    help="Pairs of boots after which a search in a lab gives up.")  # fmt: skip
+@click.option("--noise", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Noise of one pair as a share. Default: the board's A/A history.")  # fmt: skip
+@click.option("--cheaper", is_flag=True, help="In a lab: search what became cheaper.")
 @click.option("--explain/--no-explain", default=True, help="Name the function (two more boots).")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: runs/bisect-NAME.")
 @output_options
@@ -79,7 +93,9 @@ def bisect_command(
     started = time.monotonic()
     history = History(_repository(tree))
     asked = _asked(history, good, bad, options)
-    setting = Setting(str(tree.resolve()), options["board"], options["matrix"], options["policy"])
+    setting = setting_of(tree, options)
+    if setting.lab is not None:
+        raise SystemExit(search_boards(history, asked, setting, out, output, options))
     identity = {"asked": asdict(asked), "setting": asdict(setting)}
     root = out or Path("runs") / f"bisect-{asked.bad[:12]}-{json_sha256(identity)[:8]}"
     with held(root):
@@ -93,6 +109,19 @@ def bisect_command(
         results.write_text(root / "bisect.txt", bisect_text(answer))
     _show(answer, root, output)
     raise SystemExit(0 if answer["outcome"] == "found" else 3)
+
+
+def setting_of(tree: Path, options: dict[str, Any]) -> Setting:
+    """What the options name; raises UsageError where they do not fit together."""
+    lab = options["lab"] if options.get("runner") == "lava" else None
+    sandbox = bool(options.get("sandbox"))
+    if lab and sandbox:
+        raise UsageError(
+            "--sandbox: a search in a lab builds on this machine without one: search on an exact"
+            " board, or leave --sandbox out for commits that you trust"
+        )
+    policy = options["policy"] or ("time" if lab else "instructions")
+    return Setting(str(tree.resolve()), options["board"], options["matrix"], policy, lab, sandbox)
 
 
 def _repository(tree: Path) -> Path:
@@ -238,7 +267,7 @@ def _step(
 ) -> int:
     history = History(_repository(tree))
     first, tested = history.commit(good, "--good"), history.commit(commit, "--commit")
-    setting = Setting(str(tree.resolve()), options["board"], options["matrix"], options["policy"])
+    setting = setting_of(tree, options)
     folder = history.ask("rev-parse", "--path-format=absolute", "--git-path", "iotoll-bisect")
     identity = {"step": [first, options["cell"]], "setting": asdict(setting)}
     # Below .git, where `git bisect` also keeps its state: nothing untracked appears in the tree.

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.patch.candidate import Choice
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
-from iotoll.records.models import Outcome, Section, VerdictRecord
-from iotoll.records.models.run import RunManifest
+from iotoll.records.models import ExplainRecord, Outcome, Section, VerdictRecord
 from iotoll.records.rundir import RunDir
-from iotoll.run.bisect.meter import WHOLE, Part, Setting
+from iotoll.run.bisect import apart
+from iotoll.run.bisect.history import History
+from iotoll.run.bisect.setting import WHOLE, Part, Setting, request_of
 from iotoll.run.explain import Explainer
 from iotoll.run.flow import Flow, execute
 from iotoll.run.lock import locked
-from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.manifest import new_manifest
+from iotoll.run.opening import open_run
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What the gate says of a commit against its parent; ``boots`` are of each kernel."""
+    """What the gate says of a commit against its parent; ``boots`` are of each kernel.
+
+    ``delta`` is in instructions per I/O, on boards' time a share (0.02: 2 % more).
+    """
 
     delta: float
     moved: bool
@@ -55,39 +59,60 @@ def confirm(
 
     Raises InfrastructureError when the gate could not say anything.
     """
-    run = _open(folder, setting, parent, commit, target[0])
+    choice = CandidateChoice("revision", setting.tree, parent, commit)
+    run = open_run(folder, new_manifest(request_of(setting, choice, [target[0]])))
     with locked(run):
-        flow = Flow(run, progress)
-        verdict = execute(flow)
-        assert verdict is not None
-        if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN):
-            raise InfrastructureError(f"the confirmation failed: {verdict.sentence}")
+        try:
+            verdict = _judged(run, setting, progress)
+        except BrokenError as error:
+            raise InfrastructureError(f"the confirmation failed: {error}") from error
         found = _of(verdict, target, run)
-        if not explain or verdict.identical_images:
+        if not explain or verdict.identical_images or setting.lab is not None:
             return found
-        return _explained(found, run, target, progress)
+        return _explained(found, run, target, setting, progress)
 
 
-def _open(folder: Path, setting: Setting, parent: str, commit: str, cell: str) -> RunDir:
-    request = RunRequest(
-        command=("iotoll", *sys.argv[1:]),
-        kind="gate",
-        choice=Choice("revision", setting.tree, parent, commit),
-        board=setting.board,
-        matrix=setting.matrix,
-        policy=setting.policy,
-        cells=(cell,),
-    )
-    manifest = new_manifest(request)
-    path = folder / "run.json"
-    incidental = {"command", "created", "seed"}
-    if path.is_file():
-        known = results.read(path, RunManifest).model_dump(exclude=incidental)
-        if known != manifest.model_dump(exclude=incidental):
-            raise UsageError(f"{folder} holds another run: choose another --out, or remove it")
+def reverted(
+    folder: Path,
+    setting: Setting,
+    history: History,
+    ends: tuple[str, str, str],
+    target: Part,
+    progress: Progress,
+) -> Confirmed | str:
+    """Gate B with the commit taken back against B; ``ends`` are its parent, the commit, and B.
+
+    Returns why where that does not apply.
+    """
+    parent, commit, tip = ends
+    patch = folder / "revert.patch"
+    if not patch.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        history.ask("diff", "--no-renames", "--full-index", f"--output={patch}", commit, parent)
+    choice = CandidateChoice("patch", setting.tree, tip, str(patch.resolve()))
+    run = open_run(folder / "run", new_manifest(request_of(setting, choice, [target[0]])))
+    try:
+        with locked(run):
+            return _of(_judged(run, setting, progress), target, run)
+    except BrokenError as error:
+        return f"it cannot be taken back on the tip: {error}"
+
+
+def _judged(run: RunDir, setting: Setting, progress: Progress) -> VerdictRecord:
+    """The run's verdict; raises BrokenError or InfrastructureError where there is none."""
+    flow = Flow(run, progress)
+    if setting.sandbox:
+        verdict = apart.gate(flow)
     else:
-        results.write(path, manifest)
-    return RunDir.open(folder)
+        made = execute(flow)
+        assert made is not None
+        verdict = made
+    if verdict.outcome is Outcome.INFRASTRUCTURE:
+        raise InfrastructureError(f"the confirmation failed: {verdict.sentence}")
+    if verdict.outcome is Outcome.BROKEN:
+        failure = verdict.failure
+        raise BrokenError(failure.step if failure else "build", verdict.sentence)
+    return verdict
 
 
 def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
@@ -101,29 +126,39 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
         )
         if part is not None:
             delta, moved = part.delta, part.moved in ("grew", "shrank")
+        for growth in (g for g in judged.growth if g.figure == section):
+            delta, moved = growth.growth, growth.state == "grew" or growth.improved
     boots = len(list((run.side("candidate") / "boots").glob("*/boot.json")))
     return Confirmed(delta, moved, boots, verdict.sentence, str(run.root))
 
 
-def _explained(found: Confirmed, run: RunDir, target: Part, progress: Progress) -> Confirmed:
-    """With the functions whose instructions differ, the largest part first."""
+def _explained(
+    found: Confirmed, run: RunDir, target: Part, setting: Setting, progress: Progress
+) -> Confirmed:
+    """With the functions whose instructions differ, the largest part first.
+
+    In a sandbox the gate itself has explained what it blocked, and nothing else is.
+    """
     try:
-        record, _ = Explainer(run, progress).explain([target[0]])
+        if setting.sandbox:
+            record = results.read(run.explained, ExplainRecord)
+        else:
+            record, _ = Explainer(run, progress).explain([target[0]])
     except (UsageError, InfrastructureError) as error:
         # The commit is found all the same; what could not be said is said.
         return _with(found, [], str(error))
     sections = [
         s
         for c in record.cells
+        if c.cell == target[0]
         for s in c.sections
         if target[1] == WHOLE or s.section == Section(target[1])
     ]
     total: dict[str, Function] = {}
     for section in sections:
         for one in section.functions:
-            size = float(one.delta) if one.share >= 0.5 else one.mean
             known = total.get(one.name)
-            size += known.delta if known else 0.0
+            size = one.effect + (known.delta if known else 0.0)
             total[one.name] = Function(one.name, round(size, 1), one.changed)
     largest = sorted((f for f in total.values() if f.delta), key=lambda f: -abs(f.delta))
     return _with(found, largest[:5], "")

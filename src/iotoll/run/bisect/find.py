@@ -13,10 +13,10 @@ from functools import cached_property
 
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
-from iotoll.kernels.coverage import find as find_coverage
-from iotoll.patch import selection
 from iotoll.run.bisect.history import SHORT, History
-from iotoll.run.bisect.meter import WHOLE, Meter, Part, Value
+from iotoll.run.bisect.meter import Meter, Value
+from iotoll.run.bisect.scope import selected_cells, without_effect
+from iotoll.run.bisect.setting import WHOLE, Part
 from iotoll.verdict.search.graph import Range, steps
 
 HEADER = 50
@@ -77,10 +77,7 @@ class Finder:
                     f"--cell {self.asked.cell}: not in the matrix: choose from {known[0]}, …"
                 )
             return [self.asked.cell]
-        paths = self.history.ask(
-            "diff", "--name-only", "--no-renames", self.asked.good, self.asked.bad
-        )
-        return [c.cell for c in selection.select(paths.splitlines(), known).cells]
+        return selected_cells(self.history, self.asked.good, self.asked.bad, known)
 
     def moved(self) -> dict[Part, Value]:
         """Sections that differ between A and B, and may be judged."""
@@ -212,20 +209,11 @@ class Finder:
     def _weights(self, parents: dict[str, list[str]]) -> dict[str, float]:
         """0 for commits none of whose files is in the kernel of A or of B, nor steers its build."""
         sources = self.meter.sources(self.asked.good) | self.meter.sources(self.asked.bad)
-        if not sources:
-            return {}
-        # A merge's own changes are not listed; in a search along first parents it brings a branch.
-        single = [c for c, known in parents.items() if len(self.history.parents(c)) == 1]
-        return {
-            commit: 0.0
-            for commit, paths in self.history.changed(single).items()
-            if find_coverage(paths, sources, "", "").nothing or not paths
-        }
+        return without_effect(self.history, parents, sources)
 
     def _cost(self, commit: str) -> float:
         """About how many files make compiles for a commit after the one built last."""
-        words = ("diff", "--name-only", "--no-renames", self.last, commit)
-        paths = self.history.ask(*words).splitlines()
+        paths = self.history.differing(self.last, commit)
         return sum(HEADER if path.endswith(".h") else 1 for path in paths)
 
 

@@ -86,9 +86,9 @@ class History:
         """The parents of a commit."""
         return self.ask("rev-list", "--parents", "-1", sha).split()[1:]
 
-    def is_ancestor(self, old: str, new: str) -> bool:
-        """Whether ``new`` reaches ``old``."""
-        return self.merge_bases(old, new) == [old]
+    def differing(self, one: str, other: str) -> list[str]:
+        """Paths in which two commits differ; a renamed file is two of them."""
+        return self.ask("diff", "--name-only", "--no-renames", one, other).splitlines()
 
     def merge_bases(self, one: str, other: str) -> list[str]:
         """The best common ancestors; raises UsageError when there is none."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.errors import InfrastructureError, UsageError, os_fix
+from iotoll.core.lock import alone
 
 
 @contextmanager
@@ -19,15 +19,10 @@ def held(root: Path) -> Iterator[None]:
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        stream = (root / ".lock").open("a")
+        (root / ".lock").touch()
     except OSError as error:
-        raise InfrastructureError(f"cannot write {root}: {error.strerror}") from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(
-                f"{root}: another iotoll works on this search: wait, or choose another --out"
-            ) from error
+        raise InfrastructureError(f"{root}: {error.strerror}: {os_fix(error)}") from error
+    why = f"{root}: another iotoll works on this search: wait, or choose another --out"
+    with alone(root / ".lock", UsageError(why)):
         shutil.rmtree(root / "work", ignore_errors=True)
         yield

@@ -25,11 +25,11 @@ from iotoll.reports.bisect.ledger import (
 )
 from iotoll.reports.bisect.page import ledger_page
 from iotoll.run.bisect.account import Accountant, Accounted, Entry
-from iotoll.run.bisect.command import board_options
+from iotoll.run.bisect.command import board_options, setting_of
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.hold import held
 from iotoll.run.bisect.log import NAME, Log
-from iotoll.run.bisect.meter import Meter, Setting, usage
+from iotoll.run.bisect.meter import Meter, usage
 from iotoll.verdict.search.ledger import Values
 
 
@@ -39,6 +39,7 @@ from iotoll.verdict.search.ledger import Values
 @click.option("--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST")
 @click.option("--max-builds", type=click.IntRange(1), help="Build no more kernels than this.")
 @board_options
+@click.option("--sandbox", is_flag=True, help="Build and boot where commits see no secret.")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: runs/ledger-NAME.")
 @output_options
 def ledger_command(
@@ -64,7 +65,7 @@ def ledger_command(
         raise UsageError(f"{range_}: write a range as A..B")
     history = History(tree)
     good, bad = history.commit(first, "A"), history.commit(last or "HEAD", "B")
-    setting = Setting(str(tree.resolve()), options["board"], options["matrix"], options["policy"])
+    setting = setting_of(tree, options)
     identity = {"ledger": [good, bad, cells], "setting": asdict(setting)}
     root = out or Path("runs") / f"ledger-{bad[:12]}-{json_sha256(identity)[:8]}"
     with held(root):

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.errors import InfrastructureError, UsageError, os_fix
 
 NAME = "log.jsonl"
 
@@ -40,7 +40,7 @@ class Log:
                 os.fsync(stream.fileno())
         except OSError as error:
             raise InfrastructureError(
-                f"cannot write {self.path}: {error.strerror}: free some disk space"
+                f"cannot write {self.path}: {error.strerror}: {os_fix(error)}"
             ) from error
         self.rows.append(row)
         return row

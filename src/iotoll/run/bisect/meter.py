@@ -19,40 +19,39 @@ from typing import Any
 from iotoll.boards.board import VirtualBoard, load_virtual_board
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
-from iotoll.boots import store
+from iotoll.boots import base_boots
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.boots.schedule import Bench, plan_boot
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.kernels.build import KernelSpec, build_side
-from iotoll.kernels.coverage import SOURCES
+from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import base_of
 from iotoll.measure.collect import analyze
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
-from iotoll.records.models import BootRecord, CellRecord, Clock, RunManifest, Section, SourceRecord
+from iotoll.records.models import (
+    BootRecord,
+    BuildRecord,
+    CellRecord,
+    Clock,
+    RunManifest,
+    Section,
+    SourceRecord,
+)
+from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
+from iotoll.run.bisect import apart
 from iotoll.run.bisect.log import Log
+from iotoll.run.bisect.setting import WHOLE, Part, Setting, request_of
+from iotoll.run.flow import Flow
+from iotoll.run.manifest import new_manifest
+from iotoll.run.opening import open_run
 from iotoll.verdict import twins
 from iotoll.verdict.instructions import compare
 from iotoll.verdict.policy import Policy, load_policy
-
-WHOLE = "whole"
-"""The name of the whole I/O among the sections."""
-
-Part = tuple[str, str]
-"""Cell and section."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all measurements of a search share, by name."""
-
-    tree: str
-    board: str
-    matrix: str
-    policy: str
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,7 @@ class Meter:
     log: Log
     progress: Progress
     _records: dict[tuple[str, str], dict[str, CellRecord]] = field(default_factory=dict)
+    _warned: bool = False
 
     @cached_property
     def board(self) -> VirtualBoard:
@@ -191,11 +191,11 @@ class Meter:
         image = self.image(commit)
         run = None
         if image is None:
-            run, image = self._build(commit)
+            run, image = self._build(commit, cells)
         folder = self.root / "records" / f"{image[:32]}-{key}"
         if not (folder / "done").is_file():
             if run is None:
-                run, _ = self._build(commit)
+                run, _ = self._build(commit, cells)
             self._boot(run, commit, image, cells, folder)
         found = {c: results.read(folder / f"{c}.json", CellRecord) for c in cells}
         for cell, record in found.items():
@@ -207,7 +207,15 @@ class Meter:
     def _folder(self, commit: str) -> Path:
         return self.root / "work" / f"{commit[:12]}-{os.getpid()}"
 
-    def _build(self, commit: str) -> tuple[RunDir, str]:
+    def _build(self, commit: str, cells: Sequence[str]) -> tuple[RunDir, str]:
+        if self.setting.sandbox:
+            return self._build_apart(commit, cells)
+        if commit != self.first and not self._warned:
+            self._warned = True
+            self.progress.say(
+                "the commits' makefiles run as you, with your files and network: --sandbox runs"
+                " them apart (docs/threat-model.md)"
+            )
         run = self._run(commit)
         source = results.read(run.side("candidate") / "source.json", SourceRecord)
         cached = KernelJob.make(source, self.board.arch, self.board.fragments).is_done
@@ -215,7 +223,27 @@ class Meter:
         record = build_side(
             run, "candidate", KernelSpec(self.board.arch, self.board.fragments), self.progress
         )
-        listed = run.build("candidate") / SOURCES
+        self._note_build(commit, run.build("candidate"), record, cached, started)
+        return run, record.sha256
+
+    def _build_apart(self, commit: str, cells: Sequence[str]) -> tuple[RunDir, str]:
+        """In the sandbox, as a run of A against the commit; of A itself only the base is used."""
+        choice = CandidateChoice("revision", self.setting.tree, self.first, commit)
+        manifest = new_manifest(request_of(self.setting, choice, cells))
+        run = open_run(self._folder(commit), manifest)
+        started = time.monotonic()
+        record = apart.build(Flow(run, self.progress), self._side(commit))
+        self._note_build(commit, run.build(self._side(commit)), record, False, started)
+        return run, record.sha256
+
+    def _side(self, commit: str) -> Side:
+        """Which side of its own run a commit is."""
+        return "base" if self.setting.sandbox and commit == self.first else "candidate"
+
+    def _note_build(
+        self, commit: str, folder: Path, record: BuildRecord, cached: bool, started: float
+    ) -> None:
+        listed = folder / SOURCES
         if listed.is_file():
             results.write_text(self.root / "sources" / commit, listed.read_text())
         if self.image(commit) is None:
@@ -223,7 +251,6 @@ class Meter:
             self.log.add(
                 "built", commit=commit, image=record.sha256, cached=cached, seconds=seconds
             )
-        return run, record.sha256
 
     def _run(self, commit: str) -> RunDir:
         """A run directory of this commit alone; it is removed when the commit is measured."""
@@ -255,21 +282,32 @@ class Meter:
     def _boot(
         self, run: RunDir, commit: str, image: str, cells: Sequence[str], folder: Path
     ) -> None:
+        if self.setting.sandbox:
+            started = time.monotonic()
+            with self.progress.step(f"boot {commit[:12]} on {self.board.name}, in the sandbox"):
+                apart.boot(run, self._side(commit), cells, folder)
+            self._note_boot(commit, image, cells, False, started)
+            return
         bench = replace(self._bench, cells=list(cells))
         plan = plan_boot(run, bench, "candidate", 1)
         # Under the base's name, so that the store of boots keeps it for other searches.
         plan = replace(plan, side="base")
         started = time.monotonic()
         with self.progress.step(f"boot {commit[:12]} on {self.board.name}", plan.runs) as step:
-            stored = store.take(plan)
+            stored = base_boots.take(plan)
             if not stored:
                 boot_again(
                     plan,
                     lambda done: step.update(done, plan.runs, f"{done} of {plan.runs}"),
                     tell=self.progress.say,
                 )
-                store.keep(plan)
+                base_boots.keep(plan)
         _store(plan, folder)
+        self._note_boot(commit, image, cells, stored, started)
+
+    def _note_boot(
+        self, commit: str, image: str, cells: Sequence[str], stored: bool, started: float
+    ) -> None:
         seconds = round(time.monotonic() - started, 1)
         self.log.add(
             "booted", commit=commit, image=image, cells=len(cells), stored=stored, seconds=seconds
@@ -303,4 +341,4 @@ def _parts(policy: Policy, cell: str, base: CellRecord, other: CellRecord) -> di
 def usage(folder: Path) -> dict[str, Any]:
     """Bytes below a search's folder and what limits the caches, for the report."""
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return {"folder": size, "boots_limit": store.LIMIT}
+    return {"folder": size, "boots_limit": base_boots.LIMIT}

@@ -6,6 +6,7 @@ import click
 
 from iotoll.run.studies.exact import exact_command
 from iotoll.run.studies.gates import innocent_command, planted_command
+from iotoll.run.studies.named import explained_command
 from iotoll.run.studies.range_command import ranges_command
 from iotoll.run.studies.search import search_command
 
@@ -17,6 +18,7 @@ def experiment_group() -> None:
 
 for _command in (
     exact_command,
+    explained_command,
     innocent_command,
     planted_command,
     ranges_command,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -48,7 +48,7 @@ SECONDS = "seconds.json"
 
 
 @dataclass(frozen=True)
-class Row:
+class GateRow:
     """One gated patch; ``exact`` is the median share of I/Os that cost what their twin does.
 
     ``grew`` names what the verdict calls grown, by device and section: how many cells, and the
@@ -117,10 +117,10 @@ def _run(make: Callable[[int, int, Read], Variant], out: Path, options: dict[str
     abreast = int(str(options["abreast"]))
     seed, numbers = int(str(options["seed"])), range(1, int(str(options["patches"])) + 1)
     made = (make(seed, number, read) for number in numbers)
-    rows: list[Row] = []
+    rows: list[GateRow] = []
     # Side by side, live bars and lines of several gates would overwrite each other.
     quiet = Progress(quiet=True) if abreast > 1 else progress
-    for row in _in_order(made, abreast, lambda v: _gated(v, out, options, quiet)):
+    for row in _in_order(made, abreast, lambda v: gate_variant(v, out, options, quiet)):
         if row is None:
             continue
         rows.append(row)
@@ -132,11 +132,11 @@ def _run(make: Callable[[int, int, Read], Variant], out: Path, options: dict[str
 
 
 def _in_order(
-    made: Iterator[Variant], abreast: int, gated: Callable[[Variant], Row | None]
-) -> Iterator[Row | None]:
+    made: Iterator[Variant], abreast: int, gated: Callable[[Variant], GateRow | None]
+) -> Iterator[GateRow | None]:
     """What ``gated`` returns for each variant, in order, ``abreast`` at a time."""
     with ThreadPoolExecutor(abreast) as pool:
-        futures: list[Future[Row | None]] = []
+        futures: list[Future[GateRow | None]] = []
         try:
             for variant in made:
                 futures.append(pool.submit(gated, variant))
@@ -161,9 +161,9 @@ def reader(name: str, progress: Progress) -> Read:
     return read
 
 
-def _gated(
-    variant: Variant, out: Path, options: dict[str, object], progress: Progress
-) -> Row | None:
+def gate_variant(
+    variant: Variant, out: Path, options: Mapping[str, object], progress: Progress
+) -> GateRow | None:
     """Gate one patch, or read what an earlier command found; None where ``--again`` has no run."""
     root = out / variant.name
     patch = out / "patches" / f"{variant.name}.patch"
@@ -202,13 +202,12 @@ def _again(run: RunDir, since: str, progress: Progress) -> None:
         results.write(run.verdict, failed(flow, "judge", error))
 
 
-def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
+def _open(root: Path, patch: Path, options: Mapping[str, object]) -> RunDir:
     choice = candidate.classify(str(patch), tree=str(options["tree"]))
     matrix = load_matrix(str(options["matrix"]))
-    cells = options["cells"]
+    asked = options["cells"]
     # What the patch would select is another question: all cells, unless named.
-    chosen = chosen_cells(str(cells), matrix.cells, matrix.family_cells) if cells else None
-    chosen = chosen or matrix.cells
+    named = chosen_cells(str(asked) if asked else None, matrix.cells, matrix.family_cells)
     manifest = new_manifest(
         RunRequest(
             command=("iotoll", "experiment"),
@@ -216,7 +215,8 @@ def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
             choice=choice,
             board=str(options["board"]),
             matrix=str(options["matrix"]),
-            cells=tuple(chosen or ()),
+            cells=tuple(named or matrix.cells),
+            policy=str(options["policy"]) if options.get("policy") else None,
         )
     )
     if not (root / "run.json").is_file():
@@ -224,13 +224,13 @@ def _open(root: Path, patch: Path, options: dict[str, object]) -> RunDir:
     return RunDir.open(root)
 
 
-def row_of(name: str, what: str, run: RunDir) -> Row:
+def row_of(name: str, what: str, run: RunDir) -> GateRow:
     """The line of a run that was gated, from its files alone."""
     verdict = results.read(run.verdict, VerdictRecord)
     sections = [s for cell in verdict.cells for s in cell.sections]
     exact = [s.twins.exact for s in sections if s.twins is not None]
     seconds = run.root / SECONDS
-    return Row(
+    return GateRow(
         name=name,
         what=what,
         outcome=verdict.outcome.value,
@@ -278,7 +278,7 @@ def _alarms(run: RunDir, verdict: VerdictRecord) -> int:
     return len(judge(base, other, policy, [c.cell for c in verdict.cells]).open)
 
 
-def print_rows(rows: list[Row], console: Console) -> None:
+def print_rows(rows: list[GateRow], console: Console) -> None:
     """One line for each patch, then how many there are of each outcome."""
     table = Table("Patch", "What it does", "Outcome", "What grew", "First alarms", "Exact twins")
     for row in rows:

@@ -21,7 +21,8 @@ from iotoll.run.bisect.find import Asked, Finder
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.hold import held
 from iotoll.run.bisect.log import NAME, Log
-from iotoll.run.bisect.meter import Meter, Setting
+from iotoll.run.bisect.meter import Meter
+from iotoll.run.bisect.setting import Setting
 from iotoll.run.studies.ranges import CELL, Planned, Repository, plant
 
 

@@ -8,7 +8,6 @@ boot; each of those two is repaired by the commit after it.
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.kernels.source import base_of, open_tree
 from iotoll.kernels.tree import clean_env, run_tool
+from iotoll.run.studies.variants import entered
 
 CELL = "ufs-4k-randread-t1-direct"
 COSTLY: tuple[tuple[str, str], ...] = (
@@ -64,13 +64,6 @@ class Planned:
     def skips(self) -> set[str]:
         """Commits that cannot be tested."""
         return {*self.no_build, *self.no_boot}
-
-    def value(self, commit: str) -> int:
-        """Instructions that the planted commits up to this one cost together."""
-        if commit == self.base:
-            return 0
-        at = self.commits.index(commit)
-        return sum(cost for c, cost in self.costs.items() if self.commits.index(c) <= at)
 
 
 class Repository:
@@ -211,7 +204,9 @@ def _change(chance: random.Random, at: int, costs: bool, files: _Files) -> tuple
     if costs:
         path, function = chance.choice(COSTLY)
         turns = chance.randint(10, 250)
-        files.write(path, entered(files.read(path), path, function, at, turns))
+        call = f"\tint planted_{at} __maybe_unused = iotoll_planted_{at}();\n"
+        helper = _COST.format(n=at, turns=turns)
+        files.write(path, entered(files.read(path), path, function, call, helper))
         return f"{path}: look again in {function}()", 2 * turns
     if chance.random() < OUTSIDE:
         path = chance.choice(UNBUILT)
@@ -222,18 +217,6 @@ def _change(chance: random.Random, at: int, costs: bool, files: _Files) -> tuple
     cold = _COLD.format(n=at, a=chance.randint(3, 999), b=chance.randint(1, 9))
     files.write(path, files.read(path) + cold)
     return f"{path}: a helper for later", 0
-
-
-def entered(text: str, path: str, function: str, number: int, turns: int) -> str:
-    """The file with a loop of ``turns`` (of two instructions) at the entry of a function."""
-    found = re.search(rf"^(?:[a-z][^\n;{{}}]*\b)?{function}\([^;{{}}]*\)\n\{{\n", text, re.M)
-    includes = list(re.finditer(r"^#include .*\n", text[: found.start()] if found else "", re.M))
-    if found is None or not includes:
-        raise UsageError(f"{path}: has no function {function}(): choose another --tree")
-    call = f"\tint planted_{number} __maybe_unused = iotoll_planted_{number}();\n"
-    body = text[: found.end()] + call + text[found.end() :]
-    at = includes[-1].end()
-    return body[:at] + _COST.format(n=number, turns=turns) + body[at:]
 
 
 def _add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +14,15 @@ from numpy.typing import NDArray
 
 from iotoll.records import results
 from iotoll.verdict.search import rivals
-from iotoll.verdict.search.bayes import INFLATION, Costs, Floats, beliefs, best_step
-
-SURE = 0.995
-"""The search ends when it is so sure; then the commit is compared with its parent."""
+from iotoll.verdict.search.bayes import (
+    SURE,
+    Beliefs,
+    Costs,
+    Floats,
+    beliefs,
+    best_step,
+    learned,
+)
 
 MOST = 3000
 """Boots after which a search gives up and names its best."""
@@ -68,37 +73,37 @@ def bayes(
     that is named, how sure it is, and how many kernels and boots it took.
     """
     ranges = len(culprits)
-    sigma, costs, prior = said * INFLATION, Costs(), np.zeros(size)
+    costs, prior = Costs(), np.zeros(size)
     chance = np.random.default_rng([seed, round(said / noise * 100)])
-    count, total = np.zeros((ranges, size + 1)), np.zeros((ranges, size + 1))
+    count, total, square = np.zeros((3, ranges, size + 1))
 
     def boot(rows: NDArray[np.int64], places: NDArray[np.int64], boots: NDArray[np.int64]) -> None:
         mean = (places >= culprits[rows]).astype(float)
         drawn = chance.standard_normal(len(rows))
         count[rows, places] += boots
-        total[rows, places] += boots * mean + np.sqrt(boots) * noise * drawn
+        sums = boots * mean + np.sqrt(boots) * noise * drawn
+        total[rows, places] += sums
+        # About their own mean, so many values have squares of this distribution.
+        spread = np.where(boots > 1, chance.chisquare(np.maximum(boots - 1, 1)), 0.0)
+        square[rows, places] += sums**2 / boots + noise**2 * spread
 
     every = np.arange(ranges)
     for place in (0, size):
         boot(every, np.full(ranges, place), np.full(ranges, 2))
     live = every
     banned = np.zeros((ranges, size + 1), bool)
+    last = np.zeros((ranges, size))
     while len(live):
+        sigma = learned(said, count[live], total[live], square[live])
         held = beliefs(count[live], total[live], sigma, prior)
+        last[live] = held.chance
         open_ = (held.chance.max(axis=-1) < SURE) & (count[live].sum(axis=-1) < MOST)
         live = live[open_]
-        if not len(live):
-            break
-        held = beliefs(count[live], total[live], sigma, prior)
-        place, boots, _ = best_step(held, count[live], sigma, costs, banned[live])
+        held = Beliefs(*(getattr(held, one.name)[open_] for one in fields(held)))
+        place, boots, _ = best_step(held, count[live], sigma[open_], costs, banned[live])
         boot(live, place, boots)
-    last = beliefs(count, total, sigma, prior).chance
     builds = (count > 0).sum(axis=-1) - 2.0
     return last.argmax(axis=-1) + 1, last.max(axis=-1), builds, count.sum(axis=-1)
-
-
-def _rival(rule: Callable[[int, rivals.Boot], int], size: int, board: Board) -> int:
-    return rule(size, board.boot)
 
 
 RULES: dict[str, Callable[[int, rivals.Boot], int]] = {
@@ -120,7 +125,7 @@ def simulate(rule: str, s: float, misjudged: float, ranges: int, size: int, seed
             Board(size, int(culprit), 1 / s, np.random.default_rng([seed, number]))
             for number, culprit in enumerate(culprits)
         ]
-        named = np.array([_rival(RULES[rule], size, board) for board in boards])
+        named = np.array([RULES[rule](size, board.boot) for board in boards])
         builds = np.array([float(board.builds) for board in boards])
         boots = np.array([float(board.boots) for board in boards])
     return Outcome(

@@ -31,7 +31,7 @@ from iotoll.verdict.time.simulate import (
 
 
 @dataclass(frozen=True)
-class Row:
+class ValidationRow:
     """One line of a table."""
 
     table: str
@@ -45,14 +45,14 @@ class Row:
         return max(int(asked * self.share), 1)
 
 
-def rows() -> list[Row]:
+def rows() -> list[ValidationRow]:
     """All lines, those that matter most first. Figure 0 is a cell's overhead, 2 a section."""
 
-    def unchanged(pair: float) -> list[Row]:
-        return [Row("unchanged", f"{k}, {pair:.1%}", board_noise(k, pair)) for k in KINDS]
+    def unchanged(pair: float) -> list[ValidationRow]:
+        return [ValidationRow("unchanged", f"{k}, {pair:.1%}", board_noise(k, pair)) for k in KINDS]
 
     planted = [
-        Row("planted", f"{k}, 1.0%, +{g:.0%}", board_noise(k, 0.01), Planted(g), 0.2)
+        ValidationRow("planted", f"{k}, 1.0%, +{g:.0%}", board_noise(k, 0.01), Planted(g), 0.2)
         for k in KINDS
         for g in (0.02, 0.03)
     ]
@@ -64,12 +64,14 @@ def rows() -> list[Row]:
         "four times as noisy, t3": board_noise("t3", 0.01, today=4.0),
     }
     others = [
-        Row("other", f"{name}, {what}", noise, Planted(growth), share)
+        ValidationRow("other", f"{name}, {what}", noise, Planted(growth), share)
         for name, noise in other.items()
         for what, growth, share in (("unchanged", 0.0, 0.2), ("+2%", 0.02, 0.1))
     ]
     section = [
-        Row("section", f"one section, +{g:.0%}", board_noise("normal", 0.01), Planted(g, (2,)), 0.1)
+        ValidationRow(
+            "section", f"one section, +{g:.0%}", board_noise("normal", 0.01), Planted(g, (2,)), 0.1
+        )
         for g in (0.02, 0.03, 0.04, 0.05)
     ]
     ends = [*unchanged(0.005), *unchanged(0.015)]
@@ -82,12 +84,14 @@ def rows() -> list[Row]:
         "one bad board of three": {"boards": 3, "bad_board": 4.0},
     }
     mixed = [
-        Row("mixture", f"{name}, {what}", board_noise("normal", 0.01, **more), Planted(growth), 0.2)
+        ValidationRow(
+            "mixture", f"{name}, {what}", board_noise("normal", 0.01, **more), Planted(growth), 0.2
+        )
         for name, more in mixtures.items()
         for what, growth in (("unchanged", 0.0), ("+2%", 0.02))
     ]
     mixed += [
-        Row(
+        ValidationRow(
             "mixture",
             f"{share:.0%} of the candidate's boots +8%",
             board_noise("normal", 0.01, slow_candidate=share),
@@ -176,7 +180,7 @@ def real_line(run: RunDir) -> str:
     return f"| {' | '.join(parts)} |"
 
 
-def line(row: Row, found: dict[str, Any]) -> str:
+def line(row: ValidationRow, found: dict[str, Any]) -> str:
     """One line of a table, in Markdown."""
     tally = Tally(**found["tally"])
 

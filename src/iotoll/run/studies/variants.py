@@ -11,7 +11,7 @@ import difflib
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iotoll.core.errors import UsageError
 
@@ -43,6 +43,15 @@ Read = Callable[[str], str]
 
 
 @dataclass(frozen=True)
+class Plant:
+    """A planted cost: instructions in every so-manyth call of a function."""
+
+    function: str
+    cost: int
+    every: int
+
+
+@dataclass(frozen=True)
 class Variant:
     """One patch: ``kind`` is ``planted`` or ``innocent``, ``what`` one line, ``text`` the patch."""
 
@@ -50,6 +59,7 @@ class Variant:
     kind: str
     what: str
     text: str
+    plant: Plant | None = None
 
 
 def planted(seed: int, number: int, read: Read) -> Variant:
@@ -58,10 +68,12 @@ def planted(seed: int, number: int, read: Read) -> Variant:
     path, function = chance.choice(PLACES)
     cost = chance.choice(COSTS)
     every = 1 if number % 2 else chance.choice(EVERY[1:])
-    text = _entered(read(path), path, function, cost, every)
+    call = f"\tint planted __maybe_unused = iotoll_planted({every}, {cost});\n"
+    text = entered(read(path), path, function, call, _PLANT)
     when = "each call" if every == 1 else f"every {every}th call"
     what = f"{function}(): {cost} instructions in {when}"
-    return _variant("planted", number, what, {path: text}, read)
+    made = _variant("planted", number, what, {path: text}, read)
+    return replace(made, plant=Plant(function, cost, every))
 
 
 def innocent(seed: int, number: int, read: Read) -> Variant:
@@ -90,16 +102,18 @@ static __always_inline int iotoll_planted(unsigned int every, unsigned long n)
 """
 
 
-def _entered(text: str, path: str, function: str, cost: int, every: int) -> str:
-    """The file with a cost at the entry of a function, and the helper after its last include."""
+def entered(text: str, path: str, function: str, call: str, helper: str) -> str:
+    """The file with ``call`` at the entry of a function, and ``helper`` after its last include.
+
+    Raises UsageError where the file has no such function.
+    """
     found = re.search(rf"^(?:[a-z][^\n;{{}}]*\b)?{function}\([^;{{}}]*\)\n\{{\n", text, re.M)
     includes = list(re.finditer(r"^#include .*\n", text[: found.start()] if found else "", re.M))
     if found is None or not includes:
         raise UsageError(f"{path}: has no function {function}(): choose another tree")
-    call = f"\tint planted __maybe_unused = iotoll_planted({every}, {cost});\n"
     body = text[: found.end()] + call + text[found.end() :]
     at = includes[-1].end()
-    return body[:at] + _PLANT + body[at:]
+    return body[:at] + helper + body[at:]
 
 
 def _cold(chance: random.Random, read: Read) -> tuple[str, Edits]:

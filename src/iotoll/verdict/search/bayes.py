@@ -2,8 +2,9 @@
 
 One step in a row of commits 0..n: before it the mean is one number, from it on another, larger one;
 a boot adds normal noise. Both means have flat priors and are integrated out, so nothing is assumed
-of the size of the change. The noise is that of the board's A/A history, taken for 15 % larger than
-it was, since a history says too little as easily as too much.
+of the size of the change. The noise is that of the board's A/A history, which counts as a few boots
+(`HISTORY`): from then on the search's own repeated boots say what it is, since a history says too
+little as easily as too much. While it is the history's word alone it is taken for 15 % larger.
 
 The next commit is the one whose boots tell most about where the step is, for what they cost. What
 the boots of a commit tell is the mutual information of the step's place and their mean, with both
@@ -12,6 +13,7 @@ means as unsure as they are; a table of two numbers holds it (`information`).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,14 +24,23 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-INFLATION = 1.15
-"""The noise is taken for so much larger than the history has it."""
+INFLATION = 0.15
+"""By so much more than it says the noise is taken for where only the history tells it."""
+
+HISTORY = 8.0
+"""The history's noise counts as that of so many repeated boots."""
+
+SURE = 0.995
+"""A search ends when it is so sure of one commit; 0.99 is what it promises."""
 
 TOUCHES = 10.0
 """Prior odds of a commit that touches the code in which the section's time is spent."""
 
-KNOWN = 2.0
+KNOWN = 1.5
 """The ends are booted until their distance is so many times its standard error."""
+
+BALANCE = 2.0
+"""A commit has at most so many times the values of the mean that it is compared with."""
 
 BATCHES = (1, 2, 4, 8, 16)
 """Boots of one commit that are considered as one step."""
@@ -40,7 +51,7 @@ class Costs:
     """Seconds, or any other unit: of one boot, and of a kernel that is not built yet."""
 
     boot: float = 1.0
-    build: float = 6.0
+    build: float = 3.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,7 @@ class Search:
             raise ValueError("a search needs commits, noise above 0 and a direction of 1 or -1")
         self.count: Floats = np.zeros(self.size + 1)
         self.total: Floats = np.zeros(self.size + 1)
+        self.square: Floats = np.zeros(self.size + 1)
         chances = np.ones(self.size) if self.prior is None else np.asarray(self.prior, float)
         if chances.shape != (self.size,) or (chances < 0).any() or not chances.sum():
             raise ValueError("the prior needs one chance for each commit, and one above 0")
@@ -81,14 +93,15 @@ class Search:
             self._log_prior: Floats = np.log(chances / chances.sum())
 
     @property
-    def sigma(self) -> float:
-        """The noise that is reckoned with."""
-        return self.noise * INFLATION
+    def sigma(self) -> Floats:
+        """The noise that is reckoned with, shape (1,)."""
+        return learned(self.noise, self.count, self.total, self.square)
 
     def add(self, place: int, value: float) -> None:
         """Take in one boot's value of the commit at ``place``; place 0 is A."""
         self.count[place] += 1
         self.total[place] += value * self.direction
+        self.square[place] += value**2
 
     def posterior(self) -> Floats:
         """Chance of each commit 1..n, shape (n,), that the step is there."""
@@ -110,12 +123,28 @@ class Search:
     def several(self, boards: int) -> list[Step]:
         """Steps for several boards at once: none waits for the values of another."""
         steps: list[Step] = []
+        fancied = copy.deepcopy(self)
         while len(steps) < boards:
-            step = self.next([s.place for s in steps])
+            step = fancied.next([s.place for s in steps])
             if step is None:
                 break
             steps.append(step)
+            fancied._fancy(step)
         return steps
+
+    def _fancy(self, step: Step) -> None:
+        """Take in the values that a step is expected to have, so that the next one adds to it."""
+        held = beliefs(self.count, self.total, self.sigma, self._log_prior)
+        is_after = held.chance[: step.place].sum()
+        before = (held.chance * held.before).sum()
+        mean = before + is_after * ((held.chance * held.after).sum() - before)
+        for _ in range(step.boots):
+            self.add(step.place, float(mean) * self.direction)
+
+    def effect(self) -> float:
+        """The expected change of the mean from A to B, in the values' unit."""
+        held = beliefs(self.count, self.total, self.sigma, self._log_prior)
+        return float((held.chance * (held.after - held.before)).sum()) * self.direction
 
     def answer(self) -> tuple[list[int], float]:
         """The likeliest commits that nothing tells apart, oldest first, and their chance together.
@@ -135,6 +164,17 @@ class Search:
         return best, mass
 
 
+def learned(noise: float, count: Floats, total: Floats, square: Floats) -> Floats:
+    """The noise of one value, by the history and by what boots of one commit differ.
+
+    ``square`` are sums of squares; all of shape (..., n + 1), the result of shape (..., 1).
+    """
+    within = np.maximum(square - total**2 / np.maximum(count, 1.0), 0.0).sum(axis=-1, keepdims=True)
+    free = np.maximum(count - 1.0, 0.0).sum(axis=-1, keepdims=True)
+    variance = (HISTORY * noise**2 + within) / (HISTORY + free)
+    return np.asarray(np.sqrt(variance) * (1 + INFLATION * HISTORY / (HISTORY + free)))
+
+
 @dataclass(frozen=True)
 class Beliefs:
     """What values say, per commit 1..n (last axis): its ``chance`` to be the step, the means
@@ -148,8 +188,11 @@ class Beliefs:
     values_after: Floats
 
 
-def beliefs(count: Floats, total: Floats, sigma: float, log_prior: Floats) -> Beliefs:
-    """The posterior of values by place 0..n; ``count`` and ``total`` have shape (..., n + 1)."""
+def beliefs(count: Floats, total: Floats, sigma: Floats, log_prior: Floats) -> Beliefs:
+    """The posterior of values by place 0..n; ``count`` and ``total`` have shape (..., n + 1).
+
+    ``sigma`` is the noise of one value, of shape (..., 1).
+    """
     counts, totals = np.cumsum(count, axis=-1), np.cumsum(total, axis=-1)
     n0, s0 = counts[..., :-1], totals[..., :-1]
     n1, s1 = counts[..., -1:] - n0, totals[..., -1:] - s0
@@ -165,13 +208,9 @@ def beliefs(count: Floats, total: Floats, sigma: float, log_prior: Floats) -> Be
 
 
 def best_step(
-    held: Beliefs, count: Floats, sigma: float, costs: Costs, banned: NDArray[np.bool_]
+    held: Beliefs, count: Floats, sigma: Floats, costs: Costs, banned: NDArray[np.bool_]
 ) -> tuple[Any, Any, Any]:
-    """Place, boots and gain (bits) of the best step; arrays of the leading shape of ``count``.
-
-    Before anything else A and B are booted until their distance is known well enough to tell
-    values of other commits apart (`KNOWN`): to those the gain of the step's place is blind.
-    """
+    """Place, boots and gain (bits) of the best step; arrays of the leading shape of ``count``."""
     chance = held.chance
     zero = np.zeros((*chance.shape[:-1], 1))
     below = np.concatenate([zero, np.cumsum(chance, axis=-1)], axis=-1)
@@ -190,19 +229,35 @@ def best_step(
     batch, place = np.divmod(chosen, count.shape[-1])
     gain = np.take_along_axis(np.concatenate(gains, axis=-1), chosen[..., None], axis=-1)[..., 0]
     number = np.asarray(BATCHES)[batch]
-    known_before = (chance * held.values_before).sum(axis=-1)
-    known_after = (chance * held.values_after).sum(axis=-1)
+    own = np.take_along_axis(count, place[..., None], axis=-1)[..., 0] + number
+    return _ends_first(held, sigma, banned, own, (place, number, gain))
+
+
+def _ends_first(
+    held: Beliefs,
+    sigma: Floats,
+    banned: NDArray[np.bool_],
+    own: Floats,
+    step: tuple[Any, Any, Any],
+) -> tuple[Any, Any, Any]:
+    """``step``, or one boot of A or B where their means are what a search lacks.
+
+    To those the gain of the step's place is blind. They are booted until their distance is known
+    well enough to tell values of other commits apart (`KNOWN`), and from then on so often that each
+    rests on half as many values as the commit in question (``own``), which says whether that one is
+    above the middle between both means at the least variance for all boots together.
+    """
+    chance = held.chance
+    before = 1 / (chance / np.maximum(held.values_before, 1e-9)).sum(axis=-1)
+    after = 1 / (chance / np.maximum(held.values_after, 1e-9)).sum(axis=-1)
     distance = (chance * (held.after - held.before)).sum(axis=-1)
-    error = sigma * np.sqrt(1 / np.maximum(known_before, 1e-9) + 1 / np.maximum(known_after, 1e-9))
-    vague = (distance < KNOWN * error) & ~(banned[..., 0] & banned[..., -1])
-    end = np.where(
-        (known_before <= known_after) & ~banned[..., 0] | banned[..., -1], 0, count.shape[-1] - 1
-    )
-    return (
-        np.where(vague, end, place),
-        np.where(vague, 1, number),
-        np.where(vague, 1.0, gain),
-    )
+    vague = distance < KNOWN * sigma[..., 0] * np.sqrt(1 / before + 1 / after)
+    vague |= own > BALANCE * np.minimum(before, after)
+    vague &= ~(banned[..., 0] & banned[..., -1])
+    is_a = (before <= after) & ~banned[..., 0] | banned[..., -1]
+    place, boots, gain = step
+    end = np.where(is_a, 0, banned.shape[-1] - 1)
+    return np.where(vague, end, place), np.where(vague, 1, boots), np.where(vague, 1.0, gain)
 
 
 def _mixed(

@@ -70,11 +70,6 @@ class Range:
             bits &= ~self._reach.get(commit, 0)
         return [c for c in self._order if bits >> self._place[c] & 1]
 
-    def between(self, commit: str, suspects: Sequence[str]) -> list[str]:
-        """Those of ``suspects`` that ``commit`` reaches, itself included."""
-        bits = self._reach[commit]
-        return [c for c in suspects if bits >> self._place[c] & 1]
-
     def next(
         self,
         suspects: Sequence[str],

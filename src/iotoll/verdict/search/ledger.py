@@ -60,7 +60,6 @@ class Line:
     may: Callable[[], bool]
     tiny: int = 0
     weights: Mapping[str, float] | None = None
-    cost: Callable[[str, str], float] = lambda last, commit: 0.0
 
     def rows(self) -> list[Row]:
         """Divide until every difference is one commit's; the largest difference first.

@@ -8,9 +8,9 @@ from iotoll.records import results
 from iotoll.records.models import NoiseRecord, SideResult
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.verdict.policy import load_time_policy
+from iotoll.verdict.time.judge import Decision, decide
 from iotoll.verdict.time.noise import history_file, load
 from iotoll.verdict.time.pairs import make_pairs
-from iotoll.verdict.time.verdict import Decision, decide
 
 
 def decide_run(run: RunDir, cells: Sequence[str]) -> Decision:

@@ -27,7 +27,7 @@ KEPT = 240
 
 
 @dataclass(frozen=True)
-class History:
+class NoiseHistory:
     """What is known of figures beforehand: shapes (pairs, figures), (figures,) and (figures,).
 
     ``far`` is the share of their pairs that were set aside as far from the others.
@@ -79,7 +79,7 @@ def extended(record: NoiseRecord, pairs: Pairs) -> NoiseRecord:
 
 def history(
     record: NoiseRecord, names: Sequence[tuple[str, str]], devices: Sequence[str]
-) -> History:
+) -> NoiseHistory:
     """The history of figures (cell, figure) for pairs that ran on these devices, in order.
 
     A device without pairs of its own has those of all devices of its type. A figure without
@@ -93,7 +93,7 @@ def history(
         freedom, far = np.minimum(freedom, known), np.maximum(far, aside)
     freedom = np.where(np.isfinite(freedom), freedom, 0.0)
     # Where one of several boards is unknown, none is: a mixture would be neither.
-    return History(np.where(freedom > 0, variance, 1.0), freedom, far)
+    return NoiseHistory(np.where(freedom > 0, variance, 1.0), freedom, far)
 
 
 def _of_device(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from iotoll.boots.order import first_side
+from iotoll.boots.pair_order import first_side
 from iotoll.core.errors import InfrastructureError
 from iotoll.measure.validity import apart, load_rules
 from iotoll.records.models import BootRecord, CellRecord, PairRecord, Section, SideResult

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from iotoll.boots.order import first_side
+from iotoll.boots.pair_order import first_side
 from iotoll.verdict.time.sequential import Judged, Known, Plan, State, judge
 from iotoll.verdict.time.variance import Beforehand, of_history
 
@@ -94,7 +94,7 @@ class Planted:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Trials:
     """Simulated merge requests and what the gate says of them.
 
     ``boots`` has shape (requests, pairs, 2, figures): log values of base and candidate.
@@ -106,7 +106,7 @@ class Batch:
 
 def batches(
     plan: Plan, noise: BoardNoise, planted: Planted, requests: int, seed: int, begin: int = 0
-) -> Iterator[Batch]:
+) -> Iterator[Trials]:
     """Simulate and judge merge requests, batch after batch from number ``begin`` on."""
     figures = len(plan.tolerated)
     known = np.full((BATCH, figures), max(noise.history - 1.0, 0.0))
@@ -123,7 +123,7 @@ def batches(
         more = Known(boots.boards, base, before.far)
         ratios = boots.values[:, :, 1] - base
         judged = judge(ratios, before.variance[:, None], known[:count], plan, more)
-        yield Batch(boots.values, judged)
+        yield Trials(boots.values, judged)
 
 
 @dataclass(frozen=True)

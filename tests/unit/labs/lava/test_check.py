@@ -178,7 +178,7 @@ def test_f3_8_jobs_say_what_is_judged_and_whom_to_tell(tmp_path: Path, stub: Stu
     """F3.8: no notify, no callback, no time-outs of single actions, no docker, no subject."""
     import yaml
 
-    from iotoll.labs.lava.job import FastbootJob, File, render
+    from iotoll.labs.lava.definition import FastbootJob, File, render
 
     found = lab()
     board = found.boards[HIKEY]

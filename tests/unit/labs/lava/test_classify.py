@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.labs.lava.classify import classify, evidence, without_figures
 from iotoll.labs.lava.issues import Issue, load_issues
-from iotoll.labs.lava.log import JobLog, read_log
+from iotoll.labs.lava.job_log import JobLog, read_log
 
 AT = "2026-11-21T20:02:00+00:00"
 DEPLOY = ("info", "start: 1 deployimages (timeout 00:05:00) [common]")

@@ -14,7 +14,7 @@ import pytest
 from iotoll.core.errors import BrokenError
 from iotoll.labs.lava.classify import classify, evidence
 from iotoll.labs.lava.issues import load_issues
-from iotoll.labs.lava.log import read_log
+from iotoll.labs.lava.job_log import read_log
 
 DATA = Path(__file__).with_name("data")
 RECORDED = {

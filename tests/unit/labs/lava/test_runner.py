@@ -15,9 +15,9 @@ from iotoll.boots.local import BootPlan
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import Lab, load_lab
+from iotoll.labs.lava.definition import File
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import Http
-from iotoll.labs.lava.job import File
 from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.runner import LavaRunner
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers

@@ -16,9 +16,9 @@ from iotoll.boots.local import BootPlan
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava import patience
 from iotoll.labs.lava.config import load_lab
+from iotoll.labs.lava.definition import File
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import Http, ServerError
-from iotoll.labs.lava.job import File
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
 from iotoll.labs.lava.patience import Patience
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers

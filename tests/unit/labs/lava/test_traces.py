@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import data_dir
-from iotoll.labs.lava.collect import traces
 from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.labs.lava.http import Http
+from iotoll.labs.lava.job_end import traces
 from iotoll.labs.lava.server import FileStore
 from iotoll.measure.board_records import sort
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from iotoll.labs.simboard import client, profile
-from iotoll.labs.simboard.board import Board
-from iotoll.labs.simboard.flash import Flash
+from iotoll.labs.simboard.disks import Flash
 from iotoll.labs.simboard.gpt import Partition
+from iotoll.labs.simboard.machine import SimulatedBoard
 from iotoll.labs.simboard.profile import Disk, Profile
 
 
@@ -58,7 +58,7 @@ class Running:
         # The bus is the machine's, and other tests may run.
         self.name = f"test-{secrets.token_hex(6)}"
         self.serial = self.name.upper()
-        self.board = Board(kind, self.name, self.serial, folder / self.name)
+        self.board = SimulatedBoard(kind, self.name, self.serial, folder / self.name)
         self.tools = folder / "bin"
         client.install(self.tools)
         self._loop = asyncio.new_event_loop()

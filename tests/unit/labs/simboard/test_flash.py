@@ -8,7 +8,7 @@ import pytest
 
 from iotoll.boards import sparse
 from iotoll.labs.simboard import gpt
-from iotoll.labs.simboard.flash import Flash, FlashError
+from iotoll.labs.simboard.disks import Flash, FlashError
 from tests.unit.labs.simboard.test_sparse import BLOCK, image
 
 

@@ -79,9 +79,49 @@ def test_changed_and_new_functions() -> None:
 
 
 def test_branches_within_a_function_count() -> None:
-    near = np.array([0x14000002, NOP, RET], "<u4").tobytes()
-    nearer = np.array([0x14000001, NOP, RET], "<u4").tobytes()
-    assert normal(near) != normal(nearer)
+    assert normal(code(0x14000002, ADD, RET)) != normal(code(0x14000001, ADD, RET))
+
+
+def code(*words: int) -> bytes:
+    return np.array(words, "<u4").tobytes()
+
+
+ADD = 0x91000400  # add x0, x0, #1
+
+
+def test_an_address_that_was_on_the_stack_is_still_one() -> None:
+    """__pi___parse_cmdline kept the page of a table in the frame, and was said to be changed."""
+
+    def spilled(low: int, store: int = 0xF90043E2, load: int = 0xF94043E2) -> bytes:
+        # adrp x2; str x2, [sp, #128]; ldr x2, [sp, #128]; add x2, x2, #low
+        return code(0x90000002, store, load, 0x91000042 | low << 10, RET)
+
+    assert normal(spilled(0x400)) == normal(spilled(0x420))
+    elsewhere = 0xF94047E2  # ldr x2, [sp, #136]: what was stored there is no address of adrp
+    kept = spilled(0x400, load=elsewhere), spilled(0x420, load=elsewhere)
+    # The register itself had an address before, so x3 shows it.
+    assert normal(kept[0]) == normal(kept[1])
+    third = [
+        code(0x90000002, 0xF90043E2, 0xF94047E3, 0x91000063 | n << 10, RET) for n in (0x400, 0x420)
+    ]
+    assert normal(third[0]) != normal(third[1])
+    pairs = [  # stp x29, x2, [sp, #-16]; ldp x4, x3, [sp, #-16]; add x3, x3, #low
+        code(0x90000002, 0xA93F0BFD, 0xA97F0FE4, 0x91000063 | n << 10, RET) for n in (0x400, 0x420)
+    ]
+    assert normal(pairs[0]) == normal(pairs[1])
+
+
+def test_padding_of_loops_is_no_change() -> None:
+    """ufshcd_verify_dev_init had a nop before a loop in one of two images, for its alignment."""
+    loop = [ADD, 0xB5FFFFE0]  # add; cbnz x0, the add
+    out = 0xB4000080  # cbz x0, 4 instructions ahead
+    padded = code(out, NOP, *loop, RET)
+    plain = code(0xB4000060, *loop, RET)
+    assert normal(padded) == normal(plain)
+    assert normal(code(0xB4000040, *loop, RET)) != normal(plain), "another target"
+    outside = code(0x54000000 | 0x7FFFF << 5, RET), code(0x54000000 | 0x40 << 5, RET)
+    assert normal(outside[0]) == normal(outside[1]), "b.eq to another function"
+    assert normal(code(0x36000040, ADD, RET)) != normal(code(0x36000020, ADD, RET)), "tbz"
 
 
 def test_instructions_that_ran_count_once() -> None:

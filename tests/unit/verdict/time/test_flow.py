@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iotoll.boots.order import boot_order
+from iotoll.boots.pair_order import boot_order
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress

@@ -8,9 +8,9 @@ import pytest
 from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import NoisePair, NoiseRecord, Outcome, SideResult
 from iotoll.verdict.policy import load_time_policy
+from iotoll.verdict.time.judge import Decision, decide
 from iotoll.verdict.time.noise import extended
 from iotoll.verdict.time.pairs import make_pairs
-from iotoll.verdict.time.verdict import Decision, decide
 from tests.unit.verdict.time.sides import CELLS, FIGURES, noisy, side
 
 POLICY = load_time_policy("time")

@@ -1,0 +1,1 @@
+"""The trend of a history: page, terminal, feed, metrics and alerts, from one `view.Trend`."""

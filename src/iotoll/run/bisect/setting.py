@@ -1,0 +1,49 @@
+"""What all measurements of a search share, and the gate that it asks for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iotoll.patch.candidate import CandidateChoice
+from iotoll.run.manifest import RunRequest
+
+WHOLE = "whole"
+"""The name of the whole I/O among the sections."""
+
+Part = tuple[str, str]
+"""Cell and section."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all measurements of a search share, by name; ``lab`` is where a lab boots the boards.
+
+    With ``sandbox`` commits are built and booted where they see no secret.
+    """
+
+    tree: str
+    board: str
+    matrix: str
+    policy: str
+    lab: str | None = None
+    sandbox: bool = False
+
+
+def request_of(
+    setting: Setting, choice: CandidateChoice, cells: Sequence[str], aa: bool = False
+) -> RunRequest:
+    """The gate of a choice in these cells, by the rules of a search."""
+    return RunRequest(
+        command=("iotoll", *sys.argv[1:]),
+        kind="gate",
+        choice=choice,
+        board=setting.board,
+        matrix=setting.matrix,
+        policy=setting.policy,
+        runner="local" if setting.lab is None else "lava",
+        lab=setting.lab or "local",
+        cells=tuple(cells),
+        aa=aa,
+    )

@@ -1,0 +1,115 @@
+"""``explain.json`` of two kernels whose I/Os were taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from iotoll.measure.explain.attribute import CellParts
+from iotoll.measure.explain.compare import SectionChange, compare_cell
+from iotoll.measure.explain.coverage import coverage
+from iotoll.measure.explain.pieces import Pieces
+from iotoll.measure.explain.symbols import Symbols
+from iotoll.measure.explain.touch_changes import compare_touches
+from iotoll.records.models import (
+    CacheModel,
+    CacheRecord,
+    CellDelta,
+    ExplainRecord,
+    SectionDelta,
+    VerdictRecord,
+)
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import RunDir
+from iotoll.run.explain_functions import Found, function_delta
+from iotoll.run.explain_lines import Lines
+from iotoll.run.explained import images
+
+
+@dataclass(frozen=True)
+class SideParts:
+    """One kernel, recorded: its cells taken apart; ``same`` cells are those of the gate's boot."""
+
+    symbols: Symbols
+    cells: Mapping[str, CellParts]
+    same: frozenset[str]
+    executed: Mapping[str, int]
+    pieces: Pieces
+
+
+def compared(
+    run: RunDir,
+    verdict: VerdictRecord,
+    lines: Lines,
+    sides: Mapping[Side, SideParts],
+    changed: Sequence[str],
+    caches: CacheModel | None = None,
+) -> ExplainRecord:
+    """Compare both sides: functions, what ran of the ``changed`` ones, and the modelled caches."""
+    base, candidate = sides["base"], sides["candidate"]
+    changes = {c: compare_cell(base.cells[c], parts) for c, parts in candidate.cells.items()}
+    symbols = candidate.symbols, base.symbols
+    found = Found(frozenset(changed), candidate.pieces, base.pieces, symbols, lines)
+    found.look_up([section for sections in changes.values() for section in sections])
+    cells = [
+        CellDelta(
+            cell=cell,
+            ios=parts.ios,
+            same_base=cell in base.same,
+            same_candidate=cell in candidate.same,
+            sections=[_section(change, found, verdict) for change in changes[cell]],
+        )
+        for cell, parts in candidate.cells.items()
+    ]
+    return ExplainRecord(
+        board=run.manifest.board,
+        outcome=verdict.outcome,
+        cells=cells,
+        coverage=coverage(
+            candidate.cells,
+            candidate.executed,
+            candidate.symbols,
+            changed,
+            frozenset(base.symbols.names),
+            lines.added(),
+            lines.note,
+        ),
+        images=images(run),
+        caches=_caches(caches, base, candidate) if caches else None,
+    )
+
+
+def _caches(model: CacheModel, base: SideParts, candidate: SideParts) -> CacheRecord:
+    sections = [
+        section
+        for cell, parts in candidate.cells.items()
+        for section in compare_touches(base.cells[cell], parts)
+    ]
+    return CacheRecord(model=model, sections=sections)
+
+
+def _section(change: SectionChange, found: Found, verdict: VerdictRecord) -> SectionDelta:
+    judged = [
+        s.delta
+        for c in verdict.cells
+        for s in c.sections
+        if (c.cell, s.section) == (change.cell, change.section)
+    ]
+    explained = round(change.explained, 2)
+    return SectionDelta(
+        section=change.section,
+        judged=judged[0] if judged else None,
+        ios_base=change.ios[0],
+        ios_candidate=change.ios[1],
+        missing_base=change.missing[0],
+        missing_candidate=change.missing[1],
+        paired=change.paired,
+        base=change.base,
+        candidate=change.candidate,
+        delta=change.change.common,
+        share=round(change.change.share, 4),
+        mean=round(change.change.mean, 2),
+        explained=explained,
+        unexplained=round(judged[0] - explained, 2) if judged else None,
+        functions=[function_delta(f, found) for f in change.functions],
+    )

@@ -1,0 +1,61 @@
+"""``iotoll nightly``: a night's measurements, changes, page and messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from iotoll.core.cli_support import Output, output_options
+from iotoll.core.errors import UsageError
+from iotoll.records.history.command import need_extra
+
+
+@click.command("nightly")
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--night", metavar="DATE", help="Default: today (UTC).")
+@output_options
+def nightly_command(config: Path, night: str | None, quiet: bool, as_json: bool) -> None:
+    """Measure the tips that CONFIG names, add them to the history, and write the trend.
+
+    Run again it resumes: a night that is in the history is not measured again. A night that fails
+    is a gap with its reason, and the exit code is 0: the page shows it.
+    """
+    need_extra()
+    from iotoll.records.history.store import Store
+    from iotoll.reports.trend import terminal, view
+    from iotoll.reports.trend.command import write_all
+    from iotoll.run.nightly.config import load_config
+    from iotoll.run.nightly.followup import follow_up
+    from iotoll.run.nightly.night import check, only_one, run_night, summary
+    from iotoll.verdict.changes.find import record
+
+    loaded = load_config(config)
+    today = night or str(datetime.now(UTC).date())
+    try:
+        datetime.strptime(today, "%Y-%m-%d")
+    except ValueError as error:
+        raise UsageError(f"--night {today}: write a date such as 2026-11-23") from error
+    check(loaded)
+    output = Output(quiet, as_json)
+    store = Store(loaded.history)
+    budgets = {str(unit): value for unit, value in loaded.budget.items()}
+    with only_one(Path(loaded.runs)):
+        points = run_night(loaded, store, today, output.progress)
+        if points:
+            store.compact()
+        trend = view.load(store, None, budgets)
+        record(store.files, trend.changes)
+        if follow_up(loaded, store, view.load(store, None, budgets).changes, output.progress):
+            trend = view.load(store, None, budgets)
+            record(store.files, trend.changes)
+        links = {branch.name: branch.commit_url for branch in loaded.branch}
+        trend = replace(trend, links=links)
+        write_all(store, trend, Path(loaded.page), loaded.hook)
+    if as_json:
+        click.echo(summary(points))
+    elif not quiet:
+        terminal.show(trend)
+        click.echo(f"\npage: {Path(loaded.page) / 'index.html'}")

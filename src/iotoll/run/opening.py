@@ -1,0 +1,31 @@
+"""A run's folder: made for its manifest, or opened again by the command that resumes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from iotoll.core.errors import UsageError
+from iotoll.records import results
+from iotoll.records.models import RunManifest
+from iotoll.records.rundir import RunDir
+
+INCIDENTAL = {"command", "created", "seed", "approved_by"}
+"""What of a manifest may differ between a run and the command that resumes it."""
+
+
+def open_run(root: Path, manifest: RunManifest) -> RunDir:
+    """The run of ``manifest`` in ``root``; raises UsageError where something else is there."""
+    path = root / "run.json"
+    if path.is_file():
+        known = results.read(path, RunManifest)
+        if known.model_dump(exclude=INCIDENTAL) != manifest.model_dump(exclude=INCIDENTAL):
+            raise UsageError(f"{root} holds another run: choose another --out, or remove it")
+        if known.approved_by != manifest.approved_by:
+            # An approval is given, or taken back, after the boots: nothing is measured again.
+            changed = known.model_copy(update={"approved_by": manifest.approved_by})
+            results.write(path, changed)
+    elif root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UsageError(f"{root} exists and is not a run directory: choose another --out")
+    else:
+        results.write(path, manifest)
+    return RunDir.open(root)

@@ -1,0 +1,1 @@
+"""What changed from night to night: `detector` (where), `find` (one change per cause), `drift`."""

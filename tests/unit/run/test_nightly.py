@@ -1,0 +1,147 @@
+"""The nightly: gaps, missed nights, tips that stood still, two at once; a real git tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iotoll.core.errors import BrokenError, UsageError
+from iotoll.core.progress import Progress
+from iotoll.records.history.store import Store
+from iotoll.records.history.tables import Point
+from iotoll.records.models import RunManifest
+from iotoll.records.rundir import RunDir
+from iotoll.run.nightly.config import Config, load_config
+from iotoll.run.nightly.night import only_one, run_night
+from tests.golden.runs import real
+
+TOML = """
+history = "h"
+[[branch]]
+name = "mainline"
+tree = "tree"
+ref = "main"
+[[board]]
+name = "virt-arm64"
+matrix = "small"
+"""
+
+
+class Bench:
+    """Stands for builds and boots: every kernel has a measured run's values."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.broken: set[str] = set()
+
+    def __call__(self, manifest: RunManifest, folder: Path, progress: Progress) -> RunDir:
+        commit = str(manifest.base)
+        self.asked.append(commit)
+        if commit in self.broken:
+            raise BrokenError("build", "drivers/ufs does not compile")
+        # Its commit is the only thing that is this night's own.
+        for path in real("regression").root.rglob("*.json"):
+            data = json.loads(path.read_text())
+            if path.name == "result.json":
+                data["source"]["commit"] = commit
+            target = folder / path.relative_to(real("regression").root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(data))
+        return RunDir.open(folder)
+
+
+class Tree:
+    """A git tree whose commits are made on stated days."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._git("init", "-q", "-b", "main", str(folder))
+
+    def commit(self, day: str) -> str:
+        (self.folder / "file").write_text(day)
+        self._git("-C", str(self.folder), "add", "file", day=day)
+        self._git("-C", str(self.folder), "commit", "-q", "-m", f"of {day}", day=day)
+        return self._git("-C", str(self.folder), "rev-parse", "HEAD").strip()
+
+    @staticmethod
+    def _git(*words: str, day: str = "2026-11-01") -> str:
+        names = ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL")
+        dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), f"{day}T12:00:00+00:00")
+        environment = {**os.environ, **dict.fromkeys(names, "a@b"), **dates}
+        return subprocess.run(
+            ["git", *words], check=True, capture_output=True, text=True, env=environment
+        ).stdout
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nightly.toml").write_text(TOML)
+    return load_config(Path("nightly.toml"))
+
+
+def nights(points: list[Point]) -> list[tuple[str, str]]:
+    return [(p.run["night"], p.run["status"]) for p in points]
+
+
+def test_nights_missed_unmoved_failed_and_repeated(config: Config, tmp_path: Path) -> None:
+    tree, bench, store = Tree(tmp_path / "tree"), Bench(), Store(config.history)
+    quiet = Progress(True)
+
+    def run(day: str) -> list[tuple[str, str]]:
+        return nights(run_night(config, store, day, quiet, bench))
+
+    first = tree.commit("2026-11-01")
+    assert run("2026-11-01") == [("2026-11-01", "measured")]
+    assert run("2026-11-01") == []
+    second = tree.commit("2026-11-03")
+    # Two nights were missed: on one the tip stood still, on the other it moved.
+    assert run("2026-11-04") == [
+        ("2026-11-02", "unmoved"),
+        ("2026-11-03", "measured"),
+        ("2026-11-04", "unmoved"),
+    ]
+    assert bench.asked == [first, second]
+    bench.broken.add(third := tree.commit("2026-11-05"))
+    assert run("2026-11-05") == [("2026-11-05", "failed")]
+    bench.broken.clear()
+    assert run("2026-11-05") == [("2026-11-05", "measured")]
+    assert bench.asked == [first, second, third, third]
+    reasons = [r["reason"] for r in store.rows("mainline", "virt-arm64")]
+    assert "build: drivers/ufs does not compile" in reasons
+
+
+def test_one_branch_that_fails_takes_no_other_down(config: Config, tmp_path: Path) -> None:
+    Tree(tmp_path / "tree").commit("2026-11-01")
+    lost = config.branch[0].model_copy(update={"name": "next", "tree": "nowhere"})
+    both = config.model_copy(update={"branch": [lost, *config.branch]})
+    points = run_night(both, Store(config.history), "2026-11-01", Progress(True), Bench())
+    assert nights(points) == [("2026-11-01", "failed"), ("2026-11-01", "measured")]
+    assert "nowhere" in points[0].run["reason"]
+
+
+def test_two_at_once(tmp_path: Path) -> None:
+    with only_one(tmp_path), pytest.raises(UsageError, match="another nightly"), only_one(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "mainline"', 'name = "../x"', "branch.0.name"),
+        ('ref = "main"', 'ref = "--upload-pack=x"', "branch.0.ref"),
+        ('ref = "main"', "", "branch.0.ref"),
+        ('history = "h"', 'histroy = "h"', "histroy"),
+        ('matrix = "small"', "boots = 0", "board.0.boots"),
+    ],
+)
+def test_invalid_config(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "nightly.toml"
+    path.write_text(TOML.replace(old, new))
+    with pytest.raises(UsageError, match=message) as error:
+        load_config(path)
+    assert "\n" not in str(error.value)
