@@ -111,10 +111,12 @@ def test_job_of_a_study_on_a_real_board(
     expected = expected_cases(variant.cells, Clock.TIME)
     title = f"iotoll base boot 1 on {name} 0123456789ab-base-1-1"
     if name == "hikey960":
-        job = fastboot_job(board.hardware, title, KERNEL, RAMDISK, METADATA, expected)
+        flashed = fastboot_job(board.hardware, title, KERNEL, RAMDISK, METADATA, expected)
+        text = render(flashed, name, load_lab("example"))
     else:
-        job = uboot_job(board.hardware, title, KERNEL, DTB, RAMDISK, METADATA, expected)
-    golden(f"lava/jobs/study-{study}-{name}.yaml", render(job, name, load_lab("example")))
+        loaded = uboot_job(board.hardware, title, KERNEL, DTB, RAMDISK, METADATA, expected)
+        text = render(loaded, name, load_lab("example"))
+    golden(f"lava/jobs/study-{study}-{name}.yaml", text)
 
 
 def test_no_job_for_a_board_with_another_boot_loader() -> None:
