@@ -6,19 +6,23 @@ tests/lab/test_schema.py has LAVA's own strict schema read the same files.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
 from iotoll.boards.board import RealBoard, load_board, load_virtual_board
+from iotoll.boards.equip import check_cells
 from iotoll.boards.hardware import load_hardware
 from iotoll.boards.matrix import load_matrix
+from iotoll.boots.job import TIMED_IOS, make_batches, render_job
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
 from iotoll.labs.lava.definition import File, fastboot_job, render, uboot_job, virtual_job
 from iotoll.labs.lava.dictionary import virtual_device
 from iotoll.labs.lava.testcases import expected_cases
 from iotoll.records.models import Clock
+from iotoll.reports.study.data import load_study, studies_folder
 from tests.conftest import Check
 
 BOARDS = ("virt-arm64", "virt-x86_64")
@@ -78,6 +82,41 @@ def test_job_whose_files_u_boot_loads(board: str, kind: str, golden: Check) -> N
     text = render(job, board, load_lab("example"))
     golden(f"lava/jobs/{board}.yaml", text)
     assert yaml.safe_load(text)["actions"][0]["deploy"]["kernel"]["type"] == kind
+
+
+STUDIES = [("ufs-nvme", "hikey960"), ("emmc", "zedboard"), ("emmc", "jetson-tx1")]
+
+
+def test_every_study_that_names_a_real_board_is_here() -> None:
+    named = {
+        (p.stem, b) for p in studies_folder().glob("*.toml") for b in load_study(p.stem).boards
+    }
+    assert named == set(STUDIES)
+
+
+@pytest.mark.parametrize(("study", "name"), STUDIES)
+def test_job_of_a_study_on_a_real_board(
+    study: str, name: str, golden: Check, tmp_path: Path
+) -> None:
+    board, data = load_board(name), load_study(study)
+    assert isinstance(board, RealBoard)
+    variant = next(v for v in data.variants.values() if not v.devices)
+    matrix = load_matrix(data.boards[name].matrix)
+    check_cells(board, variant.cells)
+    # The probes are calibrated on the clock `time` as well.
+    batches = make_batches(matrix, variant.cells, True, TIMED_IOS)
+    render_job(board, matrix, batches, tmp_path / "job")
+    runs = [run.name for batch in batches for run in batch.runs]
+    assert set(variant.cells) < set(runs) and "calibration-" in runs[-1]
+    expected = expected_cases(variant.cells, Clock.TIME)
+    title = f"iotoll base boot 1 on {name} 0123456789ab-base-1-1"
+    if name == "hikey960":
+        flashed = fastboot_job(board.hardware, title, KERNEL, RAMDISK, METADATA, expected)
+        text = render(flashed, name, load_lab("example"))
+    else:
+        loaded = uboot_job(board.hardware, title, KERNEL, DTB, RAMDISK, METADATA, expected)
+        text = render(loaded, name, load_lab("example"))
+    golden(f"lava/jobs/study-{study}-{name}.yaml", text)
 
 
 def test_no_job_for_a_board_with_another_boot_loader() -> None:

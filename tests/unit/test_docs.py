@@ -122,7 +122,13 @@ def test_the_readme_lists_the_rooms_that_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", ["tools/docs/reference.py", "tools/docs/rooms_picture.py", "tools/lint/rooms.py"]
+    "tool",
+    [
+        "tools/docs/reference.py",
+        "tools/docs/rooms_picture.py",
+        "tools/docs/studies.py",
+        "tools/lint/rooms.py",
+    ],
 )
 def test_what_is_generated_is_current(tool: str) -> None:
     done = subprocess.run(

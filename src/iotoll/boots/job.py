@@ -124,10 +124,9 @@ def render_job(
     runs = [run.cell for batch in batches for run in batch.runs]
     threads = max([*matrix.threads, *(cell.threads for cell in runs)])
     for batch in batches:
-        fio = matrix.settings(batch.device)
         text = template.render(
             batch=batch,
-            matrix=fio,
+            matrix=matrix.settings(batch.device),
             pace=matrix.pace,
             more=matrix.fio_cells,
             late_us=(number - 1) * matrix.pace.perturb_us,

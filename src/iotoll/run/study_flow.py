@@ -52,6 +52,7 @@ def run_study(asked: Asked) -> StudyRecord | None:
     partial result. Re-running the command resumes.
     """
     study = asked.study
+    _check_board(asked)
     measured: dict[str, Measured] = {}
     shown: list[StudyVariant] = []
     virtual = isinstance(load_board(asked.board or study.board), VirtualBoard)
@@ -130,6 +131,25 @@ def _board_of(asked: Asked, variant: Variant) -> str:
     return variant.board or asked.board or asked.study.board
 
 
+def _check_board(asked: Asked) -> None:
+    """Raise UsageError for a board on which nothing of the study runs, or that it ignores."""
+    if asked.board is None:
+        return
+    board = load_board(asked.board)
+    own = {v.board for v in asked.study.variants.values() if v.board}
+    if own and isinstance(board, VirtualBoard):
+        raise UsageError(
+            f"study {asked.study.name} compares boards ({', '.join(sorted(own))}):"
+            " leave --board out"
+        )
+    why = {
+        _missing(asked, variant, load_board(_board_of(asked, variant)))
+        for variant in asked.study.variants.values()
+    }
+    if "" not in why:
+        raise UsageError(f"study {asked.study.name}: nothing of it runs: {min(why)}")
+
+
 def _missing(asked: Asked, variant: Variant, board: Board) -> str:
     """Why a variant cannot run with this board; empty if it can."""
     asked_for = load_board(asked.board) if asked.board else None
@@ -183,6 +203,8 @@ def _matrix(study: Study) -> dict[str, Any]:
     cells = {}
     for cell, command in study.fio.items():
         options = parse_command(command)
+        if study.scaled_size:
+            options["size"] = study.scaled_size
         # Each job reads or writes so much of the disk: what a file's cell says by its I/Os.
         size = {"io_size": options["size"]} if "size" in options else {}
         kept = {k: v for k, v in options.items() if k not in ("thread", "group_reporting")}

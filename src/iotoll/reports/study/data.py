@@ -191,6 +191,9 @@ class Study(Model):
     boards: dict[str, BoardUse] = Field(default_factory=dict)
     variants: dict[str, Variant] = Field(min_length=1)
     fio: dict[str, str] = Field(default_factory=dict, description="raw cell -> a fio command")
+    scaled_size: str = Field(
+        "", pattern=r"^(\d+[kKmMgG])?$", description="of each fio job, in place of the command's"
+    )
     refused: dict[str, str] = Field(
         default_factory=dict, description="commands as published that cannot be run"
     )
@@ -248,9 +251,10 @@ def load_study(name: str) -> Study:
 
 def _check(study: Study) -> None:
     """Raise UsageError for a source, cell, variant or name that nothing defines."""
-    for what in (*study.claims, *study.tables):
-        if what.source and what.source not in study.sources:
-            raise UsageError(f"no source {what.source!r}: there are {', '.join(study.sources)}")
+    named = [claim.source for claim in study.claims] + [table.source for table in study.tables]
+    for source in named:
+        if source and source not in study.sources:
+            raise UsageError(f"no source {source!r}: there are {', '.join(study.sources)}")
     _check_fio(study)
     for where, text, cells, values in study.places():
         try:

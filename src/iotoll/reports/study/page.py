@@ -91,14 +91,14 @@ def _table_grid(table: StudyTable) -> Grid:
 
 
 def claim_row(claim: StudyClaim) -> list[str]:
-    """Text, published, ours and verdict of a claim."""
-    digits = 1
-    seed = published(claim.published, digits)
+    """Text, published, ours and verdict of a claim; ours with the published value's digits."""
+    texts = [f"{value:,}".removesuffix(".0") for value in claim.published]
+    digits = max([1, *(len(text.partition(".")[2]) for text in texts)])
     ours = shown(claim.ours, digits) if claim.kind == "value" else ""
     unit = f" {claim.unit}" if claim.unit else ""
     return [
         claim.text,
-        f"{seed}{unit}" if seed else "a shape",
+        f"{' to '.join(texts)}{unit}" if texts else "a shape",
         f"{ours}{unit}" if ours else "",
         claim.verdict,
     ]
@@ -107,9 +107,9 @@ def claim_row(claim: StudyClaim) -> list[str]:
 def summary(record: StudyRecord) -> str:
     """How many claims came to which verdict, in one line."""
     counts = Counter(claim.verdict for claim in record.claims)
-    parts = [f"{counts[name]} {name}" for name in TONES if counts.get(name)]
+    parts = [f"{name}: {counts[name]}" for name in TONES if counts.get(name)]
     checks = Counter(check.verdict for check in record.checks)
-    parts += [f"{checks[name]} checks: {name}" for name in TONES if checks.get(name)]
+    parts += [f"{name} (fio): {checks[name]}" for name in TONES if checks.get(name)]
     return ", ".join(parts) or "no claims"
 
 

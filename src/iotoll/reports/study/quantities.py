@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from iotoll.boards.cells import Cell, parse_cell
 from iotoll.measure.asked import Ran
@@ -71,7 +72,7 @@ def _modelled(k: Known) -> float | None:
     """What the device's model says for one command of the cell's size; none for a mixed cell."""
     if k.model is None or k.cell.op not in ("read", "write"):
         return None
-    way = "read" if k.cell.op == "read" else "write"
+    way: Literal["read", "write"] = "read" if k.cell.op == "read" else "write"
     return k.model.latency_ns(way, k.cell.block_kb) / 1000
 
 
