@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gitlab.pipeline import ROOT, Ran, command_script, git, run_pipeline, runner
+from tests.gitlab.pipeline import ROOT, Ran, command_script, run_pipeline, runner
+from tests.repository import git
 
 CONFIG = """
 history = "{folder}/history"

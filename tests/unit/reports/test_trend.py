@@ -59,7 +59,10 @@ def test_page_feed_metrics_and_dashboard(tmp_path: Path) -> None:
     feed = ElementTree.parse(out / "atom.xml").getroot()
     assert len(feed.findall("{http://www.w3.org/2005/Atom}entry")) == 1
     families = {
-        f.name: f for f in text_string_to_metric_families((out / "metrics.txt").read_text())
+        f.name: f
+        for f in text_string_to_metric_families(  # type: ignore[no-untyped-call]
+            (out / "metrics.txt").read_text()
+        )
     }
     drift = families["iotoll_nightly_drift_instructions"].samples[0]
     assert (drift.value, drift.labels["family"]) == (41, "ufs-4k-randread")

@@ -104,7 +104,10 @@ def test_a_board_that_missed_nights_joins_the_narrower_range(tmp_path: Path) -> 
 
 
 def test_a_range_is_as_wide_as_the_series_own_gap(tmp_path: Path) -> None:
-    values = {(CELLS[0], "overhead"): [100, None, 141], (CELLS[1], "overhead"): [100, 100, 141]}
+    values: dict[tuple[str, str], list[float | None]] = {
+        (CELLS[0], "overhead"): [100, None, 141],
+        (CELLS[1], "overhead"): [100, 100, 141],
+    }
     found = load(history(tmp_path, values)).changes
     assert {c.last for c in found} == {"2026-01-01", "2026-01-02"}
 

@@ -17,7 +17,7 @@ from iotoll.records import results
 from iotoll.records.history.store import Store
 from iotoll.reports.page.text import clean
 from iotoll.reports.trend import view
-from iotoll.verdict.changes.find import Change
+from iotoll.verdict.changes.find import Change, Effect
 from iotoll.verdict.changes.notes import note
 
 Kind = Literal["opened", "closed", "reopened"]
@@ -124,7 +124,7 @@ def _mail(change: Change) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _largest(change: Change) -> list[view.Effect]:
+def _largest(change: Change) -> list[Effect]:
     return sorted(change.effects, key=lambda e: (-abs(e.delta), e.cell, e.section))[:ROWS]
 
 

@@ -60,8 +60,8 @@ def _line(track: Track, drift: Drift) -> str:
     values = np.stack(
         [s.values for s in track.series if s.section == SECTION and family(s.cell) == drift.family]
     )[:, -WIDTH:]
-    known = ~np.isnan(values).all(axis=0)
-    means = [float(np.nanmean(values[:, i])) if known[i] else None for i in range(len(known))]
+    nights = [column[~np.isnan(column)] for column in values.T]
+    means = [float(night.mean()) if len(night) else None for night in nights]
     since = (
         ""
         if drift.since_release is None

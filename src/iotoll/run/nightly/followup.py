@@ -104,7 +104,9 @@ def _confirm(
         note(store.files, change.id, words=f"paired comparison: {error}"[:500], by=_BY)
         return 1
     outcome = verdict.outcome if verdict is not None else None
-    state = {Outcome.REGRESSION: "confirmed", Outcome.PASS: "dismissed"}.get(outcome, "")
+    state = ""
+    if outcome in (Outcome.REGRESSION, Outcome.PASS):
+        state = "confirmed" if outcome is Outcome.REGRESSION else "dismissed"
     words = f"paired comparison: {verdict.sentence if verdict else 'no verdict'}"[:500]
     note(store.files, change.id, state=state, words=words, by=_BY)
     return 1
