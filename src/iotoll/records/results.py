@@ -38,6 +38,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "noise": models.NoiseRecord,
     "explain": models.ExplainRecord,
     "untraced": models.UntracedRecord,
+    "study": models.StudyRecord,
 }
 """Schema name (``results-schema/NAME.schema.json``) → model of that document."""
 

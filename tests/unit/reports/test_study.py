@@ -34,6 +34,7 @@ MODEL = DeviceModel(
     discard_ns=0,
     units=1,
 )
+NOTHING: dict[str, float] = {}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_what_is_not_arithmetic_is_refused_in_one_line(text: str) -> None:
 def test_a_division_by_zero_and_a_huge_power_have_no_value() -> None:
     for text in ("1 / (2 - 2)", "10 ** 400 ** 2", "(0 - 8) ** 0.5"):
         with pytest.raises(NoValue):
-            parse(text).value({}.__getitem__)
+            parse(text).value(NOTHING.__getitem__)
 
 
 @pytest.mark.parametrize("name", STUDIES)

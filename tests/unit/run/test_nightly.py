@@ -151,7 +151,7 @@ def test_two_at_once(tmp_path: Path) -> None:
         ('name = "mainline"', 'name = "../x"', "branch.0.name"),
         ('ref = "main"', 'ref = "--upload-pack=x"', "branch.0.ref"),
         ('ref = "main"', "", "branch.0.ref"),
-        ('history = "h"', 'histori = "h"', "histori"),
+        ('history = "h"', 'hystory = "h"', "hystory"),
         ('matrix = "small"', "boots = 0", "board.0.boots"),
     ],
 )

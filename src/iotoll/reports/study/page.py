@@ -106,9 +106,9 @@ def claim_row(claim: StudyClaim) -> list[str]:
 
 def summary(record: StudyRecord) -> str:
     """How many claims came to which verdict, in one line."""
-    counts = Counter(claim.verdict for claim in record.claims)
+    counts: Counter[str] = Counter(claim.verdict for claim in record.claims)
     parts = [f"{name}: {counts[name]}" for name in TONES if counts.get(name)]
-    checks = Counter(check.verdict for check in record.checks)
+    checks: Counter[str] = Counter(check.verdict for check in record.checks)
     parts += [f"{name} (fio): {checks[name]}" for name in TONES if checks.get(name)]
     return ", ".join(parts) or "no claims"
 
