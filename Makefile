@@ -52,11 +52,11 @@ check: lint
 	$(BIN)/pytest -q $(PARALLEL) -m 'not slow' $(QUICK)
 
 # Two runs, so that what is quick fails first. In the second the lab, which mostly waits, shares the
-# machine with the boots.
+# machine with the boots. A file stays in one process: its tests share what they built.
 test: lint dut
 	cargo test --workspace --locked
 	$(BIN)/pytest $(PARALLEL) $(QUICK)
-	$(BIN)/pytest -v -n 2 --dist loadgroup $(addprefix --ignore=,$(QUICK))
+	$(BIN)/pytest -v $(PARALLEL) $(addprefix --ignore=,$(QUICK))
 
 test-long: lint dut
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab

@@ -92,15 +92,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that boot boards or a lab wait for them, each with its own limits; an hour ends all.
 
     What `make check` does without is marked `slow`: the tests of `SLOW`, and those that need root.
-    Where several processes share the work, the tests of one lab, or of one module's boots, stay
-    in one of them.
     """
     for item in items:
         if item.nodeid.startswith(tuple(SLOW)) or "lab_root" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         slow = item.nodeid.startswith(("tests/vm/", "tests/lab/"))
-        in_lab = item.nodeid.startswith("tests/lab/")
-        item.add_marker(pytest.mark.xdist_group("lab" if in_lab else item.nodeid.split("::")[0]))
         if slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(3600))
 

@@ -228,9 +228,15 @@
     return Object.assign(document.createElement("a"), { href: url, textContent: text });
   }
 
+  // All boards of the night, the one that was asked for first.
   function show(chart) {
+    const others = charts.filter((one) => one !== chart);
+    byId("detail").replaceChildren(...[chart, ...others].flatMap(told));
+  }
+
+  function told(chart) {
     const { data, key, track } = chart, n = data.nights, i = night === null ? n.night.length - 1 : n.night.indexOf(night);
-    if (i < 0) return;
+    if (i < 0) return [];
     const value = chart.values[i], commit = n.commit[i] || "";
     const text = value === null ? "no value" + (n.reason[i] ? ": " + n.reason[i] : "") : value.toLocaleString("en") + " " + unit(track);
     const rows = [div(Object.assign(document.createElement("strong"), { textContent: n.night[i] }), ", " + track.board + ": " + text, n.status[i] === "unmoved" ? " (the tip did not move)" : "")];
@@ -242,7 +248,7 @@
       rows.push(div("change ", name, " (" + c.state + "), " + c.cause + (c.words ? ": " + c.words : "")));
       if (c.bisect) rows.push(div(Object.assign(document.createElement("code"), { textContent: c.bisect })));
     }
-    byId("detail").replaceChildren(...rows);
+    return rows;
   }
 
   function toNight(name, chart) {
