@@ -61,15 +61,7 @@ def run_study(asked: Asked) -> StudyRecord | None:
         missing = _missing(asked, variant, board)
         if missing:
             measured[name] = Measured({}, {}, missing)
-            shown.append(
-                StudyVariant(
-                    name=name,
-                    why=variant.why,
-                    board=board.name,
-                    cells=variant.cells,
-                    missing=missing,
-                )
-            )
+            shown.append(_absent(name, variant, board, missing))
             continue
         run = _run_variant(asked, name, variant, board)
         if asked.until not in ("collect", "report"):

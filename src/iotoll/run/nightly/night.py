@@ -5,7 +5,6 @@ What a night measures is a run directory of its own, which a repeated command re
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from iotoll.boards.board import load_board
 from iotoll.boards.equip import families
 from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError
+from iotoll.core.lock import alone
 from iotoll.core.progress import Progress
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.history.store import Store
@@ -40,11 +40,8 @@ Measure = Callable[[RunManifest, Path, Progress], RunDir]
 def only_one(folder: Path) -> Iterator[None]:
     """Hold the nightly's folder; raises UsageError while another nightly holds it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"{folder}: another nightly is at work there: wait for it") from error
+    why = f"{folder}: another nightly is at work there: wait for it"
+    with alone(folder / ".lock", UsageError(why)):
         yield
 
 
