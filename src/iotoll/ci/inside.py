@@ -15,10 +15,10 @@ from iotoll.core.cli_support import guarded
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.core.progress import Progress
 from iotoll.records import results
-from iotoll.records.models import FailureRecord, Outcome
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.bisect import apart
+from iotoll.run.conclude import failure_of
 from iotoll.run.flow import Flow, execute
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
@@ -40,14 +40,9 @@ def build_command(run: Path, side: str, warm: bool, quiet: bool) -> None:
     try:
         Flow(directory, Progress(quiet)).build_side(cast(Side, side), warm)
     except (BrokenError, InfrastructureError) as error:
-        broken = isinstance(error, BrokenError)
-        outcome = Outcome.BROKEN if broken else Outcome.INFRASTRUCTURE
-        step = error.step if isinstance(error, BrokenError) else "build"
-        record = FailureRecord(
-            outcome=outcome, step=step, message=str(error), log_tail=error.log_tail
-        )
-        results.write(directory.build_failure(cast(Side, side)), record)
-        raise SystemExit(outcome.exit_code) from error
+        failure = failure_of(error, "build")
+        results.write(directory.build_failure(cast(Side, side)), failure)
+        raise SystemExit(failure.outcome.exit_code) from error
 
 
 @inside.command("gate")

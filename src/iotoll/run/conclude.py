@@ -121,13 +121,20 @@ def _warnings(setup: Setup) -> list[str]:
 
 def failed(setup: Setup, step: str, error: BrokenError | InfrastructureError) -> VerdictRecord:
     """The verdict ``broken`` or ``infrastructure``: by the exception's type, by no value."""
+    failure = failure_of(error, step)
     if isinstance(error, BrokenError):
-        outcome, step, sentence = Outcome.BROKEN, error.step, _broken_sentence(error)
+        sentence = _broken_sentence(error)
     else:
-        outcome = Outcome.INFRASTRUCTURE
         sentence = f"Nothing is said about the candidate: {error}."
-    failure = FailureRecord(outcome=outcome, step=step, message=str(error), log_tail=error.log_tail)
-    return new_verdict(setup, outcome, sentence, failure=failure)
+    return new_verdict(setup, failure.outcome, sentence, failure=failure)
+
+
+def failure_of(error: BrokenError | InfrastructureError, step: str) -> FailureRecord:
+    """What failed; a BrokenError names its own step, ``step`` is that of any other failure."""
+    outcome = Outcome.INFRASTRUCTURE
+    if isinstance(error, BrokenError):
+        outcome, step = Outcome.BROKEN, error.step
+    return FailureRecord(outcome=outcome, step=step, message=str(error), log_tail=error.log_tail)
 
 
 def _broken_sentence(error: BrokenError) -> str:

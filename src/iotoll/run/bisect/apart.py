@@ -33,6 +33,7 @@ from iotoll.records.models import (
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run import sandboxed
+from iotoll.run.conclude import failure_of
 from iotoll.run.flow import Flow
 
 RECORDS, FAILURE = "records", "measure-failure.json"
@@ -86,14 +87,9 @@ def measure(run: RunDir, side: Side, cells: Sequence[str]) -> None:
         for cell, values in analyze(plan.folder, record)[0].items():
             results.write(run.root / RECORDS / f"{cell}.json", values)
     except (BrokenError, InfrastructureError) as error:
-        broken = isinstance(error, BrokenError)
-        outcome = Outcome.BROKEN if broken else Outcome.INFRASTRUCTURE
-        step = error.step if isinstance(error, BrokenError) else "boot"
-        found = FailureRecord(
-            outcome=outcome, step=step, message=str(error), log_tail=error.log_tail
-        )
-        results.write(run.root / FAILURE, found)
-        raise SystemExit(outcome.exit_code) from error
+        failure = failure_of(error, "boot")
+        results.write(run.root / FAILURE, failure)
+        raise SystemExit(failure.outcome.exit_code) from error
 
 
 def gate(flow: Flow) -> VerdictRecord:
