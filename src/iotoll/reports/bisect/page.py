@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from iotoll.reports.bisect.ledger import Ledger, number
+from iotoll.reports.markup import page_environment
 
 WIDTH, HEIGHT, LEFT, TOP = 760, 220, 60, 16
 SHOWN = 12
@@ -40,13 +39,7 @@ class Waterfall:
 
 def ledger_page(ledger: Ledger) -> str:
     """The whole page."""
-    environment = Environment(
-        loader=PackageLoader("iotoll.reports.bisect"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment("iotoll.reports.bisect")
     return (
         environment.get_template("ledger.html.j2").render(
             ledger=ledger,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from iotoll.records.models import Clock, Section
+from iotoll.reports.markup import page_environment
 from iotoll.reports.page import diagrams, tables
 from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
@@ -87,13 +87,7 @@ def page_html(evidence: Evidence) -> str:
     page = Page(evidence, views, shown_sections(evidence.clock))
     if page.usable:
         page.figures.extend(_figures(page))
-    environment = Environment(
-        loader=PackageLoader("iotoll.reports.page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment("iotoll.reports.page")
     return environment.get_template("report.html.j2").render(**_context(page)) + "\n"
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from iotoll.records import results
 from iotoll.records.models.study import StudyClaim, StudyRecord, StudyTable, StudyValue
+from iotoll.reports.markup import page_environment
 from iotoll.reports.page.svg import palette
 from iotoll.reports.study.pictures import Picture, curve_picture, shown, table_picture
 
@@ -125,14 +125,8 @@ def command(record: StudyRecord) -> str:
 
 def study_html(record: StudyRecord) -> str:
     """The whole page as text; no script, no network."""
-    environment = Environment(
-        loader=PackageLoader("iotoll.reports.study"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = Environment(loader=PackageLoader("iotoll.reports.page")).get_template("report.css")
+    environment = page_environment("iotoll.reports.study")
+    style = page_environment("iotoll.reports.page").get_template("report.css")
     return (
         environment.get_template("study.html.j2").render(
             record=record,

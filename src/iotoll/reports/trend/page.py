@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from iotoll.records import results
+from iotoll.reports.markup import page_environment
 from iotoll.reports.page.text import clean
 from iotoll.reports.trend import view
 from iotoll.verdict.changes.drift import Drift, family
@@ -31,13 +31,7 @@ def write_page(trend: view.Trend, out: Path) -> Path:
         own = [c for c in trend.changes if any(_is_of(c, track, e.board) for e in c.effects)]
         data = json.dumps(_data(track, own, out), separators=(",", ":"), allow_nan=False)
         results.write_text(out / f"data/{number}.js", f"trendData({number},{_safe(data)});\n")
-    environment = Environment(
-        loader=PackageLoader("iotoll.reports.trend"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment("iotoll.reports.trend")
     environment.filters["clean"] = clean
     text = environment.get_template("trend.html.j2").render(**_context(trend))
     path = out / "index.html"
