@@ -76,6 +76,11 @@ class Board(Model):
         """What the devices of an exact board are modelled on; empty for any other board."""
         return {}
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the board leaves nothing to the host, so that I/Os have twins."""
+        return False
+
 
 class VirtualBoard(Board):
     """A board file of a board that QEMU is."""
@@ -92,6 +97,11 @@ class VirtualBoard(Board):
     def models(self) -> dict[str, DeviceModel]:
         """What the devices of an exact board are modelled on; empty for any other board."""
         return {n: d.model for n, d in self.devices.items() if d.model is not None}
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the board leaves nothing to the host, so that I/Os have twins."""
+        return self.qemu.patched
 
     @model_validator(mode="before")
     @classmethod

@@ -13,6 +13,13 @@ INCIDENTAL = {"command", "created", "seed", "approved_by"}
 """What of a manifest may differ between a run and the command that resumes it."""
 
 
+def keep_run(root: Path, manifest: RunManifest) -> RunDir:
+    """The run of ``manifest`` in ``root``; one that is there keeps its own manifest."""
+    if not (root / "run.json").is_file():
+        results.write(root / "run.json", manifest)
+    return RunDir.open(root)
+
+
 def open_run(root: Path, manifest: RunManifest) -> RunDir:
     """The run of ``manifest`` in ``root``; raises UsageError where something else is there."""
     path = root / "run.json"

@@ -22,8 +22,8 @@ from iotoll.run.flow import Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.nightly.config import Board, Branch, Config
-from iotoll.run.nightly.run import opened
 from iotoll.run.nightly.tips import commits, subject
+from iotoll.run.opening import keep_run
 from iotoll.verdict.changes.find import Change
 from iotoll.verdict.changes.notes import note
 
@@ -37,7 +37,7 @@ _BY = "iotoll nightly"
 
 def judge(manifest: RunManifest, folder: Path, progress: Progress) -> VerdictRecord | None:
     """Run a whole gate in ``folder``; a run that is there is resumed."""
-    run = opened(manifest, folder)
+    run = keep_run(folder, manifest)
     flow = Flow(run, progress)
     with locked(run):
         flow.preflight()
@@ -178,7 +178,6 @@ def _search(
 
 def _is_exact(board: Board) -> bool:
     try:
-        qemu = getattr(load_board(board.name), "qemu", None)
+        return load_board(board.name).is_exact
     except UsageError:
         return False
-    return qemu is not None and bool(qemu.patched)

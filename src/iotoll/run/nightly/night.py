@@ -30,8 +30,8 @@ from iotoll.run.flow import Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.nightly.config import Board, Branch, Config
-from iotoll.run.nightly.run import opened
 from iotoll.run.nightly.tips import Tip, fetch, tip
+from iotoll.run.opening import keep_run
 
 Measure = Callable[[RunManifest, Path, Progress], RunDir]
 
@@ -50,7 +50,7 @@ def measure(manifest: RunManifest, folder: Path, progress: Progress) -> RunDir:
 
     Raises BrokenError or InfrastructureError.
     """
-    run = opened(manifest, folder)
+    run = keep_run(folder, manifest)
     flow = Flow(run, progress)
     with locked(run):
         flow.preflight()

@@ -37,6 +37,7 @@ from iotoll.records.rundir import RunDir
 from iotoll.run.conclude import failed
 from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.opening import keep_run
 from iotoll.run.studies import variants
 from iotoll.run.studies.variants import Read, Variant
 from iotoll.verdict.instructions import judge
@@ -219,9 +220,7 @@ def _open(root: Path, patch: Path, options: Mapping[str, object]) -> RunDir:
             policy=str(options["policy"]) if options.get("policy") else None,
         )
     )
-    if not (root / "run.json").is_file():
-        results.write(root / "run.json", manifest)
-    return RunDir.open(root)
+    return keep_run(root, manifest)
 
 
 def row_of(name: str, what: str, run: RunDir) -> GateRow:
