@@ -24,7 +24,7 @@ from iotoll.reports.page.quoted import commit_text, cover_text
 from iotoll.reports.study.page import terminal_lines, write_pages
 from iotoll.reports.study.quoted import commit_text as study_commit
 from iotoll.reports.study.quoted import cover_text as study_cover
-from iotoll.run.flow import STEPS, Flow, execute
+from iotoll.run.flow import STEPS, Flow, execute_alone
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import INCIDENTAL, open_run
@@ -239,12 +239,7 @@ def _run(
     output = Output(quiet, as_json)
     run = _named_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
-    # Everything named on the command line is read before anything long begins.
-    _ = flow.board, flow.matrix, flow.policy, flow.lab
-    with locked(run):
-        if until not in ("source", "build"):
-            flow.preflight()
-        verdict = execute(flow, until)
+    verdict = execute_alone(flow, until)
     if until != "report":
         flow.progress.say(f"stopped after {until}: {run.root}")
         return

@@ -31,6 +31,7 @@ from iotoll.records.models.run import Side
 from iotoll.reports.page import render_report
 from iotoll.run import explained, previous
 from iotoll.run.conclude import MoreBoots, conclude, failed
+from iotoll.run.lock import locked
 from iotoll.run.setup import Setup
 from iotoll.verdict import accept
 from iotoll.verdict.time.clocks import beside
@@ -158,6 +159,18 @@ def execute(flow: Flow, until: str = "report", since: str = "source") -> Verdict
     verdict = _steps(flow, wanted, is_gate)
     previous.tell_change(kept, verdict, flow.progress)
     return verdict
+
+
+def execute_alone(flow: Flow, until: str = "report") -> VerdictRecord | None:
+    """As `execute`, while no other iotoll works on the run; UsageError if one does.
+
+    Everything that the run names is read, and what it needs is looked for, before anything long.
+    """
+    _ = flow.board, flow.matrix, flow.policy, flow.lab
+    with locked(flow.run):
+        if until not in ("source", "build"):
+            flow.preflight()
+        return execute(flow, until)
 
 
 def _steps(flow: Flow, wanted: list[str], is_gate: bool) -> VerdictRecord | None:

@@ -26,8 +26,7 @@ from iotoll.records.rundir import STUDY, RunDir
 from iotoll.reports.page.modelled import model_sentence
 from iotoll.reports.study.data import Study, Variant
 from iotoll.reports.study.evaluate import Evaluator, Measured
-from iotoll.run.flow import Flow, execute
-from iotoll.run.lock import locked
+from iotoll.run.flow import Flow, execute_alone
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import open_run
 
@@ -182,11 +181,7 @@ def _run_variant(asked: Asked, name: str, variant: Variant, board: Board) -> Run
     request = replace(asked.request, board=named, matrix=matrix_name, cells=tuple(cells))
     run = open_run(folder / "run", new_manifest(request))
     flow = Flow(run, asked.progress, fresh=asked.fresh)
-    _ = flow.board, flow.matrix, flow.policy, flow.lab
-    with locked(run):
-        if asked.until not in ("source", "build"):
-            flow.preflight()
-        execute(flow, "collect" if asked.until == "report" else asked.until)
+    execute_alone(flow, "collect" if asked.until == "report" else asked.until)
     return run
 
 

@@ -18,8 +18,7 @@ from iotoll.core.progress import Progress
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.history.store import Store
 from iotoll.records.models import Outcome, RunManifest, VerdictRecord
-from iotoll.run.flow import Flow, execute
-from iotoll.run.lock import locked
+from iotoll.run.flow import Flow, execute_alone
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.nightly.config import Board, Branch, Config
 from iotoll.run.nightly.tips import commits, subject
@@ -37,11 +36,7 @@ _BY = "iotoll nightly"
 
 def judge(manifest: RunManifest, folder: Path, progress: Progress) -> VerdictRecord | None:
     """Run a whole gate in ``folder``; a run that is there is resumed."""
-    run = keep_run(folder, manifest)
-    flow = Flow(run, progress)
-    with locked(run):
-        flow.preflight()
-        return execute(flow)
+    return execute_alone(Flow(keep_run(folder, manifest), progress))
 
 
 def search(words: Sequence[str], log: Path) -> int:

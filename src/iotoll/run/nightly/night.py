@@ -26,8 +26,7 @@ from iotoll.records.history.tables import Point, gap, of_run
 from iotoll.records.models import Clock, RunManifest
 from iotoll.records.rundir import RunDir
 from iotoll.reports.publish import FORMATS, Source, write
-from iotoll.run.flow import Flow, execute
-from iotoll.run.lock import locked
+from iotoll.run.flow import Flow, execute_alone
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.nightly.config import Board, Branch, Config
 from iotoll.run.nightly.tips import Tip, fetch, tip
@@ -51,11 +50,9 @@ def measure(manifest: RunManifest, folder: Path, progress: Progress) -> RunDir:
     Raises BrokenError or InfrastructureError.
     """
     run = keep_run(folder, manifest)
-    flow = Flow(run, progress)
-    with locked(run):
-        flow.preflight()
-        # With a reference the sides' values are wanted, and no verdict on them.
-        verdict = execute(flow, "collect" if manifest.kind == "gate" else "report")
+    # With a reference the sides' values are wanted, and no verdict on them.
+    until = "collect" if manifest.kind == "gate" else "report"
+    verdict = execute_alone(Flow(run, progress), until)
     if verdict is not None and verdict.failure is not None:
         failure = verdict.failure
         raise InfrastructureError(f"{failure.step}: {failure.message}")
