@@ -178,8 +178,9 @@ class _Workshop:
             "-j",
             str(os.cpu_count() or 1),
         ]
-        maps = " ".join(f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out))
-        for name, value in {**PINNED, "KCFLAGS": maps}.items():
+        flags = [f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out)]
+        flags += kconfig.compiler_options(self.job.fragments)
+        for name, value in {**PINNED, "KCFLAGS": " ".join(flags)}.items():
             command += ["-e", f"{name}={value}"]
         # All positional words last, in one piece: argparse refuses those behind further options.
         return self._run([*command, *args, *UNUSED_TOOLS])

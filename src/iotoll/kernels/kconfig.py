@@ -17,6 +17,7 @@ from iotoll.core.paths import data_dir
 _SET = re.compile(r"^CONFIG_(\w+)=(.+)$")
 _UNSET = re.compile(r"^# CONFIG_(\w+) is not set$")
 _OR = re.compile(r"^# or CONFIG_(\w+)=(.+)$")
+_OPTION = re.compile(r"^# compiler option (-[\w=-]+)$")
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,20 @@ def read_fragment(path: Path) -> list[Request]:
                 raise UsageError(f"{path}:{number}: {line!r} has no request before it: move it")
             other = (match[1], match[2])
             requests[-1] = replace(requests[-1], others=(*requests[-1].others, other))
+        elif line.startswith("# compiler option") and not _OPTION.match(line):
+            raise UsageError(f"{path}:{number}: {line!r}: write one option, as -fname=value")
         elif line and not line.startswith("#"):
             raise UsageError(f"{path}:{number}: {line!r} is not CONFIG_X=… : fix the line")
     return requests
+
+
+def compiler_options(fragments: Iterable[Path]) -> list[str]:
+    """Options for the compiler of C code, from lines ``# compiler option -fX``, in order.
+
+    For what no symbol of kconfig can ask for; they follow the kernel's own options, so they win.
+    """
+    lines = (line.strip() for path in fragments for line in path.read_text().splitlines())
+    return [match[1] for match in map(_OPTION.match, lines) if match]
 
 
 def read_config(path: Path) -> dict[str, str]:

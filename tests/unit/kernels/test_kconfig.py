@@ -77,5 +77,19 @@ def test_fragments_by_name_and_by_path(tmp_path: Path) -> None:
 
 def test_shipped_fragments_are_well_formed_and_explained() -> None:
     for path in data_dir("kernel-configs").glob("*.config"):
-        assert kconfig.read_fragment(path), path
+        assert kconfig.read_fragment(path) or kconfig.compiler_options([path]), path
         assert path.read_text().startswith("# "), path
+
+
+def test_compiler_options_in_order(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.config", "CONFIG_A=y\n# compiler option -falign-functions=64\n")
+    second = write(tmp_path / "b.config", "# compiler option -fno-x\n# a compiler option is not\n")
+    options = kconfig.compiler_options([first, second])
+    assert options == ["-falign-functions=64", "-fno-x"]
+
+
+@pytest.mark.parametrize("bad", ["-f a", "falign", "", "-f;rm"])
+def test_a_bad_compiler_option_is_refused(tmp_path: Path, bad: str) -> None:
+    fragment = write(tmp_path / "a.config", f"# compiler option {bad}\n")
+    with pytest.raises(UsageError, match=r"a\.config:1: .*write one option"):
+        kconfig.read_fragment(fragment)
