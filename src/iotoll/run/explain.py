@@ -17,8 +17,8 @@ import numpy as np
 
 from iotoll.boards.board import VirtualBoard
 from iotoll.boards.plugin import plugin_words
-from iotoll.boots.local import BootPlan, boot
-from iotoll.boots.schedule import plan_boot
+from iotoll.boots.local import BootPlan
+from iotoll.boots.schedule import plan_boot, step_after
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, measure
@@ -45,6 +45,7 @@ from iotoll.reports.explain.firefox import firefox
 from iotoll.reports.explain.flame import flame_svg
 from iotoll.reports.explain.perfetto import perfetto
 from iotoll.reports.explain.speedscope import speedscope
+from iotoll.run.explain_boots import boot_recorded
 from iotoll.run.explain_lines import Lines
 from iotoll.run.explain_record import SideParts, compared
 from iotoll.run.flow import Flow
@@ -141,9 +142,7 @@ class Explainer:
         symbols = {side: self.symbols(side) for side in SIDES}
         changed = changed_functions(symbols["base"], symbols["candidate"])
         pieces = {side: self._pieces(side, symbols[side], changed) for side in SIDES}
-        sides = {
-            side: self._side(side, symbols[side], cells, changed, pieces[side]) for side in SIDES
-        }
+        sides = self._sides(cells, symbols, changed, pieces)
         record = compared(self.run, self.verdict, self.lines, sides, changed, self.caches)
         record = record.model_copy(update={"left_out": left_out})
         results.write(self.run.explained, record)
@@ -159,33 +158,38 @@ class Explainer:
 
     # ------------------------------------------------------------ boots
 
-    def _side(
+    def _sides(
         self,
-        side: Side,
-        symbols: Symbols,
         cells: Sequence[str],
+        symbols: Mapping[Side, Symbols],
         changed: Sequence[str],
-        pieces: Pieces,
-    ) -> SideParts:
+        pieces: Mapping[Side, Pieces],
+    ) -> dict[Side, SideParts]:
+        """Record both sides side by side, then take the I/Os of each apart."""
+        records = {side: self.folder / f"{side}-record" for side in SIDES}
+        try:
+            plans = {side: self._plan(side, cells, symbols[side], records[side]) for side in SIDES}
+            boot_recorded(list(plans.values()), self.progress, "recorded")
+            sides = {}
+            for side, plan in plans.items():
+                record = read_record(records[side] / "record")
+                sides[side] = self._analyse(
+                    plan, record, symbols[side], cells, changed, pieces[side]
+                )
+            return sides
+        finally:
+            for folder in records.values():
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _plan(self, side: Side, cells: Sequence[str], symbols: Symbols, recorded: Path) -> BootPlan:
+        """The gate's first boot once more, recorded, up to the last of the cells."""
         plan = plan_boot(self.run, self.flow.bench, side, 1)
-        folder = self.folder / side
-        recorded = self.folder / f"{side}-record"
         shutil.rmtree(recorded, ignore_errors=True)
         recorded.mkdir(parents=True)
-        try:
-            spans = self._spans(plan, cells, recorded / "spans")
-            words = plugin_words(recorded / "record", probes(symbols), spans, self.caches)
-            self.boot(replace(plan, folder=folder, words=words))
-            record = read_record(recorded / "record")
-            return self._analyse(plan, folder, record, symbols, cells, changed, pieces)
-        finally:
-            shutil.rmtree(recorded, ignore_errors=True)
-
-    def boot(self, plan: BootPlan, what: str = "recorded") -> None:
-        """Boot a board once, with what the plan adds to QEMU's command line."""
-        title = f"boot {plan.board.name} ({plan.side}, {what})"
-        with self.progress.step(title, plan.runs) as step:
-            boot(plan, lambda done: step.update(done, plan.runs, f"cell {done} of {plan.runs}"))
+        spans = self._spans(plan, cells, recorded / "spans")
+        words = plugin_words(recorded / "record", probes(symbols), spans, self.caches)
+        until = step_after(self.flow.bench, 1, cells)
+        return replace(plan, folder=self.folder / side, words=words, until=until)
 
     def _spans(self, plan: BootPlan, cells: Sequence[str], path: Path) -> Path | None:
         """Where the gate's boot had the cells' I/Os: on an exact board the recorded one also has.
@@ -204,19 +208,19 @@ class Explainer:
     def _analyse(
         self,
         plan: BootPlan,
-        folder: Path,
         record: Record,
         symbols: Symbols,
         cells: Sequence[str],
         changed: Sequence[str],
         pieces: Pieces,
     ) -> SideParts:
+        folder, gate = plan.folder, self.run.boot(plan.side, plan.number)
         if not len(record.clock):
             raise InfrastructureError(
                 f"{folder}: the recorded boot is not the gate's: it has no I/O at the same times;"
                 " board, image or job have changed since"
             )
-        tables, before = _tables(folder, cells), _tables(plan.folder, cells)
+        tables, before = _tables(folder, cells), _tables(gate, cells)
         parts, same = {}, set()
         walker, counter = Walker(record, symbols), PieceCounter(record, pieces)
         with self.progress.step(f"take I/Os apart ({plan.side})", len(cells)) as step:
