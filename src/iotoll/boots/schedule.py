@@ -193,7 +193,8 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
 def _batches(bench: Bench, number: int) -> list[Batch]:
     """What one boot runs, in order."""
     timed = bench.clock is Clock.TIME
-    calibrate = bench.calibrate and number == 1 and (bench.calibrate_times or not timed)
+    calibrate = bench.calibrate and number == 1
+    calibrate = calibrate and (bench.calibrate_times if timed else bench.matrix.calibrate)
     ios = TIMED_IOS if timed else CALIBRATION_IOS
     return make_batches(bench.matrix, list(bench.cells), calibrate, ios)
 
