@@ -16,7 +16,7 @@ PATCH ?= $(EXAMPLE)
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
-	@echo 'make check             lint, and the quick tests: no QEMU, no root; 3.4 minutes on two idle cores'
+	@echo 'make check             lint, and the quick tests: no QEMU, no root; some minutes'
 	@echo 'make test              lint and every test'
 	@echo 'make test-long         the tests that take longer, in addition'
 	@echo 'make lint              lint only'
