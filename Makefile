@@ -5,6 +5,8 @@ SHELL := /bin/bash
 export PATH := $(CURDIR)/.cache/bin:$(PATH)
 # cargo builds pyo3 for the same interpreter as maturin does.
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
+# Empty: compiled modules are kept. Tests start hundreds of processes that import the same ones.
+export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
@@ -14,7 +16,7 @@ PATCH ?= $(EXAMPLE)
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
-	@echo 'make check             lint, and the quick tests: no QEMU, no root; 3.4 minutes on two idle cores'
+	@echo 'make check             lint, and the quick tests: no QEMU, no root; some minutes'
 	@echo 'make test              lint and every test'
 	@echo 'make test-long         the tests that take longer, in addition'
 	@echo 'make lint              lint only'
@@ -46,17 +48,19 @@ endif
 
 # Needs neither QEMU nor root; a file of tests stays in one process.
 QUICK := tests/unit tests/golden tests/trace tests/gitlab
-PARALLEL := -n 2 --dist loadfile
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# One process more than on two CPUs: those with a lab mostly wait for it.
+BOARDS := -n 3 --dist loadfile --no-loadscope-reorder
 
 check: lint
 	$(BIN)/pytest -q $(PARALLEL) -m 'not slow' $(QUICK)
 
-# Two runs, so that what is quick fails first. In the second the lab, which mostly waits, shares the
-# machine with the boots. A file stays in one process: its tests share what they built.
+# Two runs, so that what is quick fails first. A file stays in one process: its tests share what they
+# built. tests/conftest.py has the order in which files begin.
 test: lint dut
 	cargo test --workspace --locked
 	$(BIN)/pytest $(PARALLEL) $(QUICK)
-	$(BIN)/pytest -v $(PARALLEL) $(addprefix --ignore=,$(QUICK))
+	$(BIN)/pytest -v $(BOARDS) $(addprefix --ignore=,$(QUICK))
 
 test-long: lint dut
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab
@@ -89,14 +93,29 @@ bench-lab: dut
 bench-pipeline: setup
 	$(BIN)/python tools/bench/pipeline.py
 
+# Side by side, each with its output in one piece.
+LINTS := lint-python lint-rooms lint-words lint-types lint-rust
+.PHONY: $(LINTS)
+
 lint: setup
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going $(LINTS)
+
+lint-python:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+lint-rooms:
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/lint/rooms.py --check
+
+lint-words:
 	$(BIN)/python tools/lint/words.py
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile docs src/iotoll pipelines lava-jobs tools tests
+
+lint-types:
 	$(BIN)/mypy
+
+lint-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 

@@ -46,13 +46,44 @@ SLOW = {
     "tests/unit/records/test_history.py::test_kill_9": "kills a writer again and again",
     "tests/unit/records/test_history.py::test_object_store": "starts a server of object stores",
     "tests/unit/patch/test_hostile.py::test_f6_9": "reads patches of many megabytes",
-    "tests/unit/run/test_bisect.py": "searches whole git repositories",
+    "tests/unit/run/test_bisect": "searches whole git repositories",
     "tests/unit/run/test_ledger.py": "searches whole git repositories",
     "tests/unit/run/test_reproduce.py": "derives whole verdicts from traces",
     "tests/trace/test_independent.py": "analyses every fixture a second time, slowly",
+    "tests/unit/kernels/test_build.py::test_what_ignores": "waits until a build takes too long",
     "tests/gitlab/test_client.py": "waits as a client does whose server is away",
+    "tests/gitlab/test_nightly.py": "runs pipelines by gitlab-ci-local, in Node",
 }
 """What `make check` leaves to `make test`, for its time: beginning of the node id → why."""
+
+
+FIRST = (
+    "tests/vm/test_gate.py",
+    "tests/lab/test_faults.py",
+    "tests/lab/test_gate.py",
+    "tests/lab/test_blame.py",
+    "tests/vm/test_kernel_build.py",
+    "tests/vm/test_pipeline.py",
+    "tests/vm/test_explain.py",
+    "tests/lab/test_hikey960.py",
+    "tests/lab/test_health.py",
+    "tests/vm/test_exact.py",
+    "tests/vm/test_simboard.py",
+    "tests/vm/test_boards.py",
+    "tests/browser/",
+    "tests/vm/test_dut.py",
+    "tests/trace/test_oracle_events.py",
+    "tests/trace/test_independent.py",
+    "tests/unit/run/test_bisect.py",
+    "tests/unit/records/test_history.py",
+    "tests/unit/verdict/time/test_simulate.py",
+    "tests/unit/reports/test_report_page.py",
+    "tests/unit/test_pytest_plugin.py",
+    "tests/unit/kernels/",
+    "tests/unit/run/test_bisect_shared.py",
+    "tests/gitlab/",
+)
+"""Files that take longest, in this order: they begin first, so that all processes end together."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,16 +120,23 @@ def pytest_runtest_makereport(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that boot boards or a lab wait for them, each with its own limits; an hour ends all.
+    """The longest files come first. Tests that boot boards or a lab have their own, longer limits.
 
     What `make check` does without is marked `slow`: the tests of `SLOW`, and those that need root.
     """
+    items.sort(key=_place)
     for item in items:
         if item.nodeid.startswith(tuple(SLOW)) or "lab_root" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         slow = item.nodeid.startswith(("tests/vm/", "tests/lab/"))
         if slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(3600))
+
+
+def _place(item: pytest.Item) -> int:
+    """Where a test's file stands in `FIRST`; a sort keeps the order of the others."""
+    places = (number for number, name in enumerate(FIRST) if item.nodeid.startswith(name))
+    return next(places, len(FIRST))
 
 
 @pytest.fixture

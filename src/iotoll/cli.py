@@ -55,7 +55,7 @@ COMMANDS = {
     "reproduce": Entry(
         "Judge",
         "iotoll.run.reproduce_command:reproduce_command",
-        "Derive the verdict of RESULT, a run directory or a file of one, again.",
+        "Derive the verdict of RESULT (a run directory or a file in it) again.",
         ("iotoll reproduce runs/NAME", "iotoll reproduce runs/NAME --again"),
     ),
     "nightly": Entry(
@@ -79,7 +79,7 @@ COMMANDS = {
     "analyze": Entry(
         "Look",
         "iotoll.reports.trace.command:analyze_command",
-        "Cut the I/Os of traces into latency sections, and show them in several ways.",
+        "Cut the I/Os of traces into latency sections, and show or export them.",
         (
             "iotoll analyze trace.dat --comm fio",
             "iotoll analyze trace.dat --perfetto io.pftrace --slowest 5",
@@ -88,7 +88,7 @@ COMMANDS = {
     "publish": Entry(
         "Look",
         "iotoll.reports.publish.command:publish_command",
-        "Write what a RUN directory is published as (docs/reports.md).",
+        "Write the published formats of a RUN directory (docs/reports.md).",
         (
             "iotoll publish runs/NAME --out public",
             "iotoll publish runs/NAME --out public --only junit",
@@ -97,7 +97,7 @@ COMMANDS = {
     "history": Entry(
         "Look",
         "iotoll.records.history.command:history_group",
-        "The history of all runs: add to it, and ask it.",
+        "The history of all runs: add runs to it, and query it.",
         (
             "iotoll history add runs/NAME --branch mainline",
             "iotoll history query 'SELECT branch, night, status FROM runs'",
@@ -106,13 +106,13 @@ COMMANDS = {
     "trend": Entry(
         "Look",
         "iotoll.reports.trend.command:trend_command",
-        "Show what the nights of a history say: what grew, since when, and how much is left.",
+        "Show what grew over the nights of a history, since when, and how much budget is left.",
         ("iotoll trend --branch mainline", "iotoll trend --out public --budget instructions=40"),
     ),
     "change": Entry(
         "Look",
         "iotoll.reports.trend.command:change_command",
-        "Note something about a CHANGE of a history, or show its log.",
+        "Set the state of a CHANGE in a history, or show its log.",
         (
             "iotoll change 0123456789ab",
             "iotoll change 0123456789ab --state accepted --words 'needed for zoned devices'",
@@ -121,19 +121,19 @@ COMMANDS = {
     "plan": Entry(
         "Look",
         "iotoll.run.plan.command:plan_command",
-        "Say how many boards and runners a plan needs, by a simulation of LAVA's scheduler.",
+        "Estimate how many boards and runners a load needs, by simulating LAVA's scheduler.",
         ("iotoll plan --requests 200 --families 3", "iotoll plan --requests 1000 --boards 200"),
     ),
     "list": Entry(
         "Look",
         "iotoll.run.list_command:list_command",
-        "List the boards, cells, matrices, policies or studies that there are.",
+        "List the available boards, cells, matrices, policies or studies.",
         ("iotoll list boards", "iotoll list cells --matrix small --json"),
     ),
     "explain": Entry(
         "Investigate",
         "iotoll.run.explain_command:explain_command",
-        "Say which functions account for the differences of RUN, a run directory or a file of one.",
+        "Show which functions account for the differences of RUN (a run directory or file in it).",
         ("iotoll explain runs/NAME", "iotoll explain runs/NAME --json"),
     ),
     "bisect": Entry(
@@ -166,13 +166,13 @@ COMMANDS = {
     "noise": Entry(
         "Investigate",
         "iotoll.verdict.time.command:noise_command",
-        "Add the pairs of RUNS of one kernel with itself (gate --aa) to a board's history.",
+        "Add RUNS of one kernel against itself (gate --aa) to the noise history of their board.",
         ("iotoll noise runs/AA-1 runs/AA-2",),
     ),
     "simulate": Entry(
         "Investigate",
         "iotoll.verdict.time.command:simulate_command",
-        "Say how often the gate would be wrong on a board, and how many boots a verdict costs.",
+        "Estimate how often the gate would be wrong on a board, and how many boots it needs.",
         ("iotoll simulate --noise 2 --growth 3 --boot-seconds 90",),
     ),
     "experiment": Entry(
@@ -184,7 +184,7 @@ COMMANDS = {
     "receive": Entry(
         "Lab",
         "iotoll.measure.serial:receive_command",
-        "Take the records of iotoll-dut out of the LOG of a serial console.",
+        "Extract the records of iotoll-dut from the LOG of a serial console.",
         ("iotoll receive console.log --out records",),
     ),
     "image": Entry(
@@ -214,7 +214,7 @@ COMMANDS = {
     "doctor": Entry(
         "Lab",
         "iotoll.doctor:doctor_command",
-        "Say what is present, what is missing, and how to get it.",
+        "Check what is present, what is missing, and how to get it.",
         ("iotoll doctor", "iotoll doctor --board virt-x86_64"),
     ),
     "ci": Entry(

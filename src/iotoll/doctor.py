@@ -127,9 +127,9 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 
 @click.command("doctor")
 @click.option("--board", default="virt-arm64", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Findings as JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON on stdout.")
 def doctor_command(board: str, as_json: bool) -> None:
-    """Say what is present, what is missing, and how to get it."""
+    """Check what is present, what is missing, and how to get it."""
     findings = check(board)
     if as_json:
         click.echo(json.dumps([vars(f) for f in findings], indent=1, sort_keys=True))

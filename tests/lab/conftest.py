@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -30,16 +29,6 @@ from iotoll.run.flow import Flow
 from tests.vm.conftest import FAULTS, LIMIT, command, environment, needs_board
 
 UFS = "ufs-4k-randread-t1-direct"
-LONG = "IOTOLL_TEST_LONG"
-
-
-def needs_patience() -> None:
-    """Skip, saying why, what takes long and goes a way that other tests here go, too.
-
-    All tests together have an hour on two cores.
-    """
-    if not os.environ.get(LONG):
-        pytest.skip(f"takes long, and goes the way of other tests: set {LONG}=1")
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.server import Servers
 from iotoll.labs.local.layout import LabState
 from iotoll.labs.local.lifecycle import LocalLab
-from tests.lab.conftest import Boots, One, needs_patience
-from tests.vm.conftest import LIMIT
+from tests.lab.conftest import Boots, One
+from tests.vm.conftest import LIMIT, patience
 from tests.vm.test_gate import boards
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
@@ -92,8 +92,8 @@ def test_crash_of_the_candidate_is_never_tried_again(
     assert [a.outcome for a in attempts(one)] == ["broken"]
 
 
+@patience
 def test_hang_of_the_candidate_is_broken_and_ended_by_lava(boots: Boots) -> None:
-    needs_patience()
     # 1,024 direct reads: the 600th is the last.
     cells = [f"{d}-4k-randread-{t}-direct" for d in ("ufs", "nvme") for t in ("t1", "t8")]
     one = boots("hangs", cells=cells, workload=2)

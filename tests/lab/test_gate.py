@@ -19,12 +19,13 @@ from iotoll.labs.lava.testcases import expected_cases
 from iotoll.labs.local.layout import LabState
 from iotoll.records.models import BootRecord, Clock, Section, SideResult
 from iotoll.records.results import read
-from tests.lab.conftest import UFS, Start, needs_patience
-from tests.vm.conftest import EXAMPLES, LIMIT, command, environment
+from tests.lab.conftest import UFS, Start
+from tests.vm.conftest import EXAMPLES, LIMIT, UNCALIBRATED, command, environment, patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 NVME = "nvme-4k-randread-t1-direct"
 CELLS = ("--cells", f"{UFS},{NVME}")
+SMALL = ("--cells", UFS, "--matrix", UNCALIBRATED)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any]]:
@@ -63,11 +64,11 @@ def test_neutral_patch_passes_and_lava_has_its_figures(start: Start, servers: Se
     assert shown["test_set"] != tests[f"{NVME}.submission.median"]["test_set"]
 
 
-def test_dearer_ufs_submission_is_found_there_alone(start: Start) -> None:
+def test_costlier_ufs_submission_is_found_there_alone(start: Start) -> None:
     text = start.lab_file.read_text()
     name = "[boards.virt-arm64]\n"
     start.lab_file.write_text(text.replace(name, f"{name}same_board = true\n"))
-    words = ("--candidate", EXAMPLES / "ufs-submission-cost.patch", "--cells", UFS)
+    words = ("--candidate", EXAMPLES / "ufs-submission-cost.patch", *SMALL)
     code, verdict = finish(start(*words))
     assert code == 1, verdict
     grew = {
@@ -88,7 +89,7 @@ def test_dearer_ufs_submission_is_found_there_alone(start: Start) -> None:
 
 
 def test_killed_collector_takes_up_its_jobs(start: Start, servers: Servers) -> None:
-    words = ("--candidate", EXAMPLES / "neutral.patch", "--cells", UFS)
+    words = ("--candidate", EXAMPLES / "neutral.patch", *SMALL)
     journal = start.run / "lava/journal.jsonl"
     for noted in (3, 5):  # the run, then 'intend' and 'submitted' of each job
         process = start(*words)
@@ -142,8 +143,8 @@ def wait_for(done: Callable[[], bool], process: subprocess.Popen[str] | None = N
         time.sleep(0.1)
 
 
+@patience
 def test_x86_64_board_passes_against_itself(start: Start, tmp_path: Path) -> None:
-    needs_patience()
     board = ("--board", "virt-x86_64", "--cells", UFS)
     made = tmp_path / "kernel"
     words = command("measure", *board, "--out", made, "--until", "build", "--quiet")

@@ -32,9 +32,9 @@ from iotoll.records.models.run import Side
 from iotoll.records.results import read, write
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.flow import Flow
-from tests.lab.conftest import UFS, needs_patience
+from tests.lab.conftest import UFS
 from tests.lab.test_health import check_by_lava, lava
-from tests.vm.conftest import EXAMPLES, FAULTS, LIMIT, command, environment, hikey960
+from tests.vm.conftest import EXAMPLES, FAULTS, LIMIT, command, environment, hikey960, patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 NVME = "nvme-128k-seqwrite-t1-direct"
@@ -182,8 +182,8 @@ def compare_with_lava(state: LabState, result: SideResult) -> None:
                 assert found["unit"] == "ns"
 
 
+@patience
 def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[str]) -> None:
-    needs_patience()
     cut, garbled = boards
     # So short that a retry, which LAVA may give the same board at once, finds it mended; where a
     # machine is so busy that it does not, that job is lost in the same way.
@@ -211,10 +211,10 @@ def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[st
         assert last == "done"
 
 
+@patience
 def test_lost_fastboot_is_the_lab_s_fault_and_one_hang_nobody_s(
     pair: Pair, boards: list[str]
 ) -> None:
-    needs_patience()
     lost, hanging = boards
     fault(lost, "fastboot-lost")
     fault(hanging, "hang", when="iotoll: step batch ufs")
@@ -236,13 +236,13 @@ def test_lost_fastboot_is_the_lab_s_fault_and_one_hang_nobody_s(
 @pytest.fixture
 def panicking(through_lava: Words, tmp_path: Path) -> Path:
     """A run directory whose candidate panics at a read, built."""
-    needs_patience()
     run, patch = tmp_path / "panics", FAULTS / "panics-in-workload.patch"
     words = (*through_lava, "--candidate", patch, "--cells", UFS, "--out", run, "--until", "build")
     subprocess.run(command("gate", *words), env=environment(), check=True, timeout=3600)
     return run
 
 
+@patience
 @pytest.mark.usefixtures("boards")
 def test_panic_of_the_candidate_is_never_tried_again(
     panicking: Path, servers: Servers, lab_file: Path
@@ -275,6 +275,7 @@ def hasty_policy(folder: Path) -> Path:
     return path
 
 
+@patience
 def test_health_check_and_control_of_a_board_run(
     kernel: Path,
     state: LabState,
@@ -283,7 +284,6 @@ def test_health_check_and_control_of_a_board_run(
     lab_file: Path,
     tmp_path: Path,
 ) -> None:
-    needs_patience()
     run = tmp_path / "run"
     shutil.copytree(kernel, run, symlinks=True)
     manifest = RunDir.open(run).manifest

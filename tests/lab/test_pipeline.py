@@ -20,9 +20,8 @@ from tests.gitlab.pipeline import (
     summary,
 )
 from tests.gitlab.stub import BOT, serving
-from tests.lab.conftest import needs_patience
 from tests.repository import git
-from tests.vm.conftest import EXAMPLES
+from tests.vm.conftest import EXAMPLES, patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 BOARD = "virt-arm64"
@@ -41,10 +40,10 @@ def zipped(folder: Path) -> bytes | None:
     return out.getvalue()
 
 
+@patience
 def test_neutral_change_passes_on_a_labs_board_too(
     state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:
-    needs_patience()
     inputs = {
         "boards": [BOARD],
         "lava_boards": BOARD,

@@ -13,8 +13,8 @@ from iotoll.labs.lava.server import Servers
 from iotoll.labs.local.layout import LabState
 from iotoll.records.models import BootRecord
 from iotoll.records.results import read
-from tests.lab.conftest import UFS, needs_patience
-from tests.vm.conftest import LIMIT, command, environment, needs_virtual_kernel
+from tests.lab.conftest import UFS
+from tests.vm.conftest import LIMIT, command, environment, needs_virtual_kernel, patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 BOARD = "virt-arm64-net"
@@ -60,10 +60,10 @@ def test_raw_traces_are_sent_whole_and_only_referenced(
         assert Path(secret).read_text().strip() not in definition
 
 
+@patience
 def test_file_server_out_of_reach_costs_no_boot(
     state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:
-    needs_patience()
     text = lab_file.read_text()
     assert 'file_server = "10.0.2.2"' in text
     lab_file.write_text(text.replace('file_server = "10.0.2.2"', 'file_server = "10.0.2.99"'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -45,10 +46,14 @@ def dump() -> Path:
     """Our reader's example that prints the same lines."""
     if shutil.which("cargo") is None:
         pytest.skip("cargo is not installed, so our reader's example cannot be built")
-    build = ["cargo", "build", "--quiet", "--release", "--package", "tracedat", "--example", "dump"]
-    environment = {k: v for k, v in os.environ.items() if k != "CARGO_TARGET_DIR"}
-    subprocess.run(build, check=True, cwd=ROOT, env=environment)
-    return ROOT / "target/release/examples/dump"
+    # Without --release: `cargo test` has built it, and the release takes more than all comparisons.
+    build = ["cargo", "build", "--quiet", "--locked", "--package", "tracedat", "--example", "dump"]
+    done = subprocess.run(
+        [*build, "--message-format", "json"], check=True, cwd=ROOT, stdout=subprocess.PIPE
+    )
+    built = [json.loads(line) for line in done.stdout.splitlines()]
+    (program,) = [one["executable"] for one in built if one.get("executable")]
+    return Path(program)
 
 
 def events(program: Path, trace: Path) -> Iterator[str]:

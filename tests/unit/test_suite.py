@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ALLOWED_SKIPS, SLOW, forbidden_skip, is_strict
+from tests.conftest import ALLOWED_SKIPS, FIRST, SLOW, forbidden_skip, is_strict
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,3 +41,8 @@ def test_what_is_left_out_exists_and_has_a_reason() -> None:
         assert found and all(file.is_file() for file in found), name
         assert why and (not test or f"def {test}" in found[0].read_text()), name
     assert all(ALLOWED_SKIPS.values())
+
+
+def test_what_begins_first_exists() -> None:
+    for name in FIRST:
+        assert (ROOT / name).exists(), name

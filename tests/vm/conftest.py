@@ -28,7 +28,15 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/patches"
 FAULTS = Path(__file__).parent / "patches"
 CELLS = "ufs-4k-randread-t1-direct,nvme-4k-randread-t1-direct"
+UNCALIBRATED = Path(__file__).with_name("uncalibrated.toml")  # a matrix
 LIMIT = 900  # seconds for one command; far above what it takes on two idle cores
+
+
+LONG = "IOTOLL_TEST_LONG"
+patience = pytest.mark.skipif(
+    not os.environ.get(LONG), reason=f"takes long, and goes the way of other tests: set {LONG}=1"
+)
+"""Tests of `make test-long` alone. As a mark, it skips before fixtures boot anything."""
 
 
 def command(*words: str | Path) -> list[str]:
@@ -184,6 +192,16 @@ def measure(run: Path, board: str, *words: str | Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def unexplained(folder: Path) -> Path:
+    """The default policy, which explains nothing by itself: two recorded boots fewer."""
+    text = (data_dir("pipelines") / "policies/instructions.toml").read_text()
+    text, count = re.subn('^when = "regression"$', 'when = "never"', text, flags=re.M)
+    assert count == 1
+    path = folder / "unexplained.toml"
+    path.write_text(text)
+    return path
 
 
 def run_gate(run: Path, *words: str | Path, **env: str) -> Done:

@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.vm.conftest import FAULTS, LIMIT, command, environment, needs_board, run_gate
+from tests.vm.conftest import (
+    CELLS,
+    FAULTS,
+    LIMIT,
+    UNCALIBRATED,
+    Done,
+    command,
+    environment,
+    needs_board,
+    patience,
+    run_gate,
+    unexplained,
+)
 
 pytestmark = pytest.mark.vm
 CELL = "ufs-4k-randread-t1-direct"
-LONG = "IOTOLL_TEST_LONG"
+PATCH = FAULTS / "inlined-and-conditional-costs.patch"
 
 
 @pytest.fixture(scope="module")
-def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A gated run of a patch with an inlined and a conditional cost."""
+def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """The gate of a patch with an inlined and a conditional cost."""
     needs_board("virt-arm64")
-    run = tmp_path_factory.mktemp("explain") / "run"
-    patch = FAULTS / "inlined-and-conditional-costs.patch"
-    done = run_gate(run, "--candidate", patch, "--cells", CELL)
+    folder = tmp_path_factory.mktemp("explain")
+    words = ("--cells", CELLS, "--matrix", UNCALIBRATED, "--policy", unexplained(folder))
+    return run_gate(folder / "run", "--candidate", PATCH, *words)
+
+
+@pytest.fixture(scope="module")
+def gated(done: Done) -> Path:
+    """Its run."""
     assert done.code == 1, done.stderr
-    return run
+    return done.run
+
+
+def test_costlier_ufs_submission_is_found_there_alone(done: Done) -> None:
+    assert done.code == 1, done.verdict
+    assert done.verdict["outcome"] == "regression"
+    assert done.grew() == {("ufs", "submission")}
+    assert len(list(done.run.glob("sides/*/boots/*/boot.json"))) == 6, "further boots must show it"
+    assert not (done.run / "explain.json").exists(), "its policy says never"
 
 
 def test_planted_costs_are_named_with_their_sizes(gated: Path) -> None:
@@ -64,13 +88,8 @@ def explain(run: Path, *words: str) -> str:
     return done.stdout
 
 
-def needs_patience() -> None:
-    if not os.environ.get(LONG):
-        pytest.skip(f"takes long, and goes the way of other tests: set {LONG}=1")
-
-
+@patience
 def test_modelled_caches_are_deterministic(gated: Path) -> None:
-    needs_patience()
     first = explain(gated, "--cache", "--json")
     assert explain(gated, "--cache", "--json") == first
     found = json.loads(first)["caches"]
@@ -85,9 +104,11 @@ def test_modelled_caches_are_deterministic(gated: Path) -> None:
     )
 
 
-def test_untraced_kernels_cost_what_the_calibration_says(gated: Path) -> None:
-    needs_patience()
-    found = json.loads(explain(gated, "--untraced", "--json"))
+@patience
+def test_untraced_kernels_cost_what_the_calibration_says(tmp_path: Path) -> None:
+    words = ("--cells", CELL, "--policy", unexplained(tmp_path))
+    calibrated = run_gate(tmp_path / "run", "--candidate", PATCH, *words)
+    found = json.loads(explain(calibrated.run, "--untraced", "--json"))
     values = {c["side"]: {s["section"]: s for s in c["sections"]} for c in found["cells"]}
     assert all(cell["not_cut"] == 0 and cell["ios"] == 256 for cell in found["cells"])
     for side in values.values():
@@ -100,9 +121,9 @@ def test_untraced_kernels_cost_what_the_calibration_says(gated: Path) -> None:
     assert 41 <= grew <= 60, "the planted cost is no artefact of the events"
 
 
+@patience
 def test_planted_functions_are_named_first_with_their_sizes(tmp_path: Path) -> None:
     """The experiment's patches: half of them always cost, the others in some calls."""
-    needs_patience()
     words = ("experiment", "explained", "--patches", "10", "--out", tmp_path)
     subprocess.run(command(*words), env=environment(), check=True, timeout=12 * LIMIT)
     rows = [row for row in json.loads((tmp_path / "named.json").read_text()) if row["function"]]

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.vm.conftest import command, environment, needs_board
+from tests.vm.conftest import command, environment, needs_board, patience
 
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.skipif(
-        not os.environ.get("IOTOLL_TEST_LONG"), reason="four boots: set IOTOLL_TEST_LONG=1"
-    ),
-]
+pytestmark = [pytest.mark.vm, patience]
 BOARD = "virt-arm64"
 STUDY = """
 title = "Two cells"

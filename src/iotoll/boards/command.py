@@ -28,11 +28,11 @@ from iotoll.records.models import ImageRecord
     help="Device tree: a blob, or its name in the kernel tree (VENDOR/BOARD.dtb).",
 )
 @click.option(
-    "--job", type=click.Path(path_type=Path), help="Rendered job to put in (a run's jobs/NAME)."
+    "--job", type=click.Path(path_type=Path), help="Rendered job to include (a run's jobs/NAME)."
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder. Default: images/BOARD.")
-@click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")
-@click.option("--quiet", is_flag=True, help="Nothing but errors.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+@click.option("--quiet", is_flag=True, help="Print only errors.")
 def image_command(
     board: str,
     tree: str,

@@ -100,6 +100,9 @@ class Matrix(Model):
     events: dict[str, list[str]]
     kprobes: dict[str, list[str]]
     families: dict[str, Family] = Field(default_factory=dict)
+    calibrate: bool = Field(
+        True, description="whether a first boot on the instructions clock calibrates its events"
+    )
 
     @property
     def family_cells(self) -> dict[str, list[str]]:

@@ -191,6 +191,20 @@ class RunningBoard:
             if process is not None:
                 stop(process)
 
+    def end(self, seconds: float = 120) -> None:
+        """Ask QEMU to end, and wait for it: a plugin writes its last file then.
+
+        Raises InfrastructureError when QEMU takes longer than ``seconds``.
+        """
+        assert self._qemu is not None
+        self._qemu.terminate()
+        try:
+            self._qemu.wait(seconds)
+        except subprocess.TimeoutExpired as error:
+            raise InfrastructureError(
+                f"QEMU did not end within {seconds:.0f} s of being asked to", self.log_tail()
+            ) from error
+
     def poll(self) -> int | None:
         """QEMU's exit status, or None while it runs."""
         assert self._qemu is not None

@@ -41,7 +41,7 @@ class ConsoleState:
     """What a console log says so far.
 
     ``failed_at`` is ``boot`` before the workload's first line, ``workload`` after it; ``crashed``
-    says that the kernel itself said so, not the workload.
+    says that the kernel itself said so, not the workload. ``steps`` are those that began, in order.
     """
 
     started: bool
@@ -51,12 +51,13 @@ class ConsoleState:
     reason: str
     log_tail: str
     crashed: bool = False
+    steps: tuple[str, ...] = ()
 
 
 def read_console(text: str) -> ConsoleState:
     """Judge a console log (may be partial; may hold any bytes a candidate kernel printed)."""
     text = text.replace("\r", "")
-    first = STEP.search(text)
+    first, steps = STEP.search(text), tuple(STEP.findall(text))
     done = re.search(r"^iotoll: done$", text, re.M) is not None
     crash = CRASH.search(text) or (None if done else IO_ERROR.search(text))
     failed = FAIL.search(text)
@@ -72,7 +73,7 @@ def read_console(text: str) -> ConsoleState:
         log_tail = tail(text)
     cells = len(CELL.findall(text))
     started, crashed = first is not None, crash is not None
-    return ConsoleState(started, done, cells, at, reason, log_tail, crashed)  # type: ignore[arg-type]
+    return ConsoleState(started, done, cells, at, reason, log_tail, crashed, steps)  # type: ignore[arg-type]
 
 
 def _around(text: str, start: int, before: int = 5, after: int = 35) -> str:

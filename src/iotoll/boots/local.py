@@ -45,6 +45,7 @@ class BootPlan:
     """Everything that decides what one boot does; ``folder`` receives what it leaves.
 
     A ``fresh`` boot is never taken from the store of earlier boots: it is to be compared with one.
+    ``until`` names a step: the boot is ended when the workload reaches it (empty: it runs whole).
     """
 
     side: Side
@@ -63,6 +64,7 @@ class BootPlan:
     words: tuple[
         str, ...
     ] = ()  # more of QEMU's command line, which change nothing that the board sees
+    until: str = ""
 
     @property
     def name(self) -> str:
@@ -114,6 +116,8 @@ def boot(
         command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files) + list(plan.words)
         with RunningBoard(plan.virtual, command, files) as running:
             state = _watch(plan, files, running, on_cell, cancelled)
+            if _reached(plan, state):
+                running.end()
         _judge(state, files)
         unpack(files.handover, plan.folder)
         files.handover.unlink()
@@ -210,6 +214,8 @@ def _watch(
             on_cell(state.cells)
             if state.failed_at:
                 return _whole_report(files, state)
+            if _reached(plan, state):
+                return state
         if status is not None:
             state = read_console(_text(files.console))
             if state.done or state.failed_at:
@@ -219,6 +225,11 @@ def _watch(
             )
         _check_limits(state, given, given - last_sign, limits.boot, limits.silence, limits.total)
         time.sleep(POLL_SECONDS)
+
+
+def _reached(plan: BootPlan, state: ConsoleState) -> bool:
+    """Whether the boot is to be ended early, and is so far: what precedes was handed over."""
+    return bool(plan.until) and plan.until in state.steps and not state.failed_at
 
 
 def _check_limits(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -17,7 +17,7 @@ from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image
 from iotoll.boots import base_boots
-from iotoll.boots.job import CALIBRATION_IOS, TIMED_IOS, make_batches, render_job
+from iotoll.boots.job import CALIBRATION_IOS, TIMED_IOS, Batch, make_batches, render_job
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress, Step
@@ -170,10 +170,7 @@ def _run_all(
 def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     """Render the job of one boot and say how it is run."""
     # Base and candidate run the same job, so that the workload before each cell is the same.
-    timed = bench.clock is Clock.TIME
-    calibrate = bench.calibrate and number == 1 and (bench.calibrate_times or not timed)
-    ios = TIMED_IOS if timed else CALIBRATION_IOS
-    batches = make_batches(bench.matrix, list(bench.cells), calibrate, ios)
+    batches = _batches(bench, number)
     job = run.root / "jobs" / f"boot-{number}"
     digest = render_job(bench.board, bench.matrix, batches, job, bench.settings, number)
     return BootPlan(
@@ -191,6 +188,25 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
         folder=run.boot(side, number),
         fresh=bench.fresh,
     )
+
+
+def _batches(bench: Bench, number: int) -> list[Batch]:
+    """What one boot runs, in order."""
+    timed = bench.clock is Clock.TIME
+    calibrate = bench.calibrate and number == 1
+    calibrate = calibrate and (bench.calibrate_times if timed else bench.matrix.calibrate)
+    ios = TIMED_IOS if timed else CALIBRATION_IOS
+    return make_batches(bench.matrix, list(bench.cells), calibrate, ios)
+
+
+def step_after(bench: Bench, number: int, cells: Collection[str]) -> str:
+    """The step of a boot that follows the last of these cells; empty if there is none.
+
+    A boot that is read for these cells alone may end there (`BootPlan.until`).
+    """
+    batches = _batches(bench, number)
+    last = [n for n, batch in enumerate(batches) if any(r.name in cells for r in batch.runs)][-1:]
+    return "".join(f"batch {batch.name}" for n in last for batch in batches[n + 1 : n + 2])
 
 
 def health_plan(run: RunDir, bench: Bench) -> BootPlan:

@@ -52,10 +52,10 @@ class Output:
 
 def output_options(command: F) -> F:
     """--quiet and --json, on every command that has something to say."""
-    command = click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")(
-        command
-    )
-    return click.option("--quiet", is_flag=True, help="Nothing but the verdict.")(command)
+    command = click.option(
+        "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
+    )(command)
+    return click.option("--quiet", is_flag=True, help="Print only the verdict or result.")(command)
 
 
 def guarded(command: click.Command) -> None:

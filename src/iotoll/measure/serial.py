@@ -130,7 +130,7 @@ def deliver(log: Path, out: Path, say: Callable[[str], None]) -> bool:
 @click.argument("log", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the records.", default=".")
 def receive_command(log: Path, out: Path) -> None:
-    """Take the records of iotoll-dut out of the LOG of a serial console.
+    """Extract the records of iotoll-dut from the LOG of a serial console.
 
     Writes OUT/CELL-NUMBER.json for each complete one. For the others it says what to run on the
     board, with the file that was sent, to get what is missing; then the exit code is 4.

@@ -38,39 +38,37 @@ def run_options(command: F) -> F:
         [
             click.option("--tree", help="Kernel git tree or source archive. Default: Debian's."),
             click.option("--base", help="Git revision of the base in --tree."),
-            click.option(
-                "--board", default="virt-arm64", show_default=True, help="Board, or file."
-            ),
-            click.option("--matrix", default="default", show_default=True, help="Matrix, or file."),
-            click.option("--policy", help="Policy, or file. Default: that of the clock."),
+            click.option("--board", default="virt-arm64", show_default=True, help="Board or file."),
+            click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
+            click.option("--policy", help="Policy or file. Default: that of the clock."),
             click.option(
                 "--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST"
             ),
             click.option(
                 "--clock",
                 type=click.Choice([c.value for c in Clock]),
-                help="Default: instructions; on a real board time. On a virtual board time is a "
-                "smoke test, or with --experiment an experiment: it cannot gate.",
+                help="Default: instructions on a virtual board, time on a real one. Time on a "
+                "virtual board cannot gate: it is a smoke test, or an experiment (--experiment).",
             ),
             click.option(
                 "--boots",
                 type=click.IntRange(1, 99),
                 default=1,
                 show_default=True,
-                help="Boots of each kernel; at least so many where times are judged.",
+                help="Boots of each kernel; on the clock time, the minimum.",
             ),
             click.option(
                 "--runner",
                 type=click.Choice(["local", "lava"]),
                 default="local",
                 show_default=True,
-                help="Who boots the boards: this machine, or a LAVA lab.",
+                help="Where the boards boot: on this machine, or in a LAVA lab.",
             ),
             click.option(
                 "--lab",
                 default="local",
                 show_default=True,
-                help="LAVA lab, or file (--runner lava).",
+                help="LAVA lab or file (--runner lava).",
             ),
             click.option(
                 "--series",
@@ -105,18 +103,18 @@ def run_options(command: F) -> F:
 @click.option("--base-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @click.option("--candidate-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @click.option(
-    "--aa", is_flag=True, help="Boot the base against itself: its board's noise (--clock time)."
+    "--aa", is_flag=True, help="Boot the base twice, to measure the board's noise (--clock time)."
 )
 @click.option(
     "--experiment",
     is_flag=True,
-    help="Judge the times of a virtual board as if it were one. Its verdict can never gate.",
+    help="Judge the times of a virtual board as if it were a real one. Such a verdict never gates.",
 )
 @click.option(
     "--beside",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Run directory of the same candidate on the other clock, to be shown beside.",
+    help="Also show the verdict of this run: the same candidate, on the other clock.",
 )
 @click.option(
     "--approved-by",

@@ -17,21 +17,16 @@ import numpy as np
 
 from iotoll.boards.board import VirtualBoard
 from iotoll.boards.plugin import plugin_words
-from iotoll.boots.local import BootPlan, boot
-from iotoll.boots.schedule import plan_boot
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.boots.local import BootPlan
+from iotoll.boots.schedule import plan_boot, step_after
+from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
-from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, measure
-from iotoll.measure.explain.attribute import take_apart
 from iotoll.measure.explain.changed import changed_functions
-from iotoll.measure.explain.coverage import executed_instructions
 from iotoll.measure.explain.frames import cell_frames
-from iotoll.measure.explain.pieces import PieceCounter, Pieces, make_pieces
-from iotoll.measure.explain.record import Record, probes, read_record
+from iotoll.measure.explain.pieces import Pieces, make_pieces
+from iotoll.measure.explain.record import probes
 from iotoll.measure.explain.single import differing, slowest
 from iotoll.measure.explain.symbols import Symbols, read_symbols
-from iotoll.measure.explain.walk import Walker
-from iotoll.measure.iotable import IoTable
 from iotoll.records import results
 from iotoll.records.models import (
     CacheModel,
@@ -45,6 +40,8 @@ from iotoll.reports.explain.firefox import firefox
 from iotoll.reports.explain.flame import flame_svg
 from iotoll.reports.explain.perfetto import perfetto
 from iotoll.reports.explain.speedscope import speedscope
+from iotoll.run.explain_apart import Task, io_tables, take_sides_apart
+from iotoll.run.explain_boots import boot_recorded
 from iotoll.run.explain_lines import Lines
 from iotoll.run.explain_record import SideParts, compared
 from iotoll.run.flow import Flow
@@ -116,7 +113,7 @@ class Explainer:
         both = []
         for side in SIDES:
             folder = plan_boot(self.run, self.flow.bench, side, 1).folder
-            tables = _tables(folder, [cell])
+            tables = io_tables(folder, [cell])
             if cell not in tables or not len(tables[cell]):
                 raise UsageError(f"{folder}: has no trace of {cell}: gate the patch again")
             both.append(tables[cell])
@@ -141,9 +138,7 @@ class Explainer:
         symbols = {side: self.symbols(side) for side in SIDES}
         changed = changed_functions(symbols["base"], symbols["candidate"])
         pieces = {side: self._pieces(side, symbols[side], changed) for side in SIDES}
-        sides = {
-            side: self._side(side, symbols[side], cells, changed, pieces[side]) for side in SIDES
-        }
+        sides = self._sides(cells, symbols, changed, pieces)
         record = compared(self.run, self.verdict, self.lines, sides, changed, self.caches)
         record = record.model_copy(update={"left_out": left_out})
         results.write(self.run.explained, record)
@@ -159,33 +154,45 @@ class Explainer:
 
     # ------------------------------------------------------------ boots
 
-    def _side(
+    def _sides(
         self,
-        side: Side,
-        symbols: Symbols,
         cells: Sequence[str],
+        symbols: Mapping[Side, Symbols],
         changed: Sequence[str],
-        pieces: Pieces,
-    ) -> SideParts:
+        pieces: Mapping[Side, Pieces],
+    ) -> dict[Side, SideParts]:
+        """Record both sides side by side, then take the I/Os of each apart."""
+        records = {side: self.folder / f"{side}-record" for side in SIDES}
+        try:
+            plans = {side: self._plan(side, cells, symbols[side], records[side]) for side in SIDES}
+            boot_recorded(list(plans.values()), self.progress, "recorded")
+            base, candidate = (
+                Task(
+                    side,
+                    records[side] / "record",
+                    (plans[side].folder, self.run.boot(side, 1)),
+                    symbols[side],
+                    pieces[side],
+                    tuple(cells),
+                    tuple(changed),
+                    self.single,
+                )
+                for side in SIDES
+            )
+            return take_sides_apart((base, candidate), self.progress)
+        finally:
+            for folder in records.values():
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _plan(self, side: Side, cells: Sequence[str], symbols: Symbols, recorded: Path) -> BootPlan:
+        """The gate's first boot once more, recorded, up to the last of the cells."""
         plan = plan_boot(self.run, self.flow.bench, side, 1)
-        folder = self.folder / side
-        recorded = self.folder / f"{side}-record"
         shutil.rmtree(recorded, ignore_errors=True)
         recorded.mkdir(parents=True)
-        try:
-            spans = self._spans(plan, cells, recorded / "spans")
-            words = plugin_words(recorded / "record", probes(symbols), spans, self.caches)
-            self.boot(replace(plan, folder=folder, words=words))
-            record = read_record(recorded / "record")
-            return self._analyse(plan, folder, record, symbols, cells, changed, pieces)
-        finally:
-            shutil.rmtree(recorded, ignore_errors=True)
-
-    def boot(self, plan: BootPlan, what: str = "recorded") -> None:
-        """Boot a board once, with what the plan adds to QEMU's command line."""
-        title = f"boot {plan.board.name} ({plan.side}, {what})"
-        with self.progress.step(title, plan.runs) as step:
-            boot(plan, lambda done: step.update(done, plan.runs, f"cell {done} of {plan.runs}"))
+        spans = self._spans(plan, cells, recorded / "spans")
+        words = plugin_words(recorded / "record", probes(symbols), spans, self.caches)
+        until = step_after(self.flow.bench, 1, cells)
+        return replace(plan, folder=self.folder / side, words=words, until=until)
 
     def _spans(self, plan: BootPlan, cells: Sequence[str], path: Path) -> Path | None:
         """Where the gate's boot had the cells' I/Os: on an exact board the recorded one also has.
@@ -194,41 +201,12 @@ class Explainer:
         """
         if not plan.virtual.qemu.patched:
             return None
-        tables = _tables(plan.folder, cells)
+        tables = io_tables(plan.folder, cells)
         if set(tables) != set(cells):
             raise UsageError(f"{plan.folder}: has no trace of all cells: gate the patch again")
         pairs = [(int(t["start"].min()), int(t.end.max())) for t in tables.values() if len(t)]
         np.array(pairs, "<u8").tofile(path)
         return path
-
-    def _analyse(
-        self,
-        plan: BootPlan,
-        folder: Path,
-        record: Record,
-        symbols: Symbols,
-        cells: Sequence[str],
-        changed: Sequence[str],
-        pieces: Pieces,
-    ) -> SideParts:
-        if not len(record.clock):
-            raise InfrastructureError(
-                f"{folder}: the recorded boot is not the gate's: it has no I/O at the same times;"
-                " board, image or job have changed since"
-            )
-        tables, before = _tables(folder, cells), _tables(plan.folder, cells)
-        parts, same = {}, set()
-        walker, counter = Walker(record, symbols), PieceCounter(record, pieces)
-        with self.progress.step(f"take I/Os apart ({plan.side})", len(cells)) as step:
-            for number, cell in enumerate(cells):
-                step.update(number, len(cells), cell)
-                if cell not in tables:
-                    raise InfrastructureError(f"{folder}: the board handed over no trace of {cell}")
-                parts[cell] = take_apart(cell, record, walker, tables[cell], self.single, counter)
-                if cell in before and _equal(before[cell], tables[cell]):
-                    same.add(cell)
-        executed = executed_instructions(record, symbols, changed)
-        return SideParts(symbols, parts, frozenset(same), executed, pieces)
 
 
 def write_pictures(folder: Path, sides: Mapping[Side, SideParts]) -> None:
@@ -238,42 +216,3 @@ def write_pictures(folder: Path, sides: Mapping[Side, SideParts]) -> None:
         results.write_text(folder / f"{cell}.svg", flame_svg(root))
         for name, make in PROFILES.items():
             results.write_text(folder / f"{cell}.{name}.json", json.dumps(make(root)) + "\n")
-
-
-def _tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
-    """The I/Os of a boot's cells; of cells without a trace there is none."""
-    try:
-        rows = [line.split() for line in (folder / "boot/devices").read_text().splitlines()]
-        devices = {row[0]: row[2] for row in rows}
-    except (OSError, IndexError):
-        return {}
-    found = {}
-    for path in sorted(folder.glob("*/trace.dat")):
-        file = BootTraceFile(path)
-        for device in devices:
-            windows = [w for w in file.windows if w.name in cells and _is_on(w, device)]
-            for measured in measure(
-                file, windows, Clock.INSTRUCTIONS, device=devices[device], comm=COMM
-            ):
-                found[measured.window.name] = _paired(measured.table)
-    return found
-
-
-def _paired(table: IoTable) -> IoTable:
-    """The I/Os thread by thread, as the gate pairs them: threads interleave in other ways."""
-    return table.take(np.lexsort((np.arange(len(table)), table["pid"])))
-
-
-def _is_on(window: Window, device: str) -> bool:
-    return window.name.partition("-")[0] == device
-
-
-def _equal(one: IoTable, other: IoTable) -> bool:
-    """Whether two boots had the same I/Os, to the instruction."""
-    return len(one) == len(other) and all(
-        np.array_equal(one[name], other[name]) for name in ("start", *_own(one)) if other.has(name)
-    )
-
-
-def _own(table: IoTable) -> list[str]:
-    return [name for name in table.columns if name.startswith(("elapsed_", "own_"))]

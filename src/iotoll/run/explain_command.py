@@ -26,14 +26,23 @@ from iotoll.run.untraced import Untraced
 @click.argument("result", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--cell", "cells", multiple=True, help="Explain this cell; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="Explain all cells, show all sections.")
-@click.option("--io", "single", type=click.IntRange(0), help="With one --cell: its call tree.")
+@click.option(
+    "--io",
+    "single",
+    type=click.IntRange(0),
+    help="Show the call tree of this I/O; needs one --cell.",
+)
 @click.option("--slowest", is_flag=True, help="As --io, of the candidate's slowest I/O.")
 @click.option("--differs", is_flag=True, help="As --io, of an I/O whose difference is unusual.")
-@click.option("--cache", is_flag=True, help="Also cache lines and misses, by a model of caches.")
-@click.option("--cache-model", metavar="NAME", help="As --cache, with this model, or file.")
-@click.option("--untraced", is_flag=True, help="What both kernels cost in boots without events.")
-@click.option("--json", "as_json", is_flag=True, help="explain.json on stdout.")
-@click.option("--quiet", is_flag=True, help="Nothing but the tables.")
+@click.option(
+    "--cache", is_flag=True, help="Also report cache lines and misses, from a cache model."
+)
+@click.option("--cache-model", metavar="NAME", help="As --cache, with this model (name or file).")
+@click.option(
+    "--untraced", is_flag=True, help="Measure both kernels in boots without trace events."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print explain.json on stdout.")
+@click.option("--quiet", is_flag=True, help="Print only the tables.")
 def explain_command(
     result: Path,
     cells: tuple[str, ...],
@@ -47,7 +56,7 @@ def explain_command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Say which functions account for the differences of RUN, a run directory or a file of one.
+    """Show which functions account for the differences of RUN (a run directory or file in it).
 
     Both kernels boot again on the same virtual board, while a plugin records every instruction.
     Without --cell the cells that moved are explained; all of them where none did. Leaves

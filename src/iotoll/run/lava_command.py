@@ -101,9 +101,11 @@ def forget_command(run: Path, job: int) -> None:
 
 @lava_command.command("check")
 @click.argument("lab", default="local")
-@click.option("--board", "boards", multiple=True, help="Only these. Default: all of the lab file.")
+@click.option(
+    "--board", "boards", multiple=True, help="Only these boards. Default: all of the lab file."
+)
 def check_command(lab: str, boards: tuple[str, ...]) -> None:
-    """Ask LAB for its version, our token, its file server, and the health of its boards.
+    """Check LAB: its version, our token, its file server, and the health of its boards.
 
     Nothing is submitted. Exit code 2 if a setting of ours is wrong, 4 if the lab is not fit.
     """
@@ -121,9 +123,13 @@ def check_command(lab: str, boards: tuple[str, ...]) -> None:
 
 @lava_command.command("control")
 @run_argument
-@click.option("--device", "devices", multiple=True, help="Default: all that get jobs.")
 @click.option(
-    "--quarantine", is_flag=True, help="Put drifting boards into maintenance; needs the right to."
+    "--device", "devices", multiple=True, help="Only this device. Default: all that get jobs."
+)
+@click.option(
+    "--quarantine",
+    is_flag=True,
+    help="Put drifting boards into maintenance; needs that permission.",
 )
 def control_command(run: Path, devices: tuple[str, ...], quarantine: bool) -> None:
     """Compare the base kernel of RUN with itself on each board; exit code 4 if a board drifts."""
@@ -159,7 +165,11 @@ def _control(flow: Flow, lab: Lab, device: str, step: Step) -> BoardFinding:
 
 @lava_command.command("health-check")
 @run_argument
-@click.option("--install", is_flag=True, help="Give it to LAVA; needs the right to change types.")
+@click.option(
+    "--install",
+    is_flag=True,
+    help="Install it in LAVA; needs the permission to change device types.",
+)
 def health_check_command(run: Path, install: bool) -> None:
     """Print a health check for the boards of RUN: its base kernel, and its first cell."""
     flow, runner, _ = _open(run)

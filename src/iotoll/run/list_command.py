@@ -104,11 +104,11 @@ def _names(folder: Path) -> list[str]:
 @click.command("list")
 @click.argument("kind", type=click.Choice(["boards", "cells", "matrices", "policies", "studies"]))
 @click.option(
-    "--matrix", default="default", show_default=True, help="Matrix of the cells, or file."
+    "--matrix", default="default", show_default=True, help="Matrix of the cells: name or file."
 )
-@click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 def list_command(kind: str, matrix: str, as_json: bool) -> None:
-    """List the boards, cells, matrices, policies or studies that there are."""
+    """List the available boards, cells, matrices, policies or studies."""
     rows = cells(matrix) if kind == "cells" else KINDS[kind]()
     if as_json:
         click.echo(json.dumps(rows, indent=1))

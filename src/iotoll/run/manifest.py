@@ -21,7 +21,7 @@ from iotoll.records.models import Clock, RunManifest
 from iotoll.verdict.policy import load_any_policy
 
 Runner = Literal["local", "lava"]
-"""Who boots the boards: this machine, or a LAVA lab."""
+"""Where the boards boot: on this machine, or in a LAVA lab."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from iotoll.run import reproduce
 @click.option(
     "--again", is_flag=True, help="Boot both kernels again, on the virtual board, and compare."
 )
-@click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")
-@click.option("--quiet", is_flag=True, help="Nothing but the verdict and what differs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+@click.option("--quiet", is_flag=True, help="Print only the verdict and what differs.")
 def reproduce_command(result: Path, again: bool, as_json: bool, quiet: bool) -> None:
-    """Derive the verdict of RESULT, a run directory or a file of one, again.
+    """Derive the verdict of RESULT (a run directory or a file in it) again.
 
     Without --again from what is stored, bit for bit, with no board. Exit code 0: the same verdict;
     1: another one, and what differs.

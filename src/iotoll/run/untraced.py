@@ -35,6 +35,7 @@ from iotoll.records.models import (
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.explain import Explainer
+from iotoll.run.explain_boots import boot_recorded
 from iotoll.run.explained import images
 
 NEVER = "oom:oom_score_adj_update"
@@ -56,35 +57,46 @@ class Untraced:
         for cell in cells:
             if not cell.endswith(_MODES):
                 raise UsageError(f"{cell}: only cells of pread and pwrite are cut without events")
-        found = [one for side in SIDES for one in self._side(side, cells)]
+        found = self._sides(cells)
         record = UntracedRecord(
             board=self._run.manifest.board, cells=found, images=images(self._run)
         )
         results.write(self._run.untraced, record)
         return record
 
-    def _side(self, side: Side, cells: Sequence[str]) -> list[UntracedCell]:
-        plan = self._plan(side, cells)
-        work = self._folder / f"{side}-record"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        symbols = self._explainer.symbols(side)
+    def _sides(self, cells: Sequence[str]) -> list[UntracedCell]:
+        symbols = {side: self._explainer.symbols(side) for side in SIDES}
+        records = {side: self._folder / f"{side}-record" for side in SIDES}
         try:
-            words = plugin_words(work / "record", untraced_probes(symbols), None)
-            self._explainer.boot(replace(plan, words=words), "untraced, recorded")
-            cut = self._cut(plan, read_record(work / "record"), symbols, cells)
+            plans = {side: self._plan(side, cells, symbols[side], records[side]) for side in SIDES}
+            boot_recorded(list(plans.values()), self._explainer.progress, "untraced, recorded")
+            return [
+                one
+                for side, plan in plans.items()
+                for one in self._cut_side(plan, records[side], symbols[side], cells)
+            ]
         finally:
-            shutil.rmtree(work, ignore_errors=True)
-        known = results.read(self._run.side(side) / "result.json", SideResult).cells
-        return [_cell(side, cell, cut[cell], known.get(cell, [])) for cell in cells]
+            for folder in records.values():
+                shutil.rmtree(folder, ignore_errors=True)
 
-    def _plan(self, side: Side, cells: Sequence[str]) -> BootPlan:
-        """The run's boot without events, in a folder of its own."""
+    def _cut_side(
+        self, plan: BootPlan, recorded: Path, symbols: Symbols, cells: Sequence[str]
+    ) -> list[UntracedCell]:
+        cut = self._cut(plan, read_record(recorded / "record"), symbols, cells)
+        known = results.read(self._run.side(plan.side) / "result.json", SideResult).cells
+        return [_cell(plan.side, cell, cut[cell], known.get(cell, [])) for cell in cells]
+
+    def _plan(self, side: Side, cells: Sequence[str], symbols: Symbols, recorded: Path) -> BootPlan:
+        """The run's boot without events, recorded, in a folder of its own."""
         bench = self._explainer.flow.bench
         matrix = bench.matrix.model_copy(update={"events": {"common": [NEVER]}, "kprobes": {}})
         quiet = replace(bench, matrix=matrix, cells=list(cells), calibrate=False)
         plan = plan_boot(RunDir(self._folder), quiet, side, 1)
-        return replace(plan, kernel=self._run.build(side) / "Image", folder=self._folder / side)
+        shutil.rmtree(recorded, ignore_errors=True)
+        recorded.mkdir(parents=True)
+        words = plugin_words(recorded / "record", untraced_probes(symbols), None)
+        kernel, folder = self._run.build(side) / "Image", self._folder / side
+        return replace(plan, kernel=kernel, folder=folder, words=words)
 
     def _cut(
         self, plan: BootPlan, record: Record, symbols: Symbols, cells: Sequence[str]

@@ -257,3 +257,25 @@ def test_qemu_ends_with_an_iotoll_that_was_killed(tmp_path: Path) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("QEMU outlives iotoll")
+
+
+def test_qemu_is_asked_to_end_and_waited_for(
+    stock: VirtualBoard, files: BootFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tools, wrote = tmp_path / "bin", tmp_path / "wrote"
+    tools.mkdir()
+    monkeypatch.setattr(RunningBoard, "_serve_all", lambda *_: None)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    for trap, ends in ((f"sleep 0.3; echo all >{wrote}; exit", True), ("", False)):
+        body = f"trap '{trap}' TERM\ntouch {tmp_path}/ready\nwhile :; do sleep 0.05; done"
+        executable(tools / stock.qemu.binary, body)
+        with RunningBoard(stock, [stock.qemu.binary], files) as board:
+            while not (tmp_path / "ready").exists():
+                time.sleep(0.02)
+            if ends:
+                board.end()
+                assert wrote.read_text() == "all\n", "its last file is there"
+            else:
+                with pytest.raises(InfrastructureError, match=r"did not end within 0 s"):
+                    board.end(0.2)
+        (tmp_path / "ready").unlink()

@@ -36,6 +36,11 @@ def test_nothing_yet() -> None:
     assert (state.started, state.done, state.cells, state.failed_at) == (False, False, 0, None)
 
 
+def test_steps_in_their_order() -> None:
+    assert read_console(BOOT).steps == ()
+    assert read_console(BOOT + START + BATCH).steps == ("prepare", "batch ufs")
+
+
 def test_booting_and_running() -> None:
     assert not read_console(BOOT).started
     state = read_console(BOOT + START + BATCH)

@@ -13,7 +13,7 @@ import pytest
 from iotoll.boards.qemu import BootFiles
 from iotoll.boots import local
 from iotoll.boots.console import read_console
-from iotoll.boots.local import BootPlan, _check_limits, _judge, _portable, _watch, unpack
+from iotoll.boots.local import BootPlan, _check_limits, _judge, _portable, _reached, _watch, unpack
 from iotoll.core.errors import BrokenError, InfrastructureError
 
 
@@ -174,7 +174,8 @@ def test_f6_9_a_console_without_end_is_the_kernels_fault(
     monkeypatch.setattr(local, "CONSOLE_LIMIT", 2 << 20)
     monkeypatch.setattr(local, "POLL_SECONDS", 0.0)
     limits = SimpleNamespace(boot=60, silence=60, total=60)
-    plan: BootPlan = SimpleNamespace(virtual=SimpleNamespace(limits=limits))  # type: ignore[assignment]
+    virtual = SimpleNamespace(limits=limits)
+    plan: BootPlan = SimpleNamespace(virtual=virtual, until="")  # type: ignore[assignment]
     board = Flooding(files.console)
     with pytest.raises(BrokenError, match="over 2 MiB: the kernel floods it") as caught:
         _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
@@ -182,3 +183,36 @@ def test_f6_9_a_console_without_end_is_the_kernels_fault(
     assert max(read) <= (2 << 20) + 1, "never more than the limit"
     size = files.console.stat().st_size
     assert len(read) < size // (6 << 16), "and not at each change"
+
+
+@pytest.mark.parametrize(
+    ("said", "ended"),
+    [
+        ("iotoll: step batch ufs\niotoll: step batch nvme\n", True),
+        ("iotoll: step batch ufs\niotoll: step batch nvme\niotoll: step batch emmc\n", True),
+        ("iotoll: step batch ufs\niotoll: step batch nvme-kyber\n", False),
+        ("iotoll: step batch ufs\n", False),
+    ],
+)
+def test_a_boot_ends_at_the_step_that_its_plan_names(
+    tmp_path: Path, said: str, ended: bool
+) -> None:
+    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w")])
+    files.console.write_text(said)
+    virtual = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=0.3))
+    plan: BootPlan = SimpleNamespace(virtual=virtual, until="batch nvme")  # type: ignore[assignment]
+    board = SimpleNamespace(poll=lambda: None, pid=os.getpid())
+    if ended:
+        state = _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
+        assert not state.done and _reached(plan, state)
+    else:
+        with pytest.raises(BrokenError, match="did not end within"):
+            _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_crashed_has_not_reached_the_step() -> None:
+    plan: BootPlan = SimpleNamespace(until="batch nvme")  # type: ignore[assignment]
+    said = "iotoll: step batch ufs\nKernel panic - not syncing: x\niotoll: step batch nvme\n"
+    assert not _reached(plan, read_console(said))
+    whole: BootPlan = SimpleNamespace(until="")  # type: ignore[assignment]
+    assert not _reached(whole, read_console("iotoll: step batch ufs\n"))

@@ -13,7 +13,7 @@ from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
 from iotoll.boots import base_boots, local, schedule
 from iotoll.boots.local import BootPlan
-from iotoll.boots.schedule import Bench, plan_boot, run_boots, with_cmdline
+from iotoll.boots.schedule import Bench, plan_boot, run_boots, step_after, with_cmdline
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress
 from iotoll.measure.collect import collect
@@ -50,6 +50,21 @@ def test_both_sides_run_the_same_job_and_only_the_first_boot_calibrates(
     assert plan_boot(run, measured, "base", 1).runs == plans[0].runs
     fio = (run.root / "jobs/boot-1/calibration-ufs.fio").read_text()
     assert "io_size=2048k" in fio, "512 I/Os of 4 KiB: times scatter"
+    plain = bench.matrix.model_copy(update={"calibrate": False})
+    assert plan_boot(run, replace(bench, matrix=plain), "base", 1).runs == len(CELLS)
+
+
+def test_a_boot_that_is_read_for_some_cells_may_end_after_them(run: RunDir, bench: Bench) -> None:
+    ufs, nvme = CELLS[0], "nvme-4k-randread-t1-direct"
+    both = replace(bench, cells=[ufs, nvme])
+    assert step_after(both, 1, [ufs]) == "batch nvme"
+    assert step_after(both, 1, [nvme]) == step_after(both, 1, [nvme, ufs])
+    assert step_after(both, 1, [nvme]) == "batch calibration-ufs", "cells come before calibration"
+    assert step_after(both, 2, [nvme]) == "", "nothing follows: the boot runs to its end"
+    plan = plan_boot(run, both, "base", 1)
+    steps = [line.split("=", 1)[1] for line in (plan.job / "job.env").read_text().splitlines()
+             if line.startswith("BATCHES=")]  # fmt: skip
+    assert steps[0].strip("'\"").split()[:3] == ["ufs", "nvme", "calibration-ufs"]
 
 
 @pytest.mark.parametrize("change", ["cmdline", "image", "cells"])

@@ -69,6 +69,7 @@ def test_a_search_that_was_killed_with_sigkill_goes_on(tmp_path: Path) -> None:
         while one.poll() is None and time.monotonic() < deadline:
             if log.is_file() and log.read_bytes().count(b"\n") >= lines:
                 one.kill()
+            time.sleep(0.001)
         one.communicate()
     last = start(SEARCH, *words)
     assert last.communicate(timeout=120)[0].strip() == commits[21]

@@ -14,7 +14,8 @@ from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import CellVerdict, VerdictRecord
 from iotoll.records.rundir import RunDir
-from iotoll.run.explain import Explainer, _tables
+from iotoll.run.explain import Explainer
+from iotoll.run.explain_apart import io_tables
 from iotoll.run.untraced import Untraced
 from tests.unit.runs import BOOTS, CELLS, EXAMPLES, make_run
 
@@ -68,12 +69,12 @@ def test_cells_that_moved_are_explained_else_all(tmp_path: Path) -> None:
 
 
 def test_ios_of_a_boot_are_in_the_order_in_which_the_gate_pairs_them() -> None:
-    tables = _tables(BOOTS / "base", CELLS)
+    tables = io_tables(BOOTS / "base", CELLS)
     assert set(tables) == set(CELLS)
     for table in tables.values():
         pids, starts = table["pid"].tolist(), table["start"].tolist()
         assert list(zip(pids, starts, strict=True)) == sorted(zip(pids, starts, strict=True))
-    assert _tables(BOOTS / "absent", CELLS) == {}
+    assert io_tables(BOOTS / "absent", CELLS) == {}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ folder_option = click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path),
-    help="Where the lab lives. Default: in iotoll's cache.",
+    help="Folder of the lab. Default: in iotoll's cache.",
 )
 
 
@@ -38,15 +38,15 @@ def up_command(name: str, folder: Path | None, quiet: bool) -> None:
 @lab_command.command("down")
 @folder_option
 def down_command(folder: Path | None) -> None:
-    """End the lab and all that runs in it; nothing is left but the cached root file system."""
+    """End the lab and all that runs in it; only the cached root file system remains."""
     click.echo("the lab is down" if LocalLab(folder).down() else "no lab was up")
 
 
 @lab_command.command("status")
 @folder_option
-@click.option("--json", "as_json", is_flag=True, help="How to reach the lab, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lab's addresses as JSON.")
 def status_command(folder: Path | None, as_json: bool) -> None:
-    """Say whether the lab is up; exit code 4 when it is not."""
+    """Print whether the lab is up; exit code 4 when it is not."""
     state = LocalLab(folder).state
     if state is None:
         click.echo("no lab is up: iotoll lab up", err=True)
@@ -65,5 +65,5 @@ def status_command(folder: Path | None, as_json: bool) -> None:
 @click.argument("name")
 @folder_option
 def service_command(what: str, name: str, folder: Path | None) -> None:
-    """Stop, start or kill a service of the lab, to see what happens; killed ones start again."""
+    """Stop, start or kill a service of the lab, to test failures; killed services restart."""
     LocalLab(folder).control(what, name)

@@ -24,10 +24,12 @@ def simboard_group() -> None:
 @simboard_group.command("serve")
 @click.argument("name")
 @click.option("--state", type=click.Path(path_type=Path), default="simboards", show_default=True)
-@click.option("--profile", "kind", default="hikey960", show_default=True, help="Board, or file.")
+@click.option("--profile", "kind", default="hikey960", show_default=True, help="Board or file.")
 @click.option("--serial", help="Fastboot serial number. Default: from the name.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="TCP port of the UART.")
-@click.option("--baud", type=click.IntRange(0), default=0, help="Limit of the UART; 0: none.")
+@click.option(
+    "--baud", type=click.IntRange(0), default=0, help="Speed limit of the UART in baud; 0: none."
+)
 def serve_command(
     name: str, state: Path, kind: str, serial: str | None, port: int, baud: int
 ) -> None:
@@ -58,15 +60,15 @@ def power_command(name: str, how: str) -> None:
 @click.argument("name")
 @click.argument("fault", type=click.Choice(list(FAULTS)))
 @click.argument("value", type=float, default=0.0)
-@click.option("--when", default="", help="Begin at a line on the UART that holds this.")
+@click.option("--when", default="", help="Begin at the first UART line that contains this text.")
 def fault_command(name: str, fault: str, value: float, when: str) -> None:
-    """Make something go wrong with the board NAME (docs/boards.md lists what)."""
+    """Inject a fault into the board NAME (docs/boards.md lists them)."""
     _ask(name, {"do": "fault", "fault": fault, "value": value, "when": when})
 
 
 @simboard_group.command("state")
 def state_command() -> None:
-    """Print the boards that run on this machine, a line of JSON each."""
+    """Print the boards that run on this machine, one line of JSON each."""
     for board in client.boards():
         click.echo(json.dumps(board, sort_keys=True))
 

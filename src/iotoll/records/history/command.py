@@ -45,7 +45,7 @@ def need_extra() -> None:
 
 @click.group("history")
 def history_group() -> None:
-    """The history of all runs: add to it, and ask it."""
+    """The history of all runs: add runs to it, and query it."""
 
 
 @history_group.command("add")
@@ -73,11 +73,11 @@ def add_command(
 
 @history_group.command("query")
 @click.argument("sql")
-@click.option("--branch", help="Read this branch's files alone.")
+@click.option("--branch", help="Read only the files of this branch.")
 @click.option("--json", "as_json", is_flag=True, help="Rows as JSON.")
 @history_option
 def query_command(sql: str, branch: str | None, as_json: bool, place: str) -> None:
-    """Answer a query over the tables runs, measurements and boards; CSV unless --json."""
+    """Run a query over the tables runs, measurements and boards; prints CSV unless --json."""
     table = _ask(place, sql, branch)
     if as_json:
         click.echo(json.dumps(table.to_pylist(), indent=1, default=str))
@@ -87,7 +87,7 @@ def query_command(sql: str, branch: str | None, as_json: bool, place: str) -> No
 
 @history_group.command("export")
 @click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--branch", help="This branch alone.")
+@click.option("--branch", help="Only this branch.")
 @click.option(
     "--table", type=click.Choice(["measurements", "runs", "boards"]), default="measurements"
 )
@@ -113,7 +113,7 @@ def export_command(out: Path, branch: str | None, table: str, place: str) -> Non
 @history_group.command("compact")
 @history_option
 def compact_command(place: str) -> None:
-    """Merge the files of each month; one at a time, while nobody queries."""
+    """Merge the files of each month. Run it alone, while no query runs."""
     click.echo(f"{open_store(place).compact()} files merged")
 
 

@@ -30,8 +30,10 @@ NAMES = (*FORMATS, ALLURE)
     help="Allure's history: read, and this run added. Default: OUT/allure-history.jsonl.",
 )
 @click.option("--origin", default="iotoll", show_default=True, help="Name of this CI in KCIDB.")
-@click.option("--json", "as_json", is_flag=True, help="The files' names as JSON on stdout.")
-@click.option("--quiet", is_flag=True, help="Nothing but errors.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the names of the files as JSON on stdout."
+)
+@click.option("--quiet", is_flag=True, help="Print only errors.")
 def publish_command(
     run: Path,
     out: Path,
@@ -42,7 +44,7 @@ def publish_command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write what a RUN directory is published as (docs/reports.md).
+    """Write the published formats of a RUN directory (docs/reports.md).
 
     The exit code tells whether the files were written; the verdict is in them.
     """

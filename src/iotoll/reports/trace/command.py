@@ -31,7 +31,7 @@ _NAMED = 12
     show_default=True,
     help="instructions: one tick is one guest instruction.",
 )
-@click.option("--device", metavar="MAJ:MIN", help="This device. Default: the busiest one.")
+@click.option("--device", metavar="MAJ:MIN", help="Only this device. Default: the busiest one.")
 @click.option("--comm", help="Only I/Os of tasks with this name.")
 @click.option("--pid", "pids", type=int, multiple=True, help="Only this thread; repeatable.")
 @click.option(
@@ -43,11 +43,18 @@ _NAMED = 12
 @click.option(
     "--direction", "directions", type=click.Choice(DIRECTIONS), multiple=True, help="Repeatable."
 )
-@click.option("--min-size", metavar="BYTES", help="Only I/Os of at least so many bytes (4k, 1M).")
-@click.option("--max-size", metavar="BYTES", help="Only I/Os of at most so many bytes.")
-@click.option("--fio", type=_FILE, help="fio's JSON of the same run: compare the values with it.")
 @click.option(
-    "--slowest", "count", type=click.IntRange(1, 1000), help="The N slowest I/Os, all events."
+    "--min-size", metavar="BYTES", help="Only I/Os of at least this size in bytes (4k, 1M)."
+)
+@click.option("--max-size", metavar="BYTES", help="Only I/Os of at most this size in bytes.")
+@click.option(
+    "--fio", type=_FILE, help="fio's JSON output of the same run, to compare the values with."
+)
+@click.option(
+    "--slowest",
+    "count",
+    type=click.IntRange(1, 1000),
+    help="Print the N slowest I/Os with all their events.",
 )
 @click.option("--parquet", type=_FILE, help="Write one row per I/O (docs/columns.md).")
 @click.option("--perfetto", type=_FILE, help="Write a trace for https://ui.perfetto.dev.")
@@ -56,10 +63,10 @@ _NAMED = 12
     type=click.Path(path_type=Path, file_okay=False),
     help="Write pictures into this folder: distribution and timeline of each cell.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The records as JSON on stdout.")
-@click.option("--quiet", is_flag=True, help="No table; only what was asked for besides.")
+@click.option("--json", "as_json", is_flag=True, help="Print the records as JSON on stdout.")
+@click.option("--quiet", is_flag=True, help="Print no table, only what other options ask for.")
 def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
-    """Cut the I/Os of traces into latency sections, and show them in several ways.
+    """Cut the I/Os of traces into latency sections, and show or export them.
 
     A TRACE is a trace.dat, or the name of a blktrace run: what stands before .blktrace.0.
     """

@@ -17,7 +17,7 @@ STATES = ("confirmed", "bisecting", "explained", "accepted", "dismissed")
 
 
 @click.command("trend")
-@click.option("--branch", help="This branch alone.")
+@click.option("--branch", help="Only this branch.")
 @click.option(
     "--budget",
     "budgets",
@@ -39,7 +39,7 @@ STATES = ("confirmed", "bisecting", "explained", "accepted", "dismissed")
     help="Only the last nights of each branch and board.",
 )
 @click.option("--commit-url", default="", help="Where a commit is shown: https://HOST/{commit}.")
-@click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 @history_option
 def trend_command(
     branch: str | None,
@@ -51,7 +51,7 @@ def trend_command(
     as_json: bool,
     place: str,
 ) -> None:
-    """Show what the nights of a history say: what grew, since when, and how much is left."""
+    """Show what grew over the nights of a history, since when, and how much budget is left."""
     if hook and out is None:
         raise UsageError("--hook needs --out, the folder for the messages' texts")
     if commit_url and (
@@ -104,14 +104,14 @@ def parse_budgets(texts: tuple[str, ...]) -> dict[str, float]:
 @click.command("change")
 @click.argument("change")
 @click.option("--state", type=click.Choice(STATES), help="New state.")
-@click.option("--commit", default="", help="The culprit.")
-@click.option("--words", default="", help="Why: needed to accept or dismiss.")
-@click.option("--by", default="", help="Who.")
+@click.option("--commit", default="", help="The commit that caused it.")
+@click.option("--words", default="", help="The reason; required to accept or dismiss.")
+@click.option("--by", default="", help="Name of the person.")
 @history_option
 def change_command(
     change: str, state: str | None, commit: str, words: str, by: str, place: str
 ) -> None:
-    """Note something about a CHANGE of a history, or show its log.
+    """Set the state of a CHANGE in a history, or show its log.
 
     Without an option its log is shown: who said what about it, and what iotoll saw.
     """

@@ -37,7 +37,7 @@ def board_options(command: F) -> F:
     for option in reversed(
         [
             click.option("--board", default="virt-arm64", show_default=True, help="Exact board."),
-            click.option("--matrix", default="default", show_default=True, help="Matrix, or file."),
+            click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
             click.option("--policy", help="Policy. Default: that of the board's clock."),
         ]
     ):
@@ -50,9 +50,16 @@ def range_options(command: F) -> F:
     for option in reversed(
         [
             click.option("--first-parent", is_flag=True, help="Follow first parents of merges."),
-            click.option("--path", "paths", multiple=True, help="Only commits that change it."),
-            click.option("--term-old", "--term-good", default="good", help="Word for as before."),
-            click.option("--term-new", "--term-bad", default="bad", help="Word for changed."),
+            click.option(
+                "--path", "paths", multiple=True, help="Only commits that change this path."
+            ),
+            click.option(
+                "--term-old",
+                "--term-good",
+                default="good",
+                help="Name of the old state, as in git bisect.",
+            ),
+            click.option("--term-new", "--term-bad", default="bad", help="Name of the new state."),
         ]
     ):
         command = option(command)
@@ -78,7 +85,7 @@ def range_options(command: F) -> F:
     help="Pairs of boots after which a search in a lab gives up.")  # fmt: skip
 @click.option("--noise", type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Noise of one pair as a share. Default: the board's A/A history.")  # fmt: skip
-@click.option("--cheaper", is_flag=True, help="In a lab: search what became cheaper.")
+@click.option("--cheaper", is_flag=True, help="In a lab: search for a decrease.")
 @click.option("--explain/--no-explain", default=True, help="Name the function (two more boots).")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: runs/bisect-NAME.")
 @output_options
@@ -244,9 +251,14 @@ class _Step(click.Command):
 @click.option("--commit", default="HEAD", show_default=True, help="The revision that is judged.")
 @click.option("--cell", required=True, help="The cell that is measured.")
 @click.option("--section", required=True, help="Its section, or 'whole' for the whole I/O.")
-@click.option("--at-least", type=float, help="Without B: bad from so many instructions on.")
+@click.option("--at-least", type=float, help="Without B: bad from this many instructions on.")
 @board_options
-@click.option("--out", default=None, type=click.Path(path_type=Path), help="Where it remembers.")
+@click.option(
+    "--out",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Folder for what earlier steps measured.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 def step_command(
     tree: Path, good: str, bad: str | None, commit: str, quiet: bool, **options: Any

@@ -43,35 +43,41 @@ _MOST_JOBS = 5_000_000
     default=240.0,
     show_default=True,
     type=click.FloatRange(1, 86_400),
-    help="One boot without its cells.",
+    help="Seconds of one boot without its cells.",
 )
 @click.option(
     "--family-seconds",
     default=40.0,
     show_default=True,
     type=click.FloatRange(0, 86_400),
-    help="The cells of one family.",
+    help="Seconds for the cells of one family.",
 )
-@click.option("--boards", type=click.IntRange(1, 2000), help="Default: as many as --wait needs.")
-@click.option("--wait", default=30.0, show_default=True, help="Wait of 95 % of the jobs, minutes.")
+@click.option(
+    "--boards",
+    type=click.IntRange(1, 2000),
+    help="Boards in the lab. Default: as many as --wait needs.",
+)
+@click.option(
+    "--wait", default=30.0, show_default=True, help="Longest wait of 95 % of the jobs, in minutes."
+)
 @click.option(
     "--peak",
     default=1.8,
     show_default=True,
     type=click.FloatRange(1, 2),
-    help="Busiest hour over the mean one.",
+    help="Load of the busiest hour, as a multiple of the mean.",
 )
 @click.option(
     "--build-seconds",
     default=600.0,
     show_default=True,
     type=click.FloatRange(1, 86_400),
-    help="One kernel's build.",
+    help="Seconds to build one kernel.",
 )
 @click.option("--seed", default=1, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 def plan_command(**asked: float | int | bool | None) -> None:
-    """Say how many boards and runners a plan needs, by a simulation of LAVA's scheduler.
+    """Estimate how many boards and runners a load needs, by simulating LAVA's scheduler.
 
     A merge request is --boots jobs, one boot each, of --boot-seconds plus --family-seconds for each
     of --families. Its two kernels are built by runners, --build-seconds each.

@@ -31,7 +31,7 @@ from iotoll.verdict.time.simulate import (
 
 
 @click.command("simulate")
-@click.option("--policy", default="time", show_default=True, help="Policy, or file.")
+@click.option("--policy", default="time", show_default=True, help="Policy or file.")
 @click.option("--cells", default=32, show_default=True, type=click.IntRange(1))
 @click.option(
     "--noise", default=1.0, show_default=True, type=click.FloatRange(0.001), metavar="PERCENT",
@@ -72,12 +72,14 @@ from iotoll.verdict.time.simulate import (
     help="Board time of one boot with the whole matrix: the cost is then given in minutes.",
 )  # fmt: skip
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Keep the counts here; the same command resumes."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Store the counts here; the same command resumes.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Result as JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def simulate_command(as_json: bool, quiet: bool, out: Path | None, **options: Any) -> None:
-    """Say how often the gate would be wrong on a board, and how many boots a verdict costs.
+    """Estimate how often the gate would be wrong on a board, and how many boots it needs.
 
     Merge requests on simulated boards are judged by the gate's own code.
     """
@@ -166,7 +168,7 @@ def _text(found: dict[str, Any], options: dict[str, Any]) -> str:
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The history. Default: the cache's.")
 def noise_command(runs: tuple[Path, ...], out: Path | None) -> None:
-    """Add the pairs of RUNS of one kernel with itself (gate --aa) to a board's history."""
+    """Add RUNS of one kernel against itself (gate --aa) to the noise history of their board."""
     for root in runs:
         run = RunDir.open(root)
         manifest = run.manifest

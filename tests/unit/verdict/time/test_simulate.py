@@ -72,8 +72,9 @@ def test_f5_a_regression_is_found_on_such_a_board(name: str) -> None:
 
 
 def test_a_candidate_that_is_slow_half_of_the_time_does_not_pass() -> None:
-    found = tally("normal", 0.01, 60, slow_candidate=0.5)
-    assert found.passed <= 20, "it is right in half of its boots"
+    # Each takes many looks: most of the time of this file.
+    found = tally("normal", 0.01, 24, slow_candidate=0.5)
+    assert found.passed <= 8, "it is right in half of its boots"
 
 
 def test_batches_do_not_depend_on_where_one_begins() -> None:
