@@ -45,6 +45,7 @@ class BootPlan:
     """Everything that decides what one boot does; ``folder`` receives what it leaves.
 
     A ``fresh`` boot is never taken from the store of earlier boots: it is to be compared with one.
+    One that runs ``apart`` is in the sandbox (`iotoll.boots.apart`).
     """
 
     side: Side
@@ -63,6 +64,7 @@ class BootPlan:
     words: tuple[
         str, ...
     ] = ()  # more of QEMU's command line, which change nothing that the board sees
+    apart: bool = False
 
     @property
     def name(self) -> str:

@@ -114,6 +114,20 @@ class KernelTree:
             return False
         return self.git("cat-file", "-e", tree, check=False).returncode == 0
 
+    def borrowed(self) -> list[Path]:
+        """Folders of other repositories' objects that this tree's git reads as well."""
+        found: list[Path] = []
+        todo = [self.git_dir / "objects"]
+        while todo:
+            notes = todo.pop() / "info/alternates"
+            lines = notes.read_text().splitlines() if notes.is_file() else []
+            for line in lines:
+                folder = Path(os.path.normpath(notes.parents[1] / line))
+                if line and not line.startswith("#") and folder not in found:
+                    found.append(folder)
+                    todo.append(folder)
+        return found
+
     def tree_of(self, commit: str) -> str:
         """Return the git tree object of a commit."""
         return self.git("rev-parse", "--verify", f"{commit}^{{tree}}").stdout.decode().strip()
