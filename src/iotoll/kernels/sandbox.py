@@ -32,7 +32,7 @@ from typing import IO
 from iotoll.core.errors import InfrastructureError, IotollError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.core.plain import plain_log
-from iotoll.core.proc import SANDBOXED, require_tool, stop
+from iotoll.core.proc import SANDBOXED, THROWN_AWAY, require_tool, stop
 from iotoll.kernels.layers import UID, is_root
 from iotoll.kernels.overrun import Disk, OverrunError
 
@@ -62,7 +62,8 @@ class Surroundings:
     ``hidden`` folders of the cache or the run are empty in there. ``shown`` files and folders are
     there, read-only, under their own names; names that do not begin with / are of ``folder``, where
     the step stands. ``hear`` is given each line that the step prints, which is then not passed on.
-    Once ``cancelled`` is set the step is ended, and after ``seconds``.
+    Once ``cancelled`` is set the step is ended, and after ``seconds``. ``ended`` is called when
+    nothing of the step runs any more, before what it wrote is removed, which can take its time.
     """
 
     hidden: Sequence[Path] = ()
@@ -72,6 +73,7 @@ class Surroundings:
     hear: Callable[[str], None] | None = None
     cancelled: threading.Event | None = None
     seconds: float | None = None
+    ended: Callable[[], None] | None = None
 
 
 BARE = Surroundings()
@@ -101,7 +103,11 @@ def run(
         written = [] if kept is not None else [run_root]
         written += [cache] if trusted else []
         places = _Places(scratch, run_root, layers, written, _shown(around, run_root))
+        if not trusted:
+            around = replace(around, variables={**around.variables, THROWN_AWAY: "1"})
         status = _execute(_wrapped(places, around, words), around, Disk(scratch))
+        if around.ended is not None:
+            around.ended()
         if kept is not None:
             _bring_out(scratch / "run/upper", run_root, kept.names)
     return status

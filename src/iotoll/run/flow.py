@@ -22,6 +22,7 @@ from iotoll.kernels.source import prepare
 from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import (
+    SideResult,
     SourceRecord,
     VerdictRecord,
 )
@@ -118,11 +119,13 @@ class Flow(Setup):
             return
         clock = self.run.manifest.clock
         with self.progress.step("analyse traces"):
+            base: SideResult | None = None
             for side in self.sides:
                 numbers = [
                     int(p.parent.name) for p in (self.run.side(side) / "boots").glob("*/boot.json")
                 ]
-                collect(self.run, self.cells, clock, side, sorted(numbers))
+                found = collect(self.run, self.cells, clock, side, sorted(numbers), base)
+                base = base or found
 
     def judge(self) -> None:
         """The verdict; it may ask for more boots."""

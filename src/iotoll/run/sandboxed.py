@@ -72,7 +72,8 @@ def build(
         if alone:  # nobody may move the tree below the overlay
             stack.enter_context(tree.locked(progress))
         seen = [path for path in hidden if alone and path.is_dir()]
-        around = replace(_around(run, job, seen), seconds=TIMEOUT + GRACE_SECONDS)
+        around = _around(run, job, seen)
+        around = replace(around, seconds=TIMEOUT + GRACE_SECONDS, ended=stack.close)
         words = _words(run, side, spec, progress)
         try:
             status = sandbox.run(words, run.root, Kept(kept), trusted, around)
