@@ -105,9 +105,11 @@ def run(
         places = _Places(scratch, run_root, layers, written, _shown(around, run_root))
         if not trusted:
             around = replace(around, variables={**around.variables, THROWN_AWAY: "1"})
-        status = _execute(_wrapped(places, around, words), around, Disk(scratch))
-        if around.ended is not None:
-            around.ended()
+        try:
+            status = _execute(_wrapped(places, around, words), around, Disk(scratch))
+        finally:
+            if around.ended is not None:
+                around.ended()
         if kept is not None:
             _bring_out(scratch / "run/upper", run_root, kept.names)
     return status

@@ -167,7 +167,9 @@ class KernelTree:
         self.src.mkdir(parents=True, exist_ok=True)
         # A killed git leaves this behind; we hold the lock, so nobody is using it.
         (self.git_dir / "index.lock").unlink(missing_ok=True)
-        self.git("read-tree", "--reset", "-u", tree)
+        # In the sandbox files have another owner: git would write all of them anew, and make build
+        # all of them again.
+        self.git("-c", "core.checkStat=minimal", "read-tree", "--reset", "-u", tree)
         self.git("clean", "-ffdxq")
 
     def apply(self, base: str, patches: Sequence[Patch], what: str) -> Applied:
@@ -287,7 +289,9 @@ def run_tool(
         return subprocess.run(
             command, cwd=cwd, input=stdin or b"", env=env, capture_output=True, check=False
         )
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not cwd.is_dir():
+            raise UsageError(f"{cwd}: no such folder") from error
         tool = command[0]
         raise InfrastructureError(f"{tool} is not installed: apt-get install {tool}") from error
 

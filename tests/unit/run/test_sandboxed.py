@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,24 @@ def test_f6_4_what_does_not_build_is_broken(tmp_path: Path, tree: Path) -> None:
         sandboxed.at_desk(run, SPEC, QUIET)
     assert caught.value.step == "build"
     assert not sandboxed.job_of(run, "candidate", SPEC).is_done
+
+
+def test_f6_4_only_what_the_candidate_changes_is_written_anew(
+    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files have another owner in there: git wrote all of them anew, so make built all of them."""
+    known = sandbox._bring_out
+    written: list[str] = []
+
+    def look(upper: Path, *words: Any) -> None:
+        sources = upper.parents[1].glob("cache/upper/trees/*/src")
+        written.extend(path.name for src in sources for path in src.rglob("*") if path.is_file())
+        known(upper, *words)
+
+    monkeypatch.setattr(sandbox, "_bring_out", look)
+    run = gate_of(tmp_path, tree, "image.write_text('better')")
+    sandboxed.at_desk(run, SPEC, QUIET)
+    assert written == ["driver.c"]
 
 
 def ended(run: RunDir) -> str:
