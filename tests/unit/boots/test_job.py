@@ -110,15 +110,23 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
     for device in ("ufs", "nvme", "emmc"):
         jobs = (tmp_path / f"{device}.fio").read_text().split("\n[")
         for cell in [c for c in matrix.cells if c.startswith(device)]:
-            (job,) = [j for j in jobs if j.startswith(f"{cell}]")]
-            lines = dict(line.split("=", 1) for line in job.splitlines() if "=" in line)
-            total = int(lines["io_size"].rstrip("k")) * int(lines["numjobs"])
-            kb = int(lines["bs"].rstrip("k"))
+            found = [
+                dict(line.split("=", 1) for line in job.splitlines() if "=" in line)
+                for job in jobs
+                if job.startswith(f"{cell}]")
+            ]
+            threads = 8 if "-t8-" in cell else 1
+            assert [lines["numjobs"] for lines in found] == ["1"] * threads, "a job for each thread"
+            assert len({lines["filename"] for lines in found}) == threads
+            assert [lines["exec_prerun"].split()[-2:] for lines in found] == [
+                [str(threads), str(turn)] for turn in range(threads)
+            ]
+            kb = int(found[0]["bs"].rstrip("k"))
             thin = device == "emmc"
+            total = sum(int(lines["io_size"].rstrip("k")) for lines in found)
             assert total // kb == (256 if kb == 4 else 64 if thin else 128)
-            size = int(lines["size"].rstrip("m")) * int(lines["numjobs"])
-            assert size == (8 if thin else 32)
-            assert lines["direct"] == str(int(cell.endswith("direct")))
+            assert sum(int(lines["size"].rstrip("m")) for lines in found) == (8 if thin else 32)
+            assert {lines["direct"] for lines in found} == {str(int(cell.endswith("direct")))}
 
 
 def test_unknown_names_are_a_usage_error() -> None:
