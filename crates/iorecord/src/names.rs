@@ -104,6 +104,11 @@ impl Tasks for Names {
         self.comm(pid).is_some_and(|comm| comm.starts_with("irq/"))
     }
 
+    fn runs_softirqs(&self, pid: i32) -> bool {
+        self.comm(pid)
+            .is_some_and(|comm| comm.starts_with("ksoftirqd/"))
+    }
+
     fn works_for(&self, pid: i32) -> Option<i32> {
         self.comm(pid).and_then(owner)
     }

@@ -131,4 +131,17 @@ impl Cpu {
         give_all(ios, io, Mode::Timeline, &mut self.run.pending);
         self.run.io = Some(io);
     }
+
+    /// The thread that runs a softirq came here for this I/O: the idle task's way to it, and its own
+    /// code before the softirq.
+    pub(crate) fn resolve_way(&mut self, ios: &mut Ios, pid: i32, io: Ref) {
+        if self.run.pid != pid {
+            return;
+        }
+        if std::mem::take(&mut self.run.asked) {
+            give_all(ios, io, Mode::Completion, &mut self.run.idle);
+        }
+        self.run.idle.clear();
+        give_all(ios, io, Mode::Completion, &mut self.run.pending);
+    }
 }

@@ -4,8 +4,9 @@ use crate::block::Block;
 use crate::class::Class;
 use crate::cpu::Cpu;
 use crate::event::{Event, Kind, Lost, Now, Tag};
+use crate::frame::Current;
 use crate::gaps::Gaps;
-use crate::handlers::{Handler, Starts};
+use crate::handlers::{Handler, Silent, Starts};
 use crate::io::{Io, IoResult, Ios, Sink};
 use crate::limits;
 use crate::mark::Moment;
@@ -23,6 +24,10 @@ pub trait Tasks {
     fn helps(&self, pid: i32) -> bool;
     /// Whether this is the thread of an interrupt.
     fn serves_interrupt(&self, _pid: i32) -> bool {
+        false
+    }
+    /// Whether this is a thread to which softirqs are left.
+    fn runs_softirqs(&self, _pid: i32) -> bool {
         false
     }
     /// The task that this one does the entries of `io_uring` for, if it is such a worker.
@@ -77,6 +82,7 @@ pub struct Engine<T, S> {
     /// The trace has `io_uring_complete`.
     pub(crate) posts_seen: bool,
     pub(crate) starts: Starts,
+    pub(crate) silent: Silent,
     pub(crate) gaps: Gaps,
     /// A gap is still to end, or every event is counted: not even the usual one passes quickly.
     pub(crate) is_watched: bool,
@@ -107,6 +113,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             switches_seen: false,
             posts_seen: false,
             starts: Starts::default(),
+            silent: Silent::default(),
             gaps: Gaps::default(),
             is_watched: options.count_events,
             measure: Measure::new(options.count_events),
@@ -197,6 +204,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return;
         }
         self.block.clear();
+        self.silent.clear();
         self.tags.clear();
         self.cards.clear();
         self.tasks.iter_mut().for_each(Task::forget);
@@ -249,7 +257,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             Kind::Switch { blocked, next } => self.switch(now, cpu, blocked, next),
             Kind::IrqEntry(number) => self.irq_entry(now, cpu, number),
             Kind::SoftirqEntry(_) => self.on_cpu(cpu, |c, _| c.enter_softirq(now.ts)),
-            Kind::IrqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, true)),
+            Kind::IrqExit => self.irq_exit(cpu),
             Kind::SoftirqExit => self.on_cpu(cpu, |c, ios| c.leave(ios, false)),
         }
     }
@@ -258,6 +266,16 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let handler = Handler { ts: now.ts, number };
         self.starts.start(handler);
         self.on_cpu(cpu, |c, ios| c.enter(ios, handler));
+    }
+
+    fn irq_exit(&mut self, cpu: usize) {
+        let Some(c) = self.cpus.get_mut(cpu) else {
+            return;
+        };
+        c.leave(&mut self.ios, true);
+        if let Some((Current::Unknown, Some(handler))) = c.left {
+            self.silent.keep(handler, &c.unclaimed);
+        }
     }
 
     pub(crate) fn on_cpu<R: Default>(

@@ -154,6 +154,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         };
         let may_close = self.hand_back(request, &seen, softirq);
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Return));
+        if let (Some(io), Mark::LateIrq) = (owner, interrupt_mark) {
+            self.began_for(now, cpu, io, interrupt);
+        }
         if let (Some(io), true) = (owner, now.pid() != 0) {
             if self.current_io(cpu).is_none() {
                 self.works_for(now, cpu, io);
@@ -233,6 +236,19 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let place = self.cpus.get(cpu).and_then(|c| c.task);
         if let Some(task) = place.and_then(|place| self.tasks.get_mut(place)) {
             give_all(&mut self.ios, io, Mode::Completion, &mut task.handed);
+        }
+    }
+
+    /// A late softirq completes a request of this I/O: so what the interrupt's handler executed is for
+    /// it; and the way to the thread that runs the softirq, if that interrupt woke it.
+    #[inline(never)]
+    fn began_for(&mut self, now: Now, cpu: usize, io: Ref, interrupt: u64) {
+        if let Some(pieces) = self.silent.of(interrupt) {
+            give_all(&mut self.ios, io, Mode::Completion, pieces);
+        }
+        let woken_by = self.task(cpu).and_then(|task| task.woken_by);
+        if woken_by == Some(interrupt) && self.names.runs_softirqs(now.pid()) {
+            self.on_cpu(cpu, |c, ios| c.resolve_way(ios, now.pid(), io));
         }
     }
 

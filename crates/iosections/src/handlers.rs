@@ -5,6 +5,8 @@
 //! least half of these softirqs directly follow; a loop device has none. Any other interrupt before
 //! a completion (of the network, of the timer) tells nothing of it.
 
+use crate::io::Piece;
+
 /// Interrupts remembered of one device, and of all: a queue for each of many CPUs has its own.
 const LIMIT: usize = 1 << 12;
 /// Those that softirqs followed.
@@ -108,5 +110,42 @@ impl Starts {
             .map(|known| known.1)
             .filter(|ts| (from..=to).contains(ts))
             .max()
+    }
+}
+
+/// What handlers executed that no completion in them claimed: of each number the last one.
+///
+/// Where a late softirq completes a request, the handler that the device called ran for it, too.
+#[derive(Debug, Default)]
+pub(crate) struct Silent {
+    all: Vec<(Handler, Vec<Piece>)>,
+}
+
+impl Silent {
+    pub(crate) fn keep(&mut self, handler: Handler, pieces: &[Piece]) {
+        let known = self
+            .all
+            .iter()
+            .position(|known| known.0.number == handler.number);
+        let place = known.unwrap_or(self.all.len());
+        if place == self.all.len() && place < LIMIT {
+            self.all.push((handler, Vec::new()));
+        }
+        if let Some(known) = self.all.get_mut(place) {
+            known.0 = handler;
+            known.1.clear();
+            known.1.extend_from_slice(pieces);
+        }
+    }
+
+    /// Of the handler that began then.
+    pub(crate) fn of(&mut self, ts: u64) -> Option<&mut Vec<Piece>> {
+        let known = self.all.iter_mut().find(|known| known.0.ts == ts)?;
+        Some(&mut known.1)
+    }
+
+    /// Events are missing.
+    pub(crate) fn clear(&mut self) {
+        self.all.clear();
     }
 }

@@ -27,6 +27,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 c.hand_on(pid, &mut task.handed);
             }
         }
+        if irq.is_some() && self.names.runs_softirqs(pid) {
+            if let Some(c) = self.cpus.get_mut(cpu) {
+                c.woke = Some(pid);
+            }
+        }
         if irq.is_none() {
             task.woken_for = asked;
         }

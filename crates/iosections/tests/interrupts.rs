@@ -130,3 +130,54 @@ fn f2_2_without_numbers_any_interrupt_may_be_the_disks() {
     let outcome = run(&lines);
     assert_eq!(only(&outcome).marks[2], Mark::Irq);
 }
+
+/// What was executed for the read at 1000.
+fn own_after_usual(how: &[Line]) -> [u64; 5] {
+    let mut lines: Vec<Line> = (0..3).flat_map(|n| usual(100 + n * 100)).collect();
+    lines.extend(read(1000, how));
+    run(&lines).results.last().unwrap().own
+}
+
+#[test]
+fn f7_1_the_handler_of_a_late_softirq_is_counted() {
+    // The disk's interrupt inside the network's softirq; the block softirq is next.
+    let nested = [
+        (1040, 0, 0, NETWORK),
+        (1042, 0, 0, Kind::IrqExit),
+        (1043, 0, 0, NET_RX),
+        (1050, 0, 0, IRQ),
+        (1057, 0, 0, Kind::IrqExit),
+        (1070, 0, 0, Kind::SoftirqExit),
+        (1071, 0, 0, BLOCK),
+        (1075, 0, 0, complete("R", 1000, 8)),
+        (1076, 0, 0, Kind::SoftirqExit),
+    ];
+    // The handler and its softirq; the network's softirq between them is not for the disk.
+    assert_eq!(own_after_usual(&nested)[3], 7 + 4);
+}
+
+#[test]
+fn f7_1_work_left_to_the_softirqs_thread_is_counted() {
+    // The disk's interrupt wakes the thread, to which the idle task switches.
+    let woken = |by: Kind| {
+        [
+            (1045, 1, 0, by),
+            (1047, 1, 0, Kind::IrqExit),
+            (1050, 0, 0, IRQ),
+            (1051, 0, 0, Kind::Waking(SOFTIRQS)),
+            (1052, 0, 0, Kind::IrqExit),
+            (1060, 0, 0, preempt(SOFTIRQS)),
+            (1070, 0, SOFTIRQS, BLOCK),
+            (1075, 0, SOFTIRQS, complete("R", 1000, 8)),
+            (1076, 0, SOFTIRQS, Kind::SoftirqExit),
+            (1080, 0, SOFTIRQS, sleep(0)),
+        ]
+    };
+    // All from the interrupt to the completion: handler, idle task, thread, softirq.
+    assert_eq!(own_after_usual(&woken(NETWORK))[3], 25);
+    // Woken by the network's interrupt: the way to the thread is not the read's alone.
+    let mut network = woken(NETWORK);
+    network[2].3 = NETWORK;
+    network[0].3 = IRQ;
+    assert_eq!(own_after_usual(&network)[3], 2 + 5);
+}

@@ -46,6 +46,7 @@ class BootPlan:
 
     A ``fresh`` boot is never taken from the store of earlier boots: it is to be compared with one.
     ``until`` names a step: the boot is ended when the workload reaches it (empty: it runs whole).
+    One that runs ``apart`` is in the sandbox (`iotoll.boots.apart`).
     """
 
     side: Side
@@ -65,6 +66,7 @@ class BootPlan:
         str, ...
     ] = ()  # more of QEMU's command line, which change nothing that the board sees
     until: str = ""
+    apart: bool = False
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from typing import Protocol
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image
-from iotoll.boots import base_boots
+from iotoll.boots import apart, base_boots
 from iotoll.boots.job import CALIBRATION_IOS, TIMED_IOS, Batch, make_batches, render_job
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
@@ -50,7 +50,8 @@ class Bench:
     ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
     board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a
     lab rests before its workload. ``fresh`` boots are never taken from the store. On the clock
-    `time` the probes are calibrated with ``calibrate_times`` alone.
+    `time` the probes are calibrated with ``calibrate_times`` alone. ``apart`` are the sides that
+    this machine boots in the sandbox.
     """
 
     board: Board
@@ -64,6 +65,7 @@ class Bench:
     send_times: int | None = None
     cool_down: int = 0
     fresh: bool = False
+    apart: Sequence[Side] = ()
 
     @property
     def settings(self) -> dict[str, str]:
@@ -141,7 +143,8 @@ def _run_all(
         if base_boots.take(plan):
             on_cell(plan.runs)
         else:
-            boot_again(plan, on_cell, cancelled, tell)
+            start = apart.boot if plan.apart else boot_again
+            start(plan, on_cell, cancelled, tell)
             base_boots.keep(plan)
         mark_done(run, plan)
 
@@ -187,6 +190,7 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
         runs=sum(len(batch.runs) for batch in batches),
         folder=run.boot(side, number),
         fresh=bench.fresh,
+        apart=side in bench.apart,
     )
 
 

@@ -1,19 +1,22 @@
 """What runs inside the sandbox: one step of a run directory, its failure written to a file.
 
-``python -m iotoll.ci.inside build RUN SIDE [--warm]``, ``… gate RUN``,
-``… measure RUN SIDE CELLS``. Exit codes are those of outcomes.
+``python -m iotoll.ci.inside build RUN SIDE SPEC [--warm]``, ``… boot PLAN``, ``… gate RUN``,
+``… measure RUN SIDE CELLS``. Exit codes are those of outcomes; SPEC and PLAN are JSON.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import cast
 
 import click
 
+from iotoll.boots import apart as apart_boots
 from iotoll.core.cli_support import guarded
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.core.progress import Progress
+from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.records import results
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
@@ -32,17 +35,26 @@ def inside() -> None:
 @inside.command("build")
 @run_argument
 @click.argument("side", type=click.Choice(SIDES))
+@click.argument("spec")
 @click.option("--warm", is_flag=True)
 @click.option("--quiet", is_flag=True)
-def build_command(run: Path, side: str, warm: bool, quiet: bool) -> None:
+def build_command(run: Path, side: str, spec: str, warm: bool, quiet: bool) -> None:
     """Build one side's kernel."""
     directory = RunDir.open(run)
+    kernel = KernelSpec(**json.loads(spec))
     try:
-        Flow(directory, Progress(quiet)).build_side(cast(Side, side), warm)
+        build_side(directory, cast(Side, side), kernel, Progress(quiet), warm=warm)
     except (BrokenError, InfrastructureError) as error:
         failure = failure_of(error, "build")
         results.write(directory.build_failure(cast(Side, side)), failure)
         raise SystemExit(failure.outcome.exit_code) from error
+
+
+@inside.command("boot")
+@click.argument("plan")
+def boot_command(plan: str) -> None:
+    """Boot one kernel, as a desk's run asks."""
+    raise SystemExit(apart_boots.inside(plan))
 
 
 @inside.command("gate")

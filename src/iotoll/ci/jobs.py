@@ -36,10 +36,13 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
     if not flow.cells:
         progress.say("no cell is selected: nothing to build")
         return Outcome.PASS
-    job = flow.build_job(side)
-    if side == "candidate" and not job.is_done and sandboxed.warm(run) != 0:
+    spec = flow.kernel_spec
+    if side == "candidate" and not flow.build_job(side).is_done and sandboxed.warm(run, spec) != 0:
         raise InfrastructureError("the base kernel does not build: see its own job")
-    return sandboxed.build(run, side, job, progress, sandboxed.hidden_from_candidates(run))
+    outcome = sandboxed.build(run, side, spec, progress, sandboxed.hidden_from_candidates(run))
+    if outcome is Outcome.PASS:
+        flow.add_blob(side)
+    return outcome
 
 
 def gate(run: RunDir, progress: Progress) -> int:
@@ -49,7 +52,7 @@ def gate(run: RunDir, progress: Progress) -> int:
         for side in flow.sides:
             sandboxed.check_build(run, side)
         get_image(flow.board.arch, progress)  # made from Debian's packages: needs the network
-    return sandbox.run([*sandboxed.INSIDE, "gate", str(run.root)], run.root, None)
+    return sandbox.run([*sandbox.INSIDE, "gate", str(run.root)], run.root, None)
 
 
 def lava(run: RunDir, progress: Progress) -> int:

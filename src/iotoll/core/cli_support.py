@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from iotoll.core.errors import BrokenError, InfrastructureError, IotollError
+from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.core.plain import plain
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def guarded(command: click.Command) -> None:
     """Run a command; never shows a traceback for an expected failure."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        _check_words()
         command(standalone_mode=False)
     except click.exceptions.Exit as done:
         raise SystemExit(done.exit_code) from done
@@ -82,6 +83,16 @@ def guarded(command: click.Command) -> None:
         # A bug of ours. Python's own exit code for it, 1, would read as a regression.
         click.echo(f"iotoll: {_crash_report(error)}", err=True)
         raise SystemExit(InfrastructureError.exit_code) from None
+
+
+def _check_words() -> None:
+    """Raise UsageError for a name that is not UTF-8: no record or report could hold it."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            shown = word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            raise UsageError(f"{shown}: is not UTF-8: rename the file") from error
 
 
 def _crash_report(error: Exception) -> str:

@@ -14,6 +14,10 @@ from iotoll.core.errors import InfrastructureError
 
 SANDBOXED = "IOTOLL_SANDBOXED"
 """Set in the environment of what runs in the sandbox of `iotoll.kernels.sandbox`."""
+SANDBOX_TREE = "IOTOLL_SANDBOX_TREE"
+"""The cached tree that a build in the sandbox is of; the user's own is not shown in there."""
+THROWN_AWAY = "IOTOLL_SANDBOX_THROWN_AWAY"
+"""Set where the sandbox throws away what is written to the cache."""
 TAIL_LINES = 20
 GRACE = 10.0
 """Seconds that make has to remove half-written objects when it is asked to end."""

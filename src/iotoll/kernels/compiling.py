@@ -16,6 +16,7 @@ from pathlib import Path
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError, os_fix
 from iotoll.core.paths import cache_dir
+from iotoll.core.proc import THROWN_AWAY
 from iotoll.core.progress import Progress, Step
 from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
 from iotoll.kernels.kernel_job import PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
@@ -23,6 +24,7 @@ from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
 from iotoll.records import results
 
+READ_ONLY = {"CCACHE_READONLY": "1", "CCACHE_NOSTATS": "1", "CCACHE_TEMPDIR": "/tmp/ccache"}
 TIMEOUT = 3600.0
 """Default limit of one build in seconds; a cold build takes minutes even on a slow machine."""
 
@@ -191,6 +193,8 @@ class _Workshop:
                 "CCACHE_DIR": str(cache_dir() / "ccache"),
                 "CCACHE_BASEDIR": str(self.tree.root),
                 "CCACHE_MAXSIZE": "5G",
+                # A hit that is noted in the cache would be a file of the overlay, to be removed.
+                **(READ_ONLY if THROWN_AWAY in os.environ else {}),
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
             }
         )

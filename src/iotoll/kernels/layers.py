@@ -23,7 +23,7 @@ _LAST = (1 << 32) - 2
 _AT_FDCWD, _AT_EMPTY_PATH, _CLONE_NEWUSER = -100, 0x1000, 0x10000000
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # on all architectures alike
 _OPEN_TREE_CLONE, _MOVE_EMPTY_PATH, _ATTR_IDMAP = 1, 4, 0x100000
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -79,7 +79,7 @@ def mount(layers: Sequence[dict[str, str]], written: Sequence[dict[str, str]]) -
 
     A layer's ``folder`` holds ``base``, ``view``, ``upper`` and ``work``.
     """
-    users = _mapping() if os.geteuid() == 0 and _is_real_root() else None
+    users = _mapping() if is_root() else None
     for layer in layers:
         folder = Path(layer["folder"])
         if users is None:
@@ -104,10 +104,10 @@ def mount(layers: Sequence[dict[str, str]], written: Sequence[dict[str, str]]) -
     os.chdir("/")
 
 
-def _is_real_root() -> bool:
-    """Whether uid 0 in here is the machine's own root, not a user who is called so."""
-    first = Path("/proc/self/uid_map").read_text().split()[:2]
-    return first == ["0", "0"]
+def is_root() -> bool:
+    """Whether this is the machine's own root, not a user whom a container calls so."""
+    ids = Path("/proc/self/uid_map").read_text().split()
+    return os.geteuid() == 0 and ids == ["0", "0", str((1 << 32) - 1)]
 
 
 def run(command: Sequence[str]) -> int:
@@ -132,6 +132,8 @@ def run(command: Sequence[str]) -> int:
 
 def main(words: Sequence[str]) -> int:
     """Mount by the JSON of the first word, and run the others."""
+    # An iotoll that is killed leaves nothing behind: bubblewrap ends with this process.
+    _call("prctl", _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
     spec = json.loads(words[0])
     try:
         mount(spec["layers"], spec["written"])

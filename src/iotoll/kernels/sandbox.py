@@ -4,7 +4,8 @@ A merge request is code of a stranger, and a kernel's build runs whatever its ma
 of GitLab's always holds a token (``CI_JOB_TOKEN``) in its environment, in files beside its clone
 and in the clone's own remote. So such a step runs in namespaces of its own (bubblewrap): without
 the environment, other processes, the network, or any file but compilers, iotoll, the cache and
-its own run directory; as an ordinary user, also where root runs iotoll (`iotoll.kernels.layers`).
+its own run directory, and what a desk's run names; as an ordinary user, also where root runs
+iotoll (`iotoll.kernels.layers`).
 
 The cache is laid below an overlay: a candidate reads it, and what it writes there is thrown away.
 Else one merge request could leave a doctored compiler cache, or another base, for the next.
@@ -13,6 +14,7 @@ Else one merge request could leave a doctored compiler cache, or another base, f
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import stat
@@ -20,24 +22,29 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from iotoll.core.errors import InfrastructureError, ResultError
+from iotoll.core.errors import InfrastructureError, IotollError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.core.plain import plain_log
-from iotoll.core.proc import SANDBOXED, require_tool, stop
-from iotoll.kernels.layers import UID
+from iotoll.core.proc import SANDBOXED, THROWN_AWAY, require_tool, stop
+from iotoll.kernels.layers import UID, is_root
+from iotoll.kernels.overrun import Disk, OverrunError
 
+INSIDE = ("-P", "-m", "iotoll.ci.inside")  # -P: no module of the folder that a job stands in
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 ETC = ("alternatives", "fonts", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd")
 """All of /etc that programs need; a runner keeps its own token in there."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug information is smaller
 LONGEST = 1 << 16  # bytes of a line of the sandbox that are passed on in one piece
+WATCH_SECONDS = 0.2
+MEMORY = 4 << 30  # bytes of /tmp, which is the machine's memory
 ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent")
 
 
@@ -48,18 +55,41 @@ class Kept:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What else a step sees and is told, and how it is watched.
+
+    ``hidden`` folders of the cache or the run are empty in there. ``shown`` files and folders are
+    there, read-only, under their own names; names that do not begin with / are of ``folder``, where
+    the step stands. ``hear`` is given each line that the step prints, which is then not passed on.
+    Once ``cancelled`` is set the step is ended, and after ``seconds``. ``ended`` is called when
+    nothing of the step runs any more, before what it wrote is removed, which can take its time.
+    """
+
+    hidden: Sequence[Path] = ()
+    shown: Sequence[Path] = ()
+    folder: Path = Path("/")
+    variables: Mapping[str, str] = field(default_factory=dict)
+    hear: Callable[[str], None] | None = None
+    cancelled: threading.Event | None = None
+    seconds: float | None = None
+    ended: Callable[[], None] | None = None
+
+
+BARE = Surroundings()
+
+
 def run(
     words: Sequence[str],
     run_root: Path,
     kept: Kept | None,
     trusted: bool = False,
-    hidden: Sequence[Path] = (),
+    around: Surroundings = BARE,
 ) -> int:
     """Run iotoll's own Python with ``words`` in the sandbox; returns its exit code.
 
     With ``kept``, the step sees the run directory and changes a copy, of which these files alone
     come back; without, it writes the run directory itself. ``trusted`` code fills the cache.
-    ``hidden`` folders of the cache or the run are empty in there.
     Raises InfrastructureError where this machine allows no sandbox.
     """
     require_tool("bwrap", "bubblewrap")
@@ -72,7 +102,14 @@ def run(
             layers.append(_Layer(run_root, scratch / "run"))
         written = [] if kept is not None else [run_root]
         written += [cache] if trusted else []
-        status = _execute(_wrapped(layers, written, hidden, scratch, run_root, words))
+        places = _Places(scratch, run_root, layers, written, _shown(around, run_root))
+        if not trusted:
+            around = replace(around, variables={**around.variables, THROWN_AWAY: "1"})
+        try:
+            status = _execute(_wrapped(places, around, words), around, Disk(scratch))
+        finally:
+            if around.ended is not None:
+                around.ended()
         if kept is not None:
             _bring_out(scratch / "run/upper", run_root, kept.names)
     return status
@@ -104,50 +141,73 @@ def _scratch(run_root: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wrapped(
-    layers: Sequence[_Layer],
-    written: Sequence[Path],
-    hidden: Sequence[Path],
-    scratch: Path,
-    run_root: Path,
-    words: Sequence[str],
-) -> list[str]:
-    views = [scratch / f"written-{number}" for number in range(len(written))]
-    for view in views:
-        view.mkdir()
-    spec = {
-        "layers": [{"lower": str(one.lower), "folder": str(one.folder)} for one in layers],
-        "written": [
-            {"lower": str(path), "view": str(view)}
-            for path, view in zip(written, views, strict=True)
-        ],
-    }
-    root = os.geteuid() == 0
+class _Places:
+    """Where the folders of one sandbox lie on the host, and under which names it has them."""
+
+    def __init__(
+        self,
+        scratch: Path,
+        run_root: Path,
+        layers: Sequence[_Layer],
+        written: Sequence[Path],
+        shown: Sequence[Path],
+    ) -> None:
+        self.layers = layers
+        self.own = _own_files()
+        self.views: list[tuple[str, Path, Path]] = []  # bubblewrap's word, on the host, in there
+        for word, paths in (("--bind", written), ("--ro-bind", shown)):
+            for path in paths:
+                view = scratch / f"view-{len(self.views)}"
+                view.touch() if path.is_file() else view.mkdir()
+                self.views.append((word, view, path))
+        inside = (*self.own, run_root, cache_dir(), *shown)
+        self.above = sorted({parent for path in inside for parent in path.parents})
+
+    @property
+    def spec(self) -> str:
+        """What `iotoll.kernels.layers` is to mount."""
+        layers = [{"lower": str(one.lower), "folder": str(one.folder)} for one in self.layers]
+        plain = [{"lower": str(p.resolve()), "view": str(view)} for _, view, p in self.views]
+        return json.dumps({"layers": layers, "written": plain})
+
+
+def _shown(around: Surroundings, run_root: Path) -> list[Path]:
+    """The paths that are to be seen and would not be, each with its whole name."""
+    seen = (*_own_files(), *map(Path, SYSTEM), cache_dir(), run_root)
+    paths = [Path(os.path.normpath(around.folder / path)) for path in around.shown]
+    return [
+        path
+        for path in dict.fromkeys(paths)
+        if path.exists() and not any(path.is_relative_to(one) for one in seen)
+    ]
+
+
+def _wrapped(places: _Places, around: Surroundings, words: Sequence[str]) -> list[str]:
+    root = is_root()
     command = ["unshare", "--mount", "--propagation", "private"]
     command += [] if root else ["--map-root-user"]
-    command += [sys.executable, "-P", "-m", "iotoll.kernels.layers", json.dumps(spec)]
+    command += [sys.executable, "-P", "-m", "iotoll.kernels.layers", places.spec]
     command += ["bwrap", *ALONE, "--new-session", "--cap-drop", "ALL"]
     command += ["--perms", "0755", "--dir", "/etc"]
     for name in (*SYSTEM, *(f"/etc/{name}" for name in ETC)):
         command += ["--ro-bind-try", name, name]
     # Read-only as a whole: most settings below /proc/sys are the machine's, not a namespace's.
     command += ["--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
-    command += ["--perms", "1777", "--tmpfs", "/tmp"]
-    own = _own_files()
+    command += ["--perms", "1777", "--size", str(MEMORY), "--tmpfs", "/tmp"]
     # bubblewrap makes folders on the way for root alone.
-    for folder in sorted({p for path in (*own, run_root, cache_dir()) for p in path.parents}):
+    for folder in (*places.above, around.folder):
         command += ["--perms", "0755", "--dir", str(folder)]
-    for path in own:
+    for path in places.own:
         command += ["--ro-bind", str(path), str(path)]
-    for layer in layers:
+    for layer in places.layers:
         command += ["--bind", str(layer.view), str(layer.lower)]
-    for path, view in zip(written, views, strict=True):
-        command += ["--bind", str(view), str(path)]
-    for path in hidden:
-        command += ["--perms", "1777", "--tmpfs", str(path)]
+    for word, view, path in places.views:
+        command += [word, str(view), str(path)]
+    for path in around.hidden:
+        command += ["--perms", "1777", "--size", str(MEMORY), "--tmpfs", str(path)]
     if root:  # to become an ordinary user, which has no capability
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    command += ["--chdir", "/"]
+    command += ["--chdir", str(around.folder)]
     if root:
         command += ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
         command += ["--inh-caps=-all"]
@@ -182,32 +242,48 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _execute(command: list[str]) -> int:
+def _execute(command: list[str], around: Surroundings, disk: Disk) -> int:
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=_environment(),
+        env={**_environment(), **around.variables},
         start_new_session=True,
     )
     pairs = ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
-    pumps = [threading.Thread(target=_pump, args=pair, daemon=True) for pair in pairs]
+    words = [(source, around.hear or _writer(target)) for source, target in pairs]
+    pumps = [threading.Thread(target=_pump, args=pair, daemon=True) for pair in words]
     for pump in pumps:
         pump.start()
+    end = math.inf if around.seconds is None else time.monotonic() + around.seconds
     try:
-        return process.wait()
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(WATCH_SECONDS)
+            if around.cancelled is not None and around.cancelled.is_set():
+                raise InfrastructureError("interrupted before its end: run again to resume")
+            if time.monotonic() > end:
+                raise OverrunError(f"it did not end within {around.seconds:.0f} s: it was ended")
+            disk.check()
     finally:
         stop(process)
         for pump in pumps:
             pump.join(5)
 
 
-def _pump(source: IO[bytes], target: IO[str]) -> None:
+def _writer(target: IO[str]) -> Callable[[str], None]:
+    def write(line: str) -> None:
+        target.write(line)
+        target.flush()
+
+    return write
+
+
+def _pump(source: IO[bytes], hear: Callable[[str], None]) -> None:
     """Pass on what the sandbox says, without what would steer a terminal or GitLab's log."""
     for line in iter(lambda: source.readline(LONGEST), b""):
-        target.write(plain_log(line.decode("utf-8", "replace")))
-        target.flush()
+        hear(plain_log(line.decode("utf-8", "replace")))
 
 
 def _bring_out(upper: Path, run_root: Path, names: Iterable[str]) -> None:
@@ -264,3 +340,21 @@ def check() -> None:
                 "this runner allows no sandbox (unshare, overlay, bwrap): let a Docker runner have"
                 " privileged = true or use a shell runner; see docs/threat-model.md"
             )
+
+
+def why_not(run_root: Path, around: Surroundings = BARE) -> str:
+    """Why a step of this run cannot be put into the sandbox, in one line; empty if it can.
+
+    It is tried, with all that the step is to see.
+    """
+    said: list[str] = []
+    paths = [str(Path(os.path.normpath(around.folder / path))) for path in around.shown]
+    text = f"import os; assert all(map(os.path.exists, {paths!r}))"
+    try:
+        status = run(["-c", text], run_root, Kept(()), around=replace(around, hear=said.append))
+    except (IotollError, OSError) as error:
+        return str(error)
+    if status == 0:
+        return ""
+    words = [line.strip().removeprefix("iotoll: ") for line in said if line.strip()]
+    return words[-1] if words else "this machine allows none (unshare, overlay, bwrap)"

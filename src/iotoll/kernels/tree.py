@@ -114,6 +114,20 @@ class KernelTree:
             return False
         return self.git("cat-file", "-e", tree, check=False).returncode == 0
 
+    def borrowed(self) -> list[Path]:
+        """Folders of other repositories' objects that this tree's git reads as well."""
+        found: list[Path] = []
+        todo = [self.git_dir / "objects"]
+        while todo:
+            notes = todo.pop() / "info/alternates"
+            lines = notes.read_text().splitlines() if notes.is_file() else []
+            for line in lines:
+                folder = Path(os.path.normpath(notes.parents[1] / line))
+                if line and not line.startswith("#") and folder not in found:
+                    found.append(folder)
+                    todo.append(folder)
+        return found
+
     def tree_of(self, commit: str) -> str:
         """Return the git tree object of a commit."""
         return self.git("rev-parse", "--verify", f"{commit}^{{tree}}").stdout.decode().strip()
@@ -153,7 +167,9 @@ class KernelTree:
         self.src.mkdir(parents=True, exist_ok=True)
         # A killed git leaves this behind; we hold the lock, so nobody is using it.
         (self.git_dir / "index.lock").unlink(missing_ok=True)
-        self.git("read-tree", "--reset", "-u", tree)
+        # In the sandbox files have another owner: git would write all of them anew, and make build
+        # all of them again.
+        self.git("-c", "core.checkStat=minimal", "read-tree", "--reset", "-u", tree)
         self.git("clean", "-ffdxq")
 
     def apply(self, base: str, patches: Sequence[Patch], what: str) -> Applied:
@@ -273,7 +289,9 @@ def run_tool(
         return subprocess.run(
             command, cwd=cwd, input=stdin or b"", env=env, capture_output=True, check=False
         )
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not cwd.is_dir():
+            raise UsageError(f"{cwd}: no such folder") from error
         tool = command[0]
         raise InfrastructureError(f"{tool} is not installed: apt-get install {tool}") from error
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
+from iotoll.measure.same_work import unlike
 from iotoll.measure.validity import broken_rule, load_rules
 from iotoll.records import results, sealed
 from iotoll.records.models import (
@@ -23,9 +24,17 @@ from iotoll.records.rundir import RunDir
 
 
 def collect(
-    run: RunDir, cells: Sequence[str], clock: Clock, side: Side, numbers: Sequence[int]
+    run: RunDir,
+    cells: Sequence[str],
+    clock: Clock,
+    side: Side,
+    numbers: Sequence[int],
+    base: SideResult | None = None,
 ) -> SideResult:
-    """Analyse the side's boots and write ``result.json``; traces are read, never the board."""
+    """Analyse the side's boots and write ``result.json``; traces are read, never the board.
+
+    A candidate is given its ``base``, whose work it must have done (`iotoll.measure.same_work`).
+    """
     source = run.side(side) / "source.json"
     boots: list[BootRecord] = []
     records: dict[str, list[CellRecord]] = {name: [] for name in cells}
@@ -40,8 +49,9 @@ def collect(
         boots.append(record.model_copy(update={"event_cost": costs}))
         why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
         for name, cell in figures.items():
-            usable = cell if why is None else cell.model_copy(update={"invalid": why})
-            records[name].append(corrected(usable, costs))
+            other = _at(base, name, len(records[name]))
+            unusable = why or cell.invalid or (unlike(other, cell) if other else None)
+            records[name].append(corrected(cell.model_copy(update={"invalid": unusable}), costs))
     result = SideResult(
         side=side,
         clock=clock,
@@ -53,6 +63,11 @@ def collect(
     )
     results.write(run.side(side) / "result.json", result)
     return result
+
+
+def _at(side: SideResult | None, cell: str, place: int) -> CellRecord | None:
+    known = side.cells.get(cell, []) if side else []
+    return known[place] if place < len(known) else None
 
 
 def calibrated_costs(run: RunDir) -> dict[str, float]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,7 +72,8 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise InfrastructureError(
             f"cannot write {path}: {error.strerror}: {os_fix(error)}"
         ) from error
@@ -93,10 +95,11 @@ def read(path: Path, model: type[M]) -> M:
 def parsed(text: str | bytes, model: type[M], where: Path) -> M:
     """A document from JSON text; raises ResultError naming ``where`` and field if it is none.
 
-    Strict: no text stands for a number, no number for a text, and no NaN for either.
+    Strict: no text stands for a number, no number for a text, and no NaN for either. A document of
+    another version is refused, since its fields may mean something else.
     """
     try:
-        return model.model_validate_json(text, strict=True)
+        found = model.model_validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
@@ -109,6 +112,13 @@ def parsed(text: str | bytes, model: type[M], where: Path) -> M:
         raise ResultError(
             f"{where}: field {field}: {first['msg'][:200]} (schema {name})"
         ) from error
+    version = model.model_fields.get("schema_version")
+    if version and (named := getattr(found, "schema_version", "")) != version.default:
+        raise ResultError(
+            f"{where}: schema_version is {named[:60]!r}, this iotoll reads {version.default!r}: use"
+            " the version that wrote it"
+        )
+    return found
 
 
 def write_schemas(folder: Path) -> list[Path]:

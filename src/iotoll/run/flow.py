@@ -7,7 +7,6 @@ whether a step failed never depends on a measured value.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,20 +15,20 @@ from iotoll.boards.equip import families
 from iotoll.boards.flash import add_dtb, check_source
 from iotoll.boots.schedule import PARALLEL, run_boots
 from iotoll.core.errors import BrokenError, InfrastructureError
-from iotoll.core.proc import SANDBOXED
-from iotoll.kernels.build import KernelSpec, build_side
+from iotoll.kernels.build import build_side
 from iotoll.kernels.cache import copy_tree
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import prepare
 from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import (
+    SideResult,
     SourceRecord,
     VerdictRecord,
 )
 from iotoll.records.models.run import Side
 from iotoll.reports.page import render_report
-from iotoll.run import explained, previous
+from iotoll.run import explained, previous, sandboxed
 from iotoll.run.conclude import MoreBoots, conclude, failed
 from iotoll.run.lock import locked
 from iotoll.run.setup import Setup
@@ -67,20 +66,43 @@ class Flow(Setup):
         if side == "candidate" and self.run.manifest.candidate_kind == "none":
             copy_tree(self.run.build("base"), self.run.build(side))
             return
-        if side == "candidate" and SANDBOXED not in os.environ and self.run.manifest.tree:
-            self.progress.say(
-                "the candidate's makefiles run as you, with your files and network:"
-                " 'iotoll ci build' runs them in a sandbox (docs/threat-model.md)"
-            )
-        spec = KernelSpec(self.board.arch, self.fragments, self.dtbs)
-        build_side(self.run, side, spec, self.progress, warm=warm)
+        if side == "candidate" and self._in_sandbox():
+            return
+        build_side(self.run, side, self.kernel_spec, self.progress, warm=warm)
+        self.add_blob(side)
+
+    def add_blob(self, side: Side) -> None:
+        """Put the device tree beside a built kernel, where it is a file of the lab's own."""
         if isinstance(self.board, RealBoard) and self.board.blob is not None:
             add_dtb(self.run.build(side), self.board.hardware, self.board.blob)
 
+    def _in_sandbox(self) -> bool:
+        """Build the candidate in the sandbox if this is a desk that allows it; else say why not.
+
+        An image that is in the cache already needs no makefile of the candidate's.
+        """
+        if self.sandbox_refused is None:
+            return False
+        builds = self.run.manifest.tree is not None and not self.build_job("candidate").is_done
+        why, spec = self.sandbox_refused, self.kernel_spec
+        if builds and not why:
+            why = sandboxed.why_not(self.run, spec)
+        if why:
+            self.progress.say(
+                "the candidate's makefiles and kernel run as you, with your files and network; no"
+                f" sandbox: {why} (docs/threat-model.md)"
+            )
+        if why or not builds:
+            return False
+        self.build_side("base", warm=True)
+        with self.progress.step("build the candidate in the sandbox"):
+            sandboxed.at_desk(self.run, spec, self.progress)
+        self.add_blob("candidate")
+        return True
+
     def build_job(self, side: Side) -> KernelJob:
         """The build of one side, which may be done."""
-        record = results.read(self.run.side(side) / "source.json", SourceRecord)
-        return KernelJob.make(record, self.board.arch, self.fragments, self.dtbs)
+        return sandboxed.job_of(self.run, side, self.kernel_spec)
 
     def boot(self) -> None:
         """One boot of each side (or as many as asked for), side by side.
@@ -97,11 +119,13 @@ class Flow(Setup):
             return
         clock = self.run.manifest.clock
         with self.progress.step("analyse traces"):
+            base: SideResult | None = None
             for side in self.sides:
                 numbers = [
                     int(p.parent.name) for p in (self.run.side(side) / "boots").glob("*/boot.json")
                 ]
-                collect(self.run, self.cells, clock, side, sorted(numbers))
+                found = collect(self.run, self.cells, clock, side, sorted(numbers), base)
+                base = base or found
 
     def judge(self) -> None:
         """The verdict; it may ask for more boots."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iotoll.core.errors import UsageError
+from iotoll.core.errors import UsageError, os_fix
 from iotoll.records import results
 from iotoll.records.models import RunManifest
 from iotoll.records.rundir import RunDir
@@ -22,6 +22,13 @@ def keep_run(root: Path, manifest: RunManifest) -> RunDir:
 
 def open_run(root: Path, manifest: RunManifest) -> RunDir:
     """The run of ``manifest`` in ``root``; raises UsageError where something else is there."""
+    try:
+        return _opened(root, manifest)
+    except OSError as error:
+        raise UsageError(f"--out {root}: {error.strerror}: {os_fix(error)}") from error
+
+
+def _opened(root: Path, manifest: RunManifest) -> RunDir:
     path = root / "run.json"
     if path.is_file():
         known = results.read(path, RunManifest)
@@ -34,5 +41,6 @@ def open_run(root: Path, manifest: RunManifest) -> RunDir:
     elif root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(f"{root} exists and is not a run directory: choose another --out")
     else:
+        root.mkdir(parents=True, exist_ok=True)
         results.write(path, manifest)
     return RunDir.open(root)

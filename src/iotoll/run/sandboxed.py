@@ -1,26 +1,35 @@
-"""Builds the kernels of a run in the sandbox, where a candidate sees no secret."""
+"""Builds the kernels of a run in the sandbox: in a pipeline, and where possible at a desk.
+
+Inside, only fragments are read that the user named; board, matrix and policy were read before.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256
-from iotoll.core.errors import InfrastructureError, ResultError
+from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.core.paths import cache_dir
+from iotoll.core.proc import SANDBOX_TREE
 from iotoll.core.progress import Progress
 from iotoll.kernels import buildid, compiled, sandbox
-from iotoll.kernels.kernel_job import KernelJob
-from iotoll.kernels.sandbox import Kept
+from iotoll.kernels.build import KernelSpec
+from iotoll.kernels.cache import new_entry
+from iotoll.kernels.compiling import TIMEOUT
+from iotoll.kernels.kernel_job import TARGETS, KernelJob
+from iotoll.kernels.overrun import OverrunError
+from iotoll.kernels.sandbox import INSIDE, Kept, Surroundings
 from iotoll.kernels.source import open_tree
 from iotoll.records import results
-from iotoll.records.models import BuildRecord, FailureRecord, Outcome
+from iotoll.records.models import BuildRecord, FailureRecord, Outcome, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 
-INSIDE = ("-P", "-m", "iotoll.ci.inside")  # -P: no module of the folder that a job stands in
 BUILT = (
     "Image",
     "config",
@@ -32,10 +41,15 @@ BUILT = (
 )
 
 
+GRACE_SECONDS = 60.0
+"""A build ends itself after `TIMEOUT`; this long after it, it is ended from outside."""
+_UNCACHED = ("build.json", "failure.json")
+
+
 def build(
     run: RunDir,
     side: Side,
-    job: KernelJob,
+    spec: KernelSpec,
     progress: Progress,
     hidden: Sequence[Path] = (),
     trusted: bool | None = None,
@@ -46,6 +60,7 @@ def build(
     nothing of the ``hidden`` folders. With ``trusted`` False a base is no less a stranger's. Why a
     build failed is in ``failure.json`` beside its log.
     """
+    job = job_of(run, side, spec)
     done = job.is_done
     shutil.rmtree(run.build(side), ignore_errors=True)  # a runner may hold another one's
     names = (*BUILT, *(Path(name).name for name in job.dtbs))
@@ -53,23 +68,86 @@ def build(
     trusted = side == "base" if trusted is None else trusted
     alone = not trusted and not done
     with ExitStack() as stack:
+        tree = open_tree(str(run.manifest.tree), progress)
         if alone:  # nobody may move the tree below the overlay
-            tree = open_tree(str(run.manifest.tree), progress)
             stack.enter_context(tree.locked(progress))
-        words = [*INSIDE, "build", str(run.root), side, *(["--quiet"] if progress.quiet else [])]
         seen = [path for path in hidden if alone and path.is_dir()]
-        status = sandbox.run(words, run.root, Kept(kept), trusted, seen)
+        around = _around(run, job, seen)
+        around = replace(around, seconds=TIMEOUT + GRACE_SECONDS, ended=stack.close)
+        words = _words(run, side, spec, progress)
+        try:
+            status = sandbox.run(words, run.root, Kept(kept), trusted, around)
+        except OverrunError as error:
+            if trusted:
+                raise
+            failure = FailureRecord(
+                outcome=Outcome.BROKEN, step="build", message=f"the build of the {side}: {error}"
+            )
+            results.write(run.build_failure(side), failure)
+            return Outcome.BROKEN
     return _built(run, side, status)
 
 
-def warm(run: RunDir) -> int:
+def warm(run: RunDir, spec: KernelSpec) -> int:
     """Build the base where make's O= folder is empty; returns the exit code.
 
     In an empty O= folder below the overlay a candidate's build would make everything, and throw it
     away.
     """
-    words = [*INSIDE, "build", str(run.root), "base", "--warm"]
-    return sandbox.run(words, run.root, Kept(()), trusted=True)
+    words = [*_words(run, "base", spec, Progress()), "--warm"]
+    around = _around(run, job_of(run, "base", spec))
+    return sandbox.run(words, run.root, Kept(()), trusted=True, around=around)
+
+
+def at_desk(run: RunDir, spec: KernelSpec, progress: Progress) -> None:
+    """Build the candidate in the sandbox, and keep its image in the cache under its own key.
+
+    Raises what the build failed with.
+    """
+    outcome = build(run, "candidate", spec, progress, hidden_from_candidates(run))
+    if outcome is not Outcome.PASS:
+        record = results.read(run.build_failure("candidate"), FailureRecord)
+        if outcome is Outcome.BROKEN:
+            step = "config" if record.step == "config" else "build"
+            raise BrokenError(step, record.message, record.log_tail)
+        raise InfrastructureError(record.message, record.log_tail)
+    job = job_of(run, "candidate", spec)
+    if not job.is_done:
+        with new_entry(job.cached) as entry:
+            for path in run.build("candidate").iterdir():
+                if path.is_file() and path.name not in _UNCACHED:
+                    shutil.copyfile(path, entry / path.name)
+
+
+def why_not(run: RunDir, spec: KernelSpec) -> str:
+    """Why a candidate cannot be built in the sandbox at this desk; empty if it can."""
+    job = job_of(run, "candidate", spec)
+    compiler = shutil.which(TARGETS[job.arch].compiler) or ""
+    if not any(compiler.startswith(f"{folder}/") for folder in sandbox.SYSTEM):
+        return f"the compiler {compiler} is not visible in it"
+    return sandbox.why_not(run.root, _around(run, job))
+
+
+def job_of(run: RunDir, side: Side, spec: KernelSpec) -> KernelJob:
+    """What one side is built from."""
+    source = results.read(run.side(side) / "source.json", SourceRecord)
+    return KernelJob.make(source, spec.arch, spec.fragments, spec.dtbs)
+
+
+def _words(run: RunDir, side: Side, spec: KernelSpec, progress: Progress) -> list[str]:
+    quiet = ["--quiet"] if progress.quiet else []
+    return [*INSIDE, "build", str(run.root), side, json.dumps(asdict(spec)), *quiet]
+
+
+def _around(run: RunDir, job: KernelJob, hidden: Sequence[Path] = ()) -> Surroundings:
+    """Fragments and objects of the user's own, and the tree, which in there has no other name."""
+    tree = open_tree(str(run.manifest.tree), Progress(quiet=True))
+    return Surroundings(
+        hidden=hidden,
+        shown=[*tree.borrowed(), *job.fragments],
+        folder=Path.cwd(),
+        variables={SANDBOX_TREE: str(tree.root)},
+    )
 
 
 def hidden_from_candidates(run: RunDir) -> tuple[Path, ...]:

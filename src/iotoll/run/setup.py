@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +13,10 @@ from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import Bench, Connect
+from iotoll.core.proc import SANDBOXED
 from iotoll.core.progress import Progress
+from iotoll.kernels import sandbox
+from iotoll.kernels.build import KernelSpec
 from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, Clock, SelectionRecord, SideResult
@@ -104,6 +109,34 @@ class Setup:
         more = results.read(self.run.selection, SelectionRecord).fragments
         return fragments(self.board, self.cells, more)
 
+    @property
+    def kernel_spec(self) -> KernelSpec:
+        """What both kernels are built for."""
+        return KernelSpec(self.board.arch, self.fragments, self.dtbs)
+
+    @property
+    def boots_apart(self) -> Sequence[Side]:
+        """The sides that boot in the sandbox, which only a candidate at a desk needs.
+
+        Where times are judged it is both, so that they differ in nothing but the kernel.
+        """
+        if self.sandbox_refused is None or self.sandbox_refused:
+            return ()
+        return self.sides if self.judges_time else ("candidate",)
+
+    @cached_property
+    def sandbox_refused(self) -> str | None:
+        """Why this desk's sandbox is not to be had, empty if it is; None where there is no need.
+
+        Nothing is a stranger's where one kernel is measured, and a lab's boards are not this
+        machine. A pipeline's job is in a sandbox already.
+        """
+        manifest = self.run.manifest
+        strangers = manifest.kind == "gate" and manifest.candidate_kind != "none"
+        if SANDBOXED in os.environ or not strangers or self.stored:
+            return None
+        return sandbox.why_not(self.run.root)
+
     @cached_property
     def bench(self) -> Bench:
         """What the boots of this run share."""
@@ -121,6 +154,7 @@ class Setup:
             send_times=lab.board(self.board.name).send_times if lab else None,
             cool_down=lab.board(self.board.name).cool_down_seconds if lab else 0,
             fresh=self.fresh,
+            apart=self.boots_apart,
         )
 
     @property

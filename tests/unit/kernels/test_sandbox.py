@@ -10,7 +10,7 @@ import pytest
 
 from iotoll.core.errors import IotollError, ResultError
 from iotoll.kernels import sandbox
-from iotoll.kernels.sandbox import Kept
+from iotoll.kernels.sandbox import Kept, Surroundings
 
 SECRET = "glcbt-64_secret-of-the-job"
 
@@ -132,7 +132,7 @@ images = pathlib.Path({str(images)!r})
 assert list(images.iterdir()) == []
 (images / "own").mkdir()
 """
-    assert sandbox.run(python(text), run_root, Kept(()), hidden=[images]) == 0
+    assert sandbox.run(python(text), run_root, Kept(()), around=Surroundings([images])) == 0
     assert [path.name for path in images.iterdir()] == ["base"]
 
 

@@ -38,6 +38,8 @@ class Flow:
     def source(self) -> None:
         """Both sides' sources."""
 
+    kernel_spec = None
+
     def build_job(self, side: str) -> Any:
         return SimpleNamespace(is_done=self.done)
 
@@ -47,11 +49,11 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool | None, int]]
     """(side, trusted, hidden folders) of each build in a sandbox; (warm, …) for a warm one."""
     seen: list[tuple[str, bool | None, int]] = []
 
-    def build(run: Any, side: str, job: Any, progress: Any, hidden: Any, trusted: Any) -> Outcome:
+    def build(run: Any, side: str, spec: Any, progress: Any, hidden: Any, trusted: Any) -> Outcome:
         seen.append((side, trusted, len(hidden)))
         return Outcome.PASS
 
-    def warm(run: Any) -> int:
+    def warm(run: Any, spec: Any) -> int:
         seen.append(("warm", True, 0))
         return 0
 

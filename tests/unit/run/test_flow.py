@@ -74,13 +74,25 @@ def test_what_fio_contradicts_stands_in_verdict_and_report(tmp_path: Path) -> No
     text = fio.read_text()
     mean = '"mean": 84457793.273438'
     assert mean in text
-    fio.write_text(text.replace(mean, '"mean": 94457793.273438'))
+    fio.write_text(text.replace(mean, '"mean": 88457793.273438'))
     verdict = judged(run)
     assert verdict.outcome is Outcome.PASS, "a warning changes no verdict"
     (warning,) = verdict.warnings
-    assert warning.startswith(f"candidate, {CELLS[0]}: fio disagrees: clat mean 94,457,793, +")
+    assert warning.startswith(f"candidate, {CELLS[0]}: fio disagrees: clat mean 88,457,793, +")
     page = render_report(run).read_text()
     assert "Cells to read with care" in page and "fio disagrees: clat mean" in page
+
+
+def test_f6_a_candidates_own_clock_is_never_a_pass(tmp_path: Path) -> None:
+    """Not tried on 7dcac24: half as fast a trace clock passed as 50 % cheaper."""
+    run = make_run(tmp_path / "run")
+    add_boots(run)
+    fio = run.boot("candidate", 1) / "ufs/fio.json"
+    fio.write_text(fio.read_text().replace('"mean": 84457793.273438', '"mean": 94457793.273438'))
+    verdict = judged(run)
+    assert verdict.outcome is Outcome.INFRASTRUCTURE
+    why = {cell.cell: cell.why for cell in verdict.cells}[CELLS[0]]
+    assert "the candidate's trace runs by another clock than fio" in str(why)
 
 
 def test_cell_without_a_trace_is_infrastructure(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ use iosections::{
 pub const DISK: Dev = Dev { major: 8, minor: 0 };
 pub const JOURNAL: i32 = 50;
 pub const WORKER: i32 = 60;
+/// The thread to which softirqs are left.
+pub const SOFTIRQS: i32 = 115;
 /// The disk's interrupt.
 pub const IRQ: Kind = Kind::IrqEntry(7);
 
@@ -29,6 +31,9 @@ impl Tasks for Names {
     }
     fn serves_interrupt(&self, pid: i32) -> bool {
         pid == 9
+    }
+    fn runs_softirqs(&self, pid: i32) -> bool {
+        pid == SOFTIRQS
     }
 }
 

@@ -49,7 +49,7 @@ def build(flow: Flow, side: Side) -> BuildRecord:
     get_image(flow.board.arch, flow.progress)  # made from Debian's packages: needs the network
     _built(flow, "base", trusted=True)
     if side == "candidate":
-        if not flow.build_job(side).is_done and sandboxed.warm(flow.run) != 0:
+        if not flow.build_job(side).is_done and sandboxed.warm(flow.run, flow.kernel_spec) != 0:
             raise InfrastructureError("A does not build in the sandbox: see its log")
         _built(flow, side, trusted=False)
     return results.read(flow.run.build(side) / "build.json", BuildRecord)
@@ -61,7 +61,7 @@ def boot(run: RunDir, side: Side, cells: Sequence[str], folder: Path) -> None:
     Raises BrokenError for a kernel that does not boot or survive the workload.
     """
     sandboxed.check_build(run, side)
-    words = [*sandboxed.INSIDE, "measure", str(run.root), side, ",".join(cells)]
+    words = [*sandbox.INSIDE, "measure", str(run.root), side, ",".join(cells)]
     status = sandbox.run(words, run.root, None)
     failed = run.root / FAILURE
     if failed.is_file():
@@ -103,7 +103,7 @@ def gate(flow: Flow) -> VerdictRecord:
     for side in flow.sides:
         _built(flow, side, trusted=False)
         sandboxed.check_build(flow.run, side)
-    sandbox.run([*sandboxed.INSIDE, "gate", str(flow.run.root)], flow.run.root, None)
+    sandbox.run([*sandbox.INSIDE, "gate", str(flow.run.root)], flow.run.root, None)
     if not flow.run.verdict.is_file():
         raise InfrastructureError(f"{flow.run.root}: the gate in the sandbox left no verdict")
     return results.read(flow.run.verdict, VerdictRecord)
@@ -120,9 +120,9 @@ def _refuse(flow: Flow) -> None:
 
 
 def _built(flow: Flow, side: Side, trusted: bool) -> None:
-    run, job = flow.run, flow.build_job(side)
+    run, spec = flow.run, flow.kernel_spec
     hidden = () if trusted else sandboxed.hidden_from_candidates(run)
-    outcome = sandboxed.build(run, side, job, flow.progress, hidden, trusted)
+    outcome = sandboxed.build(run, side, spec, flow.progress, hidden, trusted)
     if outcome is not Outcome.PASS:
         _raise(results.read(run.build_failure(side), FailureRecord))
 
