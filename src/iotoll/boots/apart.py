@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from iotoll.boards.board import VirtualBoard
 from iotoll.boots.local import BootPlan, boot_again
-from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError
 from iotoll.core.proc import tail
 from iotoll.kernels import sandbox
 from iotoll.kernels.sandbox import Surroundings
@@ -89,6 +89,6 @@ def inside(text: str) -> int:
 
 def _raise(failure: FailureRecord) -> None:
     if failure.outcome is Outcome.BROKEN:
-        step = "boot" if failure.step == "boot" else "workload"
+        step: BrokenStep = "boot" if failure.step == "boot" else "workload"
         raise BrokenError(step, failure.message, failure.log_tail)
     raise InfrastructureError(failure.message, failure.log_tail)

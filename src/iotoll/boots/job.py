@@ -155,12 +155,19 @@ def render_job(
         "BUFFER_KB": board.buffer_kb,
         "IO_TIMEOUT_MS": "" if board.io_timeout_ms is None else board.io_timeout_ms,
         "TRACE_CLOCK": board.trace_clock,
-        "QUIET": "1" if matrix.pace.rate_iops else "",
-        "PAGE_KB": 64 if matrix.pace.round_us else "",
+        **_in_step(matrix),
         **(more or {}),
     }
     write_text(target / "job.env", _shell(settings))
     return files_sha256([p for p in target.iterdir() if p.is_file()], target)
+
+
+def _in_step(matrix: Matrix) -> dict[str, object]:
+    """Settings for boards that count instructions; empty words for others."""
+    return {
+        "QUIET": "1" if matrix.pace.rate_iops else "",
+        "PAGE_KB": 64 if matrix.pace.round_us else "",
+    }
 
 
 def _disks(batches: list[Batch]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256
-from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
+from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, ResultError
 from iotoll.core.paths import cache_dir
 from iotoll.core.proc import SANDBOX_TREE
 from iotoll.core.progress import Progress
@@ -108,7 +108,7 @@ def at_desk(run: RunDir, spec: KernelSpec, progress: Progress) -> None:
     if outcome is not Outcome.PASS:
         record = results.read(run.build_failure("candidate"), FailureRecord)
         if outcome is Outcome.BROKEN:
-            step = "config" if record.step == "config" else "build"
+            step: BrokenStep = "config" if record.step == "config" else "build"
             raise BrokenError(step, record.message, record.log_tail)
         raise InfrastructureError(record.message, record.log_tail)
     job = job_of(run, "candidate", spec)

@@ -15,6 +15,7 @@ import pytest
 from iotoll.core.errors import BrokenError, IotollError
 from iotoll.core.progress import Progress
 from iotoll.kernels import build, kernel_job, overrun, sandbox, source
+from iotoll.kernels.compiling import TIMEOUT
 from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.rundir import RunDir
@@ -186,7 +187,7 @@ for name in os.listdir("/proc"):
 time.sleep(4242)
 """
     run = gate_of(tmp_path, tree, text.strip())
-    monkeypatch.setattr(sandboxed, "GRACE_SECONDS", 8 - sandboxed.TIMEOUT)
+    monkeypatch.setattr(sandboxed, "GRACE_SECONDS", 8 - TIMEOUT)
     assert "did not end within 8 s" in ended(run)
 
 
