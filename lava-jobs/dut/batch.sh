@@ -24,7 +24,7 @@ for one in "$name" "${name}2"; do
 done
 export DISKS
 # An event that begins a page of the trace buffer costs 321 instructions more: larger pages have fewer of
-# them (Linux 6.9 on). They are for boards that count instructions: not every reader of traces knows them.
+# them (Linux 6.8 on). They are for boards that count instructions: not every reader of traces knows them.
 [ -z "${PAGE_KB:-}" ] || echo "$PAGE_KB" >"$TRACEFS/buffer_subbuf_size_kb" 2>/dev/null
 # The recorder must sleep until the end: woken while fio runs, it would be part of the measure.
 echo 100 >"$TRACEFS/buffer_percent" 2>/dev/null

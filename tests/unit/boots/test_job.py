@@ -162,8 +162,10 @@ def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(
     assert "\nioengine=io_uring\niodepth=32\n" in deep
     assert "\nrate_iops" not in deep, "I/Os that are to wait for each other are not paced"
     assert "\nfsync=32\n" in (tmp_path / "nvme-fsync.fio").read_text()
-    paced = f"\nrate_iops={matrix.pace.rate_iops}\n"
-    assert paced in (tmp_path / "nvme-fsync.fio").read_text()
+    paced = f"\nrate_iops={matrix.pace.rate_iops_many}\n"
+    assert paced in (tmp_path / "nvme-fsync.fio").read_text(), "one of two threads"
+    assert "start.sh 2048000 0 1190 " in (tmp_path / "nvme-fsync.fio").read_text()
+    assert "start.sh 2048000 0 0 " in deep, "nor do their threads begin apart"
     two = (tmp_path / "nvme-dev2.fio").read_text()
     assert "[beside-nvme-4k-randread-t8-direct-dev2]" in two and "directory=/mnt/nvme2" in two
     assert "filename=iotoll-nvme2" in (tmp_path / "nvme-trim.fio").read_text()
