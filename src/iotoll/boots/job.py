@@ -121,8 +121,7 @@ def render_job(
         autoescape=False,  # fio jobs and shell words, not markup; all values come from our data
     )
     template = environment.get_template("batch.fio.j2")
-    runs = [run.cell for batch in batches for run in batch.runs]
-    threads = max([*matrix.threads, *(cell.threads for cell in runs)])
+    threads = max([*matrix.threads, *(r.cell.threads for b in batches for r in b.runs)])
     for batch in batches:
         text = template.render(
             batch=batch,
