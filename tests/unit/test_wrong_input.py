@@ -174,7 +174,7 @@ def in_small_place(folder: Path, words: str, options: str) -> subprocess.Complet
         (f"{ANALYZE} --parquet small/x.parquet", "size=4k", 4),
         (f"{ANALYZE} --perfetto small/x.pftrace", "size=4k", 4),
         (f"{GATE} --out small/run --until source", "ro", 2),
-        ("publish begun --out small/x", "ro", 2),
+        ("publish begun --out small/x", "ro", 4),
     ],
 )
 def test_full_disks_and_places_that_may_not_be_written(

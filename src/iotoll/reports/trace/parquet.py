@@ -89,7 +89,8 @@ def write_parquet(cells: Sequence[TraceCell], path: Path) -> None:
     try:
         joined.write_parquet(part, compression="zstd", metadata=metadata)
         part.replace(path)
-    except OSError as error:
+    except (OSError, pl.exceptions.ComputeError) as error:
+        # A full disk that shows while the file is ended is no OSError of polars.
         raise InfrastructureError(f"cannot write {path}: {error}") from error
     finally:
         part.unlink(missing_ok=True)
