@@ -205,6 +205,16 @@ clean_slate() {
     echo 1 >/proc/sys/vm/compact_memory
 }
 
+# find_disks BATCH DEVICES: $DISKS are the folders in sysfs of the batch's disks; start.sh wants them.
+find_disks() {
+    DISKS='' name=${1#calibration-}
+    name=${name%%-*}
+    for one in "$name" "${name}2"; do
+        ! grep -q "^$one " "$2" || DISKS="$DISKS $(disk_of "$one" "$2")"
+    done
+    export DISKS
+}
+
 # count_cpus: $cpus is how many CPUs there are.
 count_cpus() {
     cpus=0
