@@ -207,6 +207,7 @@ clean_slate() {
 
 # find_disks BATCH DEVICES: $DISKS are the folders in sysfs of the batch's disks; start.sh wants them.
 find_disks() {
+    [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug 2>/dev/null
     DISKS='' name=${1#calibration-}
     name=${name%%-*}
     for one in "$name" "${name}2"; do
@@ -232,9 +233,13 @@ find_hint() {
     for queue in "$1"/mq/*; do
         read -r served <"$queue/cpu_list"
         case ", $served," in *", $2,"*) ;; *) continue ;; esac
+        tags=/sys/kernel/debug/block/${1##*/}/hctx${queue##*/}/tags
+        # Without debugfs the tag stays where it is.
+        [ -f "$tags" ] || { hint=0; return; }
+        hints=
         while IFS='={}' read -r word _ hints _; do
             [ "$word" != alloc_hint ] || break
-        done <"/sys/kernel/debug/block/${1##*/}/hctx${queue##*/}/tags"
+        done <"$tags"
         set -- "$1" "$2" "$hints, "
         skip=$2
         while [ $((skip -= 1)) -ge 0 ]; do set -- "$1" "$2" "${3#*, }"; done
@@ -248,7 +253,7 @@ find_hint() {
 # tags the search comes round soon. SCSI has a second map, which only queue_depth shrinks: to one.
 first_tags() {
     depth=
-    read -r tags <"$1/queue/nr_requests"
+    read -r requests <"$1/queue/nr_requests"
     [ ! -f "$1/device/queue_depth" ] || read -r depth <"$1/device/queue_depth"
     echo 4 >"$1/queue/nr_requests"
     [ -z "$depth" ] || echo 1 >"$1/device/queue_depth"
@@ -266,5 +271,5 @@ first_tags() {
     done
     on_cpu "0-$((cpus - 1))"
     [ -z "$depth" ] || echo "$depth" >"$1/device/queue_depth"
-    echo "$tags" >"$1/queue/nr_requests"
+    echo "$requests" >"$1/queue/nr_requests"
 }
