@@ -22,7 +22,7 @@ from tests.vm.conftest import (
     unexplained,
 )
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(3600)]
 CELL = "ufs-4k-randread-t1-direct"
 PATCH = FAULTS / "inlined-and-conditional-costs.patch"
 
@@ -82,7 +82,8 @@ def explain(run: Path, *words: str) -> str:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        # It waits for the kernel tree while another test builds a whole kernel.
+        timeout=6 * LIMIT,
         check=False,
     )
     assert done.returncode == 0, done.stderr
