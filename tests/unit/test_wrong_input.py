@@ -160,7 +160,7 @@ def in_small_place(folder: Path, words: str, options: str) -> subprocess.Complet
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     if "unshare:" in done.stderr or "mount:" in done.stderr:
