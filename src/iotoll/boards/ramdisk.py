@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotoll.core.digest import file_sha256, json_sha256
+from iotoll.core.digest import file_sha256, files_sha256, json_sha256
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir, data_dir
@@ -229,6 +229,12 @@ def _inside(tree: Path, link: Path) -> Path:
         target = link.readlink()
         link = tree / target.relative_to("/") if target.is_absolute() else link.parent / target
     return link
+
+
+def scripts_sha256() -> str:
+    """Digest of the DUT's scripts: a boot with others is another boot."""
+    scripts = data_dir("lava-jobs") / "dut"
+    return files_sha256([path for path in scripts.rglob("*") if path.is_file()], scripts)
 
 
 def job_cpio(job: Path, target: Path) -> None:

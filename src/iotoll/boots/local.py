@@ -13,7 +13,15 @@ from pathlib import Path
 
 from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
-from iotoll.boards.qemu import BootFiles, RunningBoard, qemu_command, tool_versions
+from iotoll.boards.qemu import (
+    BootFiles,
+    RunningBoard,
+    board_words,
+    disk_words,
+    kernel_words,
+    qemu_command,
+    tool_versions,
+)
 from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
@@ -92,9 +100,14 @@ class BootPlan:
 
     def identity(self) -> str:
         """Digest of the board as the workload sees it, without the kernel under test."""
-        known = [self.board.model_dump(), self.clock, self.image.sha256, self.job_sha256]
-        if isinstance(self.board, VirtualBoard) and self.board.qemu.patched:
-            known.append(patched.digest())
+        known: list[object] = [self.board.model_dump(), self.clock]
+        known += [self.image.sha256, self.job_sha256]
+        if isinstance(self.board, VirtualBoard):
+            # The words say what another version of iotoll makes of the same board.
+            known += [board_words(self.board, self.clock, self.accelerator)]
+            known += [kernel_words(self.board), disk_words(self.board, "")]
+            if self.board.qemu.patched:
+                known.append(patched.digest())
         return json_sha256(known)
 
 

@@ -15,10 +15,11 @@ from typing import Protocol
 
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
-from iotoll.boards.ramdisk import Image
+from iotoll.boards.ramdisk import Image, scripts_sha256
 from iotoll.boots import apart, base_boots
 from iotoll.boots.job import CALIBRATION_IOS, TIMED_IOS, Batch, make_batches, render_job
 from iotoll.boots.local import BootPlan, boot_again
+from iotoll.core.digest import json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress, Step
 from iotoll.records import results, sealed
@@ -185,7 +186,7 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
         kernel=run.build(side) / "Image",
         image=bench.image,
         job=job,
-        job_sha256=digest,
+        job_sha256=json_sha256([digest, scripts_sha256()]),
         cells=list(bench.cells),
         runs=sum(len(batch.runs) for batch in batches),
         folder=run.boot(side, number),

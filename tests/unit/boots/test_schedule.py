@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.boards import ramdisk
 from iotoll.boards.board import load_board
 from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
@@ -15,6 +16,7 @@ from iotoll.boots import base_boots, local, schedule
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import Bench, plan_boot, run_boots, step_after, with_cmdline
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError, ResultError
+from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
 from iotoll.measure.collect import collect
 from iotoll.records import results
@@ -76,6 +78,23 @@ def test_identity_is_of_all_that_the_workload_sees(run: RunDir, bench: Bench, ch
     }[change]
     known = plan_boot(run, bench, "base", 1).identity()
     assert plan_boot(run, other, "base", 1).identity() != known
+
+
+def test_a_boot_with_other_scripts_or_another_command_line_is_another_boot(
+    run: RunDir, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the store gives a base that an earlier version of iotoll booted."""
+    known = plan_boot(run, bench, "base", 1).identity()
+    data = tmp_path / "lava-jobs"
+    shutil.copytree(data_dir("lava-jobs"), data)
+    with (data / "dut/lib.sh").open("a") as script:
+        script.write("true\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(ramdisk, "data_dir", lambda _: data)
+        assert plan_boot(run, bench, "base", 1).identity() != known
+    assert plan_boot(run, bench, "base", 1).identity() == known
+    monkeypatch.setattr(local, "disk_words", lambda *_: ["-device", "other"])
+    assert plan_boot(run, bench, "base", 1).identity() != known
 
 
 class Board:
