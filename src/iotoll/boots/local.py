@@ -40,6 +40,10 @@ from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
 
 POLL_SECONDS = 0.1
+HANDOVER_LIMIT = 4 << 30
+"""Bytes that a board may hand over; a boot of the whole matrix hands over some 100 MB."""
+MEMBERS_LIMIT = 100_000
+"""Files in what a board hands over; a boot of the whole matrix has some thousand."""
 CONSOLE_LIMIT = 16 << 20
 """Bytes of a console that are read; a boot of the whole matrix says some 100 KB."""
 CONSOLE_RATE = 4 << 20
@@ -226,6 +230,12 @@ def _watch(
                     f"the console has over {CONSOLE_LIMIT >> 20} MiB: the kernel floods it",
                     state.log_tail,
                 )
+            if _size(files.handover) > HANDOVER_LIMIT:
+                raise BrokenError(
+                    "workload",
+                    f"the board handed over more than {HANDOVER_LIMIT >> 30} GiB: it was ended",
+                    state.log_tail,
+                )
             on_cell(state.cells)
             if state.failed_at:
                 return _whole_report(files, state)
@@ -287,17 +297,21 @@ def _judge(state: ConsoleState, files: BootFiles) -> None:
 def unpack(handover: Path, target: Path) -> None:
     """Unpack concatenated tar streams; a board's bytes are not trusted: plain files only."""
     try:
-        with tarfile.open(handover, ignore_zeros=True) as archive:
-            members = archive.getmembers()
-            if not members:
-                raise tarfile.ReadError("it holds no file")
-            # Debian 12's Python 3.11.2 has no extraction filters (3.11.4 has).
-            for member in members:
+        with tarfile.open(handover, "r:", ignore_zeros=True) as archive:  # never packed
+            members = []
+            for member in archive:
                 member.name = member.name.lstrip("/")
-                plain = member.isreg() or member.isdir()
+                # A sparse file has any size and takes none.
+                plain = (member.isreg() and not member.issparse()) or member.isdir()
                 if not plain or ".." in Path(member.name).parts:
                     raise tarfile.ReadError(f"{member.name!r} may not be unpacked")
                 member.mode = 0o755 if member.isdir() else 0o644
+                members.append(member)
+                if len(members) > MEMBERS_LIMIT:
+                    raise tarfile.ReadError(f"it holds more than {MEMBERS_LIMIT:,} files")
+            if not members:
+                raise tarfile.ReadError("it holds no file")
+            # Debian 12's Python 3.11.2 has no extraction filters (3.11.4 has).
             archive.extractall(target, members)
     except (tarfile.TarError, EOFError) as error:
         raise InfrastructureError(

@@ -34,4 +34,6 @@ def build_ids(path: Path) -> list[str]:
 def noted(folder: Path) -> list[str]:
     """The build-ids that were noted beside an image; those in the image itself if none were."""
     path = folder / NAME
-    return path.read_text().split() if path.is_file() else build_ids(folder / "Image")
+    return (
+        path.read_text(errors="replace").split() if path.is_file() else build_ids(folder / "Image")
+    )

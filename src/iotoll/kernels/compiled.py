@@ -7,21 +7,29 @@ never ran. And a makefile of the candidate's can do what it likes with the candi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from iotoll.records import results, sealed
 from iotoll.records.models import SourceRecord
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import SIDES, RunDir
 
 SOURCES = "sources.txt"
 """The file beside an image that lists the source files that went into it, one a line."""
 _SHOWN = 5
-_BUILD_FILE = re.compile(r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^scripts/|\.(?:mk|lds\.S)$")
+HOST_SOURCES = "host-sources.txt"
+"""Beside it: the source files of programs that make compiled for this machine, and ran."""
+_BUILD_FILE = re.compile(
+    r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^(?:scripts|tools)/|^arch/\w+/tools/"
+    r"|\.(?:mk|lds\.S|awk|bc|pl|py|sed|sh|tbl)$"
+)
+"""What make and kconfig read or run, by its name; host programs are known from make's notes."""
 _NEW_OPTION = re.compile(r"^\+(?:menu)?config[ \t]+(\w+)", re.M)
 _ADDS = re.compile(r"^([\w-]+?)-(?:y|objs|m|\$\(CONFIG_(\w+)\))[ \t]*[:+]?=(.*)$", re.M)
 _WORD = re.compile(r"[^\s\\:=$()]+\.(?:c|h|S|s|dts|dtsi|lds|inc)\b")
+_HOST = re.compile(r"^(?:saved)?cmd_\S+ := (?:ccache )?gcc (?!.*-D__KERNEL__)(?=.*-Wp,-MMD,)", re.M)
+"""make's note of an object for this machine; that of a kernel's has another option."""
 
 
 def write_sources(out: Path, source: Path, folder: Path) -> None:
@@ -30,16 +38,21 @@ def write_sources(out: Path, source: Path, folder: Path) -> None:
     From make's own ``.cmd`` files, whose paths are relative to ``out``, or absolute.
     """
     found: set[str] = set()
+    host: set[str] = set()
     root = str(source.resolve()) + "/"
     names: dict[str, str | None] = {}
     for path in out.rglob(".*.cmd"):
-        for word in _WORD.findall(path.read_text(errors="replace")):
+        text = path.read_text(errors="replace")
+        places = [found, host] if _HOST.search(text) else [found]
+        for word in _WORD.findall(text):
             if word not in names:
                 place = str((out / word).resolve())
                 names[word] = place[len(root) :] if place.startswith(root) else None
             if name := names[word]:
-                found.add(name)
-    results.write_text(folder / SOURCES, "".join(f"{name}\n" for name in sorted(found)))
+                for one in places:
+                    one.add(name)
+    for file, listed in ((SOURCES, found), (HOST_SOURCES, host)):
+        results.write_text(folder / file, "".join(f"{name}\n" for name in sorted(listed)))
 
 
 @dataclass(frozen=True)
@@ -108,21 +121,31 @@ class Coverage:
 
 
 def of_run(run: RunDir) -> Coverage | None:
-    """The coverage of a run's candidate; None where its sources or its build are not known."""
+    """The coverage of a run's candidate; None where its sources are not known.
+
+    Where its build left no list of them, no changed file counts as unbuilt.
+    """
     source, listed = run.side("candidate") / "source.json", run.build("candidate") / SOURCES
     if run.manifest.candidate_kind in ("images", "none") or not source.is_file():
-        return None
-    if not listed.is_file():
         return None
     record = results.read(source, SourceRecord)
     change = (sealed.change(run) or b"").decode(errors="replace")
     config = run.build("candidate") / "config"
-    text = config.read_text(errors="replace") if config.is_file() else ""
-    found = find(
-        record.changed_paths, listed.read_text().splitlines(), change, text, record.options
-    )
+    text = config.read_text(errors="replace") if config.is_file() else None
+    known = listed.is_file()
+    sources = listed.read_text(errors="replace").splitlines() if known else record.changed_paths
+    new = change if text is not None else ""
+    host = _host_sources(run)
+    found = find(record.changed_paths, sources, new, text or "", record.options, host)
     damaged = run.change.is_file() and not change
     return replace(found, damaged=damaged)
+
+
+def _host_sources(run: RunDir) -> set[str]:
+    """Those of both sides: what a candidate left may be forged, the base's is not."""
+    files = [run.build(side) / HOST_SOURCES for side in SIDES]
+    texts = [path.read_text(errors="replace") for path in files if path.is_file()]
+    return {line for text in texts for line in text.splitlines()}
 
 
 def find(
@@ -131,13 +154,15 @@ def find(
     change: str,
     config: str,
     needs: Mapping[str, Sequence[str]] | None = None,
+    host: Collection[str] = (),
 ) -> Coverage:
     """Compare changed paths and the change's text with a build's sources and its config.
 
-    ``needs`` are the options that kbuild asks of a changed file (`options_of`).
+    ``needs`` are the options that kbuild asks of a changed file (`options_of`), ``host`` the
+    sources of programs that the build compiles and runs.
     """
     built = set(sources)
-    steering = tuple(path for path in changed if _BUILD_FILE.search(path))
+    steering = tuple(path for path in changed if _BUILD_FILE.search(path) or path in host)
     unbuilt = tuple(path for path in changed if path not in built and path not in steering)
     options = dict.fromkeys(_NEW_OPTION.findall(change))
     on = set(re.findall(r"^CONFIG_(\w+)=", config, re.M))

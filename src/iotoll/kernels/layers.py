@@ -9,6 +9,7 @@ runner's cache is root's. Root itself owns the kernel's settings, whatever capab
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -24,6 +25,8 @@ _AT_FDCWD, _AT_EMPTY_PATH, _CLONE_NEWUSER = -100, 0x1000, 0x10000000
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # on all architectures alike
 _OPEN_TREE_CLONE, _MOVE_EMPTY_PATH, _ATTR_IDMAP = 1, 4, 0x100000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_JOIN_SESSION_KEYRING = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -104,6 +107,20 @@ def mount(layers: Sequence[dict[str, str]], written: Sequence[dict[str, str]]) -
     os.chdir("/")
 
 
+def leave_keys() -> None:
+    """Take a session keyring that is empty: no namespace hides the one that this one inherits.
+
+    Raises OSError where that fails. A kernel without keyrings has none to hide.
+    """
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        raise OSError(f"the number of keyctl on {os.uname().machine} is not known")
+    if _libc.syscall(number, _JOIN_SESSION_KEYRING, None) < 0:
+        error = ctypes.get_errno()
+        if error != errno.ENOSYS:
+            raise OSError(error, f"keyctl: {os.strerror(error)}")
+
+
 def is_root() -> bool:
     """Whether this is the machine's own root, not a user whom a container calls so."""
     ids = Path("/proc/self/uid_map").read_text().split()
@@ -137,8 +154,9 @@ def main(words: Sequence[str]) -> int:
     spec = json.loads(words[0])
     try:
         mount(spec["layers"], spec["written"])
+        leave_keys()
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"iotoll: the sandbox cannot mount its folders: {error}", file=sys.stderr)
+        print(f"iotoll: the sandbox cannot be made: {error}", file=sys.stderr)
         return 1
     return run(words[1:])
 

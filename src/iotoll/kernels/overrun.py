@@ -24,15 +24,16 @@ class OverrunError(InfrastructureError):
 
 
 class Disk:
-    """What the step writes beside its run directory, against what was free before."""
+    """What a step writes below some folders, against what was free of their disk before."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, *folders: Path) -> None:
+        self.folders = folders
+        self.before = self._size()
         self.free = self._free()
         self.due = 0.0
 
     def _free(self) -> int:
-        return shutil.disk_usage(self.folder).free
+        return shutil.disk_usage(self.folders[0]).free
 
     def check(self) -> None:
         """Raise OverrunError when the step has filled the disk; looks once in `SECONDS`."""
@@ -42,18 +43,19 @@ class Disk:
         free = self._free()
         if free >= min(RESERVE, self.free // 2):
             return
-        written = self._written()
+        written = self._size() - self.before
         if written * 2 > self.free - free:  # else somebody else fills it
             raise OverrunError(
                 f"it wrote {written / 2**30:.1f} GiB and left {free / 2**30:.1f} GiB of the disk"
                 " free: it was ended"
             )
 
-    def _written(self) -> int:
-        """Bytes of all files below the folder; some go while they are counted."""
+    def _size(self) -> int:
+        """Bytes of all files below the folders; some go while they are counted."""
         total = 0
-        for folder, _, names in os.walk(self.folder):
-            for name in names:
-                with suppress(OSError):
-                    total += Path(folder, name).lstat().st_blocks * 512
+        for top in self.folders:
+            for folder, _, names in os.walk(top):
+                for name in names:
+                    with suppress(OSError):
+                        total += Path(folder, name).lstat().st_blocks * 512
         return total

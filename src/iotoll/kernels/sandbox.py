@@ -45,6 +45,8 @@ LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug infor
 LONGEST = 1 << 16  # bytes of a line of the sandbox that are passed on in one piece
 WATCH_SECONDS = 0.2
 MEMORY = 4 << 30  # bytes of /tmp, which is the machine's memory
+SECRETS = ("lab",)
+"""Folders of the cache that no step sees: a lab on this machine keeps its tokens there."""
 ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent")
 
 
@@ -97,6 +99,8 @@ def run(
         require_tool(tool, "util-linux" if tool != "mount" else "mount")
     with _scratch(run_root) as scratch:
         cache = cache_dir()
+        secret = [path for name in SECRETS if (path := cache / name).is_dir()]
+        around = replace(around, hidden=[*around.hidden, *secret])
         layers = [] if trusted else [_Layer(cache, scratch / "cache")]
         if kept is not None:
             layers.append(_Layer(run_root, scratch / "run"))
@@ -106,7 +110,8 @@ def run(
         if not trusted:
             around = replace(around, variables={**around.variables, THROWN_AWAY: "1"})
         try:
-            status = _execute(_wrapped(places, around, words), around, Disk(scratch))
+            disk = Disk(scratch, *([run_root] if kept is None else []))
+            status = _execute(_wrapped(places, around, words), around, disk)
         finally:
             if around.ended is not None:
                 around.ended()

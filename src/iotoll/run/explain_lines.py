@@ -38,7 +38,10 @@ class Lines:
             self.note = f"{len(names)} functions changed: lines of the first {_MOST} are known"
         code = {name: symbols.code(name) for name in names[:_MOST]}
         try:
-            job, sources = self._flow.build_job(side), listed.read_text().splitlines()
+            job, sources = (
+                self._flow.build_job(side),
+                listed.read_text(errors="replace").splitlines(),
+            )
             found = find_lines(job, code, sources, self._changed_paths(), self._flow.progress)
         except (IotollError, OSError) as error:
             self.note = f"files and lines are not known: {error}"

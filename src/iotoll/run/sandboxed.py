@@ -38,6 +38,7 @@ BUILT = (
     "failure.json",
     buildid.NAME,
     compiled.SOURCES,
+    compiled.HOST_SOURCES,
 )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,9 +172,12 @@ def test_f6_9_a_console_without_end_is_the_kernels_fault(
         read.append(len(text))
         return read_console(text)
 
+    # A clock of this test's own: on a busy machine each poll takes as long as it likes.
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(ticks) / 100, sleep=lambda _: None)
+    monkeypatch.setattr(local, "time", clock)
     monkeypatch.setattr(local, "read_console", reading)
     monkeypatch.setattr(local, "CONSOLE_LIMIT", 2 << 20)
-    monkeypatch.setattr(local, "POLL_SECONDS", 0.0)
     limits = SimpleNamespace(boot=60, silence=60, total=60)
     virtual = SimpleNamespace(limits=limits)
     plan: BootPlan = SimpleNamespace(virtual=virtual, until="")  # type: ignore[assignment]
@@ -183,6 +188,54 @@ def test_f6_9_a_console_without_end_is_the_kernels_fault(
     assert max(read) <= (2 << 20) + 1, "never more than the limit"
     size = files.console.stat().st_size
     assert len(read) < size // (6 << 16), "and not at each change"
+
+
+class Pouring(Flooding):
+    """A board whose kernel hands over without end."""
+
+    def poll(self) -> None:
+        with self.console.with_name("h").open("ab") as out:
+            out.write(bytes(1 << 18))
+
+
+def test_f6_9_a_handover_without_end_is_the_kernels_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not tried on 7dcac24: the file grew until the disk was full or the board's time was over."""
+    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w")])
+    files.console.write_text("iotoll: step prepare\n")
+    monkeypatch.setattr(local, "HANDOVER_LIMIT", 1 << 20)
+    monkeypatch.setattr(local, "POLL_SECONDS", 0.0)
+    virtual = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=60))
+    plan: BootPlan = SimpleNamespace(virtual=virtual, until="")  # type: ignore[assignment]
+    board = Pouring(files.console)
+    with pytest.raises(BrokenError, match="handed over more than") as caught:
+        _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
+    assert caught.value.step == "workload"
+
+
+def test_a_handover_is_never_larger_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packed, sparse, or of a million empty files: a board's few bytes fill no disk or memory."""
+    packed, sparse, many = (tmp_path / name for name in ("packed.tar", "sparse.tar", "many.tar"))
+    with tarfile.open(packed, "w:gz") as archive:
+        head = tarfile.TarInfo("zero")
+        head.size = 1 << 20
+        archive.addfile(head, io.BytesIO(bytes(1 << 20)))
+    (tmp_path / "hole").write_bytes(b"")
+    os.truncate(tmp_path / "hole", 1 << 30)
+    words = ["tar", "--sparse", "-C", str(tmp_path), "-cf", str(sparse), "hole"]
+    subprocess.run(words, check=True)
+    assert sparse.stat().st_size < 1 << 20
+    with tarfile.open(many, "w") as archive:
+        for number in range(11):
+            archive.addfile(tarfile.TarInfo(f"file{number}"))
+    monkeypatch.setattr(local, "MEMBERS_LIMIT", 10)
+    for path, why in ((packed, "corrupt"), (sparse, "may not be"), (many, "more than 10 files")):
+        with pytest.raises(InfrastructureError, match=why):
+            local.unpack(path, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from iotoll.core.errors import IotollError, ResultError
-from iotoll.kernels import sandbox
+from iotoll.kernels import layers, overrun, sandbox
+from iotoll.kernels.overrun import OverrunError
 from iotoll.kernels.sandbox import Kept, Surroundings
 
 SECRET = "glcbt-64_secret-of-the-job"
@@ -64,6 +66,43 @@ print(len(list(files())), found, file=open(sys.argv[1] + "/out", "w"))
     count, _, found = (run_root / "out").read_text().strip().partition(" ")
     assert found == "[]"
     assert int(count) > 2, "it did look at something"
+
+
+def test_a_lab_on_this_machine_shows_a_candidate_no_token(run_root: Path, tmp_path: Path) -> None:
+    """Not seen on 7dcac24: `iotoll lab up` keeps the tokens of its users in the cache."""
+    lab = tmp_path / "cache/lab/local"
+    lab.mkdir(parents=True)
+    (lab / "admin.token").write_text(SECRET)
+    text = """
+import os, pathlib
+cache = pathlib.Path(os.environ["IOTOLL_CACHE"])
+assert (cache / "compiled").read_text() == "as it was"
+assert list((cache / "lab").iterdir()) == []
+"""
+    for trusted in (False, True):
+        assert sandbox.run(python(text), run_root, Kept(()), trusted) == 0
+    assert (lab / "admin.token").read_text() == SECRET
+
+
+def test_a_candidate_reads_no_key_of_the_session(run_root: Path) -> None:
+    """Not tried on 7dcac24: no namespace hides the session keyring that a process inherits."""
+    number = layers._KEYCTL.get(os.uname().machine)
+    add = {"x86_64": 248, "aarch64": 217}.get(os.uname().machine)
+    assert number is not None and add is not None, "no sandbox where these are not known"
+    libc = ctypes.CDLL(None, use_errno=True)
+    # A keyring that this test may fill: it replaces the test's own.
+    if libc.syscall(number, layers._JOIN_SESSION_KEYRING, None) < 0:
+        pytest.skip(f"this machine has no keyrings: {os.strerror(ctypes.get_errno())}")
+    assert libc.syscall(add, b"user", b"iotoll-test", SECRET.encode(), len(SECRET), -3) > 0
+    search, read = 10, 11
+    text = f"""
+import ctypes
+libc = ctypes.CDLL(None)
+key = libc.syscall({number}, {search}, -3, b"user", b"iotoll-test", 0)
+room = ctypes.create_string_buffer(99)
+assert key < 0 or libc.syscall({number}, {read}, key, room, 99) < 0, room.value
+"""
+    assert sandbox.run(python(text), run_root, Kept(())) == 0
 
 
 def test_a_candidate_reaches_no_network(run_root: Path) -> None:
@@ -230,3 +269,22 @@ def test_processes_end_with_the_sandbox(run_root: Path) -> None:
         with suppress(OSError):  # it ended meanwhile
             lines.append(path.read_bytes())
     assert not any(f"sleep\0{seconds}".encode() in line for line in lines)
+
+
+def test_a_boot_that_fills_the_disk_is_ended(
+    run_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a step writes into its own run directory counts, too: a boot brings nothing out."""
+    text = f"""
+import time
+with open({str(run_root)!r} + "/handover.tar", "wb") as out:
+    for _ in range(500):
+        out.write(bytes(4 << 20))
+        out.flush()
+        time.sleep(0.1)
+"""
+    (run_root / "before").write_bytes(bytes(1 << 20))
+    room = 48 << 20
+    monkeypatch.setattr(overrun.Disk, "_free", lambda disk: room - disk._size())
+    with pytest.raises(OverrunError, match="of the disk free: it was ended"):
+        sandbox.run(python(text), run_root, None)

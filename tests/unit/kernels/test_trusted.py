@@ -77,6 +77,77 @@ def test_f7_2_sources_come_from_makes_own_notes(tmp_path: Path) -> None:
     assert lines == ["drivers/a.c", "include/linux/a.h"]
 
 
+RUN_BY_MAKE = (
+    "arch/arm64/kernel/vdso/gen_vdso_offsets.sh",
+    "arch/arm64/tools/cpucaps",
+    "arch/arm64/tools/gen-sysreg.awk",
+    "kernel/time/timeconst.bc",
+    "lib/vdso/Makefile.include",
+    "scripts/mod/modpost.c",
+    "security/selinux/policy.pl",
+    "tools/include/linux/types.h",
+)
+
+
+@pytest.mark.parametrize("path", RUN_BY_MAKE)
+def test_f6_3_whatever_the_build_runs_is_named(path: str) -> None:
+    """Seen after 7dcac24: a changed awk script ran in the build, and the note said that nothing of
+    the patch is in the kernel."""
+    found = compiled.find([path, UFS], [UFS], "", "")
+    assert found.steering == (path,) and found.unbuilt == ()
+
+
+def test_f6_3_programs_that_make_compiles_and_runs_are_named(tmp_path: Path) -> None:
+    source, out = tmp_path / "src", tmp_path / "out"
+    for name in ("lib/gen_crc32table.c", "lib/crc32.c", "include/both.h"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("")
+    (out / "lib").mkdir(parents=True)
+    both = f"deps_x := \\\n  {source}/include/both.h \\\n"
+    (out / "lib/.gen_crc32table.cmd").write_text(
+        "savedcmd_lib/gen_crc32table := ccache gcc -Wp,-MMD,lib/.gen_crc32table.d -Wall"
+        f" -I ./lib -o lib/gen_crc32table ../src/lib/gen_crc32table.c\n{both}"
+    )
+    (out / "lib/.crc32.o.cmd").write_text(
+        "savedcmd_lib/crc32.o := ccache gcc -Wp,-MMD,lib/.crc32.o.d -D__KERNEL__ -c"
+        f" -o lib/crc32.o ../src/lib/crc32.c\n{both}"
+    )
+    run = make_run(tmp_path / "run")
+    for side in ("base", "candidate"):
+        compiled.write_sources(out, source, run.build(side))
+    # What a candidate left may be forged: the base's own list says the same.
+    (run.build("candidate") / compiled.HOST_SOURCES).write_bytes(b"\xff\n")
+    path = run.side("candidate") / "source.json"
+    changed = ["lib/gen_crc32table.c", "lib/crc32.c", "include/both.h"]
+    record = results.read(path, SourceRecord)
+    results.write(path, record.model_copy(update={"changed_paths": changed}))
+    found = compiled.of_run(run)
+    assert found is not None
+    assert found.steering == ("lib/gen_crc32table.c", "include/both.h")
+    assert found.unbuilt == ()
+
+
+def test_f6_3_a_build_that_removes_its_list_of_sources_is_still_named(tmp_path: Path) -> None:
+    """Seen after 7dcac24: without that list, which a build may remove, no makefile was named."""
+    run = make_run(tmp_path / "run")
+    path = run.side("candidate") / "source.json"
+    record = results.read(path, SourceRecord)
+    changed = [UFS, "drivers/ufs/core/Makefile"]
+    results.write(path, record.model_copy(update={"changed_paths": changed}))
+    for name in (compiled.SOURCES, "config"):
+        (run.build("candidate") / name).unlink(missing_ok=True)
+    found = compiled.of_run(run)
+    assert found is not None
+    assert found.steering == ("drivers/ufs/core/Makefile",)
+    assert found.unbuilt == () and found.options == ()
+
+
+def test_a_list_of_sources_that_is_no_text_is_read(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run.build("candidate") / compiled.SOURCES).write_bytes(b"\xff\xfe\0")
+    assert compiled.of_run(run) is not None
+
+
 def test_f6_3_and_f7_2_a_verdict_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     path = run.side("candidate") / "source.json"

@@ -205,7 +205,7 @@ with image.with_name("filler").open("wb") as out:
 """
     run = gate_of(tmp_path, tree, text.strip())
     room = 64 << 20
-    monkeypatch.setattr(overrun.Disk, "_free", lambda disk: room - disk._written())
+    monkeypatch.setattr(overrun.Disk, "_free", lambda disk: room - disk._size())
     assert "GiB of the disk free: it was ended" in ended(run)
 
 
