@@ -28,6 +28,7 @@ BOOTS = Path(__file__).with_name("data")
 CELLS = ["ufs-4k-randread-t1-direct", "ufs-4k-randread-t1-sync"]
 EXAMPLES = data_dir("results-schema") / "valid"
 IMAGES = {"base": "1" * 64, "candidate": "2" * 64}
+TREES = {"base": "1" * 40, "candidate": "2" * 40}
 
 
 def manifest(**changes: Any) -> RunManifest:
@@ -60,7 +61,8 @@ def make_run(
     results.write(run.selection, selection)
     for side in SIDES:
         source = results.read(EXAMPLES / "source.json", SourceRecord)
-        results.write(run.side(side) / "source.json", source.model_copy(update={"side": side}))
+        named = {"side": side, "git_tree": TREES[side]}
+        results.write(run.side(side) / "source.json", source.model_copy(update=named))
         build = results.read(EXAMPLES / "build.json", BuildRecord)
         changed = {"side": side, "image_sha256": images[side]}
         results.write(run.build(side) / "build.json", build.model_copy(update=changed))

@@ -13,7 +13,14 @@ from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.records import results
-from iotoll.records.models import Clock, FailureRecord, Outcome, SelectionRecord, VerdictRecord
+from iotoll.records.models import (
+    Clock,
+    FailureRecord,
+    Outcome,
+    SelectionRecord,
+    SourceRecord,
+    VerdictRecord,
+)
 from iotoll.records.models.run import Side
 from iotoll.reports.page.counts import fio_warnings
 from iotoll.run import previous
@@ -39,6 +46,12 @@ def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | Mo
     if not setup.cells:
         why = results.read(setup.run.selection, SelectionRecord).why
         return new_verdict(setup, Outcome.PASS, f"Nothing to measure: {why}.")
+    if _is_same_source(setup):
+        sentence = (
+            "Base and candidate are the same source, so there is nothing to compare: name another "
+            "--base or --candidate."
+        )
+        return new_verdict(setup, Outcome.INCONCLUSIVE, sentence, identical_images=True)
     if setup.identical_images():
         sentence = "Base and candidate build the same kernel image, byte for byte."
         return new_verdict(setup, Outcome.PASS, sentence, identical_images=True)
@@ -56,6 +69,15 @@ def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | Mo
         )
         return new_verdict(setup, Outcome.INCONCLUSIVE, sentence, can_gate=False)
     return _by_twins(setup, may_ask=after is None)
+
+
+def _is_same_source(setup: Setup) -> bool:
+    """Whether somebody names one source twice, not to compare a kernel with itself on purpose."""
+    paths = [setup.run.side(side) / "source.json" for side in setup.sides]
+    if setup.run.manifest.aa or len(paths) < 2 or not all(path.is_file() for path in paths):
+        return False
+    base, candidate = (results.read(path, SourceRecord).git_tree for path in paths)
+    return base is not None and base == candidate
 
 
 def _by_twins(setup: Setup, may_ask: bool) -> VerdictRecord | MoreBoots:

@@ -201,7 +201,37 @@ def test_a_torn_work_tree_is_put_right(archive: Path) -> None:
     assert (tree.src / "drivers/ufs/core/ufshcd.c").read_text() == LINES
 
 
-def test_second_run_waits_for_the_tree(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_f7_7_where_a_patch_fits_with_fuzz_is_named(archive: Path) -> None:
+    """F7.7: "needed fuzz" named no file."""
+    tree, base = opened(archive)
+    text = diff("drivers/ufs/core/ufshcd.c", around=3).replace(" line 12\n", " line twelve\n")
+    (note,) = tree.apply(base, [Patch("do x", text.encode())], "x").notes
+    assert note.startswith('the patch "do x" needed fuzz to apply: drivers/ufs/core/ufshcd.c: ')
+
+
+def test_f7_7_what_is_already_applied_is_said_first(archive: Path) -> None:
+    """F7.7: it stood at the end of what the tools said."""
+    tree, base = opened(archive)
+    patch = Patch("do x", diff("drivers/ufs/core/ufshcd.c").encode())
+    there = tree.apply(base, [patch], "x").tree
+    with pytest.raises(BrokenError) as caught:
+        tree.apply(there, [patch], "Linux 6.12.99")
+    told = 'the patch "do x" is already in Linux 6.12.99: name another --base, or drop it'
+    assert str(caught.value) == told
+
+
+def test_f7_7_a_patch_for_another_kernel_says_how_many_files_fail(archive: Path) -> None:
+    """F7.7: only the tail of what the tools said was shown."""
+    tree, base = opened(archive)
+    one = diff("drivers/ufs/core/ufshcd.c", "LION 15")
+    text = one + diff("drivers/gone.c") + diff("drivers/lost.c")
+    with pytest.raises(BrokenError, match=r"3 of 3 files fail \(drivers/gone\.c, drivers/lost\.c"):
+        tree.apply(base, [Patch("do x", text.encode())], "Linux 6.12.99")
+
+
+def test_f7_8_second_run_waits_for_the_tree(
+    archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tree, _ = opened(archive)
     code = (
         "import fcntl,sys,time\n"

@@ -18,6 +18,7 @@ from iotoll.records.models import (
     Outcome,
     Section,
     SideResult,
+    SourceRecord,
     VerdictRecord,
 )
 from iotoll.records.rundir import RunDir
@@ -43,6 +44,11 @@ def judged(run: RunDir) -> VerdictRecord:
     return results.read(run.verdict, VerdictRecord)
 
 
+def judged_only(run: RunDir) -> VerdictRecord:
+    Flow(run, QUIET).judge()
+    return results.read(run.verdict, VerdictRecord)
+
+
 def test_two_boots_of_one_kernel_pass(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     add_boots(run)
@@ -53,6 +59,23 @@ def test_two_boots_of_one_kernel_pass(tmp_path: Path) -> None:
     assert all(s.gated and s.moved == "same" for c in verdict.cells for s in c.sections)
     assert verdict.sentence == "No section of 2 cells grew past its threshold."
     assert verdict.warnings == []
+
+
+def test_f7_7_one_source_twice_is_no_pass(tmp_path: Path) -> None:
+    """F7.7: identical base and candidate revisions passed without a word."""
+    image = {"base": "1" * 64, "candidate": "1" * 64}
+    for name, aa in (("run", False), ("on-purpose", True)):
+        run = make_run(tmp_path / name, images=image, aa=aa)
+        path = run.side("candidate") / "source.json"
+        base = results.read(run.side("base") / "source.json", SourceRecord)
+        results.write(path, base.model_copy(update={"side": "candidate"}))
+        if aa:
+            add_boots(run)
+            assert judged(run).outcome is Outcome.PASS
+        else:
+            verdict = judged_only(run)
+            assert verdict.outcome is Outcome.INCONCLUSIVE
+            assert "are the same source" in verdict.sentence
 
 
 def test_verdict_is_derived_again_bit_for_bit(tmp_path: Path) -> None:

@@ -33,6 +33,12 @@ _MEANINGS = {
     Outcome.BROKEN: "The candidate does not build, boot or run the workload.",
 }
 
+_UNMEASURED = (
+    "This is neither a pass nor a regression, and further boots of the same kind would not change "
+    "that."
+)
+"""Where boots are not compared until a decision is reached, `inconclusive` has another cause."""
+
 KIND_LABELS = {
     "regression": "▲ regression",
     "accepted": "◆ accepted",
@@ -82,7 +88,12 @@ def headline(evidence: Evidence) -> Headline:
         # Cells carry what moved with all its figures; without them these sentences are all.
         notes += [clean(text) for text in (*verdict.regressions, *verdict.improvements)]
     if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN) or verdict.can_gate:
-        return _judged(verdict.outcome, sentence, verdict.exit_code, notes)
+        meaning = _MEANINGS.get(verdict.outcome)
+        if verdict.outcome is Outcome.INCONCLUSIVE and verdict.sequential is None:
+            meaning = _UNMEASURED
+        notes = [meaning, *notes] if meaning else notes
+        word = verdict.outcome.value.capitalize()
+        return Headline(verdict.outcome.value, word, sentence, verdict.exit_code, tuple(notes))
     if verdict.sequential is not None:
         told = "An experiment: judged as a board's times would be, but it can never gate."
         notes.insert(0, f"{told} Its outcome: {verdict.outcome.value}.")
@@ -91,12 +102,6 @@ def headline(evidence: Evidence) -> Headline:
     return Headline(
         "smoke", "Cannot gate", clean(verdict.sentence), verdict.exit_code, tuple(notes)
     )
-
-
-def _judged(outcome: Outcome, sentence: str, code: int, notes: Sequence[str]) -> Headline:
-    if meaning := _MEANINGS.get(outcome):
-        notes = (meaning, *notes)
-    return Headline(outcome.value, outcome.value.capitalize(), sentence, code, tuple(notes))
 
 
 def _unjudged(evidence: Evidence, standing: str) -> Headline:
