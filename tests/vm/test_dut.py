@@ -97,6 +97,7 @@ def test_records_cross_a_console_on_which_the_kernel_talks(boots: Boots) -> None
 
 
 def test_every_io_is_seen_live(boots: Boots) -> None:
+    """F7.9: it failed on a busy machine, where QEMU's device answered later than on an idle one."""
     assert list(boots.live) == list(boots.traced) == CELLS
     for name, live in boots.live.items():
         traced = boots.traced[name]

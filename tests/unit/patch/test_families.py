@@ -29,7 +29,8 @@ FAMILIES = families(load_virtual_board("virt-arm64"), MATRIX)
         ("drivers/ufs/core/ufshcd.c", 16, []),
     ],
 )
-def test_paths_add_families(path: str, own: int, names: list[str]) -> None:
+def test_f7_3_paths_add_families(path: str, own: int, names: list[str]) -> None:
+    """F7.3: a series for mq-deadline moved nothing, since no cell ran a scheduler."""
     record = selection.select([path], MATRIX.cells, families=FAMILIES)
     chosen = [choice.cell for choice in record.cells]
     assert sum(cell in MATRIX.cells for cell in chosen) == own
