@@ -1,4 +1,4 @@
-"""docs/findings.md names a test for each finding of the review of 2026-11-22, or that it is open."""
+"""docs/findings.md names a test for each finding of the review, or says that it is open."""
 
 from __future__ import annotations
 

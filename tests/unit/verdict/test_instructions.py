@@ -241,7 +241,8 @@ def test_cheaper_is_a_pass_and_is_named(policy: Policy) -> None:
     assert judged.outcome is Outcome.PASS
     assert judged.regressions == []
     assert judged.improvements[0].startswith(f"{UFS}: submission -60")
-    assert "cheaper: UFS submission -60" in judged.sentence
+    told = "cheaper (only growth is confirmed by further boots): UFS submission -60"
+    assert told in judged.sentence
     assert judged.open == []
 
 

@@ -33,6 +33,10 @@ _MEANINGS = {
     Outcome.BROKEN: "The candidate does not build, boot or run the workload.",
 }
 
+_SAME_IMAGE = (
+    "Base and candidate are the same image, byte for byte: nothing was booted. With this board's "
+    "kernel config the patch changes no instruction."
+)
 _UNMEASURED = (
     "This is neither a pass nor a regression, and further boots of the same kind would not change "
     "that."
@@ -83,7 +87,7 @@ def headline(evidence: Evidence) -> Headline:
         )
         notes.append(other.reading)
     if verdict.identical_images:
-        notes.append("Base and candidate are the same image, byte for byte: nothing was booted.")
+        notes.append(_SAME_IMAGE)
     if not verdict.cells:
         # Cells carry what moved with all its figures; without them these sentences are all.
         notes += [clean(text) for text in (*verdict.regressions, *verdict.improvements)]
