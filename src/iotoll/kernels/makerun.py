@@ -37,6 +37,7 @@ _CAUSE = (
     re.compile(r"\berror: "),
     re.compile(r"undefined reference to|multiple definition of"),
     re.compile(r"No rule to make target"),
+    re.compile(r"^\S*Kconfig\S*:\d+: \S"),  # kconfig's own; its warnings have no space there
     re.compile(r"\*\*\* "),
 )
 _BEFORE, _AFTER, _LAST = 3, 12, 25

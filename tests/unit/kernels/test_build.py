@@ -326,6 +326,11 @@ def test_command_that_cannot_start(tmp_path: Path) -> None:
         ("x\na.c:1:2: warning: w\na.c:3:4: error: e\nmake: *** [x] Error 1\n", "a.c:3:4: error: e"),
         ("ld: a.o: in function f:\na.c:(.text+0x1): undefined reference to `g'\n", "a.c:(.text"),
         ("make[1]: *** No rule to make target 'x.o'.  Stop.\n", "make[1]: *** No rule"),
+        (
+            "block/Kconfig:3:warning: w\ndrivers/ufs/Kconfig:33: syntax error\n"
+            "make[3]: *** [../scripts/kconfig/Makefile:85: allnoconfig] Error 1\n",
+            "drivers/ufs/Kconfig:33: syntax error",
+        ),
         ("nothing to see\n", "make failed"),
     ],
 )
