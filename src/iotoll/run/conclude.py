@@ -13,7 +13,8 @@ from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.records import results
-from iotoll.records.models import Clock, FailureRecord, Outcome, SelectionRecord, VerdictRecord
+from iotoll.records.failure import failure_of
+from iotoll.records.models import Clock, Outcome, SelectionRecord, VerdictRecord
 from iotoll.records.models.run import Side
 from iotoll.reports.page.counts import fio_warnings
 from iotoll.run import previous
@@ -127,14 +128,6 @@ def failed(setup: Setup, step: str, error: BrokenError | InfrastructureError) ->
     else:
         sentence = f"Nothing is said about the candidate: {error}."
     return new_verdict(setup, failure.outcome, sentence, failure=failure)
-
-
-def failure_of(error: BrokenError | InfrastructureError, step: str) -> FailureRecord:
-    """What failed; a BrokenError names its own step, ``step`` is that of any other failure."""
-    outcome = Outcome.INFRASTRUCTURE
-    if isinstance(error, BrokenError):
-        outcome, step = Outcome.BROKEN, error.step
-    return FailureRecord(outcome=outcome, step=step, message=str(error), log_tail=error.log_tail)
 
 
 def _broken_sentence(error: BrokenError) -> str:

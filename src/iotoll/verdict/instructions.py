@@ -124,7 +124,7 @@ def _cell(
     if why:
         return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=why), {}
     parts: list[Section | None] = [*policy.sections, None]
-    paired = {part: pairing.pair(*sides, part) for part in parts}
+    paired = pairing.pair(*sides, parts)
     sections = [
         SectionComparison(section=part, **found)
         for part in policy.sections
