@@ -22,6 +22,11 @@ CALIBRATION_IOS, TIMED_IOS = 32, 512
 PREFIX = "calibration"
 
 
+def is_calibration(name: str) -> bool:
+    """Tell whether a run's name is a calibration run's."""
+    return name.startswith(f"{PREFIX}-")
+
+
 @dataclass(frozen=True)
 class FioRun:
     """One fio run of a batch: a cell, or a calibration run (docs/method.md)."""
