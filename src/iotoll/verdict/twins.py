@@ -89,8 +89,11 @@ class Moved:
 def pair(
     base: Sequence[CellRecord], candidate: Sequence[CellRecord], parts: Sequence[Section | None]
 ) -> dict[Section | None, Twins]:
-    """Pair a cell's I/Os over all boots, for each of ``parts``; None is the whole I/O."""
-    both = _lags(zip(base, candidate, strict=True))
+    """Pair a cell's I/Os over all boots, for each of ``parts``; None is the whole I/O.
+
+    The base may have more boots than the candidate: they show how much it differs from itself.
+    """
+    both = _lags(zip(base[: len(candidate)], candidate, strict=True))
     own = [_lags([two]) for two in combinations(base, 2)]
     return {part: _with_own(both, own, part) for part in parts}
 
