@@ -37,6 +37,7 @@ until_round() {
     sleep "$((left / 1000000)).$(printf %06d $((left % 1000000)))"
 }
 
+count_hpb "$1"
 sync
 echo 3 >/proc/sys/vm/drop_caches
 echo 1 >/proc/sys/vm/compact_memory
