@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from iotoll.boards.cells import Cell, parse_cell
-from iotoll.measure import hpb
 from iotoll.measure.asked import Ran
+from iotoll.measure.hpb import HIT, MAPS, MISS, Counts
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import DeviceModel
@@ -27,7 +27,7 @@ class Known:
     cell: Cell
     model: DeviceModel | None
     ran: Ran | None = None
-    hpb: hpb.Counts | None = None
+    hpb: Counts | None = None
 
     @classmethod
     def make(
@@ -35,7 +35,7 @@ class Known:
         record: CellRecord,
         models: Mapping[str, DeviceModel],
         ran: Ran | None = None,
-        hpb: hpb.Counts | None = None,
+        hpb: Counts | None = None,
     ) -> Known:
         """As the record's name says."""
         cell = parse_cell(record.cell)
@@ -132,9 +132,9 @@ QUANTITIES: Mapping[str, tuple[str, Callable[[Known], float | None]]] = {
     "p99": ("us: fio's clat, 99th percentile", _reported(lambda r: r.clat_p99_ns / 1000)),
     "inflight": ("I/Os: fioiops x fio's lat", _reported(lambda r: r.iops * r.lat_mean_ns / 1e9)),
     "seconds": ("s: fio's run time", _reported(lambda r: r.runtime_ms / 1000)),
-    "hpbhits": ("reads that HPB sent with their map entry", _counted(hpb.HIT)),
-    "hpbmisses": ("reads for which HPB had no map entry", _counted(hpb.MISS)),
-    "hpbmaps": ("parts of the map that HPB loaded", _counted(hpb.MAPS)),
+    "hpbhits": ("reads that HPB sent with their map entry", _counted(HIT)),
+    "hpbmisses": ("reads for which HPB had no map entry", _counted(MISS)),
+    "hpbmaps": ("parts of the map that HPB loaded", _counted(MAPS)),
 }
 """Every quantity by its name: what it is, and how it is found; 1 us is 1,000 clock units."""
 
