@@ -17,6 +17,15 @@ done
 [ $# -gt 0 ] || fail workload "$batch: none of its trace events exists: CONFIG_FTRACE"
 set_disks "$job" "$batch" "$(dirname "$out")/boot/devices"
 head -c 4096 /dev/zero >/tmp/iotoll-mark
+DISKS=
+name=${batch#calibration-} name=${name%%-*}
+for one in "$name" "${name}2"; do
+    ! grep -q "^$one " "$(dirname "$out")/boot/devices" || DISKS="$DISKS $(disk_of "$one" "$(dirname "$out")/boot/devices")"
+done
+export DISKS
+# An event that begins a page of the trace buffer costs 321 instructions more: larger pages have fewer of
+# them (Linux 6.8 on). They are for boards that count instructions: not every reader of traces knows them.
+[ -z "${PAGE_KB:-}" ] || echo "$PAGE_KB" >"$TRACEFS/buffer_subbuf_size_kb" 2>/dev/null
 # The recorder must sleep until the end: woken while fio runs, it would be part of the measure.
 echo 100 >"$TRACEFS/buffer_percent" 2>/dev/null
 # fio saves its prerun commands' output in the working directory.

@@ -189,3 +189,86 @@ reset_disks() {
         set_disk "$one" "$devices"
     done
 }
+
+# clean_slate [double EVENT | off EVENT]: caches and free memory are in a known state, and all events are
+# as the batch wants them, but for one of a calibration.
+# double: record EVENT in a second ring buffer too, which costs what the event itself costs.
+# off: do not record EVENT at all (a kprobe's trap is not doubled by a second buffer).
+clean_slate() {
+    twin=$TRACEFS/instances/iotoll_twin
+    if [ -d "$twin" ]; then
+        echo 0 >"$twin/events/enable"
+        rmdir "$twin"
+    fi
+    if [ -s /tmp/iotoll-off ]; then
+        echo 1 >"$TRACEFS/events/$(cat /tmp/iotoll-off)/enable"
+        rm /tmp/iotoll-off
+    fi
+    case ${1:-} in
+    double)
+        mkdir "$twin"
+        echo 1 >"$twin/events/$2/enable"
+        ;;
+    off)
+        echo 0 >"$TRACEFS/events/$2/enable"
+        echo "$2" >/tmp/iotoll-off
+        ;;
+    esac
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    echo 1 >/proc/sys/vm/compact_memory
+}
+
+# count_cpus: $cpus is how many CPUs there are.
+count_cpus() {
+    cpus=0
+    for one in /sys/devices/system/cpu/cpu[0-9]*; do cpus=$((cpus + 1)); done
+}
+
+# on_cpu CPU: what this shell does from now on, it does there; CPU may be a list.
+on_cpu() {
+    [ "$cpus" -eq 1 ] || taskset -p -c "$1" $$ >/dev/null
+}
+
+# find_hint DISK CPU: $hint is the tag at which the CPU looks first for a free one, in the queue that serves it.
+find_hint() {
+    hint=
+    for queue in "$1"/mq/*; do
+        read -r served <"$queue/cpu_list"
+        case ", $served," in *", $2,"*) ;; *) continue ;; esac
+        while IFS='={}' read -r word _ hints _; do
+            [ "$word" != alloc_hint ] || break
+        done <"/sys/kernel/debug/block/${1##*/}/hctx${queue##*/}/tags"
+        set -- "$1" "$2" "$hints, "
+        skip=$2
+        while [ $((skip -= 1)) -ge 0 ]; do set -- "$1" "$2" "${3#*, }"; done
+        hint=${3%%,*}
+    done
+}
+
+# first_tags DISK: each CPU's next request to a disk (its folder in sysfs) gets the first tag. Where a CPU's
+# search begins is random (sbitmap_init_node), and a search that passes a word of the map takes longer: of
+# one thread's I/Os to UFS every fourth cost 58 instructions more, another fourth in each kernel. With few
+# tags the search comes round soon. SCSI has a second map, which only queue_depth shrinks: to one.
+first_tags() {
+    depth=
+    read -r tags <"$1/queue/nr_requests"
+    [ ! -f "$1/device/queue_depth" ] || read -r depth <"$1/device/queue_depth"
+    echo 4 >"$1/queue/nr_requests"
+    [ -z "$depth" ] || echo 1 >"$1/device/queue_depth"
+    cpu=0 block=0
+    while [ $cpu -lt "$cpus" ]; do
+        on_cpu $cpu
+        # Not twice the same block: the second read would find it in memory.
+        last=$((block + 9))
+        while [ $((block += 1)) -le $last ]; do
+            dd if="/dev/${1##*/}" of=/dev/null bs=4k count=1 skip=$block 2>/dev/null
+            find_hint "$1" $cpu
+            [ "$hint" != 0 ] || break
+        done
+        cpu=$((cpu + 1))
+    done
+    on_cpu "0-$((cpus - 1))"
+    [ -z "$depth" ] || echo "$depth" >"$1/device/queue_depth"
+    echo "$tags" >"$1/queue/nr_requests"
+}

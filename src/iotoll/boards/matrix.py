@@ -44,14 +44,21 @@ class FioChanges(Model):
 class Pace(Model):
     """When a board that is exact begins its I/Os, so that two kernels' meet the same timers.
 
-    Each thread begins ``rate_iops`` I/Os a second (0: each one when the one before has ended), and
-    each cell begins when the board's clock is at a multiple of ``round_us``, plus ``perturb_us``
-    for each boot before this one.
+    Each thread begins ``rate_iops`` I/Os a second (0: each one when the one before has ended), one
+    of several threads ``rate_iops_many`` (0: as many), and
+    each cell begins when the kernel's clock is 1 ms past a multiple of ``round_us``, plus
+    ``perturb_us`` for each boot before this one. Its threads begin ``stagger_us`` after each other.
     """
 
     rate_iops: int = Field(0, ge=0)
+    rate_iops_many: int = Field(0, ge=0)
     round_us: int = Field(0, ge=0)
     perturb_us: int = Field(0, ge=0)
+    stagger_us: int = Field(0, ge=0)
+
+    def rate(self, threads: int) -> int:
+        """I/Os a second of each thread of a cell."""
+        return (threads > 1 and self.rate_iops_many) or self.rate_iops
 
 
 class Filesystem(Model):

@@ -70,6 +70,7 @@ APPLETS = [
     "sync",
     "tail",
     "tar",
+    "taskset",
     "tr",
     "umount",
     "uname",

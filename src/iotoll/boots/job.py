@@ -156,6 +156,7 @@ def render_job(
         "IO_TIMEOUT_MS": "" if board.io_timeout_ms is None else board.io_timeout_ms,
         "TRACE_CLOCK": board.trace_clock,
         "QUIET": "1" if matrix.pace.rate_iops else "",
+        "PAGE_KB": 64 if matrix.pace.round_us else "",
         **(more or {}),
     }
     write_text(target / "job.env", _shell(settings))

@@ -171,7 +171,7 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
         return _fields(middle, 0.0, rule, "unknown", "not compared", why, gated=rule.gated)
     sign = policy.sign
     z = policy.z(found.boots)
-    moved = pairing.find(found, policy.sizes(rule), z, sign.share, sign.mean)
+    moved = pairing.find(found, policy.sizes(rule), z, sign.share, sign.mean, sign.chaos)
     record = pairing.record(found, moved, rule.threshold)
     # What only some I/Os have is told by its mean, and so is what it is compared with.
     some = moved is not None and moved.share < MAJORITY
@@ -216,7 +216,8 @@ def _incomparable(found: Twins, policy: Policy) -> str:
     if found.foreign > policy.marks * total:
         base, candidate = found.kinds
         return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
-    if found.unpaired > policy.unpaired * total:
+    allowed = max(policy.unpaired, policy.sign.chaos * found.own_unpaired)
+    if found.unpaired > allowed * total:
         return f"not comparable: {found.unpaired} of {total} I/Os have no twin"
     return ""
 
@@ -236,9 +237,11 @@ def _confidence(
 ) -> str:
     if moved is None:
         return f"{exact:.0%} of I/Os as their twins; {commonest:+d} in {share:.0%}"
+    chaos = found.chaos(moved.size)
+    own = f"; net {chaos:.1%} in two boots of the base" if chaos else ""
     return (
         f"{moved.above} of {len(found.differences)} I/Os grew and {moved.below} shrank by more "
-        f"than {moved.size}; {commonest:+d} in {share:.0%}"
+        f"than {moved.size}; {commonest:+d} in {share:.0%}{own}"
     )
 
 

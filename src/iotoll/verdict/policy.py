@@ -25,6 +25,9 @@ class SignRule(Model):
     share: float = Field(gt=0, lt=1, description="least net share of a cell's I/Os")
     pool_share: float = Field(gt=0, lt=1, description="the same over the cells of a device")
     mean: float = Field(ge=0, description="least mean cost of an I/O, instructions")
+    chaos: float = Field(
+        0.0, ge=0, description="a net share must be so many times what two boots of the base show"
+    )
 
 
 class PerturbRule(Model):

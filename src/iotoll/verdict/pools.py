@@ -74,7 +74,7 @@ def _pool(
     rule = _usual(policy, part)
     sign = policy.sign
     z = policy.z(min(paired[name][part].boots for name in names))
-    moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean)
+    moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean, sign.chaos)
     if moved is None:
         return None
     record = pairing.record(together, moved, rule.threshold)

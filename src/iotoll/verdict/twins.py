@@ -12,13 +12,19 @@ share one chance. With c the net number of a round's I/Os that grew, the sum of 
 z * sqrt(sum of c^2) with a probability of at most 2 exp(-z^2 / 2), whatever the differences'
 distribution (Hoeffding 1963). With one thread that is |A - B| against z * sqrt(A + B), A above and
 B below. Several sizes are tried, so that a rare large cost is seen among common small differences.
+
+Chaos need not be symmetric in three boots: readers that wait for each other's read-ahead take one
+of two courses, and go on with it. What it does in a cell is seen in the base: its boots are of one
+kernel, and differ only in the moment at which their cells begin. A net share must be several times
+the largest that two of the base's boots show between them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +46,8 @@ class Twins:
 
     ``base`` holds the base's counts, ``boot`` the boot (from 0) and ``round`` the round (from 0,
     over all boots) of the same pairs. ``foreign`` pairs have other marks on either side and are
-    left out.
+    left out. ``own`` has the differences between each two of the base's boots, shape (pairs,) each,
+    and ``own_unpaired`` the largest share of I/Os without a twin among them.
     """
 
     differences: Ints
@@ -50,11 +57,18 @@ class Twins:
     unpaired: int = 0
     foreign: int = 0
     kinds: tuple[str, str] = ("", "")
+    own: tuple[Ints, ...] = ()
+    own_unpaired: float = 0.0
 
     @property
     def boots(self) -> int:
         """How many boots of each side they are of."""
         return len(np.unique(self.boot))
+
+    def chaos(self, size: int) -> float:
+        """The largest net share of I/Os by which two of the base's boots differ past ``size``."""
+        found = (np.sign(own[np.abs(own) > size]).sum() / len(own) for own in self.own if len(own))
+        return max((abs(float(share)) for share in found), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -76,11 +90,23 @@ def pair(
     base: Sequence[CellRecord], candidate: Sequence[CellRecord], section: Section | None
 ) -> Twins:
     """Pair a cell's I/Os over all boots; ``section`` None takes the whole I/O."""
+    found = _differences(zip(base, candidate, strict=True), section)
+    own = [_differences([two], section) for two in combinations(base, 2)]
+    return replace(
+        found,
+        own=tuple(twins.differences for twins in own),
+        own_unpaired=max(
+            (t.unpaired / (len(t.differences) + t.unpaired) for t in own if t.unpaired), default=0.0
+        ),
+    )
+
+
+def _differences(boots: Iterable[tuple[CellRecord, CellRecord]], section: Section | None) -> Twins:
     rows: list[tuple[int, int, int, int]] = []
     rounds: dict[tuple[int, int], int] = {}
     unpaired = foreign = 0
     kinds = ("", "")
-    for boot, (one, other) in enumerate(zip(base, candidate, strict=True)):
+    for boot, (one, other) in enumerate(boots):
         if one.in_order is None or other.in_order is None:
             continue
         lag = phase(one.in_order, other.in_order)
@@ -106,14 +132,18 @@ def joined(parts: Sequence[Twins]) -> Twins:
         np.concatenate([p.round + end for p, end in zip(parts, ends[:-1], strict=True)]),
         sum(p.unpaired for p in parts),
         sum(p.foreign for p in parts),
+        own=tuple(np.concatenate(two) for two in zip(*(p.own for p in parts), strict=False)),
     )
 
 
-def find(twins: Twins, sizes: Sequence[int], z: float, share: float, mean: float) -> Moved | None:
+def find(
+    twins: Twins, sizes: Sequence[int], z: float, share: float, mean: float, chaos: float
+) -> Moved | None:
     """What moved, at the smallest of ``sizes`` (instructions) at which the sign test tells.
 
-    The net share of I/Os must reach ``share``, their differences ``mean`` instructions an I/O, and
-    every boot must show at least half of that share the same way.
+    The net share of I/Os must reach ``share``, and ``chaos`` times what two boots of the base show;
+    their differences ``mean`` instructions an I/O, and every boot must show at least half of that
+    share the same way.
     """
     total = len(twins.differences)
     for size in sizes:
@@ -121,13 +151,14 @@ def find(twins: Twins, sizes: Sequence[int], z: float, share: float, mean: float
         signs = np.sign(twins.differences[far])
         above, below = int((signs > 0).sum()), int((signs < 0).sum())
         net = above - below
-        if total == 0 or abs(net) / total < share:
+        least = max(share, chaos * twins.chaos(size))
+        if total == 0 or abs(net) / total < least:
             continue
         together = np.bincount(twins.round[far], signs)
         if abs(net) < z * float(np.square(together).sum()) ** 0.5:
             continue
         cost = float(twins.differences[far].sum()) / total * np.sign(net)
-        if cost >= mean and _in_every_boot(twins, size, int(np.sign(net)), share / 2):
+        if cost >= mean and _in_every_boot(twins, size, int(np.sign(net)), least / 2):
             return Moved(size, above, below, abs(net) / total)
     return None
 
@@ -151,6 +182,7 @@ def record(twins: Twins, moved: Moved | None, size: int) -> TwinRecord:
         above=int((twins.differences > size).sum()),
         below=int((twins.differences < -size).sum()),
         size=size,
+        chaos=round(twins.chaos(size), 4) if twins.own else None,
         clusters=[
             Cluster(delta=d, ios=n, opposite=counts.get(-d, 0), share=round(n / total, 4))
             for d, n in [item for item in ranked if item[0] != 0][:SHOWN]

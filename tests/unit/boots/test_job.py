@@ -110,15 +110,23 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
     for device in ("ufs", "nvme", "emmc"):
         jobs = (tmp_path / f"{device}.fio").read_text().split("\n[")
         for cell in [c for c in matrix.cells if c.startswith(device)]:
-            (job,) = [j for j in jobs if j.startswith(f"{cell}]")]
-            lines = dict(line.split("=", 1) for line in job.splitlines() if "=" in line)
-            total = int(lines["io_size"].rstrip("k")) * int(lines["numjobs"])
-            kb = int(lines["bs"].rstrip("k"))
+            found = [
+                dict(line.split("=", 1) for line in job.splitlines() if "=" in line)
+                for job in jobs
+                if job.startswith(f"{cell}]")
+            ]
+            threads = 8 if "-t8-" in cell else 1
+            assert [lines["numjobs"] for lines in found] == ["1"] * threads, "a job for each thread"
+            assert len({lines["filename"] for lines in found}) == threads
+            assert [lines["exec_prerun"].split()[-2:] for lines in found] == [
+                [str(threads), str(turn)] for turn in range(threads)
+            ]
+            kb = int(found[0]["bs"].rstrip("k"))
             thin = device == "emmc"
+            total = sum(int(lines["io_size"].rstrip("k")) for lines in found)
             assert total // kb == (256 if kb == 4 else 64 if thin else 128)
-            size = int(lines["size"].rstrip("m")) * int(lines["numjobs"])
-            assert size == (8 if thin else 32)
-            assert lines["direct"] == str(int(cell.endswith("direct")))
+            assert sum(int(lines["size"].rstrip("m")) for lines in found) == (8 if thin else 32)
+            assert {lines["direct"] for lines in found} == {str(int(cell.endswith("direct")))}
 
 
 def test_unknown_names_are_a_usage_error() -> None:
@@ -154,8 +162,10 @@ def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(
     assert "\nioengine=io_uring\niodepth=32\n" in deep
     assert "\nrate_iops" not in deep, "I/Os that are to wait for each other are not paced"
     assert "\nfsync=32\n" in (tmp_path / "nvme-fsync.fio").read_text()
-    paced = f"\nrate_iops={matrix.pace.rate_iops}\n"
-    assert paced in (tmp_path / "nvme-fsync.fio").read_text()
+    paced = f"\nrate_iops={matrix.pace.rate_iops_many}\n"
+    assert paced in (tmp_path / "nvme-fsync.fio").read_text(), "one of two threads"
+    assert "start.sh 2048000 0 1190 " in (tmp_path / "nvme-fsync.fio").read_text()
+    assert "start.sh 2048000 0 0 " in deep, "nor do their threads begin apart"
     two = (tmp_path / "nvme-dev2.fio").read_text()
     assert "[beside-nvme-4k-randread-t8-direct-dev2]" in two and "directory=/mnt/nvme2" in two
     assert "filename=iotoll-nvme2" in (tmp_path / "nvme-trim.fio").read_text()

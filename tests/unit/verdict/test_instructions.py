@@ -11,6 +11,7 @@ import pytest
 from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock, Outcome, Section, SideResult
 from iotoll.verdict import instructions
+from iotoll.verdict import twins as pairing
 from iotoll.verdict.policy import Policy, load_policy
 from iotoll.verdict.twins import Twins, find
 from tests.unit.runs import side_result
@@ -127,7 +128,37 @@ def test_ios_that_one_timer_met_together_are_one_chance(rounds: int, found: bool
     differences[:40] = 321
     none = np.zeros(256, np.int64)
     twins = Twins(differences, none + 4000, none, np.arange(256) * rounds // 40)
-    assert (find(twins, [4], z=5.0, share=0.02, mean=1.0) is not None) == found
+    assert (find(twins, [4], z=5.0, share=0.02, mean=1.0, chaos=2.0) is not None) == found
+
+
+@pytest.mark.parametrize(("own", "found"), [(0, True), (10, True), (25, False), (-25, False)])
+def test_a_share_must_be_twice_what_the_base_shows_of_itself(own: int, found: bool) -> None:
+    differences, between = np.zeros(256, np.int64), np.zeros(256, np.int64)
+    differences[:40] = 321
+    between[: abs(own)] = 321 * np.sign(own)
+    none = np.zeros(256, np.int64)
+    twins = Twins(differences, none + 4000, none, np.arange(256), own=(none, between))
+    moved = find(twins, [4], z=5.0, share=0.02, mean=1.0, chaos=2.0)
+    assert (moved is not None) == found
+    assert pairing.record(twins, moved, 4).chaos == pytest.approx(abs(own) / 256, abs=1e-4)
+
+
+def test_base_boots_that_take_two_courses_hide_the_same_of_a_candidate(policy: Policy) -> None:
+    usual, other = counts(1), changed(counts(1), S, lambda i: 11_000 * (i % 3 == 0))
+    boots = [side_result("base", {EIGHT: one}) for one in (usual, other, usual)]
+    base = joined_boots(boots)
+    candidate = joined_boots([side_result("candidate", {EIGHT: other})] * 3)
+    assert instructions.judge_cells(base, candidate, policy, [EIGHT]).outcome is Outcome.PASS
+    steady = joined_boots([side_result("base", {EIGHT: usual})] * 3)
+    judged = instructions.judge_cells(steady, candidate, policy, [EIGHT])
+    assert judged.outcome is Outcome.REGRESSION, "nothing hides it where the base is steady"
+
+
+def joined_boots(sides: Sequence[SideResult]) -> SideResult:
+    """The boots of several results as those of one side."""
+    cells = {name: [side.cells[name][0] for side in sides] for name in sides[0].cells}
+    boots = [side.boots[0] for side in sides]
+    return sides[0].model_copy(update={"boots": boots, "cells": cells})
 
 
 def test_so_few_ios_that_nothing_can_be_said_are_not_judged(policy: Policy) -> None:

@@ -47,6 +47,10 @@ class TwinRecord(Model):
     above: int = Field(description="I/Os that grew by more than `size`")
     below: int = Field(description="I/Os that shrank by more than `size`")
     size: int = Field(description="the differences that decided are larger than this")
+    chaos: float | None = Field(
+        None,
+        description="net share of I/Os that differ by more than `size` in two boots of the base",
+    )
     clusters: list[Cluster] = Field(default_factory=list)
     unpaired: int = Field(0, description="I/Os without a twin, or of which one side has no value")
 
