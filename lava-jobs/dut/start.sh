@@ -38,6 +38,7 @@ wait_until() {
 }
 
 if [ "$turn" -eq 0 ]; then
+    count_hpb "$cell"
     clean_slate "$@"
     # What each CPU has counted but not yet added up, and adds up when it is much.
     echo 1 >/proc/sys/vm/stat_refresh

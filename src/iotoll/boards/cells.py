@@ -2,8 +2,8 @@
 
 ``DEVICE-SIZEk-PATTERN-tTHREADS-MODE``, then any of these words in this order, each left out where
 the matrix's own setting is meant: engine (``libaio``, ``io_uring``), ``sqpoll``, ``poll``, ``qdN``,
-scheduler, ``qN`` hardware queues, ``tagsN``, ``dev2``, ``raw`` (a whole
-second disk and no file). docs/method.md, "Families of cells", says
+scheduler, ``qN`` hardware queues, ``tagsN``, ``dev2``, ``rangeN``, ``raw`` (a whole
+second disk and no file, or its first N MiB). docs/method.md, "Families of cells", says
 what each means.
 """
 
@@ -23,12 +23,13 @@ PATTERNS = tuple(order + op for order in ("rand", "seq") for op in ("read", "wri
 MODES = ("direct", "sync", "dsync", "directsync", "directdsync", "buffered", "fsync", "fdatasync")
 ENGINES = ("libaio", "io_uring")
 SCHEDULERS = ("none", "mq-deadline", "kyber", "bfq")
-NUMBERED = ("qd", "q", "tags", "dev")
-ORDER = (*ENGINES, "sqpoll", "poll", "qd", *SCHEDULERS, "q", "tags", "dev", "raw")
+NUMBERED = ("qd", "q", "tags", "dev", "range")
+ORDER = (*ENGINES, "sqpoll", "poll", "qd", *SCHEDULERS, "q", "tags", "dev", "range", "raw")
 """All words behind the mode, in the order in which a name has them."""
 _DEFAULTS = {"psync": "the engine", "qd1": "the depth", "dev1": "the number of disks"}
-_LEAST = {"qd": 2, "q": 1, "tags": 4, "dev": 2}
-_MOST = {"qd": 1024, "q": 8, "tags": 1024, "dev": 2}
+_LEAST = {"qd": 2, "q": 1, "tags": 4, "dev": 2, "range": 1}
+_MOST = {"qd": 1024, "q": 8, "tags": 1024, "dev": 2, "range": 9999}
+_FIELDS = {"qd": "depth", "q": "queues", "tags": "tags", "dev": "disks", "range": "range_mb"}
 MIX = 70
 """Share of reads in a mixed pattern, in per cent."""
 
@@ -38,7 +39,7 @@ class Cell:
     """One point of the matrix; ``block_kb`` is the I/O size in KiB.
 
     Empty words and zeros stand for the matrix's own setting. ``sync_every`` writes are followed by
-    one fsync or fdatasync.
+    one fsync or fdatasync. ``range_mb`` is the part of a raw disk that I/Os go to (MiB).
     """
 
     name: str
@@ -57,6 +58,7 @@ class Cell:
     queues: int = 0
     tags: int = 0
     disks: int = 1
+    range_mb: int = 0
     raw: bool = False
 
     @property
@@ -195,7 +197,7 @@ def _options(name: str, words: list[str]) -> dict[str, Any]:
     for word in words:
         if word in _DEFAULTS:
             raise _refusal(name, f"{word!r} is {_DEFAULTS[word]} without that word: leave it out")
-        found = re.fullmatch(r"(qd|q|tags|dev)([1-9]\d{0,3})", word)
+        found = re.fullmatch(r"(qd|q|tags|dev|range)([1-9]\d{0,3})", word)
         stem = found[1] if found else word
         if stem not in ORDER or (stem in NUMBERED and not found):
             digits = "".join(re.findall(r"\d", word)) or "N"
@@ -206,7 +208,7 @@ def _options(name: str, words: list[str]) -> dict[str, Any]:
             if not _LEAST[stem] <= value <= _MOST[stem]:
                 limits = f"{stem}{_LEAST[stem]} to {stem}{_MOST[stem]}"
                 raise _refusal(name, f"{word!r} is outside of {limits}")
-            fields[{"qd": "depth", "q": "queues", "tags": "tags", "dev": "disks"}[stem]] = value
+            fields[_FIELDS[stem]] = value
         elif stem in ("sqpoll", "poll", "raw"):
             fields[stem] = True
         else:
@@ -233,6 +235,7 @@ def _conflict(cell: Cell) -> str:
         (cell.is_raw and cell.io_mode != "direct", "trim and raw need the mode direct"),
         (cell.op == "trim" and bool(cell.engine), "trim has no other engine than psync"),
         (cell.is_raw and cell.disks > 1, "trim and raw run on one disk"),
+        (bool(cell.range_mb) and not cell.is_raw, "range needs raw or trim"),
         (cell.op == "trim" and cell.raw, "trim is raw without that word: leave it out"),
         (cell.spare and cell.device == "emmc", "emmc has no second disk"),
     ]

@@ -116,6 +116,16 @@ def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
         chosen_cells("nvme-4k-randread-t1-direct", load_matrix("small").cells)
 
 
+def test_a_range_is_a_part_of_a_raw_disk() -> None:
+    cell = parse_cell("ufs-4k-randread-t16-direct-range4096-raw")
+    assert cell.range_mb == 4096 and cell.spare
+    assert cell.setting == parse_cell("ufs-4k-randread-t16-direct-raw").setting
+    with pytest.raises(UsageError, match="range needs raw or trim"):
+        parse_cell("ufs-4k-randread-t16-direct-range512")
+    with pytest.raises(UsageError, match="once and in this order: range512-raw"):
+        parse_cell("ufs-4k-randread-t16-direct-raw-range512")
+
+
 def test_only_cells_that_need_more_change_the_board() -> None:
     board = load_virtual_board("virt-arm64")
     assert equipped(board, MATRIX.cells) == board
