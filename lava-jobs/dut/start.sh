@@ -10,6 +10,9 @@ set -u
 round_us=$1 late_us=$2 stagger_us=$3 cell=$4 threads=$5 turn=$6
 shift 6
 clock=$TRACEFS/instances/iotoll_clock
+# The first wait is as wrong as all threads' shells take together, when they look for the file at once: some
+# 3 ms each on a virtual board.
+TURN_US=30000
 
 # now: $micro is the time of the kernel's clock, by which it ticks, in microseconds. An unused trace buffer
 # tells it finer than /proc/uptime. The shell's own `read` asks for one byte at a time, and the kernel
@@ -49,13 +52,14 @@ if [ "$turn" -eq 0 ]; then
     echo "iotoll: cell $cell" >/dev/console
     now
     # So much later at least, for what the threads still do; and between two ticks.
-    micro=$((micro + 200000 + threads * 4000))
+    micro=$((micro + 200000 + threads * TURN_US))
     echo $(((micro / round_us + 1) * round_us + 1000 + late_us)) >"/tmp/iotoll-$cell.part"
     mv "/tmp/iotoll-$cell.part" "/tmp/iotoll-$cell.begin"
 fi
 until read -r begin <"/tmp/iotoll-$cell.begin"; do sleep 0.1; done 2>/dev/null
-# One after the other, and not while another one begins.
-wait_until $((begin - 10000 - (threads - turn) * 4000))
+# One after the other, and not while another one begins: what another thread's shell does between `now` and
+# `sleep` makes this one late.
+wait_until $((begin - 10000 - (threads - turn) * TURN_US))
 sleep "$left"
 [ "$turn" -lt $((threads - 1)) ] || echo "iotoll cell $cell" >"$TRACEFS/trace_marker"
 wait_until $((begin + turn * stagger_us))
