@@ -10,6 +10,7 @@ set -u
 round_us=$1 late_us=$2 cell=$3
 shift 3
 
+count_hpb "$cell"
 clean_slate "$@"
 # What each CPU has counted but not yet added up, and adds up when it is much.
 echo 1 >/proc/sys/vm/stat_refresh
