@@ -126,9 +126,7 @@ def render_job(
         autoescape=False,  # fio jobs and shell words, not markup; all values come from our data
     )
     template = environment.get_template("batch.fio.j2")
-    # Elsewhere the host's load, or a real clock, decides when a thread begins.
-    in_step = {} if board.is_exact else {"round_us": 0}
-    pace = matrix.pace.model_copy(update=in_step)
+    pace = _pace(board, matrix)
     threads = max([*matrix.threads, *(r.cell.threads for b in batches for r in b.runs)])
     for batch in batches:
         text = template.render(
@@ -167,6 +165,11 @@ def render_job(
     }
     write_text(target / "job.env", _shell(settings))
     return files_sha256([p for p in target.iterdir() if p.is_file()], target)
+
+
+def _pace(board: Board, matrix: Matrix) -> Pace:
+    """The matrix's; where the host's load or a real clock decides, threads begin as fio lets them."""
+    return matrix.pace.model_copy(update={} if board.is_exact else {"round_us": 0})
 
 
 def _in_step(pace: Pace) -> dict[str, object]:

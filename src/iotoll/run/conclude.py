@@ -72,14 +72,16 @@ def _by_twins(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
     base, candidate = (setup.result(side) for side in setup.sides)
     judged = instructions.judge(base, candidate, policy, setup.cells)
     numbers = range(setup.run.manifest.boots + 1, policy.perturb.boots + 1)
-    few = [c for c in judged.open if len(base.cells.get(c, [])) < policy.perturb.boots]
+    several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
+    few = set(judged.open).difference(several)
     what = f"{len(judged.open)} cells are of a device that moved: {len(numbers)} boots of the"
     if few and after is None:
         why = f"{what} base, whose cells begin a stated bit later, show how far it moves by itself"
         return MoreBoots(why, [("base", number) for number in numbers], PARALLEL, judged.open)
     if judged.open and not few and (after is None or after.of("base")):
         why = f"{what} candidate, whose cells begin as much later, must show it also"
-        return MoreBoots(why, [("candidate", number) for number in numbers], PARALLEL, judged.open)
+        # The same cells as the base's boots, since what precedes a cell is part of it.
+        return MoreBoots(why, [("candidate", number) for number in numbers], PARALLEL, several)
     return new_verdict(
         setup,
         judged.outcome,
