@@ -91,7 +91,5 @@ def sentence(
         bad = next(v for v in verdicts if v.outcome is outcome)
         return f"{bad.cell} cannot be judged: {bad.why}."
     shrunk = [line for line in heads if " -" in line]
-    # One pair of boots can differ by chance; further boots are asked for growth alone.
-    cheaper = "; cheaper (only growth is confirmed by further boots): "
-    note = f"{cheaper}{'; '.join(shrunk[:2])}" if shrunk else ""
+    note = f"; cheaper: {'; '.join(shrunk[:2])}" if shrunk else ""
     return f"No section of {total} cells grew past its threshold{note}."
