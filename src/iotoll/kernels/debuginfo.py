@@ -34,7 +34,8 @@ _COMMAND = re.compile(r"^(?:saved)?cmd_\S+ := (.+)$", re.M)
 _HARMLESS = re.compile(
     r"-[IDU].*|-O\w*|-c|-nostdinc|-pipe|-std=\w+|-W(?![alp],)[\w=+-]+|-Wa,-m[\w.+=-]+"
     r"|-m[\w.+=,-]+|--param=[\w-]+=\d+"
-    r"|-f(?!plugin|dump|profile|auto-profile|lto|use-ld|callgraph)[\w.+=,/-]+"
+    r"|-f(?!plugin|dump|profile|auto-profile|lto|use-ld|callgraph|opt-info|save-|stack-usage"
+    r"|test-coverage|diagnostics-(?:format|add-output|set-output)|self-test)[\w.+=,/-]+"
 )
 _DEFINES = re.compile(rb"^[A-Za-z_][^\n;=#]*?\b(\w+)\(", re.M)
 

@@ -52,9 +52,13 @@ def test_the_saved_command_is_used_without_what_follows_it() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["-fplugin=/tmp/x.so", "-wrapper", "-B/tmp", "@/tmp/x", "-specs=/tmp/x", "-Wl,x", "-Wa,-a=x"],
+    [
+        *("-fplugin=/tmp/x.so", "-wrapper", "-B/tmp", "@/tmp/x", "-specs=/tmp/x", "-Wl,x"),
+        *("-Wa,-a=x", "-fopt-info-all=/tmp/x", "-fsave-optimization-record", "-fstack-usage"),
+        *("-ftest-coverage", "-fdiagnostics-format=json-file", "-fself-test=/tmp/x"),
+    ],
 )
-def test_a_command_that_could_start_a_program_is_not_run(word: str) -> None:
+def test_a_command_that_could_start_a_program_or_write_a_file_is_not_run(word: str) -> None:
     saved = f"gcc {word} -c -o a/x.o ../x.c"
     assert debug_command(saved, Path("/cache/x.part"), "gcc", Path("/src/x.c")) is None
     other = "/tmp/gcc -c -o a/x.o ../x.c"
