@@ -168,7 +168,7 @@ def render_job(
 
 
 def _pace(board: Board, matrix: Matrix) -> Pace:
-    """The matrix's; where the host's load or a real clock decides, threads begin as fio lets them."""
+    """The matrix's; where the host's load or a real clock decides, fio begins the threads."""
     return matrix.pace.model_copy(update={} if board.is_exact else {"round_us": 0})
 
 
