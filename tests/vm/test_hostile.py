@@ -43,14 +43,6 @@ machine=$(tr -d '[:space:]' </proc/self/uid_map)
 (setsid sleep NAP >/dev/null 2>&1 &)
 say "did all that it could"
 """
-LINK = """#!/bin/sh
-for file in /proc/[0-9]*/cmdline; do
-    run=$(tr '\\0' '\\n' <"$file" 2>/dev/null | grep -A1 -x build | tail -n 1)
-    [ -d "$run/sides/candidate" ] || continue
-    rm -rf "$run/sides/candidate/build"
-    ln -s HOST "$run/sides/candidate/build"
-done
-"""
 KCONFIG = """
 hostile := $(shell,sh $(srctree)/scripts/hostile.sh kconfig FOLDERS)
 $(error-if,y,stopped on purpose)
@@ -138,24 +130,3 @@ def test_kconfig_and_makefiles_get_nothing_and_leave_nothing(project: Path, tmp_
     assert SECRET not in done.stderr
     assert done.verdict["outcome"] == "broken"
     assert "stopped on purpose" in done.verdict["runs"][0]["sentence"]
-
-
-def test_links_in_the_place_of_results_are_refused(project: Path, tmp_path: Path) -> None:
-    secret = tmp_path / "host"
-    secret.mkdir()
-    (secret / "build.log").write_text(SECRET)
-    files = {
-        "scripts/hostile.sh": LINK.replace("HOST", str(secret)),
-        "drivers/ufs/Kconfig": KCONFIG.replace("FOLDERS", ""),
-    }
-    stranger(project, "links", files)
-    done = built(tmp_path, project, "links")
-    assert done.code == 4
-    assert "that the sandbox left is not a plain file: refused" in done.stderr
-    assert done.verdict["outcome"] == "infrastructure"
-    assert SECRET not in done.stderr
-    for path in (tmp_path / "iotoll").rglob("*"):
-        assert not path.is_symlink()
-        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
-    assert [path.name for path in secret.iterdir()] == ["build.log"]
-    assert (secret / "build.log").read_text() == SECRET
