@@ -65,6 +65,7 @@ FIRST = (
     "tests/vm/test_kernel_build.py",
     "tests/vm/test_pipeline.py",
     "tests/vm/test_explain.py",
+    "tests/vm/test_hostile.py",
     "tests/lab/test_hikey960.py",
     "tests/lab/test_health.py",
     "tests/vm/test_exact.py",
