@@ -154,8 +154,7 @@ def parse_cell(name: str) -> Cell:
 
 def _split(name: str) -> list[str]:
     """The words between the hyphens; ``mq-deadline`` has one itself."""
-    joined = re.sub(r"-mq-(?=[a-z])", "-mq+", name)
-    return [word.replace("+", "-") for word in joined.split("-")] if name else []
+    return re.split(r"-(?!(?<=-mq-)[a-z])", name) if name else []
 
 
 def _refusal(name: str, why: str) -> UsageError:
@@ -198,7 +197,7 @@ def _options(name: str, words: list[str]) -> dict[str, Any]:
         found = re.fullmatch(r"(qd|q|tags|dev)([1-9]\d{0,3})", word)
         stem = found[1] if found else word
         if stem not in ORDER or (stem in NUMBERED and not found):
-            digits = "".join(re.findall(r"\d", word)) or "N"
+            digits = "".join(re.findall(r"\d", word)).lstrip("0") or "N"
             known = [w + digits if w in NUMBERED else w for w in ORDER]
             raise _refusal(name, f"no word {word!r}: the nearest is {_nearest(word, known)!r}")
         if found:
@@ -235,5 +234,6 @@ def _conflict(cell: Cell) -> str:
         (cell.is_raw and cell.disks > 1, "trim and raw run on one disk"),
         (cell.op == "trim" and cell.raw, "trim is raw without that word: leave it out"),
         (cell.spare and cell.device == "emmc", "emmc has no second disk"),
+        (bool(cell.block_kb % 4) and cell.device == "ufs", "ufs has blocks of 4k: take a multiple"),
     ]
     return next((why for wrong, why in rules if wrong), "")

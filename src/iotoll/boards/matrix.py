@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
-from iotoll.boards.cells import Cell, parse_cell
+from iotoll.boards.cells import DEVICES, Cell, parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
-from iotoll.core.toml import first_error, load_extended, named_file
+from iotoll.core.toml import first_error, load_extended, load_toml, named_file
 from iotoll.records.models.base import Model
 
 
@@ -76,6 +75,15 @@ class Family(Model):
     why: str = Field(min_length=1)
     devices: list[str] = Field(min_length=1)
     workloads: list[str] = Field(min_length=1, description="cells without their device")
+
+    @field_validator("devices")
+    @classmethod
+    def _known(cls, devices: list[str]) -> list[str]:
+        for name in devices:
+            if name not in DEVICES:
+                near = get_close_matches(name, DEVICES, 1, 0.0)[0]
+                raise ValueError(f"no device {name!r}: the nearest is {near!r}")
+        return devices
 
     def cells(self, devices: Sequence[str]) -> list[str]:
         """Its cells on those of ``devices`` that it is for, device by device."""
@@ -143,7 +151,8 @@ def load_matrix(name: str) -> Matrix:
         matrix = Matrix.model_validate({"name": path.stem, **data})
     except ValidationError as error:
         raise first_error(path, error) from error
-    for cell in [*matrix.cells, *(c for cells in matrix.family_cells.values() for c in cells)]:
+    others = [cell for cells in matrix.family_cells.values() for cell in cells]
+    for cell in [*matrix.cells, *others, *matrix.fio_cells]:
         try:
             parse_cell(cell)
         except UsageError as error:
@@ -153,7 +162,7 @@ def load_matrix(name: str) -> Matrix:
 
 def _families(path: Path, names: object) -> dict[str, object]:
     """The tables of the families that a matrix names; raises UsageError for an unknown one."""
-    known = tomllib.loads(families_path().read_text())
+    known = load_toml(families_path())
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"{path}: families: must be a list of names: {', '.join(known)}")
     for name in names:
@@ -183,6 +192,8 @@ def chosen_cells(
     more = [cell for cells in families.values() for cell in cells]
     chosen: list[str] = []
     for item in (part.strip() for part in text.split(",")):
+        if not item:
+            raise UsageError(f"--cells {text!r}: an item is empty: name a cell or a family")
         hits = [c for c in known if fnmatchcase(c, item)]
         hits = hits or list(families.get(item, [])) or [c for c in more if fnmatchcase(c, item)]
         hits = hits or _spelled(item, known, families)
