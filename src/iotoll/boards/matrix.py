@@ -15,6 +15,11 @@ from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_extended, load_toml, named_file
 from iotoll.records.models.base import Model
 
+DEVICE_IOS = 64
+"""I/Os that reach the disk, at least: the gate judges no section of fewer than 24."""
+READ_AHEAD_KB = 128
+"""The kernel's own read-ahead; it reads up to twice as much at a time."""
+
 
 class Pattern(Model):
     """Block size, order and direction of a cell, as in its name."""
@@ -130,9 +135,23 @@ class Matrix(Model):
         ]
 
     def ios(self, cell: Cell) -> int:
-        """How many I/Os the cell runs, over all its threads."""
+        """How many I/Os the cell runs, over all its threads.
+
+        Where only some reach the disk (a sync after several writes, read-ahead), there are more.
+        """
         fio = self.settings(cell.device)
         ios = fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
+        one_in = 1
+        if cell.sync_every:
+            one_in = cell.sync_every
+        elif cell.io_mode == "buffered" and not cell.random:
+            one_in = max(READ_AHEAD_KB // cell.block_kb, 1)
+        elif cell.sqpoll:
+            # On one CPU fio and the kernel's thread wait out each other's turns: 8 ms an entry.
+            ios = min(ios, DEVICE_IOS)
+        if one_in > 1:
+            most = fio.file_mb * 1024 // cell.block_kb
+            ios = max(ios, min(DEVICE_IOS * one_in, most))
         return max(ios // cell.threads, 1) * cell.threads
 
     def settings(self, device: str) -> FioSettings:
