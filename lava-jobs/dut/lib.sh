@@ -219,13 +219,14 @@ clean_slate() {
     echo 1 >/proc/sys/vm/compact_memory
 }
 
-# find_disks BATCH DEVICES: $DISKS are the folders in sysfs of the batch's disks; start.sh wants them.
+# find_disks BATCH: $DISKS are the folders in sysfs of the disks that the batch's cells use, which set_disks
+# has set; start.sh wants them. No others: two disks of a host have one set of tags, and the depth of the
+# last one that is set counts for both.
 find_disks() {
     [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug 2>/dev/null
     DISKS='' name=${1#calibration-}
-    name=${name%%-*}
-    for one in "$name" "${name}2"; do
-        ! grep -q "^$one " "$2" || DISKS="$DISKS $(disk_of "$one" "$2")"
+    for one in ${names:-${name%%-*}}; do
+        DISKS="$DISKS $(disk_of "$one" "$devices")"
     done
     export DISKS
 }

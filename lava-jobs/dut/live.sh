@@ -22,7 +22,7 @@ done
     fail workload "$batch: none of its trace events exists: CONFIG_FTRACE"
 set_disks "$job" "$batch" "$(dirname "$out")/boot/devices"
 head -c 4096 /dev/zero >/tmp/iotoll-mark
-find_disks "$batch" "$(dirname "$out")/boot/devices"
+find_disks "$batch"
 device=${batch#calibration-}
 device=${device%%-*}
 number=$(sed -n "s/^$device [^ ]* //p" "$(dirname "$out")/boot/devices")

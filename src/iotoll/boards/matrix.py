@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
-from iotoll.boards.cells import Cell, parse_cell
+from iotoll.boards.cells import DEVICES, Cell, parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
-from iotoll.core.toml import first_error, load_extended, named_file
+from iotoll.core.toml import first_error, load_extended, load_toml, named_file
 from iotoll.records.models.base import Model
+
+DEVICE_IOS = 64
+"""I/Os that reach the disk, at least: the gate judges no section of fewer than 24."""
+READ_AHEAD_KB = 128
+"""The kernel's own read-ahead; it reads up to twice as much at a time."""
 
 
 class Pattern(Model):
@@ -78,6 +82,15 @@ class Family(Model):
     workloads: list[str] = Field(min_length=1, description="cells without their device")
     needs: str = Field("", description="what the board's device must have")
 
+    @field_validator("devices")
+    @classmethod
+    def _known(cls, devices: list[str]) -> list[str]:
+        for name in devices:
+            if name not in DEVICES:
+                near = get_close_matches(name, DEVICES, 1, 0.0)[0]
+                raise ValueError(f"no device {name!r}: the nearest is {near!r}")
+        return devices
+
     def cells(self, devices: Sequence[str]) -> list[str]:
         """Its cells on those of ``devices`` that it is for, device by device."""
         return [f"{d}-{w}" for d in devices if d in self.devices for w in self.workloads]
@@ -123,9 +136,23 @@ class Matrix(Model):
         ]
 
     def ios(self, cell: Cell) -> int:
-        """How many I/Os the cell runs, over all its threads."""
+        """How many I/Os the cell runs, over all its threads.
+
+        Where only some reach the disk (a sync after several writes, read-ahead), there are more.
+        """
         fio = self.settings(cell.device)
         ios = fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
+        one_in = 1
+        if cell.sync_every:
+            one_in = cell.sync_every
+        elif cell.io_mode == "buffered" and not cell.random:
+            one_in = max(READ_AHEAD_KB // cell.block_kb, 1)
+        elif cell.sqpoll:
+            # On one CPU fio and the kernel's thread wait out each other's turns: 8 ms an entry.
+            ios = min(ios, DEVICE_IOS)
+        if one_in > 1:
+            most = fio.file_mb * 1024 // cell.block_kb
+            ios = max(ios, min(DEVICE_IOS * one_in, most))
         return max(ios // cell.threads, 1) * cell.threads
 
     def settings(self, device: str) -> FioSettings:
@@ -144,7 +171,8 @@ def load_matrix(name: str) -> Matrix:
         matrix = Matrix.model_validate({"name": path.stem, **data})
     except ValidationError as error:
         raise first_error(path, error) from error
-    for cell in [*matrix.cells, *(c for cells in matrix.family_cells.values() for c in cells)]:
+    others = [cell for cells in matrix.family_cells.values() for cell in cells]
+    for cell in [*matrix.cells, *others, *matrix.fio_cells]:
         try:
             parse_cell(cell)
         except UsageError as error:
@@ -154,7 +182,7 @@ def load_matrix(name: str) -> Matrix:
 
 def _families(path: Path, names: object) -> dict[str, object]:
     """The tables of the families that a matrix names; raises UsageError for an unknown one."""
-    known = tomllib.loads(families_path().read_text())
+    known = load_toml(families_path())
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"{path}: families: must be a list of names: {', '.join(known)}")
     for name in names:
@@ -184,6 +212,8 @@ def chosen_cells(
     more = [cell for cells in families.values() for cell in cells]
     chosen: list[str] = []
     for item in (part.strip() for part in text.split(",")):
+        if not item:
+            raise UsageError(f"--cells {text!r}: an item is empty: name a cell or a family")
         hits = [c for c in known if fnmatchcase(c, item)]
         hits = hits or list(families.get(item, [])) or [c for c in more if fnmatchcase(c, item)]
         hits = hits or _spelled(item, known, families)

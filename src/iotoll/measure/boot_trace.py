@@ -23,6 +23,7 @@ from iotoll.measure.fio import FioJob, read_jobs
 from iotoll.measure.fio_choice import Calls
 from iotoll.measure.io_order import GATE_COLUMNS, ordered
 from iotoll.measure.iotable import IoTable, from_native
+from iotoll.measure.load_ran import other_load
 from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.measure.substeps import steps
 from iotoll.records.models import BootRecord, CellRecord, Clock
@@ -136,7 +137,9 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                 if is_calibration(name):
                     calibration[name] = (measured.data, measured.table.columns)
                 elif name in boot.cells:
-                    records[name] = make_record(measured, fio, boot.clock, file.digest, virtual)
+                    record = make_record(measured, fio, boot.clock, file.digest, virtual)
+                    why = record.invalid or other_load(parse_cell(name), measured.table)
+                    records[name] = record.model_copy(update={"invalid": why})
     return records, event_costs(calibration, boot.clock)
 
 

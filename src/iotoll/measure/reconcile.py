@@ -126,6 +126,8 @@ def reconcile(
             bytes_agree = size == job.bytes
         if tolerances is None:
             notes.append("latencies: times of a virtual board are a smoke test")
+        elif job.options.get("sqthread_poll", "0") == "1":
+            notes.append("latencies: fio's also hold the wait until the kernel's thread looks")
         elif job.options.get("iodepth", "1") != "1":
             notes.append("latencies: of several I/Os in flight fio's also hold its own queue")
         else:

@@ -10,12 +10,14 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
+from iotoll.core.toml import load_toml
 from iotoll.records.models import CellChoice, SelectionRecord
 
 Families = Mapping[str, Sequence[str]]
@@ -242,18 +244,33 @@ def _rule(row: Any, where: str) -> SelectionRule:
         patterns=tuple(glob_pattern(p) for p in paths),
         devices=_devices(row["select"], where),
         why=row["why"],
-        families=_names(row, "families", where),
-        fragments=_names(row, "fragments", where),
+        families=_names(row, "families", where, _families()),
+        fragments=_names(row, "fragments", where, _fragment_files()),
         board=str(row.get("board", "")),
         unmeasured=str(row.get("unmeasured", "")),
     )
 
 
-def _names(row: dict[str, Any], field: str, where: str) -> tuple[str, ...]:
+def _names(row: dict[str, Any], field: str, where: str, known: Sequence[str]) -> tuple[str, ...]:
     value = row.get(field, [])
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
         raise UsageError(f"{where}: field {field}: must be a list of names")
+    for name in value:
+        if name not in known:
+            near = get_close_matches(name, known, 1, 0.0)[0]
+            raise UsageError(f"{where}: field {field}: no {name!r}: the nearest is {near!r}")
     return tuple(value)
+
+
+@cache
+def _families() -> tuple[str, ...]:
+    """The names of all families; which of them a matrix may add, the matrix says."""
+    return tuple(load_toml(data_dir("lava-jobs") / "families.toml"))
+
+
+@cache
+def _fragment_files() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in data_dir("kernel-configs").glob("*.config")))
 
 
 def _devices(value: Any, where: str) -> tuple[str, ...] | None:

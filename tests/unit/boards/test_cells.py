@@ -74,6 +74,9 @@ def test_old_names_need_nothing_new() -> None:
         ("nvme-4k-randread-t1-direct-poll", "sqpoll and poll need io_uring"),
         ("emmc-4k-randtrim-t1-direct", "emmc has no second disk"),
         ("ufs-4k-randread-t1-direct-", "no word ''"),
+        ("ufs-4k-randread-t1-direct-mq+deadline", "the nearest is 'mq-deadline'"),
+        ("ufs-4k-randread-t1-direct-libaio-qd08", "word 'qd08': the nearest is 'qd8'"),
+        ("ufs-6k-randread-t1-direct", "ufs has blocks of 4k"),
     ],
 )
 def test_a_wrong_word_is_named_with_the_nearest(words: str, nearest: str) -> None:
@@ -111,6 +114,7 @@ def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
         ("tag", "no such cell or family; the nearest is tags"),
         ("ufs-4k-randred-t1-direct", "the nearest is 'randread'"),
         ("sata-*", "no such cell; there is for example"),
+        ("tags,", "an item is empty"),
     ):
         with pytest.raises(UsageError, match=words):
             chosen(text)

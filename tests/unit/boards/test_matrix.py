@@ -99,6 +99,8 @@ def test_other_names_are_refused(name: str) -> None:
         ('name = "4k-randread"', 'name = "4k-zigzag"', "ufs-4k-zigzag-t1-direct"),
         ("threads = [1, 8]", "threads = [1, 8", "line"),
         ("threads = [1, 8]", "threads = [1, 8]\nspeed = 1", "speed: "),
+        ('"discard", "disks"', '"discrd", "disks"', "no family 'discrd': the nearest is 'discard'"),
+        ("[events]", '[fio_cells.ufs-4k-randred-t1-direct]\nsize = "1m"\n[events]', "'randread'"),
     ],
 )
 def test_mistakes_are_one_line_with_file_and_field(

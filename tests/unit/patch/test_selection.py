@@ -145,6 +145,11 @@ RULE = '[[rule]]\nname = "a"\npaths = ["a/"]\nselect = "all"\nwhy = "w"\n'
         (RULE.replace('"all"', "[]"), "field select"),
         (RULE.replace('["a/"]', "[]"), "field paths"),
         (RULE.replace('"w"', '""'), "field why"),
+        (RULE + 'families = ["kybr"]', "field families: no 'kybr': the nearest is 'kyber'"),
+        (
+            RULE + 'fragments = ["add-bqf"]',
+            "field fragments: no 'add-bqf': the nearest is 'add-bfq'",
+        ),
     ],
 )
 def test_mistakes_in_the_rules_are_named(tmp_path: Path, text: str, words: str) -> None:
