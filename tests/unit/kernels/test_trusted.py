@@ -180,6 +180,7 @@ def test_f6_8_a_damaged_change_is_not_read_and_that_is_said(tmp_path: Path) -> N
     digest = hashlib.sha256(text).hexdigest()
     results.write(path, record.model_copy(update={"change_sha256": digest}))
     (run.build("candidate") / compiled.SOURCES).write_text(f"{UFS}\n")
+    (run.build("candidate") / "config").write_text("CONFIG_BLOCK=y\n")
     assert sealed.change(run) == text
     found = compiled.of_run(run)
     assert found is not None and "MQ_IOSCHED_ADIOS" in found.options and not found.damaged

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from iotoll.records.models import Outcome, SourceRecord
+from iotoll.records.models import Clock, Outcome, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
 from iotoll.reports.page.evidence import Evidence
@@ -41,7 +41,7 @@ _UNMEASURED = (
     "This is neither a pass nor a regression, and further boots of the same kind would not change "
     "that."
 )
-"""Where boots are not compared until a decision is reached, `inconclusive` has another cause."""
+"""On the clock `instructions` no further boots are awaited: `inconclusive` has another cause."""
 
 KIND_LABELS = {
     "regression": "▲ regression",
@@ -93,7 +93,7 @@ def headline(evidence: Evidence) -> Headline:
         notes += [clean(text) for text in (*verdict.regressions, *verdict.improvements)]
     if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN) or verdict.can_gate:
         meaning = _MEANINGS.get(verdict.outcome)
-        if verdict.outcome is Outcome.INCONCLUSIVE and verdict.sequential is None:
+        if verdict.outcome is Outcome.INCONCLUSIVE and verdict.clock is Clock.INSTRUCTIONS:
             meaning = _UNMEASURED
         notes = [meaning, *notes] if meaning else notes
         word = verdict.outcome.value.capitalize()
