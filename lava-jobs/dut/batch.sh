@@ -28,6 +28,7 @@ cd "$out" || fail workload "cannot enter $out"
 trace-cmd record -q --compression none -C "$TRACE_CLOCK" -b "$BUFFER_KB" "$@" -o trace.dat \
     fio --output-format=json+ --output=fio.json --eta=never "$job/$batch.fio" >record.log 2>&1
 status=$?
+count_hpb end
 reset_disks
 rm -f ./*.prerun.txt
 # trace-cmd does not pass on the exit status of the command that it ran: ask fio's own result too.

@@ -101,6 +101,20 @@ find_dut() {
         fail workload "no iotoll-dut in $1 or PATH"
 }
 
+# count_hpb NAME: appends a line "NAME DISK COUNT VALUE..." to the file hpb here for each disk that has HPB:
+# what ufshpb has counted since the boot.
+count_hpb() {
+    for stats in /sys/block/*/device/hpb_stats; do
+        counted=
+        for file in "$stats"/*_cnt; do
+            value=$(cat "$file" 2>/dev/null) || continue 2
+            counted="$counted ${file##*/} $value"
+        done
+        disk=${stats%/device/*}
+        echo "$1 ${disk##*/}$counted" >>hpb
+    done
+}
+
 # set_probes FILE: makes the kernel probes that FILE lists.
 set_probes() {
     [ -s "$1" ] || return 0

@@ -6,6 +6,7 @@ set -u
 cell=$1
 shift
 
+count_hpb "$cell"
 clean_slate "$@"
 echo "iotoll cell $cell" >"$TRACEFS/trace_marker"
 echo "iotoll: cell $cell" >/dev/console

@@ -28,6 +28,8 @@ sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/boot" || exit 1
     sleep "$COOL_DOWN"
 }
 for batch in $BATCHES; do
+    # A virtual board's candidate is not calibrated: its host says so (/iotoll/runs). Calibration comes last.
+    case $batch in calibration-*) ! grep -qs cells /iotoll/runs || continue ;; esac
     say "step batch $batch"
     sh "$here/${MEASURE:-batch}.sh" "$job" "$batch" "$out/$batch" || exit 1
     sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/$batch" || exit 1

@@ -1,61 +1,27 @@
 #!/bin/sh
-# start.sh ROUND_US LATE_US STAGGER_US CELL THREADS TURN [double EVENT | off EVENT]: each of a paced cell's threads
-# runs it before its first I/O; TURN counts them from 0. It ends when the kernel's clock is at a multiple of
-# ROUND_US, and LATE_US more, and STAGGER_US for each thread before this one: base and candidate begin their
-# I/Os at the same distance from the kernel's ticks, and from each other. fio's main thread cannot see to
-# that: it looks for ended jobs every 100 ms, beginning when fio itself began. DISKS are the disks' folders
-# in sysfs.
+# start.sh ROUND_US LATE_US CELL [double EVENT | off EVENT]: on an exact board the first of a cell's threads runs
+# it before its first I/O. It brings caches and free memory into a known state, decides when the cell begins, and
+# ends then. That is when the kernel's clock is at a multiple of ROUND_US, and LATE_US more: base and candidate
+# begin their I/Os at the same distance from the kernel's ticks. The cell's other threads wait for the same
+# moment, and so much longer as the job says (iotoll-start at). fio's main thread cannot see to that: it looks
+# for ended jobs every 100 ms, beginning when fio itself began. DISKS are the disks' folders in sysfs.
 set -u
-. "$(dirname "$0")/lib.sh"
-round_us=$1 late_us=$2 stagger_us=$3 cell=$4 threads=$5 turn=$6
-shift 6
-clock=$TRACEFS/instances/iotoll_clock
+. "${0%/*}/lib.sh"
+round_us=$1 late_us=$2 cell=$3
+shift 3
 
-# now: $micro is the time of the kernel's clock, by which it ticks, in microseconds. An unused trace buffer
-# tells it finer than /proc/uptime. The shell's own `read` asks for one byte at a time, and the kernel
-# writes the whole text anew for each.
-now() {
-    time=$(sed -n 's/^now ts: *//p' "$clock/per_cpu/cpu0/stats")
-    micro=$((${time%.*} * 1000000 + 1${time#*.} - 1000000))
+count_hpb "$cell"
+clean_slate "$@"
+# What each CPU has counted but not yet added up, and adds up when it is much.
+echo 1 >/proc/sys/vm/stat_refresh
+count_cpus
+for disk in $DISKS; do first_tags "$disk"; done
+echo "iotoll: cell $cell" >/dev/console
+# The other threads look for the file every 50 ms. The cell's marker comes between two ticks.
+begin=/tmp/iotoll-$cell.begin
+iotoll-start plan "$begin" 200000 "$round_us" $((1000 + late_us)) 10000 || {
+    # fio keeps a prerun command's output to itself.
+    fail workload "cell $cell: iotoll-start cannot write $begin" >/dev/console
 }
-
-# broken MESSAGE: the cell cannot be measured; fio keeps a prerun command's output to itself.
-broken() {
-    fail workload "cell $cell: $*" >/dev/console
-}
-
-# wait_until MICRO: $left is how long that is from now, as sleep wants it.
-wait_until() {
-    now
-    left=$(($1 - micro))
-    if [ "$left" -lt 0 ]; then
-        # On a board that is not exact the host's load decides; on an exact one, too short a pace.
-        say "note: cell $cell: a thread begins $((-left)) us late" >/dev/console
-        left=0
-    fi
-    digits=$((1000000 + left % 1000000))
-    left=$((left / 1000000)).${digits#1}
-}
-
-if [ "$turn" -eq 0 ]; then
-    clean_slate "$@"
-    # What each CPU has counted but not yet added up, and adds up when it is much.
-    echo 1 >/proc/sys/vm/stat_refresh
-    count_cpus
-    for disk in $DISKS; do first_tags "$disk"; done
-    [ -d "$clock" ] || { mkdir "$clock" && echo mono >"$clock/trace_clock"; } ||
-        broken "no second trace buffer with the clock mono"
-    echo "iotoll: cell $cell" >/dev/console
-    now
-    # So much later at least, for what the threads still do; and between two ticks.
-    micro=$((micro + 200000 + threads * 4000))
-    echo $(((micro / round_us + 1) * round_us + 1000 + late_us)) >"/tmp/iotoll-$cell.part"
-    mv "/tmp/iotoll-$cell.part" "/tmp/iotoll-$cell.begin"
-fi
-until read -r begin <"/tmp/iotoll-$cell.begin"; do sleep 0.1; done 2>/dev/null
-# One after the other, and not while another one begins.
-wait_until $((begin - 10000 - (threads - turn) * 4000))
-sleep "$left"
-[ "$turn" -lt $((threads - 1)) ] || echo "iotoll cell $cell" >"$TRACEFS/trace_marker"
-wait_until $((begin + turn * stagger_us))
-exec sleep "$left"
+echo "iotoll cell $cell" >"$TRACEFS/trace_marker"
+exec iotoll-start at "$begin" 0 "$cell"

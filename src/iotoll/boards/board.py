@@ -49,6 +49,9 @@ class DeviceSettings(Model):
     )
     poll: str = Field("", exclude=True, description="kernel's words that give it a polled queue")
     queues: int = Field(1, gt=0, exclude=True, description="hardware queues without polled ones")
+    has: list[str] = Field(
+        default_factory=list, exclude=True, description="what families of cells may need of it"
+    )
 
 
 class Limits(Model):
@@ -70,6 +73,10 @@ class Board(Model):
     buffer_kb: int = Field(description="trace buffer of each CPU")
     io_timeout_ms: int | None = Field(None, description="of a command; None: the kernel's own")
     trace_clock: str
+    # It belongs to the kernel under test, not to what the workload sees.
+    tree: str = Field(
+        "debian", exclude=True, description="kernel tree of runs for which the user names none"
+    )
 
     @property
     def models(self) -> dict[str, DeviceModel]:

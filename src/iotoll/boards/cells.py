@@ -2,9 +2,9 @@
 
 ``DEVICE-SIZEk-PATTERN-tTHREADS-MODE``, then any of these words in this order, each left out where
 the matrix's own setting is meant: engine (``libaio``, ``io_uring``), ``sqpoll``, ``poll``, ``qdN``,
-scheduler, ``qN`` hardware queues, ``tagsN``, ``dev2``, ``raw`` (a whole
-second disk and no file). docs/method.md, "Families of cells", says
-what each means.
+scheduler, ``qN`` hardware queues, ``tagsN``, ``dev2``, ``rangeN``, ``passN``, ``raw`` (a whole
+second disk and no file, or its first N MiB, the Nth time in one boot). docs/method.md, "Families
+of cells", says what each means.
 """
 
 from __future__ import annotations
@@ -23,12 +23,24 @@ PATTERNS = tuple(order + op for order in ("rand", "seq") for op in ("read", "wri
 MODES = ("direct", "sync", "dsync", "directsync", "directdsync", "buffered", "fsync", "fdatasync")
 ENGINES = ("libaio", "io_uring")
 SCHEDULERS = ("none", "mq-deadline", "kyber", "bfq")
-NUMBERED = ("qd", "q", "tags", "dev")
-ORDER = (*ENGINES, "sqpoll", "poll", "qd", *SCHEDULERS, "q", "tags", "dev", "raw")
+NUMBERED = ("qd", "q", "tags", "dev", "range", "pass")
+ORDER = (
+    *(*ENGINES, "sqpoll", "poll", "qd", *SCHEDULERS),
+    *("q", "tags", "dev", "range", "pass", "raw"),
+)
 """All words behind the mode, in the order in which a name has them."""
-_DEFAULTS = {"psync": "the engine", "qd1": "the depth", "dev1": "the number of disks"}
-_LEAST = {"qd": 2, "q": 1, "tags": 4, "dev": 2}
-_MOST = {"qd": 1024, "q": 8, "tags": 1024, "dev": 2}
+_DEFAULTS = {
+    "psync": "the engine",
+    "qd1": "the depth",
+    "dev1": "the number of disks",
+    "pass1": "the pass",
+}
+_LEAST = {"qd": 2, "q": 1, "tags": 4, "dev": 2, "range": 1, "pass": 2}
+_MOST = {"qd": 1024, "q": 8, "tags": 1024, "dev": 2, "range": 9999, "pass": 99}
+_FIELDS = {
+    **{"qd": "depth", "q": "queues", "tags": "tags"},
+    **{"dev": "disks", "range": "range_mb", "pass": "turn"},
+}
 MIX = 70
 """Share of reads in a mixed pattern, in per cent."""
 
@@ -38,7 +50,8 @@ class Cell:
     """One point of the matrix; ``block_kb`` is the I/O size in KiB.
 
     Empty words and zeros stand for the matrix's own setting. ``sync_every`` writes are followed by
-    one fsync or fdatasync.
+    one fsync or fdatasync. ``range_mb`` is the part of a raw disk that I/Os go to (MiB). ``turn``
+    counts cells that are one workload, run again in the same boot.
     """
 
     name: str
@@ -57,6 +70,8 @@ class Cell:
     queues: int = 0
     tags: int = 0
     disks: int = 1
+    range_mb: int = 0
+    turn: int = 1
     raw: bool = False
 
     @property
@@ -198,7 +213,7 @@ def _options(name: str, words: list[str]) -> dict[str, Any]:
     for word in words:
         if word in _DEFAULTS:
             raise _refusal(name, f"{word!r} is {_DEFAULTS[word]} without that word: leave it out")
-        found = re.fullmatch(r"(qd|q|tags|dev)([1-9]\d{0,3})", word)
+        found = re.fullmatch(r"(qd|q|tags|dev|range|pass)([1-9]\d{0,3})", word)
         stem = found[1] if found else word
         if stem not in ORDER or (stem in NUMBERED and not found):
             digits = "".join(re.findall(r"\d", word)).lstrip("0") or "N"
@@ -209,7 +224,7 @@ def _options(name: str, words: list[str]) -> dict[str, Any]:
             if not _LEAST[stem] <= value <= _MOST[stem]:
                 limits = f"{stem}{_LEAST[stem]} to {stem}{_MOST[stem]}"
                 raise _refusal(name, f"{word!r} is outside of {limits}")
-            fields[{"qd": "depth", "q": "queues", "tags": "tags", "dev": "disks"}[stem]] = value
+            fields[_FIELDS[stem]] = value
         elif stem in ("sqpoll", "poll", "raw"):
             fields[stem] = True
         else:
@@ -240,6 +255,8 @@ def _conflict(cell: Cell) -> str:
         (cell.is_raw and cell.io_mode != "direct", "trim and raw need the mode direct"),
         (cell.op == "trim" and bool(cell.engine), "trim has no other engine than psync"),
         (cell.is_raw and cell.disks > 1, "trim and raw run on one disk"),
+        (bool(cell.range_mb) and not cell.is_raw, "range needs raw or trim"),
+        (cell.turn > 1 and not cell.is_raw, "pass needs raw or trim"),
         (cell.op == "trim" and cell.raw, "trim is raw without that word: leave it out"),
         (cell.spare and cell.device == "emmc", "emmc has no second disk"),
         (bool(cell.block_kb % 4) and cell.device == "ufs", "ufs has blocks of 4k: take a multiple"),

@@ -43,10 +43,22 @@ def lacking(board: Board, cell: Cell) -> str:
 def families(board: Board, matrix: Matrix) -> dict[str, list[str]]:
     """The matrix's families, with the cells that the board can run; one without any is left out."""
     found = {
-        name: [cell for cell in cells if not lacking(board, parse_cell(cell))]
+        name: [
+            cell
+            for cell in cells
+            if not lacking(board, parse_cell(cell))
+            and _has(board, parse_cell(cell), matrix.families[name].needs)
+        ]
         for name, cells in matrix.family_cells.items()
     }
     return {name: cells for name, cells in found.items() if cells}
+
+
+def _has(board: Board, cell: Cell, needs: str) -> bool:
+    """Whether the cell's device has what a family needs."""
+    return not needs or (
+        isinstance(board, VirtualBoard) and needs in board.devices[cell.device].has
+    )
 
 
 def check_cells(board: Board, cells: Iterable[str]) -> None:

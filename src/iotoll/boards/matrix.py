@@ -80,6 +80,7 @@ class Family(Model):
     why: str = Field(min_length=1)
     devices: list[str] = Field(min_length=1)
     workloads: list[str] = Field(min_length=1, description="cells without their device")
+    needs: str = Field("", description="what the board's device must have")
 
     @field_validator("devices")
     @classmethod

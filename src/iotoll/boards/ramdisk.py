@@ -78,6 +78,10 @@ APPLETS = [
 ]
 LAYOUT = 2  # change it when the tree below is made differently, so that cached images are redone
 EPOCH = 1_767_225_600  # 2026-01-01, the board's clock at boot too
+START_COMPILERS = {
+    "arm64": ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    "x86_64": ("x86_64-linux-gnu-gcc", "gcc-x86-64-linux-gnu"),
+}
 DEBIAN_ARCH = {"arm": "armhf", "arm64": "arm64", "x86_64": "amd64"}
 
 
@@ -105,7 +109,7 @@ class Image:
 def get_image(arch: str, progress: Progress, contents: Contents = BOARD) -> Image:
     """Return the ramdisk for ``arch`` (arm64, x86_64), built once and then from the cache."""
     what = [contents.packages, contents.programs, contents.applets]
-    key = json_sha256([arch, SUITE, *what, LAYOUT])[:16]
+    key = json_sha256([arch, SUITE, *what, LAYOUT, file_sha256(_start())])[:16]
     folder = cache_dir() / "rootfs" / f"{arch}-{key}"
     made = folder / "rootfs.cpio.sha256"
     if not made.is_file():
@@ -121,6 +125,24 @@ def get_image(arch: str, progress: Progress, contents: Contents = BOARD) -> Imag
     return Image(folder / "rootfs.cpio", sha256, packages)
 
 
+def _start() -> Path:
+    """The source of iotoll-start, which lets a cell's threads begin in step."""
+    return data_dir("lava-jobs") / "image/start.c"
+
+
+def _compile_start(arch: str, target: Path, log: Path) -> None:
+    """Compile iotoll-start, for the architectures of exact boards; others have no use for it."""
+    if arch not in START_COMPILERS:
+        return
+    compiler, package = START_COMPILERS[arch]
+    require_tool(compiler, package)
+    # The kernel's compiler: it need not have a libc, nor know of position-independent programs.
+    words = "-Os -std=gnu11 -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector"
+    words += " -fno-tree-loop-distribute-patterns -fno-asynchronous-unwind-tables"
+    words += " -Wl,--build-id=none -Wl,-z,noexecstack"
+    run_logged([compiler, *words.split(), "-o", str(target), str(_start())], log, timeout=60)
+
+
 def _build(arch: str, folder: Path, contents: Contents) -> None:
     require_tool("mmdebstrap", "mmdebstrap")
     require_tool("cpio", "cpio")
@@ -134,6 +156,7 @@ def _build(arch: str, folder: Path, contents: Contents) -> None:
         command += [f"--include={','.join(contents.packages)}", SUITE, str(tree)]
         run_logged(command, log, timeout=900)
         _assemble(tree, root, contents)
+        _compile_start(arch, root / "usr/bin/iotoll-start", log)
         out = work / "out"
         out.mkdir()
         write_cpio(root, out / "rootfs.cpio")

@@ -20,6 +20,7 @@ from iotoll.core.proc import tail
 from iotoll.kernels import sandbox
 from iotoll.kernels.sandbox import Surroundings
 from iotoll.records import results
+from iotoll.records.failure import failure_of
 from iotoll.records.models import BootRecord, FailureRecord, Outcome
 
 _PLAN = TypeAdapter(BootPlan)
@@ -76,14 +77,9 @@ def inside(text: str) -> int:
     try:
         boot_again(plan, on_cell, None, lambda text: print(f"{_SAID}{text}", flush=True))
     except (BrokenError, InfrastructureError) as error:
-        broken = isinstance(error, BrokenError)
-        outcome = Outcome.BROKEN if broken else Outcome.INFRASTRUCTURE
-        step = error.step if isinstance(error, BrokenError) else "boot"
-        failure = FailureRecord(
-            outcome=outcome, step=step, message=str(error), log_tail=error.log_tail
-        )
+        failure = failure_of(error, "boot")
         results.write(plan.folder.parent / f"{plan.number}.failure.json", failure)
-        return outcome.exit_code
+        return failure.outcome.exit_code
     return 0
 
 

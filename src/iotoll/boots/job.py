@@ -12,7 +12,7 @@ import jinja2
 
 from iotoll.boards.board import Board, VirtualBoard
 from iotoll.boards.cells import Cell, parse_cell
-from iotoll.boards.matrix import Matrix
+from iotoll.boards.matrix import Matrix, Pace
 from iotoll.core.digest import files_sha256
 from iotoll.core.paths import data_dir
 from iotoll.records.results import write_text
@@ -20,6 +20,11 @@ from iotoll.records.results import write_text
 CALIBRATION_IOS, TIMED_IOS = 32, 512
 """I/Os of a calibration run: counts of instructions are combs, times scatter."""
 PREFIX = "calibration"
+
+
+def is_calibration(name: str) -> bool:
+    """Tell whether a run's name is a calibration run's."""
+    return name.startswith(f"{PREFIX}-")
 
 
 @dataclass(frozen=True)
@@ -121,14 +126,15 @@ def render_job(
         autoescape=False,  # fio jobs and shell words, not markup; all values come from our data
     )
     template = environment.get_template("batch.fio.j2")
+    pace = _pace(board, matrix)
     threads = max([*matrix.threads, *(r.cell.threads for b in batches for r in b.runs)])
     for batch in batches:
         text = template.render(
             batch=batch,
             matrix=matrix.settings(batch.device),
-            pace=matrix.pace,
+            pace=pace,
             more=matrix.fio_cells,
-            late_us=(number - 1) * matrix.pace.perturb_us,
+            late_us=(number - 1) * pace.perturb_us,
             threads=threads,
             huge_pages=board.huge_pages,
         )
@@ -154,18 +160,23 @@ def render_job(
         "BUFFER_KB": board.buffer_kb,
         "IO_TIMEOUT_MS": "" if board.io_timeout_ms is None else board.io_timeout_ms,
         "TRACE_CLOCK": board.trace_clock,
-        **_in_step(matrix),
+        **_in_step(pace),
         **(more or {}),
     }
     write_text(target / "job.env", _shell(settings))
     return files_sha256([p for p in target.iterdir() if p.is_file()], target)
 
 
-def _in_step(matrix: Matrix) -> dict[str, object]:
+def _pace(board: Board, matrix: Matrix) -> Pace:
+    """The matrix's; where the host's load or a real clock decides, fio begins the threads."""
+    return matrix.pace.model_copy(update={} if board.is_exact else {"round_us": 0})
+
+
+def _in_step(pace: Pace) -> dict[str, object]:
     """Settings for boards that count instructions; empty words for others."""
     return {
-        "QUIET": "1" if matrix.pace.rate_iops else "",
-        "PAGE_KB": 64 if matrix.pace.round_us else "",
+        "QUIET": "1" if pace.rate_iops else "",
+        "PAGE_KB": 64 if pace.round_us else "",
     }
 
 

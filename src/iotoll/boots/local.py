@@ -54,7 +54,8 @@ class BootPlan:
 
     A ``fresh`` boot is never taken from the store of earlier boots: it is to be compared with one.
     ``until`` names a step: the boot is ended when the workload reaches it (empty: it runs whole).
-    One that runs ``apart`` is in the sandbox (`iotoll.boots.apart`).
+    One that runs ``apart`` is in the sandbox (`iotoll.boots.apart`). With ``cells_only`` the board
+    leaves out the job's calibration, which comes last: it is the base's that counts.
     """
 
     side: Side
@@ -75,6 +76,7 @@ class BootPlan:
     ] = ()  # more of QEMU's command line, which change nothing that the board sees
     until: str = ""
     apart: bool = False
+    cells_only: bool = False
 
     @property
     def name(self) -> str:
@@ -187,6 +189,8 @@ def _make_ramdisk(plan: BootPlan, files: BootFiles) -> None:
         key = files.work / "key/iotoll"
         key.mkdir(parents=True)
         (key / "key").write_text(plan.key)
+        # Both words are as long, so that the archive is: the job itself is the same for both sides.
+        (key / "runs").write_text("cells" if plan.cells_only else "whole")
         write_cpio(key.parent, files.work / "key.cpio")
         with files.ramdisk.open("ab") as out:
             for name in ("job.cpio", "key.cpio"):

@@ -17,7 +17,14 @@ from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image, scripts_sha256
 from iotoll.boots import apart, base_boots
-from iotoll.boots.job import CALIBRATION_IOS, TIMED_IOS, Batch, make_batches, render_job
+from iotoll.boots.job import (
+    CALIBRATION_IOS,
+    TIMED_IOS,
+    Batch,
+    is_calibration,
+    make_batches,
+    render_job,
+)
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
@@ -177,6 +184,9 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     batches = _batches(bench, number)
     job = run.root / "jobs" / f"boot-{number}"
     digest = render_job(bench.board, bench.matrix, batches, job, bench.settings, number)
+    # The base's calibration is applied to both sides (`iotoll.measure.collect`).
+    cells_only = bench.board.is_exact and side == "candidate" and bench.settings == {}
+    runs = [run for batch in batches for run in batch.runs]
     return BootPlan(
         side=side,
         number=number,
@@ -188,10 +198,11 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
         job=job,
         job_sha256=json_sha256([digest, scripts_sha256()]),
         cells=list(bench.cells),
-        runs=sum(len(batch.runs) for batch in batches),
+        runs=len([run for run in runs if not (cells_only and is_calibration(run.name))]),
         folder=run.boot(side, number),
         fresh=bench.fresh,
         apart=side in bench.apart,
+        cells_only=cells_only,
     )
 
 

@@ -18,10 +18,10 @@ from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.core.progress import Progress
 from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.records import results
+from iotoll.records.failure import failure_of
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.bisect import apart
-from iotoll.run.conclude import failure_of
 from iotoll.run.flow import Flow, execute
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))

@@ -51,7 +51,7 @@ class Located:
 
 def locate(name: str, debian_folder: Path = DEBIAN_FOLDER) -> Located:
     """Find the tree ``name``: ``debian``, an archive or a git tree; raises when there is none."""
-    path = _debian_archive(debian_folder) if name == "debian" else Path(name)
+    path = _debian_archive(debian_folder, name) if candidates.is_debian(name) else Path(name)
     trees = cache_dir() / "trees"
     if path.is_file():
         sha256 = file_sha256(path)
@@ -298,12 +298,20 @@ def _objects_folder(path: Path) -> Path:
     return Path(found).resolve()
 
 
-def _debian_archive(folder: Path) -> Path:
+def _debian_archive(folder: Path, name: str) -> Path:
+    """Debian's newest kernel source that boots on QEMU's UFS, or the version that is named."""
+    wanted = name.removeprefix("debian").removeprefix("-")
     found: list[tuple[tuple[int, ...], Path]] = []
     for path in folder.glob("linux-source-*.tar.*"):
         match = re.match(r"linux-source-(\d+)\.(\d+)\.tar\.(xz|gz|bz2)$", path.name)
-        if match and (int(match[1]), int(match[2])) >= OLDEST:
-            found.append(((int(match[1]), int(match[2])), path))
+        version = (int(match[1]), int(match[2])) if match else (0, 0)
+        if version >= OLDEST if not wanted else f"{version[0]}.{version[1]}" == wanted:
+            found.append((version, path))
+    if wanted and not found:
+        raise InfrastructureError(
+            f"no kernel source {folder}/linux-source-{wanted}.tar.xz:"
+            f" apt-get install linux-source-{wanted}, or name your own --tree"
+        )
     if not found:
         oldest = ".".join(map(str, OLDEST))
         raise InfrastructureError(

@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from iotoll.boots.job import is_calibration
 from iotoll.core.errors import InfrastructureError, ResultError
-from iotoll.measure.calibrate import event_costs, is_calibration
+from iotoll.measure.calibrate import event_costs
 from iotoll.measure.dut_cell import cell_of_dut
 from iotoll.measure.fio import FioJob, jobs_of
 from iotoll.records import results

@@ -15,9 +15,10 @@ import numpy as np
 
 from iotoll import _native
 from iotoll.boards.cells import parse_cell
+from iotoll.boots.job import is_calibration
 from iotoll.core.digest import file_sha256, files_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.measure.calibrate import event_costs, is_calibration
+from iotoll.measure.calibrate import event_costs
 from iotoll.measure.fio import FioJob, read_jobs
 from iotoll.measure.fio_choice import Calls
 from iotoll.measure.io_order import GATE_COLUMNS, ordered

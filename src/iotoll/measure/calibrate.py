@@ -26,11 +26,6 @@ OFTEN = 0.5  # an event that most I/Os do not pass cannot be calibrated by them
 Runs = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
 
 
-def is_calibration(name: str) -> bool:
-    """Tell whether a run's name is a calibration run's."""
-    return name.startswith(f"{PREFIX}-")
-
-
 def event_costs(runs: Runs, clock: Clock = Clock.INSTRUCTIONS) -> dict[str, float]:
     """The clock's units per event, by name, from the analyser's (record, table) of each run.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,11 @@ class Candidate:
     subjects: tuple[str, ...] = field(default=())
 
 
+def is_debian(tree: str) -> bool:
+    """Whether a tree is Debian's kernel source: ``debian``, or ``debian-6.1`` for one version."""
+    return re.fullmatch(r"debian(-\d+\.\d+)?", tree) is not None
+
+
 def classify(
     candidate: str | None,
     *,
@@ -81,7 +87,7 @@ def classify(
         path = Path(candidate).resolve()
         kind: CandidateKind = "mbox" if len(read_patches(path)) > 1 else "patch"
         return CandidateChoice(kind, source, base, str(path))
-    if source == "debian" or Path(source).is_file():
+    if is_debian(source) or Path(source).is_file():
         raise UsageError(
             f"--candidate {candidate}: no such file; for a git revision name its --tree"
         )
@@ -91,6 +97,14 @@ def classify(
         raise UsageError(f"--base {base}: the range {candidate} already names its base; drop one")
     _split_range(candidate)
     return CandidateChoice("range", source, None, candidate)
+
+
+def named_paths(choice: CandidateChoice) -> list[str]:
+    """The paths that a patch or series names; none for revisions and images."""
+    if choice.kind not in ("patch", "mbox") or choice.candidate is None:
+        return []
+    path = Path(choice.candidate)
+    return sorted({p for m in read_patches(path) for p in diff.changed_paths(m.text, path.name)})
 
 
 def load(manifest: RunManifest) -> Candidate:
@@ -202,8 +216,8 @@ def _split_range(text: str) -> tuple[str, str]:
 
 
 def _absolute_tree(tree: str | None) -> str:
-    if tree is None or tree == "debian":
-        return "debian"
+    if tree is None or is_debian(tree):
+        return tree or "debian"
     if not Path(tree).exists():
         raise UsageError(f"--tree {tree}: no such folder or archive")
     return str(Path(tree).resolve())

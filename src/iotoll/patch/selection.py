@@ -24,15 +24,15 @@ Families = Mapping[str, Sequence[str]]
 """Cells by the name of their family."""
 _SHOWN = 3  # paths named in a reason; the record lists all of them anyway
 _KEYS = {"name", "paths", "select", "why"}
-_MORE = {"families", "fragments", "unmeasured"}
+_MORE = {"families", "fragments", "board", "unmeasured"}
 
 
 @dataclass(frozen=True)
 class SelectionRule:
     """One rule: ``devices`` None selects the whole matrix, an empty tuple nothing.
 
-    ``families`` are added to that, ``fragments`` to the kernel's config. ``unmeasured`` says what
-    no cell runs, unless one of the families does.
+    ``families`` are added to that, ``fragments`` to the kernel's config. ``board`` is meant where
+    the user names none. ``unmeasured`` says what no cell runs, unless one of the families does.
     """
 
     name: str
@@ -41,6 +41,7 @@ class SelectionRule:
     why: str
     families: tuple[str, ...] = ()
     fragments: tuple[str, ...] = ()
+    board: str = ""
     unmeasured: str = ""
 
     def matches(self, path: str) -> bool:
@@ -114,6 +115,21 @@ def select(
         fragments=_fragments(matched),
         unmeasured=unmeasured,
     )
+
+
+def board_for(changed_paths: Iterable[str]) -> str | None:
+    """The board that the rules name for a patch; None where they name none.
+
+    Raises UsageError where they name several.
+    """
+    rules = load_rules()
+    named = {_rule_of(path, rules).board for path in changed_paths} - {""}
+    if len(named) > 1:
+        raise UsageError(
+            f"the patch changes code of several boards ({', '.join(sorted(named))}): choose one:"
+            " --board"
+        )
+    return next(iter(named), None)
 
 
 def choose(
@@ -230,6 +246,7 @@ def _rule(row: Any, where: str) -> SelectionRule:
         why=row["why"],
         families=_names(row, "families", where, _families()),
         fragments=_names(row, "fragments", where, _fragment_files()),
+        board=str(row.get("board", "")),
         unmeasured=str(row.get("unmeasured", "")),
     )
 

@@ -14,7 +14,7 @@ from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
-from iotoll.patch import candidate
+from iotoll.patch import candidate, selection
 from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
 from iotoll.records.rundir import STUDY, RunDir
@@ -38,7 +38,9 @@ def run_options(command: F) -> F:
         [
             click.option("--tree", help="Kernel git tree or source archive. Default: Debian's."),
             click.option("--base", help="Git revision of the base in --tree."),
-            click.option("--board", default="virt-arm64", show_default=True, help="Board or file."),
+            click.option(
+                "--board", help="Board or file. Default: the rules' for a patch, else virt-arm64."
+            ),
             click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
             click.option("--policy", help="Policy or file. Default: that of the clock."),
             click.option(
@@ -218,9 +220,11 @@ def _run(
     clock: str | None,
     cells: str | None,
     matrix: str,
+    board: str | None,
     **asked: Any,
 ) -> None:
     """Run what was asked; ``asked`` are the options that are fields of `RunRequest` as given."""
+    board = board or selection.board_for(candidate.named_paths(choice)) or "virt-arm64"
     loaded = load_matrix(matrix)
     chosen = chosen_cells(cells, loaded.cells, loaded.family_cells)
     manifest = new_manifest(
@@ -228,6 +232,7 @@ def _run(
             command=("iotoll", *sys.argv[1:]),
             kind=kind,
             choice=choice,
+            board=board,
             matrix=matrix,
             clock=Clock(clock) if clock else None,
             cells=tuple(chosen) if chosen is not None else None,

@@ -13,7 +13,8 @@ from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.records import results
-from iotoll.records.models import Clock, FailureRecord, Outcome, SelectionRecord, VerdictRecord
+from iotoll.records.failure import failure_of
+from iotoll.records.models import Clock, Outcome, SelectionRecord, VerdictRecord
 from iotoll.records.models.run import Side
 from iotoll.reports.page.counts import fio_warnings
 from iotoll.run import previous
@@ -32,6 +33,10 @@ class MoreBoots:
     boots: Sequence[tuple[Side, int]]
     abreast: int
     cells: Sequence[str] | None = None
+
+    def of(self, side: Side) -> bool:
+        """Whether they are of this side alone."""
+        return all(one == side for one, _ in self.boots)
 
 
 def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | MoreBoots:
@@ -55,22 +60,28 @@ def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | Mo
             "I/O can be compared with its twin. Use an exact board, such as virt-arm64."
         )
         return new_verdict(setup, Outcome.INCONCLUSIVE, sentence, can_gate=False)
-    return _by_twins(setup, may_ask=after is None)
+    return _by_twins(setup, after)
 
 
-def _by_twins(setup: Setup, may_ask: bool) -> VerdictRecord | MoreBoots:
-    """I/O by I/O; what shows in one boot of each side must show in the further ones."""
+def _by_twins(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoots:
+    """I/O by I/O; what shows in one boot of each side must show in the further ones.
+
+    The base's further boots come first: most chaos that met the candidate meets the base as well.
+    """
     policy = setup.instructions_policy
     base, candidate = (setup.result(side) for side in setup.sides)
     judged = instructions.judge(base, candidate, policy, setup.cells)
-    if judged.open and may_ask:
-        numbers = range(setup.run.manifest.boots + 1, policy.perturb.boots + 1)
-        why = (
-            f"{len(judged.open)} cells show a growth: {len(numbers)} boots of each side, whose "
-            "cells begin a stated bit later, must also show it"
-        )
-        boots = [(side, number) for number in numbers for side in setup.sides]
-        return MoreBoots(why, boots, PARALLEL, judged.open)
+    numbers = range(setup.run.manifest.boots + 1, policy.perturb.boots + 1)
+    several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
+    few = set(judged.open).difference(several)
+    what = f"{len(judged.open)} cells are of a device that moved: {len(numbers)} boots of the"
+    if few and after is None:
+        why = f"{what} base, whose cells begin a stated bit later, show how far it moves by itself"
+        return MoreBoots(why, [("base", number) for number in numbers], PARALLEL, judged.open)
+    if judged.open and not few and (after is None or after.of("base")):
+        why = f"{what} candidate, whose cells begin as much later, must show it also"
+        # The same cells as the base's boots, since what precedes a cell is part of it.
+        return MoreBoots(why, [("candidate", number) for number in numbers], PARALLEL, several)
     return new_verdict(
         setup,
         judged.outcome,
@@ -127,14 +138,6 @@ def failed(setup: Setup, step: str, error: BrokenError | InfrastructureError) ->
     else:
         sentence = f"Nothing is said about the candidate: {error}."
     return new_verdict(setup, failure.outcome, sentence, failure=failure)
-
-
-def failure_of(error: BrokenError | InfrastructureError, step: str) -> FailureRecord:
-    """What failed; a BrokenError names its own step, ``step`` is that of any other failure."""
-    outcome = Outcome.INFRASTRUCTURE
-    if isinstance(error, BrokenError):
-        outcome, step = Outcome.BROKEN, error.step
-    return FailureRecord(outcome=outcome, step=step, message=str(error), log_tail=error.log_tail)
 
 
 def _broken_sentence(error: BrokenError) -> str:

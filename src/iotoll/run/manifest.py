@@ -78,7 +78,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             accelerator=accelerator_of(board, clock, request),
             matrix=request.matrix,
             policy=policy,
-            tree=choice.tree,
+            tree=board.tree if choice.tree == "debian" else choice.tree,
             base=choice.base,
             candidate=choice.candidate,
             candidate_kind=choice.kind,

@@ -19,6 +19,8 @@ from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.asked import Ran, parse_command, read_ran
+from iotoll.measure.hpb import NAME as HPB
+from iotoll.measure.hpb import counts_of
 from iotoll.records import results
 from iotoll.records.models import Clock, SideResult
 from iotoll.records.models.study import StudyRecord, StudyVariant
@@ -70,6 +72,7 @@ def run_study(asked: Asked) -> StudyRecord | None:
             {cell: records[0] for cell, records in result.cells.items() if records},
             result.boots[0].models,
             ran=_ran(study, run),
+            hpb=counts_of(sorted(run.boot("base", 1).glob(f"*/{HPB}"))),
         )
         # In a lab QEMU may be behind a real board's name.
         virtual = virtual or result.boots[0].virtual

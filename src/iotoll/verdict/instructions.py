@@ -75,7 +75,7 @@ def judge_cells(
     paired = {verdict.cell: found for verdict, found in judged if found}
     verdicts = [verdict for verdict, _ in judged]
     grown = pools(paired, verdicts, policy)
-    return conclude(verdicts, grown, _open(verdicts, grown, base, policy))
+    return conclude(verdicts, grown, _open(verdicts, grown, candidate, policy))
 
 
 def conclude(
@@ -109,7 +109,8 @@ def check_comparable(base: SideResult, candidate: SideResult, policy: Policy) ->
     if clocks != {Clock.INSTRUCTIONS}:
         raise InfrastructureError("the deterministic gate judges the clock 'instructions' only")
     boards = [[boot.board_sha256 for boot in side.boots] for side in (base, candidate)]
-    if boards[0] != boards[1]:
+    # The base may have booted more often: it shows how much it differs from itself.
+    if boards[0][: len(boards[1])] != boards[1]:
         raise InfrastructureError("base and candidate ran on different boards or jobs: run again")
 
 
@@ -124,7 +125,7 @@ def _cell(
     if why:
         return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=why), {}
     parts: list[Section | None] = [*policy.sections, None]
-    paired = {part: pairing.pair(*sides, part) for part in parts}
+    paired = pairing.pair(*sides, parts)
     sections = [
         SectionComparison(section=part, **found)
         for part in policy.sections
@@ -149,7 +150,7 @@ def _cell(
 def _unusable(sides: Sequence[Sequence[Any]]) -> str:
     if not all(sides):
         return "no values of one side"
-    if len(sides[0]) != len(sides[1]):
+    if len(sides[0]) < len(sides[1]) or len(sides[1]) not in (1, len(sides[0])):
         return "one side has more boots of it than the other"
     return next((r.invalid for side in sides for r in side if r.invalid), "")
 
@@ -170,8 +171,8 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
         middle = float(np.median(found.base)) if pairs else 0.0
         return _fields(middle, 0.0, rule, "unknown", "not compared", why, gated=rule.gated)
     sign = policy.sign
-    z = policy.z(found.boots)
-    moved = pairing.find(found, policy.sizes(rule), z, sign.share, sign.mean, sign.chaos)
+    z, chaos = policy.z(found.boots), policy.chaos(found.boots)
+    moved = pairing.find(found, policy.sizes(rule), z, sign.share, sign.mean, chaos)
     record = pairing.record(found, moved, rule.threshold)
     # What only some I/Os have is told by its mean, and so is what it is compared with.
     some = moved is not None and moved.share < MAJORITY
@@ -258,17 +259,24 @@ def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
 
 
 def _open(
-    verdicts: Sequence[CellVerdict], grown: Sequence[PoolRecord], base: SideResult, policy: Policy
+    verdicts: Sequence[CellVerdict],
+    found: Sequence[PoolRecord],
+    candidate: SideResult,
+    policy: Policy,
 ) -> list[str]:
-    """The cells of each device that shows a growth by fewer boots than the policy asks for.
+    """The cells of each device that moved in fewer boots of the candidate than the policy asks for.
 
     All of a device's cells, so that the base's further boots are the same for most candidates and
     come from the store of earlier boots.
     """
-    few = [v for v in verdicts if len(base.cells.get(v.cell, [])) < policy.perturb.boots]
-    devices = {pool.device for pool in grown if pool.moved == "grew"}
-    shown = {_device(v) for v in few if v.outcome is Outcome.REGRESSION or _device(v) in devices}
-    return [v.cell for v in few if _device(v) in shown]
+    few = [v for v in verdicts if len(candidate.cells.get(v.cell, [])) < policy.perturb.boots]
+    devices = {pool.device for pool in found}
+    devices |= {_device(v) for v in few if any(_has_moved(part) for part in (*v.sections, v.whole))}
+    return [v.cell for v in few if _device(v) in devices]
+
+
+def _has_moved(part: Comparison | None) -> bool:
+    return part is not None and part.gated and part.moved in ("grew", "shrank")
 
 
 def _device(verdict: CellVerdict) -> str:

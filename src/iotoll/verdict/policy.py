@@ -119,6 +119,13 @@ class Policy(Model):
         """What the sign test must reach, with so many boots of each side."""
         return self.sign.z if boots >= self.perturb.boots else self.sign.alarm
 
+    def chaos(self, boots: int) -> float:
+        """How many times the base's own net share must be reached, with so many boots.
+
+        Half for the first boot: no boot may show less than half of what all show together.
+        """
+        return self.sign.chaos if boots >= self.perturb.boots else self.sign.chaos / 2
+
     def sizes(self, rule: SectionRule) -> list[int]:
         """The sizes of difference that the sign test tries, smallest first."""
         return [rule.threshold, *(size for size in self.sign.sizes if size > rule.threshold)]

@@ -73,8 +73,9 @@ def _pool(
     together = pairing.joined([paired[name][part] for name in names])
     rule = _usual(policy, part)
     sign = policy.sign
-    z = policy.z(min(paired[name][part].boots for name in names))
-    moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean, sign.chaos)
+    boots = min(paired[name][part].boots for name in names)
+    z, chaos = policy.z(boots), policy.chaos(boots)
+    moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean, chaos)
     if moved is None:
         return None
     record = pairing.record(together, moved, rule.threshold)

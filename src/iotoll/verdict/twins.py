@@ -87,30 +87,48 @@ class Moved:
 
 
 def pair(
-    base: Sequence[CellRecord], candidate: Sequence[CellRecord], section: Section | None
-) -> Twins:
-    """Pair a cell's I/Os over all boots; ``section`` None takes the whole I/O."""
-    found = _differences(zip(base, candidate, strict=True), section)
-    own = [_differences([two], section) for two in combinations(base, 2)]
+    base: Sequence[CellRecord], candidate: Sequence[CellRecord], parts: Sequence[Section | None]
+) -> dict[Section | None, Twins]:
+    """Pair a cell's I/Os over all boots, for each of ``parts``; None is the whole I/O.
+
+    The base may have more boots than the candidate: they show how much it differs from itself.
+    """
+    both = _lags(zip(base[: len(candidate)], candidate, strict=True))
+    own = [_lags([two]) for two in combinations(base, 2)]
+    return {part: _with_own(both, own, part) for part in parts}
+
+
+Boots = list[tuple[OrderedIos, OrderedIos, int] | None]
+"""Two boots' I/Os and by how many the second is ahead; None where one has no I/Os in order."""
+
+
+def _lags(boots: Iterable[tuple[CellRecord, CellRecord]]) -> Boots:
+    orders = ((one.in_order, other.in_order) for one, other in boots)
+    return [(a, b, phase(a, b)) if a is not None and b is not None else None for a, b in orders]
+
+
+def _with_own(both: Boots, own: Sequence[Boots], section: Section | None) -> Twins:
+    bases = [_differences(two, section) for two in own]
     return replace(
-        found,
-        own=tuple(twins.differences for twins in own),
+        _differences(both, section),
+        own=tuple(twins.differences for twins in bases),
         own_unpaired=max(
-            (t.unpaired / (len(t.differences) + t.unpaired) for t in own if t.unpaired), default=0.0
+            (t.unpaired / (len(t.differences) + t.unpaired) for t in bases if t.unpaired),
+            default=0.0,
         ),
     )
 
 
-def _differences(boots: Iterable[tuple[CellRecord, CellRecord]], section: Section | None) -> Twins:
+def _differences(boots: Boots, section: Section | None) -> Twins:
     rows: list[tuple[int, int, int, int]] = []
     rounds: dict[tuple[int, int], int] = {}
     unpaired = foreign = 0
     kinds = ("", "")
-    for boot, (one, other) in enumerate(boots):
-        if one.in_order is None or other.in_order is None:
+    for boot, found in enumerate(boots):
+        if found is None:
             continue
-        lag = phase(one.in_order, other.in_order)
-        for number, before, after in _zipped(one.in_order, other.in_order, section, lag):
+        one, other, lag = found
+        for number, before, after in _zipped(one, other, section, lag):
             if before is None or after is None or (before.value is None) != (after.value is None):
                 unpaired += 1
             elif before.kind != after.kind:
@@ -118,8 +136,8 @@ def _differences(boots: Iterable[tuple[CellRecord, CellRecord]], section: Sectio
             elif before.value is not None and after.value is not None:
                 here = rounds.setdefault((boot, number), len(rounds))
                 rows.append((after.value - before.value, before.value, boot, here))
-    found = np.array(rows, np.int64).reshape(-1, 4)
-    return Twins(found[:, 0], found[:, 1], found[:, 2], found[:, 3], unpaired, foreign, kinds)
+    table = np.array(rows, np.int64).reshape(-1, 4)
+    return Twins(table[:, 0], table[:, 1], table[:, 2], table[:, 3], unpaired, foreign, kinds)
 
 
 def joined(parts: Sequence[Twins]) -> Twins:

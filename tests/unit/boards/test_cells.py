@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from iotoll.boards.board import load_board, load_virtual_board
@@ -118,6 +120,29 @@ def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
             chosen(text)
     with pytest.raises(UsageError, match="measures ufs alone"):
         chosen_cells("nvme-4k-randread-t1-direct", load_matrix("small").cells)
+
+
+def test_a_range_is_a_part_of_a_raw_disk() -> None:
+    cell = parse_cell("ufs-4k-randread-t16-direct-range4096-raw")
+    assert cell.range_mb == 4096 and cell.spare
+    assert cell.setting == parse_cell("ufs-4k-randread-t16-direct-raw").setting
+    with pytest.raises(UsageError, match="range needs raw or trim"):
+        parse_cell("ufs-4k-randread-t16-direct-range512")
+    with pytest.raises(UsageError, match="once and in this order: range512-raw"):
+        parse_cell("ufs-4k-randread-t16-direct-raw-range512")
+
+
+def test_a_pass_is_the_same_work_once_more() -> None:
+    first, second = (
+        parse_cell(f"ufs-4k-randread-t1-direct-range2304-{word}raw") for word in ("", "pass2-")
+    )
+    assert (first.turn, second.turn) == (1, 2)
+    assert replace(second, name=first.name, turn=1) == first
+    assert second.setting == first.setting
+    with pytest.raises(UsageError, match="'pass1' is the pass without that word"):
+        parse_cell("ufs-4k-randread-t1-direct-pass1-raw")
+    with pytest.raises(UsageError, match="pass needs raw or trim"):
+        parse_cell("ufs-4k-randread-t1-direct-pass2")
 
 
 def test_only_cells_that_need_more_change_the_board() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -118,8 +119,11 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             threads = 8 if "-t8-" in cell else 1
             assert [lines["numjobs"] for lines in found] == ["1"] * threads, "a job for each thread"
             assert len({lines["filename"] for lines in found}) == threads
-            assert [lines["exec_prerun"].split()[-2:] for lines in found] == [
-                [str(threads), str(turn)] for turn in range(threads)
+            first, *others = (lines["exec_prerun"].split() for lines in found)
+            assert first[1:4] == ["sh", "/iotoll/dut/start.sh", "2048000"] and first[5] == cell
+            assert [words[1:] for words in others] == [
+                ["iotoll-start", "at", f"/tmp/iotoll-{cell}.begin", str(1190 * turn), cell]
+                for turn in range(1, threads)
             ]
             kb = int(found[0]["bs"].rstrip("k"))
             thin = device == "emmc"
@@ -164,9 +168,12 @@ def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(
     assert "\nfsync=32\n" in (tmp_path / "nvme-fsync.fio").read_text()
     paced = f"\nrate_iops={matrix.pace.rate_iops_many}\n"
     assert paced in (tmp_path / "nvme-fsync.fio").read_text(), "one of two threads"
-    assert "start.sh 2048000 0 1190 " in (tmp_path / "nvme-fsync.fio").read_text()
-    assert "start.sh 2048000 0 0 " in deep, "nor do their threads begin apart"
+    fsync = (tmp_path / "nvme-fsync.fio").read_text()
+    assert re.search(r"start\.sh 2048000 0 nvme-\S*fsync", fsync)
+    assert re.search(r"iotoll-start at \S+\.begin 1190 nvme", fsync)
     two = (tmp_path / "nvme-dev2.fio").read_text()
+    offsets = re.findall(r"iotoll-start at \S+\.begin (\d+) ", two)
+    assert offsets == ["0"] * 15, "nor do their threads begin apart"
     assert "[beside-nvme-4k-randread-t8-direct-dev2]" in two and "directory=/mnt/nvme2" in two
     assert "filename=iotoll-nvme2" in (tmp_path / "nvme-trim.fio").read_text()
     text = (tmp_path / "job.env").read_text()

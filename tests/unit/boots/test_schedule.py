@@ -46,6 +46,8 @@ def test_both_sides_run_the_same_job_and_only_the_first_boot_calibrates(
     assert plans[0].identity() == plans[1].identity()
     assert plans[2].identity() == plans[3].identity() != plans[0].identity()
     assert plans[2].runs == len(CELLS) < plans[0].runs
+    assert plans[1].cells_only and plans[1].runs == len(CELLS), "the base's calibration counts"
+    assert not plans[0].cells_only
     timed = replace(bench, clock=Clock.TIME)
     assert plan_boot(run, timed, "base", 1).runs == len(CELLS), "a gate compares raw times"
     measured = replace(timed, calibrate_times=True)

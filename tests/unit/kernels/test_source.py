@@ -435,6 +435,14 @@ def test_newest_debian_source_wins_and_old_ones_are_ignored(tmp_path: Path, arch
         source.locate("debian", folder)
 
 
+def test_a_version_of_debians_sources_can_be_named(tmp_path: Path) -> None:
+    for version in ("6.1", "6.12"):
+        (tmp_path / f"linux-source-{version}.tar.xz").write_bytes(version.encode())
+    assert source.locate("debian-6.1", tmp_path).archive == tmp_path / "linux-source-6.1.tar.xz"
+    with pytest.raises(InfrastructureError, match=r"apt-get install linux-source-6\.6"):
+        source.locate("debian-6.6", tmp_path)
+
+
 def test_folder_without_git_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="git init"):
         source.locate(str(tmp_path))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from iotoll.measure.calibrate import LEAST, MOST, event_costs, is_calibration
+from iotoll.boots.job import is_calibration
+from iotoll.measure.calibrate import LEAST, MOST, event_costs
 from iotoll.records.models import Section
 
 TEETH = [5000, 5000, 5000, 5130, 5130, 5420, 5420, 5420] * 8

@@ -232,6 +232,13 @@ def test_no_candidate_measures_the_base() -> None:
     assert candidate.load(manifest(choice)).kind == "none"
 
 
+def test_one_version_of_debians_sources_is_a_tree() -> None:
+    choice = candidate.classify(None, tree="debian-6.1")
+    assert choice == candidate.CandidateChoice("none", "debian-6.1", None, None)
+    with pytest.raises(UsageError, match="no such folder or archive"):
+        candidate.classify(None, tree="debian-stable")
+
+
 def test_missing_tree(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder or archive"):
         candidate.classify("x", tree=str(tmp_path / "none"))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from iotoll.boards.board import load_virtual_board
 from iotoll.boards.equip import families
 from iotoll.boards.matrix import load_matrix
+from iotoll.core.errors import UsageError
 from iotoll.patch import selection
 
 MATRIX = load_matrix("default")
@@ -48,6 +51,32 @@ def test_what_no_cell_runs_is_said() -> None:
     assert "--board virt-arm64-smp4" in record.unmeasured[path]
     four = families(load_virtual_board("virt-arm64-smp4"), MATRIX)
     assert selection.select([path], MATRIX.cells, families=four).unmeasured == {}
+
+
+def test_a_patch_to_hpb_means_the_board_that_has_it() -> None:
+    path = "drivers/ufs/core/ufshpb.c"
+    assert selection.board_for([path, "drivers/ufs/core/ufshcd.c"]) == "virt-arm64-hpb"
+    assert selection.board_for(["drivers/ufs/core/ufshcd.c"]) is None
+    board = load_virtual_board("virt-arm64-hpb")
+    known = families(board, MATRIX)
+    record = selection.select([path], MATRIX.cells, families=known)
+    assert {c.cell for c in record.cells} >= set(known["hpb"]) and not record.unmeasured
+    # Elsewhere no cell runs it, and the verdict will say so.
+    assert "hpb" not in FAMILIES
+    record = selection.select([path], MATRIX.cells, families=FAMILIES)
+    assert "--board virt-arm64-hpb" in record.unmeasured[path]
+
+
+def test_rules_that_name_two_boards_are_the_users_to_choose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = '[[rule]]\nname = "{0}"\npaths = ["{0}.c"]\nselect = "all"\nwhy = "x"\nboard = "{0}"\n'
+    path = tmp_path / "rules.toml"
+    path.write_text(rule.format("one") + rule.format("two"))
+    monkeypatch.setattr(selection, "rules_path", lambda: path)
+    assert selection.board_for(["one.c"]) == "one"
+    with pytest.raises(UsageError, match=r"several boards \(one, two\).*--board"):
+        selection.board_for(["one.c", "two.c"])
 
 
 def test_fragments_come_with_the_path() -> None:

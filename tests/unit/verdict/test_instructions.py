@@ -242,7 +242,26 @@ def test_cheaper_is_a_pass_and_is_named(policy: Policy) -> None:
     assert judged.regressions == []
     assert judged.improvements[0].startswith(f"{UFS}: submission -60")
     assert "cheaper: UFS submission -60" in judged.sentence
+    assert judged.open == [UFS], "what shrank must show in further boots also"
+
+
+def test_what_the_base_does_by_itself_asks_for_no_boot_of_the_candidate(policy: Policy) -> None:
+    """Readers take one of two courses: a third of the base's I/Os in one boot, more in the next."""
+    plain = counts(1)
+    courses = [
+        {**plain, S: [v + (900 if i % 3 < third else 0) for i, v in enumerate(plain[S])]}
+        for third in range(3)
+    ]
+    other = side_result("candidate", {UFS: courses[1]})
+    once = side_result("base", {UFS: courses[0]})
+    assert instructions.judge(once, other, policy, [UFS]).open == [UFS]
+    records = [side_result("base", {UFS: course}).cells[UFS][0] for course in courses]
+    base = once.model_copy(update={"cells": {UFS: records}})
+    judged = instructions.judge(base, other, policy, [UFS])
+    assert judged.outcome is Outcome.PASS
     assert judged.open == []
+    planted = side_result("candidate", {UFS: changed(courses[1], S, lambda i: 6000)})
+    assert instructions.judge(base, planted, policy, [UFS]).open == [UFS]
 
 
 @pytest.mark.parametrize("cost", [-4, 0, 4])

@@ -267,8 +267,9 @@ def _check(study: Study) -> None:
 def _check_fio(study: Study) -> None:
     """Raise UsageError for a command that fio would misread, or that is called so wrongly."""
     raw = {c for v in study.variants.values() for c in v.cells if parse_cell(c).is_raw}
-    if raw and not study.destroys:
-        raise UsageError(f"cell {min(raw)} overwrites a disk: destroys must say so")
+    written = {c for c in raw if parse_cell(c).op != "read"}
+    if written and not study.destroys:
+        raise UsageError(f"cell {min(written)} overwrites a disk: destroys must say so")
     for cell, command in study.fio.items():
         if cell not in raw:
             raise UsageError(f"fio: no variant runs a raw cell {cell!r}")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 
 from iotoll.measure.asked import Ran, checks, parse_command
+from iotoll.measure.hpb import Counts
 from iotoll.records.models import CellRecord, Clock
 from iotoll.records.models.run import DeviceModel
 from iotoll.records.models.study import (
@@ -41,13 +42,15 @@ from iotoll.reports.study.quantities import Known, quantity
 class Measured:
     """What one variant measured; ``missing`` says why it has nothing.
 
-    ``ran`` is fio's own report of the cells that have a command of the study's.
+    ``ran`` is fio's own report of the cells that have a command of the study's, ``hpb`` what
+    ufshpb counted in each cell.
     """
 
     cells: Mapping[str, CellRecord]
     models: Mapping[str, DeviceModel]
     missing: str = ""
     ran: Mapping[str, Ran] = field(default_factory=dict)
+    hpb: Mapping[str, Counts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ class Evaluator:
             raise NoValue(f"{cell} did not run on this board")
         if record.invalid is not None:
             raise NoValue(f"{cell}: {record.invalid}")
-        return Known.make(record, measured.models, measured.ran.get(cell))
+        return Known.make(record, measured.models, measured.ran.get(cell), measured.hpb.get(cell))
 
 
 def _of(known: Known, name: str) -> float:

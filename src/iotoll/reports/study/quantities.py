@@ -8,6 +8,7 @@ from typing import Literal
 
 from iotoll.boards.cells import Cell, parse_cell
 from iotoll.measure.asked import Ran
+from iotoll.measure.hpb import HIT, MAPS, MISS, Counts
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import DeviceModel
@@ -18,21 +19,27 @@ from iotoll.reports.study.formula import NoValue
 class Known:
     """What a quantity is made of: the cell's record, its name, its device's model, fio's report.
 
-    ``ran`` is there for cells of a study that has its own fio command for them.
+    ``ran`` is there for cells of a study that has its own fio command for them, ``hpb`` where the
+    disk has HPB.
     """
 
     record: CellRecord
     cell: Cell
     model: DeviceModel | None
     ran: Ran | None = None
+    hpb: Counts | None = None
 
     @classmethod
     def make(
-        cls, record: CellRecord, models: Mapping[str, DeviceModel], ran: Ran | None = None
+        cls,
+        record: CellRecord,
+        models: Mapping[str, DeviceModel],
+        ran: Ran | None = None,
+        hpb: Counts | None = None,
     ) -> Known:
         """As the record's name says."""
         cell = parse_cell(record.cell)
-        return cls(record, cell, models.get(cell.device), ran)
+        return cls(record, cell, models.get(cell.device), ran, hpb)
 
 
 def _section(section: Section) -> Callable[[Known], float | None]:
@@ -101,6 +108,10 @@ def _reported(find: Callable[[Ran], float]) -> Callable[[Known], float | None]:
     return lambda k: find(k.ran) if k.ran else None
 
 
+def _counted(name: str) -> Callable[[Known], float | None]:
+    return lambda k: k.hpb.get(name) if k.hpb else None
+
+
 QUANTITIES: Mapping[str, tuple[str, Callable[[Known], float | None]]] = {
     "sw": ("us: sections 1 + 2 + 4, medians of own, less the probe's cost", _software),
     "probed": ("us: the same with the probe's cost", _probed),
@@ -121,6 +132,9 @@ QUANTITIES: Mapping[str, tuple[str, Callable[[Known], float | None]]] = {
     "p99": ("us: fio's clat, 99th percentile", _reported(lambda r: r.clat_p99_ns / 1000)),
     "inflight": ("I/Os: fioiops x fio's lat", _reported(lambda r: r.iops * r.lat_mean_ns / 1e9)),
     "seconds": ("s: fio's run time", _reported(lambda r: r.runtime_ms / 1000)),
+    "hpbhits": ("reads that HPB sent with their map entry", _counted(HIT)),
+    "hpbmisses": ("reads for which HPB had no map entry", _counted(MISS)),
+    "hpbmaps": ("parts of the map that HPB loaded", _counted(MAPS)),
 }
 """Every quantity by its name: what it is, and how it is found; 1 us is 1,000 clock units."""
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from iotoll.boots.job import is_calibration
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.boot_trace import BootTraceFile, Measured, Window, make_record, measure
-from iotoll.measure.calibrate import is_calibration
 from iotoll.measure.fio import FioJob, read_jobs
 from iotoll.measure.iotable import IoTable
 from iotoll.records.models import CellRecord, Clock

@@ -21,6 +21,7 @@ from iotoll.kernels import sandbox
 from iotoll.kernels.source import open_tree
 from iotoll.measure.collect import analyze
 from iotoll.records import results
+from iotoll.records.failure import failure_of
 from iotoll.records.models import (
     BootRecord,
     BuildRecord,
@@ -33,7 +34,6 @@ from iotoll.records.models import (
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run import sandboxed
-from iotoll.run.conclude import failure_of
 from iotoll.run.flow import Flow
 
 RECORDS, FAILURE = "records", "measure-failure.json"

@@ -327,9 +327,8 @@ def _store(plan: BootPlan, folder: Path) -> None:
 def _parts(policy: Policy, cell: str, base: CellRecord, other: CellRecord) -> dict[str, Value]:
     found: dict[str, Value] = {}
     sections: list[Section | None] = [*policy.sections, None]
-    for section in sections:
-        rule = policy.rule(cell, section)
-        fields = compare(twins.pair([base], [other], section), rule, policy)
+    for section, paired in twins.pair([base], [other], sections).items():
+        fields = compare(paired, policy.rule(cell, section), policy)
         if fields is not None:
             name = WHOLE if section is None else section.value
             found[name] = Value(

@@ -1,0 +1,196 @@
+/*
+ * iotoll-start: lets the threads of a cell begin at moments of the kernel's clock. For exact boards.
+ *
+ *   iotoll-start plan FILE LEAD_US ROUND_US LATE_US MARGIN_US
+ *       writes to FILE when the cell begins, in microseconds of CLOCK_MONOTONIC: LEAD_US from now at least,
+ *       at a multiple of ROUND_US, and LATE_US more. Ends MARGIN_US before that.
+ *   iotoll-start at FILE OFFSET_US NAME
+ *       waits for FILE, and ends OFFSET_US after the moment that is in it. Where that has passed it says so
+ *       on the console, as a note about the cell NAME.
+ *
+ * A shell that reads the clock and then sleeps is late by what other threads' shells do in between, and each
+ * of them costs ten times what this does. No libc: the compiler that builds the kernel need not have one.
+ */
+typedef long word;
+
+struct timespec {
+	word seconds, nanoseconds;
+};
+
+#if defined(__aarch64__)
+enum { OPENAT = 56, CLOSE = 57, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94 };
+
+static word call(word number, word a, word b, word c, word d)
+{
+	register word x8 __asm__("x8") = number;
+	register word x0 __asm__("x0") = a;
+	register word x1 __asm__("x1") = b;
+	register word x2 __asm__("x2") = c;
+	register word x3 __asm__("x3") = d;
+
+	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+	return x0;
+}
+
+__asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
+#elif defined(__x86_64__)
+enum { OPENAT = 257, CLOSE = 3, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231 };
+
+static word call(word number, word a, word b, word c, word d)
+{
+	register word r10 __asm__("r10") = d;
+	word result;
+
+	__asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+	return result;
+}
+
+__asm__(".globl _start\n_start: xor %ebp, %ebp\nmov %rsp, %rdi\nand $-16, %rsp\ncall begin\n");
+#else
+#error "exact boards are arm64 or x86-64"
+#endif
+
+#define HERE (-100) /* AT_FDCWD */
+enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, MONOTONIC = 1, ABSOLUTE = 1, SET_TIMERSLACK = 29 };
+
+static word length(const char *text)
+{
+	word n = 0;
+
+	while (text[n])
+		n++;
+	return n;
+}
+
+static void leave(word status)
+{
+	for (;;)
+		call(EXIT, status, 0, 0, 0);
+}
+
+/* Appends to a text that ends at *end. */
+static void add(char **end, const char *text)
+{
+	while (*text)
+		*(*end)++ = *text++;
+}
+
+static void add_number(char **end, word number)
+{
+	char digits[24];
+	int n = 0;
+
+	do
+		digits[n++] = '0' + number % 10;
+	while (number /= 10);
+	while (n)
+		*(*end)++ = digits[--n];
+}
+
+static void put(const char *path, word flags, const char *text, word size)
+{
+	word file = call(OPENAT, HERE, (word)path, flags, 0644);
+
+	if (file < 0 || call(WRITE, file, (word)text, size, 0) != size)
+		leave(4);
+	call(CLOSE, file, 0, 0, 0);
+}
+
+/* A decimal number; anything else ends the program as invalid arguments do. */
+static word number(const char *text)
+{
+	word value = 0;
+
+	if (!*text || length(text) > 16)
+		leave(2);
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9')
+			leave(2);
+		value = value * 10 + (*text - '0');
+	}
+	return value;
+}
+
+static word now(void)
+{
+	struct timespec time;
+
+	call(GETTIME, MONOTONIC, (word)&time, 0, 0);
+	return time.seconds * 1000000 + time.nanoseconds / 1000;
+}
+
+static void sleep_until(word moment)
+{
+	struct timespec time = { moment / 1000000, moment % 1000000 * 1000 };
+
+	while (call(SLEEP, MONOTONIC, ABSOLUTE, (word)&time, 0))
+		;
+}
+
+static void plan(const char *path, word lead, word round, word late, word margin)
+{
+	char part[256], text[32], *end = part;
+	word moment = ((now() + lead) / round + 1) * round + late;
+
+	if (length(path) > 240)
+		leave(2);
+	add(&end, path);
+	add(&end, ".part");
+	*end = 0;
+	end = text;
+	add_number(&end, moment);
+	/* Renamed when it is whole: the other threads look for it. */
+	put(part, NEW_FILE, text, end - text);
+	if (call(RENAMEAT, HERE, (word)part, HERE, (word)path))
+		leave(4);
+	sleep_until(moment - margin);
+}
+
+static void at(const char *path, word offset, const char *name)
+{
+	char text[320], *end = text;
+	word file, size, moment, late;
+
+	while ((file = call(OPENAT, HERE, (word)path, READ_ONLY, 0)) < 0)
+		sleep_until(now() + 50000);
+	size = call(READ, file, (word)text, 31, 0);
+	if (size <= 0)
+		leave(4);
+	text[size] = 0;
+	moment = number(text) + offset;
+	late = now() - moment;
+	if (late > 0 && length(name) < 200) {
+		/* On a board that is not exact the host's load decides; on an exact one, too short a lead. */
+		add(&end, "iotoll: note: cell ");
+		add(&end, name);
+		add(&end, ": a thread begins ");
+		add_number(&end, late);
+		add(&end, " us late\n");
+		put("/dev/console", 1, text, end - text);
+	}
+	sleep_until(moment);
+}
+
+static int is(const char *text, const char *word)
+{
+	while (*text && *text == *word)
+		text++, word++;
+	return *text == *word;
+}
+
+/* Called with the stack as the kernel made it: the number of arguments, then they. */
+__attribute__((used, noreturn)) static void begin(word *stack)
+{
+	char **arguments = (char **)(stack + 1);
+
+	/* A nanosecond instead of 50 us: no timer of another thread decides when this one ends. */
+	call(PRCTL, SET_TIMERSLACK, 1, 0, 0);
+	if (*stack == 7 && is(arguments[1], "plan") && number(arguments[4]) > 0)
+		plan(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]), number(arguments[6]));
+	else if (*stack == 5 && is(arguments[1], "at"))
+		at(arguments[2], number(arguments[3]), arguments[4]);
+	else
+		leave(2);
+	leave(0);
+	__builtin_unreachable();
+}

@@ -1,0 +1,68 @@
+"""The board with HPB: Linux 6.1's ufshpb works with the device, and its counters say so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iotoll.core.errors import InfrastructureError
+from iotoll.kernels.source import locate
+from iotoll.measure.hpb import HIT, MAPS, MISS, counts_of
+from tests.vm.conftest import command, environment, needs_board
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.skipif(
+        not os.environ.get("IOTOLL_TEST_LONG"),
+        reason="a kernel of another version and two boots: set IOTOLL_TEST_LONG=1",
+    ),
+]
+BOARD = "virt-arm64-hpb"
+FILE, RAW = "ufs-4k-randread-t1-direct", "ufs-4k-randread-t8-direct-range192-raw"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two boots of one kernel; the second is not taken from the store."""
+    needs_board(BOARD)
+    try:
+        locate("debian-6.1")
+    except InfrastructureError as error:
+        pytest.skip(str(error))
+    out = tmp_path_factory.mktemp("hpb")
+    for name in ("one", "other"):
+        words = ("measure", "--board", BOARD, "--cells", f"{FILE},{RAW}", "--out", out / name)
+        done = subprocess.run(
+            command(*words), env=environment(), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    return [out / "one", out / "other"]
+
+
+def counters(run: Path) -> dict[str, dict[str, int]]:
+    found = counts_of(sorted((run / "sides/base/boots/1").glob("*/hpb")))
+    return {cell: dict(counts) for cell, counts in found.items()}
+
+
+def test_reads_are_sent_with_entries_once_the_map_is_loaded(runs: list[Path]) -> None:
+    found = counters(runs[0])
+    for cell in (FILE, RAW):
+        counts = found[cell]
+        assert counts[HIT] + counts[MISS] == 256
+        assert counts[HIT] > 200
+        # A part of the map is loaded once: 16 MiB each, of 32 MiB and 192 MiB.
+        assert 0 < counts[MAPS] <= 12
+
+
+def test_the_console_names_no_error_of_ufshpb(runs: list[Path]) -> None:
+    console = next(runs[0].glob("sides/base/boots/1/**/console*")).read_text(errors="replace")
+    assert "ufshpb_host_map_kbytes" in console, "ufshpb did not begin"
+    for trouble in ("issue map_req failed", "failed to activate", "hpb lu init failed"):
+        assert trouble not in console
+
+
+def test_counters_repeat(runs: list[Path]) -> None:
+    assert counters(runs[0]) == counters(runs[1])
