@@ -43,7 +43,8 @@ def _direction(cell: Cell, table: IoTable) -> str | None:
 
 def _depth(cell: Cell, table: IoTable) -> str | None:
     """I/Os at once: as many as the depth says, and no more requests at a disk than it has tags."""
-    if cell.depth > 1 and cell.is_direct:
+    # With few tags the call that submits a burst waits for them: the rest are not in flight yet.
+    if cell.depth > 1 and cell.is_direct and not cell.tags:
         found = most_at_once(table["start"], table["end"])
         wanted = min(cell.depth * cell.threads, len(table))
         # The first of a burst may have ended before the last is submitted.

@@ -44,6 +44,7 @@ def table(at_once: int = 1, **columns: Any) -> IoTable:
         ("ufs-4k-randread-t1-direct-libaio-qd8", table(8, kind="libaio"), None),
         ("ufs-4k-randread-t1-direct-libaio-qd8", table(3, kind="libaio"), "at most 3 I/Os"),
         ("ufs-4k-randread-t8-direct-tags4", table(4), None),
+        ("ufs-4k-randread-t1-direct-libaio-qd32-tags4", table(4, kind="libaio"), None),
         ("ufs-4k-randread-t8-direct-tags4", table(8), "8 requests were at the disk at once"),
         ("ufs-4k-randread-t8-direct-tags4", table(2), "none waited for a tag"),
         ("ufs-4k-randtrim-t1-direct", table(), "64 of 64 I/Os are no discard"),
