@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
@@ -22,6 +22,8 @@ from iotoll.core.proc import require_tool
 
 _HUNK = re.compile(rb"^@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
 _PLACE = re.compile(rb"^@@ -\d{1,9}(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@ ?(.*)")
+_TOP_LEVEL = re.compile(rb"[A-Za-z_$][^;:]*\(")
+"""What begins a function in C: at the line's beginning, and no label."""
 _HUGE = re.compile(rb"^@@ [-+,\d ]*\d{10}")
 _MBOX_FROM = re.compile(rb"^From \S+ +\w{3} \w{3} +\d+ \d\d:\d\d(:\d\d)?\b.*\b\d{4}\b")
 _MAIL_HEADER = re.compile(rb"^(From|Subject|Date|Message-I[dD]|Received|Return-Path):? ", re.M)
@@ -37,7 +39,7 @@ SUBMODULE_MODE = "160000"
 class Hunk:
     """One hunk of a diff, in the new file.
 
-    ``heading`` is what git found to be the function around it (may be empty); ``line`` is the first
+    ``heading`` begins the function of its first change (may be empty); ``line`` is the first
     line that is added, or where lines were removed; ``added`` counts added lines.
     """
 
@@ -115,8 +117,30 @@ def _hunk(path: str, place: re.Match[bytes], body: list[bytes]) -> Hunk:
             first = number
         added += mark == b"+"
         number += mark not in (b"-", b"\\")
-    heading = place[2].decode("utf-8", "replace").strip()
+    heading = _around(place[2], body).decode("utf-8", "replace").strip()
     return Hunk(path, heading, max(first, 1), added)
+
+
+def _around(heading: bytes, body: Sequence[bytes]) -> bytes:
+    """The line that begins the function of a hunk's first change; empty if it is in none.
+
+    ``heading`` is what git found before the hunk: the context may begin another function.
+    """
+    for index, line in enumerate(body):
+        mark, text = line[:1], line[1:]
+        if mark not in (b"+", b"-"):
+            heading = text if _begins(text) else heading
+        elif text.startswith((b" ", b"\t")):
+            return heading
+        elif text.strip():
+            changed = (other[1:] for other in body[index:] if other[:1] == mark)
+            return next((other for other in changed if _begins(other)), b"")
+    return heading
+
+
+def _begins(text: bytes) -> bool:
+    """Whether a line begins a function: no declaration, and no macro's call."""
+    return bool(_TOP_LEVEL.match(text)) and not text.rstrip().endswith(b";")
 
 
 def looks_like_mail(data: bytes) -> bool:

@@ -21,11 +21,11 @@ def hunk(path: str, heading: str = "", line: int = 10, added: int = 1) -> Hunk:
     return Hunk(path, heading, line, added)
 
 
-def test_hunks_of_a_real_change_are_where_git_says() -> None:
+def test_hunks_of_a_real_change_are_in_the_functions_that_it_changes() -> None:
     change = real("regression").change.read_bytes()
     first, second = hunks(change, "change.diff")
     assert (first.path, first.added, second.added) == (UFS, 23, 3)
-    assert first.heading.startswith("static void ufshcd_init_lrb(")
+    assert first.heading.startswith("static u32 ufshcd_request_checksum("), "it adds this one"
     assert second.heading.startswith("static int ufshcd_queuecommand(")
     assert second.line > first.line
 
@@ -35,7 +35,7 @@ def test_hunks_of_removed_and_renamed_files_and_of_removed_lines() -> None:
         b"diff --git a/gone.c b/gone.c\ndeleted file mode 100644\n--- a/gone.c\n+++ /dev/null\n"
         b"@@ -1,2 +0,0 @@\n-int a;\n-int b;\n"
         b"diff --git a/kept.c b/kept.c\n--- a/kept.c\n+++ b/kept.c\n"
-        b"@@ -5,3 +5,2 @@ int f(void)\n one\n-two\n three\n"
+        b"@@ -5,3 +5,2 @@ int f(void)\n \tone\n-\ttwo\n \tthree\n"
         b"@@ -20,0 +20,1 @@\n+++ b/not-a-file.c\n"
     )
     assert hunks(text, "x") == [
@@ -87,3 +87,24 @@ def test_rules_are_checked(tmp_path: Path) -> None:
     wrong.write_text('[[part]]\npaths = ["x/"]\nsections = ["nowhere"]\n[words]\n')
     with pytest.raises(UsageError, match=r"sections\.toml: part\.0\.sections\.0"):
         load_parts(wrong)
+
+
+@pytest.mark.parametrize(
+    ("body", "function"),
+    [
+        (" \n static int later(struct a *b)\n {\n+\tcost();\n \tint c;\n", "later"),
+        (" \tint c;\n+\tcost();\n }\n static int later(void)\n", "before"),
+        (" out:\n+\tcost();\n \treturn 0;\n", "before"),
+        (" EXPORT_SYMBOL(x);\n \n+/* New. */\n+static int added(void)\n+{\n+}\n", "added"),
+        (" #include <a.h>\n+#include <b.h>\n \n", ""),
+    ],
+)
+def test_the_function_is_that_of_the_change_not_the_one_before_it(body: str, function: str) -> None:
+    lines = body.splitlines()
+    old = sum(line[0] in " -" for line in lines)
+    new = sum(line[0] in " +" for line in lines)
+    head = "diff --git a/f.c b/f.c\n--- a/f.c\n+++ b/f.c\n"
+    text = f"{head}@@ -10,{old} +10,{new} @@ static int before(void)\n{body}"
+    (found,) = hunks(text.encode(), "test")
+    assert found.heading.startswith(f"static int {function}(" if function else "")
+    assert bool(found.heading) == bool(function)
