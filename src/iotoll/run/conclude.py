@@ -90,6 +90,13 @@ def _by_twins(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
     several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
     few = set(judged.open).difference(several)
     what = f"{len(judged.open)} cells are of a device that moved: {len(numbers)} boots of the"
+    if few and after is None and setup.run.manifest.runner == "lava":
+        # A lab stores no boots, and may want both boots of a pair on one board.
+        why = (
+            f"{what} base and as many of the candidate, whose cells begin later, must show it also"
+        )
+        boots = [(side, number) for number in numbers for side in setup.sides]
+        return MoreBoots(why, boots, PARALLEL, judged.open)
     if few and after is None:
         why = f"{what} base, whose cells begin a stated bit later, show how far it moves by itself"
         return MoreBoots(why, [("base", number) for number in numbers], PARALLEL, judged.open)
