@@ -150,8 +150,8 @@ def _cell(
 def _unusable(sides: Sequence[Sequence[Any]]) -> str:
     if not all(sides):
         return "no values of one side"
-    if len(sides[0]) < len(sides[1]) or len(sides[1]) not in (1, len(sides[0])):
-        return "one side has more boots of it than the other"
+    if len(sides[0]) < len(sides[1]):
+        return "the candidate has more boots of it than the base"
     return next((r.invalid for side in sides for r in side if r.invalid), "")
 
 
