@@ -22,6 +22,7 @@ from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import require_tool, run_logged
 from iotoll.core.progress import Progress
+from iotoll.kernels.kernel_job import TARGETS, Arch
 from iotoll.records.results import write_text
 
 SUITE = "trixie"
@@ -78,10 +79,7 @@ APPLETS = [
 ]
 LAYOUT = 2  # change it when the tree below is made differently, so that cached images are redone
 EPOCH = 1_767_225_600  # 2026-01-01, the board's clock at boot too
-START_COMPILERS = {
-    "arm64": ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
-    "x86_64": ("x86_64-linux-gnu-gcc", "gcc-x86-64-linux-gnu"),
-}
+EXACT_ARCHES: tuple[Arch, ...] = ("arm64", "x86_64")
 DEBIAN_ARCH = {"arm": "armhf", "arm64": "arm64", "x86_64": "amd64"}
 
 
@@ -132,10 +130,11 @@ def _start() -> Path:
 
 def _compile_start(arch: str, target: Path, log: Path) -> None:
     """Compile iotoll-start, for the architectures of exact boards; others have no use for it."""
-    if arch not in START_COMPILERS:
+    found = [TARGETS[name] for name in EXACT_ARCHES if name == arch]
+    if not found:
         return
-    compiler, package = START_COMPILERS[arch]
-    require_tool(compiler, package)
+    compiler = found[0].compiler
+    require_tool(compiler, found[0].packages[compiler])
     # The kernel's compiler: it need not have a libc, nor know of position-independent programs.
     words = "-Os -std=gnu11 -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector"
     words += " -fno-tree-loop-distribute-patterns -fno-asynchronous-unwind-tables"
@@ -254,15 +253,20 @@ def _inside(tree: Path, link: Path) -> Path:
     return link
 
 
+def dut_scripts() -> Path:
+    """The folder of the DUT's scripts."""
+    return data_dir("lava-jobs") / "dut"
+
+
 def scripts_sha256() -> str:
     """Digest of the DUT's scripts: a boot with others is another boot."""
-    scripts = data_dir("lava-jobs") / "dut"
+    scripts = dut_scripts()
     return files_sha256([path for path in scripts.rglob("*") if path.is_file()], scripts)
 
 
 def job_cpio(job: Path, target: Path) -> None:
     """Write the DUT's scripts and a rendered job as the ramdisk's second archive."""
-    scripts = data_dir("lava-jobs") / "dut"
+    scripts = dut_scripts()
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         shutil.copytree(scripts, root / "iotoll/dut")

@@ -13,9 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from iotoll.boards.ramdisk import EPOCH, get_image, write_cpio
+from iotoll.boards.ramdisk import EPOCH, dut_scripts, get_image, write_cpio
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.core.paths import data_dir
 from iotoll.core.proc import require_tool
 from iotoll.core.progress import Progress
 
@@ -50,7 +49,7 @@ def make_tree(
         )
     if done.returncode:
         raise InfrastructureError(f"cpio: {done.stderr.decode(errors='replace').strip()}")
-    scripts = data_dir("lava-jobs") / "dut"
+    scripts = dut_scripts()
     shutil.copytree(scripts, root / "iotoll/dut")
     for path in (root / "init", root / "usr/sbin/init"):  # a ramdisk's, and a disk's
         shutil.copy(scripts / "init", path)
