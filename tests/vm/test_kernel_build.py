@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.boards.board import load_virtual_board
 from iotoll.core.errors import BrokenError, IotollError
 from iotoll.core.progress import Progress
 from iotoll.kernels import build, cache, kconfig, kernel_job, source
-from iotoll.patch import candidate
+from iotoll.patch import candidate, selection
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, Clock, RunManifest, SourceRecord
 from iotoll.records.models.run import Side
@@ -38,8 +39,8 @@ def needs_tools_and_source() -> None:
         pytest.skip(str(error))
 
 
-def start(folder: Path, patch: Path | None) -> RunDir:
-    choice = candidate.classify(str(patch) if patch else None)
+def start(folder: Path, patch: Path | None, tree: str | None = None) -> RunDir:
+    choice = candidate.classify(str(patch) if patch else None, tree=tree)
     manifest = RunManifest(
         command=["iotoll"],
         created="2026-01-05T10:00:00Z",
@@ -132,5 +133,12 @@ def test_broken_candidates(tmp_path: Path, name: str, step: str, words: str) -> 
 
 @pytest.mark.parametrize("path", sorted([*EXAMPLES.glob("*.patch"), *FAULTS.glob("*.patch")]))
 def test_every_patch_kept_here_applies_without_fuzz(tmp_path: Path, path: Path) -> None:
-    run = start(tmp_path, path)
+    # A patch of ufshpb.c is for the board with HPB and its Linux 6.1.
+    named = selection.board_for(candidate.named_paths(candidate.classify(str(path))))
+    tree = load_virtual_board(named or "virt-arm64").tree
+    try:
+        source.locate(tree)
+    except IotollError as error:
+        pytest.skip(str(error))
+    run = start(tmp_path, path, tree)
     assert results.read(run.side("candidate") / "source.json", SourceRecord).notes == []
