@@ -42,6 +42,7 @@ from iotoll.reports.explain.perfetto import perfetto
 from iotoll.reports.explain.speedscope import speedscope
 from iotoll.run.explain_apart import Task, io_tables, take_sides_apart
 from iotoll.run.explain_boots import boot_recorded
+from iotoll.run.explain_cells import moved_cells, whole_cells
 from iotoll.run.explain_lines import Lines
 from iotoll.run.explain_record import SideParts, compared
 from iotoll.run.flow import Flow
@@ -97,14 +98,10 @@ class Explainer:
         for cell in asked:
             if cell not in known:
                 raise UsageError(f"--cell {cell}: the run has no such cell: {', '.join(known)}")
-        moved = [
-            c.cell
-            for c in self.verdict.cells
-            if any(s.moved in ("grew", "shrank") and s.gated for s in c.sections)
-        ]
         if everything:
             return known
-        return [c for c in known if c in set(asked)] or moved or known
+        wanted = set(asked or moved_cells(self.verdict) or known)
+        return [c for c in known if c in wanted]
 
     def pick(self, cell: str, how: str) -> None:
         """Choose the I/O to take apart alone: ``slowest`` of the candidate, or ``differs``."""
@@ -123,12 +120,7 @@ class Explainer:
 
     def largest(self, most: int) -> tuple[list[str], int]:
         """The cells whose sections grew most, and how many moved besides."""
-        sizes = {
-            c.cell: max(abs(s.delta or 0.0) for s in c.sections if s.moved in ("grew", "shrank"))
-            for c in self.verdict.cells
-            if any(s.gated and s.moved in ("grew", "shrank") for s in c.sections)
-        }
-        order = sorted(sizes, key=lambda cell: -sizes[cell])
+        order = moved_cells(self.verdict)
         return order[:most] or self.choose(())[:most], max(len(order) - most, 0)
 
     def explain(
@@ -176,6 +168,7 @@ class Explainer:
                     tuple(cells),
                     tuple(changed),
                     self.single,
+                    whole_cells(self.verdict),
                 )
                 for side in SIDES
             )

@@ -3,7 +3,8 @@
 A section of an I/O is what ran between two events of its trace, which the record has marks of. The
 analyser's own count for the I/O is the check: an I/O counts as *taken apart* only if the
 instructions of its section add up to that count exactly, either all that ran or, where other tasks
-and interrupts ran as well, those of the I/O's own task. Others are counted, never used.
+and interrupts ran as well, those of the I/O's own task. Others are counted, never used. Of a whole
+I/O, from call to return, everything counts that ran meanwhile, whoever ran it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ BOUNDS: Mapping[Section, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class SectionParts:
-    """What ran in one section of a cell's I/Os.
+    """What ran in one section of a cell's I/Os; in the whole of them where ``section`` is None.
 
     ``ios`` are the numbers of those taken apart, ``counts`` their instructions with shape (I/Os,
     functions), ``calls`` the calls of each function likewise; ``nodes`` are instructions by node
@@ -43,7 +44,7 @@ class SectionParts:
     ``touches`` the cache lines, where caches were modelled.
     """
 
-    section: Section
+    section: Section | None
     functions: tuple[str, ...]
     ios: Ints
     counts: Ints
@@ -59,7 +60,7 @@ class SectionParts:
 
 @dataclass(frozen=True)
 class CellParts:
-    """All sections of a cell, with the tree that their nodes belong to.
+    """All sections of a cell, with the tree that their nodes belong to; ``whole`` if asked for.
 
     ``calls`` are those of each function from the first I/O to the last, in all tasks;
     ``executions`` likewise those of each instruction of ``pieces``.
@@ -72,6 +73,7 @@ class CellParts:
     sections: Mapping[Section, SectionParts]
     pieces: Pieces | None = None
     executions: Ints | None = None
+    whole: SectionParts | None = None
 
 
 def take_apart(
@@ -81,26 +83,37 @@ def take_apart(
     table: IoTable,
     single: int | None = None,
     counter: PieceCounter | None = None,
+    *,
+    with_whole: bool = False,
 ) -> CellParts:
     """Attribute every I/O of a cell's table to functions, section by section."""
     bounds = {s: _bounds(record, table, *columns) for s, columns in BOUNDS.items()}
-    whole = np.concatenate([b[b[:, 0] >= 0].ravel() for b in bounds.values()])
-    if not len(whole):
+    ends = _bounds(record, table, "start", "end")
+    marks = np.concatenate([b[b[:, 0] >= 0].ravel() for b in (*bounds.values(), ends)])
+    if not len(marks):
         return CellParts(cell, len(table), walker.tree, {}, {})
     runs = record.clock["run"].astype(np.int64)
-    reach = int(runs[whole].min()), int(runs[whole].max())
+    reach = int(runs[marks].min()), int(runs[marks].max())
     walk = walker.walk(*reach)
     steps = np.searchsorted(walk.run, runs)
     tasks = _tasks(walk, steps, bounds[Section.VFS_FS])
     cutter = _Cutter(walk, walker.tree, tasks, single, counter, record)
     sections = {}
-    for section, marks in bounds.items():
+    for section, both in bounds.items():
         wanted = table.get(GATE_COLUMNS[section])
         if wanted is not None:
-            sections[section] = cutter.section(section, marks, steps, np.ma.array(wanted))
+            sections[section] = cutter.section(section, both, steps, np.ma.array(wanted))
+    whole = cutter.section(None, ends, steps, _executed(record, ends)) if with_whole else None
     pieces = counter.pieces if counter else None
     ran = counter.count([reach]) if counter else None
-    return CellParts(cell, len(table), walker.tree, _all_calls(walk), sections, pieces, ran)
+    return CellParts(cell, len(table), walker.tree, _all_calls(walk), sections, pieces, ran, whole)
+
+
+def _executed(record: Record, ends: Ints) -> npt.NDArray[np.int64]:
+    """What the CPU executed from call to return, as it counted itself; shape (I/Os,), masked."""
+    known = ends[:, 0] >= 0
+    first, last = np.where(known[:, None], ends, 0).T
+    return np.ma.array(record.executed(first, last), mask=~known)
 
 
 def _all_calls(walk: Walk) -> dict[str, int]:
@@ -162,9 +175,9 @@ class _Cutter:
             self._touches = TouchCounter(record, walk, of_stretch, len(names))
 
     def section(
-        self, section: Section, marks: Ints, steps: Ints, wanted: npt.NDArray[np.int64]
+        self, section: Section | None, marks: Ints, steps: Ints, wanted: npt.NDArray[np.int64]
     ) -> SectionParts:
-        """Take a section apart; ``wanted`` are the analyser's own counts of the I/Os."""
+        """Take a section apart, or with None the whole; ``wanted`` are the counts to add up to."""
         walk = self._walk
         ios, counts, calls, single = [], [], [], None
         inlined, touches = [], []

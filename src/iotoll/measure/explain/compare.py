@@ -56,10 +56,13 @@ class FunctionChange:
 
 @dataclass(frozen=True)
 class SectionChange:
-    """One section of one cell; ``ios`` are those of either side taken apart, ``paired`` of both."""
+    """One section of one cell, or the whole I/O (None).
+
+    ``ios`` are those of either side taken apart, ``paired`` those of both.
+    """
 
     cell: str
-    section: Section
+    section: Section | None
     ios: tuple[int, int]
     missing: tuple[int, int]
     paired: int
@@ -83,6 +86,15 @@ def compare_cell(base: CellParts, candidate: CellParts) -> list[SectionChange]:
         for s in both
         if len(base.sections[s].ios) and len(candidate.sections[s].ios)
     ]
+
+
+def compare_whole(base: CellParts, candidate: CellParts) -> SectionChange | None:
+    """Compare the whole I/Os; None where they were not taken apart on both sides."""
+    if base.whole is None or candidate.whole is None:
+        return None
+    if not len(base.whole.ios) or not len(candidate.whole.ios):
+        return None
+    return _compare(base.cell, (base.whole, candidate.whole), (base.tree, candidate.tree))
 
 
 def _compare(
