@@ -73,12 +73,23 @@ class Explainer:
         self.lines = Lines(self.flow)
         self.folder = run.root / "explain"
         manifest = run.manifest
-        if manifest.kind != "gate" or manifest.clock is not Clock.INSTRUCTIONS:
-            raise UsageError(f"{run.root}: only a gate on the clock instructions is explained")
+        if manifest.kind != "gate":
+            raise UsageError(f"{run.root}: only a gate is explained: a measurement has one kernel")
+        if manifest.clock is not Clock.INSTRUCTIONS:
+            raise UsageError(
+                f"{run.root}: only a gate on the clock instructions is explained;"
+                " --profile works on any clock, approximately"
+            )
         if manifest.runner != "local":
-            raise UsageError(f"{run.root}: a lab booted it: only local boards can be recorded")
+            raise UsageError(
+                f"{run.root}: a lab booted it: only local boards can be recorded;"
+                " --profile asks the lab's boards, approximately"
+            )
         if not isinstance(self.flow.board, VirtualBoard) or self.flow.board.arch != "arm64":
-            raise UsageError(f"{run.root}: only virtual arm64 boards can be recorded yet")
+            raise UsageError(
+                f"{run.root}: only virtual arm64 boards can be recorded;"
+                " --profile works on any board, approximately"
+            )
 
     @cached_property
     def verdict(self) -> VerdictRecord:

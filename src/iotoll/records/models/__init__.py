@@ -25,6 +25,7 @@ from iotoll.records.models.explain import (
     UntracedRecord,
     UntracedSection,
 )
+from iotoll.records.models.profile import ProfiledCell, ProfiledFunction, ProfileRecord
 from iotoll.records.models.run import (
     BootRecord,
     BuildRecord,
@@ -98,6 +99,9 @@ __all__ = [
     "PipelineRun",
     "PlanRecord",
     "PoolRecord",
+    "ProfileRecord",
+    "ProfiledCell",
+    "ProfiledFunction",
     "RunManifest",
     "Section",
     "SectionComparison",
