@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
 from iotoll.boards.cells import parse_cell
+from iotoll.core.errors import UsageError
 from iotoll.records.models import CellVerdict, Comparison, PoolRecord, VerdictRecord
+
+NEAR = 4
+"""Cells that an error names of a run that has more."""
 
 ACCOUNTED = 0.5
 """Share of a whole I/O's difference that its sections must have, or the whole is taken apart."""
+
+
+def check_cells(asked: Sequence[str], known: Sequence[str]) -> None:
+    """Raise UsageError for a cell that a run has not, with those that are named most alike."""
+    for cell in asked:
+        if cell not in known:
+            near = get_close_matches(cell, known, NEAR, cutoff=0.3) or known[:NEAR]
+            names = ", ".join(name for name in known if name in near)
+            more = f" and {len(known) - len(near)} others" if len(known) > len(near) else ""
+            raise UsageError(f"--cell {cell}: the run has no such cell: it has {names}{more}")
 
 
 def moved_cells(verdict: VerdictRecord) -> list[str]:

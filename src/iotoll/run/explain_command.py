@@ -93,6 +93,8 @@ def explain_command(
         return
     if slowest or differs:
         explainer.pick(cells[0], ones[0])
+    elif ones:
+        explainer.check_single(cells[0])
     record, sides = explainer.explain(chosen)
     write_pictures(explainer.folder, sides)
     if as_json:

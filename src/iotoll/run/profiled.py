@@ -33,7 +33,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.run.explain_cells import moved_cells
+from iotoll.run.explain_cells import check_cells, moved_cells
 from iotoll.run.explained import images
 from iotoll.run.flow import Flow
 
@@ -80,9 +80,7 @@ class Profiler:
         """The cells: those asked for, else those that moved or are a regression, else the first."""
         selected = results.read(self._run.selection, SelectionRecord)
         known = [choice.cell for choice in selected.cells]
-        for cell in asked:
-            if cell not in known:
-                raise UsageError(f"--cell {cell}: the run has no such cell: {', '.join(known)}")
+        check_cells(asked, known)
         if not known:
             raise UsageError(f"{self._run.root}: no cell was measured, so there is none to profile")
         found: list[str] = []

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from iotoll.core.errors import UsageError
 from iotoll.records import results
 from iotoll.records.models import CellVerdict, Comparison, PoolRecord, TwinRecord, VerdictRecord
-from iotoll.run.explain_cells import moved_cells, whole_cells
+from iotoll.run.explain_cells import check_cells, moved_cells, whole_cells
 from tests.unit.runs import EXAMPLES
 
 EXAMPLE = results.read(EXAMPLES / "verdict.json", VerdictRecord)
 PART = EXAMPLE.cells[0].sections[0]
+OPS = ("read", "write", "rw", "trim")
 CELLS = ["ufs-4k-randread-t1-direct", "nvme-4k-randread-t8-sync", "nvme-4k-randread-t1-sync"]
 
 
@@ -54,3 +58,12 @@ def test_what_moved_together_is_explained_in_its_own_cells() -> None:
     every = one.model_copy(update={"threads": None})
     assert moved_cells(verdict(*cells, pools=[every])) == CELLS[1:]
     assert moved_cells(verdict(*cells)) == []
+
+
+def test_a_cell_that_a_run_has_not_is_said_with_those_like_it() -> None:
+    known = [f"{device}-4k-rand{op}-t1-direct" for device in ("ufs", "nvme") for op in OPS]
+    check_cells(known[:1], known)
+    with pytest.raises(UsageError) as found:
+        check_cells(["ufs-4k-randraed-t1-direct"], known)
+    text = str(found.value)
+    assert f"it has {known[0]}, " in text and text.endswith("and 4 others") and len(text) < 250

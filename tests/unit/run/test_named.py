@@ -73,7 +73,7 @@ def grown(moved: str = "grew", **changes: Any) -> VerdictRecord:
     [
         (Plant("f", 5, 1), CELL, 6),
         (Plant("f", 20, 1), CELL, 20),
-        (Plant("f", 400, 8), CELL, 50),
+        (Plant("f", 400, 8), CELL, 400),
         (Plant("f", 400, 1, "write"), "ufs-4k-randread-t1-direct", 0),
         (Plant("f", 400, 1, "write"), "ufs-4k-randwrite-t1-direct", 400),
         (Plant("f", 400, 1, "large"), "ufs-4k-randread-t1-direct", 0),
@@ -120,10 +120,14 @@ def test_a_function_that_usually_does_not_run_has_no_size_there() -> None:
     assert (row.exact, row.runs) == (0, 0)
 
 
-def test_a_conditional_cost_is_a_mean() -> None:
-    record = explained(function("driver", 6, 6 + 400 / 8))
-    row = named(Plant("driver", 400, 8), record, grown())
-    assert (row.size, row.planted, row.exact) == (56, 50, 1)
+def test_a_cost_in_some_calls_is_what_these_ios_have_beyond_the_others() -> None:
+    one = function("driver", 6, 6 + 402 / 8).model_copy(
+        update={"next_delta": 408, "next_share": 0.125}
+    )
+    row = named(Plant("driver", 400, 8), explained(one), grown())
+    assert (row.size, row.planted, row.exact) == (402, 400, 1)
+    none = function("driver", 6, 6.0)
+    assert named(Plant("driver", 400, 8), explained(none), grown()).exact == 0
 
 
 def test_an_inlined_function_is_found_in_its_caller() -> None:

@@ -19,11 +19,15 @@ _LEAST_MEAN = 0.5
 
 @dataclass(frozen=True)
 class Change:
-    """The commonest difference over the paired I/Os, how many have it, and the mean."""
+    """The commonest difference over the paired I/Os, how many have it, and the mean.
+
+    ``second`` is the second commonest one with its share: that of a cost under a condition.
+    """
 
     common: int
     share: float
     mean: float
+    second: tuple[int, float] | None = None
 
     @property
     def effect(self) -> float:
@@ -168,9 +172,9 @@ def change_of(differences: Ints) -> Change:
         return Change(0, 0.0, 0.0)
     values, numbers = np.unique(differences, return_counts=True)
     order = np.lexsort((np.abs(values), -numbers))
-    first = order[0]
-    share = float(numbers[first]) / len(differences)
-    return Change(int(values[first]), share, float(differences.mean()))
+    shares = numbers[order] / len(differences)
+    second = (int(values[order[1]]), float(shares[1])) if len(order) > 1 else None
+    return Change(int(values[order[0]]), float(shares[0]), float(differences.mean()), second)
 
 
 def _columns(side: SectionParts, matrix: Ints, names: list[str], ios: Ints) -> Ints:

@@ -42,6 +42,10 @@ class FunctionDelta(Difference):
     calls_candidate: float
     callers: list[str] = Field(description="who calls it, the most frequent first")
     changed: bool = Field(description="its machine code differs between the two kernels")
+    next_delta: int | None = Field(
+        None, description="second commonest difference; absent: all I/Os have the same"
+    )
+    next_share: float | None = Field(None, description="of the paired I/Os that have that one")
     file: str | None = Field(None, description="of its source; absent: not looked up, or not known")
     line: int | None = Field(None, description="where the function begins")
     inlined: list[InlinedDelta] = Field(

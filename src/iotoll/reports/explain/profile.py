@@ -13,7 +13,7 @@ SHOWN = 12
 """Functions of a cell that are printed."""
 
 APPROXIMATE = (
-    "Approximate: function_graph's profiler in boots of their own, of kernels that trace every"
+    "Approximate: function_graph's profiler in separate boots, of kernels that trace every"
     " function. The profiler's cost is in all values, and nothing is gated on them."
 )
 

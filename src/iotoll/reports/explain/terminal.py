@@ -20,6 +20,9 @@ from iotoll.reports.page.text import clean, number
 SHOWN = 8
 """Functions of a section; the number of those beyond is reported."""
 
+_OFTEN = 0.01
+"""Share of I/Os from which a function's second commonest difference is shown."""
+
 _INLINED = 4  # inlined functions of one function
 _LINES = 12
 
@@ -94,6 +97,8 @@ def _row(function: FunctionDelta) -> tuple[str | Text, ...]:
         name.append(" (changed)")
     if function.file:
         name.append(f", {clean(function.file)}:{function.line}")
+    if function.next_delta and (function.next_share or 0.0) >= _OFTEN:
+        name.append(f", {function.next_delta:+d} in {function.next_share:.0%} of I/Os")
     if function.callers:
         name.append(f", called by {clean(function.callers[0])}", "dim")
     return (

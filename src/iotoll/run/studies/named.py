@@ -50,10 +50,11 @@ class Named:
     """What explain says of one planted patch.
 
     ``function``, ``cell``, ``part``, ``size`` and ``unexplained`` (of the gate's number) are where
-    the planted function differs most. A size is per call: of each call where it always costs, else
-    a mean, as ``planted`` is. ``runs`` counts the parts in which it usually runs, ``exact`` those
-    of them where the size is right up to `AROUND`. ``grew`` counts the explained parts that the
-    gate calls grown, ``first`` those of them that list the planted function first.
+    the planted function differs most. A size is per call where it always costs, else how much more
+    the I/Os with such a call have than the others. ``runs`` counts the parts in which it usually
+    runs, ``exact`` those of them where the size is right up to `AROUND`. ``grew`` counts the
+    explained parts that the gate calls grown, ``first`` those of them that list the planted
+    function first.
     """
 
     function: str = ""
@@ -154,11 +155,17 @@ def _planted_in(cell: CellDelta, plant: Plant) -> Iterator[_Found]:
     for name, part in _parts(cell):
         for place, function in enumerate(part.functions):
             if _is(function, plant):
-                calls = max(function.calls_candidate, 1.0)
-                size = (function.effect if plant.every == 1 else function.mean) / calls
-                planted = plant.size(cell.cell)
-                yield _Found(cell.cell, part, name, place, function, size, planted)
+                sizes = _size(function, plant), plant.size(cell.cell)
+                yield _Found(cell.cell, part, name, place, function, *sizes)
                 break
+
+
+def _size(function: FunctionDelta, plant: Plant) -> float:
+    if plant.every == 1:
+        return function.effect / max(function.calls_candidate, 1.0)
+    # The counter's test is in every call: what some I/Os have beyond it is the cost.
+    second = function.delta if function.next_delta is None else function.next_delta
+    return float(abs(second - function.delta))
 
 
 def _is(function: FunctionDelta, plant: Plant) -> bool:

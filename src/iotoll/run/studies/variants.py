@@ -59,7 +59,7 @@ class Plant:
     condition: Condition = ""
 
     def size(self, cell: str) -> float:
-        """Instructions per call of the loop in a cell's I/Os; two a turn, and a turn counts two."""
+        """Instructions of the loop for a cell's I/Os; two a turn, and a turn counts two."""
         found = parse_cell(cell)
         times = {
             "": 1,
@@ -67,7 +67,7 @@ class Plant:
             "large": int(found.block_kb > LARGE_KB),
             "pages": found.block_kb // PAGE_KB,
         }[self.condition]
-        return 2 * -(-self.cost * times // 2) / self.every
+        return 2 * -(-self.cost * times // 2)
 
 
 @dataclass(frozen=True)
