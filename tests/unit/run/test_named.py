@@ -186,6 +186,28 @@ def test_a_run_is_explained_once_and_why_not_is_said(
     assert asked == [[CELL]]
 
 
+@pytest.mark.parametrize(
+    ("planted_in", "cells"),
+    [("nvme_prep_rq", [CELL.replace("ufs", "nvme")]), ("submit_bio_noacct", [CELL])],
+)
+def test_a_pass_is_explained_in_cells_of_the_functions_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted_in: str, cells: list[str]
+) -> None:
+    run = make_run(tmp_path, board="virt-arm64")
+    verdict = grown("same", outcome=Outcome.PASS)
+    other = verdict.cells[0].model_copy(update={"cell": CELL.replace("ufs", "nvme")})
+    results.write(run.verdict, verdict.model_copy(update={"cells": [*verdict.cells, other]}))
+    asked: list[list[str]] = []
+
+    def explain(self: Explainer, cells: list[str], left_out: int = 0) -> None:
+        asked.append(cells)
+        raise InfrastructureError("no plugin")
+
+    monkeypatch.setattr(Explainer, "explain", explain)
+    explain_gated(run, Plant(planted_in, 5, 1), Progress(quiet=True))
+    assert asked == [cells]
+
+
 def test_a_stored_explanation_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

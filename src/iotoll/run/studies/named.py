@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from time import monotonic
 
 from rich.console import Console
@@ -36,8 +35,11 @@ from iotoll.verdict.words import parts
 AROUND = 6
 """Instructions beside the loop: its number of turns, a counter's test, registers saved for it."""
 
-CELLS = ("*-4k-randread-t1-direct", "ufs-4k-randwrite-t1-sync")
-"""The cells that are explained of a patch that passed: what ran of it, and what it cost there."""
+CELLS = ("4k-randread-t1-direct", "4k-randread-t1-sync", "4k-randwrite-t1-sync")
+"""The workloads that are explained of a patch that passed: what ran of it, and what it cost."""
+
+DEVICES = {"nvme": "nvme", "mmc": "emmc", "sdhci": "emmc"}
+"""Their device, by how the planted function begins; UFS for all others, whose cells boot first."""
 
 MOST = 4
 """Cells that are explained of a regression, those that grew most first."""
@@ -97,7 +99,7 @@ def explain_gated(run: RunDir, plant: Plant, progress: Progress, *, boots: bool 
         began = monotonic()
         try:
             explainer = Explainer(run, progress)
-            cells, left_out = _choose(explainer, verdict)
+            cells, left_out = _choose(explainer, verdict, plant)
             explainer.explain(cells, left_out=left_out)
         except IotollError as error:
             return Named(why=f"not explained: {error}")
@@ -107,11 +109,13 @@ def explain_gated(run: RunDir, plant: Plant, progress: Progress, *, boots: bool 
     return replace(row, explain_seconds=json.loads(took.read_text())) if took.is_file() else row
 
 
-def _choose(explainer: Explainer, verdict: VerdictRecord) -> tuple[list[str], int]:
+def _choose(explainer: Explainer, verdict: VerdictRecord, plant: Plant) -> tuple[list[str], int]:
     if verdict.outcome is Outcome.REGRESSION:
         return explainer.largest(MOST)
     known = explainer.choose((), everything=True)
-    return [c for c in known if any(fnmatch(c, one) for one in CELLS)] or known[:MOST], 0
+    device = next((d for word, d in DEVICES.items() if plant.function.startswith(word)), "ufs")
+    wanted = {f"{device}-{workload}" for workload in CELLS}
+    return [c for c in known if c in wanted] or known[:MOST], 0
 
 
 def named(plant: Plant, record: ExplainRecord, verdict: VerdictRecord) -> Named:
