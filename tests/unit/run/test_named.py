@@ -26,7 +26,13 @@ from iotoll.records.models import (
 from iotoll.records.rundir import RunDir
 from iotoll.run.explain import Explainer
 from iotoll.run.studies.explained_variants import CELLS, PLACES, shaped
-from iotoll.run.studies.named import Named, explain_gated, named, print_named
+from iotoll.run.studies.named import (
+    Named,
+    explain_gated,
+    named,
+    named_markdown,
+    print_named,
+)
 from iotoll.run.studies.variants import PLACES as PLANTED
 from iotoll.run.studies.variants import Plant, planted
 from tests.unit.runs import EXAMPLES, make_run
@@ -163,7 +169,11 @@ def test_code_that_never_ran_is_no_miss_and_no_hit() -> None:
     assert row.function == "" and row.why == EXAMPLE.coverage.sentence
     out = io.StringIO()
     hit = Named("driver", CELL, "vfs_fs", 6.0, 6.0, 1, 1, 1, 1)
-    print_named([("planted-1", "w", row), ("planted-2", "w", hit)], Console(file=out, width=200))
+    rows = [("planted-1", "w", row), ("planted-2", "w", hit)]
+    print_named(rows, Console(file=out, width=200))
+    text = named_markdown(rows)
+    assert f"| planted-2 | w | driver | {CELL} vfs_fs | +6 of 6 | 1 of 1 | 1 of 1 | - |" in text
+    assert text.endswith("its size in all parts where it runs: 1 of 1 patches.\n")
     assert "first in all explained parts that grew: 1 of 1 patches" in out.getvalue()
     assert "its size in all parts where it runs: 1 of 1 patches" in out.getvalue()
 
@@ -195,8 +205,9 @@ def test_a_pass_is_explained_in_cells_of_the_functions_device(
 ) -> None:
     run = make_run(tmp_path, board="virt-arm64")
     verdict = grown("same", outcome=Outcome.PASS)
-    other = verdict.cells[0].model_copy(update={"cell": CELL.replace("ufs", "nvme")})
-    results.write(run.verdict, verdict.model_copy(update={"cells": [*verdict.cells, other]}))
+    names = [CELL, CELL.replace("ufs", "nvme"), "a", "b", "c"]
+    known = [verdict.cells[0].model_copy(update={"cell": name}) for name in names]
+    results.write(run.verdict, verdict.model_copy(update={"cells": known}))
     asked: list[list[str]] = []
 
     def explain(self: Explainer, cells: list[str], left_out: int = 0) -> None:

@@ -39,7 +39,7 @@ from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import keep_run
 from iotoll.run.studies import variants
-from iotoll.run.studies.named import Named, explain_gated, print_named
+from iotoll.run.studies.named import Named, explain_gated, named_markdown, print_named
 from iotoll.run.studies.variants import Read, Variant
 from iotoll.verdict.instructions import judge
 from iotoll.verdict.policy import load_policy
@@ -144,6 +144,7 @@ def run_gates(
     print_rows(rows, Console())
     if explained := [(row.name, row.what, row.named) for row in rows if row.named is not None]:
         print_named(explained, Console())
+        results.write_text(out / "named.md", named_markdown(explained))
     click.echo(f"written: {out / 'table.json'}")
 
 

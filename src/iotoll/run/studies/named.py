@@ -110,9 +110,11 @@ def explain_gated(run: RunDir, plant: Plant, progress: Progress, *, boots: bool 
 
 
 def _choose(explainer: Explainer, verdict: VerdictRecord, plant: Plant) -> tuple[list[str], int]:
+    known = explainer.choose((), everything=True)
+    if len(known) <= MOST:
+        return known, 0
     if verdict.outcome is Outcome.REGRESSION:
         return explainer.largest(MOST)
-    known = explainer.choose((), everything=True)
     device = next((d for word, d in DEVICES.items() if plant.function.startswith(word)), "ufs")
     wanted = {f"{device}-{workload}" for workload in CELLS}
     return [c for c in known if c in wanted] or known[:MOST], 0
@@ -178,28 +180,51 @@ def _is(function: FunctionDelta, plant: Plant) -> bool:
     return function.changed and (function.name == plant.function or plant.function in inlined)
 
 
-def print_named(rows: Sequence[tuple[str, str, Named]], console: Console) -> None:
-    """One line for each patch (its name, what was planted, what explain says), then the sums."""
-    table = Table("Patch", "Planted", "Named", "Where", "Per call", "First", "Exact", "Unexplained")
-    for name, what, row in rows:
-        if not row.function:
-            table.add_row(name, what, "-", row.why, "", "", "", "")
-            continue
-        left = "" if row.unexplained is None else f"{row.unexplained:+g}"
-        table.add_row(
-            name,
-            what,
-            row.function,
-            f"{row.cell} {row.part}",
-            f"{row.size:+g} of {row.planted:g}",
-            f"{row.first} of {row.grew}",
-            f"{row.exact} of {row.runs}",
-            left,
-        )
+Rows = Sequence[tuple[str, str, Named]]
+"""Of each patch its name, what was planted, and what explain says."""
+
+_HEADINGS = ("Patch", "Planted", "Named", "Where", "Size", "First", "Exact", "Unexplained")
+
+
+def print_named(rows: Rows, console: Console) -> None:
+    """One line for each patch, then the sums."""
+    table = Table(*_HEADINGS)
+    for line in map(_line, rows):
+        table.add_row(*line)
     console.print(table)
+    for sentence in _sums(rows):
+        console.print(sentence)
+
+
+def named_markdown(rows: Rows) -> str:
+    """The same as Markdown, to be published."""
+    lines = [_HEADINGS, ("---",) * len(_HEADINGS), *map(_line, rows)]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return table + "".join(f"\n{sentence}.\n" for sentence in _sums(rows))
+
+
+def _line(row: tuple[str, str, Named]) -> tuple[str, ...]:
+    name, what, found = row
+    if not found.function:
+        return name, what, "-", found.why, "-", "-", "-", "-"
+    return (
+        name,
+        what,
+        found.function,
+        f"{found.cell} {found.part}",
+        f"{found.size:+g} of {found.planted:g}",
+        f"{found.first} of {found.grew}",
+        f"{found.exact} of {found.runs}",
+        "-" if found.unexplained is None else f"{found.unexplained:+g}",
+    )
+
+
+def _sums(rows: Rows) -> tuple[str, ...]:
     ran = [row for _, _, row in rows if row.function]
     grew = [row for row in ran if row.grew]
     first = sum(row.first == row.grew for row in grew)
     exact = sum(row.exact == row.runs for row in ran)
-    console.print(f"first in all explained parts that grew: {first} of {len(grew)} patches")
-    console.print(f"its size in all parts where it runs: {exact} of {len(ran)} patches")
+    return (
+        f"first in all explained parts that grew: {first} of {len(grew)} patches",
+        f"its size in all parts where it runs: {exact} of {len(ran)} patches",
+    )
