@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -179,42 +180,46 @@ class _Cutter:
     ) -> SectionParts:
         """Take a section apart, or with None the whole; ``wanted`` are the counts to add up to."""
         walk = self._walk
-        ios, counts, calls, single = [], [], [], None
-        inlined, touches = [], []
-        nodes, entries = (np.zeros(self._size, np.int64) for _ in range(2))
+        found: dict[int, Ints] = {}
         for number in np.nonzero((marks[:, 0] >= 0) & present(wanted))[0].tolist():
             low, high = steps[marks[number]].tolist()
             chosen = self._own(number, low, high, int(wanted[number]))
-            if chosen is None:
-                continue
-            node, count = walk.node[chosen], walk.count[chosen]
-            entered = node[walk.entered[chosen]]
-            ios.append(number)
-            counts.append(self._by_function(node, count))
-            calls.append(self._by_function(entered, np.ones(len(entered), np.int64)))
-            mine = np.bincount(node, count, self._size).astype(np.int64)
-            single = mine if number == self._single else single
-            nodes += mine
-            entries += np.bincount(entered, minlength=self._size)
-            inlined.append(self._inlined(chosen))
-            if self._touches:
-                touches.append(self._touches.count(chosen))
+            if chosen is not None:
+                found[number] = chosen
+        every = np.concatenate([np.zeros(0, np.int64), *found.values()])
+        row = np.repeat(np.arange(len(found)), [len(chosen) for chosen in found.values()])
+        enters = walk.entered[every]
+        entered = every[enters]
+        touches = (
+            [self._touches.count(chosen) for chosen in found.values()] if self._touches else []
+        )
+        mine = found.get(-1 if self._single is None else self._single)
         labels = self._counter.pieces.labels if self._counter else ()
-        shape = (len(ios), len(self._names))
+        inlined = [self._inlined(chosen) for chosen in found.values()]
         return SectionParts(
             section,
             self._names,
-            np.array(ios, np.int64),
-            np.array(counts, np.int64).reshape(shape),
-            np.array(calls, np.int64).reshape(shape),
-            nodes,
-            entries,
-            int(present(wanted).sum()) - len(ios),
-            single,
+            np.array(list(found), np.int64),
+            self._by_function(row, every, walk.count[every], len(found)),
+            self._by_function(row[enters], entered, np.ones(len(entered)), len(found)),
+            self._by_node(every, walk.count[every]),
+            self._by_node(entered, np.ones(len(entered))),
+            int(present(wanted).sum()) - len(found),
+            None if mine is None else self._by_node(mine, walk.count[mine]),
             labels,
-            np.array(inlined, np.int64).reshape(len(ios), len(labels)),
-            stacked(self._names, touches) if self._touches else None,
+            np.array(inlined, np.int64).reshape(len(found), len(labels)),
+            stacked(self._names, touches) if counter else None,
         )
+
+    def _by_node(self, chosen: Ints, weights: npt.NDArray[Any]) -> Ints:
+        """Sums of stretches by node of the tree, shape (nodes,)."""
+        return np.bincount(self._walk.node[chosen], weights, self._size).astype(np.int64)
+
+    def _by_function(self, row: Ints, chosen: Ints, weights: npt.NDArray[Any], rows: int) -> Ints:
+        """Sums of stretches by I/O (its row) and function, shape (rows, functions)."""
+        place = row * len(self._names) + self._function[self._walk.node[chosen]]
+        sums = np.bincount(place, weights, rows * len(self._names))
+        return sums.astype(np.int64).reshape(rows, len(self._names))
 
     def _inlined(self, chosen: Ints) -> Ints:
         """Instructions of inlined functions in these stretches, shape (labels,)."""
@@ -225,10 +230,6 @@ class _Cutter:
         ends = [int(run[s + 1]) if s + 1 < len(run) else self._walk.end for s in here]
         spans = list(zip(run[here].tolist(), ends, strict=True))
         return self._counter.by_label(self._counter.count(spans))
-
-    def _by_function(self, node: Ints, count: Ints) -> Ints:
-        sums = np.bincount(self._function[node], count, len(self._names))
-        return sums.astype(np.int64)
 
     def _own(self, number: int, low: int, high: int, wanted: int) -> Ints | None:
         """The stretches that belong to an I/O, by number; None where they do not add up."""
