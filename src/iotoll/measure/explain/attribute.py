@@ -208,7 +208,7 @@ class _Cutter:
             None if mine is None else self._by_node(mine, walk.count[mine]),
             labels,
             np.array(inlined, np.int64).reshape(len(found), len(labels)),
-            stacked(self._names, touches) if counter else None,
+            stacked(self._names, touches) if self._touches else None,
         )
 
     def _by_node(self, chosen: Ints, weights: npt.NDArray[Any]) -> Ints:
