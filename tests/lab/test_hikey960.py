@@ -169,6 +169,31 @@ def test_gate_of_two_whole_jobs_side_by_side(
         compare_with_lava(state, side)
 
 
+@patience
+def test_both_kernels_are_profiled_through_lava(
+    through_lava: Words, state: LabState, lab_file: Path, tmp_path: Path
+) -> None:
+    """Approximate, and never judged: the kernels have function_graph's profiler."""
+    run, patch = tmp_path / "run", EXAMPLES / "ufs-submission-cost.patch"
+    asked = (*through_lava, "--lab", lab_file, "--candidate", patch, "--cells", UFS, "--out", run)
+    known = environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file)
+    # The gate's own boots are another test's: the kernels are all that a profile needs.
+    subprocess.run(command("gate", *asked, "--until", "build"), env=known, check=True)
+    words = ("explain", run, "--profile", "--cell", UFS, "--json", "--quiet")
+    done = subprocess.run(
+        command(*words), env=known, capture_output=True, text=True, timeout=3600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["approximate"] is True and not (run / "explain/profile/run.json").exists()
+    (cell,) = found["cells"]
+    functions = {f["name"]: f for f in cell["functions"]}
+    changed = functions["ufshcd_queuecommand"]
+    assert changed["changed"] and changed["base_calls"] >= 1 and changed["candidate_ns"] > 0
+    boots = [read(p, BootRecord) for p in run.glob("explain/profile/sides/*/boots/1/boot.json")]
+    assert [boot.measured for boot in boots] == ["board", "board"]
+
+
 def compare_with_lava(state: LabState, result: SideResult) -> None:
     """LAVA's own measurements are the records' figures."""
     lava = LavaServer(Http(state.url, Path(state.token_file).read_text()))

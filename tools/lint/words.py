@@ -31,6 +31,7 @@ PLACES = (
     "src/iotoll/**/*.j2",
     "lava-jobs/**/*.toml",
     "lava-jobs/dut/*",
+    "lava-jobs/profile/*",
     "pipelines/**/*.toml",
     "pipelines/*.yml",
     "tools/*.sh",

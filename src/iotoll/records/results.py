@@ -38,6 +38,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "summary": models.SummaryRecord,
     "noise": models.NoiseRecord,
     "explain": models.ExplainRecord,
+    "profile": models.ProfileRecord,
     "untraced": models.UntracedRecord,
     "study": models.StudyRecord,
 }

@@ -27,6 +27,7 @@ from iotoll.measure.explain.pieces import Pieces, make_pieces
 from iotoll.measure.explain.record import probes
 from iotoll.measure.explain.single import differing, slowest
 from iotoll.measure.explain.symbols import Symbols, read_symbols
+from iotoll.measure.iotable import IoTable
 from iotoll.records import results
 from iotoll.records.models import (
     CacheModel,
@@ -42,6 +43,7 @@ from iotoll.reports.explain.perfetto import perfetto
 from iotoll.reports.explain.speedscope import speedscope
 from iotoll.run.explain_apart import Task, io_tables, take_sides_apart
 from iotoll.run.explain_boots import boot_recorded
+from iotoll.run.explain_cells import check_cells, moved_cells, whole_cells
 from iotoll.run.explain_lines import Lines
 from iotoll.run.explain_record import SideParts, compared
 from iotoll.run.flow import Flow
@@ -72,12 +74,24 @@ class Explainer:
         self.lines = Lines(self.flow)
         self.folder = run.root / "explain"
         manifest = run.manifest
-        if manifest.kind != "gate" or manifest.clock is not Clock.INSTRUCTIONS:
-            raise UsageError(f"{run.root}: only a gate on the clock instructions is explained")
+        if manifest.kind != "gate":
+            raise UsageError(f"{run.root}: only a gate is explained: a measurement has one kernel")
+        if manifest.clock is not Clock.INSTRUCTIONS:
+            raise UsageError(
+                f"{run.root}: only a gate on the clock instructions is explained;"
+                " --profile works on any clock, approximately"
+            )
         if manifest.runner != "local":
-            raise UsageError(f"{run.root}: a lab booted it: only local boards can be recorded")
-        if not isinstance(self.flow.board, VirtualBoard) or self.flow.board.arch != "arm64":
-            raise UsageError(f"{run.root}: only virtual arm64 boards can be recorded yet")
+            raise UsageError(
+                f"{run.root}: a lab booted it: only local boards can be recorded;"
+                " --profile asks the lab's boards, approximately"
+            )
+        board = self.flow.board
+        if not isinstance(board, VirtualBoard) or board.arch != "arm64" or board.qemu.cpus > 1:
+            raise UsageError(
+                f"{run.root}: only virtual arm64 boards with one CPU can be recorded;"
+                " --profile works on any board, approximately"
+            )
 
     @cached_property
     def verdict(self) -> VerdictRecord:
@@ -94,41 +108,37 @@ class Explainer:
     def choose(self, asked: Sequence[str], everything: bool = False) -> list[str]:
         """The cells to explain: those asked for, else those that moved, else all."""
         known = [c.cell for c in self.verdict.cells]
-        for cell in asked:
-            if cell not in known:
-                raise UsageError(f"--cell {cell}: the run has no such cell: {', '.join(known)}")
-        moved = [
-            c.cell
-            for c in self.verdict.cells
-            if any(s.moved in ("grew", "shrank") and s.gated for s in c.sections)
-        ]
+        check_cells(asked, known)
         if everything:
             return known
-        return [c for c in known if c in set(asked)] or moved or known
+        wanted = set(asked or moved_cells(self.verdict) or known)
+        return [c for c in known if c in wanted]
 
     def pick(self, cell: str, how: str) -> None:
         """Choose the I/O to take apart alone: ``slowest`` of the candidate, or ``differs``."""
         if not self.flow.is_exact:
             raise UsageError(f"--{how} needs an exact board: name the I/O with --io N")
-        both = []
-        for side in SIDES:
-            folder = plan_boot(self.run, self.flow.bench, side, 1).folder
-            tables = io_tables(folder, [cell])
-            if cell not in tables or not len(tables[cell]):
-                raise UsageError(f"{folder}: has no trace of {cell}: gate the patch again")
-            both.append(tables[cell])
+        both = [self._table(side, cell) for side in SIDES]
         self.single = slowest(both[1]) if how == "slowest" else differing(both[0], both[1])
         if self.single is None:
             raise UsageError(f"--differs: all I/Os of {cell} differ by the same: use --io N")
 
+    def check_single(self, cell: str) -> None:
+        """Raise UsageError where the cell has no I/O of the number that was asked for."""
+        count = min(len(self._table(side, cell)) for side in SIDES)
+        if self.single is not None and self.single >= count:
+            raise UsageError(f"--io {self.single}: {cell} has the I/Os 0 to {count - 1}")
+
+    def _table(self, side: Side, cell: str) -> IoTable:
+        folder = self.run.boot(side, 1)
+        tables = io_tables(folder, [cell])
+        if cell not in tables or not len(tables[cell]):
+            raise UsageError(f"{folder}: has no trace of {cell}: gate the patch again")
+        return tables[cell]
+
     def largest(self, most: int) -> tuple[list[str], int]:
         """The cells whose sections grew most, and how many moved besides."""
-        sizes = {
-            c.cell: max(abs(s.delta or 0.0) for s in c.sections if s.moved in ("grew", "shrank"))
-            for c in self.verdict.cells
-            if any(s.gated and s.moved in ("grew", "shrank") for s in c.sections)
-        }
-        order = sorted(sizes, key=lambda cell: -sizes[cell])
+        order = moved_cells(self.verdict)
         return order[:most] or self.choose(())[:most], max(len(order) - most, 0)
 
     def explain(
@@ -176,6 +186,7 @@ class Explainer:
                     tuple(cells),
                     tuple(changed),
                     self.single,
+                    whole_cells(self.verdict),
                 )
                 for side in SIDES
             )

@@ -37,7 +37,8 @@ class Task:
 
     ``folders`` are those of the recorded boot and of the gate's; ``record`` is the beginning of the
     record's files. ``changed`` functions are looked for in all that was recorded; ``single`` is the
-    number of the I/O of each cell that is also taken apart alone.
+    number of the I/O of each cell that is also taken apart alone. Of the cells ``wholes`` the whole
+    I/Os are taken apart as well, from call to return.
     """
 
     side: Side
@@ -48,6 +49,7 @@ class Task:
     cells: tuple[str, ...]
     changed: tuple[str, ...]
     single: int | None
+    wholes: frozenset[str] = frozenset()
 
 
 def take_sides_apart(tasks: tuple[Task, Task], progress: Progress) -> dict[Side, SideParts]:
@@ -125,7 +127,15 @@ def take_side_apart(task: Task, on_cell: Callable[[int], None] = lambda _: None)
         on_cell(number)
         if cell not in tables:
             raise InfrastructureError(f"{folder}: the board handed over no trace of {cell}")
-        parts[cell] = take_apart(cell, record, walker, tables[cell], task.single, counter)
+        parts[cell] = take_apart(
+            cell,
+            record,
+            walker,
+            tables[cell],
+            task.single,
+            counter,
+            with_whole=cell in task.wholes,
+        )
         if cell in before and _equal(before[cell], tables[cell]):
             same.add(cell)
     executed = executed_instructions(record, task.symbols, task.changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -13,11 +14,13 @@ from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.explain.frames import cell_frames
 from iotoll.records.models.base import Model
-from iotoll.records.rundir import SIDES
+from iotoll.records.rundir import SIDES, RunDir
 from iotoll.reports.explain.caches import print_caches
+from iotoll.reports.explain.profile import print_profile
 from iotoll.reports.explain.terminal import print_explained, print_tree
 from iotoll.reports.explain.untraced import print_untraced
 from iotoll.run.explain import Explainer, write_pictures
+from iotoll.run.profiled import Profiler
 from iotoll.run.reproduce import open_result
 from iotoll.run.untraced import Untraced
 
@@ -41,6 +44,12 @@ from iotoll.run.untraced import Untraced
 @click.option(
     "--untraced", is_flag=True, help="Measure both kernels in boots without trace events."
 )
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Approximate, for any board: build both kernels with function_graph's profiler and boot"
+    " them once, in the run's lab if it has one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print explain.json on stdout.")
 @click.option("--quiet", is_flag=True, help="Print only the tables.")
 def explain_command(
@@ -53,6 +62,7 @@ def explain_command(
     cache: bool,
     cache_model: str | None,
     untraced: bool,
+    profile: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -62,25 +72,29 @@ def explain_command(
     Without --cell the cells that moved are explained; all of them where none did. Leaves
     explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
     both profiles for speedscope (CELL.speedscope.json). With --untraced both kernels boot without
-    trace events instead, and untraced.json has what each section costs then. Exit code 0, whatever
-    the verdict was.
+    trace events instead, and untraced.json has what each section costs then. Boards that cannot be
+    recorded, real ones above all, can be profiled: profile.json. Exit code 0, whatever the verdict
+    was.
     """
-    ways = [name for name, on in (("slowest", slowest), ("differs", differs)) if on]
-    if len(ways) + (single is not None) > 1:
-        raise UsageError("--io, --slowest and --differs: give one of them")
-    if (ways or single is not None) and len(cells) != 1:
-        raise UsageError(f"--{ways[0] if ways else 'io'} needs one --cell")
-    caches = load_caches(cache_model or CACHES) if cache or cache_model else None
-    if untraced and (ways or single is not None or cache or cache_model):
-        raise UsageError("--untraced: give no --io, --slowest, --differs or --cache beside it")
-    explainer = Explainer(open_result(result), Progress(quiet or as_json), single, caches)
+    marked = {"io": single is not None, "slowest": slowest, "differs": differs}
+    ones = [name for name, on in marked.items() if on]
+    modelled = cache or cache_model is not None
+    _check(ones, len(cells), {"untraced": untraced, "profile": profile}, modelled, everything)
+    caches = load_caches(cache_model or CACHES) if modelled else None
+    run, progress = open_result(result), Progress(quiet or as_json)
+    if profile:
+        _profile(run, cells, as_json, progress)
+        return
+    explainer = Explainer(run, progress, single, caches)
     chosen = explainer.choose(cells, everything)
     if untraced:
         without = Untraced(explainer).measure(chosen)
         _print_json(without) if as_json else print_untraced(without, Console())
         return
-    if ways:
-        explainer.pick(cells[0], ways[0])
+    if slowest or differs:
+        explainer.pick(cells[0], ones[0])
+    elif ones:
+        explainer.check_single(cells[0])
     record, sides = explainer.explain(chosen)
     write_pictures(explainer.folder, sides)
     if as_json:
@@ -93,6 +107,26 @@ def explain_command(
     if explainer.single is not None:
         one = (sides[side].cells[cells[0]] for side in SIDES)
         print_tree(cell_frames(*one, single=True), explainer.single, console)
+
+
+def _check(
+    ones: Sequence[str], cells: int, ways: Mapping[str, bool], modelled: bool, everything: bool
+) -> None:
+    """Raise UsageError for options that do not fit; ``ones`` are those that name a single I/O."""
+    if len(ones) > 1:
+        raise UsageError("--io, --slowest and --differs: give one of them")
+    if ones and cells != 1:
+        raise UsageError(f"--{ones[0]} needs one --cell")
+    if ways["untraced"] and (ones or modelled):
+        raise UsageError("--untraced: give no --io, --slowest, --differs or --cache beside it")
+    if ways["profile"] and (ones or modelled or everything or ways["untraced"]):
+        raise UsageError("--profile: give no option but --cell, --json and --quiet beside it")
+
+
+def _profile(run: RunDir, cells: Sequence[str], as_json: bool, progress: Progress) -> None:
+    profiler = Profiler(run, progress)
+    found = profiler.measure(profiler.choose(cells))
+    _print_json(found) if as_json else print_profile(found, Console())
 
 
 def _print_json(record: Model) -> None:

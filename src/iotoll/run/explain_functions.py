@@ -47,6 +47,7 @@ class Found:
 def function_delta(change: FunctionChange, found: Found) -> FunctionDelta:
     """One function of a section, as the record has it."""
     file, line = found.begins.get(change.name, (None, None))
+    second = change.change.second
     return FunctionDelta(
         name=change.name,
         base=change.base,
@@ -58,6 +59,8 @@ def function_delta(change: FunctionChange, found: Found) -> FunctionDelta:
         calls_candidate=change.calls[1],
         callers=list(change.callers),
         changed=change.name in found.changed,
+        next_delta=second[0] if second else None,
+        next_share=round(second[1], 4) if second else None,
         file=file,
         line=line,
         inlined=[_inlined(one, found) for one in change.inlined],

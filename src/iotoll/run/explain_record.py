@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from iotoll.measure.explain.attribute import CellParts
-from iotoll.measure.explain.compare import SectionChange, compare_cell
+from iotoll.measure.explain.compare import SectionChange, compare_cell, compare_whole
 from iotoll.measure.explain.coverage import coverage
 from iotoll.measure.explain.pieces import Pieces
 from iotoll.measure.explain.symbols import Symbols
@@ -16,6 +17,7 @@ from iotoll.records.models import (
     CacheRecord,
     CellDelta,
     ExplainRecord,
+    PartDelta,
     SectionDelta,
     VerdictRecord,
 )
@@ -24,6 +26,7 @@ from iotoll.records.rundir import RunDir
 from iotoll.run.explain_functions import Found, function_delta
 from iotoll.run.explain_lines import Lines
 from iotoll.run.explained import images
+from iotoll.verdict import words
 
 
 @dataclass(frozen=True)
@@ -48,16 +51,22 @@ def compared(
     """Compare both sides: functions, what ran of the ``changed`` ones, and the modelled caches."""
     base, candidate = sides["base"], sides["candidate"]
     changes = {c: compare_cell(base.cells[c], parts) for c, parts in candidate.cells.items()}
+    wholes = {c: compare_whole(base.cells[c], parts) for c, parts in candidate.cells.items()}
     symbols = candidate.symbols, base.symbols
     found = Found(frozenset(changed), candidate.pieces, base.pieces, symbols, lines)
-    found.look_up([section for sections in changes.values() for section in sections])
+    found.look_up([*(s for sections in changes.values() for s in sections), *_some(wholes)])
     cells = [
         CellDelta(
             cell=cell,
             ios=parts.ios,
             same_base=cell in base.same,
             same_candidate=cell in candidate.same,
-            sections=[_section(change, found, verdict) for change in changes[cell]],
+            sections=[
+                SectionDelta(section=change.section, **_part(change, found, verdict))
+                for change in changes[cell]
+                if change.section is not None
+            ],
+            whole=PartDelta(**_part(whole, found, verdict)) if (whole := wholes[cell]) else None,
         )
         for cell, parts in candidate.cells.items()
     ]
@@ -88,16 +97,21 @@ def _caches(model: CacheModel, base: SideParts, candidate: SideParts) -> CacheRe
     return CacheRecord(model=model, sections=sections)
 
 
-def _section(change: SectionChange, found: Found, verdict: VerdictRecord) -> SectionDelta:
+def _some(wholes: Mapping[str, SectionChange | None]) -> list[SectionChange]:
+    return [whole for whole in wholes.values() if whole is not None]
+
+
+def _part(change: SectionChange, found: Found, verdict: VerdictRecord) -> dict[str, Any]:
+    """The fields of `PartDelta`."""
+    name = change.section.value if change.section else "whole"
     judged = [
-        s.delta
+        part.delta
         for c in verdict.cells
-        for s in c.sections
-        if (c.cell, s.section) == (change.cell, change.section)
+        for part_name, part in words.parts(c)
+        if (c.cell, part_name) == (change.cell, name)
     ]
     explained = round(change.explained, 2)
-    return SectionDelta(
-        section=change.section,
+    return dict(
         judged=judged[0] if judged else None,
         ios_base=change.ios[0],
         ios_candidate=change.ios[1],

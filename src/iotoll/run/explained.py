@@ -30,7 +30,7 @@ def after_verdict(flow: Flow) -> None:
     record = flow.run.explained
     if flow.run.manifest.kind != "gate" or not flow.run.verdict.is_file():
         return
-    if not _is_current(flow.run):
+    if not is_current(flow.run):
         record.unlink(missing_ok=True)
     verdict = results.read(flow.run.verdict, VerdictRecord)
     if flow.stored or not wanted(flow, verdict) or record.is_file():
@@ -63,7 +63,7 @@ def wanted(flow: Flow, verdict: VerdictRecord) -> bool:
     return when == "always" or (when == "regression" and verdict.outcome is Outcome.REGRESSION)
 
 
-def _is_current(run: RunDir) -> bool:
+def is_current(run: RunDir) -> bool:
     """Whether the record is of the kernels that the run has now, and says something."""
     path = run.explained
     if not path.is_file() or not all((run.build(s) / "build.json").is_file() for s in SIDES):

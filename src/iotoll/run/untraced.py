@@ -57,7 +57,13 @@ class Untraced:
         for cell in cells:
             if not cell.endswith(_MODES):
                 raise UsageError(f"{cell}: only cells of pread and pwrite are cut without events")
-        found = self._sides(cells)
+        devices = dict.fromkeys(cell.partition("-")[0] for cell in cells)
+        # A record of all cells would fill a disk: one device's has about a gigabyte.
+        found = [
+            one
+            for device in devices
+            for one in self._sides([c for c in cells if c.partition("-")[0] == device])
+        ]
         record = UntracedRecord(
             board=self._run.manifest.board, cells=found, images=images(self._run)
         )

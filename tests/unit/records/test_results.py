@@ -31,6 +31,7 @@ FIELDS = {
     "plan.base-is-a-branch": "base",
     "summary.unknown-runner": "runs/0/runner",
     "explain.delta-is-text": "cells/0/sections/0/functions/0/delta",
+    "profile.said-to-be-exact": "approximate",
     "untraced.unknown-side": "cells/0/side",
     "study.unknown-verdict": "claims/0/verdict",
     "noise.ratio-not-a-number": "pairs/0/ratios/ufs-4k-randread-t1-direct/overhead",

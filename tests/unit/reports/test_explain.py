@@ -65,6 +65,8 @@ def test_flame_graph_is_valid_and_coloured_by_difference() -> None:
         found[title.text.partition(":")[0]] = box.attrib
     assert found["same"]["fill"] == "#dddddd"
     assert found["grew<>"]["fill"].startswith("#ff")
+    assert found["grew<>"]["fill"] == "#ff4646", "a quarter and more has the strongest colour"
+    assert "prefers-color-scheme:dark" in flame_svg(frames())
     assert float(found["cell"]["width"]) == 1200
     assert float(found["grew<>"]["width"]) > float(found["same"]["width"])
 

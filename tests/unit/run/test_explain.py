@@ -46,6 +46,7 @@ def judged(run: RunDir, moved: dict[str, str]) -> None:
         ({"clock": "time"}, "only a gate"),
         ({"runner": "lava"}, "a lab booted it"),
         ({"board": "virt-x86_64"}, "only virtual arm64 boards"),
+        ({"board": "virt-arm64-smp4"}, "boards with one CPU"),
     ],
 )
 def test_other_runs_are_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
@@ -62,7 +63,9 @@ def test_cells_that_moved_are_explained_else_all(tmp_path: Path) -> None:
     assert explainer(run).choose([]) == [CELLS[1]], "an improvement, likewise"
     assert explainer(run).choose([CELLS[0]]) == [CELLS[0]]
     assert explainer(run).choose([], everything=True) == CELLS
-    with pytest.raises(UsageError, match=f"--cell typo: the run has no such cell: {CELLS[0]}"):
+    with pytest.raises(
+        UsageError, match=f"--cell typo: the run has no such cell: it has {CELLS[0]}, {CELLS[1]}$"
+    ):
         explainer(run).choose(["typo"])
     judged(run, dict.fromkeys(CELLS, "same"))
     assert explainer(run).choose([]) == CELLS, "a pass may be on code that never ran"

@@ -3,13 +3,15 @@
 A section of an I/O is what ran between two events of its trace, which the record has marks of. The
 analyser's own count for the I/O is the check: an I/O counts as *taken apart* only if the
 instructions of its section add up to that count exactly, either all that ran or, where other tasks
-and interrupts ran as well, those of the I/O's own task. Others are counted, never used.
+and interrupts ran as well, those of the I/O's own task. Others are counted, never used. Of a whole
+I/O, from call to return, everything counts that ran meanwhile, whoever ran it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +35,7 @@ BOUNDS: Mapping[Section, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class SectionParts:
-    """What ran in one section of a cell's I/Os.
+    """What ran in one section of a cell's I/Os; in the whole of them where ``section`` is None.
 
     ``ios`` are the numbers of those taken apart, ``counts`` their instructions with shape (I/Os,
     functions), ``calls`` the calls of each function likewise; ``nodes`` are instructions by node
@@ -43,7 +45,7 @@ class SectionParts:
     ``touches`` the cache lines, where caches were modelled.
     """
 
-    section: Section
+    section: Section | None
     functions: tuple[str, ...]
     ios: Ints
     counts: Ints
@@ -59,7 +61,7 @@ class SectionParts:
 
 @dataclass(frozen=True)
 class CellParts:
-    """All sections of a cell, with the tree that their nodes belong to.
+    """All sections of a cell, with the tree that their nodes belong to; ``whole`` if asked for.
 
     ``calls`` are those of each function from the first I/O to the last, in all tasks;
     ``executions`` likewise those of each instruction of ``pieces``.
@@ -72,6 +74,7 @@ class CellParts:
     sections: Mapping[Section, SectionParts]
     pieces: Pieces | None = None
     executions: Ints | None = None
+    whole: SectionParts | None = None
 
 
 def take_apart(
@@ -81,26 +84,37 @@ def take_apart(
     table: IoTable,
     single: int | None = None,
     counter: PieceCounter | None = None,
+    *,
+    with_whole: bool = False,
 ) -> CellParts:
     """Attribute every I/O of a cell's table to functions, section by section."""
     bounds = {s: _bounds(record, table, *columns) for s, columns in BOUNDS.items()}
-    whole = np.concatenate([b[b[:, 0] >= 0].ravel() for b in bounds.values()])
-    if not len(whole):
+    ends = _bounds(record, table, "start", "end")
+    marks = np.concatenate([b[b[:, 0] >= 0].ravel() for b in (*bounds.values(), ends)])
+    if not len(marks):
         return CellParts(cell, len(table), walker.tree, {}, {})
     runs = record.clock["run"].astype(np.int64)
-    reach = int(runs[whole].min()), int(runs[whole].max())
+    reach = int(runs[marks].min()), int(runs[marks].max())
     walk = walker.walk(*reach)
     steps = np.searchsorted(walk.run, runs)
     tasks = _tasks(walk, steps, bounds[Section.VFS_FS])
     cutter = _Cutter(walk, walker.tree, tasks, single, counter, record)
     sections = {}
-    for section, marks in bounds.items():
+    for section, both in bounds.items():
         wanted = table.get(GATE_COLUMNS[section])
         if wanted is not None:
-            sections[section] = cutter.section(section, marks, steps, np.ma.array(wanted))
+            sections[section] = cutter.section(section, both, steps, np.ma.array(wanted))
+    whole = cutter.section(None, ends, steps, _executed(record, ends)) if with_whole else None
     pieces = counter.pieces if counter else None
     ran = counter.count([reach]) if counter else None
-    return CellParts(cell, len(table), walker.tree, _all_calls(walk), sections, pieces, ran)
+    return CellParts(cell, len(table), walker.tree, _all_calls(walk), sections, pieces, ran, whole)
+
+
+def _executed(record: Record, ends: Ints) -> npt.NDArray[np.int64]:
+    """What the CPU executed from call to return, as it counted itself; shape (I/Os,), masked."""
+    known = ends[:, 0] >= 0
+    first, last = np.where(known[:, None], ends, 0).T
+    return np.ma.array(record.executed(first, last), mask=~known)
 
 
 def _all_calls(walk: Walk) -> dict[str, int]:
@@ -162,46 +176,50 @@ class _Cutter:
             self._touches = TouchCounter(record, walk, of_stretch, len(names))
 
     def section(
-        self, section: Section, marks: Ints, steps: Ints, wanted: npt.NDArray[np.int64]
+        self, section: Section | None, marks: Ints, steps: Ints, wanted: npt.NDArray[np.int64]
     ) -> SectionParts:
-        """Take a section apart; ``wanted`` are the analyser's own counts of the I/Os."""
+        """Take a section apart, or with None the whole; ``wanted`` are the counts to add up to."""
         walk = self._walk
-        ios, counts, calls, single = [], [], [], None
-        inlined, touches = [], []
-        nodes, entries = (np.zeros(self._size, np.int64) for _ in range(2))
+        found: dict[int, Ints] = {}
         for number in np.nonzero((marks[:, 0] >= 0) & present(wanted))[0].tolist():
             low, high = steps[marks[number]].tolist()
             chosen = self._own(number, low, high, int(wanted[number]))
-            if chosen is None:
-                continue
-            node, count = walk.node[chosen], walk.count[chosen]
-            entered = node[walk.entered[chosen]]
-            ios.append(number)
-            counts.append(self._by_function(node, count))
-            calls.append(self._by_function(entered, np.ones(len(entered), np.int64)))
-            mine = np.bincount(node, count, self._size).astype(np.int64)
-            single = mine if number == self._single else single
-            nodes += mine
-            entries += np.bincount(entered, minlength=self._size)
-            inlined.append(self._inlined(chosen))
-            if self._touches:
-                touches.append(self._touches.count(chosen))
+            if chosen is not None:
+                found[number] = chosen
+        every = np.concatenate([np.zeros(0, np.int64), *found.values()])
+        row = np.repeat(np.arange(len(found)), [len(chosen) for chosen in found.values()])
+        enters = walk.entered[every]
+        entered = every[enters]
+        touches = (
+            [self._touches.count(chosen) for chosen in found.values()] if self._touches else []
+        )
+        mine = found.get(-1 if self._single is None else self._single)
         labels = self._counter.pieces.labels if self._counter else ()
-        shape = (len(ios), len(self._names))
+        inlined = [self._inlined(chosen) for chosen in found.values()]
         return SectionParts(
             section,
             self._names,
-            np.array(ios, np.int64),
-            np.array(counts, np.int64).reshape(shape),
-            np.array(calls, np.int64).reshape(shape),
-            nodes,
-            entries,
-            int(present(wanted).sum()) - len(ios),
-            single,
+            np.array(list(found), np.int64),
+            self._by_function(row, every, walk.count[every], len(found)),
+            self._by_function(row[enters], entered, np.ones(len(entered)), len(found)),
+            self._by_node(every, walk.count[every]),
+            self._by_node(entered, np.ones(len(entered))),
+            int(present(wanted).sum()) - len(found),
+            None if mine is None else self._by_node(mine, walk.count[mine]),
             labels,
-            np.array(inlined, np.int64).reshape(len(ios), len(labels)),
+            np.array(inlined, np.int64).reshape(len(found), len(labels)),
             stacked(self._names, touches) if self._touches else None,
         )
+
+    def _by_node(self, chosen: Ints, weights: npt.NDArray[Any]) -> Ints:
+        """Sums of stretches by node of the tree, shape (nodes,)."""
+        return np.bincount(self._walk.node[chosen], weights, self._size).astype(np.int64)
+
+    def _by_function(self, row: Ints, chosen: Ints, weights: npt.NDArray[Any], rows: int) -> Ints:
+        """Sums of stretches by I/O (its row) and function, shape (rows, functions)."""
+        place = row * len(self._names) + self._function[self._walk.node[chosen]]
+        sums = np.bincount(place, weights, rows * len(self._names))
+        return sums.astype(np.int64).reshape(rows, len(self._names))
 
     def _inlined(self, chosen: Ints) -> Ints:
         """Instructions of inlined functions in these stretches, shape (labels,)."""
@@ -212,10 +230,6 @@ class _Cutter:
         ends = [int(run[s + 1]) if s + 1 < len(run) else self._walk.end for s in here]
         spans = list(zip(run[here].tolist(), ends, strict=True))
         return self._counter.by_label(self._counter.count(spans))
-
-    def _by_function(self, node: Ints, count: Ints) -> Ints:
-        sums = np.bincount(self._function[node], count, len(self._names))
-        return sums.astype(np.int64)
 
     def _own(self, number: int, low: int, high: int, wanted: int) -> Ints | None:
         """The stretches that belong to an I/O, by number; None where they do not add up."""

@@ -19,11 +19,15 @@ _LEAST_MEAN = 0.5
 
 @dataclass(frozen=True)
 class Change:
-    """The commonest difference over the paired I/Os, how many have it, and the mean."""
+    """The commonest difference over the paired I/Os, how many have it, and the mean.
+
+    ``second`` is the second commonest one with its share: that of a cost under a condition.
+    """
 
     common: int
     share: float
     mean: float
+    second: tuple[int, float] | None = None
 
     @property
     def effect(self) -> float:
@@ -56,10 +60,13 @@ class FunctionChange:
 
 @dataclass(frozen=True)
 class SectionChange:
-    """One section of one cell; ``ios`` are those of either side taken apart, ``paired`` of both."""
+    """One section of one cell, or the whole I/O (None).
+
+    ``ios`` are those of either side taken apart, ``paired`` those of both.
+    """
 
     cell: str
-    section: Section
+    section: Section | None
     ios: tuple[int, int]
     missing: tuple[int, int]
     paired: int
@@ -83,6 +90,15 @@ def compare_cell(base: CellParts, candidate: CellParts) -> list[SectionChange]:
         for s in both
         if len(base.sections[s].ios) and len(candidate.sections[s].ios)
     ]
+
+
+def compare_whole(base: CellParts, candidate: CellParts) -> SectionChange | None:
+    """Compare the whole I/Os; None where they were not taken apart on both sides."""
+    if base.whole is None or candidate.whole is None:
+        return None
+    if not len(base.whole.ios) or not len(candidate.whole.ios):
+        return None
+    return _compare(base.cell, (base.whole, candidate.whole), (base.tree, candidate.tree))
 
 
 def _compare(
@@ -156,9 +172,9 @@ def change_of(differences: Ints) -> Change:
         return Change(0, 0.0, 0.0)
     values, numbers = np.unique(differences, return_counts=True)
     order = np.lexsort((np.abs(values), -numbers))
-    first = order[0]
-    share = float(numbers[first]) / len(differences)
-    return Change(int(values[first]), share, float(differences.mean()))
+    shares = numbers[order] / len(differences)
+    second = (int(values[order[1]]), float(shares[1])) if len(order) > 1 else None
+    return Change(int(values[order[0]]), float(shares[0]), float(differences.mean()), second)
 
 
 def _columns(side: SectionParts, matrix: Ints, names: list[str], ios: Ints) -> Ints:

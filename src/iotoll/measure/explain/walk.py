@@ -8,8 +8,8 @@ before the record began is known from the moment when something returns to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,10 @@ from iotoll.measure.explain.symbols import NOWHERE, RET, USER, Symbols
 
 JUMP, CALL, RETURN, LEAVE = range(4)
 """How a block ends."""
+
+_KINDS = 4
+_UNKNOWN = 2
+"""How far the numbers of `Symbols.index` reach below 0."""
 
 ROOT = 0
 """The node of the call trees above all functions."""
@@ -97,6 +101,8 @@ class Walker:
         self._switches = record.marks[record.marks["probe"] == SWITCH]
         self._clock_runs = np.unique(record.clock["run"]).astype(np.int64)
         self.tree = Tree()
+        # What `_next` returned, by node and step: the same ways are gone again and again.
+        self._known: dict[tuple[int, int], int] = {}
 
     def walk(self, low: int, high: int) -> Walk:
         """The stretches of the runs from number ``low`` to before ``high``."""
@@ -109,23 +115,17 @@ class Walker:
         cut[_inside(self._clock_runs, low, high) - low] = True
         switches = self._switches
         inside = (switches["run"] >= low) & (switches["run"] < high)
-        cut[switches["run"][inside].astype(np.int64) - low] = True
+        places = switches["run"][inside].astype(np.int64) - low
+        cut[places] = True
         begin = np.nonzero(cut)[0]
         lengths = np.add.reduceat(counts, begin) if len(begin) else begin
-        tasks = {int(m["run"]) - low: int(m["value"]) for m in switches[inside]}
-        names = [self._symbols.name(number) for number in functions[begin].tolist()]
+        begun = np.searchsorted(begin, places).tolist()
+        tasks = dict(zip(begun, switches["value"][inside].tolist(), strict=True))
         how = np.concatenate([[JUMP], ends[begin[1:] - 1]])[: len(begin)]
         first = self._first_task(low, high)
-        nodes, owners, entered = self._follow(begin.tolist(), names, how.tolist(), tasks, first)
-        return Walk(
-            self.tree,
-            begin + low,
-            lengths,
-            np.array(nodes, np.int64),
-            np.array(owners, np.uint64),
-            np.array(entered, np.bool_),
-            high,
-        )
+        nodes, before, owners = self._follow(functions[begin], how, tasks, first)
+        entered = (nodes != before) & (how == CALL)
+        return Walk(self.tree, begin + low, lengths, nodes, owners, entered, high)
 
     def _first_task(self, low: int, high: int) -> int:
         """The task that runs at the beginning: the first one that is left; 0: none is left."""
@@ -134,29 +134,43 @@ class Walker:
         return int(left["value"][0]) if len(left) else 0
 
     def _follow(
-        self,
-        begin: Sequence[int],
-        names: Sequence[str],
-        how: Sequence[int],
-        tasks: dict[int, int],
-        first: int,
-    ) -> tuple[list[int], list[int], list[bool]]:
-        tree, node = self.tree, ROOT
+        self, functions: Ints, how: Ints, tasks: dict[int, int], first: int
+    ) -> tuple[Ints, Ints, npt.NDArray[np.uint64]]:
+        """Of each stretch its node, the node before it, and its task.
+
+        ``functions`` are numbers as `Symbols.index` has them, ``tasks`` those that begin, by the
+        number of the stretch at which they do.
+        """
+        tree, names, known = self.tree, self._symbols.name, self._known
+        steps = ((functions + _UNKNOWN) * _KINDS + how).tolist()
+        owners = np.full(len(steps), first, np.uint64)
+        nodes: list[int] = []
+        before: dict[int, int] = {}
+        node, task = ROOT, first
         saved: dict[int, int] = {}
-        nodes, owners, entered = [], [], []
-        task = first
-        for run, name, end in zip(begin, names, how, strict=True):
-            if run in tasks:
+        bounds = [0, *sorted(set(tasks) - {0}), len(steps)]
+        for begin, end in pairwise(bounds):
+            if begin in tasks:
                 saved[task] = node
-                task = tasks[run]
+                task = tasks[begin]
                 # The rest of cpu_switch_to runs for the next task, which called it some time ago.
+                name = names(steps[begin] // _KINDS - _UNKNOWN)
                 node = saved.get(task) or tree.child(ROOT, name)
-            after = _next(tree, node, name, end)
-            nodes.append(after)
-            owners.append(task)
-            entered.append(after != node and end == CALL)
-            node = after
-        return nodes, owners, entered
+                before[begin] = node
+            owners[begin:end] = task
+            for step in steps[begin:end]:
+                key = node, step
+                after = known.get(key)
+                if after is None:
+                    kind = step % _KINDS
+                    after = _next(tree, node, names(step // _KINDS - _UNKNOWN), kind)
+                    known[key] = after
+                node = after
+                nodes.append(node)
+        found = np.array(nodes, np.int64)
+        previous = np.concatenate([[ROOT], found[:-1]])[: len(found)]
+        previous[list(before)] = list(before.values())
+        return found, previous, owners
 
 
 def _next(tree: Tree, node: int, name: str, end: int) -> int:

@@ -19,11 +19,13 @@ from iotoll.records.models.explain import (
     FunctionDelta,
     InlinedDelta,
     LineCoverage,
+    PartDelta,
     SectionDelta,
     UntracedCell,
     UntracedRecord,
     UntracedSection,
 )
+from iotoll.records.models.profile import ProfiledCell, ProfiledFunction, ProfileRecord
 from iotoll.records.models.run import (
     BootRecord,
     BuildRecord,
@@ -93,9 +95,13 @@ __all__ = [
     "OtherClock",
     "Outcome",
     "PairRecord",
+    "PartDelta",
     "PipelineRun",
     "PlanRecord",
     "PoolRecord",
+    "ProfileRecord",
+    "ProfiledCell",
+    "ProfiledFunction",
     "RunManifest",
     "Section",
     "SectionComparison",

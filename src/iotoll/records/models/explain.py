@@ -42,6 +42,10 @@ class FunctionDelta(Difference):
     calls_candidate: float
     callers: list[str] = Field(description="who calls it, the most frequent first")
     changed: bool = Field(description="its machine code differs between the two kernels")
+    next_delta: int | None = Field(
+        None, description="second commonest difference; absent: all I/Os have the same"
+    )
+    next_share: float | None = Field(None, description="of the paired I/Os that have that one")
     file: str | None = Field(None, description="of its source; absent: not looked up, or not known")
     line: int | None = Field(None, description="where the function begins")
     inlined: list[InlinedDelta] = Field(
@@ -49,10 +53,9 @@ class FunctionDelta(Difference):
     )
 
 
-class SectionDelta(Model):
-    """One section of one cell, taken apart by function."""
+class PartDelta(Model):
+    """One part of a cell's I/Os, taken apart by function."""
 
-    section: Section
     judged: float | None = Field(
         None, description="the gate's difference; absent if it judged none"
     )
@@ -75,6 +78,12 @@ class SectionDelta(Model):
     functions: list[FunctionDelta]
 
 
+class SectionDelta(PartDelta):
+    """One section of one cell, taken apart by function."""
+
+    section: Section
+
+
 class CellDelta(Model):
     """One cell: every section that could be taken apart on both sides."""
 
@@ -83,6 +92,11 @@ class CellDelta(Model):
     same_base: bool = Field(description="the recorded boot's trace is that of the gate's boot")
     same_candidate: bool
     sections: list[SectionDelta]
+    whole: PartDelta | None = Field(
+        None,
+        description="all that ran from call to return, in any task or interrupt; where the gate"
+        " says that the whole I/O moved, and its sections do not account for it",
+    )
 
 
 class FunctionCoverage(Model):

@@ -17,6 +17,15 @@ WIDTH, ROW, LETTER = 1200.0, 17, 7.0
 _SAME, _SAME_SHARE = 0.5, 0.005
 """Instructions per I/O, and share of a frame, below which it is grey: some I/Os differ."""
 
+_STRONGEST = 0.25
+"""Share of a frame from which a difference has the strongest colour."""
+
+_STYLE = (
+    "<style>.paper{fill:#fff}.ink{fill:#000}@media screen and (prefers-color-scheme:dark)"
+    "{.paper{fill:#14171b}.ink{fill:#e6e8ea}}</style>"
+)
+"""The frames keep their colours on a dark screen: they are light, and their text is black."""
+
 _LEAST = 0.4  # pixels: a narrower frame is not drawn
 
 
@@ -31,8 +40,10 @@ def flame_svg(root: Frame) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height}"'
         ' font-family="monospace" font-size="11">'
-        f'<rect width="100%" height="100%" fill="#fff"/>'
-        f'<text x="4" y="14">{escape(title)} (red: more, blue: less, grey: the same)</text>'
+        f"{_STYLE}"
+        f'<rect width="100%" height="100%" class="paper"/>'
+        f'<text x="4" y="14" class="ink">{escape(title)} (red: more, blue: less, grey: the same)'
+        "</text>"
         f"{rows}</svg>\n"
     )
 
@@ -68,5 +79,5 @@ def _colour(base: float, candidate: float) -> str:
     change = candidate - base
     if abs(change) < max(_SAME, _SAME_SHARE * max(base, candidate)):
         return "#dddddd"
-    pale = int(205 - 135 * min(1.0, abs(change) / max(base, candidate)))
+    pale = int(205 - 135 * min(1.0, abs(change) / max(base, candidate) / _STRONGEST))
     return f"#ff{pale:02x}{pale:02x}" if change > 0 else f"#{pale:02x}{pale:02x}ff"

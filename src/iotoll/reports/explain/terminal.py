@@ -8,18 +8,20 @@ from rich.text import Text
 
 from iotoll.measure.explain.frames import Frame
 from iotoll.records.models import (
-    CellDelta,
     CoverageRecord,
     ExplainRecord,
     FunctionDelta,
     InlinedDelta,
     LineCoverage,
-    SectionDelta,
+    PartDelta,
 )
 from iotoll.reports.page.text import clean, number
 
 SHOWN = 8
 """Functions of a section; the number of those beyond is reported."""
+
+_OFTEN = 0.01
+"""Share of I/Os from which a function's second commonest difference is shown."""
 
 _INLINED = 4  # inlined functions of one function
 _LINES = 12
@@ -40,7 +42,9 @@ def print_explained(record: ExplainRecord, console: Console, *, everything: bool
     for cell in record.cells:
         for section in cell.sections:
             if everything or section.judged or section.delta:
-                _print_section(cell, section, console)
+                _print_part(cell.cell, section.section.value, section, console)
+        if cell.whole is not None:
+            _print_part(cell.cell, "whole I/O", cell.whole, console)
         for side, same in (("base", cell.same_base), ("candidate", cell.same_candidate)):
             if not same:
                 words = "its I/Os are not, count by count, those of the gate's boot"
@@ -67,10 +71,10 @@ def _often(line: LineCoverage) -> str:
     return f"ran {times} times per I/O in {len(line.executions)} {cells}"
 
 
-def _print_section(cell: CellDelta, section: SectionDelta, console: Console) -> None:
+def _print_part(cell: str, name: str, section: PartDelta, console: Console) -> None:
     console.print()
     judged = "not judged" if section.judged is None else f"gate {section.judged:+.0f}"
-    console.print(Text(f"{cell.cell} {section.section.value}: {judged}", "bold"))
+    console.print(Text(f"{cell} {name}: {judged}", "bold"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("difference", "share", "mean", "base", "candidate"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -93,6 +97,8 @@ def _row(function: FunctionDelta) -> tuple[str | Text, ...]:
         name.append(" (changed)")
     if function.file:
         name.append(f", {clean(function.file)}:{function.line}")
+    if function.next_delta and (function.next_share or 0.0) >= _OFTEN:
+        name.append(f", {function.next_delta:+d} in {function.next_share:.0%} of I/Os")
     if function.callers:
         name.append(f", called by {clean(function.callers[0])}", "dim")
     return (
@@ -120,9 +126,9 @@ def _inlined_row(inlined: InlinedDelta) -> tuple[str | Text, ...]:
     )
 
 
-def _sum(section: SectionDelta) -> str:
+def _sum(section: PartDelta) -> str:
     text = (
-        f"explained {section.explained:+.0f}; whole section {section.delta:+d} in"
+        f"explained {section.explained:+.0f}; all of it {section.delta:+d} in"
         f" {section.share:.0%} of {section.paired} I/Os, mean {section.mean:+.1f}"
     )
     if section.unexplained is not None:

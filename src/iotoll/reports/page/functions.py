@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from iotoll.records.models import ExplainRecord, FunctionDelta, Outcome, SectionDelta
-from iotoll.reports.page.text import plural, signed
+from iotoll.records.models import ExplainRecord, FunctionDelta, Outcome, PartDelta
+from iotoll.reports.page.text import cell_name, plural, signed
 from iotoll.reports.page.view import MovementGroup
 
 _MOST = 0.5
@@ -18,7 +18,19 @@ def in_functions(record: ExplainRecord, groups: Sequence[MovementGroup], unit: s
     """One line for each group of changes that was taken apart: its largest function."""
     if record.failure is not None:
         return [f"not explained: {record.failure}"]
-    return [line for group in groups if (line := _line(record, group, unit))]
+    lines = [line for group in groups if (line := _line(record, group, unit))]
+    devices = dict.fromkeys(cell_name(cell.cell).device_label for cell in record.cells)
+    return lines + [line for device in devices if (line := _whole(record, device, unit))]
+
+
+def _whole(record: ExplainRecord, device: str, unit: str) -> str | None:
+    """The line of a device's whole I/Os, where the sections do not account for their growth."""
+    mine = [c for c in record.cells if cell_name(c.cell).device_label == device]
+    found = [cell.whole for cell in mine if cell.whole is not None and cell.whole.functions]
+    if not found:
+        return None
+    text = _mostly(found, f"{device} whole I/O", unit)
+    return f"{text} ({plural(len(found), 'workload')} taken apart, other tasks included)"
 
 
 def _line(record: ExplainRecord, group: MovementGroup, unit: str) -> str | None:
@@ -32,21 +44,23 @@ def _line(record: ExplainRecord, group: MovementGroup, unit: str) -> str | None:
     ]
     if not sections:
         return None
-    first = Counter(section.functions[0].name for section in sections).most_common(1)[0][0]
-    found = [s.functions[0] for s in sections if s.functions[0].name == first]
-    size = median(function.effect for function in found)
-    text = (
-        f"{group.device} {group.section.value}: mostly {found[0].name},"
-        f" {signed(size)} {unit}{_place(found[0])}"
-    )
-    others = list(_others(sections, first, unit))
-    text += f"; then {others[0]}" if others else ""
-    left = [s.unexplained for s in sections if s.unexplained is not None]
-    text += f"; {signed(median(left))} not explained" if left else ""
+    text = _mostly(sections, f"{group.device} {group.section.value}", unit)
     return f"{text} ({plural(len(sections), 'workload')} of {len(group.moves)} taken apart)"
 
 
-def _others(sections: Sequence[SectionDelta], first: str, unit: str) -> Iterator[str]:
+def _mostly(sections: Sequence[PartDelta], where: str, unit: str) -> str:
+    """The function that most often comes first, the next one, and what is not explained."""
+    first = Counter(section.functions[0].name for section in sections).most_common(1)[0][0]
+    found = [s.functions[0] for s in sections if s.functions[0].name == first]
+    size = median(function.effect for function in found)
+    text = f"{where}: mostly {found[0].name}, {signed(size)} {unit}{_place(found[0])}"
+    others = list(_others(sections, first, unit))
+    text += f"; then {others[0]}" if others else ""
+    left = [s.unexplained for s in sections if s.unexplained is not None]
+    return f"{text}; {signed(median(left))} not explained" if left else text
+
+
+def _others(sections: Sequence[PartDelta], first: str, unit: str) -> Iterator[str]:
     """The next functions, those that most of the workloads have."""
     seen: dict[str, list[FunctionDelta]] = {}
     for section in sections:

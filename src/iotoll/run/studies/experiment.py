@@ -6,8 +6,8 @@ import click
 
 from iotoll.run.studies.detector import detector_command
 from iotoll.run.studies.exact import exact_command
+from iotoll.run.studies.explained import explained_command
 from iotoll.run.studies.gates import innocent_command, planted_command
-from iotoll.run.studies.named import explained_command
 from iotoll.run.studies.range_command import ranges_command
 from iotoll.run.studies.search import search_command
 

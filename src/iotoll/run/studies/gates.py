@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -39,6 +39,7 @@ from iotoll.run.flow import STEPS, Flow, execute
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import keep_run
 from iotoll.run.studies import variants
+from iotoll.run.studies.named import Named, explain_gated, named_markdown, print_named
 from iotoll.run.studies.variants import Read, Variant
 from iotoll.verdict.instructions import judge
 from iotoll.verdict.policy import load_policy
@@ -55,6 +56,7 @@ class GateRow:
     ``grew`` names what the verdict calls grown, by device and section: how many cells, and the
     median of their sizes in instructions. ``alarms`` counts the cells that the first boots of each
     side show, before further boots are asked. ``unsure`` names each cell without a judgement.
+    ``named`` is what explain says of a planted patch.
     """
 
     name: str
@@ -67,9 +69,11 @@ class GateRow:
     unsure: dict[str, str] = field(default_factory=dict)
     exact: float | None = None
     seconds: float | None = None
+    named: Named | None = None
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
+def gate_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of commands that gate many patches."""
     for option in reversed(
         [
             click.option("--patches", default=60, show_default=True, type=click.IntRange(1)),
@@ -99,20 +103,29 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command("innocent")
-@_options
+@gate_options
 def innocent_command(out: Path | None, **options: object) -> None:
     """Gate PATCHES kernels that differ in what no I/O executes: each block is a false alarm."""
-    _run(variants.innocent, out or Path("runs/innocent"), options)
+    run_gates(variants.innocent, out or Path("runs/innocent"), options)
 
 
 @click.command("planted")
-@_options
+@gate_options
+@click.option(
+    "--explain/--no-explain",
+    default=True,
+    show_default=True,
+    help="Also explain each: is the planted function named, with its size?",
+)
 def planted_command(out: Path | None, **options: object) -> None:
     """Gate PATCHES kernels with a planted cost: each pass is a miss."""
-    _run(variants.planted, out or Path("runs/planted"), options)
+    run_gates(variants.planted, out or Path("runs/planted"), options)
 
 
-def _run(make: Callable[[int, int, Read], Variant], out: Path, options: dict[str, object]) -> None:
+def run_gates(
+    make: Callable[[int, int, Read], Variant], out: Path, options: dict[str, object]
+) -> None:
+    """Gate what ``make`` makes of a seed and each number; leaves ``table.json`` in ``out``."""
     progress = Progress()
     read = reader(str(options["tree"]), progress)
     abreast = int(str(options["abreast"]))
@@ -129,6 +142,9 @@ def _run(make: Callable[[int, int, Read], Variant], out: Path, options: dict[str
         text = json.dumps([asdict(row) for row in rows], indent=1)
         results.write_text(out / "table.json", text + "\n")
     print_rows(rows, Console())
+    if explained := [(row.name, row.what, row.named) for row in rows if row.named is not None]:
+        print_named(explained, Console())
+        results.write_text(out / "named.md", named_markdown(explained))
     click.echo(f"written: {out / 'table.json'}")
 
 
@@ -179,7 +195,12 @@ def gate_variant(
         execute(Flow(_open(root, patch, options), progress), until="judge")
         seconds = round(time.monotonic() - started, 1)
         results.write_text(root / SECONDS, json.dumps(seconds) + "\n")
-    return row_of(variant.name, variant.what, RunDir.open(root))
+    run = RunDir.open(root)
+    row = row_of(variant.name, variant.what, run)
+    if variant.plant is None or not options.get("explain"):
+        return row
+    boots = not options["again"]
+    return replace(row, named=explain_gated(run, variant.plant, progress, boots=boots))
 
 
 def _is_done(root: Path) -> bool:

@@ -12,7 +12,9 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import UsageError
 
 PLACES: tuple[tuple[str, str], ...] = (
@@ -35,6 +37,7 @@ PLACES: tuple[tuple[str, str], ...] = (
 """Files and functions that get a planted cost."""
 
 COSTS = (5, 20, 50, 400, 5000)
+LARGE_KB, PAGE_KB = 16, 4
 EVERY = (1, 8, 64)
 
 Edits = dict[str, str]
@@ -42,13 +45,29 @@ Read = Callable[[str], str]
 """Gives a file of the base's source by its path."""
 
 
+Condition = Literal["", "write", "large", "pages"]
+"""When a cost is executed: always; by writes alone; by I/Os over 16 KiB; so often per 4 KiB."""
+
+
 @dataclass(frozen=True)
 class Plant:
-    """A planted cost: instructions in every so-manyth call of a function."""
+    """A planted cost: instructions in every so-manyth call of a function, under a condition."""
 
     function: str
     cost: int
     every: int
+    condition: Condition = ""
+
+    def size(self, cell: str) -> float:
+        """Instructions of the loop for a cell's I/Os; two a turn, and a turn counts two."""
+        found = parse_cell(cell)
+        times = {
+            "": 1,
+            "write": int(found.op == "write"),
+            "large": int(found.block_kb > LARGE_KB),
+            "pages": found.block_kb // PAGE_KB,
+        }[self.condition]
+        return 2 * -(-self.cost * times // 2)
 
 
 @dataclass(frozen=True)
@@ -69,10 +88,10 @@ def planted(seed: int, number: int, read: Read) -> Variant:
     cost = chance.choice(COSTS)
     every = 1 if number % 2 else chance.choice(EVERY[1:])
     call = f"\tint planted __maybe_unused = iotoll_planted({every}, {cost});\n"
-    text = entered(read(path), path, function, call, _PLANT)
+    text = entered(read(path), path, function, call, LOOP)
     when = "each call" if every == 1 else f"every {every}th call"
     what = f"{function}(): {cost} instructions in {when}"
-    made = _variant("planted", number, what, {path: text}, read)
+    made = made_of("planted", number, what, {path: text}, read)
     return replace(made, plant=Plant(function, cost, every))
 
 
@@ -81,10 +100,10 @@ def innocent(seed: int, number: int, read: Read) -> Variant:
     chance = random.Random(f"innocent {seed} {number}")
     make = chance.choice((_cold, _aligned, _start_up, _driver, _version))
     what, edits = make(chance, read)
-    return _variant("innocent", number, what, edits, read)
+    return made_of("innocent", number, what, edits, read)
 
 
-_PLANT = """
+LOOP = """
 /* Executes about n instructions: a loop of two, so that no compiler knows better. */
 static __always_inline int iotoll_planted(unsigned int every, unsigned long n)
 {
@@ -173,7 +192,8 @@ def _after_includes(text: str) -> int:
     return found.end() if found else 0
 
 
-def _variant(kind: str, number: int, what: str, edits: Mapping[str, str], read: Read) -> Variant:
+def made_of(kind: str, number: int, what: str, edits: Mapping[str, str], read: Read) -> Variant:
+    """The patch that leaves these files of the base like this."""
     head = f"From: iotoll <iotoll@localhost>\nSubject: [PATCH] {what}\n\n---\n"
     parts = (
         difflib.unified_diff(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from iotoll.measure.explain.attribute import CellParts, take_apart
-from iotoll.measure.explain.compare import compare_cell
+from iotoll.measure.explain.compare import compare_cell, compare_whole
 from iotoll.measure.explain.frames import cell_frames
 from iotoll.measure.explain.walk import Walker
 from iotoll.measure.iotable import IoTable
@@ -30,7 +30,9 @@ BLOCKS = [
 IRQ = 5
 
 
-def cell(drivers: list[list[int]], counts: list[int], single: int | None = None) -> CellParts:
+def cell(
+    drivers: list[list[int]], counts: list[int], single: int | None = None, *, whole: bool = False
+) -> CellParts:
     """One I/O for each list of blocks between call and return; the analyser's counts beside."""
     runs: list[tuple[int, int]] = []
     marks, times = [], []
@@ -46,13 +48,15 @@ def cell(drivers: list[list[int]], counts: list[int], single: int | None = None)
     end = np.array([last for _, last in times], np.int64)
     columns = {
         "start": start,
+        "elapsed_submission": end - start,
         "at_bio_queue": np.ma.array(start),
         "at_device": np.ma.array(end),
         "first_submission": np.ma.array(np.array(counts, np.int64)),
     }
     table = IoTable(columns, len(times))
     found = record(BLOCKS, runs, marks)
-    return take_apart("cell", found, Walker(found, symbols(FUNCTIONS)), table, single)
+    walker = Walker(found, symbols(FUNCTIONS))
+    return take_apart("cell", found, walker, table, single, with_whole=whole)
 
 
 def test_functions_of_an_io_add_up_to_its_count() -> None:
@@ -90,6 +94,17 @@ def test_both_sides_of_one_io() -> None:
     (change,) = compare_cell(*sides)
     assert {f.name: f.change.mean for f in change.functions} == {"driver": -5}
     assert change.explained == -5, "half of the I/Os are no rule: the mean counts"
+
+
+def test_a_whole_io_has_what_others_ran_meanwhile() -> None:
+    sides = cell([[2, 4, IRQ]], [25], whole=True), cell([[1, 4, IRQ]], [15], whole=True)
+    parts = sides[0].whole
+    assert parts is not None and parts.section is None and parts.missing == 0
+    assert parts.counts[0, parts.functions.index("el1h_64_irq")] == 2
+    change = compare_whole(*sides)
+    assert change is not None and change.change.common == -10
+    assert [f.name for f in change.functions] == ["driver"]
+    assert compare_whole(sides[0], cell([[1]], [13])) is None, "it was not asked for"
 
 
 def test_a_cell_without_marks_has_no_sections() -> None:

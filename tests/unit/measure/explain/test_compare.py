@@ -57,6 +57,9 @@ def test_only_ios_of_both_sides_are_paired() -> None:
 def test_of_equally_common_differences_the_smaller_one_counts() -> None:
     assert change_of(np.array([41, 41, 0, 0])).common == 0
     assert change_of(np.array([], np.int64)).share == 0
+    change = change_of(np.array([8] * 7 + [60]))
+    assert (change.common, change.second) == (8, (60, 0.125)), "a cost in every eighth I/O"
+    assert change_of(np.array([8, 8])).second is None
 
 
 def test_code_that_moved_is_not_changed() -> None:
