@@ -57,13 +57,16 @@ def run_study(asked: Asked) -> StudyRecord | None:
     measured: dict[str, Measured] = {}
     shown: list[StudyVariant] = []
     virtual = isinstance(load_board(asked.board or study.board), VirtualBoard)
-    for name, variant in study.variants.items():
+    for number, (name, variant) in enumerate(study.variants.items(), 1):
         board = load_board(_board_of(asked, variant))
         missing = _missing(asked, variant, board)
+        place = f"variant {name} ({number} of {len(study.variants)})"
         if missing:
+            asked.progress.say(f"{place}: left out: {missing}")
             measured[name] = Measured({}, {}, missing)
             shown.append(_absent(name, variant, board, missing))
             continue
+        asked.progress.say(f"{place}: {variant.why}")
         run = _run_variant(asked, name, variant, board)
         if asked.until not in ("collect", "report"):
             continue
@@ -126,19 +129,26 @@ def _board_of(asked: Asked, variant: Variant) -> str:
 
 
 def _check_board(asked: Asked) -> None:
-    """Raise UsageError for a board on which nothing of the study runs, or that it ignores."""
-    if asked.board is None:
-        return
-    board = load_board(asked.board)
-    own = {v.board for v in asked.study.variants.values() if v.board}
-    if own and isinstance(board, VirtualBoard):
+    """Raise UsageError for a board on which nothing of the study runs, or that it ignores.
+
+    So too for an image in place of the kernels that a study builds to compare them.
+    """
+    variants = asked.study.variants
+    built = [name for name, variant in variants.items() if "fragments" in variant.changes]
+    if built and asked.request.choice.tree is None:  # the kernel is an image
+        raise UsageError(
+            f"study {asked.study.name}: variant {built[0]} has a kernel of its own:"
+            " leave --image out"
+        )
+    own = {v.board for v in variants.values() if v.board}
+    if asked.board and own and isinstance(load_board(asked.board), VirtualBoard):
         raise UsageError(
             f"study {asked.study.name} compares boards ({', '.join(sorted(own))}):"
             " leave --board out"
         )
     why = {
         _missing(asked, variant, load_board(_board_of(asked, variant)))
-        for variant in asked.study.variants.values()
+        for variant in variants.values()
     }
     if "" not in why:
         raise UsageError(f"study {asked.study.name}: nothing of it runs: {min(why)}")
@@ -147,8 +157,14 @@ def _check_board(asked: Asked) -> None:
 def _missing(asked: Asked, variant: Variant, board: Board) -> str:
     """Why a variant cannot run with this board; empty if it can."""
     asked_for = load_board(asked.board) if asked.board else None
-    if isinstance(asked_for, RealBoard) and (variant.devices or variant.changes or variant.board):
+    own = bool(variant.devices or variant.changes or variant.board)
+    if isinstance(asked_for, RealBoard) and own:
         return f"board {asked_for.name} is real: its devices are not modelled"
+    if isinstance(board, VirtualBoard) and variant.needs_board:
+        return variant.needs_board
+    # There QEMU's command is in LAVA's device dictionary, which no job changes.
+    if asked.request.runner == "lava" and (variant.devices or variant.changes):
+        return f"board {board.name} of a lab has its own devices: no job changes their models"
     if not _cells(variant, board):
         return f"board {board.name} has none of its devices"
     return ""

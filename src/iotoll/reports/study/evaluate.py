@@ -108,8 +108,15 @@ class Evaluator:
         )
 
     def checks(self) -> list[StudyCheck]:
-        """What each command of the study asks for beside what ran; a cell that did not has none."""
+        """What each command asks for beside what ran: published runs, ours, and those refused.
+
+        A cell that did not run has none.
+        """
         found = []
+        for name, reported in self.study.reported.items():
+            asked = parse_command(reported.command)
+            for check in checks(asked, reported.ran, reported.requests):
+                found.append(StudyCheck(run=f"{name}, as published", **asdict(check)))
         for cell, command in self.study.fio.items():
             try:
                 known = self._cell(cell)
