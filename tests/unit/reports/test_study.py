@@ -77,9 +77,18 @@ def test_what_is_not_arithmetic_is_refused_in_one_line(text: str) -> None:
 
 
 def test_a_division_by_zero_and_a_huge_power_have_no_value() -> None:
-    for text in ("1 / (2 - 2)", "10 ** 400 ** 2", "(0 - 8) ** 0.5"):
+    for text in ("1 / (2 - 2)", "10 ** 400 ** 2", "(0 - 8) ** 0.5", "10 ** 308 * 10"):
         with pytest.raises(NoValue):
             parse(text).value(NOTHING.__getitem__)
+
+
+def test_comparisons_have_both_sides_in_the_order_of_the_text() -> None:
+    known = {"a": 3.0, "b": 2.0, "c": 1.0}
+    formula = parse("a > b >= 2 * c and max(a, b) < 4")
+    found = [(3.0, ">", 2.0), (2.0, ">=", 2.0), (3.0, "<", 4.0)]
+    assert formula.comparisons(known.__getitem__) == found
+    with pytest.raises(NoValue):
+        parse("a / (b - 2 * c) > 1").comparisons(known.__getitem__)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -134,6 +143,7 @@ text = "Hardware takes longer than software"
 source = "paper"
 kind = "shape"
 formula = "c.hw > c.sw"
+unit = "us"
 cells = {{ c = "{CELL}" }}
 """
 
@@ -220,6 +230,8 @@ def test_values_verdicts_and_points_follow_from_the_records(tmp_path: Path) -> N
     assert rest.ours == 70.0
     assert off.ours == 56.0  # 70 us at the device, 14 us by its model
     assert [claim.verdict for claim in found.claims] == ["agrees", "shape holds"]
+    assert [claim.compared for claim in found.claims] == [[], [(70.0, ">", 30.0)]]
+    assert "| a shape | 70.0 > 30.0 us | shape holds |" in study_markdown(found)
     line = found.curves[0].lines[0]
     assert line.points[0] == (0.0, 3000.0)
     assert line.executed == [(70.0, 30.0)]
@@ -312,6 +324,7 @@ def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> N
         assert max(map(len, text.splitlines())) <= 75
         assert "Repeat with:\n  iotoll study small" in text
         assert "shape holds: Hardware takes longer" in text
+        assert "Ours 70.0 > 30.0 us." in text
     assert "1 more, whose values --cover prints (its CPU ...)" in commit_text(found)
     assert "Published 20 to 40 %, ours 30.0 %." in " ".join(cover_text(found).split())
     assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)

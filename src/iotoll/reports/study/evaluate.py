@@ -91,7 +91,10 @@ class Evaluator:
 
     def claim(self, claim: ClaimData) -> StudyClaim:
         """A claim with its verdict."""
-        ours, why = self._number(parse(claim.formula), self._lookup(claim, BoundNames()))
+        formula, lookup = parse(claim.formula), self._lookup(claim, BoundNames())
+        ours, why = self._number(formula, lookup)
+        shape = claim.kind == "shape" and ours is not None
+        compared = formula.comparisons(lookup) if shape else []
         published = claim.published.numbers if claim.published else []
         verdict, note = self._verdict(claim, ours, why)
         return StudyClaim(
@@ -101,6 +104,7 @@ class Evaluator:
             formula=claim.formula,
             unit=claim.unit,
             ours=ours if claim.kind == "value" else None,
+            compared=[(round(a, 9), sign, round(b, 9)) for a, sign, b in compared],
             published=published,
             tolerance=claim.tolerance,
             verdict=verdict,

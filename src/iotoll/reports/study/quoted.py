@@ -9,7 +9,7 @@ from iotoll import __version__
 from iotoll.records.models import Clock
 from iotoll.records.models.study import StudyRecord
 from iotoll.reports.page.quoted import COLUMNS, ascii_only, fill, item, repeat_with
-from iotoll.reports.study.page import Grid, claim_row, grids, summary
+from iotoll.reports.study.page import Grid, claim_row, grids, said_values, summary
 
 LABEL = 33
 """Widest first column of a table; longer labels take several lines."""
@@ -52,7 +52,8 @@ def _claims(record: StudyRecord, short: bool) -> Iterator[str]:
         if claim in left_out:
             continue
         text, seed, ours, verdict = claim_row(claim)
-        values = f" Published {seed}, ours {ours}." if ours else ""
+        said = said_values(claim, seed, ours)
+        values = f" {said[0].upper()}{said[1:]}." if ours else ""
         lines.append(textwrap.indent(item(f"{verdict}: {text}.{values}", 2), "  "))
     if left_out:
         why = "; ".join(dict.fromkeys(claim.why for claim in left_out))
