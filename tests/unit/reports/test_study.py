@@ -15,7 +15,7 @@ from iotoll.core.paths import data_dir
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock
 from iotoll.records.models.run import DeviceModel
-from iotoll.records.models.study import StudyRecord
+from iotoll.records.models.study import StudyCheck, StudyRecord
 from iotoll.reports.study.data import Study, load_study, studies_folder
 from iotoll.reports.study.evaluate import Evaluator, Measured
 from iotoll.reports.study.formula import NoValue, parse
@@ -328,6 +328,27 @@ def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> N
     assert "1 more, whose values --cover prints (its CPU ...)" in commit_text(found)
     assert "Published 20 to 40 %, ours 30.0 %." in " ".join(cover_text(found).split())
     assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
+
+
+def test_a_commit_message_leaves_out_what_ran_as_asked(tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
+    checks = [
+        StudyCheck(run="read", what="bs", asked="4k", ran="4k", verdict="as asked"),
+        StudyCheck(run="read", what="rw", asked="read", ran="write", verdict="differs"),
+    ]
+    found = found.model_copy(update={"checks": checks})
+    assert "read, rw: asked read, ran write (differs)" in commit_text(found)
+    assert "read, bs" not in commit_text(found) and "as asked: 1 more" in commit_text(found)
+    assert "read, bs: asked 4k, ran 4k (as asked)" in cover_text(found)
+
+
+def test_a_cell_whose_ios_do_not_wait_says_why_it_has_no_value(tmp_path: Path) -> None:
+    cell = record()
+    parts = {s: p.model_copy(update={"corrected_median": None}) for s, p in cell.sections.items()}
+    ios = {**cell.ios, "measured": 65, "detached": 64}
+    early = cell.model_copy(update={"sections": parts, "ios": ios})
+    found = evaluated(small(tmp_path), Measured({CELL: early}, {"ufs": MODEL}))
+    assert "64 of its 65 I/Os return before their request has ended" in study_markdown(found)
 
 
 def test_a_label_and_a_title_that_are_too_long_take_several_lines(tmp_path: Path) -> None:
