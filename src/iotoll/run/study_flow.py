@@ -16,7 +16,7 @@ from iotoll.boards.board import Board, RealBoard, VirtualBoard, load_board
 from iotoll.boards.cells import parse_cell
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.core.digest import json_sha256
-from iotoll.core.errors import UsageError
+from iotoll.core.errors import UsageError, os_fix
 from iotoll.core.progress import Progress
 from iotoll.measure.asked import Ran, parse_command, read_ran
 from iotoll.measure.hpb import NAME as HPB
@@ -50,10 +50,12 @@ def run_study(asked: Asked) -> StudyRecord | None:
     """Boot every variant that the board can be and write ``study.json``.
 
     None where ``until`` stops it before that. Raises what a failing boot raises: a study has no
-    partial result. Re-running the command resumes.
+    partial result. Re-running the command resumes. All variants are read before the first boots.
     """
     study = asked.study
     _check_board(asked)
+    _check_folder(asked)
+    runs = _runs(asked)
     measured: dict[str, Measured] = {}
     shown: list[StudyVariant] = []
     virtual = isinstance(load_board(asked.board or study.board), VirtualBoard)
@@ -67,7 +69,9 @@ def run_study(asked: Asked) -> StudyRecord | None:
             shown.append(_absent(name, variant, board, missing))
             continue
         asked.progress.say(f"{place}: {variant.why}")
-        run = _run_variant(asked, name, variant, board)
+        run = runs[name]
+        flow = Flow(run, asked.progress, fresh=asked.fresh)
+        execute_alone(flow, "collect" if asked.until == "report" else asked.until)
         if asked.until not in ("collect", "report"):
             continue
         result = results.read(run.side("base") / "result.json", SideResult)
@@ -137,8 +141,7 @@ def _check_board(asked: Asked) -> None:
     built = [name for name, variant in variants.items() if "fragments" in variant.changes]
     if built and asked.request.choice.tree is None:  # the kernel is an image
         raise UsageError(
-            f"study {asked.study.name}: variant {built[0]} has a kernel of its own:"
-            " leave --image out"
+            f"study {asked.study.name}: variant {built[0]} has another kernel: leave --image out"
         )
     own = {v.board for v in variants.values() if v.board}
     if asked.board and own and isinstance(load_board(asked.board), VirtualBoard):
@@ -180,8 +183,35 @@ def _cells(variant: Variant, board: Board) -> list[str]:
     return [cell for cell in variant.cells if parse_cell(cell).device in known]
 
 
-def _run_variant(asked: Asked, name: str, variant: Variant, board: Board) -> RunDir:
-    """Source, kernel, boot and figures of one variant."""
+def _check_folder(asked: Asked) -> None:
+    """Make the study's folder; raises UsageError where something else is in it."""
+    variants = asked.out / "variants"
+    try:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        there = [path.name for path in asked.out.iterdir()]
+        others = {p.name for p in variants.iterdir()} if variants.is_dir() else set()
+    except OSError as error:
+        raise UsageError(f"--out {asked.out}: {error.strerror}: {os_fix(error)}") from error
+    if there and not variants.is_dir():
+        raise UsageError(f"{asked.out} is not empty, nor a study's folder: choose another --out")
+    if other := others - asked.study.variants.keys():
+        raise UsageError(
+            f"{asked.out} holds another study, with a variant {min(other)}: choose another --out"
+        )
+
+
+def _runs(asked: Asked) -> dict[str, RunDir]:
+    """The run directory of each variant that the board can be, nothing of it done."""
+    found = {}
+    for name, variant in asked.study.variants.items():
+        board = load_board(_board_of(asked, variant))
+        if not _missing(asked, variant, board):
+            found[name] = _open_variant(asked, name, variant, board)
+    return found
+
+
+def _open_variant(asked: Asked, name: str, variant: Variant, board: Board) -> RunDir:
+    """The run directory of one variant, with its board file and matrix beside it."""
     folder = asked.out / "variants" / name
     data = folder / "data"
     named = _board_of(asked, variant)
@@ -198,10 +228,7 @@ def _run_variant(asked: Asked, name: str, variant: Variant, board: Board) -> Run
     cells = _cells(variant, board)
     _check_devices(load_matrix(matrix_name), cells, asked.study.name)
     request = replace(asked.request, board=named, matrix=matrix_name, cells=tuple(cells))
-    run = open_run(folder / "run", new_manifest(request))
-    flow = Flow(run, asked.progress, fresh=asked.fresh)
-    execute_alone(flow, "collect" if asked.until == "report" else asked.until)
-    return run
+    return open_run(folder / "run", new_manifest(request))
 
 
 def _matrix(study: Study) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def small(tmp_path: Path, *changes: tuple[str, str]) -> Study:
         ('drawn = ["share", "rest"]', 'drawn = ["all"]', "no column 'all'"),
         ("tolerance = 10", "tolerance = nan", "tolerance"),
         ('title = "Small"', 'title = "Small"\nname = "../other"', "a study has its file's name"),
-        ("[variants.base]", '[variants."../base"]', "'../base' is no name"),
+        ("[variants.base]", '[variants."../base"]', "'../base' is not a name"),
     ],
 )
 def test_a_wrong_study_file_is_refused_in_one_line(
@@ -464,7 +464,7 @@ def test_the_printed_gains_do_not_follow_from_one_set_of_overheads() -> None:
         # A lab's virtual board would run without the models, and the page would claim them.
         (["hpb", "--runner", "lava"], "no job changes their models"),
         (["queues", "--runner", "lava"], "nothing of it runs"),
-        (["hpb", "--image", __file__], "variant config-off has a kernel of its own"),
+        (["hpb", "--image", __file__], "variant config-off has another kernel"),
     ],
 )
 def test_a_board_that_a_study_cannot_use_is_one_line(
@@ -473,3 +473,35 @@ def test_a_board_that_a_study_cannot_use_is_one_line(
     done = CliRunner().invoke(cli, ["study", *words, "--out", str(tmp_path / "out")])
     assert isinstance(done.exception, UsageError)
     assert said in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "other/variants/strange").mkdir(parents=True)
+    (tmp_path / "file").write_text("")
+    for name, said in (
+        ("", "is not empty, nor a study's folder"),
+        ("other", "holds another study, with a variant strange"),
+        ("file", "File exists"),
+        ("file/below", "Not a directory"),
+    ):
+        done = CliRunner().invoke(cli, ["study", "emmc", "--out", str(tmp_path / name)])
+        assert isinstance(done.exception, UsageError)
+        assert said in str(done.exception) and "\n" not in str(done.exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine.txt", "other"]
+
+
+def test_all_variants_are_read_before_the_first_one_boots(tmp_path: Path) -> None:
+    later = f'''
+[variants.later]
+why = "a device that the board does not have"
+cells = ["{CELL}"]
+[variants.later.devices.ufs.model]
+read_nss = 1
+[[tables]]'''
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL.replace("[[tables]]", later.strip(), 1))
+    out = tmp_path / "out"
+    done = CliRunner().invoke(cli, ["study", str(path), "--out", str(out)])
+    assert isinstance(done.exception, UsageError) and "read_nss" in str(done.exception)
+    assert not (out / "variants/base/run/sides").exists()

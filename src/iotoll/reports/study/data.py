@@ -304,7 +304,7 @@ def _check(study: Study) -> None:
             raise UsageError(f"no source {source!r}: there are {', '.join(study.sources)}")
     for name in study.variants:
         if not NAME.fullmatch(name):
-            raise UsageError(f"variants: {name!r} is no name: small letters, digits and -")
+            raise UsageError(f"variants: {name!r} is not a name: small letters, digits and -")
     _check_fio(study)
     for where, text, cells, values in study.places():
         try:
