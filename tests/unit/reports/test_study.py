@@ -20,6 +20,7 @@ from iotoll.reports.study.data import Study, load_study, studies_folder
 from iotoll.reports.study.evaluate import Evaluator, Measured
 from iotoll.reports.study.formula import NoValue, parse
 from iotoll.reports.study.page import grids, study_html, study_markdown, write_pages
+from iotoll.reports.study.pictures import scale, table_picture
 from iotoll.reports.study.quoted import commit_text, cover_text
 
 STUDIES = sorted(path.stem for path in studies_folder().glob("*.toml"))
@@ -34,6 +35,7 @@ MODEL = DeviceModel(
     discard_ns=0,
     units=1,
 )
+PUBLISHED = ", published = { share = { low = 20, high = 40 } }"
 NOTHING: dict[str, float] = {}
 
 
@@ -301,6 +303,34 @@ def test_pages_are_the_same_bytes_and_hold_both_numbers(tmp_path: Path) -> None:
         root = ET.fromstring(svg.read_text())
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(" not in svg.read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ([0.0, 42.1], (0, 60)),
+        ([-0.3, 12.0], (-4, 12)),
+        ([0.8, 0.9], (0, 1)),
+        ([0.0, 0.0], (0, 4)),
+        ([-7.0, -1.0], (-8, 0)),
+        ([3.0, 2500.0], (0, 3000)),
+    ],
+)
+def test_an_axis_has_round_quarters_and_holds_all_values(
+    values: list[float], ends: tuple[float, float]
+) -> None:
+    assert scale(values) == pytest.approx(ends)
+
+
+def test_a_published_value_beyond_all_of_ours_is_drawn(tmp_path: Path) -> None:
+    study = small(tmp_path, ('form = "shares"', 'form = "bars"'), ("high = 40", "high = 400"))
+    table = evaluated(study, Measured({CELL: record()}, {"ufs": MODEL})).tables[0]
+    without = small(tmp_path, ('form = "shares"', 'form = "bars"'), (PUBLISHED, ""))
+    bare = evaluated(without, Measured({CELL: record()}, {"ufs": MODEL})).tables[0]
+    drawn, plain = table_picture(table), table_picture(bare)
+    assert drawn is not None and plain is not None
+    assert drawn.svg.count("<path") > plain.svg.count("<path")
+    assert len(drawn.legend) == len(plain.legend) + 1
 
 
 def test_published_values_have_a_column_only_where_there_are_some(tmp_path: Path) -> None:
