@@ -410,6 +410,13 @@ def test_a_study_that_destroys_data_must_be_told_to(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", STUDIES)
+def test_threads_of_a_study_begin_at_once_and_wait_for_each_other(name: str) -> None:
+    """Where each thread is a job of its own, its numjobs is not the command's, and few overlap."""
+    pace = load_study(name).matrix["pace"]
+    assert (pace["rate_iops"], pace["round_us"]) == (0, 0)
+
+
 def test_published_runs_are_checked_as_ours_are() -> None:
     study = load_study("raw-device")
     nothing = Measured({}, {}, "nothing booted")
