@@ -84,7 +84,12 @@ def test_job_whose_files_u_boot_loads(board: str, kind: str, golden: Check) -> N
     assert yaml.safe_load(text)["actions"][0]["deploy"]["kernel"]["type"] == kind
 
 
-STUDIES = [("ufs-nvme", "hikey960"), ("emmc", "zedboard"), ("emmc", "jetson-tx1")]
+STUDIES = [
+    ("ufs-nvme", "hikey960"),
+    ("queues", "hikey960"),
+    ("emmc", "zedboard"),
+    ("emmc", "jetson-tx1"),
+]
 
 
 def test_every_study_that_names_a_real_board_is_here() -> None:
@@ -100,7 +105,7 @@ def test_job_of_a_study_on_a_real_board(
 ) -> None:
     board, data = load_board(name), load_study(study)
     assert isinstance(board, RealBoard)
-    variant = next(v for v in data.variants.values() if not v.devices)
+    variant = next(v for v in data.variants.values() if not (v.devices or v.changes))
     matrix = load_matrix(data.boards[name].matrix)
     check_cells(board, variant.cells)
     # The probes are calibrated on the clock `time` as well.

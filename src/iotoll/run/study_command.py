@@ -33,7 +33,11 @@ from iotoll.run.study_flow import Asked, run_study
 )
 @click.option("--tree", help="Kernel git tree or source archive. Default: Debian's.")
 @click.option("--base", help="Git revision of the kernel in --tree.")
-@click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
+@click.option(
+    "--image",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Ready-made kernel image.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

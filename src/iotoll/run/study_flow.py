@@ -16,7 +16,7 @@ from iotoll.boards.board import Board, RealBoard, VirtualBoard, load_board
 from iotoll.boards.cells import parse_cell
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.core.digest import json_sha256
-from iotoll.core.errors import UsageError
+from iotoll.core.errors import UsageError, os_fix
 from iotoll.core.progress import Progress
 from iotoll.measure.asked import Ran, parse_command, read_ran
 from iotoll.measure.hpb import NAME as HPB
@@ -50,21 +50,28 @@ def run_study(asked: Asked) -> StudyRecord | None:
     """Boot every variant that the board can be and write ``study.json``.
 
     None where ``until`` stops it before that. Raises what a failing boot raises: a study has no
-    partial result. Re-running the command resumes.
+    partial result. Re-running the command resumes. All variants are read before the first boots.
     """
     study = asked.study
     _check_board(asked)
+    _check_folder(asked)
+    runs = _runs(asked)
     measured: dict[str, Measured] = {}
     shown: list[StudyVariant] = []
     virtual = isinstance(load_board(asked.board or study.board), VirtualBoard)
-    for name, variant in study.variants.items():
+    for number, (name, variant) in enumerate(study.variants.items(), 1):
         board = load_board(_board_of(asked, variant))
         missing = _missing(asked, variant, board)
+        place = f"variant {name} ({number} of {len(study.variants)})"
         if missing:
+            asked.progress.say(f"{place}: left out: {missing}")
             measured[name] = Measured({}, {}, missing)
             shown.append(_absent(name, variant, board, missing))
             continue
-        run = _run_variant(asked, name, variant, board)
+        asked.progress.say(f"{place}: {variant.why}")
+        run = runs[name]
+        flow = Flow(run, asked.progress, fresh=asked.fresh)
+        execute_alone(flow, "collect" if asked.until == "report" else asked.until)
         if asked.until not in ("collect", "report"):
             continue
         result = results.read(run.side("base") / "result.json", SideResult)
@@ -126,19 +133,25 @@ def _board_of(asked: Asked, variant: Variant) -> str:
 
 
 def _check_board(asked: Asked) -> None:
-    """Raise UsageError for a board on which nothing of the study runs, or that it ignores."""
-    if asked.board is None:
-        return
-    board = load_board(asked.board)
-    own = {v.board for v in asked.study.variants.values() if v.board}
-    if own and isinstance(board, VirtualBoard):
+    """Raise UsageError for a board on which nothing of the study runs, or that it ignores.
+
+    So too for an image in place of the kernels that a study builds to compare them.
+    """
+    variants = asked.study.variants
+    built = [name for name, variant in variants.items() if "fragments" in variant.changes]
+    if built and asked.request.choice.tree is None:  # the kernel is an image
+        raise UsageError(
+            f"study {asked.study.name}: variant {built[0]} has another kernel: leave --image out"
+        )
+    own = {v.board for v in variants.values() if v.board}
+    if asked.board and own and isinstance(load_board(asked.board), VirtualBoard):
         raise UsageError(
             f"study {asked.study.name} compares boards ({', '.join(sorted(own))}):"
             " leave --board out"
         )
     why = {
         _missing(asked, variant, load_board(_board_of(asked, variant)))
-        for variant in asked.study.variants.values()
+        for variant in variants.values()
     }
     if "" not in why:
         raise UsageError(f"study {asked.study.name}: nothing of it runs: {min(why)}")
@@ -147,8 +160,14 @@ def _check_board(asked: Asked) -> None:
 def _missing(asked: Asked, variant: Variant, board: Board) -> str:
     """Why a variant cannot run with this board; empty if it can."""
     asked_for = load_board(asked.board) if asked.board else None
-    if isinstance(asked_for, RealBoard) and (variant.devices or variant.changes or variant.board):
+    own = bool(variant.devices or variant.changes or variant.board)
+    if isinstance(asked_for, RealBoard) and own:
         return f"board {asked_for.name} is real: its devices are not modelled"
+    if isinstance(board, VirtualBoard) and variant.needs_board:
+        return variant.needs_board
+    # There QEMU's command is in LAVA's device dictionary, which no job changes.
+    if asked.request.runner == "lava" and (variant.devices or variant.changes):
+        return f"board {board.name} of a lab has its own devices: no job changes their models"
     if not _cells(variant, board):
         return f"board {board.name} has none of its devices"
     return ""
@@ -164,8 +183,35 @@ def _cells(variant: Variant, board: Board) -> list[str]:
     return [cell for cell in variant.cells if parse_cell(cell).device in known]
 
 
-def _run_variant(asked: Asked, name: str, variant: Variant, board: Board) -> RunDir:
-    """Source, kernel, boot and figures of one variant."""
+def _check_folder(asked: Asked) -> None:
+    """Make the study's folder; raises UsageError where something else is in it."""
+    variants = asked.out / "variants"
+    try:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        there = [path.name for path in asked.out.iterdir()]
+        others = {p.name for p in variants.iterdir()} if variants.is_dir() else set()
+    except OSError as error:
+        raise UsageError(f"--out {asked.out}: {error.strerror}: {os_fix(error)}") from error
+    if there and not variants.is_dir():
+        raise UsageError(f"{asked.out} is not empty, nor a study's folder: choose another --out")
+    if other := others - asked.study.variants.keys():
+        raise UsageError(
+            f"{asked.out} holds another study, with a variant {min(other)}: choose another --out"
+        )
+
+
+def _runs(asked: Asked) -> dict[str, RunDir]:
+    """The run directory of each variant that the board can be, nothing of it done."""
+    found = {}
+    for name, variant in asked.study.variants.items():
+        board = load_board(_board_of(asked, variant))
+        if not _missing(asked, variant, board):
+            found[name] = _open_variant(asked, name, variant, board)
+    return found
+
+
+def _open_variant(asked: Asked, name: str, variant: Variant, board: Board) -> RunDir:
+    """The run directory of one variant, with its board file and matrix beside it."""
     folder = asked.out / "variants" / name
     data = folder / "data"
     named = _board_of(asked, variant)
@@ -182,10 +228,7 @@ def _run_variant(asked: Asked, name: str, variant: Variant, board: Board) -> Run
     cells = _cells(variant, board)
     _check_devices(load_matrix(matrix_name), cells, asked.study.name)
     request = replace(asked.request, board=named, matrix=matrix_name, cells=tuple(cells))
-    run = open_run(folder / "run", new_manifest(request))
-    flow = Flow(run, asked.progress, fresh=asked.fresh)
-    execute_alone(flow, "collect" if asked.until == "report" else asked.until)
-    return run
+    return open_run(folder / "run", new_manifest(request))
 
 
 def _matrix(study: Study) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from iotoll.core.paths import data_dir
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock
 from iotoll.records.models.run import DeviceModel
-from iotoll.records.models.study import StudyRecord
+from iotoll.records.models.study import StudyCheck, StudyRecord
 from iotoll.reports.study.data import Study, load_study, studies_folder
 from iotoll.reports.study.evaluate import Evaluator, Measured
 from iotoll.reports.study.formula import NoValue, parse
 from iotoll.reports.study.page import grids, study_html, study_markdown, write_pages
+from iotoll.reports.study.pictures import scale, table_picture
 from iotoll.reports.study.quoted import commit_text, cover_text
 
 STUDIES = sorted(path.stem for path in studies_folder().glob("*.toml"))
@@ -34,6 +35,7 @@ MODEL = DeviceModel(
     discard_ns=0,
     units=1,
 )
+PUBLISHED = ", published = { share = { low = 20, high = 40 } }"
 NOTHING: dict[str, float] = {}
 
 
@@ -77,9 +79,18 @@ def test_what_is_not_arithmetic_is_refused_in_one_line(text: str) -> None:
 
 
 def test_a_division_by_zero_and_a_huge_power_have_no_value() -> None:
-    for text in ("1 / (2 - 2)", "10 ** 400 ** 2", "(0 - 8) ** 0.5"):
+    for text in ("1 / (2 - 2)", "10 ** 400 ** 2", "(0 - 8) ** 0.5", "10 ** 308 * 10"):
         with pytest.raises(NoValue):
             parse(text).value(NOTHING.__getitem__)
+
+
+def test_comparisons_have_both_sides_in_the_order_of_the_text() -> None:
+    known = {"a": 3.0, "b": 2.0, "c": 1.0}
+    formula = parse("a > b >= 2 * c and max(a, b) < 4")
+    found = [(3.0, ">", 2.0), (2.0, ">=", 2.0), (3.0, "<", 4.0)]
+    assert formula.comparisons(known.__getitem__) == found
+    with pytest.raises(NoValue):
+        parse("a / (b - 2 * c) > 1").comparisons(known.__getitem__)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -134,6 +145,7 @@ text = "Hardware takes longer than software"
 source = "paper"
 kind = "shape"
 formula = "c.hw > c.sw"
+unit = "us"
 cells = {{ c = "{CELL}" }}
 """
 
@@ -164,6 +176,8 @@ def small(tmp_path: Path, *changes: tuple[str, str]) -> Study:
         ("published = { share", "published = { shares", "no column 'shares'"),
         ('drawn = ["share", "rest"]', 'drawn = ["all"]', "no column 'all'"),
         ("tolerance = 10", "tolerance = nan", "tolerance"),
+        ('title = "Small"', 'title = "Small"\nname = "../other"', "a study has its file's name"),
+        ("[variants.base]", '[variants."../base"]', "'../base' is not a name"),
     ],
 )
 def test_a_wrong_study_file_is_refused_in_one_line(
@@ -218,6 +232,8 @@ def test_values_verdicts_and_points_follow_from_the_records(tmp_path: Path) -> N
     assert rest.ours == 70.0
     assert off.ours == 56.0  # 70 us at the device, 14 us by its model
     assert [claim.verdict for claim in found.claims] == ["agrees", "shape holds"]
+    assert [claim.compared for claim in found.claims] == [[], [(70.0, ">", 30.0)]]
+    assert "| a shape | 70.0 > 30.0 us | shape holds |" in study_markdown(found)
     line = found.curves[0].lines[0]
     assert line.points[0] == (0.0, 3000.0)
     assert line.executed == [(70.0, 30.0)]
@@ -289,6 +305,34 @@ def test_pages_are_the_same_bytes_and_hold_both_numbers(tmp_path: Path) -> None:
         assert "var(" not in svg.read_text()
 
 
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ([0.0, 42.1], (0, 60)),
+        ([-0.3, 12.0], (-4, 12)),
+        ([0.8, 0.9], (0, 1)),
+        ([0.0, 0.0], (0, 4)),
+        ([-7.0, -1.0], (-8, 0)),
+        ([3.0, 2500.0], (0, 3000)),
+    ],
+)
+def test_an_axis_has_round_quarters_and_holds_all_values(
+    values: list[float], ends: tuple[float, float]
+) -> None:
+    assert scale(values) == pytest.approx(ends)
+
+
+def test_a_published_value_beyond_all_of_ours_is_drawn(tmp_path: Path) -> None:
+    study = small(tmp_path, ('form = "shares"', 'form = "bars"'), ("high = 40", "high = 400"))
+    table = evaluated(study, Measured({CELL: record()}, {"ufs": MODEL})).tables[0]
+    without = small(tmp_path, ('form = "shares"', 'form = "bars"'), (PUBLISHED, ""))
+    bare = evaluated(without, Measured({CELL: record()}, {"ufs": MODEL})).tables[0]
+    drawn, plain = table_picture(table), table_picture(bare)
+    assert drawn is not None and plain is not None
+    assert drawn.svg.count("<path") > plain.svg.count("<path")
+    assert len(drawn.legend) == len(plain.legend) + 1
+
+
 def test_published_values_have_a_column_only_where_there_are_some(tmp_path: Path) -> None:
     found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
     grid = next(iter(grids(found)))
@@ -310,9 +354,31 @@ def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> N
         assert max(map(len, text.splitlines())) <= 75
         assert "Repeat with:\n  iotoll study small" in text
         assert "shape holds: Hardware takes longer" in text
+        assert "Ours 70.0 > 30.0 us." in text
     assert "1 more, whose values --cover prints (its CPU ...)" in commit_text(found)
     assert "Published 20 to 40 %, ours 30.0 %." in " ".join(cover_text(found).split())
     assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
+
+
+def test_a_commit_message_leaves_out_what_ran_as_asked(tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
+    checks = [
+        StudyCheck(run="read", what="bs", asked="4k", ran="4k", verdict="as asked"),
+        StudyCheck(run="read", what="rw", asked="read", ran="write", verdict="differs"),
+    ]
+    found = found.model_copy(update={"checks": checks})
+    assert "read, rw: asked read, ran write (differs)" in commit_text(found)
+    assert "read, bs" not in commit_text(found) and "as asked: 1 more" in commit_text(found)
+    assert "read, bs: asked 4k, ran 4k (as asked)" in cover_text(found)
+
+
+def test_a_cell_whose_ios_do_not_wait_says_why_it_has_no_value(tmp_path: Path) -> None:
+    cell = record()
+    parts = {s: p.model_copy(update={"corrected_median": None}) for s, p in cell.sections.items()}
+    ios = {**cell.ios, "measured": 65, "detached": 64}
+    early = cell.model_copy(update={"sections": parts, "ios": ios})
+    found = evaluated(small(tmp_path), Measured({CELL: early}, {"ufs": MODEL}))
+    assert "64 of its 65 I/Os return before their request has ended" in study_markdown(found)
 
 
 def test_a_label_and_a_title_that_are_too_long_take_several_lines(tmp_path: Path) -> None:
@@ -344,6 +410,32 @@ def test_a_study_that_destroys_data_must_be_told_to(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", STUDIES)
+def test_threads_of_a_study_begin_at_once_and_wait_for_each_other(name: str) -> None:
+    """Where each thread is a job of its own, its numjobs is not the command's, and few overlap."""
+    pace = load_study(name).matrix["pace"]
+    assert (pace["rate_iops"], pace["round_us"]) == (0, 0)
+
+
+def test_published_runs_are_checked_as_ours_are() -> None:
+    study = load_study("raw-device")
+    nothing = Measured({}, {}, "nothing booted")
+    checks = Evaluator(study, {"modelled": nothing}, Clock.INSTRUCTIONS, virtual=True).checks()
+    found = {(check.run, check.what): check for check in checks}
+    header = found["read, as published", "rw"]
+    assert (header.asked, header.ran, header.verdict) == ("read", "write", "differs")
+    assert found["read, as published", "direction"].verdict == "as asked"
+    for way, flight, end in (("read", "7.97", "10.9 s"), ("write", "7.82", "24.7 s")):
+        run = f"{way}, as published"
+        assert found[run, "iodepth"].ran == "1: psync has one I/O in flight per job"
+        assert found[run, "I/Os in flight"].ran.startswith(flight)
+        assert found[run, "end"].ran == f"by size, after {end}"
+        assert (run, f"bandwidth of the {way}") in found
+        # What no log names is neither right nor wrong, and a date that is not known is not judged.
+        assert (run, "bs") not in found and (run, "the board's date") not in found
+    assert found["read, as printed", "command"].verdict == "differs"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -351,6 +443,12 @@ def test_a_study_that_destroys_data_must_be_told_to(tmp_path: Path) -> None:
         ('numjobs=8 -runtime=180 -group_reporting"\nufs', 'numjobs=4"\nufs', "numjobs is 4"),
         ("-rw=write ", "-rw=write-bs=1k ", "bs= is merged into it"),
         ("-rw=read-bs=1024k", "-rw=read", "fio would take this command"),
+        (
+            '-size=1G -numjobs=8 -runtime=180 -group_reporting"\noptions',
+            '"\noptions',
+            "has no numjobs",
+        ),
+        ("iops = 332", "iops = 0", "reported.write.iops"),
     ],
 )
 def test_wrong_fio_commands_of_a_study_are_refused(
@@ -385,18 +483,25 @@ def test_the_printed_gains_do_not_follow_from_one_set_of_overheads() -> None:
     assert (round(read["low"] or 0), round(read["high"] or 0)) == (36, 60)
     # 36 us of software beside 16.6 us of hardware are 69 %, where the paper has 20 to 40 %.
     assert (read["share"] or 0) > 40
+    # A negative overhead is no share, and high is never below low.
+    assert all(0 <= (f["share"] or 0) <= (f["share_high"] or 0) < 100 for f in found.values())
     claims = {c.text: evaluator.claim(c).verdict for c in study.claims}
-    assert [v for text, v in claims.items() if "fit one overhead" in text] == ["shape differs"]
+    told = [v for text, v in claims.items() if "the gains of paper and talk" in text]
+    assert told == ["shape differs"] * 2
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["queues", "--board", "virt-x86_64"], "leave --board out"),
-        (["queues", "--board", "hikey960"], "is real: its devices are not modelled"),
+        (["hpb", "--board", "hikey960"], "is real: its devices are not modelled"),
         (["ufs-nvme", "--board", "zedboard"], "has none of its devices"),
         (["ufs-nvme", "--board", "hikey960"], "--runner lava"),
         (["nothing"], "there are: "),
+        # A lab's virtual board would run without the models, and the page would claim them.
+        (["hpb", "--runner", "lava"], "no job changes their models"),
+        (["queues", "--runner", "lava"], "nothing of it runs"),
+        (["hpb", "--image", __file__], "variant config-off has another kernel"),
     ],
 )
 def test_a_board_that_a_study_cannot_use_is_one_line(
@@ -405,3 +510,35 @@ def test_a_board_that_a_study_cannot_use_is_one_line(
     done = CliRunner().invoke(cli, ["study", *words, "--out", str(tmp_path / "out")])
     assert isinstance(done.exception, UsageError)
     assert said in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "other/variants/strange").mkdir(parents=True)
+    (tmp_path / "file").write_text("")
+    for name, said in (
+        ("", "is not empty, nor a study's folder"),
+        ("other", "holds another study, with a variant strange"),
+        ("file", "File exists"),
+        ("file/below", "Not a directory"),
+    ):
+        done = CliRunner().invoke(cli, ["study", "emmc", "--out", str(tmp_path / name)])
+        assert isinstance(done.exception, UsageError)
+        assert said in str(done.exception) and "\n" not in str(done.exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine.txt", "other"]
+
+
+def test_all_variants_are_read_before_the_first_one_boots(tmp_path: Path) -> None:
+    later = f'''
+[variants.later]
+why = "a device that the board does not have"
+cells = ["{CELL}"]
+[variants.later.devices.ufs.model]
+read_nss = 1
+[[tables]]'''
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL.replace("[[tables]]", later.strip(), 1))
+    out = tmp_path / "out"
+    done = CliRunner().invoke(cli, ["study", str(path), "--out", str(out)])
+    assert isinstance(done.exception, UsageError) and "read_nss" in str(done.exception)
+    assert not (out / "variants/base/run/sides").exists()

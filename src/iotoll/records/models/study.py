@@ -84,6 +84,9 @@ class StudyClaim(Model):
     formula: str = ""
     unit: str = ""
     ours: float | None = None
+    compared: list[tuple[float, str, float]] = Field(
+        default_factory=list, description="of a shape: both sides of its comparisons, in its unit"
+    )
     published: list[float] = Field(default_factory=list, max_length=2)
     tolerance: float = Field(0, description="per cent of the published value")
     verdict: ClaimVerdict

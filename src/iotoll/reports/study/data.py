@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -13,7 +13,7 @@ from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_toml, named_file
-from iotoll.measure.asked import parse_command
+from iotoll.measure.asked import Ran, parse_command, size_of
 from iotoll.records.models.base import Model
 from iotoll.records.models.study import ClaimKind, Form
 from iotoll.reports.study.formula import Formula, parse
@@ -21,6 +21,8 @@ from iotoll.reports.study.quantities import QUANTITIES
 
 FREE = "x"
 """The free variable of a curve."""
+NAME = re.compile(r"[a-z][a-z0-9-]*")
+"""A variant's name: a folder has it."""
 
 
 class Source(Model):
@@ -31,10 +33,14 @@ class Source(Model):
 
 
 class Variant(Model):
-    """One boot: a board, changes to its file and its devices, and the cells that run."""
+    """One boot: a board, changes to its file and its devices, and the cells that run.
+
+    ``needs_board`` says why a virtual board does not run it: then real boards alone do.
+    """
 
     why: str = Field(min_length=1)
     board: str | None = None
+    needs_board: str = ""
     cells: list[str] = Field(min_length=1)
     devices: dict[str, dict[str, Any]] = Field(default_factory=dict)
     changes: dict[str, Any] = Field(default_factory=dict, description="other keys of a board file")
@@ -169,6 +175,41 @@ class ClaimData(Bound):
         return self
 
 
+class Reported(Model):
+    """A published fio run: its command, and what its log and result say that ran.
+
+    The log's I/Os are ``size`` x ``numjobs`` / ``bs`` of the command.
+    """
+
+    command: str
+    options: dict[str, str] = Field(description="those that the log names")
+    directions: list[Literal["read", "write"]] = Field(min_length=1)
+    iops: float = Field(gt=0)
+    clat_ms: float = Field(gt=0)
+    requests: float | None = Field(None, gt=0, description="requests per I/O")
+
+    @property
+    def ran(self) -> Ran:
+        """As fio's own JSON would have it; raises UsageError for a command without a size."""
+        asked = parse_command(self.command)
+        if missing := {"size", "bs", "numjobs"} - asked.keys():
+            raise UsageError(f"the command has no {min(missing)}")
+        total = size_of(asked["size"]) * int(asked["numjobs"])
+        ios = total // size_of(asked["bs"])
+        return Ran(
+            options=self.options,
+            directions=tuple(self.directions),
+            ios=ios,
+            bytes=total,
+            runtime_ms=round(ios / self.iops * 1000),
+            clat_mean_ns=self.clat_ms * 1e6,
+            clat_p99_ns=0.0,
+            lat_mean_ns=self.clat_ms * 1e6,  # psync waits in the call: submission takes no time
+            timestamp_ms=None,
+            partial=True,
+        )
+
+
 class BoardUse(Model):
     """How a study runs on a board that has another matrix."""
 
@@ -196,6 +237,9 @@ class Study(Model):
     )
     refused: dict[str, str] = Field(
         default_factory=dict, description="commands as published that cannot be run"
+    )
+    reported: dict[str, Reported] = Field(
+        default_factory=dict, description="published runs, checked as our own are"
     )
     destroys: str = Field("", description="what is overwritten; it must be allowed by hand")
     tables: list[TableData] = Field(default_factory=list)
@@ -238,8 +282,11 @@ def studies_folder() -> Path:
 def load_study(name: str) -> Study:
     """Load a study by name or path; raises UsageError naming file and field."""
     path = named_file(studies_folder(), name)
+    data = load_toml(path)
+    if "name" in data:
+        raise UsageError(f"{path}: name: leave it out: a study has its file's name")
     try:
-        study = Study.model_validate({"name": path.stem, **load_toml(path)})
+        study = Study.model_validate({"name": path.stem, **data})
     except ValidationError as error:
         raise first_error(path, error) from error
     try:
@@ -255,6 +302,9 @@ def _check(study: Study) -> None:
     for source in named:
         if source and source not in study.sources:
             raise UsageError(f"no source {source!r}: there are {', '.join(study.sources)}")
+    for name in study.variants:
+        if not NAME.fullmatch(name):
+            raise UsageError(f"variants: {name!r} is not a name: small letters, digits and -")
     _check_fio(study)
     for where, text, cells, values in study.places():
         try:
@@ -287,6 +337,11 @@ def _check_fio(study: Study) -> None:
         for name, value in own.items():
             if options.get(name) != value:
                 raise UsageError(f"fio.{cell}: {name} is {options.get(name)}, the cell's {value}")
+    for name, reported in study.reported.items():
+        try:
+            _ = reported.ran
+        except UsageError as error:
+            raise UsageError(f"reported.{name}: {error}") from error
     for name, command in study.refused.items():
         if not refusal(command):
             raise UsageError(f"refused.{name}: fio would take this command")

@@ -91,7 +91,10 @@ class Evaluator:
 
     def claim(self, claim: ClaimData) -> StudyClaim:
         """A claim with its verdict."""
-        ours, why = self._number(parse(claim.formula), self._lookup(claim, BoundNames()))
+        formula, lookup = parse(claim.formula), self._lookup(claim, BoundNames())
+        ours, why = self._number(formula, lookup)
+        shape = claim.kind == "shape" and ours is not None
+        compared = formula.comparisons(lookup) if shape else []
         published = claim.published.numbers if claim.published else []
         verdict, note = self._verdict(claim, ours, why)
         return StudyClaim(
@@ -101,6 +104,7 @@ class Evaluator:
             formula=claim.formula,
             unit=claim.unit,
             ours=ours if claim.kind == "value" else None,
+            compared=[(round(a, 9), sign, round(b, 9)) for a, sign, b in compared],
             published=published,
             tolerance=claim.tolerance,
             verdict=verdict,
@@ -108,8 +112,15 @@ class Evaluator:
         )
 
     def checks(self) -> list[StudyCheck]:
-        """What each command of the study asks for beside what ran; a cell that did not has none."""
+        """What each command asks for beside what ran: published runs, ours, and those refused.
+
+        A cell that did not run has none.
+        """
         found = []
+        for name, reported in self.study.reported.items():
+            asked = parse_command(reported.command)
+            for check in checks(asked, reported.ran, reported.requests):
+                found.append(StudyCheck(run=f"{name}, as published", **asdict(check)))
         for cell, command in self.study.fio.items():
             try:
                 known = self._cell(cell)

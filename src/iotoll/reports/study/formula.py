@@ -7,6 +7,7 @@ Names are ``hw``, a value of the row, or ``ufs.sw``, a quantity of the cell that
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _COMPARED: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_SIGNS: Mapping[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _CALLS: Mapping[str, Callable[..., float]] = {"min": min, "max": max, "abs": abs}
 LIMIT = 400
 """Characters of a formula; none needs as many."""
@@ -45,10 +47,27 @@ class Formula:
 
     def value(self, lookup: Callable[[str], float]) -> float:
         """Its value; comparisons are 1 or 0. Raises NoValue, also for a division by zero."""
+        return self._number(self.tree, lookup)
+
+    def comparisons(self, lookup: Callable[[str], float]) -> list[tuple[float, str, float]]:
+        """Both sides of each comparison, in the order of the text; raises as `value`."""
+        found = []
+        # Breadth first; comparisons stand side by side in one `and` or `or`, as they are written.
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Compare):
+                parts = [self._number(part, lookup) for part in (node.left, *node.comparators)]
+                signs = [_SIGNS[type(op)] for op in node.ops]
+                found += list(zip(parts[:-1], signs, parts[1:], strict=True))
+        return found
+
+    def _number(self, tree: ast.expr, lookup: Callable[[str], float]) -> float:
         try:
-            return float(_value(self.tree, lookup))
+            number = float(_value(tree, lookup))
         except (ZeroDivisionError, OverflowError) as error:
             raise NoValue(f"{self.text}: {error}") from error
+        if not math.isfinite(number):
+            raise NoValue(f"{self.text}: not a finite number")
+        return number
 
 
 def parse(text: str) -> Formula:

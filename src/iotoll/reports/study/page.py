@@ -91,10 +91,13 @@ def _table_grid(table: StudyTable) -> Grid:
 
 
 def claim_row(claim: StudyClaim) -> list[str]:
-    """Text, published, ours and verdict of a claim; ours with the published value's digits."""
+    """Text, published, ours and verdict of a claim; ours with the published value's digits.
+
+    Ours of a shape are both sides of its comparisons.
+    """
     texts = [f"{value:,}".removesuffix(".0") for value in claim.published]
     digits = max([1, *(len(text.partition(".")[2]) for text in texts)])
-    ours = shown(claim.ours, digits) if claim.kind == "value" else ""
+    ours = shown(claim.ours, digits) if claim.kind == "value" else compared(claim)
     unit = f" {claim.unit}" if claim.unit else ""
     return [
         claim.text,
@@ -102,6 +105,21 @@ def claim_row(claim: StudyClaim) -> list[str]:
         f"{ours}{unit}" if ours else "",
         claim.verdict,
     ]
+
+
+def said_values(claim: StudyClaim, published: str, ours: str) -> str:
+    """Both values in words; a shape has ours alone."""
+    return f"ours {ours}" if claim.kind == "shape" else f"published {published}, ours {ours}"
+
+
+def compared(claim: StudyClaim) -> str:
+    """A shape's comparisons with our values: ``174.0 > 9.8, 9.8 > 6.2``."""
+    parts = []
+    for left, sign, right in claim.compared:
+        # So many digits that both sides differ as they are shown, where they differ at all.
+        digits = next((n for n in range(1, 5) if shown(left, n) != shown(right, n)), 1)
+        parts.append(f"{shown(left, digits)} {sign} {shown(right, digits)}")
+    return ", ".join(parts)
 
 
 def summary(record: StudyRecord) -> str:
@@ -155,8 +173,8 @@ def study_markdown(record: StudyRecord, pictures: str = "") -> str:
         lines += ["## Claims", "", *_md_table(head, [claim_row(c) for c in record.claims])]
         lines += [f"Not judged: {why}." for why in reasons(record)] + [""]
     if record.checks:
-        rows = [[c.run, c.what, c.asked, c.ran, c.verdict] for c in record.checks]
-        head = ["run", "what", "asked", "ran", "verdict"]
+        rows = [[c.run, c.what, c.verdict, c.asked, c.ran] for c in record.checks]
+        head = ["run", "what", "verdict", "asked", "ran"]
         lines += ["## Asked and ran", "", *_md_table(head, rows)]
     for grid in grids(record):
         lines += [f"## {grid.title}", ""]
@@ -225,7 +243,7 @@ def terminal_lines(record: StudyRecord, quiet: bool) -> list[str]:
     width = max((len(claim.verdict) for claim in record.claims), default=0)
     for claim in record.claims:
         text, seed, ours, verdict = claim_row(claim)
-        values = f" (published {seed}, ours {ours})" if ours else ""
+        values = f" ({said_values(claim, seed, ours)})" if ours else ""
         lines.append(f"  {verdict.ljust(width)}  {text}{values}")
     for check in record.checks:
         said = f"{check.run}, {check.what}: asked {check.asked}, ran {check.ran}"

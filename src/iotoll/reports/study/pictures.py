@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -44,7 +45,8 @@ def table_picture(table: StudyTable) -> Picture | None:
     height = sum(_height(table, places) for _ in rows) + 14
     panel = Panel(height)
     y = 8.0
-    top = max(abs(row.values[i].ours or 0) for row in rows for i in places) or 1.0
+    values = [row.values[i] for row in rows for i in places]
+    top = max(abs(v) for value in values for v in (value.ours or 0, *value.published)) or 1.0
     for row in rows:
         panel.text(LEFT, y, row.label, size=10)
         draw(panel, y + 8, row, places, columns, top)
@@ -112,9 +114,7 @@ def _bars(
 
 def _published(panel: Panel, y: float, value: StudyValue, full: float) -> None:
     """The published value as a line across the bar, a range as a bracket below it."""
-    if not value.published or value.published[-1] > full:
-        return
-    at = [LEFT + (RIGHT - LEFT) * number / full for number in value.published]
+    at = [LEFT + (RIGHT - LEFT) * max(number, 0) / full for number in value.published]
     for x in at:
         panel.line(x, y - 2, x, y + LINE, "grew", 1.6)
     if len(at) == 2:
@@ -128,7 +128,7 @@ def curve_picture(curve: StudyCurve) -> Picture | None:
         return None
     every = [p for line in lines for p in (*line.points, *line.published, *line.executed)]
     right = max(x for x, _ in every)
-    low, high = min(0.0, *(y for _, y in every)), max(y for _, y in every) or 1.0
+    low, high = scale([y for _, y in every])
     panel = Panel(250)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -137,8 +137,9 @@ def curve_picture(curve: StudyCurve) -> Picture | None:
     for step in range(5):
         x, y = right * step / 4, low + (high - low) * step / 4
         panel.line(*at(0, y), *at(right, y))
-        panel.text(30, at(0, y)[1], shown(y, 0), "muted", 9, "right")
+        panel.text(30, at(0, y)[1], f"{y:g}".replace("-", "\u2212"), "muted", 9, "right")
         panel.text(at(x, low)[0], 226, shown(x, 0), "muted", 9, "center")
+    panel.text(4, 226, f"[{curve.unit}]", "muted", 9)
     panel.text(WIDTH / 2, 241, f"{curve.x_title} [{curve.x_unit}]", "muted", 10, "center")
     for n, line in enumerate(lines):
         colour = SERIES[n % len(SERIES)]
@@ -156,4 +157,21 @@ def curve_picture(curve: StudyCurve) -> Picture | None:
         for line in lines
     )
     svg = panel.svg(curve.name, f"{curve.title} [{curve.unit}]", described)
-    return Picture(svg, [(SERIES[n % 4], line.label) for n, line in enumerate(lines)])
+    legend = [(SERIES[n % 4], line.label) for n, line in enumerate(lines)]
+    dots = [("filled: executed", any(line.executed for line in lines))]
+    dots += [("hollow: published", any(line.published for line in lines))]
+    if words := [said for said, there in dots if there]:
+        legend.append(("muted", ", ".join(words)))
+    return Picture(svg, legend)
+
+
+def scale(values: list[float]) -> tuple[float, float]:
+    """Ends of an axis whose quarters are round numbers: 0 and 60 for values up to 42."""
+    low, high = min(0.0, *values), max(0.0, *values)
+    power = 10.0 ** math.floor(math.log10((high - low) / 4 or 1.0))
+    for n in (1, 1.5, 2, 2.5, 3, 4, 5, 7.5, 10, 15):
+        step = n * power
+        start = math.floor(low / step) * step
+        if start + 4 * step >= high:
+            break
+    return start, start + 4 * step

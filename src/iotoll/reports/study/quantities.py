@@ -159,5 +159,13 @@ def quantity(known: Known, name: str) -> float:
     meaning, find = QUANTITIES[name]
     value = find(known)
     if value is None:
-        raise NoValue(f"{known.record.cell} has no {name} ({meaning})")
+        raise NoValue(f"{known.record.cell} has no {name} ({meaning}){_detached(known.record)}")
     return value
+
+
+def _detached(record: CellRecord) -> str:
+    """What explains that a cell has no completion: read-ahead that no I/O waits for."""
+    detached, measured = record.ios.get("detached", 0), record.ios.get("measured", 0)
+    if 2 * detached <= measured:
+        return ""
+    return f": {detached} of its {measured} I/Os return before their request has ended"

@@ -9,7 +9,7 @@ from iotoll import __version__
 from iotoll.records.models import Clock
 from iotoll.records.models.study import StudyRecord
 from iotoll.reports.page.quoted import COLUMNS, ascii_only, fill, item, repeat_with
-from iotoll.reports.study.page import Grid, claim_row, grids, summary
+from iotoll.reports.study.page import Grid, claim_row, grids, said_values, summary
 
 LABEL = 33
 """Widest first column of a table; longer labels take several lines."""
@@ -19,13 +19,15 @@ NARROW = 7
 
 def commit_text(record: StudyRecord) -> str:
     """The claims with both values and their verdicts, and what a reader must know of them."""
-    return _text(record, [_lead(record), *_claims(record, short=True), *_checks(record)])
+    claims, checks = _claims(record, short=True), _checks(record, short=True)
+    return _text(record, [_lead(record), *claims, *checks])
 
 
 def cover_text(record: StudyRecord) -> str:
     """The same with every table, for a cover letter."""
     tables = [_table(grid) for grid in grids(record)]
-    parts = [_lead(record), *_claims(record, short=False), *_checks(record), *tables]
+    claims, checks = _claims(record, short=False), _checks(record, short=False)
+    parts = [_lead(record), *claims, *checks, *tables]
     return _text(record, parts)
 
 
@@ -52,7 +54,8 @@ def _claims(record: StudyRecord, short: bool) -> Iterator[str]:
         if claim in left_out:
             continue
         text, seed, ours, verdict = claim_row(claim)
-        values = f" Published {seed}, ours {ours}." if ours else ""
+        said = said_values(claim, seed, ours)
+        values = f" {said[0].upper()}{said[1:]}." if ours else ""
         lines.append(textwrap.indent(item(f"{verdict}: {text}.{values}", 2), "  "))
     if left_out:
         why = "; ".join(dict.fromkeys(claim.why for claim in left_out))
@@ -62,15 +65,14 @@ def _claims(record: StudyRecord, short: bool) -> Iterator[str]:
         yield "Claims:\n" + "\n".join(lines)
 
 
-def _checks(record: StudyRecord) -> Iterator[str]:
-    lines = [
-        textwrap.indent(
-            item(f"{c.run}, {c.what}: asked {c.asked}, ran {c.ran} ({c.verdict})", 2), "  "
-        )
-        for c in record.checks
-    ]
+def _checks(record: StudyRecord, short: bool) -> Iterator[str]:
+    """Each check of a fio run; ``short``: those that are not as asked, and how many are."""
+    shown = [c for c in record.checks if not short or c.verdict != "as asked"]
+    lines = [f"{c.run}, {c.what}: asked {c.asked}, ran {c.ran} ({c.verdict})" for c in shown]
+    if left_out := len(record.checks) - len(shown):
+        lines.append(f"as asked: {left_out} more, which --cover prints")
     if lines:
-        yield "Asked and ran:\n" + "\n".join(lines)
+        yield "Asked and ran:\n" + "\n".join(textwrap.indent(item(line, 2), "  ") for line in lines)
 
 
 def _where(record: StudyRecord) -> str:

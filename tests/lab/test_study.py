@@ -1,0 +1,109 @@
+"""A study in a lab: on simulated HiKey960 boards, and on a virtual board without its models."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iotoll.labs.local.layout import LabState
+from iotoll.records import results
+from iotoll.records.models import Clock, SideResult, StudyRecord
+from tests.lab.conftest import UFS
+from tests.vm.conftest import LIMIT, command, environment, hikey960, patience
+
+pytestmark = [pytest.mark.lab, pytest.mark.vm, patience]
+STUDY = f"""
+title = "Two boards"
+question = "What does a read cost?"
+[sources.own]
+title = "this test"
+[matrix]
+extends = "default"
+devices = ["ufs"]
+families = []
+[boards.hikey960]
+matrix = "hikey960"
+[variants.plain]
+why = "the board's own devices"
+cells = ["{UFS}"]
+[variants.slow]
+why = "a device of 80 us"
+cells = ["{UFS}"]
+[variants.slow.devices.ufs.model]
+read_ns = 80000
+read_ns_per_kib = 0
+[[tables]]
+name = "sw"
+title = "Software"
+cells = {{ c = "{UFS}@plain", s = "{UFS}@slow" }}
+columns = [
+    {{ key = "sw", title = "SW", unit = "us", formula = "c.sw" }},
+    {{ key = "probed", title = "with the probes", unit = "us", formula = "c.probed" }},
+    {{ key = "hw", title = "HW", unit = "us", formula = "c.hw" }},
+    {{ key = "slow", title = "SW, slow device", unit = "us", formula = "s.sw" }},
+]
+rows = [{{ label = "4K random read" }}]
+[[claims]]
+text = "A read needs software"
+source = "own"
+kind = "shape"
+formula = "c.sw > 0"
+cells = {{ c = "{UFS}@plain" }}
+[[claims]]
+text = "So does one of a slow device"
+source = "own"
+kind = "shape"
+formula = "s.sw > 0"
+cells = {{ s = "{UFS}@slow" }}
+"""
+
+
+def run(board: str, state: LabState, lab: Path, out: Path) -> tuple[StudyRecord, str]:
+    """The study above in the lab: its record, and what it said."""
+    path = out.with_name("two.toml")
+    path.write_text(STUDY)
+    words = ("--board", board, "--runner", "lava", "--lab", lab, "--out", out)
+    done = subprocess.run(
+        command("study", path, *words),
+        env=environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return results.read(out / "study.json", StudyRecord), done.stderr
+
+
+def values(record: StudyRecord) -> dict[str, float | None]:
+    (row,) = record.tables[0].rows
+    return {c.key: v.ours for c, v in zip(record.tables[0].columns, row.values, strict=True)}
+
+
+def test_a_simulated_board_has_values_and_no_verdict(
+    state: LabState, lab_file: Path, tmp_path: Path
+) -> None:
+    board = hikey960(tmp_path / "board").board
+    record, said = run(board, state, lab_file, tmp_path / "out")
+    assert "variant slow (2 of 2): left out: board hikey960 is real" in said
+    assert (record.clock, record.virtual) == (Clock.TIME, True)
+    assert {claim.verdict for claim in record.claims} == {"needs a board"}
+    found = values(record)
+    probed, software = found["probed"], found["sw"]
+    assert probed is not None and probed > 0 and found["slow"] is None
+    # The probes were calibrated on the clock `time`; where none is believed there is no value.
+    assert software is None or 0 < software < probed
+    side = results.read(tmp_path / "out/variants/plain/run/sides/base/result.json", SideResult)
+    assert side.boots[0].lava is not None and side.boots[0].lava.device_type == "hi960-hikey"
+
+
+def test_a_labs_virtual_board_runs_no_variant_with_a_model(
+    state: LabState, lab_file: Path, tmp_path: Path
+) -> None:
+    record, said = run("virt-arm64", state, lab_file, tmp_path / "out")
+    assert "variant slow (2 of 2): left out: board virt-arm64 of a lab has its own devices" in said
+    assert [claim.verdict for claim in record.claims] == ["shape holds", "not measured"]
+    assert "no job changes their models" in record.claims[1].why
+    assert values(record)["sw"] is not None and values(record)["slow"] is None
