@@ -6,6 +6,7 @@ import errno
 import os
 import platform
 import signal
+import stat
 import sys
 import tempfile
 import traceback
@@ -110,8 +111,9 @@ _WORD = 1 << 16  # characters of an argument; Linux hands no longer one on to gi
 
 def _code(error: IotollError, readers: Collection[str]) -> int:
     """The exit code: 2 also where what failed is a path that the user named."""
-    if isinstance(error, ResultError) and sys.argv[1:2] and sys.argv[1] in readers:
-        return UsageError.exit_code
+    if isinstance(error, ResultError):
+        wrong = len(sys.argv) > 1 and sys.argv[1] in readers
+        return UsageError.exit_code if wrong else error.exit_code
     cause = error.__cause__ if isinstance(error, InfrastructureError) else None
     if isinstance(cause, OSError) and cause.errno not in _MACHINE and _is_named(cause):
         return UsageError.exit_code
@@ -137,6 +139,8 @@ def _is_named(error: OSError) -> bool:
     if not isinstance(error.filename, str):
         return False
     failed = Path(error.filename).absolute()
+    if error.errno == errno.ENAMETOOLONG:
+        return True
     for word in sys.argv[1:]:
         path = Path(word.partition("=")[2] if word.startswith("--") else word).absolute()
         if failed.is_relative_to(path) or failed.parent == path.parent:
@@ -154,12 +158,19 @@ def _check_words() -> None:
         except UnicodeEncodeError as error:
             shown = word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             raise UsageError(f"{shown}: is not UTF-8: rename the file") from error
-        path = word.partition("=")[2] if word.startswith("--") else word
-        try:
-            Path(path).stat()
-        except (OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno == errno.ELOOP:
-                raise UsageError(f"{path}: its symbolic links lead in a circle") from error
+        _check_file(word.partition("=")[2] if word.startswith("--") else word)
+
+
+def _check_file(path: str) -> None:
+    """Raise UsageError for a path that no command can read or write: some never end."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            raise UsageError(f"{path}: its symbolic links lead in a circle") from error
+        return
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        raise UsageError(f"{path}: is a device, a pipe or a socket: name a plain file")
 
 
 def _crash_report(error: Exception) -> str:
