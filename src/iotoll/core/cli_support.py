@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import platform
 import signal
@@ -35,6 +36,19 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
+
+
+class FiniteRange(click.FloatRange):
+    """A number within limits that is one: click's own takes nan and infinity."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number; fails with a usage error."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
 
 
 @dataclass(frozen=True)
@@ -85,28 +99,32 @@ def guarded(command: click.Command, readers: Collection[str] = ()) -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("iotoll: interrupted; the same command resumes", err=True)
         raise SystemExit(INTERRUPTED) from None
-    except IotollError as error:
-        click.echo(f"iotoll: {_line(str(error))}", err=True)
-        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
-            click.echo(plain(error.log_tail), err=True)
-        raise SystemExit(_code(error, readers)) from error
     except BrokenPipeError:
         raise SystemExit(0) from None
     except Exception as error:
-        if isinstance(error, OSError) and _is_named(error):
-            what = f"{error.filename}: {error.strerror}: {os_fix(error)}"
-            click.echo(f"iotoll: {_line(what)}", err=True)
-            code = InfrastructureError if error.errno in _MACHINE else UsageError
-            raise SystemExit(code.exit_code) from error
-        # A bug of ours. Python's own exit code for it, 1, would read as a regression.
-        click.echo(f"iotoll: {_crash_report(error)}", err=True)
-        raise SystemExit(InfrastructureError.exit_code) from None
+        line, code = told(error, readers)
+        click.echo(f"iotoll: {line}", err=True)
+        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
+            click.echo(plain(error.log_tail), err=True)
+        raise SystemExit(code) from error
 
 
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM)
 """What a user's file fails with through no fault of the user's."""
 _LONGEST = 2000
 _WORD = 1 << 16  # characters of an argument; Linux hands no longer one on to git
+
+
+def told(error: Exception, readers: Collection[str] = ()) -> tuple[str, int]:
+    """One line about an error, and the exit code; a bug of ours leaves a report in a file."""
+    if isinstance(error, IotollError):
+        return _line(str(error)), _code(error, readers)
+    if isinstance(error, OSError) and _is_named(error):
+        line = _line(f"{error.filename}: {error.strerror}: {os_fix(error)}")
+        code = InfrastructureError if error.errno in _MACHINE else UsageError
+        return line, code.exit_code
+    # Python's own exit code for a bug, 1, would read as a regression.
+    return _crash_report(error), InfrastructureError.exit_code
 
 
 def _code(error: IotollError, readers: Collection[str]) -> int:

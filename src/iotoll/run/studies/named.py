@@ -101,7 +101,7 @@ def _why(record: ExplainRecord) -> str:
 
 @click.command("explained")
 @click.option("--patches", default=10, show_default=True, type=click.IntRange(1))
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option("--cells", default=CELLS, show_default=True, metavar="LIST")
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--tree", default="debian", show_default=True, help="Kernel tree.")
