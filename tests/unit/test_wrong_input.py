@@ -124,6 +124,7 @@ USER = [
     "simulate --growth nan",
     "simulate --noise inf",
     f"simulate --cells {'9' * 30}",
+    "simulate --out deep.json",
     "experiment detector --seed -1",
     "experiment search --change nan",
     "list nothing",

@@ -134,7 +134,7 @@ def _resumed(path: Path, identity: str) -> tuple[Tally, int]:
         if data.pop("identity") != identity:
             raise UsageError(f"{path} holds another simulation: name another --out, or remove it")
         tally = Tally(**data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} holds no simulation: name another --out") from error
     return tally, tally.requests // BATCH
 
