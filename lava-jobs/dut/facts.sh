@@ -11,14 +11,24 @@ fact() {
     shift
     [ -z "$*" ] || echo "$name $*"
 }
+# any FILE...: whether one of the files can be read. A process less for each fact that a board does not have:
+# on a virtual board, which has few, facts took 4 % of a boot.
+any() {
+    for file in "$@"; do
+        [ ! -r "$file" ] || return 0
+    done
+    return 1
+}
 # each FILE...: the distinct contents of the files that exist, joined by commas.
 each() {
+    any "$@" || return
     for file in "$@"; do
         [ ! -r "$file" ] || cat "$file" 2>/dev/null
     done | sort -u | tr '\n' ',' | sed 's/,$//'
 }
 # most FILE...: the largest number in the files.
 most() {
+    any "$@" || return
     for file in "$@"; do
         [ ! -r "$file" ] || cat "$file" 2>/dev/null
     done | sort -n | tail -n 1
@@ -49,6 +59,7 @@ for device in $DEVICES; do
     above=$node
     while [ "$above" != /sys/devices ] && [ -n "$above" ]; do
         above=${above%/*}
+        [ -d "$above/health_descriptor" ] || continue
         for name in eol_info life_time_estimation_a life_time_estimation_b; do
             fact "$device.$name" "$(each "$above/health_descriptor/$name")"
         done

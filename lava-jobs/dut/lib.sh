@@ -20,8 +20,8 @@ driven_by() {
     node=$(readlink -f "$1" 2>/dev/null) || return 1
     while [ -n "$node" ] && [ "$node" != /sys/devices ]; do
         if [ -e "$node/driver" ]; then
-            driver=$(basename "$(readlink -f "$node/driver")")
-            case " $2 " in *" $driver "*) return 0 ;; esac
+            driver=$(readlink -f "$node/driver")
+            case " $2 " in *" ${driver##*/} "*) return 0 ;; esac
         fi
         node=${node%/*}
     done
@@ -129,7 +129,7 @@ set_probes() {
 # present_events FILE: prints those events of FILE's list that this kernel has.
 present_events() {
     while read -r event; do
-        if [ -d "$TRACEFS/events/$(echo "$event" | tr : /)" ]; then
+        if [ -d "$TRACEFS/events/${event%%:*}/${event#*:}" ]; then
             echo "$event"
         else
             say "note: no event $event" >&2
