@@ -195,7 +195,7 @@ def test_what_is_missing_is_one_line(iotoll: Iotoll, words: str) -> None:
 def test_a_device_or_a_pipe_is_never_replaced(things: Path) -> None:
     """Seen in a trial as root: a Parquet file stood where /dev/zero had been."""
     for write in (results.write_text, lambda path, text: write_local(path, text.encode())):
-        with pytest.raises(UsageError, match="pipe: is no plain file"):
+        with pytest.raises(UsageError, match="pipe: is not a plain file"):
             write(things / "pipe", "text")
     assert (things / "pipe").is_fifo()
     assert not list(things.glob(".pipe*"))

@@ -49,7 +49,7 @@ def cache_dir() -> Path:
 def check_target(path: Path) -> None:
     """Raise UsageError for a path where writing a file would put it in the place of a device."""
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path}: is no plain file: name another")
+        raise UsageError(f"{path}: is not a plain file: name another")
 
 
 def dut_command(arch: str) -> Path:
