@@ -95,7 +95,9 @@ def _check_history(path: Path) -> None:
     except (OSError, ValueError, RecursionError):
         good = False
     if not good:
-        raise UsageError(f"--history {path}: is not a history of Allure's: name another, or remove it")
+        raise UsageError(
+            f"--history {path}: is not a history of Allure's: name another, or remove it"
+        )
 
 
 def _usable_folder(out: Path) -> None:
