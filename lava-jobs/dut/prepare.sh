@@ -24,6 +24,8 @@ fi
 [ -z "${QUIET:-}" ] || {
     echo 0 >/proc/sys/vm/dirty_writeback_centisecs
     echo 86400 >/proc/sys/vm/stat_interval
+    # A CPU keeps few free pages for itself: they come back in the order in which others gave them up.
+    echo 4096 >/proc/sys/vm/percpu_pagelist_high_fraction
 } 2>/dev/null
 
 for device in $DEVICES; do

@@ -11,12 +11,14 @@ round_us=$1 late_us=$2 cell=$3
 shift 3
 
 count_hpb "$cell"
+rm -f /tmp/iotoll-held.*
 clean_slate "$@"
 # What each CPU has counted but not yet added up, and adds up when it is much.
 echo 1 >/proc/sys/vm/stat_refresh
 count_cpus
 for disk in $DISKS; do first_tags "$disk"; done
 echo "iotoll: cell $cell" >/dev/console
+settle_memory
 # The other threads look for the file every 50 ms. The cell's marker comes between two ticks.
 begin=/tmp/iotoll-$cell.begin
 iotoll-start plan "$begin" 200000 "$round_us" $((1000 + late_us)) 10000 || {

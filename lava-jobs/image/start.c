@@ -7,6 +7,9 @@
  *   iotoll-start at FILE OFFSET_US NAME
  *       waits for FILE, and ends OFFSET_US after the moment that is in it. Where that has passed it says so
  *       on the console, as a note about the cell NAME.
+ *   iotoll-start settle FILE CPU PAGES
+ *       writes PAGES pages to FILE, and then so many more that the CPU, on which it runs, has just fetched
+ *       free pages for itself (/proc/zoneinfo).
  *
  * A shell that reads the clock and then sleeps is late by what other threads' shells do in between, and each
  * of them costs ten times what this does. No libc: the compiler that builds the kernel need not have one.
@@ -111,6 +114,13 @@ static word number(const char *text)
 	return value;
 }
 
+static int begins(const char *text, const char *word)
+{
+	while (*word && *text == *word)
+		text++, word++;
+	return !*word;
+}
+
 static word now(void)
 {
 	struct timespec time;
@@ -171,6 +181,64 @@ static void at(const char *path, word offset, const char *name)
 	sleep_until(moment);
 }
 
+static char zones[65536];
+
+/* How many free pages of its own a CPU has in the last zone that has any; -1 where the kernel does not tell. */
+static word own_pages(word cpu)
+{
+	static const char each[] = "cpu: ", count[] = "count: ";
+	word file = call(OPENAT, HERE, (word)"/proc/zoneinfo", READ_ONLY, 0), size = 0, more, found = -1, here = -1;
+	char *text;
+
+	if (file < 0)
+		return -1;
+	while ((more = call(READ, file, (word)zones + size, sizeof zones - 1 - size, 0)) > 0)
+		size += more;
+	call(CLOSE, file, 0, 0, 0);
+	zones[size] = 0;
+	for (text = zones; *text; text++) {
+		int is_cpu = begins(text, each), is_count = begins(text, count);
+		word value = 0;
+
+		if (!is_cpu && !is_count)
+			continue;
+		text += (is_cpu ? sizeof each : sizeof count) - 1;
+		while (*text == ' ')
+			text++;
+		while (*text >= '0' && *text <= '9')
+			value = value * 10 + (*text++ - '0');
+		if (is_cpu)
+			here = value;
+		else if (here == cpu)
+			found = value;
+	}
+	return found;
+}
+
+/*
+ * Takes free pages and keeps them: those that lie scattered are taken first. Ends when the CPU has just fetched a
+ * batch of others for itself, so that the same I/O of two kernels pays for the next.
+ */
+static void settle(const char *path, word cpu, word pages)
+{
+	static char page[4096];
+	word file = call(OPENAT, HERE, (word)path, NEW_FILE, 0644), last = -1, have, limit = 400;
+
+	if (file < 0)
+		leave(4);
+	for (;;) {
+		if (call(WRITE, file, (word)page, sizeof page, 0) != sizeof page)
+			leave(4);
+		if (pages-- > 0)
+			continue;
+		have = own_pages(cpu);
+		if (have < 0 || (last >= 0 && have > last) || !limit--)
+			break;
+		last = have;
+	}
+	call(CLOSE, file, 0, 0, 0);
+}
+
 static int is(const char *text, const char *word)
 {
 	while (*text && *text == *word)
@@ -189,6 +257,8 @@ __attribute__((used, noreturn)) static void begin(word *stack)
 		plan(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]), number(arguments[6]));
 	else if (*stack == 5 && is(arguments[1], "at"))
 		at(arguments[2], number(arguments[3]), arguments[4]);
+	else if (*stack == 5 && is(arguments[1], "settle"))
+		settle(arguments[2], number(arguments[3]), number(arguments[4]));
 	else
 		leave(2);
 	leave(0);

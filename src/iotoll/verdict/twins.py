@@ -154,6 +154,22 @@ def joined(parts: Sequence[Twins]) -> Twins:
     )
 
 
+def net(twins: Twins, size: int) -> int:
+    """How many more I/Os grew by more than ``size`` than shrank by it."""
+    return int((twins.differences > size).sum()) - int((twins.differences < -size).sum())
+
+
+def clearness(twins: Twins, size: int) -> float:
+    """How many times its root the net number of I/Os that moved by more than ``size`` is; signed.
+
+    The root is that of the sum of the rounds' squared net numbers. 0 where no I/O moved so far.
+    """
+    far = np.abs(twins.differences) > size
+    together = np.bincount(twins.round[far], np.sign(twins.differences[far]))
+    root = float(np.square(together).sum()) ** 0.5
+    return float(together.sum()) / root if root else 0.0
+
+
 def find(
     twins: Twins, sizes: Sequence[int], z: float, share: float, mean: float, chaos: float
 ) -> Moved | None:
@@ -168,16 +184,14 @@ def find(
         far = np.abs(twins.differences) > size
         signs = np.sign(twins.differences[far])
         above, below = int((signs > 0).sum()), int((signs < 0).sum())
-        net = above - below
         least = max(share, chaos * twins.chaos(size))
-        if total == 0 or abs(net) / total < least:
+        if total == 0 or abs(above - below) / total < least:
             continue
-        together = np.bincount(twins.round[far], signs)
-        if abs(net) < z * float(np.square(together).sum()) ** 0.5:
+        if abs(clearness(twins, size)) < z:
             continue
-        cost = float(twins.differences[far].sum()) / total * np.sign(net)
-        if cost >= mean and _in_every_boot(twins, size, int(np.sign(net)), least / 2):
-            return Moved(size, above, below, abs(net) / total)
+        cost = float(twins.differences[far].sum()) / total * np.sign(above - below)
+        if cost >= mean and _in_every_boot(twins, size, int(np.sign(above - below)), least / 2):
+            return Moved(size, above, below, abs(above - below) / total)
     return None
 
 
@@ -212,8 +226,7 @@ def record(twins: Twins, moved: Moved | None, size: int) -> TwinRecord:
 def _in_every_boot(twins: Twins, size: int, sign: int, share: float) -> bool:
     for boot in np.unique(twins.boot):
         here = twins.differences[twins.boot == boot] * sign
-        net = int((here > size).sum()) - int((here < -size).sum())
-        if net < share * len(here):
+        if int((here > size).sum()) - int((here < -size).sum()) < share * len(here):
             return False
     return True
 

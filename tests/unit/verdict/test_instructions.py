@@ -302,6 +302,29 @@ def test_what_only_one_of_three_boots_shows_is_no_cost(policy: Policy) -> None:
     assert judged.open == [], "three boots are what the policy asks for"
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_one_cell_shows_alone_is_no_cost_of_several(policy: Policy, alone: bool) -> None:
+    cells = [f"ufs-{p}-t{t}-direct" for p in ("4k-randread", "4k-randwrite") for t in (1, 8)]
+    same = {cell: counts(n) for n, cell in enumerate(cells)}
+
+    def costlier(every: int, some: list[str]) -> dict[str, Counts]:
+        more = {c: changed(same[c], S, lambda i: 5000 * (i % every == 7)) for c in some}
+        return {**same, **more}
+
+    # The second and third boot of one cell take another course; a few I/Os of others meet a timer.
+    first = costlier(128, cells[:3])
+    later = (
+        costlier(8, cells[:1])
+        if alone
+        else costlier(64, cells) | {cells[0]: costlier(8, cells[:1])[cells[0]]}
+    )
+    base = [side_result("base", same) for _ in range(3)]
+    candidate = [side_result("candidate", one) for one in (first, later, later)]
+    judged = instructions.judge(boots(*base), boots(*candidate), policy, cells)
+    assert bool(judged.pools) == (not alone)
+    assert (judged.outcome is Outcome.PASS) == alone
+
+
 def test_other_marks_are_never_compared(policy: Policy) -> None:
     sides = [side_result(side, {UFS: counts(1)}) for side in ("base", "candidate")]
     marked = []
