@@ -84,7 +84,7 @@ def main() -> None:
     """Fuzz one of the two until libFuzzer's own limits end it."""
     target = sys.argv.pop(1)
     corpora = [Path(word) for word in sys.argv[1:] if not word.startswith("-")]
-    if corpora:
+    if corpora and not corpora[0].is_file():
         seeds(target, corpora[0])
     atheris.Setup(sys.argv, {"json": read_json, "patch": read_patch}[target])
     atheris.Fuzz()

@@ -232,6 +232,12 @@ COMMANDS = {
 }
 """Every command by its name."""
 
+READERS = frozenset(
+    [name for name, entry in COMMANDS.items() if entry.group == "Look"]
+    + ["reproduce", "noise", "receive"]
+)
+"""Commands that boot nothing: a damaged file of a run is one that their user named."""
+
 SUBCOMMANDS = {
     "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
     "experiment exact": ("iotoll experiment exact --boots 4",),
@@ -353,4 +359,4 @@ def completion_command(shell: str) -> None:
 
 def main() -> None:
     """Entry point of the ``iotoll`` command."""
-    guarded(cli)
+    guarded(cli, READERS)

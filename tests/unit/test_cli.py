@@ -214,11 +214,14 @@ def test_closed_pipe_is_no_error(place: Path, iotoll: Iotoll) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_says_how_to_go_on(place: Path, number: signal.Signals) -> None:
-    # A board file that never ends keeps the command where it can be interrupted.
+    # A file that never ends keeps the command where it can be interrupted. A pipe that is named on
+    # the command line is refused; the board's file leads to it.
+    endless = place / "endless.toml"
+    os.mkfifo(endless)
     board = place / "slow.toml"
-    os.mkfifo(board)
+    board.write_text(f"extends = {str(endless)!r}\n")
     running = process(place, "gate", "--candidate", PATCH, "--board", board)
-    end = await_reader(board)
+    end = await_reader(endless)
     running.send_signal(number)
     out, err = running.communicate(timeout=60)
     os.close(end)

@@ -1,22 +1,25 @@
 """Wrong input of every kind to every command: one line, a documented exit code, no traceback.
 
-Point 9 of issue 21. A file that a command is told to read as one of iotoll's own and that is none
-ends with exit code 4 (`ResultError`), what the user wrote with 2.
+Point 9 of issue 21. What the user wrote or named ends with exit code 2. With 4 (`ResultError`) ends
+what an earlier job or step of iotoll's should have left and has not.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from iotoll.core.errors import UsageError
 from iotoll.records import results
+from iotoll.records.history.files import write_local
 from tests.unit.runs import EXAMPLES, manifest
-from tests.unit.test_cli import Iotoll, iotoll, mistake, place
+from tests.unit.test_cli import Done, Iotoll, iotoll, mistake, place
 
 __all__ = ["iotoll", "place"]
 ROOT = Path(__file__).parents[2]
@@ -41,9 +44,13 @@ def things(place: Path) -> Path:
         (place / f"new-{name}").mkdir()
         text = json.dumps({**data, "schema_version": f"iotoll.{name}/99"})
         (place / f"new-{name}/{name}.json").write_text(text)
+    (place / "loop").symlink_to("loop")
+    os.mkfifo(place / "pipe")
     (place / "no-run").mkdir()
     (place / "no-run/run.json").write_bytes(bytes(range(256)))
     results.write(place / "begun/run.json", manifest())
+    results.write(place / "cut/run.json", manifest())
+    (place / "cut/verdict.json").write_text('{"schema_version": "iotoll.verd')
     return place
 
 
@@ -68,7 +75,21 @@ USER = [
     f"{GATE} --out empty",
     f"{GATE} --tree folder",
     f"{GATE} --runner lava --lab absent",
+    f"{GATE} --out no-run",
+    f"{GATE} --base {'x' * 70_000}",
     "gate --base-image empty --candidate-image binary",
+    "study ufs-nvme --out empty/x",
+    "report no-run",
+    "report new-run",
+    "report cut --json",
+    "report loop",
+    f"report {'x' * 300}",
+    f"report {'a/' * 3_000}",
+    "compare no-run begun",
+    "compare begun pipe",
+    "analyze pipe",
+    "nightly pipe",
+    "nightly /dev/zero",
     "report empty",
     "report begun --commit --cover",
     "compare begun",
@@ -83,11 +104,29 @@ USER = [
     f"{ANALYZE} --parquet absent/x.parquet",
     f"{ANALYZE} --perfetto folder",
     f"{ANALYZE} --slowest -5",
+    f"{ANALYZE} --parquet=",
+    f"{ANALYZE} --parquet /dev/null",
+    f"{ANALYZE} --perfetto pipe",
+    f"{ANALYZE} --pid 99999999999999999999",
     "publish folder --out x",
+    "publish begun --out x --only allure --history binary",
+    "publish begun --out x --only allure --history list.json",
+    "publish begun --out x --only allure --history absent/x",
+    "publish begun --out x --only allure --history=",
     "history query absent",
     "trend absent",
     "plan binary",
     "plan empty",
+    "plan --requests 10 --boot-seconds nan",
+    "plan --requests 10 --wait nan",
+    "plan --requests 10 --peak inf",
+    "plan --requests 10 --seed -1",
+    "simulate --growth nan",
+    "simulate --noise inf",
+    f"simulate --cells {'9' * 30}",
+    "simulate --out deep.json",
+    "experiment detector --seed -1",
+    "experiment search --change nan",
     "list nothing",
     "list cells --board absent",
     "explain folder",
@@ -115,9 +154,6 @@ USER = [
     "completion nushell",
 ]
 OTHERS = [
-    "report no-run",
-    "report new-run",
-    "compare no-run begun",
     "step collect begun",
     "ci judge --root new-plan",
     "ci post --root new-summary",
@@ -140,6 +176,29 @@ def test_documents_that_are_none_are_one_line_and_exit_code_4(
     line = mistake(iotoll(*words.split()), 4)
     if "new-" in words:
         assert "/99', this iotoll reads 'iotoll." in line
+
+
+@pytest.mark.parametrize("words", ["report", "compare begun", "gate --candidate", "lava check"])
+@pytest.mark.parametrize("name", ["a\nb", "a\r\nb", "\x1b[31mred", "\u202ecba"])
+def test_what_a_message_repeats_of_a_name_is_one_plain_line(
+    things: Path, iotoll: Iotoll, words: str, name: str
+) -> None:
+    line = mistake(iotoll(*words.split(), name))
+    assert not re.search("[\x00-\x1f\u202e]", line)
+
+
+@pytest.mark.parametrize("words", ["list", "completion", "step"])
+def test_what_is_missing_is_one_line(iotoll: Iotoll, words: str) -> None:
+    assert "Missing argument" in mistake(iotoll(words))
+
+
+def test_a_device_or_a_pipe_is_never_replaced(things: Path) -> None:
+    """Seen in a trial as root: a Parquet file stood where /dev/zero had been."""
+    for write in (results.write_text, lambda path, text: write_local(path, text.encode())):
+        with pytest.raises(UsageError, match="pipe: is not a plain file"):
+            write(things / "pipe", "text")
+    assert (things / "pipe").is_fifo()
+    assert not list(things.glob(".pipe*"))
 
 
 @pytest.mark.parametrize("words", ["analyze", "report", "receive", "gate --candidate"])
@@ -174,7 +233,9 @@ def in_small_place(folder: Path, words: str, options: str) -> subprocess.Complet
         (f"{ANALYZE} --parquet small/x.parquet", "size=4k", 4),
         (f"{ANALYZE} --perfetto small/x.pftrace", "size=4k", 4),
         (f"{GATE} --out small/run --until source", "ro", 2),
-        ("publish begun --out small/x", "ro", 4),
+        ("publish begun --out small/x", "ro", 2),
+        (f"{ANALYZE} --parquet small/x", "ro", 2),
+        ("study ufs-nvme --until source --out small/x", "ro", 2),
     ],
 )
 def test_full_disks_and_places_that_may_not_be_written(
@@ -185,3 +246,34 @@ def test_full_disks_and_places_that_may_not_be_written(
     lines = [line for line in done.stderr.splitlines() if line.startswith("iotoll: ")]
     assert "Traceback" not in done.stderr and "a bug of iotoll" not in done.stderr
     assert (done.returncode, len(lines)) == (code, 1), done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "report shut",
+        "compare shut begun",
+        "analyze shut/x",
+        f"{GATE} --out shut/x",
+        "nightly shut/x",
+    ],
+)
+def test_what_may_not_be_read(things: Path, words: str) -> None:
+    """As somebody who is not root, or as root without the right to read everything."""
+    (things / "shut").mkdir(mode=0)
+    less = "-dac_override,-dac_read_search"
+    command = (
+        ["setpriv", f"--bounding-set={less}", f"--inh-caps={less}"] if os.getuid() == 0 else []
+    )
+    done = subprocess.run(
+        [*command, sys.executable, "-m", "iotoll", *words.split()],
+        cwd=things,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    (things / "shut").chmod(0o700)
+    line = mistake(Done(done.returncode, done.stdout, done.stderr))
+    assert "shut" in line and "a bug" not in line

@@ -36,8 +36,12 @@ def digest() -> str:
 
 
 def folder() -> Path:
-    """The folder of the patched QEMU, built or not."""
-    return cache_dir() / "qemu" / digest()
+    """The folder of the patched QEMU, built or not.
+
+    A container image has it beside the script that built it: its cache is a folder of the runner's.
+    """
+    inside = build_script().parent / "built" / digest()
+    return inside if inside.is_dir() else cache_dir() / "qemu" / digest()
 
 
 def binary(name: str) -> str:

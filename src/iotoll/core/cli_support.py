@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import platform
 import signal
+import stat
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError
+from iotoll.core.errors import (
+    BrokenError,
+    InfrastructureError,
+    IotollError,
+    ResultError,
+    UsageError,
+    os_fix,
+)
 from iotoll.core.plain import plain
 
 if TYPE_CHECKING:
@@ -25,6 +36,19 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
+
+
+class FiniteRange(click.FloatRange):
+    """A number within limits that is one: click's own takes nan and infinity."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number; fails with a usage error."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 @dataclass(frozen=True)
@@ -58,8 +82,11 @@ def output_options(command: F) -> F:
     return click.option("--quiet", is_flag=True, help="Print only the verdict or result.")(command)
 
 
-def guarded(command: click.Command) -> None:
-    """Run a command; never shows a traceback for an expected failure."""
+def guarded(command: click.Command, readers: Collection[str] = ()) -> None:
+    """Run a command; never shows a traceback for an expected failure.
+
+    ``readers`` are commands that only read what their user names: a damaged file is a usage error.
+    """
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         _check_words()
@@ -67,32 +94,101 @@ def guarded(command: click.Command) -> None:
     except click.exceptions.Exit as done:
         raise SystemExit(done.exit_code) from done
     except click.ClickException as error:
-        error.show()
+        _show(error)
         raise SystemExit(2) from error
     except (KeyboardInterrupt, click.Abort):
         click.echo("iotoll: interrupted; the same command resumes", err=True)
         raise SystemExit(INTERRUPTED) from None
-    except IotollError as error:
-        click.echo(f"iotoll: {plain(str(error))}", err=True)
-        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
-            click.echo(plain(error.log_tail), err=True)
-        raise SystemExit(error.exit_code) from error
     except BrokenPipeError:
         raise SystemExit(0) from None
     except Exception as error:
-        # A bug of ours. Python's own exit code for it, 1, would read as a regression.
-        click.echo(f"iotoll: {_crash_report(error)}", err=True)
-        raise SystemExit(InfrastructureError.exit_code) from None
+        line, code = told(error, readers)
+        click.echo(f"iotoll: {line}", err=True)
+        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
+            click.echo(plain(error.log_tail), err=True)
+        raise SystemExit(code) from error
+
+
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM)
+"""What a user's file fails with through no fault of the user's."""
+_LONGEST = 2000
+_WORD = 1 << 16  # characters of an argument; Linux hands no longer one on to git
+
+
+def told(error: Exception, readers: Collection[str] = ()) -> tuple[str, int]:
+    """One line about an error, and the exit code; a bug of ours leaves a report in a file."""
+    if isinstance(error, IotollError):
+        return _line(str(error)), _code(error, readers)
+    if isinstance(error, OSError) and _is_named(error):
+        line = _line(f"{error.filename}: {error.strerror}: {os_fix(error)}")
+        code = InfrastructureError if error.errno in _MACHINE else UsageError
+        return line, code.exit_code
+    # Python's own exit code for a bug, 1, would read as a regression.
+    return _crash_report(error), InfrastructureError.exit_code
+
+
+def _code(error: IotollError, readers: Collection[str]) -> int:
+    """The exit code: 2 also where what failed is a path that the user named."""
+    if isinstance(error, ResultError):
+        wrong = len(sys.argv) > 1 and sys.argv[1] in readers
+        return UsageError.exit_code if wrong else error.exit_code
+    cause = error.__cause__ if isinstance(error, InfrastructureError) else None
+    if isinstance(cause, OSError) and cause.errno not in _MACHINE and _is_named(cause):
+        return UsageError.exit_code
+    return error.exit_code
+
+
+def _line(text: str) -> str:
+    """A message as one line: what it repeats of the user's words may hold anything."""
+    line = " ".join(plain(text).split("\n"))
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-200:]}"
+
+
+def _show(error: click.ClickException) -> None:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        hint = f"Try '{context.command_path} --help' for help."
+        click.echo(f"{context.get_usage()}\n{hint}\n", err=True)
+    click.echo(f"Error: {_line(' '.join(error.format_message().split()))}", err=True)
+
+
+def _is_named(error: OSError) -> bool:
+    """Whether a system call failed for a path of the command line, or one in or beside it."""
+    if not isinstance(error.filename, str):
+        return False
+    failed = Path(error.filename).absolute()
+    if error.errno == errno.ENAMETOOLONG:
+        return True
+    for word in sys.argv[1:]:
+        path = Path(word.partition("=")[2] if word.startswith("--") else word).absolute()
+        if failed.is_relative_to(path) or failed.parent == path.parent:
+            return True
+    return False
 
 
 def _check_words() -> None:
-    """Raise UsageError for a name that is not UTF-8: no record or report could hold it."""
+    """Raise UsageError for a word that no file can have as its name, nor any record hold."""
     for word in sys.argv[1:]:
+        if len(word) > _WORD:
+            raise UsageError(f"{word[:40]}...: an argument of {len(word)} characters: shorten it")
         try:
             word.encode()
         except UnicodeEncodeError as error:
             shown = word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             raise UsageError(f"{shown}: is not UTF-8: rename the file") from error
+        _check_file(word.partition("=")[2] if word.startswith("--") else word)
+
+
+def _check_file(path: str) -> None:
+    """Raise UsageError for a path that no command can read or write: some never end."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            raise UsageError(f"{path}: its symbolic links lead in a circle") from error
+        return
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        raise UsageError(f"{path}: is a device, a pipe or a socket: name a plain file")
 
 
 def _crash_report(error: Exception) -> str:

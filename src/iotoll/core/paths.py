@@ -46,6 +46,12 @@ def cache_dir() -> Path:
     return base
 
 
+def check_target(path: Path) -> None:
+    """Raise UsageError for a path where writing a file would put it in the place of a device."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: is not a plain file: name another")
+
+
 def dut_command(arch: str) -> Path:
     """Return the static ``iotoll-dut`` for boards of ``arch``; raises UsageError when not built.
 

@@ -18,6 +18,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from iotoll.core.errors import InfrastructureError, ResultError, UsageError, os_fix
+from iotoll.core.paths import check_target
 from iotoll.core.plain import plain_data
 from iotoll.records import models
 from iotoll.records.models.base import Model
@@ -66,9 +67,13 @@ def write(path: Path, document: Model) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically; a full disk or a missing permission is an InfrastructureError."""
+    """Write a file atomically; a full disk or a missing permission is an InfrastructureError.
+
+    Raises UsageError where something stands that is no file: root would replace a device.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        check_target(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text)
         temporary.replace(path)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from iotoll.core.digest import json_sha256
-from iotoll.core.errors import UsageError
+from iotoll.core.errors import ResultError, UsageError
 from iotoll.records import results
 from iotoll.records.models import RunManifest
 from iotoll.records.models.run import Side
@@ -36,10 +36,15 @@ class RunDir:
 
     @classmethod
     def open(cls, root: Path) -> RunDir:
-        """Open an existing run directory; raises UsageError when it holds no run.json."""
+        """Open an existing run directory; raises UsageError when it holds no run.json of ours."""
         if not (root / "run.json").is_file():
             raise UsageError(f"{root} is not a run directory: it has no run.json")
-        return cls(root)
+        run = cls(root)
+        try:
+            _ = run.manifest
+        except ResultError as error:
+            raise UsageError(f"{root} is not a run directory: {error}") from error
+        return run
 
     @cached_property
     def manifest(self) -> RunManifest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iotoll.core.errors import UsageError, os_fix
+from iotoll.core.errors import ResultError, UsageError, os_fix
 from iotoll.records import results
 from iotoll.records.models import RunManifest
 from iotoll.records.rundir import RunDir
@@ -26,6 +26,8 @@ def open_run(root: Path, manifest: RunManifest) -> RunDir:
         return _opened(root, manifest)
     except OSError as error:
         raise UsageError(f"--out {root}: {error.strerror}: {os_fix(error)}") from error
+    except ResultError as error:
+        raise UsageError(f"--out {root} is not a run directory: {error}") from error
 
 
 def _opened(root: Path, manifest: RunManifest) -> RunDir:

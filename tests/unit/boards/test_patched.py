@@ -107,3 +107,18 @@ def test_build_that_is_there_is_not_built_again() -> None:
     patched.folder().mkdir(parents=True)
     done = build(TOOLS)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str(patched.folder()), "")
+
+
+def test_a_container_image_has_it_beside_its_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    shutil.copytree(TOOLS, tools)
+    monkeypatch.setattr(patched, "build_script", lambda: tools / "build.sh")
+    assert patched.folder().parent == tmp_path / "cache/qemu"
+    (tools / "built" / patched.digest()).mkdir(parents=True)
+    assert patched.folder() == tools / "built" / patched.digest()
+    (tools / "devices/aarch64.mak").write_text("# another QEMU than the one that was built\n")
+    patched.digest.cache_clear()
+    assert patched.folder().parent == tmp_path / "cache/qemu"
+    patched.digest.cache_clear()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from iotoll.core.cli_support import FiniteRange
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.proc import require_tool
 from iotoll.labs.simboard import client, profile
@@ -59,7 +60,7 @@ def power_command(name: str, how: str) -> None:
 @simboard_group.command("fault")
 @click.argument("name")
 @click.argument("fault", type=click.Choice(list(FAULTS)))
-@click.argument("value", type=float, default=0.0)
+@click.argument("value", type=FiniteRange(), default=0.0)
 @click.option("--when", default="", help="Begin at the first UART line that contains this text.")
 def fault_command(name: str, fault: str, value: float, when: str) -> None:
     """Inject a fault into the board NAME (docs/boards.md lists them)."""

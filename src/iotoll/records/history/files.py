@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import InfrastructureError, ResultError, UsageError
-from iotoll.core.paths import cache_dir
+from iotoll.core.paths import cache_dir, check_target
 
 
 class Files:
@@ -108,6 +108,7 @@ class Files:
 
 def write_local(path: Path, data: bytes) -> None:
     """Write a file of this machine by rename, on disk before its name is."""
+    check_target(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -63,6 +64,8 @@ def publish_command(
         names.remove(ALLURE)
         if not quiet:
             click.echo(f"without allure.html: {lacking}", err=True)
+    if history is not None:
+        _check_history(history)
     _usable_folder(out)
     progress = Progress(quiet or as_json)
     with progress.step("write the files"):
@@ -77,6 +80,26 @@ def publish_command(
             click.echo(f"{path}  {path.stat().st_size / 1000:,.1f} kB")
 
 
+def _check_history(path: Path) -> None:
+    """Raise UsageError where Allure would end with a stack of its own: it takes lines of JSON."""
+    if not path.name:
+        raise UsageError("--history: name a file")
+    folder = path.resolve().parent
+    if not path.exists():
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise UsageError(f"--history {path}: folder {path.parent} cannot be written")
+        return
+    try:
+        lines = [line for line in path.read_text().splitlines() if line.strip()]
+        good = all(isinstance(json.loads(line), dict) for line in lines)
+    except (OSError, ValueError, RecursionError):
+        good = False
+    if not good:
+        raise UsageError(
+            f"--history {path}: is not a history of Allure's: name another, or remove it"
+        )
+
+
 def _usable_folder(out: Path) -> None:
     """Raise UsageError where ``out`` cannot be a folder that is written into."""
     at = out
@@ -84,3 +107,5 @@ def _usable_folder(out: Path) -> None:
         at = at.parent
     if not at.is_dir():
         raise UsageError(f"--out {out}: {at} is a file: name a folder")
+    if not os.access(at, os.W_OK):
+        raise UsageError(f"--out {out}: folder {at} may not be written")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from rich.console import Console
 
 from iotoll.core.errors import UsageError
+from iotoll.core.paths import check_target
 from iotoll.core.progress import Progress
 from iotoll.records.models import Clock
 from iotoll.reports.page.text import clean
@@ -33,7 +35,13 @@ _NAMED = 12
 )
 @click.option("--device", metavar="MAJ:MIN", help="Only this device. Default: the busiest one.")
 @click.option("--comm", help="Only I/Os of tasks with this name.")
-@click.option("--pid", "pids", type=int, multiple=True, help="Only this thread; repeatable.")
+@click.option(
+    "--pid",
+    "pids",
+    type=click.IntRange(0, 1 << 22),  # Linux' largest
+    multiple=True,
+    help="Only this thread; repeatable.",
+)
 @click.option(
     "--window",
     nargs=2,
@@ -85,9 +93,8 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     if options["fio"] and cut:
         raise UsageError(f"--fio compares whole cells: leave out {cut[0]}")
     for option in ("parquet", "perfetto"):
-        target = options[option]
-        if target and not target.resolve().parent.is_dir():
-            raise UsageError(f"--{option} {target}: folder {target.parent} does not exist")
+        if target := options[option]:
+            _check_target(f"--{option}", target)
     if (folder := options["svg"]) and folder.exists() and not folder.is_dir():
         raise UsageError(f"--svg {folder}: is a file: name a folder")
     clock = Clock(options["clock"])
@@ -96,6 +103,18 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     cells = _with_slowest(cells, options["count"])
     _files(cells, options)
     _show(cells, options["as_json"], options["quiet"])
+
+
+def _check_target(option: str, target: Path) -> None:
+    """Raise UsageError where no file can be written, before a long trace is read."""
+    if not target.name:
+        raise UsageError(f"{option}: name a file")
+    check_target(target)
+    folder = target.resolve().parent
+    if not folder.is_dir():
+        raise UsageError(f"{option} {target}: folder {target.parent} does not exist")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{option} {target}: folder {target.parent} may not be written")
 
 
 def _some_left(cells: list[TraceCell], filters: Filters) -> None:

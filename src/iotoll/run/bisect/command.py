@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
-from iotoll.core.cli_support import Output, output_options
+from iotoll.core.cli_support import FiniteRange, Output, output_options, told
 from iotoll.core.digest import json_sha256
-from iotoll.core.errors import IotollError, UsageError
+from iotoll.core.errors import UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.records import results
@@ -83,7 +83,7 @@ def range_options(command: F) -> F:
     help="Commits that a lab measures at once.")  # fmt: skip
 @click.option("--max-pairs", default=400, show_default=True, type=click.IntRange(4),
     help="Pairs of boots after which a search in a lab gives up.")  # fmt: skip
-@click.option("--noise", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+@click.option("--noise", type=FiniteRange(0, 1, min_open=True, max_open=True),
     help="Noise of one pair as a share. Default: the board's A/A history.")  # fmt: skip
 @click.option("--cheaper", is_flag=True, help="In a lab: search for a decrease.")
 @click.option("--explain/--no-explain", default=True, help="Name the function (two more boots).")
@@ -251,7 +251,9 @@ class _Step(click.Command):
 @click.option("--commit", default="HEAD", show_default=True, help="The revision that is judged.")
 @click.option("--cell", required=True, help="The cell that is measured.")
 @click.option("--section", required=True, help="Its section, or 'whole' for the whole I/O.")
-@click.option("--at-least", type=float, help="Without B: bad from this many instructions on.")
+@click.option(
+    "--at-least", type=FiniteRange(), help="Without B: bad from this many instructions on."
+)
 @board_options
 @click.option(
     "--out",
@@ -270,12 +272,9 @@ def step_command(
     """
     try:
         code = _step(tree, good, bad, commit, Progress(quiet), options)
-    except IotollError as error:
-        click.echo(f"iotoll: {error}", err=True)
-        raise SystemExit(STOP) from error
     except Exception as error:
         # Whatever it is: another exit code would tell git that the commit is bad.
-        click.echo(f"iotoll: a bug of iotoll's: {type(error).__name__}: {error}", err=True)
+        click.echo(f"iotoll: {told(error)[0]}", err=True)
         raise SystemExit(STOP) from error
     raise SystemExit(code)
 

@@ -8,6 +8,7 @@ import math
 import click
 import numpy as np
 
+from iotoll.core.cli_support import FiniteRange
 from iotoll.core.errors import UsageError
 from iotoll.run.plan.queue import arrivals, simulate
 
@@ -42,14 +43,14 @@ _MOST_JOBS = 5_000_000
     "--boot-seconds",
     default=240.0,
     show_default=True,
-    type=click.FloatRange(1, 86_400),
+    type=FiniteRange(1, 86_400),
     help="Seconds of one boot without its cells.",
 )
 @click.option(
     "--family-seconds",
     default=40.0,
     show_default=True,
-    type=click.FloatRange(0, 86_400),
+    type=FiniteRange(0, 86_400),
     help="Seconds for the cells of one family.",
 )
 @click.option(
@@ -58,23 +59,27 @@ _MOST_JOBS = 5_000_000
     help="Boards in the lab. Default: as many as --wait needs.",
 )
 @click.option(
-    "--wait", default=30.0, show_default=True, help="Longest wait of 95 % of the jobs, in minutes."
+    "--wait",
+    type=FiniteRange(0),
+    default=30.0,
+    show_default=True,
+    help="Longest wait of 95 % of the jobs, in minutes.",
 )
 @click.option(
     "--peak",
     default=1.8,
     show_default=True,
-    type=click.FloatRange(1, 2),
+    type=FiniteRange(1, 2),
     help="Load of the busiest hour, as a multiple of the mean.",
 )
 @click.option(
     "--build-seconds",
     default=600.0,
     show_default=True,
-    type=click.FloatRange(1, 86_400),
+    type=FiniteRange(1, 86_400),
     help="Seconds to build one kernel.",
 )
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 def plan_command(**asked: float | int | bool | None) -> None:
     """Estimate how many boards and runners a load needs, by simulating LAVA's scheduler.

@@ -166,7 +166,7 @@ def _line(row: Row) -> str:
 @click.command("detector")
 @click.option("--series", default=300, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--nights", default=200, show_default=True, type=click.IntRange(20, 10_000))
-@click.option("--seed", default=2, show_default=True)
+@click.option("--seed", default=2, show_default=True, type=click.IntRange(0))
 @click.option(
     "--otava",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -77,7 +77,7 @@ def gate_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         [
             click.option("--patches", default=60, show_default=True, type=click.IntRange(1)),
-            click.option("--seed", default=1, show_default=True),
+            click.option("--seed", default=1, show_default=True, type=click.IntRange(0)),
             click.option("--board", default="virt-arm64", show_default=True),
             click.option("--matrix", default="default", show_default=True),
             click.option("--cells", help="Only these cells; * is allowed.", metavar="LIST"),

@@ -51,7 +51,7 @@ class Row:
 @click.option("--first", default=1, show_default=True, type=click.IntRange(1), help="First range.")
 @click.option("--commits", default=64, show_default=True, type=click.IntRange(16))
 @click.option("--culprits", default=5, show_default=True, type=click.IntRange(1, 5), help="Most.")
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--out", default="runs/ranges", show_default=True, type=click.Path(path_type=Path))
 def ranges_command(

@@ -12,6 +12,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from iotoll.core.cli_support import FiniteRange
 from iotoll.records import results
 from iotoll.verdict.search import rivals
 from iotoll.verdict.search.bayes import (
@@ -144,9 +145,9 @@ def simulate(rule: str, s: float, misjudged: float, ranges: int, size: int, seed
 @click.command("search")
 @click.option("--ranges", default=500, show_default=True, type=click.IntRange(1))
 @click.option("--commits", default=100, show_default=True, type=click.IntRange(2))
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option(
-    "--change", "changes", multiple=True, type=float, default=(0.67, 1.0, 2.0, 4.0),
+    "--change", "changes", multiple=True, type=FiniteRange(), default=(0.67, 1.0, 2.0, 4.0),
     show_default=True, help="Change over the noise of one value; repeatable.",
 )  # fmt: skip
 @click.option("--rivals/--no-rivals", "others", default=True, help="Also the other rules.")

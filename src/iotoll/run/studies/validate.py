@@ -111,7 +111,7 @@ def rows() -> list[ValidationRow]:
     type=click.Choice(["mixture", "unchanged", "planted", "section", "other"]),
     help="Only this table.",
 )
-@click.option("--seed", default=20_260, show_default=True)
+@click.option("--seed", default=20_260, show_default=True, type=click.IntRange(0))
 @click.option(
     "--out", default="runs/validation", show_default=True, type=click.Path(path_type=Path)
 )

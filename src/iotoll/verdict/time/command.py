@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from iotoll.core.cli_support import FiniteRange
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
@@ -32,9 +33,9 @@ from iotoll.verdict.time.simulate import (
 
 @click.command("simulate")
 @click.option("--policy", default="time", show_default=True, help="Policy or file.")
-@click.option("--cells", default=32, show_default=True, type=click.IntRange(1))
+@click.option("--cells", default=32, show_default=True, type=click.IntRange(1, 10_000))
 @click.option(
-    "--noise", default=1.0, show_default=True, type=click.FloatRange(0.001), metavar="PERCENT",
+    "--noise", default=1.0, show_default=True, type=FiniteRange(0.001), metavar="PERCENT",
     help="Standard deviation of one pair of boots.",
 )  # fmt: skip
 @click.option(
@@ -42,33 +43,39 @@ from iotoll.verdict.time.simulate import (
     help="t3: heavy tails. drift: each boot is slower than the one before, and wanders.",
 )  # fmt: skip
 @click.option(
-    "--shared", default=0.0, show_default=True, type=click.FloatRange(0, 1),
+    "--shared", default=0.0, show_default=True, type=FiniteRange(0, 1),
     help="Share of the noise (variance) that all values of a boot have in common.",
 )  # fmt: skip
 @click.option(
     "--within", default=0.0, show_default=True, metavar="PERCENT",
-    type=click.FloatRange(0), help="Deviation of one I/O within a boot.",
+    type=FiniteRange(0), help="Deviation of one I/O within a boot.",
 )  # fmt: skip
-@click.option("--ios", default=256, show_default=True, help="I/Os of a boot and cell.")
 @click.option(
-    "--today", default=1.0, show_default=True, type=click.FloatRange(0.01),
+    "--ios",
+    default=256,
+    show_default=True,
+    type=click.IntRange(1, 10**7),
+    help="I/Os of a boot and cell.",
+)
+@click.option(
+    "--today", default=1.0, show_default=True, type=FiniteRange(0.01),
     help="How many times noisier the board is today than its history.",
 )  # fmt: skip
 @click.option(
-    "--history", default=60, show_default=True, type=click.IntRange(0),
+    "--history", default=60, show_default=True, type=click.IntRange(0, 10**6),
     help="Pairs of one kernel with itself that are known of the board.",
 )  # fmt: skip
 @click.option(
-    "--growth", default=0.0, show_default=True, metavar="PERCENT",
+    "--growth", default=0.0, show_default=True, metavar="PERCENT", type=FiniteRange(-99),
     help="Growth of one value of the first cell; 0: an unchanged patch.",
 )  # fmt: skip
 @click.option(
     "--figure", default="overhead", show_default=True, help="The value of the cell that grows."
 )
-@click.option("--requests", default=2000, show_default=True, type=click.IntRange(1))
-@click.option("--seed", default=1, show_default=True)
+@click.option("--requests", default=2000, show_default=True, type=click.IntRange(1, 10**9))
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option(
-    "--boot-seconds", default=0.0, metavar="S", type=click.FloatRange(0),
+    "--boot-seconds", default=0.0, metavar="S", type=FiniteRange(0),
     help="Board time of one boot with the whole matrix: the cost is then given in minutes.",
 )  # fmt: skip
 @click.option(
@@ -127,7 +134,7 @@ def _resumed(path: Path, identity: str) -> tuple[Tally, int]:
         if data.pop("identity") != identity:
             raise UsageError(f"{path} holds another simulation: name another --out, or remove it")
         tally = Tally(**data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} holds no simulation: name another --out") from error
     return tally, tally.requests // BATCH
 
