@@ -30,9 +30,10 @@ def change(path: Path, **values: Any) -> None:
 def test_the_flow_holds_the_trailers_against_the_verdict(
     by: str | None, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunDir.open(Path(shutil.copytree(real("regression").root, tmp_path / "run")))
+    root = Path(shutil.copytree(real("regression").root, tmp_path / "run"))
+    change(root / "run.json", approved_by=by)
+    run = RunDir.open(root)
     change(run.side("candidate") / "source.json", accepts=["ufs-* submission +350 checks"])
-    change(run.root / "run.json", approved_by=by)
     judged = results.read(run.verdict, VerdictRecord)
     monkeypatch.setattr(flow_module, "conclude", lambda _: judged)
     Flow(run, Progress(quiet=True), stored=True).judge()
