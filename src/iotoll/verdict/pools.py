@@ -67,7 +67,8 @@ def _is_of_one(parts: Sequence[Twins], moved: Moved, z: float) -> bool:
     boots have in common passed for a cost of nine cells otherwise.
     """
     sign = 1 if moved.grew else -1
-    most = max(range(len(parts)), key=lambda n: sign * pairing.net(parts[n], moved.size))
+    nets = [sign * pairing.net(part.differences, moved.size) for part in parts]
+    most = nets.index(max(nets))
     rest = pairing.joined([part for n, part in enumerate(parts) if n != most])
     return sign * pairing.clearness(rest, moved.size) < z / 2
 

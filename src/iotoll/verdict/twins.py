@@ -154,9 +154,9 @@ def joined(parts: Sequence[Twins]) -> Twins:
     )
 
 
-def net(twins: Twins, size: int) -> int:
-    """How many more I/Os grew by more than ``size`` than shrank by it."""
-    return int((twins.differences > size).sum()) - int((twins.differences < -size).sum())
+def net(differences: Ints, size: int) -> int:
+    """How many more I/Os grew by more than ``size`` than shrank by it; shape (pairs,)."""
+    return int((differences > size).sum()) - int((differences < -size).sum())
 
 
 def clearness(twins: Twins, size: int) -> float:
@@ -226,7 +226,7 @@ def record(twins: Twins, moved: Moved | None, size: int) -> TwinRecord:
 def _in_every_boot(twins: Twins, size: int, sign: int, share: float) -> bool:
     for boot in np.unique(twins.boot):
         here = twins.differences[twins.boot == boot] * sign
-        if int((here > size).sum()) - int((here < -size).sum()) < share * len(here):
+        if net(here, size) < share * len(here):
             return False
     return True
 
