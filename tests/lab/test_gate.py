@@ -103,7 +103,8 @@ def test_killed_collector_takes_up_its_jobs(start: Start, servers: Servers) -> N
     code, verdict = finish(start(*words))
     assert code == 0, verdict
     jobs = jobs_of(start.run)
-    assert {boot: len(numbers) for boot, numbers in jobs.items()} == {"base/1": 1, "candidate/1": 1}
+    assert {"base/1", "candidate/1"} <= jobs.keys(), "and further boots where the first ones differ"
+    assert {len(numbers) for numbers in jobs.values()} == {1}, jobs
     run = read_journal(journal).run
     for attempt in read_journal(journal).attempts:
         assert attempt.key.startswith(run)

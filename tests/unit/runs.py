@@ -88,7 +88,7 @@ def in_order(sections: Mapping[Section, Sequence[int | None]]) -> OrderedIos:
 
 def side_result(
     side: Side,
-    counts: Mapping[str, Mapping[Section, Sequence[int]]],
+    counts: Mapping[str, Mapping[Section, Sequence[int | None]]],
     invalid: Mapping[str, str] | None = None,
     board: str | None = None,
     clock: Clock = Clock.INSTRUCTIONS,

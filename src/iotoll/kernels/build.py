@@ -47,8 +47,8 @@ def build_side(
     Leaves ``Image``, ``config``, ``build.log``, ``build.json`` and the device trees in
     ``run.build(side)``. Build the base first: what fails for it is a UsageError or
     InfrastructureError, never the patch's fault. A candidate raises BrokenError("config" or
-    "build"). ``timeout`` is in seconds. With ``warm`` make's O= folder is also filled where it is
-    empty: a cached image alone leaves it so.
+    "build"). ``timeout`` is in seconds. With ``warm`` make's O= folder is also brought to
+    this build where it is empty or holds another one: a cached image alone leaves it as it is.
     """
     started = time.monotonic()
     folder = run.build(side)

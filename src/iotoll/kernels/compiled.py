@@ -27,7 +27,7 @@ _BUILD_FILE = re.compile(
 """What make and kconfig read or run, by its name; host programs are known from make's notes."""
 _NEW_OPTION = re.compile(r"^\+(?:menu)?config[ \t]+(\w+)", re.M)
 _ADDS = re.compile(r"^([\w-]+?)-(?:y|objs|m|\$\(CONFIG_(\w+)\))[ \t]*[:+]?=(.*)$", re.M)
-_WORD = re.compile(r"[^\s\\:=$()]+\.(?:c|h|S|s|dts|dtsi|lds|inc)\b")
+_SOURCE_ENDINGS = (".c", ".h", ".S", ".s", ".dts", ".dtsi", ".lds", ".inc")
 _HOST = re.compile(r"^(?:saved)?cmd_\S+ := (?:ccache )?gcc (?!.*-D__KERNEL__)(?=.*-Wp,-MMD,)", re.M)
 """make's note of an object for this machine; that of a kernel's has another option."""
 
@@ -44,7 +44,11 @@ def write_sources(out: Path, source: Path, folder: Path) -> None:
     for path in out.rglob(".*.cmd"):
         text = path.read_text(errors="replace")
         places = [found, host] if _HOST.search(text) else [found]
-        for word in _WORD.findall(text):
+        # By whole words: a regular expression takes four seconds for a kernel's notes.
+        words = {
+            word for raw in text.split() if (word := raw.rstrip(";")).endswith(_SOURCE_ENDINGS)
+        }
+        for word in words:
             if word not in names:
                 place = str((out / word).resolve())
                 names[word] = place[len(root) :] if place.startswith(root) else None

@@ -19,7 +19,7 @@ from iotoll.core.paths import cache_dir
 from iotoll.core.proc import THROWN_AWAY
 from iotoll.core.progress import Progress, Step
 from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
-from iotoll.kernels.kernel_job import PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
+from iotoll.kernels.kernel_job import BUILT, PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
 from iotoll.records import results
@@ -38,7 +38,8 @@ def compile_job(
 ) -> None:
     """Build into the image cache; ``build.log`` is left in ``folder`` also after a failure.
 
-    ``timeout`` is in seconds. With ``warm`` also when the cache has the image, but O= is empty.
+    ``timeout`` is in seconds. With ``warm`` also when the cache has the image, but O= is empty
+    or holds another build.
     Raises BrokenError for a candidate that does not configure or build, else InfrastructureError
     or UsageError.
     """
@@ -80,6 +81,7 @@ class _Workshop:
         self.tree.checkout(self.job.source.git_tree)
         self._discard_if_torn()
         self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / BUILT).unlink(missing_ok=True)
         target = TARGETS[self.job.arch]
         if self.job.source.side == "candidate":
             # The base's: a candidate's makefile could give it out as its own.
@@ -100,6 +102,7 @@ class _Workshop:
             ids = buildid.build_ids(self.out / "vmlinux")
             (entry / buildid.NAME).write_text("".join(f"{one}\n" for one in ids))
             shutil.copyfile(self.log, entry / "build.log")
+        (self.out / BUILT).write_text(self.job.key)
 
     def _make_dtbs(self) -> None:
         """Build single device trees; tuxmake has a target for all of them only."""

@@ -43,6 +43,9 @@ class Target:
     packages: dict[str, str]
 
 
+BUILT = ".iotoll-built"
+"""File of an O= folder: the key of the job whose build it holds; absent while make runs."""
+
 _COMMON = {t: t for t in ("make", "flex", "bison", "bc", "perl", "ccache", "gcc")}
 TARGETS: dict[Arch, Target] = {
     "arm64": Target(
@@ -111,8 +114,13 @@ class KernelJob:
         return cache.is_whole(self.cached)
 
     def is_warm(self, tree: KernelTree) -> bool:
-        """Whether make's O= folder holds a whole build, of this source or of another."""
-        return (self.out(tree) / TARGETS[self.arch].image).is_file()
+        """Whether make's O= folder holds what this job built, and nothing was built there since.
+
+        After another source or another fragment (one that is added shares the folder), make would
+        compile hundreds of files again; below a candidate's overlay for every candidate anew.
+        """
+        noted = self.out(tree) / BUILT
+        return noted.is_file() and noted.read_text() == self.key
 
     def out(self, tree: KernelTree) -> Path:
         """Make's O= folder for this architecture and these fragments."""

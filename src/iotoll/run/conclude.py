@@ -89,7 +89,10 @@ def _by_twins(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
     numbers = range(setup.run.manifest.boots + 1, policy.perturb.boots + 1)
     several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
     few = set(judged.open).difference(several)
-    what = f"{len(judged.open)} cells are of a device that moved: {len(numbers)} boots of the"
+    what = (
+        f"{len(judged.open)} cells are of a device that moved or whose I/Os lack twins:"
+        f" {len(numbers)} boots of the"
+    )
     if few and after is None and setup.run.manifest.runner == "lava":
         # A lab stores no boots, and may want both boots of a pair on one board.
         why = (

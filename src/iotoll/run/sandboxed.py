@@ -90,10 +90,10 @@ def build(
 
 
 def warm(run: RunDir, spec: KernelSpec) -> int:
-    """Build the base where make's O= folder is empty; returns the exit code.
+    """Build the base where make's O= folder holds no build of it; returns the exit code.
 
-    In an empty O= folder below the overlay a candidate's build would make everything, and throw it
-    away.
+    In an empty O= folder below the overlay, or in another kernel's, a candidate's build would make
+    everything, and throw it away.
     """
     words = [*_words(run, "base", spec, Progress()), "--warm"]
     around = _around(run, job_of(run, "base", spec))

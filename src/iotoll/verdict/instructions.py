@@ -75,7 +75,12 @@ def judge_cells(
     paired = {verdict.cell: found for verdict, found in judged if found}
     verdicts = [verdict for verdict, _ in judged]
     grown = pools(paired, verdicts, policy)
-    return conclude(verdicts, grown, _open(verdicts, grown, candidate, policy))
+    unpaired = [
+        v.cell
+        for v, found in judged
+        if v.outcome is Outcome.INCONCLUSIVE and any(_lack(t, policy) for t in found.values())
+    ]
+    return conclude(verdicts, grown, _open(verdicts, grown, unpaired, candidate, policy))
 
 
 def conclude(
@@ -217,10 +222,19 @@ def _incomparable(found: Twins, policy: Policy) -> str:
     if found.foreign > policy.marks * total:
         base, candidate = found.kinds
         return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
-    allowed = max(policy.unpaired, policy.sign.chaos * found.own_unpaired)
-    if found.unpaired > allowed * total:
+    if _lack(found, policy):
         return f"not comparable: {found.unpaired} of {total} I/Os have no twin"
     return ""
+
+
+def _lack(found: Twins, policy: Policy) -> bool:
+    """Whether more I/Os have no twin than the policy allows, and than two boots of the base show.
+
+    One more is none: of few I/Os, each is several percent.
+    """
+    total = len(found.differences) + found.foreign + found.unpaired
+    allowed = max(policy.unpaired, policy.sign.chaos * found.own_unpaired)
+    return found.unpaired > allowed * total + 1
 
 
 def _size(found: Twins, moved: Moved | None, commonest: int, share: float) -> float:
@@ -261,17 +275,23 @@ def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
 def _open(
     verdicts: Sequence[CellVerdict],
     found: Sequence[PoolRecord],
+    unpaired: Sequence[str],
     candidate: SideResult,
     policy: Policy,
 ) -> list[str]:
     """The cells of each device that moved in fewer boots of the candidate than the policy asks for.
 
-    All of a device's cells, so that the base's further boots are the same for most candidates and
-    come from the store of earlier boots.
+    Or whose I/Os lack twins in so few: how many the base lacks by itself is not known yet. All of
+    a device's cells, so that the base's further boots are the same for most candidates and come
+    from the store of earlier boots.
     """
     few = [v for v in verdicts if len(candidate.cells.get(v.cell, [])) < policy.perturb.boots]
     devices = {pool.device for pool in found}
-    devices |= {_device(v) for v in few if any(_has_moved(part) for part in (*v.sections, v.whole))}
+    devices |= {
+        _device(v)
+        for v in few
+        if v.cell in unpaired or any(_has_moved(part) for part in (*v.sections, v.whole))
+    }
     return [v.cell for v in few if _device(v) in devices]
 
 

@@ -128,6 +128,20 @@ def test_finished_builds_and_cached_images_are_not_built_again(tmp_path: Path, t
     assert calls(tmp_path) == ["config", "make"]
 
 
+def test_a_warm_build_brings_makes_folder_back_from_another_kernel(
+    tmp_path: Path, tree: Path
+) -> None:
+    """Else every candidate would compile in its overlay what the other kernel changed."""
+    run = start(tmp_path, tree, "better")
+    spec = build.KernelSpec("arm64", FRAGMENTS)
+    make(run, "base")
+    build.build_side(run, "base", spec, QUIET, warm=True)
+    assert calls(tmp_path) == ["config", "make"], "it holds the base's"
+    make(run, "candidate")
+    build.build_side(run, "base", spec, QUIET, warm=True)
+    assert calls(tmp_path) == ["config", "make", "make", "make"], "it held the candidate's"
+
+
 def test_image_that_vanished_from_the_run_comes_back(tmp_path: Path, tree: Path) -> None:
     run = start(tmp_path, tree, None)
     (run.root / make(run, "base").image).unlink()

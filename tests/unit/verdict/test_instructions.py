@@ -170,6 +170,35 @@ def test_so_few_ios_that_nothing_can_be_said_are_not_judged(policy: Policy) -> N
     assert many is not None and many["gated"] and "no twin" in many["why"]
 
 
+def lacking(counts: Counts, ios: int) -> Mapping[Section, Sequence[int | None]]:
+    """The same without completion in the first ``ios`` I/Os."""
+    left = [value if n >= ios else None for n, value in enumerate(counts[Section.COMPLETION])]
+    return {**counts, Section.COMPLETION: left}
+
+
+def test_two_of_few_ios_may_lack_a_twin(policy: Policy) -> None:
+    few = counts(1, n=32)
+    base = side_result("base", {UFS: few})
+    for ios, outcome in ((2, Outcome.PASS), (3, Outcome.INCONCLUSIVE)):
+        other = side_result("candidate", {UFS: lacking(few, ios)})
+        assert instructions.judge_cells(base, other, policy, [UFS]).outcome is outcome
+
+
+def test_lacking_twins_ask_for_boots_that_tell_whether_the_base_lacks_them_too(
+    policy: Policy,
+) -> None:
+    full, lacks = counts(1), lacking(counts(1), 20)
+    base, other = side_result("base", {UFS: full}), side_result("candidate", {UFS: lacks})
+    judged = instructions.judge_cells(base, other, policy, [UFS])
+    assert (judged.outcome, judged.open) == (Outcome.INCONCLUSIVE, [UFS])
+    alike = joined_boots([base, side_result("base", {UFS: lacks}), base])
+    judged = instructions.judge_cells(alike, other, policy, [UFS])
+    assert (judged.outcome, judged.open) == (Outcome.PASS, []), "the base does so by itself"
+    steady, thrice = joined_boots([base] * 3), joined_boots([other] * 3)
+    judged = instructions.judge_cells(steady, thrice, policy, [UFS])
+    assert (judged.outcome, judged.open) == (Outcome.INCONCLUSIVE, [])
+
+
 def test_cost_that_no_section_has_shows_in_the_whole_io(policy: Policy) -> None:
     base, other = (side_result(side, {UFS: counts(1)}) for side in ("base", "candidate"))
     ios = other.cells[UFS][0].in_order
