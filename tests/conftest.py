@@ -40,7 +40,7 @@ SLOW = {
     "tests/trace/test_oracle": "compiles libtracecmd's own reader, and records traces",
     "tests/unit/kernels/test_sandbox.py": "starts namespaces and overlays, as a CI job does",
     "tests/unit/run/test_sandboxed.py": "the same, with whole builds",
-    "tests/unit/test_wrong_input.py::test_full_disks": "mounts disks, and fills each with each file",
+    "tests/unit/test_wrong_input.py::test_full_disks": "mounts disks, and fills each",
     "tests/unit/test_wrong_input.py::test_what_may_not_be_read": "starts readers as another user",
     "tests/unit/test_docs.py::test_the_pages_of_the_studies": "draws every picture again",
     "tests/unit/reports/test_report_flames.py::test_a_flame_graph": "writes a whole Allure report",
