@@ -103,7 +103,7 @@ def run_options(command: F) -> F:
     metavar="WHAT",
     multiple=True,
     help="A .patch, an mbox with a series, or a revision or range in --tree. May be repeated:"
-    " candidates are gated side by side, one for two CPUs, each in a run of its own.",
+    " candidates are gated side by side, one for two CPUs, each in a separate run.",
 )
 @click.option("--base-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @click.option("--candidate-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")

@@ -1,4 +1,4 @@
-"""Several candidates by one ``iotoll gate``: each in a process and a run directory of its own.
+"""Several candidates by one ``iotoll gate``: each in a separate process and run directory.
 
 Half as many at a time as there are CPUs, since each boots its two kernels side by side. What one of
 them meets (a patch that does not apply, a board that fails) is its own result, and no other's.
