@@ -147,13 +147,13 @@ def hikey960(folder: Path) -> Board:
     own = flash.kernel_job(hardware, "debian", None, Progress(quiet=True))
     if may_use(own):
         return Board("hikey960", "hikey960")
+    (folder / "hardware").mkdir(parents=True)
     partitions = folder / "partitions.config"
     partitions.write_text(PARTITIONS)
     fragments = [*load_virtual_board("virt-arm64").fragments, str(partitions)]
     text = (data_dir("lava-jobs") / "hardware/hikey960.toml").read_text()
     text, count = re.subn(r"^fragments = .*$", f"fragments = {fragments}", text, flags=re.M)
     assert count == 1
-    (folder / "hardware").mkdir(parents=True)
     files = Board(str(folder / "hikey960.toml"), str(folder / "hardware/hikey960.toml"))
     Path(files.hardware).write_text(text)
     Path(files.board).write_text(f'extends = "hikey960"\nhardware = "{files.hardware}"\n')
