@@ -39,6 +39,11 @@ ALLOWED_SKIPS = {
 SLOW = {
     "tests/trace/test_oracle": "compiles libtracecmd's own reader, and records traces",
     "tests/unit/kernels/test_sandbox.py": "starts namespaces and overlays, as a CI job does",
+    "tests/unit/run/test_sandboxed.py": "the same, with whole builds",
+    "tests/unit/test_wrong_input.py::test_full_disks": "mounts disks, and fills each",
+    "tests/unit/test_wrong_input.py::test_what_may_not_be_read": "starts readers as another user",
+    "tests/unit/test_docs.py::test_the_pages_of_the_studies": "draws every picture again",
+    "tests/unit/reports/test_report_flames.py::test_a_flame_graph": "writes a whole Allure report",
     "tests/unit/test_pytest_plugin.py": "runs pytest in pytest, and Allure's generator in Node",
     "tests/unit/verdict/time/test_simulate.py": "simulates hundreds of merge requests",
     "tests/unit/reports/test_trace_command.py::test_more_ios": "analyses more I/Os than are kept",
@@ -53,6 +58,7 @@ SLOW = {
     "tests/unit/kernels/test_build.py::test_what_ignores": "waits until a build takes too long",
     "tests/gitlab/test_client.py": "waits as a client does whose server is away",
     "tests/gitlab/test_nightly.py": "runs pipelines by gitlab-ci-local, in Node",
+    "tests/gitlab/test_kinds.py": "the same, for every kind of pipeline",
 }
 """What `make check` leaves to `make test`, for its time: beginning of the node id → why."""
 

@@ -6,8 +6,8 @@ import io
 import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -56,9 +56,20 @@ class _Reader(HTMLParser):
         return "\n".join(line for line in shown if line) + "\n"
 
 
-def copy(case: str, folder: Path) -> RunDir:
-    shutil.copytree(FOLDER / case, folder / "run")
-    return RunDir.open(folder / "run")
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[RunDir, str]]:
+    """The run of a case and its page, which is drawn once for both tests."""
+
+    @cache
+    def draw(case: str) -> tuple[RunDir, str]:
+        folder = tmp_path_factory.mktemp(case) / "run"
+        run = RunDir.open(shutil.copytree(FOLDER / case, folder))
+        return run, render_report(run).read_text()
+
+    return draw
+
+
+Drawn = Callable[[str], tuple[RunDir, str]]
 
 
 def test_every_case_has_its_files() -> None:
@@ -66,20 +77,19 @@ def test_every_case_has_its_files() -> None:
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_page(case: str, tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_page(case: str, drawn: Drawn, golden: Callable[[str, str], None]) -> None:
     reader = _Reader()
-    reader.feed(render_report(copy(case, tmp_path)).read_text())
+    reader.feed(drawn(case)[1])
     golden(f"report-expected/{case}.page.txt", reader.text())
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_terminal(case: str, tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_terminal(case: str, drawn: Drawn, golden: Callable[[str, str], None]) -> None:
     stream = io.StringIO()
-    run = copy(case, tmp_path)
+    run, _ = drawn(case)
     terminal_report(run, Console(file=stream, width=80, color_system=None, force_terminal=False))
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines) + "\n"
     golden(f"report-expected/{case}.terminal.txt", text)
-    render_report(run)
     assert (run.report / "report.txt").read_text() == text

@@ -28,6 +28,7 @@ from iotoll.run.flow import STEPS, Flow, execute_alone
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import INCIDENTAL, open_run
+from iotoll.run.several import gate_several
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,7 +101,9 @@ def run_options(command: F) -> F:
     "--candidate",
     "named",
     metavar="WHAT",
-    help="A .patch, an mbox with a series, or a revision or range in --tree.",
+    multiple=True,
+    help="A .patch, an mbox with a series, or a revision or range in --tree. May be repeated:"
+    " candidates are gated side by side, one for two CPUs, each in a run of its own.",
 )
 @click.option("--base-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @click.option("--candidate-image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
@@ -124,8 +127,11 @@ def run_options(command: F) -> F:
     help="Who approves the growth that the candidate's Iotoll-Accept trailers name.",
 )
 @run_options
+@click.pass_context
 def gate_command(
-    named: str | None,
+    context: click.Context,
+    /,
+    named: tuple[str, ...],
     base_image: Path | None,
     candidate_image: Path | None,
     tree: str | None,
@@ -133,8 +139,11 @@ def gate_command(
     **asked: Any,
 ) -> None:
     """Compare a candidate kernel with its base: patch in, verdict out."""
+    if len(named) > 1:
+        output = Output(asked["quiet"], asked["as_json"])
+        raise SystemExit(gate_several(context, named, asked["out"], output))
     choice = candidate.classify(
-        named,
+        named[0] if named else None,
         tree=tree,
         base=base,
         base_image=base_image,

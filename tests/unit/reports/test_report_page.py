@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
@@ -21,6 +23,12 @@ NAMES = sorted(path.name for path in CASES.iterdir())
 def page(case: str, folder: Path) -> str:
     shutil.copytree(CASES / case, folder / "run", dirs_exist_ok=True)
     return render_report(RunDir.open(folder / "run")).read_text()
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The page of a case, which is drawn once for all tests."""
+    return cache(lambda case: page(case, tmp_path_factory.mktemp(case)))
 
 
 class _Tags(HTMLParser):
@@ -60,8 +68,8 @@ def parse(text: str) -> _Tags:
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_needs_no_network_and_no_script(case: str, tmp_path: Path) -> None:
-    text = page(case, tmp_path)
+def test_needs_no_network_and_no_script(case: str, drawn: Callable[[str], str]) -> None:
+    text = drawn(case)
     assert not re.search(r"https?://|//[a-z]+\.[a-z]|@import|@font-face|url\((?!#)", text)
     tags = parse(text)
     for forbidden in ("script", "link", "img", "iframe", "object", "embed", "form", "base"):
@@ -69,8 +77,8 @@ def test_needs_no_network_and_no_script(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_is_well_formed_and_every_figure_has_a_name(case: str, tmp_path: Path) -> None:
-    text = page(case, tmp_path)
+def test_is_well_formed_and_every_figure_has_a_name(case: str, drawn: Callable[[str], str]) -> None:
+    text = drawn(case)
     tags = parse(text)
     assert tags.open == []
     assert [name for name, count in tags.ids.items() if count > 1] == []
@@ -80,8 +88,10 @@ def test_is_well_formed_and_every_figure_has_a_name(case: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("case", ["regression", "inconclusive"])
-def test_same_files_give_the_same_bytes(case: str, tmp_path: Path) -> None:
-    assert page(case, tmp_path / "a") == page(case, tmp_path / "b")
+def test_same_files_give_the_same_bytes(
+    case: str, drawn: Callable[[str], str], tmp_path: Path
+) -> None:
+    assert page(case, tmp_path) == drawn(case)
 
 
 def test_what_others_wrote_is_only_text(tmp_path: Path) -> None:
@@ -92,35 +102,35 @@ def test_what_others_wrote_is_only_text(tmp_path: Path) -> None:
     assert "[bold]$x$[/bold]" in plain and "\x1b" not in plain
 
 
-def test_compiler_output_is_in_the_report(tmp_path: Path) -> None:
-    text = page("broken", tmp_path)
+def test_compiler_output_is_in_the_report(drawn: Callable[[str], str]) -> None:
+    text = drawn("broken")
     assert "What failed: build" in text
     assert "error: implicit declaration" in text[text.index("<pre") : text.index("</pre>")]
 
 
 @pytest.mark.parametrize("case", ["regression", "pass", "measured", "infrastructure"])
-def test_instructions_are_never_given_as_time(case: str, tmp_path: Path) -> None:
-    text = page(case, tmp_path)
+def test_instructions_are_never_given_as_time(case: str, drawn: Callable[[str], str]) -> None:
+    text = drawn(case)
     assert "Instructions executed on a virtual board; not time." in text
     assert "3\xa0hardware" not in text
     assert not re.search(r"\d (ns|us|ms|µs)\b", text)
 
 
-def test_a_smoke_test_is_no_verdict(tmp_path: Path) -> None:
-    text = page("smoke", tmp_path)
+def test_a_smoke_test_is_no_verdict(drawn: Callable[[str], str]) -> None:
+    text = drawn("smoke")
     assert "Cannot gate" in text and "not a board&#39;s latency" in text
     assert '<span class="tag pass">' not in text and "stayed within its threshold" not in text
 
 
-def test_undecided_cells_are_not_called_regressions(tmp_path: Path) -> None:
-    text = page("inconclusive", tmp_path)
+def test_undecided_cells_are_not_called_regressions(drawn: Callable[[str], str]) -> None:
+    text = drawn("inconclusive")
     assert "? undecided" in text and "▲ regression" not in text
     assert "40,210 trace events lost" in text.replace("\xa0", " ")
 
 
-def test_devices_are_compared_on_corrected_figures_only(tmp_path: Path) -> None:
-    assert "NVMe against UFS" in page("measured", tmp_path / "corrected")
-    assert "NVMe against UFS" not in page("inconclusive", tmp_path / "raw")
+def test_devices_are_compared_on_corrected_figures_only(drawn: Callable[[str], str]) -> None:
+    assert "NVMe against UFS" in drawn("measured")
+    assert "NVMe against UFS" not in drawn("inconclusive")
 
 
 def test_a_run_without_a_verdict_says_so(tmp_path: Path) -> None:

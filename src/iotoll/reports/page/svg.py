@@ -99,24 +99,36 @@ class Panel:
 
     def bar(self, x: float, y: float, width: float, height: float, colour: str) -> None:
         """Fill a rectangle whose top left corner is at ``x``, ``y``."""
-        self.axes.bar(x, height, width, bottom=y, align="edge", color=COLOURS[colour], linewidth=0)
+        from matplotlib.patches import Rectangle
+
+        # As an artist: axes.bar() and plot() also look for limits, which takes most of their time.
+        self.axes.add_artist(
+            Rectangle((x, y), width, height, color=COLOURS[colour], linewidth=0, zorder=1)
+        )
 
     def line(
         self, x0: float, y0: float, x1: float, y1: float, colour: str = "rule", width: float = 0.8
     ) -> None:
         """Draw a straight line."""
-        self.axes.plot([x0, x1], [y0, y1], color=COLOURS[colour], linewidth=width)
+        from matplotlib.lines import Line2D
+
+        line = Line2D([x0, x1], [y0, y1], color=COLOURS[colour], linewidth=width)
+        self.axes.add_artist(line)
 
     def dot(self, x: float, y: float, colour: str, hollow: bool = False, marker: str = "o") -> None:
         """Draw a marker; hollow ones show the page through."""
-        self.axes.plot(
-            [x],
-            [y],
-            marker=marker,
-            markersize=5.5,
-            color=COLOURS[colour],
-            markerfacecolor=COLOURS["page"] if hollow else COLOURS[colour],
-            markeredgewidth=1.1,
+        from matplotlib.lines import Line2D
+
+        self.axes.add_artist(
+            Line2D(
+                [x],
+                [y],
+                marker=marker,
+                markersize=5.5,
+                color=COLOURS[colour],
+                markerfacecolor=COLOURS["page"] if hollow else COLOURS[colour],
+                markeredgewidth=1.1,
+            )
         )
 
     def svg(self, name: str, title: str, description: str) -> str:
