@@ -60,8 +60,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def asked(folder: Path) -> RunDir:
     """A run of no cell, whose board, matrix and policy are the files above."""
-    names = {"board": "large.toml", "matrix": "./three.toml", "policy": f"{folder}/own.toml"}
-    return make_run(folder.parent / "run", cells=[], **names)
+    root, policy = folder.parent / "run", str(folder / "own.toml")
+    return make_run(root, cells=[], board="large.toml", matrix="./three.toml", policy=policy)
 
 
 def needs_sandbox() -> None:
