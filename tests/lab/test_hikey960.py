@@ -34,7 +34,16 @@ from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.flow import Flow
 from tests.lab.conftest import UFS
 from tests.lab.test_health import check_by_lava, lava
-from tests.vm.conftest import EXAMPLES, FAULTS, LIMIT, command, environment, hikey960, patience
+from tests.vm.conftest import (
+    EXAMPLES,
+    FAULTS,
+    LIMIT,
+    command,
+    environment,
+    hikey960,
+    patience,
+    succeed,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 NVME = "nvme-128k-seqwrite-t1-direct"
@@ -59,7 +68,7 @@ def kernel(through_lava: Words, tmp_path_factory: pytest.TempPathFactory) -> Pat
             pytest.skip(f"{tool} is not installed: see tools/packages.txt")
     run = tmp_path_factory.mktemp("kernel") / "run"
     words = (*through_lava, "--cells", f"{UFS},{NVME}", "--out", run, "--until", "build", "--quiet")
-    subprocess.run(command("measure", *words), env=environment(), check=True, timeout=3600)
+    succeed("measure", *words, timeout=3600)
     return run
 
 
@@ -176,14 +185,11 @@ def test_both_kernels_are_profiled_through_lava(
     """Approximate, and never judged: the kernels have function_graph's profiler."""
     run, patch = tmp_path / "run", EXAMPLES / "ufs-submission-cost.patch"
     asked = (*through_lava, "--lab", lab_file, "--candidate", patch, "--cells", UFS, "--out", run)
-    known = environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file)
     # The gate's own boots are another test's: the kernels are all that a profile needs.
-    subprocess.run(command("gate", *asked, "--until", "build"), env=known, check=True)
+    token = state.token_file
+    succeed("gate", *asked, "--until", "build", IOTOLL_LAVA_TOKEN_FILE=token)
     words = ("explain", run, "--profile", "--cell", UFS, "--json", "--quiet")
-    done = subprocess.run(
-        command(*words), env=known, capture_output=True, text=True, timeout=3600, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = succeed(*words, timeout=3600, IOTOLL_LAVA_TOKEN_FILE=token)
     found = json.loads(done.stdout)
     assert found["approximate"] is True and not (run / "explain/profile/run.json").exists()
     (cell,) = found["cells"]
@@ -263,7 +269,7 @@ def panicking(through_lava: Words, tmp_path: Path) -> Path:
     """A run directory whose candidate panics at a read, built."""
     run, patch = tmp_path / "panics", FAULTS / "panics-in-workload.patch"
     words = (*through_lava, "--candidate", patch, "--cells", UFS, "--out", run, "--until", "build")
-    subprocess.run(command("gate", *words), env=environment(), check=True, timeout=3600)
+    succeed("gate", *words, timeout=3600)
     return run
 
 

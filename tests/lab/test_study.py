@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from iotoll.labs.local.layout import LabState
 from iotoll.records import results
 from iotoll.records.models import Clock, SideResult, StudyRecord
 from tests.lab.conftest import UFS
-from tests.vm.conftest import LIMIT, command, environment, hikey960, patience
+from tests.vm.conftest import hikey960, patience, succeed
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm, patience]
 STUDY = f"""
@@ -65,15 +64,7 @@ def run(board: str, state: LabState, lab: Path, out: Path) -> tuple[StudyRecord,
     path = out.with_name("two.toml")
     path.write_text(STUDY)
     words = ("--board", board, "--runner", "lava", "--lab", lab, "--out", out)
-    done = subprocess.run(
-        command("study", path, *words),
-        env=environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = succeed("study", path, *words, IOTOLL_LAVA_TOKEN_FILE=state.token_file)
     return results.read(out / "study.json", StudyRecord), done.stderr
 
 

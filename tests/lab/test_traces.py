@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from iotoll.labs.local.layout import LabState
 from iotoll.records.models import BootRecord
 from iotoll.records.results import read
 from tests.lab.conftest import UFS
-from tests.vm.conftest import LIMIT, command, environment, needs_virtual_kernel, patience
+from tests.vm.conftest import needs_virtual_kernel, patience, succeed
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 BOARD = "virt-arm64-net"
@@ -25,15 +24,8 @@ def measure(state: LabState, lab_file: Path, run: Path) -> BootRecord:
     """One boot of the board with a network."""
     needs_virtual_kernel(BOARD)
     words = ("--board", BOARD, "--cells", UFS, "--runner", "lava", "--lab", lab_file)
-    done = subprocess.run(
-        command("measure", *words, "--out", run, "--quiet"),
-        env=environment(IOTOLL_LAVA_TOKEN_FILE=state.token_file),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    token = state.token_file
+    succeed("measure", *words, "--out", run, "--quiet", IOTOLL_LAVA_TOKEN_FILE=token)
     return read(run / "sides/base/boots/1/boot.json", BootRecord)
 
 

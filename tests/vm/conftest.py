@@ -49,6 +49,22 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), **more}
 
 
+def succeed(
+    *words: str | Path, timeout: float = LIMIT, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run iotoll, with ``more`` in its environment; the test fails where the command does."""
+    done = subprocess.run(
+        command(*words),
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @dataclass
 class Done:
     """How a gate ended: its exit code, its verdict as JSON, and where the run is."""
@@ -131,13 +147,13 @@ def hikey960(folder: Path) -> Board:
     own = flash.kernel_job(hardware, "debian", None, Progress(quiet=True))
     if may_use(own):
         return Board("hikey960", "hikey960")
+    (folder / "hardware").mkdir(parents=True)
     partitions = folder / "partitions.config"
     partitions.write_text(PARTITIONS)
     fragments = [*load_virtual_board("virt-arm64").fragments, str(partitions)]
     text = (data_dir("lava-jobs") / "hardware/hikey960.toml").read_text()
     text, count = re.subn(r"^fragments = .*$", f"fragments = {fragments}", text, flags=re.M)
     assert count == 1
-    (folder / "hardware").mkdir(parents=True)
     files = Board(str(folder / "hikey960.toml"), str(folder / "hardware/hikey960.toml"))
     Path(files.hardware).write_text(text)
     Path(files.board).write_text(f'extends = "hikey960"\nhardware = "{files.hardware}"\n')
@@ -146,15 +162,7 @@ def hikey960(folder: Path) -> Board:
 
 def make_images(board: str, out: Path, *words: str | Path) -> Path:
     """Make a real board's images by the command."""
-    done = subprocess.run(
-        command("image", board, *words, "--out", out, "--json"),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=3600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    succeed("image", board, *words, "--out", out, "--json", timeout=3600)
     return out
 
 
@@ -183,15 +191,7 @@ def gate(tmp_path: Path) -> Callable[..., Done]:
 def measure(run: Path, board: str, *words: str | Path) -> None:
     """Run ``iotoll measure`` with the run directory ``run``; skip where the board cannot run."""
     needs_board(board)
-    done = subprocess.run(
-        command("measure", "--board", board, "--out", run, *words),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    succeed("measure", "--board", board, "--out", run, *words)
 
 
 def unexplained(folder: Path) -> Path:

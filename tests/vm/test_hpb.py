@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from iotoll.core.errors import InfrastructureError
 from iotoll.kernels.source import locate
 from iotoll.measure.hpb import HIT, MAPS, MISS, counts_of
-from tests.vm.conftest import command, environment, needs_board
+from tests.vm.conftest import LIMIT, needs_board, succeed
 
 pytestmark = [
     pytest.mark.vm,
@@ -35,10 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     out = tmp_path_factory.mktemp("hpb")
     for name in ("one", "other"):
         words = ("measure", "--board", BOARD, "--cells", f"{FILE},{RAW}", "--out", out / name)
-        done = subprocess.run(
-            command(*words), env=environment(), capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        succeed(*words, timeout=4 * LIMIT)
     return [out / "one", out / "other"]
 
 

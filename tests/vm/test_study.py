@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.vm.conftest import command, environment, needs_board, patience
+from tests.vm.conftest import needs_board, patience, succeed
 
 pytestmark = [pytest.mark.vm, patience]
 BOARD = "virt-arm64"
@@ -52,23 +51,12 @@ cells = { a = "ufs-4k-randread-t1-direct@base", b = "ufs-4k-randread-t1-direct@s
 """
 
 
-def run(study: Path, out: Path) -> None:
-    done = subprocess.run(
-        command("study", study, "--fresh", "--out", out),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_two_runs_leave_the_same_bytes(tmp_path: Path) -> None:
     needs_board(BOARD)
     study = tmp_path / "two.toml"
     study.write_text(STUDY)
     for name in ("one", "other"):
-        run(study, tmp_path / name)
+        succeed("study", study, "--fresh", "--out", tmp_path / name)
     pages = sorted(p.name for p in (tmp_path / "one").iterdir() if p.is_file())
     assert pages == ["index.html", "study.json", "two-sw.svg", "two.md"]
     for page in pages:

@@ -9,15 +9,14 @@ from iotoll.boards.ramdisk import get_image
 from iotoll.ci.plan import run_folder
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
-from iotoll.core.toml import named_file
 from iotoll.kernels import sandbox
-from iotoll.kernels.sandbox import Surroundings
 from iotoll.labs.lava.runner import lava_folder, lava_runner
 from iotoll.records.models import Outcome
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run import sandboxed
 from iotoll.run.flow import Flow, execute
+from iotoll.run.named_files import surroundings
 
 
 def open_run(root: Path, board: str, runner: str) -> RunDir:
@@ -54,9 +53,7 @@ def gate(run: RunDir, progress: Progress) -> int:
         for side in flow.sides:
             sandboxed.check_build(run, side)
         get_image(flow.board.arch, progress)  # made from Debian's packages: needs the network
-    # A policy or a matrix may be a file on the runner, which is in no folder that a step sees.
-    files = [named_file(Path("/"), name) for name in (run.manifest.policy, run.manifest.matrix)]
-    around = Surroundings(shown=[p for p in files if p.is_file()], folder=Path.cwd())
+    around = surroundings(run.manifest)
     return sandbox.run([*sandbox.INSIDE, "gate", str(run.root)], run.root, None, around=around)
 
 

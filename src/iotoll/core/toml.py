@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,29 @@ def load_extended(folder: Path, path: Path) -> dict[str, Any]:
 
     Which one it ``extends``, by its bare name in ``folder`` or a path; which may itself extend one.
     """
-    data, seen = load_toml(path), {path}
-    while other := data.pop("extends", None):
-        base = named_file(folder, str(other))
-        if base in seen:
-            raise UsageError(f"{path}: extends: {base} is where it began")
-        seen.add(base)
-        data = _merged(load_toml(base), data)
+    data: dict[str, Any] = {}
+    for _, read in _chain(folder, path):
+        data = _merged(read, data)
     return data
+
+
+def extended_files(folder: Path, path: Path) -> list[Path]:
+    """The files that `load_extended` reads, ``path`` first; raises UsageError as it does."""
+    return [name for name, _ in _chain(folder, path)]
+
+
+def _chain(folder: Path, path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A file and those that it extends, each with what it holds but ``extends``."""
+    seen: set[Path] = set()
+    name: Path | None = path
+    while name is not None:
+        if name in seen:
+            raise UsageError(f"{path}: extends: {name} is where it began")
+        seen.add(name)
+        data = load_toml(name)
+        other = data.pop("extends", None)
+        yield name, data
+        name = named_file(folder, str(other)) if other else None
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

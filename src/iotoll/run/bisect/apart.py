@@ -35,6 +35,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run import sandboxed
 from iotoll.run.flow import Flow
+from iotoll.run.named_files import surroundings
 
 RECORDS, FAILURE = "records", "measure-failure.json"
 
@@ -62,7 +63,7 @@ def boot(run: RunDir, side: Side, cells: Sequence[str], folder: Path) -> None:
     """
     sandboxed.check_build(run, side)
     words = [*sandbox.INSIDE, "measure", str(run.root), side, ",".join(cells)]
-    status = sandbox.run(words, run.root, None)
+    status = sandbox.run(words, run.root, None, around=surroundings(run.manifest))
     failed = run.root / FAILURE
     if failed.is_file():
         _raise(results.read(failed, FailureRecord))
@@ -103,7 +104,8 @@ def gate(flow: Flow) -> VerdictRecord:
     for side in flow.sides:
         _built(flow, side, trusted=False)
         sandboxed.check_build(flow.run, side)
-    sandbox.run([*sandbox.INSIDE, "gate", str(flow.run.root)], flow.run.root, None)
+    words = [*sandbox.INSIDE, "gate", str(flow.run.root)]
+    sandbox.run(words, flow.run.root, None, around=surroundings(flow.run.manifest))
     if not flow.run.verdict.is_file():
         raise InfrastructureError(f"{flow.run.root}: the gate in the sandbox left no verdict")
     return results.read(flow.run.verdict, VerdictRecord)

@@ -1,0 +1,90 @@
+"""`iotoll study` and `iotoll report` of a study, as far as nothing boots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from iotoll.cli import cli
+from iotoll.core.errors import UsageError
+from iotoll.records import results
+from iotoll.reports.study.evaluate import Measured
+from iotoll.reports.study.page import study_html
+from iotoll.reports.study.quoted import commit_text
+from tests.unit.reports.studies import CELL, MODEL, SMALL, evaluated, record, small
+
+
+def test_report_knows_a_studys_folder(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    found = evaluated(study, Measured({CELL: record()}, {"ufs": MODEL}))
+    folder = tmp_path / "out"
+    results.write(folder / "study.json", found)
+    runner = CliRunner()
+    done = runner.invoke(cli, ["report", str(folder), "--commit"])
+    assert done.exit_code == 0 and done.stdout == commit_text(found)
+    done = runner.invoke(cli, ["report", str(folder)])
+    assert done.exit_code == 0 and "small: agrees: 1, shape holds: 1" in done.stdout
+    assert (folder / "index.html").read_text() == study_html(found)
+
+
+def test_a_study_that_destroys_data_must_be_told_to(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["study", "raw-device", "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, UsageError)
+    assert "--destroy-data" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["queues", "--board", "virt-x86_64"], "leave --board out"),
+        (["hpb", "--board", "hikey960"], "is real: its devices are not modelled"),
+        (["ufs-nvme", "--board", "zedboard"], "has none of its devices"),
+        (["ufs-nvme", "--board", "hikey960"], "--runner lava"),
+        (["nothing"], "there are: "),
+        # A lab's virtual board would run without the models, and the page would claim them.
+        (["hpb", "--runner", "lava"], "no job changes their models"),
+        (["queues", "--runner", "lava"], "nothing of it runs"),
+        (["hpb", "--image", __file__], "variant config-off has another kernel"),
+    ],
+)
+def test_a_board_that_a_study_cannot_use_is_one_line(
+    words: list[str], said: str, tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(cli, ["study", *words, "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, UsageError)
+    assert said in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "other/variants/strange").mkdir(parents=True)
+    (tmp_path / "file").write_text("")
+    for name, said in (
+        ("", "is not empty, nor a study's folder"),
+        ("other", "holds another study, with a variant strange"),
+        ("file", "File exists"),
+        ("file/below", "Not a directory"),
+    ):
+        done = CliRunner().invoke(cli, ["study", "emmc", "--out", str(tmp_path / name)])
+        assert isinstance(done.exception, UsageError)
+        assert said in str(done.exception) and "\n" not in str(done.exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine.txt", "other"]
+
+
+def test_all_variants_are_read_before_the_first_one_boots(tmp_path: Path) -> None:
+    later = f'''
+[variants.later]
+why = "a device that the board does not have"
+cells = ["{CELL}"]
+[variants.later.devices.ufs.model]
+read_nss = 1
+[[tables]]'''
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL.replace("[[tables]]", later.strip(), 1))
+    out = tmp_path / "out"
+    done = CliRunner().invoke(cli, ["study", str(path), "--out", str(out)])
+    assert isinstance(done.exception, UsageError) and "read_nss" in str(done.exception)
+    assert not (out / "variants/base/run/sides").exists()

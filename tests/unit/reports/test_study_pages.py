@@ -1,0 +1,122 @@
+"""Pages, pictures and words of a study."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from iotoll.records.models.study import StudyCheck
+from iotoll.reports.study.evaluate import Measured
+from iotoll.reports.study.page import grids, study_markdown, write_pages
+from iotoll.reports.study.pictures import scale, table_picture
+from iotoll.reports.study.quoted import commit_text, cover_text
+from tests.unit.reports.studies import CELL, MODEL, PUBLISHED, evaluated, record, small
+
+
+def test_pages_are_the_same_bytes_and_hold_both_numbers(tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
+    for name in ("one", "two"):
+        write_pages(found, tmp_path / name)
+    ones = sorted((tmp_path / "one").iterdir())
+    assert [p.name for p in ones] == [
+        "index.html",
+        "small-gain.svg",
+        "small-share.svg",
+        "small.md",
+    ]
+    for path in ones:
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+    page = (tmp_path / "one/index.html").read_text()
+    assert "20.0 to 40.0" in page and "30.0" in page and "<script" not in page
+    assert "http://www.w3.org" not in page.replace("http://www.w3.org/1999/xlink", "")
+    for svg in (tmp_path / "one").glob("*.svg"):
+        root = ET.fromstring(svg.read_text())
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in svg.read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ([0.0, 42.1], (0, 60)),
+        ([-0.3, 12.0], (-4, 12)),
+        ([0.8, 0.9], (0, 1)),
+        ([0.0, 0.0], (0, 4)),
+        ([-7.0, -1.0], (-8, 0)),
+        ([3.0, 2500.0], (0, 3000)),
+    ],
+)
+def test_an_axis_has_round_quarters_and_holds_all_values(
+    values: list[float], ends: tuple[float, float]
+) -> None:
+    assert scale(values) == pytest.approx(ends)
+
+
+def test_a_published_value_beyond_all_of_ours_is_drawn(tmp_path: Path) -> None:
+    study = small(tmp_path, ('form = "shares"', 'form = "bars"'), ("high = 40", "high = 400"))
+    table = evaluated(study, Measured({CELL: record()}, {"ufs": MODEL})).tables[0]
+    without = small(tmp_path, ('form = "shares"', 'form = "bars"'), (PUBLISHED, ""))
+    bare = evaluated(without, Measured({CELL: record()}, {"ufs": MODEL})).tables[0]
+    drawn, plain = table_picture(table), table_picture(bare)
+    assert drawn is not None and plain is not None
+    assert drawn.svg.count("<path") > plain.svg.count("<path")
+    assert len(drawn.legend) == len(plain.legend) + 1
+
+
+def test_published_values_have_a_column_only_where_there_are_some(tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
+    grid = next(iter(grids(found)))
+    assert grid.head == [
+        "",
+        "software [%]",
+        "published [%]",
+        "hardware [%]",
+        "off the model [us]",
+    ]
+    assert grid.rows == [["4K read", "30.0", "20.0 to 40.0", "70.0", "56.0"]]
+
+
+def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> None:
+    study = small(tmp_path, ("tolerance = 10", 'tolerance = 10\nneeds_board = "its CPU \u2026"'))
+    found = evaluated(study, Measured({CELL: record()}, {"ufs": MODEL}))
+    for text in (commit_text(found), cover_text(found)):
+        assert text.isascii()
+        assert max(map(len, text.splitlines())) <= 75
+        assert "Repeat with:\n  iotoll study small" in text
+        assert "shape holds: Hardware takes longer" in text
+        assert "Ours 70.0 > 30.0 us." in text
+    assert "1 more, whose values --cover prints (its CPU ...)" in commit_text(found)
+    assert "Published 20 to 40 %, ours 30.0 %." in " ".join(cover_text(found).split())
+    assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
+
+
+def test_a_commit_message_leaves_out_what_ran_as_asked(tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
+    checks = [
+        StudyCheck(run="read", what="bs", asked="4k", ran="4k", verdict="as asked"),
+        StudyCheck(run="read", what="rw", asked="read", ran="write", verdict="differs"),
+    ]
+    found = found.model_copy(update={"checks": checks})
+    assert "read, rw: asked read, ran write (differs)" in commit_text(found)
+    assert "read, bs" not in commit_text(found) and "as asked: 1 more" in commit_text(found)
+    assert "read, bs: asked 4k, ran 4k (as asked)" in cover_text(found)
+
+
+def test_a_cell_whose_ios_do_not_wait_says_why_it_has_no_value(tmp_path: Path) -> None:
+    cell = record()
+    parts = {s: p.model_copy(update={"corrected_median": None}) for s, p in cell.sections.items()}
+    ios = {**cell.ios, "measured": 65, "detached": 64}
+    early = cell.model_copy(update={"sections": parts, "ios": ios})
+    found = evaluated(small(tmp_path), Measured({CELL: early}, {"ufs": MODEL}))
+    assert "64 of its 65 I/Os return before their request has ended" in study_markdown(found)
+
+
+def test_a_label_and_a_title_that_are_too_long_take_several_lines(tmp_path: Path) -> None:
+    long = "a workload whose name is far longer than any column of a mail can be, with words"
+    title = "a quantity that needs quite a few words to be told"
+    study = small(tmp_path, ("4K read", long), ("software", title))
+    text = cover_text(evaluated(study, Measured({CELL: record()}, {"ufs": MODEL})))
+    assert max(map(len, text.splitlines())) <= 75
+    assert long in " ".join(text.split()).replace("  ", " ") or "with words" in text
