@@ -32,7 +32,8 @@ if [ "$name" = after ]; then
     exit 0
 fi
 if [ -f trace.dat ]; then
-    number=$(sed -n "s/^${name#calibration-} [^ ]* //p" ../boot/devices)
+    device=${name#calibration-} # of a batch such as ufs-kyber
+    number=$(sed -n "s/^${device%%-*} [^ ]* //p" ../boot/devices)
     own=
     [ "$name" = "${name#calibration-}" ] || own=--own
     # shellcheck disable=SC2086 # an option, or none
