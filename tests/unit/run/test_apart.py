@@ -20,7 +20,7 @@ from iotoll.run.bisect import apart
 from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.bisect.meter import Meter
 from iotoll.run.bisect.setting import Setting
-from tests.unit.runs import EXAMPLES
+from tests.unit.runs import EXAMPLES, manifest
 
 CELL = "ufs-4k-randread-t1-direct"
 
@@ -83,9 +83,10 @@ def test_a_boot_that_fails_says_whose_fault_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, raised: type[Exception]
 ) -> None:
     run = RunDir(tmp_path / "run")
+    results.write(run.root / "run.json", manifest())
     record = FailureRecord(outcome=outcome, step="boot", message="Kernel panic", log_tail="")
 
-    def ran(words: Sequence[str], root: Path, kept: Any) -> int:
+    def ran(words: Sequence[str], root: Path, kept: Any, around: Any) -> int:
         assert kept is None, "it writes its own run directory alone"
         results.write(root / apart.FAILURE, record)
         return outcome.exit_code
@@ -101,9 +102,10 @@ def test_only_records_by_their_schema_come_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunDir(tmp_path / "run")
+    results.write(run.root / "run.json", manifest())
     record = results.read(EXAMPLES / "cell.json", CellRecord)
 
-    def ran(words: Sequence[str], root: Path, kept: Any) -> int:
+    def ran(words: Sequence[str], root: Path, kept: Any, around: Any) -> int:
         assert words[-3:] == [str(root), "candidate", CELL]
         results.write(root / apart.RECORDS / f"{CELL}.json", record)
         (root / apart.RECORDS / "more.json").write_text("a stranger's")
