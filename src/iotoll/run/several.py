@@ -24,6 +24,7 @@ from iotoll.core.cli_support import Output
 from iotoll.core.errors import UsageError
 from iotoll.core.plain import plain
 from iotoll.core.proc import end_group
+from iotoll.records.models import Outcome
 
 OWN = ("named", "out", "quiet", "as_json")
 """Parameters of the command that are not handed on as they are."""
@@ -59,9 +60,9 @@ def gate_several(
         why = f"--candidate: two are named {plain(double)}"
         raise UsageError(f"{why}: leave one out, or gate it in another --out")
     shared = _given(context)
-    places = [["--out", str(out / name)] if out else [] for name in names]
+    places = [[f"--out={out / name}"] if out else [] for name in names]
     words = [
-        ["--candidate", one, *shared, *place, "--json"]
+        [f"--candidate={one}", *shared, *place, "--json"]
         for one, place in zip(candidates, places, strict=True)
     ]
     abreast = max(1, (os.cpu_count() or 1) // 2)
@@ -79,7 +80,7 @@ def gate_several(
 
 def _label(candidate: str) -> str:
     stem = Path(candidate).name.removesuffix(".patch").removesuffix(".mbox")
-    return "".join(c if c.isalnum() or c in "-." else "-" for c in stem)[:60]
+    return "".join(c if c.isalnum() or c in "-." else "-" for c in stem)[:60].strip(".") or "run"
 
 
 def _given(context: click.Context) -> list[str]:
@@ -89,9 +90,8 @@ def _given(context: click.Context) -> list[str]:
         name = option.name or ""
         if name in OWN or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             continue
-        words.append(option.opts[0])
-        if not getattr(option, "is_flag", False):
-            words.append(str(context.params[name]))
+        is_flag = getattr(option, "is_flag", False)
+        words.append(option.opts[0] if is_flag else f"{option.opts[0]}={context.params[name]}")
     return words
 
 
@@ -137,14 +137,16 @@ def _start(words: Sequence[str], place: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _end_of(candidate: str, code: int, place: Path) -> Gated:
+def _end_of(candidate: str, status: int, place: Path) -> Gated:
     text = place.with_suffix(".out").read_text(errors="replace")
-    if text.strip():
-        return Gated(candidate, code, json.loads(text))
     said = place.with_suffix(".err").read_text(errors="replace").strip().splitlines()
-    return Gated(
-        candidate, code, {"sentence": said[-1].removeprefix("iotoll: ") if said and code else ""}
-    )
+    if status < 0:  # killed from outside, with a verdict or not: nothing of it counts
+        why = f"its process was ended by signal {-status}: the same command resumes"
+        return Gated(candidate, Outcome.INFRASTRUCTURE.exit_code, {"sentence": why})
+    if text.strip():
+        return Gated(candidate, status, json.loads(text))
+    why = said[-1].removeprefix("iotoll: ") if said and status else ""
+    return Gated(candidate, status, {"sentence": why})
 
 
 def _print(rows: Sequence[Gated], output: Output) -> None:

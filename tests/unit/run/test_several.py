@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.run import several
 from tests.repository import kernel_tree
 
 DOCUMENT = """--- a/Documentation/a.rst
@@ -78,3 +79,11 @@ def test_two_of_one_name_are_refused(place: Path, second: str) -> None:
     assert done.returncode == 2
     assert done.stderr.strip().splitlines()[-1].startswith("iotoll: --candidate: two are named")
     assert not (place / "all").exists()
+
+
+def test_a_candidate_whose_process_was_killed_is_no_pass(place: Path) -> None:
+    (place / "0.out").write_text('{"outcome": "pass"}')
+    (place / "0.err").touch()
+    found = several._end_of("good.patch", -9, place / "0")
+    assert (found.code, found.outcome) == (4, "error")
+    assert "signal 9" in found.verdict["sentence"]
