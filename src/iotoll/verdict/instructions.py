@@ -167,7 +167,7 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
         return None
     least = policy.min_ios * max(found.boots, 1)
     few = f"fewer than {policy.min_ios} I/Os" if pairs < least else ""
-    if pairs + found.foreign + found.unpaired < least:
+    if found.ios < least:
         # So few that no share of them says anything, whether they have twins or not.
         middle = float(np.median(found.base)) if pairs else 0.0
         return _fields(middle, 0.0, rule, "unknown", "not compared", few, gated=False)
@@ -218,12 +218,11 @@ def _fields(
 
 
 def _incomparable(found: Twins, policy: Policy) -> str:
-    total = len(found.differences) + found.foreign + found.unpaired
-    if found.foreign > policy.marks * total:
+    if found.foreign > policy.marks * found.ios:
         base, candidate = found.kinds
         return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
     if _lack(found, policy):
-        return f"not comparable: {found.unpaired} of {total} I/Os have no twin"
+        return f"not comparable: {found.unpaired} of {found.ios} I/Os have no twin"
     return ""
 
 
@@ -232,9 +231,8 @@ def _lack(found: Twins, policy: Policy) -> bool:
 
     One more is none: of few I/Os, each is several percent.
     """
-    total = len(found.differences) + found.foreign + found.unpaired
     allowed = max(policy.unpaired, policy.sign.chaos * found.own_unpaired)
-    return found.unpaired > allowed * total + 1
+    return found.unpaired > allowed * found.ios + 1
 
 
 def _size(found: Twins, moved: Moved | None, commonest: int, share: float) -> float:

@@ -65,6 +65,11 @@ class Twins:
         """How many boots of each side they are of."""
         return len(np.unique(self.boot))
 
+    @property
+    def ios(self) -> int:
+        """All I/Os: those that are compared, and those that cannot be."""
+        return len(self.differences) + self.foreign + self.unpaired
+
     def chaos(self, size: int) -> float:
         """The largest net share of I/Os by which two of the base's boots differ past ``size``."""
         found = (np.sign(own[np.abs(own) > size]).sum() / len(own) for own in self.own if len(own))
