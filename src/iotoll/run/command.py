@@ -27,7 +27,7 @@ from iotoll.reports.study.quoted import cover_text as study_cover
 from iotoll.run.flow import STEPS, Flow, execute_alone
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
-from iotoll.run.opening import INCIDENTAL, open_run
+from iotoll.run.opening import INCIDENTAL, label_of, open_run
 from iotoll.run.several import gate_several
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -275,7 +275,7 @@ def _named_run(manifest: RunManifest, out: Path | None) -> RunDir:
     """
     identity = json_sha256(_identity(manifest))
     named = Path(manifest.candidate or manifest.base or manifest.tree or "kernel").stem
-    label = "".join(c if c.isalnum() or c in "-." else "-" for c in named)[:40]
+    label = label_of(named, 40)
     root = out or Path("runs") / f"{manifest.kind}-{label}-{identity[:8]}"
     return open_run(root, manifest)
 

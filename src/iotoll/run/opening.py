@@ -13,6 +13,11 @@ INCIDENTAL = {"command", "created", "seed", "approved_by"}
 """What of a manifest may differ between a run and the command that resumes it."""
 
 
+def label_of(name: str, most: int) -> str:
+    """A name as part of a run directory's: letters, digits, dots and dashes, at most so many."""
+    return "".join(c if c.isalnum() or c in "-." else "-" for c in name)[:most]
+
+
 def keep_run(root: Path, manifest: RunManifest) -> RunDir:
     """The run of ``manifest`` in ``root``; one that is there keeps its own manifest."""
     if not (root / "run.json").is_file():

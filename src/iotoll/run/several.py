@@ -25,6 +25,7 @@ from iotoll.core.errors import UsageError
 from iotoll.core.plain import plain
 from iotoll.core.proc import end_group
 from iotoll.records.models import Outcome
+from iotoll.run.opening import label_of
 
 OWN = ("named", "out", "quiet", "as_json")
 """Parameters of the command that are not handed on as they are."""
@@ -80,7 +81,7 @@ def gate_several(
 
 def _label(candidate: str) -> str:
     stem = Path(candidate).name.removesuffix(".patch").removesuffix(".mbox")
-    return "".join(c if c.isalnum() or c in "-." else "-" for c in stem)[:60].strip(".") or "run"
+    return label_of(stem, 60).strip(".") or "run"
 
 
 def _given(context: click.Context) -> list[str]:
