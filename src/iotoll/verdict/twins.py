@@ -22,22 +22,20 @@ the largest that two of the base's boots show between them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from iotoll.records.models import CellRecord, Cluster, OrderedIos, Section, TwinRecord
+from iotoll.records.models import CellRecord, Cluster, Section, TwinRecord
+from iotoll.verdict.ordered import Ints, Ordered
 
 SHOWN = 6
 """Clusters of a record; the others are in the traces."""
 
 CLEAR = 0.1
 """So much more must agree at another lag before it is taken."""
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -98,18 +96,23 @@ def pair(
 
     The base may have more boots than the candidate: they show how much it differs from itself.
     """
-    both = _lags(zip(base[: len(candidate)], candidate, strict=True))
-    own = [_lags([two]) for two in combinations(base, 2)]
+    bases, candidates = _ordered(base), _ordered(candidate)
+    both = _lags(zip(bases[: len(candidates)], candidates, strict=True))
+    own = [_lags([two]) for two in combinations(bases, 2)]
     return {part: _with_own(both, own, part) for part in parts}
 
 
-Boots = list[tuple[OrderedIos, OrderedIos, int] | None]
+Boots = list[tuple[Ordered, Ordered, int] | None]
 """Two boots' I/Os and by how many the second is ahead; None where one has no I/Os in order."""
 
 
-def _lags(boots: Iterable[tuple[CellRecord, CellRecord]]) -> Boots:
-    orders = ((one.in_order, other.in_order) for one, other in boots)
-    return [(a, b, phase(a, b)) if a is not None and b is not None else None for a, b in orders]
+def _ordered(records: Sequence[CellRecord]) -> list[Ordered | None]:
+    orders = (record.in_order for record in records)
+    return [Ordered(ios) if ios is not None else None for ios in orders]
+
+
+def _lags(boots: Iterable[tuple[Ordered | None, Ordered | None]]) -> Boots:
+    return [(a, b, phase(a, b)) if a is not None and b is not None else None for a, b in boots]
 
 
 def _with_own(both: Boots, own: Sequence[Boots], section: Section | None) -> Twins:
@@ -125,24 +128,30 @@ def _with_own(both: Boots, own: Sequence[Boots], section: Section | None) -> Twi
 
 
 def _differences(boots: Boots, section: Section | None) -> Twins:
-    rows: list[tuple[int, int, int, int]] = []
-    rounds: dict[tuple[int, int], int] = {}
+    rows: list[Ints] = [np.empty((0, 4), np.int64)]
     unpaired = foreign = 0
     kinds = ("", "")
     for boot, found in enumerate(boots):
         if found is None:
             continue
         one, other, lag = found
-        for number, before, after in _zipped(one, other, section, lag):
-            if before is None or after is None or (before.value is None) != (after.value is None):
-                unpaired += 1
-            elif before.kind != after.kind:
-                foreign, kinds = foreign + 1, (before.kind, after.kind)
-            elif before.value is not None and after.value is not None:
-                here = rounds.setdefault((boot, number), len(rounds))
-                rows.append((after.value - before.value, before.value, boot, here))
-    table = np.array(rows, np.int64).reshape(-1, 4)
-    return Twins(table[:, 0], table[:, 1], table[:, 2], table[:, 3], unpaired, foreign, kinds)
+        for before, after, alone in one.along(other, section, lag):
+            lacking = before.known != after.known
+            strange = ~lacking & (before.kind != after.kind)
+            unpaired += alone + int(lacking.sum())
+            foreign += int(strange.sum())
+            for row in np.flatnonzero(strange)[-1:]:
+                kinds = (str(before.kind[row]), str(after.kind[row]))
+            (good,) = np.nonzero(before.known & after.known & ~strange)
+            was = before.value[good]
+            rows.append(
+                np.column_stack((after.value[good] - was, was, np.full(len(good), boot), good))
+            )
+    table = np.concatenate(rows)
+    _, rounds = np.unique(table[:, 2:], axis=0, return_inverse=True)
+    return Twins(
+        table[:, 0], table[:, 1], table[:, 2], rounds.reshape(-1), unpaired, foreign, kinds
+    )
 
 
 def joined(parts: Sequence[Twins]) -> Twins:
@@ -236,7 +245,7 @@ def _in_every_boot(twins: Twins, size: int, sign: int, share: float) -> bool:
     return True
 
 
-def phase(base: OrderedIos, candidate: OrderedIos) -> int:
+def phase(base: Ordered, candidate: Ordered) -> int:
     """By how many I/Os the candidate is ahead: 0, or 1 either way where paths alternate.
 
     A path that every second I/O takes may begin with the first I/O in one kernel and with the
@@ -248,54 +257,16 @@ def phase(base: OrderedIos, candidate: OrderedIos) -> int:
     return best if found[best] >= found[0] + CLEAR else 0
 
 
-def _agreement(base: OrderedIos, candidate: OrderedIos, lag: int) -> float:
+def _agreement(base: Ordered, candidate: Ordered, lag: int) -> float:
     """The share of I/Os that have their section's commonest difference, as a mean of sections."""
     shares = []
     for section in base.sections:
         both = [
-            after.value - before.value
-            for _, before, after in _zipped(base, candidate, section, lag)
-            if before and after and before.value is not None and after.value is not None
+            (after.value - before.value)[before.known & after.known]
+            for before, after, _ in base.along(candidate, section, lag)
         ]
-        if both:
-            shares.append(Counter(both).most_common(1)[0][1] / len(both))
+        differences = np.concatenate(both) if both else np.empty(0, np.int64)
+        if len(differences):
+            _, counts = np.unique(differences, return_counts=True)
+            shares.append(int(counts.max()) / len(differences))
     return sum(shares) / len(shares) if shares else 0.0
-
-
-@dataclass(frozen=True)
-class _Io:
-    value: int | None
-    kind: str
-
-
-def _zipped(
-    base: OrderedIos, candidate: OrderedIos, section: Section | None, lag: int = 0
-) -> Iterator[tuple[int, _Io | None, _Io | None]]:
-    """Number and both sides' I/O, by thread and number; None where one side has no such I/O.
-
-    With a ``lag`` the first I/O of each thread is left out on one side, and the last on the other.
-    """
-    one, other = _by_thread(base, section), _by_thread(candidate, section)
-    for thread in sorted({*one, *other}):
-        before, after = one.get(thread, []), other.get(thread, [])
-        if lag:
-            before, after = before[max(lag, 0) :], after[max(-lag, 0) :]
-            both = min(len(before), len(after))
-            before, after = before[:both], after[:both]
-        for number in range(max(len(before), len(after))):
-            yield (
-                number,
-                before[number] if number < len(before) else None,
-                after[number] if number < len(after) else None,
-            )
-
-
-def _by_thread(ios: OrderedIos, section: Section | None) -> dict[int, list[_Io]]:
-    values: Sequence[int | None] = ios.whole if section is None else ios.sections.get(section, [])
-    found: dict[int, list[_Io]] = {}
-    for row, value in enumerate(values):
-        kind = ""
-        if section is not None and ios.marks:
-            kind = ios.mark_kinds[ios.marks[row]].get(section, "")
-        found.setdefault(ios.thread[row], []).append(_Io(value, kind))
-    return found
