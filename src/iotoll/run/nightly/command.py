@@ -46,10 +46,10 @@ def nightly_command(config: Path, night: str | None, quiet: bool, as_json: bool)
         points = run_night(loaded, store, today, output.progress)
         if points:
             store.compact()
-        trend = view.load(store, None, budgets)
+        trend = view.load(store, None, budgets, engine=loaded.engine)
         record(store.files, trend.changes)
-        if follow_up(loaded, store, view.load(store, None, budgets).changes, output.progress):
-            trend = view.load(store, None, budgets)
+        if follow_up(loaded, store, view.load(store, None, budgets, engine=loaded.engine).changes, output.progress):
+            trend = view.load(store, None, budgets, engine=loaded.engine)
             record(store.files, trend.changes)
         links = {branch.name: branch.commit_url for branch in loaded.branch}
         trend = replace(trend, links=links)
