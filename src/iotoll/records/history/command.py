@@ -36,7 +36,7 @@ def engine_option(command: Any) -> Any:
         default="duckdb",
         show_default=True,
         envvar="IOTOLL_HISTORY_ENGINE",
-        help="What reads the files: DuckDB in this process, or Spark (SPARK_MASTER; default local).",
+        help="What reads the files: DuckDB, or Spark (on SPARK_MASTER; else on this machine).",
     )(command)
 
 
@@ -91,9 +91,7 @@ def add_command(
 @click.option("--json", "as_json", is_flag=True, help="Rows as JSON.")
 @history_option
 @engine_option
-def query_command(
-    sql: str, branch: str | None, as_json: bool, place: str, engine: Name
-) -> None:
+def query_command(sql: str, branch: str | None, as_json: bool, place: str, engine: Name) -> None:
     """Run a query over the tables runs, measurements and boards; prints CSV unless --json."""
     table = _ask(place, sql, branch, engine)
     if as_json:
@@ -110,9 +108,7 @@ def query_command(
 )
 @history_option
 @engine_option
-def export_command(
-    out: Path, branch: str | None, table: str, place: str, engine: Name
-) -> None:
+def export_command(out: Path, branch: str | None, table: str, place: str, engine: Name) -> None:
     """Write a table as one file: .parquet, .csv or .json by the name of --out."""
     if out.suffix not in (".parquet", ".csv", ".json"):
         raise UsageError(f"--out {out}: end it with .parquet, .csv or .json")

@@ -119,7 +119,7 @@ class Spark:
         os.environ.setdefault("SPARK_CONF_DIR", str(conf))
         master = os.environ.get("SPARK_MASTER", "local[*]")
         builder = SparkSession.builder.appName("iotoll").master(master)
-        settings = {
+        settings: dict[str, bool | float | int | str | None] = {
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),

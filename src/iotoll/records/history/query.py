@@ -66,4 +66,3 @@ def _empty(name: str) -> str:
     if not path.is_file():
         write_local(path, to_parquet(SCHEMAS[name].empty_table(), VERSION))
     return str(path)
-

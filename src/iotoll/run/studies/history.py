@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.option("--rows", type=click.IntRange(1, 10**10), default=10**6, show_default=True)
 @click.option("--engine", "engines", type=click.Choice(["duckdb", "spark"]), multiple=True)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/history"), show_default=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/history"), show_default=True
+)
 def history_command(rows: int, engines: tuple[Name, ...], seed: int, out: Path) -> None:
     """Make a history of about this many rows, and time its questions by each engine.
 

@@ -175,7 +175,10 @@ def ask(place: Path, out: Path, shape: Shape, engine: Name) -> list[Row]:
     """Each question by one engine, as its command; the answers are in ``out``."""
     words = ["--history", str(place), "--engine", engine]
     page = ["trend", "--branch", shape.name, "--out", str(out / engine / "page"), "--json"]
-    asked = {"page of one branch": page, "statistics of the whole history": ["history", "query", QUERY]}
+    asked = {
+        "page of one branch": page,
+        "statistics of all": ["history", "query", QUERY],
+    }
     found = []
     for question, command in asked.items():
         seconds, mb = _run([*command, *words], out / engine / f"{command[0]}.txt")
