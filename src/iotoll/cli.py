@@ -242,6 +242,10 @@ SUBCOMMANDS = {
     "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
     "experiment exact": ("iotoll experiment exact --boots 4",),
     "experiment explained": ("iotoll experiment explained --patches 10 --out runs/explained",),
+    "experiment history": (
+        "iotoll experiment history --rows 1000000",
+        "iotoll experiment history --rows 1000000 --engine duckdb --engine spark",
+    ),
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
     "experiment ranges": ("iotoll experiment ranges --ranges 2",),

@@ -13,6 +13,8 @@ from iotoll.core.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from iotoll.records.history.engines import Name
+
 
 def history_option(command: Any) -> Any:
     """--history, on every command that reads or writes one."""
@@ -23,6 +25,18 @@ def history_option(command: Any) -> Any:
         show_default=True,
         envvar="IOTOLL_HISTORY",
         help="Folder, or s3://BUCKET/FOLDER?endpoint_override=HOST:PORT.",
+    )(command)
+
+
+def engine_option(command: Any) -> Any:
+    """--engine, on every command that asks a history."""
+    return click.option(
+        "--engine",
+        type=click.Choice(["duckdb", "spark"]),
+        default="duckdb",
+        show_default=True,
+        envvar="IOTOLL_HISTORY_ENGINE",
+        help="What reads the files: DuckDB, or Spark (on SPARK_MASTER; else on this machine).",
     )(command)
 
 
@@ -76,9 +90,10 @@ def add_command(
 @click.option("--branch", help="Read only the files of this branch.")
 @click.option("--json", "as_json", is_flag=True, help="Rows as JSON.")
 @history_option
-def query_command(sql: str, branch: str | None, as_json: bool, place: str) -> None:
+@engine_option
+def query_command(sql: str, branch: str | None, as_json: bool, place: str, engine: Name) -> None:
     """Run a query over the tables runs, measurements and boards; prints CSV unless --json."""
-    table = _ask(place, sql, branch)
+    table = _ask(place, sql, branch, engine)
     if as_json:
         click.echo(json.dumps(table.to_pylist(), indent=1, default=str))
         return
@@ -92,11 +107,12 @@ def query_command(sql: str, branch: str | None, as_json: bool, place: str) -> No
     "--table", type=click.Choice(["measurements", "runs", "boards"]), default="measurements"
 )
 @history_option
-def export_command(out: Path, branch: str | None, table: str, place: str) -> None:
+@engine_option
+def export_command(out: Path, branch: str | None, table: str, place: str, engine: Name) -> None:
     """Write a table as one file: .parquet, .csv or .json by the name of --out."""
     if out.suffix not in (".parquet", ".csv", ".json"):
         raise UsageError(f"--out {out}: end it with .parquet, .csv or .json")
-    rows = _ask(place, f"SELECT * FROM {table}", branch)
+    rows = _ask(place, f"SELECT * FROM {table}", branch, engine)
     import pyarrow.parquet as pq
 
     from iotoll.records import results
@@ -124,11 +140,11 @@ def migrate_command(place: str) -> None:
     click.echo(f"{open_store(place).migrate()} files changed")
 
 
-def _ask(place: str, sql: str, branch: str | None) -> pa.Table:
+def _ask(place: str, sql: str, branch: str | None, engine: Name) -> pa.Table:
     found = open_store(place).find(branch)
     from iotoll.records.history.query import Database
 
-    database = Database(found)
+    database = Database(found, engine)
     try:
         return database.sql(sql)
     finally:

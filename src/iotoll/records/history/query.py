@@ -1,31 +1,25 @@
-"""Queries over the files that `Store.find` names: DuckDB through Ibis."""
+"""Queries over the files that `Store.find` names, the same for each engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import ibis
 import pyarrow as pa
 
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import cache_dir
+from iotoll.records.history.engines import Name, connect
 from iotoll.records.history.files import to_parquet, write_local
 from iotoll.records.history.store import Found
 from iotoll.records.history.tables import SCHEMAS, VERSION
-
-MEMORY = "1500MB"
-"""What DuckDB may take before it writes to disk."""
-
-
-_BATCH = 500_000  # rows at a time: names of millions of rows would not fit
 
 
 class Database:
     """The tables ``runs``, ``measurements`` and ``boards`` of what was found."""
 
-    def __init__(self, found: Found) -> None:
-        self.con: Any = _duckdb()
+    def __init__(self, found: Found, engine: Name = "duckdb") -> None:
+        self._engine = connect(engine)
         self._table("runs", found.run_files)
         self._table("measurements", found.measurements)
         self._table("boards", found.boards)
@@ -33,7 +27,7 @@ class Database:
     def sql(self, text: str) -> pa.Table:
         """The answer to a query; raises UsageError with the engine's own words when it is wrong."""
         try:
-            return self.con.sql(text).to_pyarrow()
+            return self._engine.sql(text)
         except (OSError, MemoryError) as error:
             raise InfrastructureError(f"the history's files: {error}") from error
         except Exception as error:  # each engine and the parser have classes of their own
@@ -42,30 +36,28 @@ class Database:
 
     def runs(self, branch: str | None = None) -> list[dict[str, Any]]:
         """The rows of ``runs``, of one branch if asked, by branch, board and night."""
-        rows = self.con.table("runs")
+        rows = self._engine.con.table("runs")
         if branch is not None:
             rows = rows.filter(rows.branch == branch)
         order = ["branch", "board", "night", "created", "run"]
-        return list(rows.order_by(order).to_pyarrow().to_pylist())
+        return list(self._engine.table(rows.order_by(order)).to_pylist())
 
     def values(self, branch: str, board: str, since: str = "") -> Iterator[pa.RecordBatch]:
         """The medians of one board on one branch from the night ``since`` on, in any order.
 
         Columns: run, cell, section, side, value.
         """
-        rows = self.con.table("measurements")
+        rows = self._engine.con.table("measurements")
         rows = rows.filter(rows.branch == branch, rows.board == board)
         rows = rows.filter(rows.statistic == "median", rows.night >= since)
-        columns = rows.select("run", "cell", "section", "side", "value")
-        yield from columns.to_pyarrow_batches(chunk_size=_BATCH)
+        yield from self._engine.batches(rows.select("run", "cell", "section", "side", "value"))
 
     def close(self) -> None:
         """Close the engine."""
-        self.con.disconnect()
+        self._engine.close()
 
     def _table(self, name: str, files: list[str]) -> None:
-        read = files or [_empty(name)]
-        self.con.read_parquet(read, table_name=name, hive_partitioning=False)
+        self._engine.read(name, files or [_empty(name)])
 
 
 def _empty(name: str) -> str:
@@ -74,14 +66,3 @@ def _empty(name: str) -> str:
     if not path.is_file():
         write_local(path, to_parquet(SCHEMAS[name].empty_table(), VERSION))
     return str(path)
-
-
-def _duckdb() -> Any:
-    con = ibis.duckdb.connect()
-    spill = cache_dir() / "duckdb"
-    spill.mkdir(exist_ok=True)
-    con.raw_sql(f"SET memory_limit='{MEMORY}'")
-    con.raw_sql(f"SET temp_directory='{spill}'")
-    # Queries that need an order ask for it.
-    con.raw_sql("SET preserve_insertion_order=false")
-    return con

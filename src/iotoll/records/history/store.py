@@ -48,9 +48,13 @@ class Store:
     def __init__(self, place: str) -> None:
         self.files = Files(place)
 
+    def begin(self) -> None:
+        """Make the place a history if it is none yet."""
+        self._format(create=True)
+
     def add(self, point: Point) -> bool:
         """Add a run; False when it is there already."""
-        self._format(create=True)
+        self.begin()
         name = _name(point)
         if self.files.exists(f"runs/{name}") or self._is_merged(point):
             return False

@@ -6,12 +6,15 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iotoll.core.errors import UsageError
-from iotoll.records.history.command import history_option, open_store
+from iotoll.records.history.command import engine_option, history_option, open_store
+
+if TYPE_CHECKING:
+    from iotoll.records.history.engines import Name
 
 STATES = ("confirmed", "bisecting", "explained", "accepted", "dismissed")
 
@@ -41,6 +44,7 @@ STATES = ("confirmed", "bisecting", "explained", "accepted", "dismissed")
 @click.option("--commit-url", default="", help="Where a commit is shown: https://HOST/{commit}.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 @history_option
+@engine_option
 def trend_command(
     branch: str | None,
     budgets: tuple[str, ...],
@@ -50,6 +54,7 @@ def trend_command(
     commit_url: str,
     as_json: bool,
     place: str,
+    engine: Name,
 ) -> None:
     """Show what grew over the nights of a history, since when, and how much budget is left."""
     if hook and out is None:
@@ -62,7 +67,7 @@ def trend_command(
     store = open_store(place)
     from iotoll.reports.trend import terminal, view
 
-    trend = replace(view.load(store, branch, allowed, nights), links={"": commit_url})
+    trend = replace(view.load(store, branch, allowed, nights, engine), links={"": commit_url})
     if out is not None:
         write_all(store, trend, out, shlex.split(hook))
     if as_json:

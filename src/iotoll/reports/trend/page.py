@@ -6,6 +6,7 @@ A page from a disk may load scripts but not fetch files, so the data are scripts
 from __future__ import annotations
 
 import json
+import math
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from iotoll.records import results
 from iotoll.reports.markup import page_environment
 from iotoll.reports.page.text import clean
 from iotoll.reports.trend import view
+from iotoll.verdict.changes.detector import Floats
 from iotoll.verdict.changes.drift import Drift, family
 from iotoll.verdict.changes.find import Change
 from iotoll.verdict.changes.series import Track
@@ -133,10 +135,10 @@ def _kept(url: str, out: Path) -> str:
     return url if "://" in url or (out / url).is_file() else ""
 
 
-def _numbers(values: Any) -> list[float | int | None]:
+def _numbers(values: Floats) -> list[float | int | None]:
     return [
-        None if np.isnan(v) else int(v) if float(v).is_integer() else round(float(v), 2)
-        for v in values
+        None if math.isnan(v) else int(v) if v.is_integer() else round(v, 2)
+        for v in values.tolist()
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from iotoll.records.history.engines import Name
 from iotoll.records.history.query import Database
 from iotoll.records.history.store import Store
 from iotoll.verdict.changes.drift import SECTION, Drift, drifts
@@ -54,10 +55,14 @@ class Answer:
 
 
 def load(
-    store: Store, branch: str | None, budgets: Mapping[str, float], nights: int = NIGHTS
+    store: Store,
+    branch: str | None,
+    budgets: Mapping[str, float],
+    nights: int = NIGHTS,
+    engine: Name = "duckdb",
 ) -> Trend:
     """The last ``nights`` of a history, or of one of its branches."""
-    database = Database(store.find(branch))
+    database = Database(store.find(branch), engine)
     try:
         found = tracks(database, branch, nights)
     finally:

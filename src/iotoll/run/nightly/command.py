@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
@@ -46,10 +47,11 @@ def nightly_command(config: Path, night: str | None, quiet: bool, as_json: bool)
         points = run_night(loaded, store, today, output.progress)
         if points:
             store.compact()
-        trend = view.load(store, None, budgets)
+        load = partial(view.load, store, None, budgets, engine=loaded.engine)
+        trend = load()
         record(store.files, trend.changes)
-        if follow_up(loaded, store, view.load(store, None, budgets).changes, output.progress):
-            trend = view.load(store, None, budgets)
+        if follow_up(loaded, store, load().changes, output.progress):
+            trend = load()
             record(store.files, trend.changes)
         links = {branch.name: branch.commit_url for branch in loaded.branch}
         trend = replace(trend, links=links)

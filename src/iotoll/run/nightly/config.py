@@ -50,6 +50,7 @@ class Config(Model):
     """The whole file; paths are relative to where the command runs."""
 
     history: str = "history"
+    engine: Literal["duckdb", "spark"] = "duckdb"
     runs: str = "nightly-runs"
     page: str = "public"
     hook: list[str] = Field(default_factory=list)

@@ -8,6 +8,7 @@ from iotoll.run.studies.detector import detector_command
 from iotoll.run.studies.exact import exact_command
 from iotoll.run.studies.explained import explained_command
 from iotoll.run.studies.gates import innocent_command, planted_command
+from iotoll.run.studies.history import history_command
 from iotoll.run.studies.range_command import ranges_command
 from iotoll.run.studies.search import search_command
 
@@ -21,6 +22,7 @@ for _command in (
     detector_command,
     exact_command,
     explained_command,
+    history_command,
     innocent_command,
     planted_command,
     ranges_command,

@@ -153,9 +153,11 @@ def likeliest(values: Floats) -> tuple[int, float]:
 
     At least WARM_UP + AFTER nights. A flat series has the score 0.
     """
-    size = len(values)
-    splits = _splits(size)
-    place = np.arange(size)
+    # No boundary of the last WINDOW nights has a level that is made of earlier ones.
+    cut = max(0, len(values) - BEFORE - WINDOW)
+    whole, values = values, values[cut:]
+    splits = _splits(len(whole)) - cut
+    place = np.arange(len(values))
     old = (place < splits[:, None]) & (place >= splits[:, None] - BEFORE)
     new = place >= splits[:, None]
     levels = np.where(new, _medians(values, new)[:, None], _medians(values, old)[:, None])
@@ -176,11 +178,11 @@ def likeliest(values: Floats) -> tuple[int, float]:
     variance[variance == 0] = np.inf
     distance = np.abs(mean_new - mean_old) / np.sqrt(variance)
     best = int(np.argmax(distance / np.sqrt(1 / count_old + 1 / count_new)))
-    rho = correlation(values, int(splits[best]))
+    rho = correlation(whole, cut + int(splits[best]))
     factor = _long_run(rho, count_old) / count_old + _long_run(rho, count_new) / count_new
     scores = _normal(distance / np.sqrt(factor), freedom)
     best = int(np.argmax(scores))
-    return int(splits[best]), float(scores[best])
+    return cut + int(splits[best]), float(scores[best])
 
 
 def correlation(values: Floats, split: int) -> float:

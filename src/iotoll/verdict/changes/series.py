@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -80,12 +81,12 @@ class Track:
         """Whether its board repeats itself."""
         return self.clock == "instructions"
 
-    @property
+    @cached_property
     def measured(self) -> list[int]:
         """Indices of the nights that have values: their own, or those of a tip that stood still."""
         return [i for i, night in enumerate(self.nights) if night.status != "failed"]
 
-    @property
+    @cached_property
     def resets(self) -> frozenset[int]:
         """Nights from which on the board or its job was another one."""
         known = self.measured

@@ -1,0 +1,99 @@
+"""DuckDB and Spark answer the same of one history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from iotoll.core.errors import UsageError
+from iotoll.core.progress import Progress
+from iotoll.records.history.command import query_command
+from iotoll.records.history.engines import Name, connect
+from iotoll.records.history.query import Database
+from iotoll.records.history.store import Store
+from iotoll.run.studies.history import history_command
+from iotoll.run.studies.history_size import Shape, make, same_answers
+
+ENGINES: tuple[Name, ...] = ("duckdb", "spark")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of two nights on two boards."""
+    place = tmp_path_factory.mktemp("history") / "h"
+    make(place, Shape(1, 2), 1, Progress(quiet=True))
+    return place
+
+
+def test_pages_and_statistics_are_the_same(tmp_path: Path) -> None:
+    words = ["--rows", "20000", "--out", str(tmp_path), "--engine", "duckdb", "--engine", "spark"]
+    done = CliRunner().invoke(history_command, words)
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "table.json").read_text())
+    assert found["same"] is True and "same answers: yes" in done.output
+    assert {row["engine"] for row in found["asked"]} == set(ENGINES)
+    assert all(row["seconds"] > 0 and row["mb"] > 20 for row in found["asked"])
+    page = tmp_path / "answers/spark/page/data/0.js"
+    page.write_text(page.read_text().replace("1", "2", 1))
+    assert not same_answers(tmp_path / "answers")
+
+
+def test_a_query_is_duckdbs_sql_for_both(place: Path) -> None:
+    sql = "SELECT side, night::DATE AS day, median(value) AS m FROM measurements GROUP BY ALL"
+    answers = []
+    for engine in ENGINES:
+        database = Database(Store(str(place)).find(), engine)
+        rows = database.sql(f"{sql} ORDER BY ALL" if engine == "duckdb" else sql).to_pylist()
+        database.close()
+        answers.append(sorted((r["side"], str(r["day"]), r["m"]) for r in rows))
+    assert answers[0] == answers[1] and len(answers[0]) == 4
+
+
+def test_rows_come_in_batches_from_both(place: Path) -> None:
+    found = []
+    for engine in ENGINES:
+        database = Database(Store(str(place)).find("branch-0"), engine)
+        assert [r["night"] for r in database.runs("branch-0")] == ["2026-01-01", "2026-01-02"] * 2
+        batches = database.values("branch-0", "hikey960", "2026-01-02")
+        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        database.close()
+        found.append(sorted(rows))
+    assert found[0] == found[1] and len(found[0]) == 2 * 48 * 7
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_wrong_query_is_one_line(place: Path, engine: Name) -> None:
+    words = ["SELECT nothing FROM measurements", "--history", str(place), "--engine", engine]
+    done = CliRunner().invoke(query_command, words)
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception).startswith("query: ") and "\n" not in str(done.exception)
+    assert "nothing" in str(done.exception)
+
+
+def test_spark_without_java_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UsageError, match="apt-get install default-jre-headless"):
+        connect("spark")
+
+
+def test_a_history_of_so_many_rows_is_whole_nights_of_all_cells() -> None:
+    assert (Shape.of(1), Shape.of(10**8)) == (Shape(1, 1), Shape(7, 3544))
+    assert Shape.of(10**8).rows == pytest.approx(1e8, rel=1e-3)
+
+
+def test_a_history_that_was_interrupted_becomes_the_same(place: Path, tmp_path: Path) -> None:
+    def contents(folder: Path) -> dict[str, bytes]:
+        files = [p for p in folder.rglob("*") if p.is_file()]
+        return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+    again = tmp_path / "h"
+    make(again, Shape(1, 2), 1, Progress(quiet=True))
+    lost = sorted(p for p in again.rglob("*.parquet"))[0]
+    lost.unlink()
+    (again / lost.relative_to(again).as_posix().replace("measurements", "runs")).unlink()
+    make(again, Shape(1, 2), 1, Progress(quiet=True))
+    assert contents(again) == contents(place)
