@@ -71,6 +71,21 @@ def test_boots_that_todays_rules_need_and_the_run_lacks_are_no_verdict(
     assert "does not hold all boots" in str(row["sentence"])
 
 
+def test_machines_share_the_patches_by_number(gated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def make(seed: int, number: int, read: variants.Read) -> Variant:
+        made.append(number)
+        return Variant(f"innocent-{number}", "", "x", "")
+
+    monkeypatch.setattr(variants, "innocent", make)
+    words = ["--out", str(gated), "--patches", "5", "--again", "judge"]
+    assert CliRunner().invoke(gates.innocent_command, [*words, "--first", "4"]).exit_code == 0
+    assert made == [4, 5]
+    done = CliRunner().invoke(gates.innocent_command, [*words, "--first", "6"])
+    assert str(done.exception) == "--first 6: there are 5 patches (--patches)"
+
+
 def test_table_has_counts_with_their_intervals() -> None:
     rows = [
         GateRow(f"planted-{n}", "y", "regression", "z", {"ufs submission": (8, 20.0)})

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from iotoll.boards.matrix import chosen_cells, load_matrix
-from iotoll.core.errors import InfrastructureError
+from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.kernels.source import base_of, open_tree
 from iotoll.patch import candidate
@@ -77,6 +77,13 @@ def gate_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         [
             click.option("--patches", default=60, show_default=True, type=click.IntRange(1)),
+            click.option(
+                "--first",
+                default=1,
+                show_default=True,
+                type=click.IntRange(1),
+                help="Begin with this one: several machines share an experiment.",
+            ),
             click.option("--seed", default=1, show_default=True, type=click.IntRange(0)),
             click.option("--board", default="virt-arm64", show_default=True),
             click.option("--matrix", default="default", show_default=True),
@@ -129,7 +136,10 @@ def run_gates(
     progress = Progress()
     read = reader(str(options["tree"]), progress)
     abreast = int(str(options["abreast"]))
-    seed, numbers = int(str(options["seed"])), range(1, int(str(options["patches"])) + 1)
+    seed, first, last = (int(str(options[name])) for name in ("seed", "first", "patches"))
+    if first > last:
+        raise UsageError(f"--first {first}: there are {last} patches (--patches)")
+    numbers = range(first, last + 1)
     made = (make(seed, number, read) for number in numbers)
     rows: list[GateRow] = []
     # Side by side, live bars and lines of several gates would overwrite each other.
