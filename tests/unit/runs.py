@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from iotoll.core.paths import data_dir
+from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import (
     BuildRecord,
@@ -46,6 +47,17 @@ def manifest(**changes: Any) -> RunManifest:
         "candidate_kind": "patch",
     }
     return RunManifest.model_validate({**values, **changes})
+
+
+def asked(choice: CandidateChoice, **changes: Any) -> RunManifest:
+    """A gate run of what a command line names."""
+    return manifest(
+        tree=choice.tree,
+        base=choice.base,
+        candidate=choice.candidate,
+        candidate_kind=choice.kind,
+        **changes,
+    )
 
 
 def make_run(

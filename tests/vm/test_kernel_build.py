@@ -16,9 +16,10 @@ from iotoll.core.progress import Progress
 from iotoll.kernels import build, cache, kconfig, kernel_job, source
 from iotoll.patch import candidate, selection
 from iotoll.records import results
-from iotoll.records.models import BuildRecord, Clock, RunManifest, SourceRecord
+from iotoll.records.models import BuildRecord, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
+from tests.unit.runs import asked
 
 pytestmark = pytest.mark.vm
 
@@ -41,21 +42,8 @@ def needs_tools_and_source() -> None:
 
 def start(folder: Path, patch: Path | None, tree: str | None = None) -> RunDir:
     choice = candidate.classify(str(patch) if patch else None, tree=tree)
-    manifest = RunManifest(
-        command=["iotoll"],
-        created="2026-01-05T10:00:00Z",
-        kind="gate",
-        board="virt-arm64",
-        clock=Clock.INSTRUCTIONS,
-        matrix="default",
-        policy="default",
-        tree=choice.tree,
-        base=choice.base,
-        candidate=choice.candidate,
-        candidate_kind=choice.kind,
-    )
     run = RunDir(folder)
-    results.write(run.root / "run.json", manifest)
+    results.write(run.root / "run.json", asked(choice))
     source.prepare(run, PROGRESS, CELLS)
     return run
 

@@ -15,10 +15,11 @@ from iotoll.core.progress import Progress, Step
 from iotoll.kernels import build, cache, kernel_job, makerun, source
 from iotoll.patch import candidate
 from iotoll.records import results
-from iotoll.records.models import BuildRecord, Clock, RunManifest
+from iotoll.records.models import BuildRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from tests.repository import git, kernel_tree
+from tests.unit.runs import asked, manifest
 
 QUIET = Progress(quiet=True)
 FRAGMENTS = ["base", "ufs"]
@@ -79,21 +80,8 @@ def start(tmp_path: Path, tree: Path, new_text: str | None, name: str = "run") -
         patch = tmp_path / f"{name}.patch"
         patch.write_text(f"--- a/driver.c\n+++ b/driver.c\n@@ -1 +1 @@\n-good\n+{new_text}\n")
     choice = candidate.classify(str(patch) if patch else None, tree=str(tree))
-    manifest = RunManifest(
-        command=["iotoll"],
-        created="2026-01-05T10:00:00Z",
-        kind="gate",
-        board="virt-arm64",
-        clock=Clock.INSTRUCTIONS,
-        matrix="default",
-        policy="default",
-        tree=choice.tree,
-        base=choice.base,
-        candidate=choice.candidate,
-        candidate_kind=choice.kind,
-    )
     run = RunDir(tmp_path / name)
-    results.write(run.root / "run.json", manifest)
+    results.write(run.root / "run.json", asked(choice))
     source.prepare(run, QUIET, ["ufs-x"])
     return run
 
@@ -233,20 +221,9 @@ def ready_made(tmp_path: Path, base: bytes, other: bytes) -> RunDir:
     (tmp_path / "a").write_bytes(base)
     (tmp_path / "b").write_bytes(other)
     run = RunDir(tmp_path / "ready")
-    manifest = RunManifest(
-        command=["iotoll"],
-        created="2026-01-05T10:00:00Z",
-        kind="gate",
-        board="virt-arm64",
-        clock=Clock.INSTRUCTIONS,
-        matrix="default",
-        policy="default",
-        tree=None,
-        base=str(tmp_path / "a"),
-        candidate=str(tmp_path / "b"),
-        candidate_kind="images",
-    )
-    results.write(run.root / "run.json", manifest)
+    images = {"base": str(tmp_path / "a"), "candidate": str(tmp_path / "b")}
+    made = manifest(tree=None, candidate_kind="images", **images)
+    results.write(run.root / "run.json", made)
     return run
 
 

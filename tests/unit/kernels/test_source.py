@@ -21,9 +21,10 @@ from iotoll.patch import candidate
 from iotoll.patch import diff as patchtext
 from iotoll.patch.candidate import Patch
 from iotoll.records import results
-from iotoll.records.models import Clock, RunManifest, SelectionRecord, SourceRecord
+from iotoll.records.models import SelectionRecord, SourceRecord
 from iotoll.records.rundir import RunDir
 from tests.repository import git, kernel_tree
+from tests.unit.runs import asked
 
 CELLS = ["ufs-4k-randread-t1-direct", "nvme-4k-randread-t1-direct"]
 LINES = "".join(f"line {n}\n" for n in range(1, 31))
@@ -99,22 +100,8 @@ def run_dir(
     name: str = "run",
 ) -> RunDir:
     choice = candidate.classify(words, tree=str(tree) if tree else None, base=base)
-    manifest = RunManifest(
-        command=["iotoll"],
-        created="2026-01-05T10:00:00Z",
-        kind="gate",
-        board="virt-arm64",
-        clock=Clock.INSTRUCTIONS,
-        matrix="default",
-        policy="default",
-        tree=choice.tree,
-        base=choice.base,
-        candidate=choice.candidate,
-        candidate_kind=choice.kind,
-        cells=cells,
-    )
     run = RunDir(tmp_path / name)
-    results.write(run.root / "run.json", manifest)
+    results.write(run.root / "run.json", asked(choice, cells=cells))
     return run
 
 

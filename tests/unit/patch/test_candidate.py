@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from iotoll.core.errors import UsageError
 from iotoll.patch import candidate, diff
-from iotoll.records.models import Clock, RunManifest
+from tests.unit.runs import asked
 
 DIFF = """\
 diff --git a/drivers/ufs/core/ufshcd.c b/drivers/ufs/core/ufshcd.c
@@ -45,24 +45,8 @@ def write(folder: Path, text: str, name: str = "x.patch") -> Path:
     return path
 
 
-def manifest(choice: candidate.CandidateChoice) -> RunManifest:
-    return RunManifest(
-        command=["iotoll"],
-        created="2026-01-05T10:00:00Z",
-        kind="gate",
-        board="virt-arm64",
-        clock=Clock.INSTRUCTIONS,
-        matrix="default",
-        policy="default",
-        tree=choice.tree,
-        base=choice.base,
-        candidate=choice.candidate,
-        candidate_kind=choice.kind,
-    )
-
-
 def load(path: Path) -> candidate.Candidate:
-    return candidate.load(manifest(candidate.classify(str(path))))
+    return candidate.load(asked(candidate.classify(str(path))))
 
 
 def test_plain_diff_is_a_patch_without_subject(tmp_path: Path) -> None:
@@ -191,13 +175,13 @@ def test_revision_and_range_need_a_tree(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--tree"):
         candidate.classify("HEAD")
     tree = str(tmp_path)
-    revision = candidate.load(manifest(candidate.classify("topic", tree=tree)))
+    revision = candidate.load(asked(candidate.classify("topic", tree=tree)))
     assert (revision.kind, revision.base, revision.revision) == ("revision", "topic^", "topic")
-    based = candidate.load(manifest(candidate.classify("topic", tree=tree, base="v6.12")))
+    based = candidate.load(asked(candidate.classify("topic", tree=tree, base="v6.12")))
     assert based.base == "v6.12"
-    ranged = candidate.load(manifest(candidate.classify("v6.12..topic", tree=tree)))
+    ranged = candidate.load(asked(candidate.classify("v6.12..topic", tree=tree)))
     assert (ranged.kind, ranged.base, ranged.revision) == ("range", "v6.12", "topic")
-    open_end = candidate.load(manifest(candidate.classify("v6.12...", tree=tree)))
+    open_end = candidate.load(asked(candidate.classify("v6.12...", tree=tree)))
     assert open_end.revision == "HEAD"
 
 
@@ -216,7 +200,7 @@ def test_images(tmp_path: Path) -> None:
     base, other = write(tmp_path, "x", "base"), write(tmp_path, "y", "other")
     choice = candidate.classify(None, base_image=base, candidate_image=other)
     assert choice == candidate.CandidateChoice("images", None, str(base), str(other))
-    assert candidate.load(manifest(choice)).kind == "images"
+    assert candidate.load(asked(choice)).kind == "images"
     assert candidate.classify(None, base_image=base).kind == "none"
     with pytest.raises(UsageError, match="--base-image"):
         candidate.classify(None, candidate_image=other)
@@ -229,7 +213,7 @@ def test_images(tmp_path: Path) -> None:
 def test_no_candidate_measures_the_base() -> None:
     choice = candidate.classify(None)
     assert choice == candidate.CandidateChoice("none", "debian", None, None)
-    assert candidate.load(manifest(choice)).kind == "none"
+    assert candidate.load(asked(choice)).kind == "none"
 
 
 def test_one_version_of_debians_sources_is_a_tree() -> None:
@@ -249,7 +233,7 @@ def test_patch_file_that_vanished(tmp_path: Path) -> None:
     choice = candidate.classify(str(path))
     path.unlink()
     with pytest.raises(UsageError, match="cannot be read"):
-        candidate.load(manifest(choice))
+        candidate.load(asked(choice))
 
 
 @pytest.mark.parametrize("name", ["ufs-submission-cost", "neutral"])
