@@ -36,7 +36,7 @@ class Machine(Analyser):
 
     def on_nvme_sq(self, event: Event) -> None:
         """A completion is read from a queue."""
-        if self.disks and self.frames[event.cpu]:
+        if self.disks:
             irq = self.irq(event.cpu)
             self.slots[event.cpu].append((event.ts, irq, event.fields.get("disk", "")))
 
