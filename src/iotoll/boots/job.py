@@ -137,6 +137,7 @@ def render_job(
             late_us=(number - 1) * pace.perturb_us,
             threads=threads,
             huge_pages=board.huge_pages,
+            cpus=board.qemu.cpus if isinstance(board, VirtualBoard) else 1,
         )
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))
