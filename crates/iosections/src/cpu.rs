@@ -37,6 +37,8 @@ pub(crate) struct Slot {
     disk: u64,
     pub(crate) ts: u64,
     pub(crate) irq: Option<Interrupt>,
+    /// A task read it, in no interrupt.
+    pub(crate) polled: bool,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -195,6 +197,7 @@ impl Cpu {
         let irq = self.interrupt();
         self.serial += 1;
         let serial = self.serial;
+        let polled = self.frames.last().is_none();
         // A task that polls reads one as well: what it executes is for its own I/O.
         let pieces = self.frames.last_mut().map_or_else(Vec::new, |frame| {
             self.idle.clear();
@@ -206,6 +209,7 @@ impl Cpu {
             disk,
             ts,
             irq,
+            polled,
             pieces,
         });
         if self.slots.len() > PENDING_LIMIT {

@@ -214,6 +214,16 @@ fn a_polled_queue_of_nvme_completes_from_the_moment_at_which_it_is_read() {
     // The second one is at the device until it is read.
     assert_eq!(io.elapsed, [30, 30, 852, 23, 40]);
     assert_eq!(outcome.interrupt_marks, BTreeMap::from([("nvme_sq", 2)]));
+    // With the driver's other event that one marks them all, whatever came between.
+    let mut lines = lines.to_vec();
+    lines.insert(9, (1020, 0, 7, NVME_DONE(9)));
+    lines.insert(11, (1030, 0, 7, NVME_DONE(10)));
+    let outcome = run(&lines);
+    assert_eq!(only(&outcome).elapsed, [30, 30, 870, 5, 40]);
+    assert_eq!(
+        outcome.interrupt_marks,
+        BTreeMap::from([("nvme_complete_rq", 2)])
+    );
 }
 
 #[test]
