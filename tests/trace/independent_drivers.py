@@ -31,14 +31,16 @@ class Machine(Analyser):
         slot = next((slot for slot in slots if slot[2] == disk), None)
         if slot:
             slots.remove(slot)
+            slot = None if slot[3] else slot
         if request and request.reported is None:
             request.reported = (*slot[:2], False) if slot else self.reporting(event)
 
     def on_nvme_sq(self, event: Event) -> None:
         """A completion is read from a queue."""
-        if self.disks and self.frames[event.cpu]:
+        if self.disks:
             irq = self.irq(event.cpu)
-            self.slots[event.cpu].append((event.ts, irq, event.fields.get("disk", "")))
+            polled = not self.frames[event.cpu]
+            self.slots[event.cpu].append((event.ts, irq, event.fields.get("disk", ""), polled))
 
     def on_ufshcd_command(self, event: Event) -> None:
         """UFS sends or completes."""

@@ -19,6 +19,8 @@ from tests.trace.independent import (
 )
 
 ASYNC = ("io_submit", "io_uring")
+Slot = tuple[int, tuple[int, int] | None, str, bool]
+"""A completion read from an NVMe queue: when, in which interrupt, the disk, whether polled."""
 
 
 class Analyser:
@@ -37,7 +39,7 @@ class Analyser:
         self.entries: dict[str, Io] = {}
         self.frames: dict[int, list[Frame]] = defaultdict(list)
         self.left: dict[int, tuple[int, int] | None] = {}
-        self.slots: dict[int, list[tuple[int, tuple[int, int] | None, str]]] = defaultdict(list)
+        self.slots: dict[int, list[Slot]] = defaultdict(list)
         self.ended: dict[int, list[Io]] = defaultdict(list)
         self.disks: dict[int, int] = {}
         self.starts: list[tuple[int, int]] = []

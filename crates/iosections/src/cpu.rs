@@ -37,6 +37,8 @@ pub(crate) struct Slot {
     disk: u64,
     pub(crate) ts: u64,
     pub(crate) irq: Option<Interrupt>,
+    /// A task read it, in no interrupt.
+    pub(crate) polled: bool,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -193,19 +195,21 @@ impl Cpu {
     /// A completion was read whose request is not known yet.
     pub(crate) fn open_slot(&mut self, disk: u64, ts: u64) {
         let irq = self.interrupt();
-        let Some(frame) = self.frames.last_mut() else {
-            return;
-        };
         self.serial += 1;
         let serial = self.serial;
-        self.idle.clear();
-        let pieces = std::mem::take(&mut frame.pending);
-        frame.current = Current::Slot(serial);
+        let polled = self.frames.last().is_none();
+        // A task that polls reads one as well: what it executes is for its own I/O.
+        let pieces = self.frames.last_mut().map_or_else(Vec::new, |frame| {
+            self.idle.clear();
+            frame.current = Current::Slot(serial);
+            std::mem::take(&mut frame.pending)
+        });
         self.slots.push_back(Slot {
             serial,
             disk,
             ts,
             irq,
+            polled,
             pieces,
         });
         if self.slots.len() > PENDING_LIMIT {

@@ -194,6 +194,39 @@ fn polled_completions_have_no_interrupt() {
 }
 
 #[test]
+fn a_polled_queue_of_nvme_completes_from_the_moment_at_which_it_is_read() {
+    let lines = [
+        (100, 0, 7, enter(Op::Pread64)),
+        (130, 0, 7, queue("R", 80, 8)),
+        (140, 0, 7, queue("R", 800, 8)),
+        (150, 0, 7, SETUP(9)),
+        (160, 0, 7, issue("R", 80, 8)),
+        (165, 0, 7, SETUP(10)),
+        (170, 0, 7, issue("R", 800, 8)),
+        (1010, 0, 7, Kind::NvmeSq(1)),
+        (1012, 0, 7, Kind::NvmeSq(1)),
+        (1025, 0, 7, complete("R", 80, 8)),
+        (1035, 0, 7, complete("R", 800, 8)),
+        (1075, 0, 7, leave(Op::Pread64)),
+    ];
+    let outcome = run(&lines);
+    let io = only(&outcome);
+    // The second one is at the device until it is read.
+    assert_eq!(io.elapsed, [30, 30, 852, 23, 40]);
+    assert_eq!(outcome.interrupt_marks, BTreeMap::from([("nvme_sq", 2)]));
+    // With the driver's other event that one marks them all, whatever came between.
+    let mut lines = lines.to_vec();
+    lines.insert(9, (1020, 0, 7, NVME_DONE(9)));
+    lines.insert(11, (1030, 0, 7, NVME_DONE(10)));
+    let outcome = run(&lines);
+    assert_eq!(only(&outcome).elapsed, [30, 30, 870, 5, 40]);
+    assert_eq!(
+        outcome.interrupt_marks,
+        BTreeMap::from([("nvme_complete_rq", 2)])
+    );
+}
+
+#[test]
 fn foreign_work_is_in_elapsed_only() {
     let mut lines = direct_read();
     // A timer in vfs_fs, another task between wake-up and return.

@@ -117,15 +117,7 @@ def render_job(
     decides how late its cells begin.
     """
     shutil.rmtree(target, ignore_errors=True)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data_dir("lava-jobs") / "jobs"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # fio jobs and shell words, not markup; all values come from our data
-    )
-    template = environment.get_template("batch.fio.j2")
+    template = _template()
     pace = _pace(board, matrix)
     threads = max([*matrix.threads, *(r.cell.threads for b in batches for r in b.runs)])
     for batch in batches:
@@ -137,6 +129,7 @@ def render_job(
             late_us=(number - 1) * pace.perturb_us,
             threads=threads,
             huge_pages=board.huge_pages,
+            cpus=board.qemu.cpus if isinstance(board, VirtualBoard) else 1,
         )
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))
@@ -165,6 +158,18 @@ def render_job(
     }
     write_text(target / "job.env", _shell(settings))
     return files_sha256([p for p in target.iterdir() if p.is_file()], target)
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(data_dir("lava-jobs") / "jobs"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # fio jobs and shell words, not markup; all values come from our data
+    )
+    return environment.get_template("batch.fio.j2")
 
 
 def _pace(board: Board, matrix: Matrix) -> Pace:

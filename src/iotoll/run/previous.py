@@ -58,7 +58,9 @@ def with_coverage(
         unbuilt = found.unbuilt if found else ()
         missed = {*unbuilt, *unmeasured, *selected.harmless}
         if selected.changed_paths and missed.issuperset(selected.changed_paths):
-            why = "" if found and found.nothing else "No cell runs what this patch changes. "
+            needs = "; ".join(dict.fromkeys(unmeasured.values()))
+            said_so = f"No cell runs what this patch changes{needs and ': ' + needs}. "
+            why = "" if found and found.nothing else said_so
             other = Outcome.INCONCLUSIVE
             fields |= {"outcome": other, "exit_code": other.exit_code, "sentence": why + said}
     return fields

@@ -133,6 +133,17 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             assert {lines["direct"] for lines in found} == {str(int(cell.endswith("direct")))}
 
 
+def test_threads_have_their_cpus_where_there_are_several(tmp_path: Path, matrix: Matrix) -> None:
+    """Their CPUs differed between two boots of a kernel: a cost in UFS's completions passed."""
+    cells = ["ufs-4k-randread-t1-direct", "ufs-4k-randread-t8-direct-q4"]
+    found = {}
+    for name in ("virt-arm64-smp4", "virt-arm64"):
+        render_job(load_board(name), matrix, make_batches(matrix, cells, False), tmp_path / name)
+        jobs = "".join(path.read_text() for path in sorted((tmp_path / name).glob("*.fio")))
+        found[name] = re.findall("^cpus_allowed=(.*)$", jobs, re.M)
+    assert found == {"virt-arm64-smp4": list("12301230" + "1"), "virt-arm64": []}
+
+
 def test_unknown_names_are_a_usage_error() -> None:
     with pytest.raises(UsageError):
         load_matrix("absent")

@@ -79,4 +79,7 @@ def test_a_pass_of_which_nothing_was_measured_is_none(
     results.write(run.selection, selected.model_copy(update=more))
     said = with_coverage(run, "No section costs more.", [], Outcome.PASS)
     assert said.get("outcome") is outcome
+    # Pages and the terminal show the sentence: it names what would measure the patch.
+    asked = "No cell runs what this patch changes: no board. No section"
+    assert said["sentence"].startswith(asked) is bool(unmeasured)
     assert "outcome" not in with_coverage(run, "It grew.", [], Outcome.REGRESSION)

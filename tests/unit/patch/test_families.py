@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from iotoll.boards.board import load_virtual_board
 from iotoll.boards.equip import families
 from iotoll.boards.matrix import load_matrix
 from iotoll.core.errors import UsageError
-from iotoll.patch import selection
+from iotoll.patch import diff, selection
 
 MATRIX = load_matrix("default")
 FAMILIES = families(load_virtual_board("virt-arm64"), MATRIX)
@@ -84,3 +85,28 @@ def test_fragments_come_with_the_path() -> None:
     assert selection.select(["block/bfq-iosched.c"], MATRIX.cells).fragments == ["add-bfq"]
     by_hand = selection.choose(["drivers/md/dm-crypt.c"], MATRIX.cells, MATRIX.cells[:1])
     assert by_hand.fragments == ["add-dm"]
+
+
+PLANTED = Path(__file__).parents[2] / "vm"
+EXPECTED = tomllib.loads((PLANTED / "families.toml").read_text())
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_planted_cost_selects_its_family(name: str) -> None:
+    """Each patch of tests/vm/patches/families adds its family's cells, and no other family's."""
+    expected = EXPECTED[name]
+    patch = PLANTED / f"patches/families/{name}.patch"
+    paths = diff.changed_paths(patch.read_bytes(), patch.name)
+    assert paths == [expected["path"]]
+    known = families(load_virtual_board(expected.get("board", "virt-arm64")), MATRIX)
+    chosen = {choice.cell for choice in selection.select(paths, MATRIX.cells, families=known).cells}
+    own = {cell for cell in chosen if cell in MATRIX.cells}
+    assert len(own) == expected["matrix"]
+    assert chosen - own == {cell for family in expected["families"] for cell in known[family]}
+
+
+def test_every_planted_cost_says_what_it_must_show() -> None:
+    patches = {path.stem for path in (PLANTED / "patches/families").glob("*.patch")}
+    assert patches == set(EXPECTED)
+    for expected in EXPECTED.values():
+        assert expected["grows"] and expected["families"]
