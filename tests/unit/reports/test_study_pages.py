@@ -92,6 +92,21 @@ def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> N
     assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--base", "my-branch"], "Kernel: revision my-branch."),
+        (["--tree", "linux", "--base", "v6.12"], "Kernel: revision v6.12, source linux."),
+        (["--image", "Image-of-mine"], "Kernel: image Image-of-mine."),
+    ],
+)
+def test_a_kernel_that_was_named_is_named(words: list[str], said: str, tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
+    assert "Kernel: " not in cover_text(found)
+    named = found.model_copy(update={"command": [*found.command, *words]})
+    assert said in cover_text(named).splitlines()
+
+
 def test_a_commit_message_leaves_out_what_ran_as_asked(tmp_path: Path) -> None:
     found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
     checks = [
