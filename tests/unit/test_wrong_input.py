@@ -92,6 +92,7 @@ USER = [
     "nightly /dev/zero",
     "report empty",
     "report begun --commit --cover",
+    "report begun --cover --json",
     "compare begun",
     "analyze empty",
     "analyze folder",

@@ -29,6 +29,7 @@ from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import INCIDENTAL, label_of, open_run
 from iotoll.run.several import gate_several
+from iotoll.run.study_flow import resume_command
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -178,9 +179,13 @@ def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: b
     """
     if commit and cover:
         raise UsageError("--commit and --cover: name one of them")
+    if as_json and (commit or cover):
+        raise UsageError(f"--json and {'--commit' if commit else '--cover'}: name one of them")
     if (run / STUDY).is_file():
         _report_study(run, commit, cover, Output(quiet, as_json))
         return
+    if resume := resume_command(run):
+        raise UsageError(f"{run} is an unfinished study: {resume} resumes it")
     directory = RunDir.open(run)
     if commit or cover:
         text = cover_text if cover else commit_text

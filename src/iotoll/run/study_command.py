@@ -15,7 +15,7 @@ from iotoll.reports.study.data import load_study
 from iotoll.reports.study.page import terminal_lines, write_pages
 from iotoll.run.flow import STEPS
 from iotoll.run.manifest import Runner, RunRequest
-from iotoll.run.study_flow import Asked, run_study
+from iotoll.run.study_flow import Asked, default_folder, run_study
 
 
 @click.command("study")
@@ -91,7 +91,7 @@ def study_command(
     command += ["--destroy-data"] if study.destroys else []
     request = RunRequest(tuple(command), "measure", choice, "", runner=runner, lab=lab)
     output = Output(quiet, as_json)
-    folder = out or Path("runs") / f"study-{study.name}"
+    folder = out or default_folder(study.name)
     asked = Asked(study, request, board, folder, output.progress, until, fresh)
     record = run_study(asked)
     if record is None or until != "report":

@@ -7,6 +7,7 @@ A study's folder holds ``study.json``, the pages, and ``variants/NAME``: run dir
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from iotoll.measure.asked import Ran, parse_command, read_ran
 from iotoll.measure.hpb import NAME as HPB
 from iotoll.measure.hpb import counts_of
 from iotoll.records import results
-from iotoll.records.models import Clock, SideResult
+from iotoll.records.models import Clock, RunManifest, SideResult
 from iotoll.records.models.study import StudyRecord, StudyVariant
 from iotoll.records.rundir import STUDY, RunDir
 from iotoll.reports.page.modelled import model_sentence
@@ -89,6 +90,24 @@ def run_study(asked: Asked) -> StudyRecord | None:
     record = make_record(asked, measured, shown, virtual)
     results.write(asked.out / STUDY, record)
     return record
+
+
+def resume_command(folder: Path) -> str | None:
+    """What resumes the study whose variants are in ``folder``; None for another folder."""
+    begun = [] if (folder / "run.json").exists() else sorted(folder.glob("variants/*/run/run.json"))
+    if not begun:
+        return None
+    words = results.read(begun[0], RunManifest).command
+    if words[:2] != ["iotoll", "study"] or len(words) < 3:
+        return None
+    if folder.resolve() != default_folder(Path(words[2]).stem).resolve():
+        words = [*words, "--out", str(folder)]
+    return shlex.join(words)
+
+
+def default_folder(study: str) -> Path:
+    """Where a study of this name goes without ``--out``."""
+    return Path("runs") / f"study-{study}"
 
 
 def make_record(

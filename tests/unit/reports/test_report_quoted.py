@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from iotoll.core.errors import UsageError
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.quoted import COLUMNS, commit_text, cover_text
-from tests.golden.runs import CASES, IDS, hostile, real
+from tests.golden.runs import CASES, DATA, IDS, hostile, real
 
 WITHOUT = {"broken", "broken-build", "infrastructure", "documentation"}
 """Cases without a value to quote."""
@@ -49,6 +50,29 @@ def test_a_cover_letter_has_every_workload_in_full() -> None:
     found = cover_text(evidence)
     for cell in evidence.manifest.cells or []:
         assert re.search(rf"^  {cell} +\d+ +\d+", found, re.M)
+
+
+def test_names_that_differ_at_their_end_stay_apart() -> None:
+    evidence = gather(real("regression"))
+    assert evidence.verdict is not None
+    first, *others = evidence.verdict.cells
+    long = "ufs-128k-randwrite-t8-direct-io_uring-qd32-mq-deadline-tags"
+    cells = [
+        first.model_copy(update={"cell": f"{long}4"}),
+        first.model_copy(update={"cell": f"{long}8"}),
+        *others,
+    ]
+    verdict = evidence.verdict.model_copy(update={"cells": cells})
+    found = cover_text(replace(evidence, verdict=verdict))
+    assert max(map(len, found.splitlines())) <= COLUMNS
+    for end in "48":
+        assert re.search(rf"^  {long}{end}\n +\d+ +\d+ +\S+ +\S+$", found, re.M)
+
+
+def test_one_kernel_has_its_workloads_in_a_cover_letter() -> None:
+    evidence = gather(RunDir.open(DATA / "report/measured"))
+    rows = re.findall(r"^  (\w+-\d+k-\S+) +\d+$", cover_text(evidence), re.M)
+    assert sorted(rows) == sorted(evidence.sides["base"].cells) and len(rows) == 4
 
 
 def test_the_command_is_one_command_for_a_shell() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,17 @@ from click.testing import CliRunner
 
 from iotoll.cli import cli
 from iotoll.core.errors import UsageError
+from iotoll.core.paths import data_dir
+from iotoll.core.progress import Progress
+from iotoll.patch import candidate
 from iotoll.records import results
+from iotoll.records.models import RunManifest
+from iotoll.reports.study.data import load_study
 from iotoll.reports.study.evaluate import Measured
 from iotoll.reports.study.page import study_html
 from iotoll.reports.study.quoted import commit_text
+from iotoll.run.manifest import RunRequest
+from iotoll.run.study_flow import Asked, resume_command, run_study
 from tests.unit.reports.studies import CELL, MODEL, SMALL, evaluated, record, small
 
 
@@ -27,6 +35,48 @@ def test_report_knows_a_studys_folder(tmp_path: Path) -> None:
     done = runner.invoke(cli, ["report", str(folder)])
     assert done.exit_code == 0 and "small: agrees: 1, shape holds: 1" in done.stdout
     assert (folder / "index.html").read_text() == study_html(found)
+
+
+def test_an_unfinished_study_is_named_with_what_resumes_it(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    out = tmp_path / "out"
+    begun = ["study", str(path), "--base", "v6.12", "--out", str(out)]
+    asked = Asked(
+        load_study(str(path)),
+        RunRequest(("iotoll", *begun[:4]), "measure", candidate.classify(None, base="v6.12"), ""),
+        None,
+        out,
+        Progress(quiet=True),
+    )
+    with pytest.raises(UsageError):
+        # The default tree is an archive: it has no revision.
+        run_study(asked)
+    done = CliRunner().invoke(cli, ["report", str(out), "--cover"])
+    assert isinstance(done.exception, UsageError)
+    said = f"{out} is an unfinished study: {shlex.join(['iotoll', *begun])} resumes it"
+    assert str(done.exception) == said
+
+
+def test_in_the_default_folder_the_command_that_resumes_needs_no_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = results.read(data_dir("results-schema") / "valid/run.json", RunManifest)
+    manifest = example.model_copy(update={"command": ["iotoll", "study", "emmc"]})
+    results.write(Path("runs/study-emmc/variants/base/run/run.json"), manifest)
+    assert resume_command(Path("runs/study-emmc")) == "iotoll study emmc"
+    assert resume_command(Path("runs/study-emmc/variants/base/run")) is None
+    assert resume_command(Path("runs")) is None
+
+
+@pytest.mark.parametrize("option", ["--commit", "--cover"])
+def test_text_for_a_mail_is_no_json(option: str, tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
+    results.write(tmp_path / "out/study.json", found)
+    done = CliRunner().invoke(cli, ["report", str(tmp_path / "out"), option, "--json"])
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception) == f"--json and {option}: name one of them"
 
 
 def test_a_study_that_destroys_data_must_be_told_to(tmp_path: Path) -> None:

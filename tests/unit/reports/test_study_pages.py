@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.records.models.study import StudyCheck
+from iotoll.records.models.study import StudyCheck, StudyVariant
 from iotoll.reports.study.evaluate import Measured
-from iotoll.reports.study.page import grids, study_markdown, write_pages
+from iotoll.reports.study.page import grids, models, study_markdown, write_pages
 from iotoll.reports.study.pictures import scale, table_picture
 from iotoll.reports.study.quoted import commit_text, cover_text
 from tests.unit.reports.studies import CELL, MODEL, PUBLISHED, evaluated, record, small
@@ -92,6 +92,21 @@ def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> N
     assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--base", "my-branch"], "Kernel: revision my-branch."),
+        (["--tree", "linux", "--base", "v6.12"], "Kernel: revision v6.12, source linux."),
+        (["--image", "Image-of-mine"], "Kernel: image Image-of-mine."),
+    ],
+)
+def test_a_kernel_that_was_named_is_named(words: list[str], said: str, tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
+    assert "Kernel: " not in cover_text(found)
+    named = found.model_copy(update={"command": [*found.command, *words]})
+    assert said in cover_text(named).splitlines()
+
+
 def test_a_commit_message_leaves_out_what_ran_as_asked(tmp_path: Path) -> None:
     found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
     checks = [
@@ -102,6 +117,12 @@ def test_a_commit_message_leaves_out_what_ran_as_asked(tmp_path: Path) -> None:
     assert "read, rw: asked read, ran write (differs)" in commit_text(found)
     assert "read, bs" not in commit_text(found) and "as asked: 1 more" in commit_text(found)
     assert "read, bs: asked 4k, ran 4k (as asked)" in cover_text(found)
+
+
+def test_only_models_of_disks_that_cells_use_are_shown() -> None:
+    known = {"emmc": "none", "ufs": "80 us", "ufs2": "80 us", "nvme": "16 us"}
+    variant = StudyVariant(name="base", why="", board="b", cells=[CELL], models=known)
+    assert models(variant) == [("ufs", "80 us"), ("ufs2", "80 us")]
 
 
 def test_a_cell_whose_ios_do_not_wait_says_why_it_has_no_value(tmp_path: Path) -> None:

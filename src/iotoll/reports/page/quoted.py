@@ -27,6 +27,7 @@ _UNITS = {Unit.INSTRUCTIONS: "instr", Unit.NANOSECONDS: "ns"}
 _ASCII = str.maketrans(
     {MINUS: "-", NBSP: " ", NO_VALUE: "-", "→": "->", "…": "...", "\u2019": "'", "µ": "u"}
 )
+_BY_WORKLOAD = "Software path (sections 1+2+4) by workload:"
 Row = Sequence[str]
 
 
@@ -136,7 +137,12 @@ def _path_grew(view: CellView) -> bool:
 
 def _by_workload(evidence: Evidence, views: Sequence[CellView]) -> str:
     unit = _UNITS[unit_of(evidence)]
-    rows = []
+    rows: list[Row] = []
+    if evidence.verdict is None:
+        totals = [(v.name.full, v.total("base", SOFTWARE_SECTIONS, corrected=False)) for v in views]
+        rows = [(name, f"{value:.0f}") for name, value in totals if value is not None]
+        head: Row = ("workload", f"medians\n[{unit}]")
+        return f"{_BY_WORKLOAD}\n{_table(head, rows)}" if rows else ""
     for view in views:
         if (found := view.path) is None:
             continue
@@ -148,7 +154,7 @@ def _by_workload(evidence: Evidence, views: Sequence[CellView]) -> str:
         return ""
     names = ("base", "patched", "change")
     head = ("workload", *(f"{name}\n[{unit}]" for name in names), "change\n[%]")
-    return "Software path (sections 1+2+4) by workload:\n" + _table(head, rows)
+    return f"{_BY_WORKLOAD}\n{_table(head, rows)}"
 
 
 def _signed(value: float) -> str:
@@ -166,12 +172,15 @@ def _table(head: Row, rows: Sequence[Row]) -> str:
     everything = [names, units, *rows]
     widths = [max(len(row[at]) for row in everything) for at in range(len(head))]
     words = 2 if "section" in head else 1
-    # A long name gives way: the units must stay.
+    # The units must stay: a name that leaves them no room has a line of its own.
     widths[0] = min(widths[0], COLUMNS - 2 - sum(widths[1:]) - 2 * (len(widths) - 1))
     lines = []
     for row in everything:
+        if len(row[0]) > widths[0]:
+            lines.append(f"  {row[0]}")
+            row = ("", *row[1:])
         parts = [
-            text[:width].ljust(width) if at < words else text.rjust(width)
+            text.ljust(width) if at < words else text.rjust(width)
             for at, (text, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append(("  " + "  ".join(parts)).rstrip())

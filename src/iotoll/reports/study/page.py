@@ -13,7 +13,13 @@ from pathlib import Path
 from markupsafe import Markup
 
 from iotoll.records import results
-from iotoll.records.models.study import StudyClaim, StudyRecord, StudyTable, StudyValue
+from iotoll.records.models.study import (
+    StudyClaim,
+    StudyRecord,
+    StudyTable,
+    StudyValue,
+    StudyVariant,
+)
 from iotoll.reports.markup import page_environment
 from iotoll.reports.page.svg import palette
 from iotoll.reports.study.pictures import Picture, curve_picture, shown, table_picture
@@ -154,6 +160,7 @@ def study_html(record: StudyRecord) -> str:
             reasons=reasons(record),
             grids=list(grids(record)),
             tones=TONES,
+            models=models,
             safe=Markup,
             command=command(record),
         )
@@ -193,10 +200,16 @@ def _boots(record: StudyRecord) -> list[list[str]]:
             v.name,
             v.board,
             v.missing or f"{v.why}; {len(v.cells)} cells; {v.kernel}",
-            "; ".join(f"{device}: {model}" for device, model in v.models.items()),
+            "; ".join(f"{device}: {model}" for device, model in models(v)),
         ]
         for v in record.variants
     ]
+
+
+def models(variant: StudyVariant) -> list[tuple[str, str]]:
+    """Device and model of the disks that the variant's cells use; raw cells have a second one."""
+    used = {cell.partition("-")[0] for cell in variant.cells}
+    return [(name, model) for name, model in variant.models.items() if name.rstrip("2") in used]
 
 
 def _md_list(title: str, items: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from iotoll import __version__
 from iotoll.records.models import Clock
@@ -79,10 +80,21 @@ def _where(record: StudyRecord) -> str:
     unit = "instructions, 1 of which takes 1 ns" if record.clock is Clock.INSTRUCTIONS else "time"
     kind = "virtual board, modelled devices" if record.virtual else "real board"
     lines = [fill(f"Clock: {unit} ({kind}).")]
+    lines += [fill(f"Kernel: {name}.") for name in [_kernel(record.command)] if name]
     for variant in record.variants:
         said = variant.missing or f"{variant.why}; {variant.kernel}"
         lines.append(fill(f"Boot {variant.name}: board {variant.board}; {said}."))
     return "\n".join(lines)
+
+
+def _kernel(command: Sequence[str]) -> str:
+    """The kernel as the command names it; empty for the board's own."""
+    given = dict(pairwise(command))
+    if image := given.get("--image"):
+        return f"image {image}"
+    base, tree = given.get("--base"), given.get("--tree")
+    parts = [f"revision {base}" if base else "", f"source {tree}" if tree else ""]
+    return ", ".join(part for part in parts if part)
 
 
 def _list(title: str, items: Sequence[str]) -> list[str]:

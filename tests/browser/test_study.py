@@ -1,0 +1,28 @@
+"""A study's page in a browser: on a phone each claim shows its verdict without scrolling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iotoll.records import results
+from iotoll.records.models import StudyRecord
+from iotoll.reports.study.page import write_pages
+from tests.browser.conftest import Open
+
+RECORDS = Path(__file__).parents[2] / "docs/studies"
+NAMES = sorted(path.stem for path in RECORDS.glob("*.json"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_phone_shows_every_verdict(name: str, tmp_path: Path, opened: Open) -> None:
+    record = results.read(RECORDS / f"{name}.json", StudyRecord)
+    found = opened(write_pages(record, tmp_path), width=390)
+    assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
+    tags = found.page.locator("table.claims .tag")
+    assert tags.count() == len(record.claims) > 0
+    ends = tags.evaluate_all("tags => tags.map(tag => tag.getBoundingClientRect().right)")
+    assert max(ends) <= 390
+    assert found.page.locator("table.claims td[data-name=ours]").first.is_visible()
+    found.quiet()
