@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -41,27 +43,36 @@ def test_pages_and_statistics_are_the_same(tmp_path: Path) -> None:
     assert not same_answers(tmp_path / "answers")
 
 
-def test_a_query_is_duckdbs_sql_for_both(place: Path) -> None:
+def left() -> tuple[set[str], set[Path]]:
+    """Children of this process, and Spark's folders."""
+    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    children = {child for task in tasks for child in task.read_text().split()}
+    return children, set(Path(tempfile.gettempdir()).glob("iotoll-spark-*"))
+
+
+def asked(place: Path, engine: Name) -> list[object]:
+    """What one engine says to a query in DuckDB's SQL, and to iotoll's own."""
     sql = "SELECT side, night::DATE AS day, median(value) AS m FROM measurements GROUP BY ALL"
-    answers = []
-    for engine in ENGINES:
-        database = Database(Store(str(place)).find(), engine)
-        rows = database.sql(f"{sql} ORDER BY ALL" if engine == "duckdb" else sql).to_pylist()
-        database.close()
-        answers.append(sorted((r["side"], str(r["day"]), r["m"]) for r in rows))
-    assert answers[0] == answers[1] and len(answers[0]) == 4
-
-
-def test_rows_come_in_batches_from_both(place: Path) -> None:
-    found = []
-    for engine in ENGINES:
-        database = Database(Store(str(place)).find("branch-0"), engine)
-        assert [r["night"] for r in database.runs("branch-0")] == ["2026-01-01", "2026-01-02"] * 2
+    database = Database(Store(str(place)).find("branch-0"), engine)
+    try:
+        rows = sorted((r["side"], str(r["day"]), r["m"]) for r in database.sql(sql).to_pylist())
+        nights = [row["night"] for row in database.runs("branch-0")]
         batches = database.values("branch-0", "hikey960", "2026-01-02")
-        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        values = sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+    finally:
         database.close()
-        found.append(sorted(rows))
-    assert found[0] == found[1] and len(found[0]) == 2 * 48 * 7
+    return [rows, nights, values]
+
+
+def test_both_engines_answer_the_same_and_leave_nothing(place: Path) -> None:
+    before = left()
+    first, second = asked(place, "duckdb"), asked(place, "spark")
+    assert first == second
+    rows, nights, values = first
+    assert isinstance(rows, list) and len(rows) == 4
+    assert nights == ["2026-01-01", "2026-01-02"] * 2
+    assert isinstance(values, list) and len(values) == 2 * 48 * 7
+    assert left() == before
 
 
 @pytest.mark.parametrize("engine", ENGINES)

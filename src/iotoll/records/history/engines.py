@@ -155,7 +155,17 @@ class Spark:
 
     def close(self) -> None:
         """As `Engine.close`."""
-        self._session.stop()
+        from pyspark import SparkContext
+
+        # Spark keeps its Java for the next session: a gigabyte until this process ends.
+        java, self._session = SparkContext._gateway, self._session.stop()
+        SparkContext._gateway = SparkContext._jvm = None
+        if java is not None:
+            java.shutdown()
+            java.proc.stdin.close()  # it ends when nobody can write to it any more
+            java.proc.wait()
+        if os.environ.get("SPARK_CONF_DIR") == str(self._folder / "conf"):
+            del os.environ["SPARK_CONF_DIR"]
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _frame(self, rows: Any) -> Any:
