@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from iotoll.core.errors import UsageError
+from iotoll.core.lock import alone
 from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import Outcome, VerdictRecord
@@ -79,11 +81,18 @@ def test_machines_share_the_patches_by_number(gated: Path, monkeypatch: pytest.M
         return Variant(f"innocent-{number}", "", "x", "")
 
     monkeypatch.setattr(variants, "innocent", make)
-    words = ["--out", str(gated), "--patches", "5", "--again", "judge"]
+    words = ["--out", str(gated), "--patches", "2", "--again", "judge"]
     assert CliRunner().invoke(gates.innocent_command, [*words, "--first", "4"]).exit_code == 0
     assert made == [4, 5]
-    done = CliRunner().invoke(gates.innocent_command, [*words, "--first", "6"])
-    assert str(done.exception) == "--first 6: there are 5 patches (--patches)"
+
+
+def test_two_at_once_do_not_work_in_one_folder(gated: Path) -> None:
+    words = ["--out", str(gated), "--patches", "1", "--again", "judge"]
+    with alone(gated / ".lock", UsageError("held")):
+        done = CliRunner().invoke(gates.innocent_command, words)
+    assert isinstance(done.exception, UsageError)
+    assert "another experiment is at work there" in str(done.exception)
+    assert CliRunner().invoke(gates.innocent_command, words).exit_code == 0
 
 
 def test_table_has_counts_with_their_intervals() -> None:

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.lock import alone
 from iotoll.core.progress import Progress
 from iotoll.kernels.source import base_of, open_tree
 from iotoll.patch import candidate
@@ -82,7 +83,7 @@ def gate_options(command: Callable[..., None]) -> Callable[..., None]:
                 default=1,
                 show_default=True,
                 type=click.IntRange(1),
-                help="Begin with this one: several machines share an experiment.",
+                help="Number of the first patch: several machines share an experiment.",
             ),
             click.option("--seed", default=1, show_default=True, type=click.IntRange(0)),
             click.option("--board", default="virt-arm64", show_default=True),
@@ -132,15 +133,24 @@ def planted_command(out: Path | None, **options: object) -> None:
 def run_gates(
     make: Callable[[int, int, Read], Variant], out: Path, options: dict[str, object]
 ) -> None:
-    """Gate what ``make`` makes of a seed and each number; leaves ``table.json`` in ``out``."""
+    """Gate what ``make`` makes of a seed and each number; leaves ``table.json`` in ``out``.
+
+    Raises UsageError while another experiment works in ``out``.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    why = f"{out}: another experiment is at work there: wait, or choose another --out"
+    with alone(out / ".lock", UsageError(why)):
+        _run_gates(make, out, options)
+
+
+def _run_gates(
+    make: Callable[[int, int, Read], Variant], out: Path, options: dict[str, object]
+) -> None:
     progress = Progress()
     read = reader(str(options["tree"]), progress)
     abreast = int(str(options["abreast"]))
-    seed, first, last = (int(str(options[name])) for name in ("seed", "first", "patches"))
-    if first > last:
-        raise UsageError(f"--first {first}: there are {last} patches (--patches)")
-    numbers = range(first, last + 1)
-    made = (make(seed, number, read) for number in numbers)
+    seed, first, count = (int(str(options[name])) for name in ("seed", "first", "patches"))
+    made = (make(seed, number, read) for number in range(first, first + count))
     rows: list[GateRow] = []
     # Side by side, live bars and lines of several gates would overwrite each other.
     quiet = Progress(quiet=True) if abreast > 1 else progress
