@@ -83,7 +83,7 @@ def test_same_source_same_image_whatever_was_built_in_between(
         log = (run.build(side) / "build.log").read_text()
     first, changed, again = images_made
     assert log.count("  CC      drivers/ufs/core/ufshcd.o") == 1
-    # A test beside this one may have built its candidate in the folder meanwhile: its file goes back too.
+    # A test beside this one may have built in the folder meanwhile: its files go back too.
     assert log.count("  CC      drivers/") < 10, "what went back is compiled, and nothing else"
     assert changed.image_sha256 != first.image_sha256
     assert changed.config_sha256 == first.config_sha256
