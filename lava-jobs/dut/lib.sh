@@ -214,6 +214,7 @@ clean_slate() {
         echo "$2" >/tmp/iotoll-off
         ;;
     esac
+    rm -f /tmp/iotoll-held.*
     sync
     echo 3 >/proc/sys/vm/drop_caches
     echo 1 >/proc/sys/vm/compact_memory
@@ -242,14 +243,15 @@ on_cpu() {
     [ "$cpus" -eq 1 ] || taskset -p -c "$1" $$ >/dev/null
 }
 
-# settle_memory: the page cache's next pages follow each other in memory, and each CPU has just fetched some for itself.
+# settle_memory EXTRA: the page cache's next pages follow each other in memory, and each CPU has just fetched some for itself.
 # Whether they do is left over from what ran before, otherwise, and differs between two kernels of another layout: 128 KiB
 # of the page cache were one segment of a request or 32, which cost 5,000 instructions more.
+# EXTRA pages, of each CPU's own, are used up as well: so many I/Os earlier it fetches others.
 settle_memory() {
     cpu=0
     while [ $cpu -lt "$cpus" ]; do
         on_cpu $cpu
-        iotoll-start settle /tmp/iotoll-held.$cpu $cpu 2048 || fail workload "iotoll-start settle: status $?" >/dev/console
+        iotoll-start settle /tmp/iotoll-held.$cpu $cpu 2048 "$1" || fail workload "iotoll-start settle: status $?" >/dev/console
         cpu=$((cpu + 1))
     done
     on_cpu "0-$((cpus - 1))"

@@ -7,9 +7,8 @@ cell=$1
 shift
 
 count_hpb "$cell"
-rm -f /tmp/iotoll-held.*
 clean_slate "$@"
 # Only the image of virtual boards has it.
-! command -v iotoll-start >/dev/null || { count_cpus; settle_memory; }
+! command -v iotoll-start >/dev/null || { count_cpus; settle_memory 0; }
 echo "iotoll cell $cell" >"$TRACEFS/trace_marker"
 echo "iotoll: cell $cell" >/dev/console

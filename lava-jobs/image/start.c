@@ -7,9 +7,9 @@
  *   iotoll-start at FILE OFFSET_US NAME
  *       waits for FILE, and ends OFFSET_US after the moment that is in it. Where that has passed it says so
  *       on the console, as a note about the cell NAME.
- *   iotoll-start settle FILE CPU PAGES
+ *   iotoll-start settle FILE CPU PAGES EXTRA
  *       writes PAGES pages to FILE, and then so many more that the CPU, on which it runs, has just fetched
- *       free pages for itself (/proc/zoneinfo).
+ *       free pages for itself (/proc/zoneinfo), and EXTRA more.
  *
  * A shell that reads the clock and then sleeps is late by what other threads' shells do in between, and each
  * of them costs ten times what this does. No libc: the compiler that builds the kernel need not have one.
@@ -217,9 +217,10 @@ static word own_pages(word cpu)
 
 /*
  * Takes free pages and keeps them: those that lie scattered are taken first. Ends when the CPU has just fetched a
- * batch of others for itself, so that the same I/O of two kernels pays for the next.
+ * batch of others for itself, so that the same I/O of two kernels pays for the next. An I/O that takes as many pages
+ * each time pays for the next batch at the same place each time: which place that is, extra pages move.
  */
-static void settle(const char *path, word cpu, word pages)
+static void settle(const char *path, word cpu, word pages, word extra)
 {
 	static char page[4096];
 	word file = call(OPENAT, HERE, (word)path, NEW_FILE, 0644), last = -1, have, limit = 400;
@@ -236,6 +237,9 @@ static void settle(const char *path, word cpu, word pages)
 			break;
 		last = have;
 	}
+	while (extra-- > 0)
+		if (call(WRITE, file, (word)page, sizeof page, 0) != sizeof page)
+			leave(4);
 	call(CLOSE, file, 0, 0, 0);
 }
 
@@ -257,8 +261,8 @@ __attribute__((used, noreturn)) static void begin(word *stack)
 		plan(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]), number(arguments[6]));
 	else if (*stack == 5 && is(arguments[1], "at"))
 		at(arguments[2], number(arguments[3]), arguments[4]);
-	else if (*stack == 5 && is(arguments[1], "settle"))
-		settle(arguments[2], number(arguments[3]), number(arguments[4]));
+	else if (*stack == 6 && is(arguments[1], "settle"))
+		settle(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]));
 	else
 		leave(2);
 	leave(0);

@@ -51,13 +51,15 @@ class Pace(Model):
     Each thread begins ``rate_iops`` I/Os a second (0: each one when the one before has ended), one
     of several threads ``rate_iops_many`` (0: as many), and
     each cell begins when the kernel's clock is 1 ms past a multiple of ``round_us``, plus
-    ``perturb_us`` for each boot before this one. Its threads begin ``stagger_us`` after each other.
+    ``perturb_us`` for each boot before this one; each CPU has used ``perturb_pages`` more pages by
+    then, for each boot before this one. Its threads begin ``stagger_us`` after each other.
     """
 
     rate_iops: int = Field(0, ge=0)
     rate_iops_many: int = Field(0, ge=0)
     round_us: int = Field(0, ge=0)
     perturb_us: int = Field(0, ge=0)
+    perturb_pages: int = Field(0, ge=0, le=64)
     stagger_us: int = Field(0, ge=0)
 
     def rate(self, threads: int) -> int:

@@ -114,7 +114,7 @@ def render_job(
     """Write the job folder, in place of what it held, and return the SHA-256 over its files.
 
     ``more`` are further settings for the DUT's scripts; ``number`` is that of the boot, which
-    decides how late its cells begin.
+    decides how late its cells begin, and how many more pages a CPU has used by then.
     """
     shutil.rmtree(target, ignore_errors=True)
     template = _template()
@@ -127,6 +127,7 @@ def render_job(
             pace=pace,
             more=matrix.fio_cells,
             late_us=(number - 1) * pace.perturb_us,
+            extra_pages=(number - 1) * pace.perturb_pages,
             threads=threads,
             huge_pages=board.huge_pages,
             cpus=board.qemu.cpus if isinstance(board, VirtualBoard) else 1,

@@ -30,6 +30,17 @@ def test_two_cells(tmp_path: Path, matrix: Matrix, golden: Callable[[str, str], 
         golden(f"job/{name}", (tmp_path / name).read_text())
 
 
+def test_further_boots_are_perturbed_as_the_matrix_says(tmp_path: Path, matrix: Matrix) -> None:
+    pace, cell = matrix.pace, TWO[1]
+    for number in (1, 2, 3):
+        batches = make_batches(matrix, [cell], False)
+        render_job(load_board("virt-arm64"), matrix, batches, tmp_path, number=number)
+        (text,) = [p.read_text() for p in tmp_path.glob("*.fio")]
+        late, pages = (number - 1) * pace.perturb_us, (number - 1) * pace.perturb_pages
+        assert f"start.sh {pace.round_us} {late} {pages} {cell}" in text
+    assert pace.perturb_us and pace.perturb_pages % 2, "the default matrix perturbs both"
+
+
 def test_batches_follow_the_matrix_and_calibration_comes_last(matrix: Matrix) -> None:
     batches = make_batches(matrix, matrix.cells[::-1], True)
     devices = ["ufs", "nvme", "emmc"]
@@ -120,7 +131,8 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             assert [lines["numjobs"] for lines in found] == ["1"] * threads, "a job for each thread"
             assert len({lines["filename"] for lines in found}) == threads
             first, *others = (lines["exec_prerun"].split() for lines in found)
-            assert first[1:4] == ["sh", "/iotoll/dut/start.sh", "2048000"] and first[5] == cell
+            script, *values = first[2:]
+            assert script == "/iotoll/dut/start.sh" and values == ["2048000", "0", "0", cell]
             assert [words[1:] for words in others] == [
                 ["iotoll-start", "at", f"/tmp/iotoll-{cell}.begin", str(1190 * turn), cell]
                 for turn in range(1, threads)
@@ -180,7 +192,7 @@ def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(
     paced = f"\nrate_iops={matrix.pace.rate_iops_many}\n"
     assert paced in (tmp_path / "nvme-fsync.fio").read_text(), "one of two threads"
     fsync = (tmp_path / "nvme-fsync.fio").read_text()
-    assert re.search(r"start\.sh 2048000 0 nvme-\S*fsync", fsync)
+    assert re.search(r"start\.sh 2048000 0 0 nvme-\S*fsync", fsync)
     assert re.search(r"iotoll-start at \S+\.begin 1190 nvme", fsync)
     two = (tmp_path / "nvme-dev2.fio").read_text()
     offsets = re.findall(r"iotoll-start at \S+\.begin (\d+) ", two)
