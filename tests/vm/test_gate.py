@@ -156,6 +156,14 @@ def test_ready_made_images(neutral: Done, gate: Gate) -> None:
     assert not list(same.run.glob("sides/*/boots"))
 
 
+def test_f7_5_static_keys_that_are_off_cost_nops(gate: Gate) -> None:
+    """Without jump labels each key is a load and a test: +3 to +5 (docs/kernels.md)."""
+    done = gate("--candidate", FAULTS / "static-key.patch", *SMALL)
+    assert done.code == 0, done.verdict
+    sections = {section["section"]: section for section in done.verdict["cells"][0]["sections"]}
+    assert 0 <= sections["submission"]["delta"] <= 2, sections["submission"]
+
+
 def test_documentation_passes_without_a_build(gate: Gate) -> None:
     done = gate("--candidate", EXAMPLES / "documentation.patch")
     assert done.code == 0
