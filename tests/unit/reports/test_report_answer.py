@@ -67,6 +67,24 @@ def test_f4_2_where_and_what_to_do_are_on_the_first_screen() -> None:
     assert "Iotoll-Accept: ufs-* submission +329 REASON" in told
 
 
+def test_code_that_no_cell_runs_is_named_with_the_board_that_has_such_cells(tmp_path: Path) -> None:
+    why = "only a UFS host with several hardware queues runs it: --board virt-arm64-smp4"
+    path = "drivers/ufs/core/ufs-mcq.c"
+
+    def uncovered(data: dict[str, Any]) -> None:
+        doubts = [f"no cell runs {path}: {why}", "base, ufs-4k: a warning of fio's"]
+        data |= {"outcome": "inconclusive", "exit_code": 2, "warnings": doubts}
+
+    run = edited(tmp_path / "run", uncovered, "pass")
+    selection = json.loads(run.selection.read_text())
+    run.selection.write_text(json.dumps({**selection, "unmeasured": {path: why}}))
+    told = lines(gather(run))
+    assert f"Mind: no cell runs {path}" in told
+    assert "a warning of fio's" not in told  # it stands beside its cell
+    assert re.search(r"on a board that runs it: iotoll gate .* --board virt-arm64-smp4$", told, re.M)
+    assert "measure again" not in told
+
+
 def test_a_step_that_does_not_show_the_change_is_not_named(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(real("regression").root, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
         facts.append(Fact("What ran", tuple(what_ran(found, outcome))))
     if once := seen_once(views):
         facts.append(Fact("Seen once", tuple(_once_line(once, unit))))
+    facts.append(Fact("Mind", tuple(_mind(evidence))))
     if verdict and verdict.accepted:
         facts.append(Fact("Accepted", tuple(_accepted(evidence))))
     if groups and (sure := _how_sure(evidence, groups)):
@@ -196,7 +198,10 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
         yield "run it again, when the cause is removed", command
         return
     if verdict.outcome is Outcome.INCONCLUSIVE:
-        yield "measure again", command
+        if any(cell.outcome is not Outcome.PASS for cell in verdict.cells):
+            yield "measure again", command
+        else:  # the same cells would pass again, and say as little of the patch
+            yield from _other_boards(evidence)
     grown = [g for g in groups if g.kind == "regression"]
     if not grown:
         return
@@ -205,6 +210,24 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
     yield "check the verdict from the stored files", f"iotoll reproduce {_run(evidence)}"
     yield "measure again", command
     yield "accept it, with a line in the commit message", accept_line(evidence, grown[0])
+
+
+def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
+    words = evidence.manifest.command
+    if "--out" in words[:-1]:  # it is another run
+        at = words.index("--out")
+        words = [*words[:at], *words[at + 2 :]]
+    reasons = evidence.selection.unmeasured.values() if evidence.selection else ()
+    named = [found[1] for why in reasons if (found := re.search(r"--board (\S+)", why))]
+    for board in dict.fromkeys(named):
+        yield "measure it on a board that runs it", shlex.join([*words, "--board", board])
+
+
+def _mind(evidence: Evidence) -> Iterable[str]:
+    """What the verdict says of the patch's coverage; fio's own warnings stand beside their cells."""
+    cells_of = tuple(f"{side}, " for side in evidence.sides)
+    warnings = evidence.verdict.warnings if evidence.verdict else ()
+    return (clean(text) for text in warnings if not text.startswith(cells_of))
 
 
 def _run(evidence: Evidence) -> str:
