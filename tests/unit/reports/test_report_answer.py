@@ -81,7 +81,9 @@ def test_code_that_no_cell_runs_is_named_with_the_board_that_has_such_cells(tmp_
     told = lines(gather(run))
     assert f"Mind: no cell runs {path}" in told
     assert "a warning of fio's" not in told  # it stands beside its cell
-    assert re.search(r"on a board that runs it: iotoll gate .* --board virt-arm64-smp4$", told, re.M)
+    assert re.search(
+        r"on a board that runs it: iotoll gate .* --board virt-arm64-smp4$", told, re.M
+    )
     assert "measure again" not in told
 
 

@@ -224,7 +224,7 @@ def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
 
 
 def _mind(evidence: Evidence) -> Iterable[str]:
-    """What the verdict says of the patch's coverage; fio's own warnings stand beside their cells."""
+    """What the verdict says of the coverage; fio's own warnings stand beside their cells."""
     cells_of = tuple(f"{side}, " for side in evidence.sides)
     warnings = evidence.verdict.warnings if evidence.verdict else ()
     return (clean(text) for text in warnings if not text.startswith(cells_of))
