@@ -29,6 +29,14 @@ pub enum Error {
         /// What would do.
         known: &'static str,
     },
+    /// The turns of a board's CPUs cannot be used.
+    #[error("{}: {why}", path.display())]
+    Turns {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong, and the mend.
+        why: String,
+    },
     /// Nothing is being recorded.
     #[error("no event is enabled; enable those that the sections need first")]
     NoEvents,

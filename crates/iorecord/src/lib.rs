@@ -29,6 +29,7 @@ mod shown;
 mod source;
 mod stats;
 mod summary;
+mod turns;
 mod values;
 mod walk;
 mod window;

@@ -1,5 +1,7 @@
 //! What is to be analysed.
 
+use std::path::PathBuf;
+
 use crate::filter::Filter;
 
 /// What to take as the hand-over to the device.
@@ -29,6 +31,8 @@ pub struct Request {
     pub keep_ios: bool,
     /// Count the recorded events in each section's own time.
     pub count_events: bool,
+    /// The turns of a board's CPUs: own times count what each CPU executed itself.
+    pub turns: Option<PathBuf>,
 }
 
 impl Request {

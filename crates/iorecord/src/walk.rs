@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use iosections::{Class, Engine, Kind, Lost, Now, Options, Outcome};
+use iosections::{Class, Engine, Kind, Lost, Now, Options, Outcome, Turns};
 use tracedat::{LostRange, Record, Run, Trace};
 
 use crate::bind::{Binding, Take};
@@ -15,6 +16,7 @@ use crate::names::{LEARNED, Names};
 use crate::options::{options_of, samples};
 use crate::request::Request;
 use crate::summary::Collector;
+use crate::turns;
 use crate::window::Window;
 
 /// What was measured in a window.
@@ -39,6 +41,13 @@ impl Part {
             engine: Engine::new(options, names, Collector::new(request.keeps_ios())),
             facts: Facts::default(),
         }
+    }
+
+    fn with_turns(mut self, turns: Option<&Arc<Turns>>) -> Self {
+        if let Some(turns) = turns {
+            self.engine.set_turns(Arc::clone(turns));
+        }
+        self
     }
 
     fn gap(&mut self, gap: &LostRange) {
@@ -140,9 +149,11 @@ pub(crate) fn trace<E: From<Error>>(
         });
     };
     let samples = samples(trace, &binding, windows)?;
+    let turns = request.turns.as_deref();
+    let turns = turns.map(|path| turns::read(path, trace)).transpose()?;
     let part = |(&window, sample): (&Window, &Facts)| {
         let options = options_of(trace, request, |id| sample.has(id));
-        Part::new(window, options, names(), request)
+        Part::new(window, options, names(), request).with_turns(turns.as_ref())
     };
     let mut walk = Walk::new(windows.iter().zip(&samples).map(part), each);
     let mut events = trace.events().map_err(Error::from)?;

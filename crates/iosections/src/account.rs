@@ -19,7 +19,7 @@ pub(crate) struct Ends {
 
 /// Keeps a piece until its owner shows, as one with the piece before it where possible.
 fn hold(pending: &mut Vec<Piece>, piece: Piece) {
-    let joins = |last: &&mut Piece| piece.event == 0 && last.end == piece.start;
+    let joins = |last: &&mut Piece| piece.event == 0 && (last.end, last.cpu) == (piece.start, piece.cpu);
     if let Some(last) = pending.last_mut().filter(joins) {
         last.end = piece.end;
     } else if pending.len() < PENDING_LIMIT {
@@ -41,12 +41,14 @@ impl Cpu {
         let piece = Piece {
             start,
             end: ends.ts,
+            cpu: self.number,
             event: ends.name,
             mode: Mode::Timeline,
         };
         if let Some(frame) = self.frames.last_mut() {
             if let Some(irq) = frame.irq {
-                self.batches.ran(irq.ts, ends.ts.saturating_sub(start));
+                let ran = self.ran.between(self.number, start, ends.ts);
+                self.batches.ran(irq.ts, ran);
             }
             match frame.current {
                 Current::Unknown => hold(&mut frame.pending, piece),
@@ -58,7 +60,8 @@ impl Cpu {
         }
         // From an interrupt's end to its softirq's beginning is part of both.
         if let Some(irq) = self.before {
-            self.batches.ran(irq.ts, ends.ts.saturating_sub(start));
+            let ran = self.ran.between(self.number, start, ends.ts);
+                self.batches.ran(irq.ts, ran);
         }
         if let Some(Current::Io(io, mode)) = current {
             give(ios, io, mode, piece);

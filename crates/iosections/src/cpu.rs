@@ -24,6 +24,7 @@ use crate::handlers::Handler;
 use crate::io::{Io, Ios, Mode, Piece};
 use crate::request::{Enclosing, Interrupt};
 use crate::slab::Ref;
+use crate::turns::Ran;
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
 pub(crate) const PENDING_LIMIT: usize = 4096;
@@ -69,6 +70,8 @@ impl Run {
 /// One CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Cpu {
+    pub(crate) number: u32,
+    pub(crate) ran: Ran,
     pub(crate) last: Option<u64>,
     /// The current task as of the last event: its number, and its place among the tasks.
     pub(crate) pid: i32,
@@ -99,6 +102,14 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
+    pub(crate) fn new(number: u32, ran: Ran) -> Self {
+        Self {
+            number,
+            ran,
+            ..Self::default()
+        }
+    }
+
     /// The CPU switches to another task; `io` is the I/O of that task, if it has one.
     pub(crate) fn switch(&mut self, ios: &mut Ios, next: i32, io: Option<Ref>) {
         self.slots.clear();
@@ -280,6 +291,7 @@ impl Cpu {
             io.add(Piece {
                 start,
                 end: ts,
+                cpu: self.number,
                 event: 0,
                 mode: Mode::Timeline,
             });
@@ -314,9 +326,7 @@ impl Cpu {
     /// Events of this CPU are missing: nothing is known any more.
     pub(crate) fn reset(&mut self) {
         let serial = self.serial;
-        *self = Self {
-            serial,
-            ..Self::default()
-        };
+        let new = Self::new(self.number, std::mem::take(&mut self.ran));
+        *self = Self { serial, ..new };
     }
 }

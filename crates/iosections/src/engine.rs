@@ -1,5 +1,7 @@
 //! From events to measured I/Os.
 
+use std::sync::Arc;
+
 use crate::block::Block;
 use crate::class::Class;
 use crate::cpu::Cpu;
@@ -15,6 +17,7 @@ use crate::op::Op;
 use crate::outcome::Outcome;
 use crate::slab::{IntMap, Ref, Slab};
 use crate::task::{Table, Task};
+use crate::turns::{Ran, Turns};
 
 /// What the caller knows of tasks.
 pub trait Tasks {
@@ -122,6 +125,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
+    /// Own times count what each CPU executed, by its turns. To be told before any event.
+    pub fn set_turns(&mut self, turns: Arc<Turns>) {
+        self.measure.ran = Ran(Some(turns));
+    }
+
     /// What the caller knows of tasks, to be told more.
     pub fn names(&mut self) -> &mut T {
         &mut self.names
@@ -178,7 +186,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     pub fn place(&mut self, number: u32) -> usize {
         let cpu = number.min(limits::CPUS) as usize;
         if self.cpus.len() <= cpu {
-            self.cpus.resize_with(cpu + 1, Cpu::default);
+            let ran = &self.measure.ran;
+            let new = (self.cpus.len()..=cpu).map(|place| Cpu::new(place as u32, ran.clone()));
+            self.cpus.extend(new);
         }
         cpu
     }

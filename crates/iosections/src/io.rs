@@ -26,6 +26,7 @@ pub(crate) enum Mode {
 pub(crate) struct Piece {
     pub(crate) start: u64,
     pub(crate) end: u64,
+    pub(crate) cpu: u32,
     /// Name of the event at `end`, where events are counted.
     pub(crate) event: u16,
     pub(crate) mode: Mode,

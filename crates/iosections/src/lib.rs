@@ -43,6 +43,7 @@ mod slab;
 mod stacked;
 mod submit;
 mod task;
+mod turns;
 mod waiting;
 
 pub use class::Class;
@@ -54,3 +55,4 @@ pub use op::Op;
 pub use outcome::{DeviceOutcome, IoCounts, Outcome, RequestCounts};
 pub use rwbs::Rwbs;
 pub use section::Section;
+pub use turns::Turns;

@@ -5,6 +5,7 @@ use crate::mark::Mark;
 use crate::op::Op;
 use crate::path::Paths;
 use crate::section::{Section, Timeline};
+use crate::turns::Ran;
 
 /// How an I/O ended.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,7 @@ pub(crate) struct End {
 #[derive(Debug, Default)]
 pub(crate) struct Measure {
     timeline: Timeline,
+    pub(crate) ran: Ran,
     pub(crate) paths: Paths,
     /// Events inside own pieces, by name and section.
     pub(crate) events: Vec<[u64; 5]>,
@@ -40,7 +42,7 @@ impl Measure {
         if io.requests.len() > 1 {
             io.requests.sort_unstable_by_key(|r| r.seq);
         }
-        let cuts = straight(io, end.ts).filter(|_| !self.counts_events);
+        let cuts = straight(io, end.ts).filter(|_| !self.counts_events && !self.ran.is_known());
         let covered = match cuts.and_then(|cuts| cut_straight(io, &cuts, result)) {
             Some(covered) => covered,
             None => self.cut(io, end.ts, result),
@@ -70,7 +72,7 @@ impl Measure {
         });
         let (own, covered) = self.own(&io.pieces, io.start, end);
         (result.elapsed, result.own) = (elapsed, own);
-        result.first = first_request(io);
+        result.first = first_request(io, &self.ran);
         covered
     }
 
@@ -102,7 +104,7 @@ impl Measure {
                     (Mode::Return, Section::Hardware) => Section::Return,
                     _ => section,
                 };
-                add(&mut own, last, to - from);
+                add(&mut own, last, self.ran.between(piece.cpu, from, to));
                 if section != Section::Hardware {
                     covered += to.saturating_sub(from.max(reached));
                 }
@@ -270,14 +272,18 @@ fn direction(io: &Io, first: Option<&IoRequest>) -> u8 {
 }
 
 /// Cuts the way of the first request that the task itself submitted; the pieces are in order.
-fn first_request(io: &Io) -> Option<FirstRequest> {
+fn first_request(io: &Io, clock: &Ran) -> Option<FirstRequest> {
     let bio = io.bios.iter().find(|b| !b.helper)?.queued;
     let request = io.requests.iter().find(|r| !r.helper)?;
     let device = request.device;
     let ran = |from: u64, to: u64| {
         let lengths = io.pieces.iter().map(|p| {
             let (start, end) = (p.start.max(from), p.end.min(to));
-            end.saturating_sub(start)
+            if start < end {
+                clock.between(p.cpu, start, end)
+            } else {
+                0
+            }
         });
         lengths.sum()
     };

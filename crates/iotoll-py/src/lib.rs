@@ -39,6 +39,7 @@ struct Choice {
     directions: Option<Vec<String>>,
     min_size: Option<i64>,
     max_size: Option<i64>,
+    turns: Option<PathBuf>,
 }
 
 impl Choice {
@@ -55,6 +56,7 @@ impl Choice {
                 "directions" => wanted.directions = value.extract()?,
                 "min_size" => wanted.min_size = value.extract()?,
                 "max_size" => wanted.max_size = value.extract()?,
+                "turns" => wanted.turns = value.extract()?,
                 other => {
                     let message = format!("unexpected keyword argument '{other}'");
                     return Err(PyTypeError::new_err(message));
@@ -101,6 +103,7 @@ impl Choice {
             },
             keep_ios: true,
             count_events,
+            turns: self.turns,
         })
     }
 }
