@@ -30,8 +30,8 @@ class Options(TypedDict, total=False):
     directions: Sequence[str] | None
     """``read``, ``write``, ``flush``, ``discard`` or ``other``."""
     turns: Path | None
-    """The file in which a board with several CPUs wrote their turns: own times and those of the first
-    request count what each CPU executed itself, and nothing that others executed meanwhile."""
+    """Where a board with several CPUs wrote their turns: own times and those of the first request
+    count what each CPU executed itself, and nothing that others executed meanwhile."""
     min_size: int | None
     max_size: int | None
     """Only I/Os of at least, or at most, so many bytes."""

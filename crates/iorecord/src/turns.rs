@@ -47,7 +47,7 @@ pub(crate) fn read(path: &Path, trace: &Trace) -> Result<Arc<Turns>, Error> {
 }
 
 fn decode(bytes: &[u8]) -> Result<Vec<Turn>, &'static str> {
-    if bytes.is_empty() || !bytes.len().is_multiple_of(RECORD) {
+    if bytes.is_empty() || bytes.len() % RECORD != 0 {
         return Err("is cut off; run the boot again");
     }
     let mut turns = Vec::with_capacity(bytes.len() / RECORD);
@@ -136,6 +136,7 @@ impl Fit {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)] // a test may panic
 mod tests {
     use super::*;
 

@@ -29,6 +29,9 @@ from iotoll.core.proc import require_tool, stop, tail_file
 from iotoll.records.models import Clock
 from iotoll.records.models.run import DeviceModel
 
+TURNS = "turns.bin"
+"""In a boot's folder: which of several CPUs executed when (tools/qemu/patches/0007)."""
+
 
 @dataclass(frozen=True)
 class BootFiles:
@@ -40,6 +43,8 @@ class BootFiles:
     handover: Path
     log: Path
     work: Path
+    turns: Path
+    """Which CPU executed when; only boards with several CPUs write it."""
 
 
 def qemu_binary(board: VirtualBoard) -> str:
@@ -99,6 +104,9 @@ def qemu_command(
 ) -> list[str]:
     """The QEMU command line of a local boot; no shell is involved."""
     command = [qemu_binary(board), *board_words(board, clock, accelerator)]
+    if board.qemu.patched and board.qemu.cpus > 1 and "-icount" in command:
+        at = command.index("-icount") + 1
+        command[at] += f",turns={str(files.turns).replace(',', ',,')}"
     command += ["-kernel", str(files.kernel), "-initrd", str(files.ramdisk)]
     command += ["-append", kernel_words(board), "-serial", f"file:{files.console}"]
     # ioeventfd=off: a notification is handled inside the register write, not when the host can.

@@ -15,6 +15,7 @@ import numpy as np
 
 from iotoll import _native
 from iotoll.boards.cells import parse_cell
+from iotoll.boards.qemu import TURNS
 from iotoll.boots.job import is_calibration
 from iotoll.core.digest import file_sha256, files_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
@@ -128,11 +129,14 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     if missing:
         raise InfrastructureError(f"{folder}: the board handed over no trace of {missing[0]}")
     virtual = boot.accelerator in ("tcg", "kvm")
+    turns = folder / TURNS if (folder / TURNS).is_file() else None
     records = {}
     calibration = {}
     for file in files:
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
-            for measured in measure(file, list(runs), boot.clock, device=device, comm=COMM):
+            for measured in measure(
+                file, list(runs), boot.clock, device=device, comm=COMM, turns=turns
+            ):
                 name = measured.window.name
                 if is_calibration(name):
                     calibration[name] = (measured.data, measured.table.columns)

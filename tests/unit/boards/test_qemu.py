@@ -54,7 +54,7 @@ def files(tmp_path: Path) -> BootFiles:
     image, ramdisk, console, handover, log = (
         tmp_path / name for name in ("Image", "ramdisk", "console.log", "handover.tar", "qemu.log")
     )
-    return BootFiles(image, ramdisk, console, handover, log, tmp_path)
+    return BootFiles(image, ramdisk, console, handover, log, tmp_path, tmp_path / "turns")
 
 
 def after(command: list[str], option: str) -> list[str]:

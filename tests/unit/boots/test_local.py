@@ -122,7 +122,7 @@ def files(folder: Path) -> BootFiles:
     image, ramdisk, console, handover, log = (
         folder / name for name in ("Image", "ramdisk", "console.log", "handover.tar", "qemu.log")
     )
-    return BootFiles(image, ramdisk, console, handover, log, folder / "work")
+    return BootFiles(image, ramdisk, console, handover, log, folder / "work", folder / "turns")
 
 
 def test_hand_over_must_have_come(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_f6_9_a_console_without_end_is_the_kernels_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F6.9: a console flood was read whole at each change."""
-    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w")])
+    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w", "t")])
     files.console.write_text("iotoll: step prepare\n")
     read: list[int] = []
 
@@ -202,7 +202,7 @@ def test_f6_9_a_handover_without_end_is_the_kernels_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not tried on 7dcac24: the file grew until the disk was full or the board's time was over."""
-    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w")])
+    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w", "t")])
     files.console.write_text("iotoll: step prepare\n")
     monkeypatch.setattr(local, "HANDOVER_LIMIT", 1 << 20)
     monkeypatch.setattr(local, "POLL_SECONDS", 0.0)
@@ -250,7 +250,7 @@ def test_a_handover_is_never_larger_unpacked(
 def test_a_boot_ends_at_the_step_that_its_plan_names(
     tmp_path: Path, said: str, ended: bool
 ) -> None:
-    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w")])
+    files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w", "t")])
     files.console.write_text(said)
     virtual = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=0.3))
     plan: BootPlan = SimpleNamespace(virtual=virtual, until="batch nvme")  # type: ignore[assignment]
