@@ -134,9 +134,8 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     calibration = {}
     for file in files:
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
-            for measured in measure(
-                file, list(runs), boot.clock, device=device, comm=COMM, turns=turns
-            ):
+            options: Options = {"device": device, "comm": COMM, "turns": turns}
+            for measured in measure(file, list(runs), boot.clock, **options):
                 name = measured.window.name
                 if is_calibration(name):
                     calibration[name] = (measured.data, measured.table.columns)

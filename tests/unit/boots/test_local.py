@@ -214,6 +214,15 @@ def test_f6_9_a_handover_without_end_is_the_kernels_fault(
     assert caught.value.step == "workload"
 
 
+def test_a_board_cannot_say_itself_which_cpu_executed_when(tmp_path: Path) -> None:
+    handover = tmp_path / "handover.tar"
+    for name in ("turns.bin", "./turns.bin", "/turns.bin"):
+        with tarfile.open(handover, "w") as archive:
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
+        with pytest.raises(InfrastructureError, match="may not be unpacked"):
+            unpack(handover, tmp_path / "boot")
+
+
 def test_a_handover_is_never_larger_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
