@@ -125,8 +125,10 @@ impl Fit {
     fn offset(&self) -> Result<u64, &'static str> {
         let (Some(&(low, _)), Some(&(_, high))) = (self.allowed.first(), self.allowed.last())
         else {
-            return Err("does not belong to this trace: no difference of their clocks has each \
-                        event in a turn of its CPU");
+            return Err(
+                "does not belong to this trace: no difference of their clocks has each \
+                        event in a turn of its CPU",
+            );
         };
         if self.events == 0 || high - low > WIDEST {
             return Err("cannot be laid beside this trace: it has too few events");

@@ -19,7 +19,8 @@ pub(crate) struct Ends {
 
 /// Keeps a piece until its owner shows, as one with the piece before it where possible.
 fn hold(pending: &mut Vec<Piece>, piece: Piece) {
-    let joins = |last: &&mut Piece| piece.event == 0 && (last.end, last.cpu) == (piece.start, piece.cpu);
+    let joins =
+        |last: &&mut Piece| piece.event == 0 && (last.end, last.cpu) == (piece.start, piece.cpu);
     if let Some(last) = pending.last_mut().filter(joins) {
         last.end = piece.end;
     } else if pending.len() < PENDING_LIMIT {
@@ -61,7 +62,7 @@ impl Cpu {
         // From an interrupt's end to its softirq's beginning is part of both.
         if let Some(irq) = self.before {
             let ran = self.ran.between(self.number, start, ends.ts);
-                self.batches.ran(irq.ts, ran);
+            self.batches.ran(irq.ts, ran);
         }
         if let Some(Current::Io(io, mode)) = current {
             give(ios, io, mode, piece);
