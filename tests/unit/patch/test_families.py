@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -81,10 +82,44 @@ def test_rules_that_name_two_boards_are_the_users_to_choose(
         selection.board_for(["one.c", "two.c"])
 
 
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/method.md"])
+def test_one_table_names_every_family(page: str) -> None:
+    text = (ROOT / page).read_text()
+    (table,) = re.findall(r"^\| family \|.*\n\|---.*\n((?:\|.*\n)+)", text, flags=re.M)
+    first = [row.split("|")[1] for row in table.splitlines()]
+    named = [name for cell in first for name in re.findall(r"`([^`]+)`", cell)]
+    assert sorted(named) == sorted(MATRIX.families)
+
+
 def test_fragments_come_with_the_path() -> None:
     assert selection.select(["block/bfq-iosched.c"], MATRIX.cells).fragments == ["add-bfq"]
     by_hand = selection.choose(["drivers/md/dm-crypt.c"], MATRIX.cells, MATRIX.cells[:1])
     assert by_hand.fragments == ["add-dm"]
+
+
+@pytest.mark.parametrize(
+    ("path", "measured"),
+    [
+        ("crypto/xts.c", False),
+        ("fs/crypto/keysetup.c", False),
+        ("block/blk-crypto.c", False),
+        ("fs/crypto/inline_crypt.c", True),
+        ("include/linux/blk-crypto.h", True),
+    ],
+)
+def test_encryption_is_built_in_and_said_to_be_unmeasured(path: str, measured: bool) -> None:
+    record = selection.select([path], MATRIX.cells, families=FAMILIES)
+    assert record.full_matrix and record.fragments == ["add-crypto"]
+    assert (path not in record.unmeasured) is measured
+
+
+@pytest.mark.parametrize("path", ["crypto/shash.c", "crypto/crc32c_generic.c"])
+def test_checksums_of_ext4_need_no_fragment(path: str) -> None:
+    record = selection.select([path], MATRIX.cells, families=FAMILIES)
+    assert record.full_matrix and not record.fragments and not record.unmeasured
 
 
 PLANTED = Path(__file__).parents[2] / "vm"
