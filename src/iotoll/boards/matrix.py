@@ -49,7 +49,7 @@ class Pace(Model):
     """When a board that is exact begins its I/Os, so that two kernels' meet the same timers.
 
     Each thread begins ``rate_iops`` I/Os a second (0: each one when the one before has ended), one
-    of several threads ``rate_iops_many`` (0: as many), and
+    of several threads, and one that syncs each write, ``rate_iops_many`` (0: as many), and
     each cell begins when the kernel's clock is 1 ms past a multiple of ``round_us``, plus
     ``perturb_us`` for each boot before this one; each CPU has used ``perturb_pages`` more pages by
     then, for each boot before this one. Its threads begin ``stagger_us`` after each other.
@@ -62,9 +62,15 @@ class Pace(Model):
     perturb_pages: int = Field(0, ge=0, le=64)
     stagger_us: int = Field(0, ge=0)
 
-    def rate(self, threads: int) -> int:
-        """I/Os a second of each thread of a cell."""
-        return (threads > 1 and self.rate_iops_many) or self.rate_iops
+    def rate(self, cell: Cell) -> int:
+        """I/Os a second of each thread of a cell.
+
+        A file's time of change counts ticks: a write in the tick of the one before leaves it alone,
+        so that an fsync behind it finds nothing to commit. Which writes these are depends on when
+        the cell begins. With less than one write a tick each fsync commits.
+        """
+        seldom = cell.threads > 1 or cell.sync_every == 1
+        return (seldom and self.rate_iops_many) or self.rate_iops
 
 
 class Filesystem(Model):
