@@ -233,6 +233,8 @@ def _spelled(item: str, known: list[str], families: Mapping[str, Sequence[str]])
     """The cell that is written out, which the matrix need not name."""
     if any(mark in item for mark in "*?["):
         raise UsageError(f"--cells {item}: no such cell; there is for example {known[0]}")
+    if item in load_toml(families_path()):
+        raise UsageError(f"--cells {item}: the matrix does not name that family (families = [...])")
     if item.count("-") < 3:
         near = get_close_matches(item, [*families, *known], 1, 0.0)[0]
         raise UsageError(f"--cells {item}: no such cell or family; the nearest is {near}")
