@@ -30,6 +30,14 @@ FAMILIES = families(load_virtual_board("virt-arm64"), MATRIX)
         ("lib/sbitmap.c", 48, ["tags", "disks"]),
         ("fs/jbd2/commit.c", 48, ["fsync", "writeback"]),
         ("drivers/nvme/host/pci.c", 16, ["poll"]),
+        ("block/blk-flush.c", 48, ["fsync", "writeback"]),
+        ("fs/ext4/fsync.c", 48, ["fsync", "writeback"]),
+        ("block/blk-wbt.c", 48, ["fsync", "writeback"]),
+        ("block/blk-merge.c", 48, ["writeback"]),
+        ("mm/readahead.c", 48, ["writeback"]),
+        ("block/blk-lib.c", 48, ["discard"]),
+        ("block/elevator.c", 48, ["mq-deadline"]),
+        ("include/linux/io_uring.h", 0, ["io_uring", "poll", "sqpoll"]),
         ("block/blk-mq.c", 48, []),
         ("drivers/ufs/core/ufshcd.c", 16, []),
     ],
@@ -96,6 +104,8 @@ def test_one_table_names_every_family(page: str) -> None:
 
 def test_fragments_come_with_the_path() -> None:
     assert selection.select(["block/bfq-iosched.c"], MATRIX.cells).fragments == ["add-bfq"]
+    assert selection.select(["block/kyber-iosched.c"], MATRIX.cells).fragments == ["add-kyber"]
+    assert selection.select(["block/blk-wbt.c"], MATRIX.cells).fragments == ["add-wbt"]
     by_hand = selection.choose(["drivers/md/dm-crypt.c"], MATRIX.cells, MATRIX.cells[:1])
     assert by_hand.fragments == ["add-dm"]
 
