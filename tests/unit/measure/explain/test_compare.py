@@ -7,7 +7,7 @@ import numpy as np
 from iotoll.measure.explain.attribute import CellParts, SectionParts
 from iotoll.measure.explain.changed import changed_functions, normal
 from iotoll.measure.explain.compare import change_of, compare_cell
-from iotoll.measure.explain.coverage import executed_instructions, sentence
+from iotoll.measure.explain.coverage import CellTime, executed_instructions, ran, sentence
 from iotoll.measure.explain.walk import Tree
 from iotoll.records.models import FunctionCoverage, Section
 from tests.unit.measure.explain.kernels import BASE, NOP, RET, call, record, symbols
@@ -131,6 +131,27 @@ def test_instructions_that_ran_count_once() -> None:
     found = symbols({"one": [NOP] * 4, "two": [NOP] * 4})
     ran = record([(BASE, 4), (BASE + 8, 4)], [(0, 2), (0, 2), (1, 4)], [])
     assert executed_instructions(ran, found, ["one", "two"]) == {"one": 4, "two": 2}
+
+
+def test_what_ran_is_told_by_cell_and_not_between_them() -> None:
+    found = symbols({"one": [NOP, NOP, RET], "two": [NOP, RET], "idle": [NOP, RET]})
+    one, two, idle = (int(start) for start in found.starts)
+    blocks = [(one, 3), (two, 2), (two + 4, 1), (idle, 2)]
+    # Runs of block 3 come between the cells.
+    runs = [(0, 3), (1, 2), (0, 3), (3, 2), (2, 1)]
+    ran_then = record(blocks, runs, [(0, 0, 100), (3, 0, 250), (4, 0, 300)])
+    times = {"a": CellTime(100, 200, 2), "b": CellTime(300, 400, 4), "c": CellTime(500, 600, 4)}
+    said = ran(ran_then, times, found, ["one", "two", "idle"], frozenset({"one", "two", "gone"}))
+    assert [(f.name, f.executed, f.calls, f.new) for f in said.functions] == [
+        ("one", 3, {"a": 1.0}, False),
+        ("two", 2, {"a": 0.5}, False),
+        ("idle", 0, {}, True),
+    ]
+    wanted = "2 of 3 changed functions ran in the I/Os of 3 recorded cells; not idle."
+    assert said.sentence == f"{wanted} Nothing of it ran in 1 of them: c."
+    assert said.gone == ["gone"] and said.lines == []
+    nothing = ran(record(blocks, [], []), times, found, ["one"], frozenset())
+    assert nothing.sentence.startswith("None of the changed code ran")
 
 
 def test_code_that_never_ran_is_said() -> None:
