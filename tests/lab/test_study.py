@@ -68,6 +68,51 @@ def run(board: str, state: LabState, lab: Path, out: Path) -> tuple[StudyRecord,
     return results.read(out / "study.json", StudyRecord), done.stderr
 
 
+SEEDS = {"ufs-nvme": 32, "queues": 8}
+"""The studies whose seed was measured on HiKey960, with the cells of their own that it has."""
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_a_seeds_study_has_its_figures_from_a_simulated_board(
+    name: str, state: LabState, lab_file: Path, tmp_path: Path
+) -> None:
+    text = lab_file.read_text()
+    assert "workload = 6, job = 30" in text
+    lab_file.write_text(text.replace("workload = 6, job = 30", "workload = 100, job = 120"))
+    board, out = hikey960(tmp_path / "board").board, tmp_path / "out"
+    words = ("--board", board, "--runner", "lava", "--lab", lab_file, "--out", out)
+    token = state.token_file
+    succeed("study", name, *words, timeout=7200, IOTOLL_LAVA_TOKEN_FILE=token)
+    record = results.read(out / "study.json", StudyRecord)
+    assert (record.clock, record.virtual) == (Clock.TIME, True)
+    (ran,) = [variant for variant in record.variants if not variant.missing]
+    assert len(ran.cells) == SEEDS[name]
+    judged = [claim for claim in record.claims if claim.verdict != "needs a board"]
+    # Arithmetic with what was printed needs no board.
+    assert all("the gains of paper and talk" in claim.text for claim in judged)
+    side = next(out.glob("variants/*/run/sides/base/result.json"))
+    result = results.read(side, SideResult)
+    (boot,) = result.boots
+    assert boot.virtual and boot.lava is not None and boot.lava.device_type == "hi960-hikey"
+    assert {r.invalid for (r,) in result.cells.values()} == {None}
+    # The probes are calibrated on the clock `time`, so each direct cell has its software's time.
+    assert boot.event_cost
+    for table in record.tables:
+        for row in table.rows if table.name in FIGURES[name] else []:
+            if "sync" not in row.label:
+                absent = [value.why for value in row.values if value.ours is None]
+                assert not absent, (table.name, row.label, absent)
+    for line in [line for curve in record.curves for line in curve.lines]:
+        assert len(line.points) > 20 and line.published
+
+
+FIGURES = {
+    "ufs-nvme": ("shares-ufs", "shares-nvme", "ratio", "figure-6-iops", "figure-6-mbs"),
+    "queues": ("board",),
+}
+"""The tables that a real board fills: figures 2 to 6 of the paper, high parallelism of the talk."""
+
+
 def values(record: StudyRecord) -> dict[str, float | None]:
     (row,) = record.tables[0].rows
     return {c.key: v.ours for c, v in zip(record.tables[0].columns, row.values, strict=True)}
