@@ -68,7 +68,7 @@ def test_f5_a_board_that_misbehaves_is_still_decided(name: str) -> None:
 
 
 def test_f5_a_cell_that_is_noisy_today_alone_is_left_out() -> None:
-    """Its history knows nothing of it: 5.5 % were undecided while its noise was taken for too small."""
+    """Its history knows nothing of it; 5.5 % were undecided while its noise was underestimated."""
     found = tally("normal", 0.01, 1000, **MIXTURES["noisy cell today"])
     assert found.blocked <= 2, "0.1 %, and chance"
     assert found.inconclusive <= 40, "2.1 %, and chance; 5 % is the target"
