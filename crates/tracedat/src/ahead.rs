@@ -2,7 +2,9 @@
 //!
 //! One thread serves all CPUs of a trace, and each CPU has one piece of work there at a time.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 
 use crate::error::Result;
 use crate::lost::LostReason;
@@ -44,17 +46,36 @@ impl Work {
     }
 }
 
-/// The thread.
+/// The thread, with the way to it.
+#[derive(Debug)]
+struct Thread {
+    /// `None` while it is asked to end.
+    work: Option<Sender<Work>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Drop for Thread {
+    /// Waits for its end: nothing of a trace outlives its readers.
+    fn drop(&mut self) {
+        self.work = None;
+        if let Some(handle) = self.handle.take() {
+            // A panic there was told of by what did not come back.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// A user's share of the thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Unpacking {
-    work: Sender<Work>,
+    thread: Arc<Thread>,
     enough: usize,
 }
 
 impl Unpacking {
-    /// Starts it for this many CPUs with so many packed bytes; it ends with its last user. `None` where
-    /// it would be of no use (few bytes, a machine with one CPU) or cannot be had: then the reader
-    /// unpacks by itself.
+    /// Starts it for this many CPUs with so many packed bytes; it ends with its last user, who waits
+    /// for that. `None` where it would be of no use (few bytes, a machine with one CPU) or cannot be
+    /// had: then the reader unpacks by itself.
     pub(crate) fn start(cpus: usize, packed: u64) -> Option<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let enough = (BLOCKS / cpus.max(1)).min(BLOCK);
@@ -73,9 +94,12 @@ impl Unpacking {
                 let _ = back.send(work);
             }
         };
-        let thread = std::thread::Builder::new().name("unpack".to_owned());
-        thread.spawn(run).ok()?;
-        Some(Self { work, enough })
+        let builder = std::thread::Builder::new().name("unpack".to_owned());
+        let thread = Arc::new(Thread {
+            handle: Some(builder.spawn(run).ok()?),
+            work: Some(work),
+        });
+        Some(Self { thread, enough })
     }
 }
 
@@ -111,7 +135,9 @@ impl Ahead {
 
     fn go_on(&self, work: Work) {
         // Without its thread the answer will not come either, and `fill` says so.
-        let _ = self.unpacking.work.send(work);
+        if let Some(way) = &self.unpacking.thread.work {
+            let _ = way.send(work);
+        }
     }
 
     /// Whether there is nothing more to unpack.
@@ -153,7 +179,7 @@ impl Ahead {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use proptest::prelude::*;
 
@@ -180,6 +206,11 @@ mod tests {
     }
 
     fn chunks(file: &[u8]) -> Result<Chunks> {
+        let source = Arc::new(Source::Bytes(file.to_vec()));
+        chunks_of(source, file.len() as u64 - 4)
+    }
+
+    fn chunks_of(source: Arc<Source>, size: u64) -> Result<Chunks> {
         let unpacker = Unpacker::new(Compression::Zstd)?;
         let packing = Packing {
             unpacker: Arc::new(Mutex::new(unpacker)),
@@ -187,8 +218,7 @@ mod tests {
             page_size: PAGE,
             limit: 1 << 20,
         };
-        let source = Arc::new(Source::Bytes(file.to_vec()));
-        Ok(Chunks::new(source, 0, file.len() as u64 - 4, packing))
+        Ok(Chunks::new(source, 0, size, packing))
     }
 
     /// What a reader gets of it.
@@ -199,6 +229,22 @@ mod tests {
             Ok(step) => Some((step, pages.page().to_vec())),
         };
         std::iter::from_fn(step).collect()
+    }
+
+    /// Found by fuzzing: the thread lived on, with the file, when a trace was gone.
+    #[test]
+    fn nothing_outlives_the_reader() -> Result<()> {
+        let plain = vec![vec![7; 200 * PAGE]; 20];
+        let file = packed(&plain);
+        let size = file.len() as u64 - 4;
+        let source = Arc::new(Source::Bytes(file));
+        for _ in 0..20 {
+            let unpacking = Unpacking::with(BLOCKS);
+            let all = chunks_of(Arc::clone(&source), size)?;
+            drop(unpacking.map(|thread| Ahead::new(thread, all, MARGIN)));
+            assert_eq!(Arc::strong_count(&source), 1);
+        }
+        Ok(())
     }
 
     proptest! {

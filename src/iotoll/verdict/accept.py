@@ -6,20 +6,22 @@ A trailer in a commit message of the candidate asks for it::
 
 that is: cells (a glob), a section (or ``overhead`` on the clock `time`, ``whole`` for the I/O from
 call to return), the most that it may grow in each of these cells, in the verdict's unit or in
-percent (``+6.5%``), and the reason. Another section, another cell and a larger growth still block.
+percent (``+6.5%``), and the reason. Another section, another cell and a larger growth still block;
+so does what a few I/Os pay beside the growth that most of them have (`weight`).
 Whose word it takes is the policy's to say (`iotoll.verdict.policy.AcceptRule`): a trailer is text
 of the candidate's author, and never enough where the policy asks for an approver.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from iotoll.records.models import CellVerdict, Outcome, Section, VerdictRecord
-from iotoll.records.models.verdict import AcceptRecord
+from iotoll.records.models.verdict import AcceptRecord, Comparison
 from iotoll.verdict.policy import AcceptRule, Policy, TimePolicy
 
 FORM = "write CELLS SECTION +SIZE REASON, such as: ufs-* submission +350 checks each tag"
@@ -54,6 +56,23 @@ class Grown:
     def name(self) -> str:
         """``CELL: SECTION``, as verdicts name it."""
         return f"{self.cell}: {self.figure}"
+
+
+def weight(found: Comparison) -> float:
+    """What must be accepted of a growth, in the verdict's unit: the mean where it is far larger.
+
+    The growth of most I/Os says nothing of what the others pay.
+    """
+    if found.twins is None or found.twins.mean <= found.delta + found.threshold:
+        return found.delta
+    return found.twins.mean
+
+
+def share(found: Comparison) -> float:
+    """The same as a share of the base; infinite where the base has nothing."""
+    if found.twins is None and found.base:
+        return found.relative
+    return weight(found) / found.base if found.base else math.inf
 
 
 def parse(trailer: str) -> Wish:
@@ -101,9 +120,9 @@ def _grown(cell: CellVerdict) -> Iterator[Grown]:
     for found in cell.sections:
         name = found.section.value
         if found.gated and found.moved == "grew" and name not in judged:
-            yield Grown(cell.cell, name, found.delta, found.relative)
+            yield Grown(cell.cell, name, weight(found), share(found))
     if cell.whole and cell.whole.gated and cell.whole.moved == "grew":
-        yield Grown(cell.cell, "whole", cell.whole.delta, cell.whole.relative)
+        yield Grown(cell.cell, "whole", weight(cell.whole), share(cell.whole))
 
 
 def _judge(
@@ -138,6 +157,8 @@ def _judge(
 
 def _beyond(grown: Grown, wish: Wish, rule: AcceptRule) -> str:
     """Why a growth is more than the trailer or the policy allows; empty where it is not."""
+    if math.isinf(grown.relative):
+        return "was nothing in the base: no policy allows a share of that"
     if grown.relative > rule.at_most:
         return f"grew by {grown.relative:.1%}: the policy allows {rule.at_most:.1%}"
     if wish.share:
@@ -214,5 +235,5 @@ def _whole_accepted(cell: CellVerdict, reasons: dict[str, str]) -> bool:
         return True
     if f"{cell.cell}: whole" in reasons:
         return True
-    known = sum(s.delta for s in cell.sections if f"{cell.cell}: {s.section.value}" in reasons)
-    return whole.delta <= known + whole.threshold
+    known = sum(weight(s) for s in cell.sections if f"{cell.cell}: {s.section.value}" in reasons)
+    return weight(whole) <= known + whole.threshold

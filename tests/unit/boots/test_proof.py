@@ -55,6 +55,18 @@ def test_f1_6_a_board_that_ran_something_else_is_infrastructure(
         proof.check("base/1", kernel, "virt-arm64", {**SAID, **changes}, "k1")
 
 
+def test_f1_6_a_kernel_that_was_linked_without_one_proves_nothing(tmp_path: Path) -> None:
+    """A candidate's makefile can say so: then a board that kept the base's kernel was a pass."""
+    kernel = built(tmp_path)
+    with pytest.raises(InfrastructureError, match="linked without a build-id"):
+        proof.check("candidate/1", kernel, "virt-arm64", SAID, "k1")
+    # Of an image of the user's own, which may be compressed, it is not known.
+    path = kernel.with_name("build.json")
+    build = results.read(path, BuildRecord)
+    results.write(path, build.model_copy(update={"ready_made": True}))
+    proof.check("candidate/1", kernel, "virt-arm64", SAID, "k1")
+
+
 def test_f1_7_the_bases_records_in_the_candidates_folder_are_noticed(tmp_path: Path) -> None:
     """As found: base's file laid into the candidate's boot; here each file of a real boot."""
     run = make_run(tmp_path / "run")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from iotoll.records.models import Section
+from iotoll.records.models import Outcome, Section
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import diagrams
 from iotoll.reports.page.answer import answer, seen_once
@@ -174,6 +174,24 @@ def test_accepted_growth_is_shown_in_every_report(tmp_path: Path) -> None:
     assert len(accepted) == 2
     assert all(c.status is Status.PASSED and c.section is Section.SUBMISSION for c in accepted)
     assert "accepted (checks each request): grew by +329" in junit(evidence)
+
+
+def test_the_trailer_that_is_proposed_is_enough(tmp_path: Path) -> None:
+    """A mean of +6.4 was proposed as +6, which did not cover it."""
+
+    def rare(data: dict[str, Any]) -> None:
+        for cell in data["cells"]:
+            for found in cell["sections"]:
+                if found["moved"] == "grew":
+                    found |= {"delta": 6.4, "relative": 6.4 / found["base"]}
+
+    evidence = gather(edited(tmp_path / "run", rare))
+    assert evidence.verdict is not None
+    (proposed,) = re.findall(r"Iotoll-Accept: (.*) REASON", lines(evidence))
+    assert proposed == "ufs-* submission +7"
+    policy = load_policy("instructions")
+    verdict = apply(evidence.verdict, [f"{proposed} checks"], policy, "Maintainer")
+    assert verdict.outcome is Outcome.PASS
 
 
 def test_f4_5_boards_do_not_collide_in_junit() -> None:

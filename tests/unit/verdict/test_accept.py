@@ -14,7 +14,7 @@ from iotoll.records.models import (
     Unit,
     VerdictRecord,
 )
-from iotoll.records.models.verdict import Comparison
+from iotoll.records.models.verdict import Comparison, TwinRecord
 from iotoll.verdict.accept import apply, parse
 from iotoll.verdict.policy import AcceptRule, Policy, load_policy
 
@@ -228,3 +228,57 @@ def test_the_whole_io_may_grow_by_what_is_accepted_and_no_more(
     cell = grown.cells[0].model_copy(update={"whole": whole_io(delta)})
     grown = grown.model_copy(update={"cells": [cell]})
     assert apply(grown, trailers, policy(), "Maintainer").outcome is outcome
+
+
+def told(mean: float) -> TwinRecord:
+    numbers = {"pairs": 256, "exact": 0.0, "commonest": 329, "commonest_share": 0.95}
+    return TwinRecord.model_validate(
+        {**numbers, "mean": mean, "above": 256, "below": 0, "size": 12}
+    )
+
+
+def with_mean(whole: float | None = None, **means: float) -> VerdictRecord:
+    """One cell: +329 in most I/Os, and these mean differences (the whole I/O's +329 too)."""
+    grown = verdict(ufs_a={Section.SUBMISSION: 329})
+    cell = grown.cells[0]
+    parts = [
+        s.model_copy(update={"twins": told(means.get(s.section.value, s.delta))})
+        for s in cell.sections
+    ]
+    update: dict[str, object] = {"sections": parts}
+    if whole is not None:
+        update["whole"] = whole_io(329).model_copy(update={"twins": told(whole)})
+    return grown.model_copy(update={"cells": [cell.model_copy(update=update)]})
+
+
+def test_what_a_few_ios_pay_beside_is_not_accepted_with_what_most_do() -> None:
+    """+329 in most I/Os was accepted, and +50,000 in every twentieth went along unnamed."""
+    rare = with_mean(submission=329 + 50_000 / 20)
+    found = apply(rare, [TRAILER], policy(at_most=2), "Maintainer")
+    assert found.outcome is Outcome.REGRESSION
+    assert found.accepted is not None
+    assert "grew by 2829, not 350 at most" in found.accepted[0].why
+    named = "ufs-* submission +2829 the table is filled anew now and then"
+    assert apply(rare, [named], policy(at_most=2), "Maintainer").outcome is Outcome.PASS
+    # A mean that lies within the threshold of the commonest growth is the same growth.
+    near = with_mean(submission=329 + 11)
+    exact = "ufs-* submission +329 checks"
+    assert apply(near, [exact], policy(), "Maintainer").outcome is Outcome.PASS
+
+
+def test_nor_where_no_section_shows_it() -> None:
+    rare = with_mean(whole=329 + 50_000 / 20)
+    assert apply(rare, [TRAILER], policy(), "Maintainer").outcome is Outcome.REGRESSION
+    assert apply(with_mean(whole=335), [TRAILER], policy(), "Maintainer").outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("size", ["+350", "+5%"])
+def test_no_share_of_nothing_is_allowed(size: str) -> None:
+    """Of a burst's I/Os `vfs_fs` is 0: its growth was 0 % of it, however large."""
+    grown = verdict(ufs_a={Section.VFS_FS: 329})
+    parts = [s.model_copy(update={"base": 0.0, "relative": 0.0}) for s in grown.cells[0].sections]
+    cell = grown.cells[0].model_copy(update={"sections": parts})
+    grown = grown.model_copy(update={"cells": [cell]})
+    found = apply(grown, [f"ufs-* vfs_fs {size} checks"], policy(), "Maintainer")
+    assert found.outcome is Outcome.REGRESSION
+    assert found.accepted is not None and "was nothing in the base" in found.accepted[0].why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ from iotoll.reports.page.view import (
     movements,
     unit_of,
 )
+from iotoll.verdict.accept import share, weight
 
 _GROUPS = 3
 """Groups of movements that the first screen names; the report lists all of them."""
@@ -242,8 +244,9 @@ def accept_line(evidence: Evidence, group: MovementGroup) -> str:
     device = group.moves[0].name.device
     names = {move.name.full for move in group.moves}
     cells_ = f"{device}-*" if len(names) > 1 else next(iter(names))
-    size = max(move.comparison.delta for move in group.moves)
-    limit = f"+{size:.0f}"
+    # Rounded up: what is asked for must cover what grew.
+    limit = f"+{math.ceil(max(weight(move.comparison) for move in group.moves))}"
     if evidence.verdict and evidence.verdict.sequential:
-        limit = f"+{max(m.comparison.relative for m in group.moves) * 100:.1f}%"
+        most = max(share(move.comparison) for move in group.moves)
+        limit = f"+{math.ceil(round(most * 1000, 6)) / 10:.1f}%"
     return f"Iotoll-Accept: {cells_} {group.section.value} {limit} REASON"

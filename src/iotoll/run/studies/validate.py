@@ -81,6 +81,7 @@ def rows() -> list[ValidationRow]:
         "one cell of 4%": {"noisy": 4},
         "one cell of 4% today": {"noisy": 4, "noisy_today": True},
         "one overhead of 4%": {"noisy": 1},
+        "one overhead of 4% today": {"noisy": 1, "noisy_today": True},
         "one bad board of three": {"boards": 3, "bad_board": 4.0},
     }
     mixed = [

@@ -36,8 +36,9 @@ FEWEST_FOR_LIMIT = 8
 NOISY = 4.0
 """Today's variance over history's from which a figure is noisy today."""
 
-TODAY = 1.25
-"""Today's noise counts so much more, since few boots tell it."""
+TODAY = 1.5
+"""Today's noise counts so much more: 8 to 16 boots tell it to a third. With 1.25 a cell that is
+four times as noisy today left 5.5 % of unchanged patches undecided, with 1.5 it leaves 2.1 %."""
 
 MIDDLE_SQUARE = 0.4549
 """The median of the square of a standard normal variable."""

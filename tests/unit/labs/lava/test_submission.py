@@ -94,6 +94,7 @@ def make_plan(tmp_path: Path, number: int = 1, kernel: bytes = b"kernel") -> Boo
         fragments=[],
         toolchain="",
         seconds=0,
+        ready_made=True,
     )
     write(build / "build.json", record)
     board = load_board("virt-arm64")
