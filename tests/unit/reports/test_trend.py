@@ -13,6 +13,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.records.history.store import Store
+from iotoll.reports.trend import view
+from iotoll.reports.trend.alerts import due
 from iotoll.reports.trend.command import change_command, trend_command
 from iotoll.reports.trend.terminal import sparkline
 from tests.unit.nights import history
@@ -108,6 +110,21 @@ def test_a_hook_that_fails_leaves_the_message_due(tmp_path: Path) -> None:
         published(tmp_path / "h", tmp_path / "out", "--hook", str(hook(tmp_path, 1)))
     published(tmp_path / "h", tmp_path / "out", "--hook", str(hook(tmp_path)))
     assert (tmp_path / "sent").read_text().split()[::2] == ["opened", "opened"]
+
+
+def test_a_message_that_cannot_be_sent_holds_no_other_up(tmp_path: Path) -> None:
+    store = one(tmp_path / "h", [100, 100, 0, 141, 141, 152])
+    first, second = due(view.load(store, None, {}).changes)
+    picky = tmp_path / "hook"
+    picky.write_text(
+        f'#!/bin/sh\n[ "$2" != {first.change.id} ] || exit 1\necho "$2" >> {tmp_path}/sent\n'
+    )
+    picky.chmod(picky.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(InfrastructureError, match="1 of 2 messages are still due"):
+        published(tmp_path / "h", tmp_path / "out", "--hook", str(picky))
+    published_again = due(view.load(store, None, {}).changes)
+    assert (tmp_path / "sent").read_text().split() == [second.change.id]
+    assert [made.change.id for made in published_again] == [first.change.id]
 
 
 def test_culprit_is_ready_for_a_fixes_line(tmp_path: Path) -> None:
