@@ -180,6 +180,19 @@ def test_a_trend_of_few_nights_reads_those_only(tmp_path: Path) -> None:
     assert len(data["nights"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (41, "instructions", "+41 instructions"),
+        (-0.04, "instructions", "+0.0 instructions"),
+        (-4.0, "ns", "+0.00 µs"),
+        (-1254.0, "ns", "-1.25 µs"),
+    ],
+)
+def test_amounts(value: float, unit: str, text: str) -> None:
+    assert view.amount(value, unit) == text
+
+
 def test_sparkline() -> None:
     assert sparkline([1, None, 2]) == "▁ █"
     assert sparkline([3, 3]) == "▁▁"
