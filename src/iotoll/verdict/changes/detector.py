@@ -23,7 +23,7 @@ WINDOW = 30
 """Nights in which a boundary is looked for."""
 BEFORE = 90
 """Nights before a boundary that its level is made of, at most."""
-LIMIT = 3.85
+LIMIT = 3.87
 """Score that a boundary must exceed (docs/validation.md gives its error rates)."""
 WARM_UP = 10
 """Nights before a boundary, at least."""
@@ -33,14 +33,14 @@ _CLIP = 3.0  # robust standard deviations: one bad night is no level
 _NOISE_CLIP = 8.0  # but several make a noisy series: heavy tails need a wider error
 _MAD = 1.4826  # makes a median absolute deviation one standard deviation of a normal
 _MEMORY = 240  # nights that the correlation is estimated from
-_LIKELY_RHO, _WORTH = 0.3, 40  # assumed of a series, and worth how many of its own nights
+_LIKELY_RHO, _WORTH = 0.3, 80  # assumed of a series, and worth how many of its own nights
 _MOST_RHO = 0.6
 # What a score is lowered by, so that false alarms come evenly from levels of all lengths and from
 # series of all ages: for each night that the later level has less than _FEW (by more where tails
 # are heavy: three wild nights are no level), or more than _MANY; and in a young series, whose noise
 # and correlation are not known well.
 _FEW, _SHORT, _TAILS = 6, 0.1, 10.0
-_MANY, _LONG = 12, 0.03
+_MANY, _LONG = 12, 0.05
 _YOUNG = 20.0  # over the series' nights, squared
 _SHIFT = 6  # nights that a boundary is looked for around the likeliest one
 _PLAUSIBLE = 5.0  # logarithm of the likelihood that a boundary may lack
