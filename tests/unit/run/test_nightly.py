@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -130,6 +132,22 @@ def test_one_branch_that_fails_takes_no_other_down(config: Config, tmp_path: Pat
     points = run_night(both, Store(config.history), "2026-11-01", Progress(True), Bench())
     assert nights(points) == [("2026-11-01", "failed"), ("2026-11-01", "measured")]
     assert "nowhere" in points[0].run["reason"]
+
+
+def test_a_night_that_fails_has_a_report_and_a_submission(config: Config, tmp_path: Path) -> None:
+    """KCIDB is told of builds that fail as well."""
+
+    def work(manifest: RunManifest, folder: Path, progress: Progress) -> RunDir:
+        shutil.copytree(real("broken-build").root, folder)
+        raise BrokenError("build", "drivers/ufs does not compile")
+
+    Tree(tmp_path / "tree").commit("2026-11-01")
+    (point,) = run_night(config, Store(config.history), "2026-11-01", Progress(True), work)
+    assert point.run["status"] == "failed"
+    report = Path(config.page) / unquote(point.run["url"])
+    assert "does not" in report.read_text()
+    builds = json.loads((report.parent / "kcidb.json").read_text())["builds"]
+    assert "FAIL" in {build["status"] for build in builds}
 
 
 def test_a_night_from_the_future_ends_no_series(config: Config, tmp_path: Path) -> None:
