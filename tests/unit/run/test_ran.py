@@ -150,6 +150,18 @@ def test_a_pass_says_what_it_covered(tmp_path: Path, outcome: Outcome) -> None:
     assert results.read(flow.run.explained, ExplainRecord) == record
 
 
+def test_a_patch_that_changes_no_code_is_said_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ran, "_symbols", lambda *_: BEFORE)
+    flow = gate(tmp_path)
+    judged(flow.run, Outcome.PASS)
+    assert ran.watched(flow, plans(flow)) == plans(flow)
+    explained.after_verdict(flow)
+    record = results.read(flow.run.explained, ExplainRecord)
+    assert record.coverage.sentence == "No function's machine code changed."
+
+
 def test_a_record_that_is_not_whole_says_nothing(tmp_path: Path) -> None:
     flow = gate(tmp_path)
     judged(flow.run, Outcome.PASS)
