@@ -40,12 +40,11 @@ def watched(flow: Flow, plans: Sequence[BootPlan]) -> list[BootPlan]:
     Where that cannot be, the boots are as they were, and the progress says why.
     """
     return [
-        replace(plan, words=_words(flow)) if plan.name == "candidate/1" and _can(flow) else plan
-        for plan in plans
+        replace(plan, words=_words(flow)) if plan.name == "candidate/1" else plan for plan in plans
     ]
 
 
-def _can(flow: Flow) -> bool:
+def can_watch(flow: Flow) -> bool:
     """Whether it is asked for, on an exact arm64 board with one CPU that this machine boots."""
     manifest, board = flow.run.manifest, flow.board
     return (
