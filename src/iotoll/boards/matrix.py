@@ -17,6 +17,9 @@ from iotoll.records.models.base import Model
 
 DEVICE_IOS = 64
 """I/Os that reach the disk, at least: the gate judges no section of fewer than 24."""
+BURSTS = 24
+"""Bursts of a cell with a depth, at least: the I/Os of one share their chances, and the sign test
+of a first boot (z = 4) needs 16 that grew, also where the first one cannot be told apart."""
 READ_AHEAD_KB = 128
 """The kernel's own read-ahead; it reads up to twice as much at a time."""
 
@@ -146,7 +149,8 @@ class Matrix(Model):
     def ios(self, cell: Cell) -> int:
         """How many I/Os the cell runs, over all its threads.
 
-        Where only some reach the disk (a sync after several writes, read-ahead), there are more.
+        Where only some reach the disk (a sync after several writes, read-ahead), or several share
+        their chances (bursts), there are more.
         """
         fio = self.settings(cell.device)
         ios = fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
@@ -158,9 +162,11 @@ class Matrix(Model):
         elif cell.sqpoll:
             # On one CPU fio and the kernel's thread wait out each other's turns: 8 ms an entry.
             ios = min(ios, DEVICE_IOS)
+        most = fio.file_mb * 1024 // cell.block_kb
         if one_in > 1:
-            most = fio.file_mb * 1024 // cell.block_kb
             ios = max(ios, min(DEVICE_IOS * one_in, most))
+        if cell.depth > 1:
+            ios = max(ios, min(BURSTS * cell.depth * cell.threads, most))
         return max(ios // cell.threads, 1) * cell.threads
 
     def settings(self, device: str) -> FioSettings:

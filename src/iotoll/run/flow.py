@@ -111,8 +111,11 @@ class Flow(Setup):
         """
         if self.needs_boots():
             abreast = 1 if self.judges_time else PARALLEL
-            plans = ran.watched(self, open_plans(self.run, self.bench, self.wanted))
-            run_plans(self.run, plans, self.progress, abreast, self.connect)
+            if ran.can_watch(self):
+                plans = ran.watched(self, open_plans(self.run, self.bench, self.wanted))
+                run_plans(self.run, plans, self.progress, abreast)
+                return
+            run_boots(self.run, self.bench, self.wanted, self.progress, abreast, self.connect)
 
     def collect(self) -> None:
         """Figures of every boot that ran."""

@@ -16,10 +16,9 @@ import numpy as np
 from iotoll.boards.board import VirtualBoard
 from iotoll.boards.plugin import ran_words
 from iotoll.boots.local import BootPlan
-from iotoll.core.errors import IotollError
 from iotoll.measure.explain.changed import changed_functions
 from iotoll.measure.explain.coverage import CellTime, ran
-from iotoll.measure.explain.record import probes, read_record
+from iotoll.measure.explain.record import NOTHING, probes, read_record
 from iotoll.measure.explain.symbols import Symbols, read_symbols
 from iotoll.measure.explain.tables import io_tables
 from iotoll.records import results
@@ -41,12 +40,11 @@ def watched(flow: Flow, plans: Sequence[BootPlan]) -> list[BootPlan]:
     Where that cannot be, the boots are as they were, and the progress says why.
     """
     return [
-        replace(plan, words=_words(flow)) if plan.name == "candidate/1" and _can(flow) else plan
-        for plan in plans
+        replace(plan, words=_words(flow)) if plan.name == "candidate/1" else plan for plan in plans
     ]
 
 
-def _can(flow: Flow) -> bool:
+def can_watch(flow: Flow) -> bool:
     """Whether it is asked for, on an exact arm64 board with one CPU that this machine boots."""
     manifest, board = flow.run.manifest, flow.board
     return (
@@ -66,13 +64,13 @@ def _words(flow: Flow) -> tuple[str, ...]:
     try:
         base, candidate = (_symbols(flow.run, side) for side in flow.sides)
         spans = [s for n in changed_functions(base, candidate) if (s := candidate.span(n))]
-        if not spans:
-            return ()
         only = _path(prefix, "only")
         only.parent.mkdir(parents=True, exist_ok=True)
         np.array(sorted(set(spans)), "<u8").tofile(only)
+        if not spans:
+            return ()
         return ran_words(prefix, probes(candidate).partition("+")[0], only)
-    except IotollError as error:
+    except Exception as error:  # a ready-made image may be anything; the gate goes on
         flow.progress.say(f"which changed functions run will not be said: {error}")
         return ()
 
@@ -81,14 +79,19 @@ def after_verdict(flow: Flow) -> None:
     """Write what ran as ``explain.json``, if the candidate's boot noted it."""
     run = flow.run
     prefix = _prefix(run)
-    if not _path(prefix, "json").is_file():
+    only = _path(prefix, "only")
+    unchanged = only.is_file() and not only.stat().st_size
+    if not unchanged and not _path(prefix, "json").is_file():
         return
     try:
-        record = read_record(prefix)
         base, candidate = (_symbols(run, side) for side in flow.sides)
-        changed = changed_functions(base, candidate)
-        found = ran(record, _times(flow), candidate, changed, frozenset(base.names))
-    except (IotollError, ValueError, IndexError) as error:  # its files come from where it booted
+        known = frozenset(base.names)
+        if unchanged:
+            found = ran(NOTHING, {}, candidate, (), known)
+        else:
+            changed = changed_functions(base, candidate)
+            found = ran(read_record(prefix), _times(flow), candidate, changed, known)
+    except Exception as error:  # its files come from where it booted; the verdict stands
         flow.progress.say(f"which changed functions ran is not known: {error}")
     else:
         verdict = results.read(run.verdict, VerdictRecord)

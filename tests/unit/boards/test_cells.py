@@ -106,6 +106,19 @@ def test_family_cells_run_whole_ios(name: str) -> None:
     assert MATRIX.ios(cell) % cell.threads == 0 and MATRIX.ios(cell) > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "ios"),
+    [
+        ("ufs-4k-randread-t1-direct-libaio-qd32", 24 * 32),
+        ("ufs-4k-randread-t4-direct-libaio-qd8", 24 * 32),
+        ("ufs-4k-randread-t1-direct-libaio", 256),
+        ("emmc-4k-randread-t1-direct-libaio-qd256", 2048),  # all blocks of its file
+    ],
+)
+def test_a_cell_with_a_depth_has_bursts_enough_to_be_judged(name: str, ios: int) -> None:
+    assert MATRIX.ios(parse_cell(name)) == ios
+
+
 def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
     def chosen(text: str) -> list[str] | None:
         return chosen_cells(text, MATRIX.cells, FAMILIES)

@@ -64,6 +64,17 @@ def test_what_no_cell_runs_is_said() -> None:
     assert selection.select([path], MATRIX.cells, families=four).unmeasured == {}
 
 
+@pytest.mark.parametrize(
+    ("board", "family"), [("virt-arm64-smp4", "queues"), ("virt-arm64-smp4-q1", "one-queue")]
+)
+def test_boards_with_four_cpus_have_cells_for_their_queues(board: str, family: str) -> None:
+    known = families(load_virtual_board(board), MATRIX)
+    assert {"queues", "one-queue"} & set(known) == {family}
+    record = selection.select(["block/blk-mq.c"], MATRIX.cells, families=known)
+    more = [choice.cell for choice in record.cells if choice.cell not in MATRIX.cells]
+    assert sorted(more) == sorted(known[family])
+
+
 def test_a_patch_to_hpb_means_the_board_that_has_it() -> None:
     path = "drivers/ufs/core/ufshpb.c"
     assert selection.board_for([path, "drivers/ufs/core/ufshcd.c"]) == "virt-arm64-hpb"

@@ -98,11 +98,9 @@ def test_the_candidates_first_boot_notes_the_changed_functions(tmp_path: Path) -
         (True, {"runner": "lava"}),
     ],
 )
-def test_other_boots_are_as_they_were(
-    tmp_path: Path, explains: bool, changes: dict[str, Any]
-) -> None:
-    flow = gate(tmp_path, explains=explains, **changes)
-    assert ran.watched(flow, plans(flow)) == plans(flow)
+def test_other_runs_note_nothing(tmp_path: Path, explains: bool, changes: dict[str, Any]) -> None:
+    assert ran.can_watch(gate(tmp_path / "usual"))
+    assert not ran.can_watch(gate(tmp_path / "other", explains=explains, **changes))
 
 
 def test_without_a_plugin_the_boots_are_as_they_were(
@@ -148,6 +146,18 @@ def test_a_pass_says_what_it_covered(tmp_path: Path, outcome: Outcome) -> None:
     # Judged again from the stored files: it is still there.
     explained.after_verdict(flow)
     assert results.read(flow.run.explained, ExplainRecord) == record
+
+
+def test_a_patch_that_changes_no_code_is_said_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ran, "_symbols", lambda *_: BEFORE)
+    flow = gate(tmp_path)
+    judged(flow.run, Outcome.PASS)
+    assert ran.watched(flow, plans(flow)) == plans(flow)
+    explained.after_verdict(flow)
+    record = results.read(flow.run.explained, ExplainRecord)
+    assert record.coverage.sentence == "No function's machine code changed."
 
 
 def test_a_record_that_is_not_whole_says_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, measure
+from iotoll.measure.boot_trace import COMM, BootTraceFile, disk_of, measure
 from iotoll.measure.iotable import IoTable
 from iotoll.records.models import Clock
 
@@ -23,7 +23,7 @@ def io_tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
     for path in sorted(folder.glob("*/trace.dat")):
         file = BootTraceFile(path)
         for device in devices:
-            windows = [w for w in file.windows if w.name in cells and _is_on(w, device)]
+            windows = [w for w in file.windows if w.name in cells and disk_of(w) == device]
             for measured in measure(
                 file, windows, Clock.INSTRUCTIONS, device=devices[device], comm=COMM
             ):
@@ -34,7 +34,3 @@ def io_tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
 def _paired(table: IoTable) -> IoTable:
     """The I/Os thread by thread, as the gate pairs them: threads interleave in other ways."""
     return table.take(np.lexsort((np.arange(len(table)), table["pid"])))
-
-
-def _is_on(window: Window, device: str) -> bool:
-    return window.name.partition("-")[0] == device

@@ -8,6 +8,7 @@ from iotoll.measure.explain.attribute import CellParts, SectionParts
 from iotoll.measure.explain.changed import changed_functions, normal
 from iotoll.measure.explain.compare import change_of, compare_cell
 from iotoll.measure.explain.coverage import CellTime, executed_instructions, ran, sentence
+from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.walk import Tree
 from iotoll.records.models import FunctionCoverage, Section
 from tests.unit.measure.explain.kernels import BASE, NOP, RET, call, record, symbols
@@ -79,6 +80,29 @@ def test_changed_and_new_functions() -> None:
     base = symbols({"kept": [NOP, RET], "changed": [NOP, RET], "gone": [RET]})
     candidate = symbols({"kept": [NOP, RET], "changed": [0x91000400, RET], "new": [RET]})
     assert changed_functions(base, candidate) == ["changed", "new"]
+
+
+def test_code_that_moved_is_told_from_code_that_changed() -> None:
+    """Most functions of a patched kernel moved: what calls, addresses and jumps say of it."""
+
+    def kernel(gap: int, jump: int, page: int, callee: str) -> Symbols:
+        first = {
+            "moves": BASE + 4 * gap,
+            "jumps": BASE + 4 * gap + 12,
+            "calls": BASE + 4 * gap + 24,
+        }
+        functions = {
+            # adrp, a call of what did not move, ret
+            "moves": [0x90000001 | page << 5, call(first["moves"] + 4, BASE - 4096), RET],
+            "jumps": [0x14000000 | jump, 0x91000400, RET],
+            "calls": [0x91000400, call(first["calls"] + 4, first[callee]), RET],
+        }
+        return symbols(functions, gap)
+
+    base = kernel(0, 1, 1, "moves")
+    assert changed_functions(base, kernel(5, 1, 2, "moves")) == []
+    assert changed_functions(base, kernel(5, 2, 2, "moves")) == ["jumps"]
+    assert changed_functions(base, kernel(5, 1, 2, "jumps")) == [], "whom it calls is not told"
 
 
 def test_branches_within_a_function_count() -> None:
