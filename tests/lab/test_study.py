@@ -82,7 +82,7 @@ def test_a_seeds_study_has_its_figures_from_a_simulated_board(
     board, out = hikey960(tmp_path / "board").board, tmp_path / "out"
     words = ("--board", board, "--runner", "lava", "--lab", lab_file, "--out", out)
     token = state.token_file
-    succeed("study", name, *words, timeout=7200, IOTOLL_LAVA_TOKEN_FILE=token)
+    succeed("study", name, *words, timeout=3600, IOTOLL_LAVA_TOKEN_FILE=token)
     record = results.read(out / "study.json", StudyRecord)
     assert (record.clock, record.virtual) == (Clock.TIME, True)
     (ran,) = [variant for variant in record.variants if not variant.missing]

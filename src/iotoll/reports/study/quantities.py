@@ -159,13 +159,17 @@ def quantity(known: Known, name: str) -> float:
     meaning, find = QUANTITIES[name]
     value = find(known)
     if value is None:
-        raise NoValue(f"{known.record.cell} has no {name} ({meaning}){_detached(known.record)}")
+        raise NoValue(f"{known.record.cell} has no {name} ({meaning}){_because(known.record)}")
     return value
 
 
-def _detached(record: CellRecord) -> str:
-    """What explains that a cell has no completion: read-ahead that no I/O waits for."""
+def _because(record: CellRecord) -> str:
+    """What explains that a cell has no completion, or no value without the probes' cost."""
     detached, measured = record.ios.get("detached", 0), record.ios.get("measured", 0)
-    if 2 * detached <= measured:
-        return ""
-    return f": {detached} of its {measured} I/Os return before their request has ended"
+    if 2 * detached > measured:  # read-ahead, which no I/O waits for
+        return f": {detached} of its {measured} I/Os return before their request has ended"
+    for section in SOFTWARE_SECTIONS:
+        found = record.sections[section]
+        if found.own.median is not None and found.corrected_median is None:
+            return f": calibration did not find what one of its events costs ({section.value})"
+    return ""
