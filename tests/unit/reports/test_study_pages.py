@@ -182,15 +182,22 @@ def test_a_cell_whose_ios_do_not_wait_says_why_it_has_no_value(tmp_path: Path) -
     assert "64 of its 65 I/Os return before their request has ended" in study_markdown(found)
 
 
-def test_a_cell_without_a_probes_cost_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("absent", "said"),
+    [
+        ([Section.COMPLETION], "the probes of its mean I/O cost more than the median (completion)"),
+        (list(Section), "no cost of a probe is known from this boot"),
+    ],
+)
+def test_a_cell_without_a_corrected_value_says_why(
+    absent: list[Section], said: str, tmp_path: Path
+) -> None:
     cell = record()
     parts = dict(cell.sections)
-    parts[Section.COMPLETION] = parts[Section.COMPLETION].model_copy(
-        update={"corrected_median": None}
-    )
+    for section in absent:
+        parts[section] = parts[section].model_copy(update={"corrected_median": None})
     plain = cell.model_copy(update={"sections": parts, "ios": {**cell.ios, "detached": 0}})
     found = evaluated(small(tmp_path), Measured({CELL: plain}, {"ufs": MODEL}))
-    said = "calibration did not find what one of its events costs (completion)"
     assert said in study_markdown(found)
 
 

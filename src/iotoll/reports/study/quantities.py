@@ -168,8 +168,11 @@ def _because(record: CellRecord) -> str:
     detached, measured = record.ios.get("detached", 0), record.ios.get("measured", 0)
     if 2 * detached > measured:  # read-ahead, which no I/O waits for
         return f": {detached} of its {measured} I/Os return before their request has ended"
+    parts = record.sections.values()
+    if all(part.corrected_median is None for part in parts):
+        return ": no cost of a probe is known from this boot"
     for section in SOFTWARE_SECTIONS:
         found = record.sections[section]
         if found.own.median is not None and found.corrected_median is None:
-            return f": calibration did not find what one of its events costs ({section.value})"
+            return f": the probes of its mean I/O cost more than the median ({section.value})"
     return ""
