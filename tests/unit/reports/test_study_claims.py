@@ -122,7 +122,7 @@ def test_the_printed_gains_do_not_follow_from_one_set_of_overheads() -> None:
     assert judged == [text for text in claims if "the gains of paper and talk" in text]
 
 
-def test_figures_2_to_6_have_their_values_from_a_real_boards_records() -> None:
+def test_a_real_boards_records_fill_the_papers_pictures() -> None:
     study = load_study("ufs-nvme")
     slow, quick = record(sw=30_000, hw=70_000), record(sw=24_000, hw=70_000)
     cells = {
