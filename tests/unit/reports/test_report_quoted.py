@@ -46,6 +46,18 @@ def test_the_numbers_are_those_of_the_verdict_each_with_its_unit() -> None:
     assert "not judged in 1 workload: completion: fewer than 24 I/Os" in found
 
 
+def test_further_boots_are_counted() -> None:
+    evidence = gather(real("regression"))
+    assert "2 boots a side" in commit_text(evidence)
+    base, candidate = (
+        side.model_copy(update={"boots": side.boots * 3}) for side in evidence.sides.values()
+    )
+    both = replace(evidence, sides={"base": base, "candidate": candidate})
+    assert "6 boots a side" in commit_text(both)
+    one = replace(evidence, sides={**evidence.sides, "candidate": candidate})
+    assert "2 boots of the base, 6 of the candidate" in " ".join(commit_text(one).split())
+
+
 def test_a_cover_letter_has_every_workload_in_full() -> None:
     evidence = gather(real("regression"))
     found = cover_text(evidence)
