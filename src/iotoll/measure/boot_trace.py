@@ -214,6 +214,7 @@ def measure(
 ) -> Iterator[Measured]:
     """Run the analyser over windows that follow each other, in one walk over the trace."""
     options["unit"] = clock.unit.value
+    options["count_events"] = True  # calibration, on both clocks, needs how many a section has
     spans = [(window.start, window.end) for window in windows]
     with _reading():
         found = _native.analyze(str(file.path), windows=spans, **options)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from iotoll.records import results
+from iotoll.records.models import Section
 from iotoll.records.models.study import StudyCheck, StudyRecord, StudyValue, StudyVariant
 from iotoll.reports.study.evaluate import Measured
 from iotoll.reports.study.page import grids, models, published, study_markdown, write_pages
@@ -179,6 +180,25 @@ def test_a_cell_whose_ios_do_not_wait_says_why_it_has_no_value(tmp_path: Path) -
     early = cell.model_copy(update={"sections": parts, "ios": ios})
     found = evaluated(small(tmp_path), Measured({CELL: early}, {"ufs": MODEL}))
     assert "64 of its 65 I/Os return before their request has ended" in study_markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("absent", "said"),
+    [
+        ([Section.COMPLETION], "the probes of its mean I/O cost more than the median (completion)"),
+        (list(Section), "no cost of a probe is known from this boot"),
+    ],
+)
+def test_a_cell_without_a_corrected_value_says_why(
+    absent: list[Section], said: str, tmp_path: Path
+) -> None:
+    cell = record()
+    parts = dict(cell.sections)
+    for section in absent:
+        parts[section] = parts[section].model_copy(update={"corrected_median": None})
+    plain = cell.model_copy(update={"sections": parts, "ios": {**cell.ios, "detached": 0}})
+    found = evaluated(small(tmp_path), Measured({CELL: plain}, {"ufs": MODEL}))
+    assert said in study_markdown(found)
 
 
 def test_a_label_and_a_title_that_are_too_long_take_several_lines(tmp_path: Path) -> None:
