@@ -15,9 +15,12 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["iotoll.measure", "iotoll.patch", "iotoll.records"]):
+with atheris.instrument_imports(
+    include=["iotoll.boots.console", "iotoll.measure", "iotoll.patch", "iotoll.records"]
+):
+    from iotoll.boots.console import read_console
     from iotoll.core.errors import IotollError
-    from iotoll.measure import board_records, dut_cell, fio, serial
+    from iotoll.measure import asked, board_records, boot_trace, dut_cell, fio, hpb, serial
     from iotoll.patch import candidate, diff, trailers
     from iotoll.records import results
     from iotoll.records.models import Clock
@@ -28,7 +31,7 @@ WORK = Path(tempfile.mkdtemp(prefix="iotoll-fuzz-"))
 
 
 def read_json(data: bytes) -> None:
-    """The first byte chooses the reader: fio's, a board's, or that of a document."""
+    """The first byte chooses the reader: one of fio's, a board's, or that of a document."""
     kind, text = data[0] if data else 0, data[1:].decode("utf-8", "surrogateescape")
     path = WORK / "input.json"
     path.write_bytes(data[1:])
@@ -38,6 +41,10 @@ def read_json(data: bytes) -> None:
         lambda: dut_cell.cell_of_dut(text, Clock.INSTRUCTIONS),
         lambda: serial.receive(data[1:]),
         *(lambda k=k: results.read(path, results.DOCUMENTS[k]) for k in KINDS),
+        lambda: asked.read_ran(path),
+        lambda: hpb.read_counts(path),
+        lambda: boot_trace._devices(path),
+        lambda: read_console(text),
     ]
     try:
         readers[kind % len(readers)]()
@@ -76,6 +83,11 @@ def seeds(target: str, folder: Path) -> None:
     job["read"] |= {"clat_ns": latency}  # type: ignore[operator]
     text = json.dumps({"global options": {"bs": "4k"}, "jobs": [job]}, indent=1).encode()
     (folder / "fio").write_bytes(b"\0" + text)
+    (folder / "asked").write_bytes(bytes([4 + len(KINDS)]) + text)
+    (folder / "hpb").write_bytes(bytes([5 + len(KINDS)]) + b"a sda hit_cnt 1\nend sda hit_cnt 2\n")
+    (folder / "devices").write_bytes(bytes([6 + len(KINDS)]) + b"ufs /dev/sda 8:0\n")
+    console = b"iotoll: step prepare\niotoll: FAIL workload: no\nKernel panic\n"
+    (folder / "console").write_bytes(bytes([7 + len(KINDS)]) + console)
     sent = json.dumps({"cell": "fio a", "fio": json.loads(text)}).encode()
     (folder / "board").write_bytes(b"\1" + sent)
 
