@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from iotoll.core.paths import data_dir
+from iotoll.patch.diff import Hunk
 from iotoll.records import results
 from iotoll.records.models import (
     CoverageRecord,
@@ -12,8 +13,8 @@ from iotoll.records.models import (
     Section,
     VerdictRecord,
 )
-from iotoll.reports.page.functions import in_functions, what_ran
-from iotoll.reports.page.text import cell_name
+from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
+from iotoll.reports.page.text import NBSP, cell_name
 from iotoll.reports.page.view import Movement, MovementGroup
 
 RECORD = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
@@ -33,6 +34,19 @@ def test_a_pass_on_code_that_never_ran_says_so() -> None:
     assert second == "None ran."
     assert what_ran(coverage(3), Outcome.PASS) == ["None ran."]
     assert what_ran(coverage(0), Outcome.REGRESSION) == ["None ran."]
+
+
+def test_f1_4_a_pass_that_nobody_explained_names_what_it_may_not_have_run() -> None:
+    """+401 in nvme_poll(), which no cell ran, was a pass that said nothing of it."""
+    path = "drivers/nvme/host/pci.c"
+    poll = Hunk(path, "static int nvme_poll(struct blk_mq_hw_ctx *hctx)", 1227, 6)
+    (line,) = not_looked_at([poll, poll])
+    assert line == f"not looked at: whether these cells run nvme_poll() in {path}"
+    (line,) = not_looked_at([Hunk(path, "", 1, 1)])
+    assert line.endswith(f"run {path}")
+    (line,) = not_looked_at([Hunk(path, f"int f{n}(void)", n, 1) for n in range(9)])
+    assert line.endswith(f"f3(), f4() in {path} and 4{NBSP}more places")
+    assert not_looked_at([]) == []
 
 
 def test_nothing_is_said_of_what_could_not_be_explained() -> None:
