@@ -5,7 +5,8 @@ depend on each other must tell the same of it as of the base, which is trusted:
 
 - fio did as many I/Os and bytes, since both kernels ran one job;
 - what tells whose work a CPU does is in both traces: without those events an interrupt thread's or
-  a worker's instructions belong to no I/O, and no mark of a section shows that they are missing;
+  a worker's instructions belong to no I/O, and no mark of a section shows that they are missing
+  (in none of 1,217 pairs of cells of real runs an event of them was gone);
 - fio's mean latency exceeds the trace's by the same. fio reads the board's other clock, in user
   space. Over 1,052 pairs of cells of 185 runs the two sides' excess differed by at most 3.2 % of
   the mean I/O (cells of the page cache with eight threads; others by less than 0.1 %).
