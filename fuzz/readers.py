@@ -7,17 +7,23 @@ Any bytes are read or refused by an error of iotoll's own; anything else is a fi
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import shutil
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["iotoll.measure", "iotoll.patch", "iotoll.records"]):
+with atheris.instrument_imports(
+    include=["iotoll.boots.console", "iotoll.measure", "iotoll.patch", "iotoll.records"]
+):
+    from iotoll.boots.console import read_console
     from iotoll.core.errors import IotollError
-    from iotoll.measure import board_records, dut_cell, fio, serial
+    from iotoll.measure import asked, board_records, boot_trace, dut_cell, fio, hpb, serial
     from iotoll.patch import candidate, diff, trailers
     from iotoll.records import results
     from iotoll.records.models import Clock
@@ -28,7 +34,7 @@ WORK = Path(tempfile.mkdtemp(prefix="iotoll-fuzz-"))
 
 
 def read_json(data: bytes) -> None:
-    """The first byte chooses the reader: fio's, a board's, or that of a document."""
+    """The first byte chooses the reader: one of fio's, a board's, or that of a document."""
     kind, text = data[0] if data else 0, data[1:].decode("utf-8", "surrogateescape")
     path = WORK / "input.json"
     path.write_bytes(data[1:])
@@ -38,11 +44,22 @@ def read_json(data: bytes) -> None:
         lambda: dut_cell.cell_of_dut(text, Clock.INSTRUCTIONS),
         lambda: serial.receive(data[1:]),
         *(lambda k=k: results.read(path, results.DOCUMENTS[k]) for k in KINDS),
+        lambda: asked.read_ran(path),
+        lambda: hpb.read_counts(path),
+        lambda: boot_trace._devices(path),
+        lambda: read_console(text),
+        lambda: serial.receive(whole_lines(data[1:])),
     ]
     try:
         readers[kind % len(readers)]()
     except IotollError as error:
         assert len(str(error)) < 2_000, "one line, not the input"
+
+
+def whole_lines(data: bytes) -> bytes:
+    """Serial lines of a board with the checksum that each needs, which no fuzzer guesses."""
+    lines = [b"#iotoll1 " + line for line in data.split(b"\n")]
+    return b"".join(line + f" {zlib.crc32(line):08x}\n".encode() for line in lines)
 
 
 def read_patch(data: bytes) -> None:
@@ -73,9 +90,21 @@ def seeds(target: str, folder: Path) -> None:
         (folder / name).write_bytes(bytes([4 + KINDS.index(name)]) + path.read_bytes())
     job = {"jobname": "a", "error": 0, "read": {"total_ios": 2, "io_bytes": 8192}}
     latency = {"N": 2, "mean": 5.0, "percentile": {"50.000000": 5}, "bins": {"5": 2}}
-    job["read"] |= {"clat_ns": latency}  # type: ignore[operator]
+    job["read"] |= {"clat_ns": latency, "lat_ns": latency, "runtime": 1}  # type: ignore[operator]
     text = json.dumps({"global options": {"bs": "4k"}, "jobs": [job]}, indent=1).encode()
     (folder / "fio").write_bytes(b"\0" + text)
+    dut = (ROOT / "results-schema/valid/dut.json").read_bytes()
+    (folder / "cell-of-dut").write_bytes(b"\2" + dut)
+    (folder / "asked").write_bytes(bytes([4 + len(KINDS)]) + text)
+    (folder / "hpb").write_bytes(bytes([5 + len(KINDS)]) + b"a sda hit_cnt 1\nend sda hit_cnt 2\n")
+    (folder / "devices").write_bytes(bytes([6 + len(KINDS)]) + b"ufs /dev/sda 8:0\n")
+    console = b"iotoll: step prepare\niotoll: FAIL workload: no\nKernel panic\n"
+    (folder / "console").write_bytes(bytes([7 + len(KINDS)]) + console)
+    packed, digest = zlib.compress(b"{}"), hashlib.sha256(b"{}").hexdigest()
+    head = f"{digest[:8]} ufs-4k zlib 2 {len(packed)} 1 {digest}"
+    chunk = base64.b64encode(packed).decode()
+    sent = f"H {head}\nD {digest[:8]} 1/1 {chunk}\nE {head}".encode()
+    (folder / "lines").write_bytes(bytes([8 + len(KINDS)]) + sent)
     sent = json.dumps({"cell": "fio a", "fio": json.loads(text)}).encode()
     (folder / "board").write_bytes(b"\1" + sent)
 

@@ -33,3 +33,12 @@ def test_a_finding_has_a_test_that_carries_its_number(number: str) -> None:
     assert body, row
     number = number[1:].replace(".", "[._]")
     assert re.search(rf"(?:\b|_)[fF]{number}(?!\d)", body[0]), row
+
+
+def test_every_test_that_the_page_names_is_there() -> None:
+    text = (ROOT / "docs/findings.md").read_text()
+    named = re.findall(r"`((?:tests|crates)/\S+\.(?:py|rs))::(\w+)`", text)
+    assert len(named) > len(ROWS)
+    for path, name in named:
+        found = re.search(rf"^\s*(?:def|fn) {name}\(", (ROOT / path).read_text(), re.M)
+        assert found, f"{path}::{name}"

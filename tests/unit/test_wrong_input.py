@@ -38,6 +38,7 @@ def things(place: Path) -> Path:
     (place / "head.dat").write_bytes(TRACE.read_bytes()[:100])
     (place / "good.patch").write_text("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n")
     (place / "broken.toml").write_text("name = \n")
+    (place / "deep.toml").write_text("name = " + "[" * 100_000)
     (place / "negative.toml").write_text("memory_mb = -1\n")
     for name in ("plan", "summary", "run"):
         data = json.loads((EXAMPLES / f"{name}.json").read_text())
@@ -63,6 +64,7 @@ USER = [
     "gate --candidate HEAD",
     f"{GATE} --board broken.toml",
     f"{GATE} --board negative.toml",
+    f"{GATE} --board deep.toml",
     f"{GATE} --board folder",
     f"{GATE} --board binary",
     f"{GATE} --policy broken.toml",
@@ -146,7 +148,9 @@ USER = [
     "lava render folder",
     "lava forget folder -1",
     "study binary",
+    "study deep.toml",
     "nightly empty",
+    "nightly deep.toml",
     "ci select --clone folder",
     "ci select --clone absent",
     "ci build virt-arm64 sideways",

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import jinja2
 
-from iotoll.boards.board import Board, VirtualBoard
+from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.cells import Cell, parse_cell
 from iotoll.boards.matrix import Matrix, Pace
 from iotoll.core.digest import files_sha256
+from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.records.results import write_text
 
@@ -114,8 +115,10 @@ def render_job(
     """Write the job folder, in place of what it held, and return the SHA-256 over its files.
 
     ``more`` are further settings for the DUT's scripts; ``number`` is that of the boot, which
-    decides how late its cells begin, and how many more pages a CPU has used by then.
+    decides how late its cells begin, and how many more pages a CPU has used by then. Raises
+    UsageError where it would overwrite more than the board's owner named.
     """
+    _check_raw(board, batches)
     shutil.rmtree(target, ignore_errors=True)
     template = _template()
     pace = _pace(board, matrix)
@@ -171,6 +174,20 @@ def _template() -> jinja2.Template:
         autoescape=False,  # fio jobs and shell words, not markup; all values come from our data
     )
     return environment.get_template("batch.fio.j2")
+
+
+def _check_raw(board: Board, batches: list[Batch]) -> None:
+    """A raw cell overwrites a whole disk, also where only a partition of it was named."""
+    if not isinstance(board, RealBoard):
+        return
+    for batch in batches:
+        second = f"{batch.device}2"
+        if "RAW" in batch.settings and (named := board.hardware.devices.get(second)):
+            raise UsageError(
+                f"board {board.name}: {batch.runs[0].name} overwrites a whole disk, and its"
+                f" hardware file names {named} for {second}: leave {second} out, then it is the"
+                " second disk without partitions, if that is marked as one that may be overwritten"
+            )
 
 
 def _pace(board: Board, matrix: Matrix) -> Pace:

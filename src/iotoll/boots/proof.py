@@ -26,8 +26,8 @@ def check(boot: str, kernel: Path, board: str, said: Mapping[str, str], key: str
     build = results.read(kernel.with_name("build.json"), BuildRecord)
     if not (build.build_ids or build.ready_made):
         raise InfrastructureError(
-            f"boot {boot}: its kernel was linked without a build-id (--build-id=none in a"
-            " makefile?), so nothing proves that it ran: nothing of it is judged"
+            f"boot {boot}: its kernel was linked without a build-id (does a makefile say"
+            " so to the linker?), so nothing proves that it ran: nothing of it is judged"
         )
     if build.build_ids and said.get(BUILD_ID) not in build.build_ids:
         raise _other(boot, "kernel with build-id", said.get(BUILD_ID), " or ".join(build.build_ids))

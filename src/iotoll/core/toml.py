@@ -21,6 +21,8 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} does not exist; there are: {names}") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: values lie too deep in one another") from error
 
 
 def named_file(folder: Path, name: str) -> Path:

@@ -117,8 +117,10 @@ def read_ran(path: Path) -> dict[str, Ran]:
         stamp = int(data.get("timestamp_ms", 0))
         shared = data.get("global options", {})
         return {job["jobname"]: _ran(job, shared, stamp) for job in data["jobs"]}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise InfrastructureError(f"{path}: not fio's JSON: {str(error)[:200]}") from error
+    except RecursionError as error:
+        raise InfrastructureError(f"{path}: not fio's JSON: too deep") from error
 
 
 def _ran(job: Mapping[str, Any], shared: Mapping[str, Any], stamp: int) -> Ran:

@@ -179,7 +179,7 @@ def _devices(path: Path) -> dict[str, str]:
     try:
         rows = [line.split() for line in path.read_text().splitlines()]
         return {row[0]: row[2] for row in rows}
-    except (OSError, IndexError) as error:
+    except (OSError, IndexError, ValueError) as error:
         raise InfrastructureError(f"{path}: the board did not say which disk is which") from error
 
 

@@ -64,7 +64,7 @@ def load_rules(path: Path | None = None) -> list[SelectionRule]:
     path = path or rules_path()
     try:
         data = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read as TOML ({error}): fix it") from error
     rows = data.get("rule")
     if not isinstance(rows, list) or not rows or set(data) != {"rule"}:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boards.board import load_board
+from iotoll.boards.board import RealBoard, load_board
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boots.job import make_batches, render_job
 from iotoll.core.errors import UsageError
@@ -218,3 +218,19 @@ def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(
     assert "filename=iotoll-nvme2" in (tmp_path / "nvme-trim.fio").read_text()
     text = (tmp_path / "job.env").read_text()
     assert "DEVICES='nvme nvme2'\n" in text and "FILE_MB_nvme2=32\n" in text
+
+
+def test_f3_7_a_raw_cell_takes_no_disk_of_which_a_partition_was_named(tmp_path: Path) -> None:
+    """The whole disk around the partition that was named and marked was overwritten."""
+    board, own = load_board("hikey960"), load_matrix("hikey960")
+    assert isinstance(board, RealBoard)
+    batches = make_batches(own, ["ufs-4k-randwrite-t1-direct-raw"], False)
+    render_job(board, own, batches, tmp_path / "job")
+    named = {**board.hardware.devices, "ufs2": "PARTLABEL=iotoll-scratch"}
+    hardware = board.hardware.model_copy(update={"devices": named})
+    board = board.model_copy(update={"hardware": hardware})
+    with pytest.raises(UsageError, match="ufs-4k-randwrite-t1-direct-raw overwrites a whole disk"):
+        render_job(board, own, batches, tmp_path / "job")
+    # With a file system, a partition will do.
+    batches = make_batches(own, ["ufs-4k-randread-t8-direct-dev2"], False)
+    render_job(board, own, batches, tmp_path / "job")

@@ -96,7 +96,13 @@ def test_sizes_are_fios() -> None:
     assert [size_of(text) for text in ("512", "4k", "1M", "2g")] == [512, 4096, 1 << 20, 2 << 30]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{\n"jobs": [{}]}', '{\n"jobs": 5}'])
+DEEP = '{\n"jobs": ' + "[" * 300_000
+ENDLESS = '{\n"timestamp_ms": 1e400, "jobs": []}'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{\n"jobs": [{}]}', '{\n"jobs": 5}', DEEP, ENDLESS]
+)
 def test_what_is_not_fios_json_is_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "fio.json"
     path.write_text(text)

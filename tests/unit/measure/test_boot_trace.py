@@ -34,6 +34,14 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(BOOTS / "candidate", tmp_path / "boot"))
 
 
+@pytest.mark.parametrize("data", [b"", b"ufs\n", b"ufs /dev/sda \xff\xfe:0\n"])
+def test_disks_that_the_board_did_not_name(folder: Path, data: bytes) -> None:
+    (path,) = folder.glob("**/devices")
+    path.write_bytes(data)
+    with pytest.raises(InfrastructureError, match="the board did not say which disk"):
+        boot_trace.analyze_boot(folder, boot_record(folder))
+
+
 def edit_fio(folder: Path, change: Callable[[dict[str, object]], None], cell: str = DIRECT) -> None:
     path = folder / "ufs/fio.json"
     text = path.read_text()

@@ -285,3 +285,13 @@ def test_lines_tell_both_sides(folder: Path) -> None:
     assert all(agrees for agrees, _ in lines)
     assert lines[0][1].replace("\xa0", " ") == "agrees: 256 I/Os and all bytes"
     assert "clat mean 92,645,966, +1,47" in lines[1][1]
+
+
+@pytest.mark.parametrize("ios", [None, "many", [], float("inf")])
+def test_f6_6_a_damaged_record_without_fios_number_is_no_bug_of_ours(
+    folder: Path, ios: object
+) -> None:
+    record = measured(folder)
+    fio = {**record.fio, "ios": ios} if ios is not None else {}
+    lines = fio_lines(record.model_copy(update={"fio": fio}))
+    assert lines[0] == (False, "disagrees: fio's own number of I/Os is not known")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iotoll.measure.same_work import unlike
+from iotoll.measure.same_work import WITNESSES, unlike
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock
 from iotoll.records.models.io_checks import FigureCheck, FioCheck
@@ -44,3 +44,21 @@ def test_f6_a_trace_clock_of_the_candidates_own(excess: float) -> None:
     # The clock `time` knows noise of this size; there the number of I/Os alone is compared.
     timed = [record(clock=Clock.TIME), record(excess=excess, clock=Clock.TIME)]
     assert unlike(*timed) is None
+
+
+@pytest.mark.parametrize("event", WITNESSES)
+def test_f1_6_a_candidate_that_hides_for_whom_a_cpu_works(event: str) -> None:
+    """A cost moved to a worker, and `sched_waking` taken out of the kernel, was a pass."""
+    events = dict.fromkeys(WITNESSES, 2000)
+    base, candidate = record(), record()
+    base.trace["events"], candidate.trace["events"] = events, {**events, event: 0}
+    assert str(unlike(base, candidate)).startswith(
+        f"the candidate's trace has no {event}, of which the base's has 2,000"
+    )
+    del candidate.trace["events"][event]
+    assert unlike(base, candidate) is not None
+    # More of them than in the base is no hiding, nor is what the base has now and then.
+    assert unlike(candidate, base) is None
+    rare = record()
+    rare.trace["events"] = {**events, event: 3}
+    assert unlike(rare, candidate) is None

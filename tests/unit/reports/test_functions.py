@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from iotoll.core.paths import data_dir
+from iotoll.patch.diff import Hunk
 from iotoll.records import results
 from iotoll.records.models import (
     BuildRecord,
@@ -22,8 +23,8 @@ from iotoll.records.models import (
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.reports.page import render_report, terminal_report
 from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.functions import in_functions, what_ran
-from iotoll.reports.page.text import cell_name
+from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
+from iotoll.reports.page.text import NBSP, cell_name
 from iotoll.reports.page.view import Movement, MovementGroup
 from iotoll.reports.publish.note import note
 
@@ -62,6 +63,19 @@ def test_every_report_of_a_pass_says_what_it_covered(tmp_path: Path) -> None:
     pages = [terminal.getvalue(), render_report(run).read_text(), note(gather(run), [])]
     for page in pages:
         assert "What ran" in page and said in page.replace("\\", ""), "markdown escapes some"
+
+
+def test_f1_4_a_pass_that_nobody_explained_names_what_it_may_not_have_run() -> None:
+    """+401 in nvme_poll(), which no cell ran, was a pass that said nothing of it."""
+    path = "drivers/nvme/host/pci.c"
+    poll = Hunk(path, "static int nvme_poll(struct blk_mq_hw_ctx *hctx)", 1227, 6)
+    (line,) = not_looked_at([poll, poll])
+    assert line == f"not looked at: whether these cells run nvme_poll() in {path}"
+    (line,) = not_looked_at([Hunk(path, "", 1, 1)])
+    assert line.endswith(f"run {path}")
+    (line,) = not_looked_at([Hunk(path, f"int f{n}(void)", n, 1) for n in range(9)])
+    assert line.endswith(f"f3(), f4() in {path} and 4{NBSP}more places")
+    assert not_looked_at([]) == []
 
 
 def test_nothing_is_said_of_what_could_not_be_explained() -> None:

@@ -57,6 +57,13 @@ def test_f4_1_the_headline_is_the_median_not_the_largest(tmp_path: Path) -> None
     assert "in 3 of 3 workloads" in head.sentence.replace(NBSP, " ")
 
 
+def test_f1_4_a_pass_says_that_nobody_looked_whether_its_code_ran() -> None:
+    told = lines(gather(real("pass")))
+    assert "What ran: not looked at: whether these cells run " in told
+    assert "see what of the change ran: iotoll explain " in told
+    assert "not looked at" not in lines(gather(real("regression")))
+
+
 def test_f4_2_where_and_what_to_do_are_on_the_first_screen() -> None:
     told = lines(gather(real("regression")))
     assert re.search(r"Whole path: UFS software path .*\+326 instructions \(\+2\.7 %\)", told)

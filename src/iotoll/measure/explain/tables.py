@@ -17,7 +17,7 @@ def io_tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
     try:
         rows = [line.split() for line in (folder / "boot/devices").read_text().splitlines()]
         devices = {row[0]: row[2] for row in rows}
-    except (OSError, IndexError):
+    except (OSError, IndexError, ValueError):
         return {}
     found = {}
     for path in sorted(folder.glob("*/trace.dat")):

@@ -14,7 +14,7 @@ from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.io_checks import StepRecord
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.functions import in_functions, what_ran
+from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
 from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import (
@@ -62,6 +62,8 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
         facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
         outcome = verdict.outcome if verdict else None
         facts.append(Fact("What ran", tuple(what_ran(found, outcome))))
+    elif _is_unexplained_pass(evidence):
+        facts.append(Fact("What ran", tuple(map(clean, not_looked_at(evidence.hunks)))))
     if once := seen_once(views):
         facts.append(Fact("Seen once", tuple(_once_line(once, unit))))
     facts.append(Fact("Mind", tuple(_mind(evidence))))
@@ -71,6 +73,14 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
         facts.append(Fact("How sure", sure))
     facts.append(Fact("What to do", commands=tuple(_to_do(evidence, groups))))
     return [fact for fact in facts if fact.lines or fact.commands]
+
+
+def _is_unexplained_pass(evidence: Evidence) -> bool:
+    """Whether cells ran and passed, and what of the change they run is not known."""
+    verdict = evidence.verdict
+    if evidence.explained is not None or verdict is None or not verdict.cells:
+        return False
+    return verdict.outcome is Outcome.PASS
 
 
 def seen_once(views: Iterable[CellView]) -> list[tuple[CellView, Section, float]]:
@@ -204,6 +214,8 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
             yield "measure again", command
         else:  # the same cells would pass again, and say as little of the patch
             yield from _other_boards(evidence)
+    if _is_unexplained_pass(evidence) and evidence.clock is Clock.INSTRUCTIONS and evidence.hunks:
+        yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
     grown = [g for g in groups if g.kind == "regression"]
     if not grown:
         return

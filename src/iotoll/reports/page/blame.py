@@ -84,11 +84,11 @@ def blame(
     path = max(suspects, key=lambda f: sizes[f])
     mine = [h for h in hunks if h.path == path]
     words = parts.words.get(section, [])
-    named = [h for h in mine if any(w in _function(h.heading) for w in words)]
+    named = [h for h in mine if any(w in function_of(h.heading) for w in words)]
     hunk = max(named or mine, key=lambda h: h.added)
-    if function := _function(hunk.heading):
+    if function := function_of(hunk.heading):
         how += f"; {'by its name, ' if named else 'the largest change, '}in {function}"
-    return Place(path, hunk.line, how, _function(hunk.heading))
+    return Place(path, hunk.line, how, function_of(hunk.heading))
 
 
 def _suspect(path: str, device: str, section: Section, parts: Parts) -> bool:
@@ -96,7 +96,7 @@ def _suspect(path: str, device: str, section: Section, parts: Parts) -> bool:
     return part is not None and part.holds(device, section)
 
 
-def _function(heading: str) -> str:
+def function_of(heading: str) -> str:
     """The function's name in a hunk's heading: ``static int f(struct x *y)`` gives ``f``."""
     words = heading.partition("(")[0].split() if "(" in heading else []
     return words[-1].lstrip("*") if words else ""

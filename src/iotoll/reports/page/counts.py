@@ -108,8 +108,10 @@ def fio_lines(record: CellRecord) -> list[tuple[bool, str]]:
     if check is None:
         return []
     lines = []
-    ios = int(record.fio["ios"])
-    if check.ios_agree:
+    ios = record.fio.get("ios")
+    if not isinstance(ios, int):
+        lines.append((False, "disagrees: fio's own number of I/Os is not known"))
+    elif check.ios_agree:
         size = {True: " and all bytes", False: "", None: ""}[check.bytes_agree]
         lines.append((True, f"agrees: {plural(ios, 'I/O')}{size}"))
     else:

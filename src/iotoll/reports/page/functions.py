@@ -6,9 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from iotoll.patch.diff import Hunk
 from iotoll.records.models import ExplainRecord, FunctionDelta, Outcome, PartDelta
+from iotoll.reports.page.blame import function_of
 from iotoll.reports.page.text import cell_name, plural, signed
 from iotoll.reports.page.view import MovementGroup
+
+_NAMED = 5
+"""Changed functions that a pass names."""
 
 _MOST = 0.5
 """Share of a function's difference from which an inlined function is named beside it."""
@@ -93,3 +98,16 @@ def what_ran(record: ExplainRecord, outcome: Outcome | None) -> list[str]:
     if idle and outcome is Outcome.PASS:
         lines.insert(0, "This pass says nothing about the patch: its code never ran.")
     return lines
+
+
+def not_looked_at(hunks: Sequence[Hunk]) -> list[str]:
+    """What a pass that nobody explained says of the change: where it is, not that it ran."""
+    named = dict.fromkeys((function_of(hunk.heading), hunk.path) for hunk in hunks)
+    files: dict[str, list[str]] = {}
+    for name, path in list(named)[:_NAMED]:
+        files.setdefault(path, []).extend([f"{name}()"] if name else [])
+    words = [f"{', '.join(names)} in {path}" if names else path for path, names in files.items()]
+    if not words:
+        return []
+    more = f" and {plural(len(named) - _NAMED, 'more place')}" if len(named) > _NAMED else ""
+    return [f"not looked at: whether these cells run {'; '.join(words)}{more}"]

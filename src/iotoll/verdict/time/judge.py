@@ -100,12 +100,15 @@ def decide(
 
 
 def promise(policy: TimePolicy) -> str:
-    """The errors of a policy in one plain sentence."""
+    """The errors of a policy in one plain sentence.
+
+    A block is exact whatever the noise; a pass rests on an estimated noise (docs/validation.md).
+    """
     worst = min(rule.unacceptable for rule in policy.figures.values())
     return (
         f"A patch that changes nothing is blocked at most once in {1 / policy.block_error:,.0f} "
         f"merge requests, over all cells, sections and looks together; one that makes the "
-        f"overhead of a single cell {worst:.0%} costlier passes with at most "
+        f"overhead of a single cell {worst:.0%} costlier passes with about "
         f"{policy.pass_error:.0%} probability, except in what the verdict names as not judged."
     )
 
