@@ -63,6 +63,7 @@ test: lint dut
 	$(BIN)/pytest -v $(BOARDS) $(addprefix --ignore=,$(QUICK))
 
 test-long: lint dut
+	@tools/setup.sh long
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab
 
 coverage: setup

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Sets up what `make run`, `lab`, `test` or `bench` needs on Debian 12 or 13; does nothing when all is there.
+# Sets up what `make run`, `lab`, `test`, `bench` or `test-long` needs on Debian 12 or 13; does nothing
+# when all is there.
 #
-#   tools/setup.sh run|lab|test|bench
+#   tools/setup.sh run|lab|test|bench|long
 #
 # 1. Debian packages (tools/packages.txt), as root or with sudo; QEMU for Debian 12 from backports
 # 2. Rust: the one on PATH if it is new enough, else Debian's
@@ -16,7 +17,7 @@ readonly UV=0.13.9
 readonly QEMU=8.2 RUST=1.85
 
 # Tests and benchmarks also need linters and Node's tools.
-developing() { [ "$goal" = test ] || [ "$goal" = bench ]; }
+developing() { case $goal in test | bench | long) ;; *) false ;; esac }
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 4; }
@@ -90,7 +91,12 @@ packages() {
         lab) wanted='run|lab' ;;
         test) wanted='run|lab|test' ;;
         bench) wanted='run|lab|test|bench' ;;
+        long) wanted='run|lab|test|long' ;;
     esac
+    if [ "$goal" = long ] && [ "$codename" != bookworm ]; then
+        say "Debian 12 alone has what packages.txt lists as 'long': tests that need it are skipped"
+        wanted='run|lab|test'
+    fi
     mapfile -t names < <(sed -nE "s/^($wanted) +([^ ]+) .*/\2/p" tools/packages.txt)
     have=$(installed "${names[@]}")
     for name in "${names[@]}"; do
@@ -104,7 +110,7 @@ packages() {
     [ ${#missing[@]} = 0 ] && [ ${#qemu[@]} = 0 ] && return
     say "missing Debian packages:"
     for name in "${missing[@]}" "${qemu[@]}"; do
-        sed -nE "s/^(run|lab|test|bench) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
+        sed -nE "s/^(run|lab|test|bench|long) +($name) +(.*)/setup:   \2: \3/p" tools/packages.txt >&2
     done
     supported
     apt_update
@@ -213,7 +219,10 @@ node() {
 
 main() {
     goal=${1:-}
-    case $goal in run | lab | test | bench) ;; *) die "usage: tools/setup.sh run|lab|test|bench" ;; esac
+    case $goal in
+        run | lab | test | bench | long) ;;
+        *) die "usage: tools/setup.sh run|lab|test|bench|long" ;;
+    esac
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
     mkdir -p .cache
     exec 9>.cache/setup.lock

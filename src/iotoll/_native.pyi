@@ -22,7 +22,9 @@ class Options(TypedDict, total=False):
     """The event that counts as the hand-over to the device: ``auto`` takes the return of the
     driver's queue function where it was probed, ``last_before`` never."""
     unit: Literal["ns", "instructions"] | None
-    """Written into the record; events in own time are counted in instructions only."""
+    """Written into the record."""
+    count_events: bool | None
+    """Whether events in own time are counted; if left out, in instructions only: it takes time."""
     pids: Sequence[int] | None
     """Only I/Os of these tasks, if any is named; so for the directions. These and the sizes choose
     among the I/Os that were found: the counts of the record stay those of all, with ``selected``

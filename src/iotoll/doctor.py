@@ -79,7 +79,7 @@ def check(board_name: str) -> list[Finding]:
         *_image_tools(),
         *(_board_image_tools(hardware) if isinstance(hardware, Hardware) else []),
         *_build_tools(board.arch),
-        _kernel_source(),
+        _kernel_source(board),
         _disk(),
         *([_memory(board), _accelerator(board)] if isinstance(board, VirtualBoard) else []),
         _cached(),
@@ -269,11 +269,13 @@ def _tool(name: str, package: str) -> Finding:
     return Finding(name, "present", line)
 
 
-def _kernel_source() -> Finding:
+def _kernel_source(board: Board | Hardware) -> Finding:
+    tree = getattr(board, "tree", None) or "debian"
     try:
-        archive = source.locate("debian").archive
+        archive = source.locate(tree).archive
     except IotollError as error:
-        package = "linux-source-6.12"
+        version = tree.removeprefix("debian").removeprefix("-")
+        package = f"linux-source-{version or '6.12'}"
         return Finding("kernel source", "missing", str(error), _apt(package), package)
     return Finding("kernel source", "present", str(archive))
 

@@ -1,4 +1,4 @@
-"""A study's page in a browser: on a phone each claim shows its verdict without scrolling."""
+"""A study's page in a browser: a phone shows each claim and check with its verdict, unscrolled."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def test_a_phone_shows_every_verdict(name: str, tmp_path: Path, opened: Open) ->
     record = results.read(RECORDS / f"{name}.json", StudyRecord)
     found = opened(write_pages(record, tmp_path), width=390)
     assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
-    tags = found.page.locator("table.claims .tag")
-    assert tags.count() == len(record.claims) > 0
+    assert found.page.locator("table.claims .tag").count() == len(record.claims) > 0
+    assert found.page.locator("table.checks .tag").count() == len(record.checks)
+    tags = found.page.locator(".tag")
     ends = tags.evaluate_all("tags => tags.map(tag => tag.getBoundingClientRect().right)")
     assert max(ends) <= 390
     assert found.page.locator("table.claims td[data-name=ours]").first.is_visible()

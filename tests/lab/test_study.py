@@ -8,7 +8,8 @@ import pytest
 
 from iotoll.labs.local.layout import LabState
 from iotoll.records import results
-from iotoll.records.models import Clock, SideResult, StudyRecord
+from iotoll.records.models import Clock, Section, SideResult, StudyRecord
+from iotoll.records.models.study import StudyRow, StudyTable, StudyValue
 from tests.lab.conftest import UFS
 from tests.vm.conftest import hikey960, patience, succeed
 
@@ -66,6 +67,59 @@ def run(board: str, state: LabState, lab: Path, out: Path) -> tuple[StudyRecord,
     words = ("--board", board, "--runner", "lava", "--lab", lab, "--out", out)
     done = succeed("study", path, *words, IOTOLL_LAVA_TOKEN_FILE=state.token_file)
     return results.read(out / "study.json", StudyRecord), done.stderr
+
+
+SEEDS = {"ufs-nvme": 32, "queues": 8}
+"""The studies whose seed was measured on HiKey960, with the cells of their own that it has."""
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_a_seeds_study_has_its_figures_from_a_simulated_board(
+    name: str, state: LabState, lab_file: Path, tmp_path: Path
+) -> None:
+    text = lab_file.read_text()
+    assert "workload = 6, job = 30" in text
+    lab_file.write_text(text.replace("workload = 6, job = 30", "workload = 100, job = 120"))
+    board, out = hikey960(tmp_path / "board").board, tmp_path / "out"
+    words = ("--board", board, "--runner", "lava", "--lab", lab_file, "--out", out)
+    token = state.token_file
+    succeed("study", name, *words, timeout=3600, IOTOLL_LAVA_TOKEN_FILE=token)
+    record = results.read(out / "study.json", StudyRecord)
+    assert (record.clock, record.virtual) == (Clock.TIME, True)
+    (ran,) = [variant for variant in record.variants if not variant.missing]
+    assert len(ran.cells) == SEEDS[name]
+    judged = [claim for claim in record.claims if claim.verdict != "needs a board"]
+    # Arithmetic with what was printed needs no board.
+    assert all("the gains of paper and talk" in claim.text for claim in judged)
+    side = next(out.glob("variants/*/run/sides/base/result.json"))
+    result = results.read(side, SideResult)
+    (boot,) = result.boots
+    assert boot.virtual and boot.lava is not None and boot.lava.device_type == "hi960-hikey"
+    # Whether a cost is believed, and more than a section's own time, is the load's of this machine,
+    # whose processes share QEMU's time. That there was something to believe is not: events were
+    # counted, in each section that has some.
+    for (cell,) in result.cells.values():
+        assert cell.invalid is None
+        assert cell.sections[Section.SUBMISSION].probe_events
+    shown = [table for table in record.tables if table.name in FIGURES[name]]
+    assert len(shown) == len(FIGURES[name])
+    for value in [value for table in shown for row in table.rows for value in row.values]:
+        assert value.ours is not None or value.why
+    hardware = [key.ours for table in shown for row in table.rows for key in _of(table, row, "hw")]
+    assert None not in hardware
+
+
+FIGURES = {
+    "ufs-nvme": ("shares-ufs", "shares-nvme", "ratio", "figure-6-iops", "figure-6-mbs"),
+    "queues": ("board",),
+}
+"""The tables that a real board fills: figures 2 to 6 of the paper, high parallelism of the talk."""
+
+
+def _of(table: StudyTable, row: StudyRow, key: str) -> list[StudyValue]:
+    """The values of the columns whose key has ``key`` in it."""
+    pairs = zip(table.columns, row.values, strict=True)
+    return [value for column, value in pairs if key in column.key]
 
 
 def values(record: StudyRecord) -> dict[str, float | None]:

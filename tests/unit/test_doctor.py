@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from iotoll.boards import patched
 from iotoll.boards.board import load_virtual_board
 from iotoll.core.errors import UsageError
 from iotoll.doctor import Finding
+from iotoll.kernels import source
 from iotoll.kernels.kernel_job import TARGETS
 
 DEVICES = (
@@ -62,7 +64,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path)
     monkeypatch.setenv("PATH", str(made.bin))
     monkeypatch.setenv("IOTOLL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(doctor, "_kernel_source", lambda: Finding("kernel source", "present", "-"))
+    present = Finding("kernel source", "present", "-")
+    monkeypatch.setattr(doctor, "_kernel_source", lambda board: present)
     monkeypatch.setattr(doctor, "CACHE_GB", 0.0)
     monkeypatch.setattr(doctor, "QEMU_GB", -2.0)
     monkeypatch.setattr(doctor, "BUILD_GB", 0.0)
@@ -79,6 +82,21 @@ def test_a_real_board_needs_its_compiler_and_what_makes_its_images(machine: Mach
     assert needs["mkbootimg"].state == "present"
     assert needs["img2simg"].package == "android-sdk-libsparse-utils"
     assert needs["aarch64-linux-gnu-gcc"].state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("board", "package"),
+    [("virt-arm64", "linux-source-6.12"), ("virt-arm64-hpb", "linux-source-6.1")],
+)
+def test_the_kernel_source_is_the_boards_own(
+    board: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "locate", partial(source.locate, debian_folder=tmp_path))
+    found = doctor._kernel_source(load_virtual_board(board))
+    assert (found.state, found.package) == ("missing", package)
+    assert f"apt-get install {package}" in found.mend
+    (tmp_path / f"{package}.tar.xz").touch()
+    assert doctor._kernel_source(load_virtual_board(board)).state == "present"
 
 
 def by_need(findings: list[Finding]) -> dict[str, Finding]:

@@ -204,14 +204,14 @@ def unexplained(folder: Path) -> Path:
     return path
 
 
-def run_gate(run: Path, *words: str | Path, **env: str) -> Done:
-    """Run ``iotoll gate --json`` with the run directory ``run``."""
+def run_gate(run: Path, *words: str | Path, limit: float = LIMIT, **env: str) -> Done:
+    """Run ``iotoll gate --json`` with the run directory ``run``, for ``limit`` seconds at most."""
     done = subprocess.run(
         command("gate", *words, "--out", run, "--json"),
         env=environment(**env),
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=limit,
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr

@@ -73,7 +73,8 @@ def test_a_cost_is_found_in_its_family_and_nowhere_else(name: str, tmp_path: Pat
     needs_board(board)
     words = ("--board", board, "--matrix", UNCALIBRATED, "--policy", unexplained(tmp_path))
     patch = FAULTS / f"families/{name}.patch"
-    done = run_gate(tmp_path / "run", "--candidate", patch, *words)
+    # A first kernel with the fragment of a scheduler, and further boots of up to 75 cells.
+    done = run_gate(tmp_path / "run", "--candidate", patch, *words, limit=7000)
     assert done.code == 1, done.stderr
     assert done.verdict["outcome"] == "regression"
     selection = json.loads((done.run / "selection.json").read_text())

@@ -111,6 +111,9 @@ def test_neutral_patch_passes(neutral: Done) -> None:
     assert neutral.grew() == set()
     assert {c["outcome"] for c in neutral.verdict["cells"]} == {"pass"}
     page = (neutral.run / "report/index.html").read_text()
+    coverage = json.loads((neutral.run / "explain.json").read_text())["coverage"]
+    assert coverage["sentence"] == "No function's machine code changed."
+    assert "machine code changed" in page
     assert "<html" in page
 
 

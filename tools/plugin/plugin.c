@@ -3,13 +3,15 @@
  * A TCG plugin that records which instructions a board executes, and changes none of them.
  *
  *   -plugin libiotoll-record.so,out=PREFIX,probes=ADDRESS:REGISTER+ADDRESS:REGISTER[,spans=FILE]
- *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1]
+ *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1][,only=FILE]
  *
  * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark). The
  * first probe is the clock: recording begins at its first mark or, with spans, while its value is in
  * one of the spans of FILE (pairs of u64, both included). record.h describes the files. PREFIX.json
  * is written last: without it the record is not whole. With caches (bytes and ways of instructions',
  * data's and the second level's, then the bytes of a line) the lines that are touched are recorded.
+ * With only, the blocks that have an address of one of the spans of FILE (first, and behind the last)
+ * are all that is recorded, and instructions are not counted: that costs a boot next to nothing.
  *
  * Instructions are counted one by one, not by the lengths of the blocks: QEMU leaves a block early
  * at an exception, and runs the rest again after an access to a device.
@@ -35,6 +37,8 @@ static struct qemu_plugin_register *registers[REGISTERS];
 static struct qemu_plugin_scoreboard *scores;
 static qemu_plugin_u64 executed;
 static struct span *spans;
+static struct span *only;
+static int64_t only_count;
 static struct caches caches;
 static char *prefix;
 
@@ -102,6 +106,72 @@ static void on_probe(unsigned int vcpu, void *data)
                   site->block);
 }
 
+/* Of chosen code: what `only` mode is told of a block, its number and whether a function begins it. */
+#define ENTERED 1u
+
+static void on_chosen(unsigned int vcpu, void *data)
+{
+    guint word = GPOINTER_TO_UINT(data);
+
+    (void)vcpu;
+    recorder_ran(&recorder, word >> 1, word & ENTERED);
+}
+
+static void on_clock(unsigned int vcpu, void *data)
+{
+    static GByteArray *bytes;
+    uint64_t value = 0;
+
+    (void)vcpu;
+    (void)data;
+    if (!bytes)
+        bytes = g_byte_array_new();
+    g_byte_array_set_size(bytes, 0);
+    if (qemu_plugin_read_register(registers[probes[0].to], bytes) != sizeof(value)) {
+        recorder.failed = true;
+        return;
+    }
+    memcpy(&value, bytes->data, sizeof(value));
+    recorder_clock(&recorder, value);
+}
+
+/* The first of the spans of chosen code, which rise, that ends behind an address. */
+static const struct span *chosen_from(uint64_t address)
+{
+    int64_t low = 0, high = only_count;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+
+        if (only[middle].to > address)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < only_count ? &only[low] : NULL;
+}
+
+static void translate_chosen(struct qemu_plugin_tb *tb)
+{
+    size_t count = qemu_plugin_tb_n_insns(tb);
+    uint64_t first = qemu_plugin_tb_vaddr(tb), end = first + 4 * count;
+    const struct span *chosen = chosen_from(first);
+
+    if (chosen && chosen->from < end) {
+        guint word = blocks_number(&blocks, first, count) << 1;
+
+        if (chosen->from == first)
+            word |= ENTERED;
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, on_chosen, QEMU_PLUGIN_CB_NO_REGS,
+                                             GUINT_TO_POINTER(word));
+    }
+    if (probes[0].from >= first && probes[0].from < end) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, (probes[0].from - first) / 4);
+
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_clock, QEMU_PLUGIN_CB_R_REGS, NULL);
+    }
+}
+
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
     struct qemu_plugin_hwaddr *place;
@@ -120,9 +190,14 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     size_t count = qemu_plugin_tb_n_insns(tb);
-    uint32_t block = blocks_number(&blocks, qemu_plugin_tb_vaddr(tb), count);
+    uint32_t block;
 
     (void)id;
+    if (only) {
+        translate_chosen(tb);
+        return;
+    }
+    block = blocks_number(&blocks, qemu_plugin_tb_vaddr(tb), count);
     qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS,
                                          GUINT_TO_POINTER(block));
     for (size_t i = 0; i < count; i++) {
@@ -176,6 +251,7 @@ static void at_end(qemu_plugin_id_t id, void *data)
     blocks_free(&blocks);
     caches_free(&caches);
     g_free(spans);
+    g_free(only);
 }
 
 /* QEMU itself takes commas as the ends of options, so pairs have another separator. */
@@ -224,6 +300,10 @@ static bool take_option(const char *option)
         recorder.spans = spans;
         recorder.span_count = count > 0 ? (size_t)count : 0;
         return count > 0;
+    } else if (g_str_has_prefix(option, "only=")) {
+        only_count = read_spans(value, &only);
+        recorder.known = &blocks;
+        return only_count > 0;
     } else {
         return false;
     }

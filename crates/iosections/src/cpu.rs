@@ -28,6 +28,8 @@ use crate::turns::Ran;
 
 /// Most pieces that wait for an owner; a foreign task that runs longer never gets one.
 pub(crate) const PENDING_LIMIT: usize = 4096;
+/// Most completions that are kept for other CPUs.
+const PASSED_LIMIT: usize = 64;
 /// Most I/Os that the idle task may be on the way to, or that one interrupt is told apart by.
 const WAKE_LIMIT: usize = 256;
 
@@ -87,6 +89,8 @@ pub(crate) struct Cpu {
     pub(crate) wake: Vec<Ref>,
     pub(crate) idle: Vec<Piece>,
     pub(crate) slots: VecDeque<Slot>,
+    /// Those whose requests did not show here: another CPU may end them.
+    passed: VecDeque<Slot>,
     /// The frame that the last event ended: whose code ran last in it, and its interrupt.
     pub(crate) left: Option<(Current, Option<Handler>)>,
     /// The interrupt that the event before the last one ended.
@@ -112,7 +116,7 @@ impl Cpu {
 
     /// The CPU switches to another task; `io` is the I/O of that task, if it has one.
     pub(crate) fn switch(&mut self, ios: &mut Ios, next: i32, io: Option<Ref>) {
-        self.slots.clear();
+        self.pass_on();
         self.run.renew(if io.is_some() { 0 } else { next });
         match io {
             Some(io) if self.wake.contains(&io) => {
@@ -133,7 +137,7 @@ impl Cpu {
     /// A hard interrupt begins.
     pub(crate) fn enter(&mut self, ios: &mut Ios, handler: Handler) {
         if self.frames.is_empty() {
-            self.slots.clear();
+            self.pass_on();
         }
         self.serial += 1;
         self.unclaimed.clear();
@@ -144,6 +148,63 @@ impl Cpu {
         }
         self.batches.begin(ios, handler.ts);
         self.frames.begin(true, Some(handler), None, self.serial);
+    }
+
+    /// Goes on to something else: completions that were read may be other CPUs' to end.
+    #[inline]
+    fn pass_on(&mut self) {
+        if !self.slots.is_empty() {
+            self.pass_slots();
+        }
+    }
+
+    #[inline(never)]
+    fn pass_slots(&mut self) {
+        let read = self.slots.drain(..);
+        self.passed.extend(read.filter(|slot| slot.irq.is_some()));
+        while self.passed.len() > PASSED_LIMIT {
+            self.passed.pop_front();
+        }
+    }
+
+    /// When the oldest completion of a disk was read here, since then, that no request showed for.
+    pub(crate) fn read_since(&self, disk: u64, since: u64) -> Option<u64> {
+        let read = self.passed.iter().chain(&self.slots);
+        read.filter(|slot| slot.disk == disk && slot.irq.is_some())
+            .map(|slot| slot.ts)
+            .find(|&ts| ts >= since)
+    }
+
+    /// That completion is of this I/O, whose request another CPU ends.
+    pub(crate) fn take_read(
+        &mut self,
+        ios: &mut Ios,
+        disk: u64,
+        at: u64,
+        io: Option<Ref>,
+    ) -> Option<Slot> {
+        let is_it = |slot: &Slot| slot.disk == disk && slot.ts == at;
+        if let Some(place) = self.slots.iter().position(is_it) {
+            return self.take_slot(ios, place, io);
+        }
+        let place = self.passed.iter().position(is_it)?;
+        let mut slot = self.passed.remove(place)?;
+        if let Some(io) = io {
+            give_all(ios, io, Mode::Completion, &mut slot.pieces);
+        }
+        Some(slot)
+    }
+
+    /// Another CPU heard of this I/O's request, and this one ends it in a softirq: the interrupt that
+    /// the softirq directly followed brought it here.
+    pub(crate) fn brought(&mut self, ios: &mut Ios, io: Ref) {
+        if self
+            .frames
+            .last()
+            .is_some_and(|f| !f.hard && f.irq.is_some())
+        {
+            give_all(ios, io, Mode::Completion, &mut self.unclaimed);
+        }
     }
 
     /// A softirq begins.

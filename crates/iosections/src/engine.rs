@@ -73,8 +73,8 @@ pub struct Engine<T, S> {
     pub(crate) block: Block,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) tags: IntMap<Tag, Ref>,
-    /// The disks of known devices, by their names in `NVMe` events.
-    pub(crate) disks: Vec<u64>,
+    /// The disks of known devices, by their names in `NVMe` events, with the devices' numbers.
+    pub(crate) disks: Vec<(u64, usize)>,
     /// Open entries of `io_uring` by what its events call them.
     pub(crate) uring: IntMap<u64, Ref>,
     /// The request that a card has served last, by the host's name.

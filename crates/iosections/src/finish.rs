@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 
 use crate::block::{Completed, EndedBio, IoBio};
-use crate::cpu::{Cpu, Slot};
+use crate::cpu::Cpu;
+use crate::crossed::read;
 use crate::engine::{Engine, Tasks};
 use crate::event::{Driver, Now, Span, Tag};
 use crate::give::give_all;
@@ -17,7 +18,11 @@ use crate::task::task_key;
 
 impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn nvme_sq(&mut self, now: Now, cpu: usize, disk: u64) {
-        if self.disks.contains(&disk) {
+        if let Some(device) = self.device_of(disk) {
+            // Its requests may end in softirqs alone, and on other CPUs.
+            if let Some((number, on)) = self.handling(cpu).zip(self.block.devices.get_mut(device)) {
+                on.handlers.enclosed(number);
+            }
             self.on_cpu(cpu, |c, _| c.open_slot(disk, now.ts));
         } else {
             self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Completion));
@@ -44,8 +49,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             return self.on_cpu(cpu, |c, ios| c.mark(ios, None, Mode::Completion));
         }
         let done = match &slot {
-            Some(slot) => read(slot),
+            Some(slot) => read(slot, cpu),
             None => DriverDone {
+                cpu,
                 ts: now.ts,
                 irq: self.interrupt_of(cpu),
                 event: match driver {
@@ -155,6 +161,11 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             ..request.seen(device, marks)
         };
         let may_close = self.hand_back(request, &seen, softirq);
+        if let (Some(io), Some(done)) = (owner, reported) {
+            if done.cpu != cpu && done.irq.is_some() {
+                self.on_cpu(cpu, |c, ios| c.brought(ios, io));
+            }
+        }
         self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Return));
         if let (Some(io), Mark::LateIrq) = (owner, interrupt_mark) {
             self.began_for(now, cpu, io, interrupt);
@@ -265,8 +276,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if request.setup.is_none() || self.options.has_nvme_complete {
             return None;
         }
-        let slot = self.on_cpu(cpu, |c, ios| c.close_next_slot(ios, owner))?;
-        Some(read(&slot))
+        match self.on_cpu(cpu, |c, ios| c.close_next_slot(ios, owner)) {
+            Some(slot) => Some(read(&slot, cpu)),
+            None => self.read_elsewhere(cpu, request, owner),
+        }
     }
 
     /// Tells all I/Os with a bio in the request that it is complete. Gives whether one of them may
@@ -350,15 +363,5 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             io.moments.first(Moment::DioComplete, now.ts);
         }
         self.close_async(at, now.ts, Mark::DioComplete);
-    }
-}
-
-/// A completion read from an `NVMe` queue.
-fn read(slot: &Slot) -> DriverDone {
-    DriverDone {
-        ts: slot.ts,
-        irq: slot.irq,
-        event: Mark::NvmeSq,
-        softirq: false,
     }
 }

@@ -16,6 +16,7 @@ mod class;
 mod close;
 mod cover;
 mod cpu;
+mod crossed;
 mod device;
 mod engine;
 mod event;

@@ -23,6 +23,8 @@ pub(crate) struct DriverDone {
     pub(crate) event: Mark,
     /// It was reported in a softirq.
     pub(crate) softirq: bool,
+    /// Place of the CPU that heard it.
+    pub(crate) cpu: usize,
 }
 
 /// A completion interrupt.

@@ -171,8 +171,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             request.setup = Some(setup.ts);
             request.queue = Some(setup.tag.queue);
             self.drive(device, at, Driver::Nvme, setup.tag);
-            if !self.disks.contains(&setup.tag.host) && self.disks.len() < limits::DEVICES {
-                self.disks.push(setup.tag.host);
+            let known = self.disks.iter().any(|known| known.0 == setup.tag.host);
+            if !known && self.disks.len() < limits::DEVICES {
+                self.disks.push((setup.tag.host, device));
             }
         }
     }

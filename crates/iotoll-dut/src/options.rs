@@ -47,8 +47,8 @@ impl Options {
     pub(crate) fn request(&self) -> Request {
         Request {
             keep_ios: self.columns(),
-            // What an event costs is known on the clock of instructions only.
-            count_events: self.unit == Unit::Instructions,
+            // Calibration, on both clocks, needs how many events a section has.
+            count_events: true,
             ..self.request.clone()
         }
     }

@@ -40,6 +40,7 @@ struct Choice {
     min_size: Option<i64>,
     max_size: Option<i64>,
     turns: Option<PathBuf>,
+    count_events: Option<bool>,
 }
 
 impl Choice {
@@ -57,6 +58,7 @@ impl Choice {
                 "min_size" => wanted.min_size = value.extract()?,
                 "max_size" => wanted.max_size = value.extract()?,
                 "turns" => wanted.turns = value.extract()?,
+                "count_events" => wanted.count_events = value.extract()?,
                 other => {
                     let message = format!("unexpected keyword argument '{other}'");
                     return Err(PyTypeError::new_err(message));
@@ -89,8 +91,10 @@ impl Choice {
             .iter()
             .flatten()
             .map(|d| Direction::parse(d));
-        // What an event costs is known on the clock of instructions only.
-        let count_events = self.unit()? == Unit::Instructions;
+        let count_events = match self.count_events {
+            Some(wanted) => wanted,
+            None => self.unit()? == Unit::Instructions,
+        };
         Ok(Request {
             comm: self.comm,
             device: self.device,

@@ -10,7 +10,7 @@ of cells", says what each means.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -41,6 +41,11 @@ _FIELDS = {
     **{"qd": "depth", "q": "queues", "tags": "tags"},
     **{"dev": "disks", "range": "range_mb", "pass": "turn"},
 }
+_OTHER_WORDS = {
+    **{"discard": "randtrim", "mix": "randrw", "mixed": "randrw", "rwmix": "randrw"},
+    **{"depth": "qd", "iodepth": "qd", "lun": "dev", "namespaces": "dev", "sq_poll": "sqpoll"},
+}
+"""What people call a pattern or a word that has another name here, without its number."""
 MIX = 70
 """Share of reads in a mixed pattern, in per cent."""
 
@@ -180,12 +185,14 @@ def _refusal(name: str, why: str) -> UsageError:
     return UsageError(f"cell {name!r} is not {SHAPE}[-WORD...]: {why}")
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    longer = [k for k in known if word and k.startswith(word)]
-    return longer[0] if longer else get_close_matches(word, list(known), 1, 0.0)[0]
+def _nearest(word: str, known: Sequence[str]) -> str:
+    meant = _OTHER_WORDS.get(word.rstrip("0123456789"), "")
+    longer = [k for k in known if meant and k.rstrip("N0123456789") == meant]
+    longer += [k for k in known if word and k.startswith(word)]
+    return longer[0] if longer else get_close_matches(word, known, 1, 0.0)[0]
 
 
-def _known(name: str, what: str, word: str, known: Iterable[str]) -> None:
+def _known(name: str, what: str, word: str, known: Sequence[str]) -> None:
     if word not in known:
         raise _refusal(name, f"no {what} {word!r}: the nearest is {_nearest(word, known)!r}")
 
@@ -248,7 +255,7 @@ def _conflict(cell: Cell) -> str:
         (cell.poll and cell.device == "emmc", "emmc has no queue that is polled"),
         (cell.engine == "libaio" and not cell.is_direct, "libaio needs direct I/O: it blocks else"),
         (
-            cell.io_mode == "buffered" and cell.op == "write",
+            cell.io_mode == "buffered" and cell.op in ("write", "rw"),
             "buffered writes stay in memory: name fsync or fdatasync",
         ),
         (bool(cell.sync_every) and "read" in cell.op, f"{cell.io_mode} needs a writing pattern"),

@@ -68,6 +68,17 @@ def check_cells(board: Board, cells: Iterable[str]) -> None:
             raise UsageError(f"cell {name}: board {board.name} cannot run it: {why}")
 
 
+def check_families(board: Board, matrix: Matrix, asked: str | None) -> None:
+    """Raise UsageError where ``--cells`` names a family that needs what no device of the board has.
+
+    Its cells alone may run there, as another workload than the family's.
+    """
+    for name in (part.strip() for part in (asked or "").split(",")):
+        family = matrix.families.get(name)
+        if family and family.needs and name not in families(board, matrix):
+            raise UsageError(f"--cells {name}: board {board.name} has no {family.needs}")
+
+
 def equipped(board: AnyBoard, cells: Sequence[str]) -> AnyBoard:
     """The board with what these cells need: it is another one for the store of boots."""
     if not isinstance(board, VirtualBoard):

@@ -17,6 +17,9 @@ from iotoll.records.models.base import Model
 
 DEVICE_IOS = 64
 """I/Os that reach the disk, at least: the gate judges no section of fewer than 24."""
+BURSTS = 24
+"""Bursts of a cell with a depth, at least: the I/Os of one share their chances, and the sign test
+of a first boot (z = 4) needs 16 that grew, also where the first one cannot be told apart."""
 READ_AHEAD_KB = 128
 """The kernel's own read-ahead; it reads up to twice as much at a time."""
 
@@ -49,7 +52,7 @@ class Pace(Model):
     """When a board that is exact begins its I/Os, so that two kernels' meet the same timers.
 
     Each thread begins ``rate_iops`` I/Os a second (0: each one when the one before has ended), one
-    of several threads ``rate_iops_many`` (0: as many), and
+    of several threads, and one that syncs each write, ``rate_iops_many`` (0: as many), and
     each cell begins when the kernel's clock is 1 ms past a multiple of ``round_us``, plus
     ``perturb_us`` for each boot before this one; each CPU has used ``perturb_pages`` more pages by
     then, for each boot before this one. Its threads begin ``stagger_us`` after each other.
@@ -62,9 +65,15 @@ class Pace(Model):
     perturb_pages: int = Field(0, ge=0, le=64)
     stagger_us: int = Field(0, ge=0)
 
-    def rate(self, threads: int) -> int:
-        """I/Os a second of each thread of a cell."""
-        return (threads > 1 and self.rate_iops_many) or self.rate_iops
+    def rate(self, cell: Cell) -> int:
+        """I/Os a second of each thread of a cell.
+
+        A file's time of change counts ticks: a write in the tick of the one before leaves it alone,
+        so that an fsync behind it finds nothing to commit. Which writes these are depends on when
+        the cell begins. With less than one write a tick each fsync commits.
+        """
+        seldom = cell.threads > 1 or cell.sync_every == 1
+        return (seldom and self.rate_iops_many) or self.rate_iops
 
 
 class Filesystem(Model):
@@ -140,7 +149,8 @@ class Matrix(Model):
     def ios(self, cell: Cell) -> int:
         """How many I/Os the cell runs, over all its threads.
 
-        Where only some reach the disk (a sync after several writes, read-ahead), there are more.
+        Where only some reach the disk (a sync after several writes, read-ahead), or several share
+        their chances (bursts), there are more.
         """
         fio = self.settings(cell.device)
         ios = fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
@@ -152,9 +162,11 @@ class Matrix(Model):
         elif cell.sqpoll:
             # On one CPU fio and the kernel's thread wait out each other's turns: 8 ms an entry.
             ios = min(ios, DEVICE_IOS)
+        most = fio.file_mb * 1024 // cell.block_kb
         if one_in > 1:
-            most = fio.file_mb * 1024 // cell.block_kb
             ios = max(ios, min(DEVICE_IOS * one_in, most))
+        if cell.depth > 1:
+            ios = max(ios, min(BURSTS * cell.depth * cell.threads, most))
         return max(ios // cell.threads, 1) * cell.threads
 
     def settings(self, device: str) -> FioSettings:
@@ -227,6 +239,8 @@ def _spelled(item: str, known: list[str], families: Mapping[str, Sequence[str]])
     """The cell that is written out, which the matrix need not name."""
     if any(mark in item for mark in "*?["):
         raise UsageError(f"--cells {item}: no such cell; there is for example {known[0]}")
+    if item in load_toml(families_path()):
+        raise UsageError(f"--cells {item}: the matrix does not name that family (families = [...])")
     if item.count("-") < 3:
         near = get_close_matches(item, [*families, *known], 1, 0.0)[0]
         raise UsageError(f"--cells {item}: no such cell or family; the nearest is {near}")

@@ -42,6 +42,15 @@ def plugin_words(
     return "-plugin", f"{words},caches={_caches(caches)}" if caches else words
 
 
+def ran_words(prefix: Path, clock: str, only: Path) -> tuple[str, ...]:
+    """QEMU's words that record into ``PREFIX.*`` which blocks of chosen code run, and when.
+
+    ``only`` is a file of the code's addresses, pairs of u64 that rise: the first, and the one
+    behind the last. ``clock`` is the first of the probes. Paths must have no comma.
+    """
+    return "-plugin", f"{plugin()},out={prefix},probes={clock},only={only}"
+
+
 def _caches(model: CacheModel) -> str:
     levels = [f"{one.size_kib << 10}:{one.ways}" for one in (model.l1i, model.l1d, model.l2)]
     return "+".join((*levels, f"{model.line}:1"))

@@ -100,7 +100,7 @@ def _places(
     """The source files that seem to define each function: a line begins with it, or a type."""
     wanted: dict[bytes, list[str]] = {}
     for name in names:
-        wanted.setdefault(_source_name(name).encode(), []).append(name)
+        wanted.setdefault(source_name(name).encode(), []).append(name)
     found: dict[str, list[str]] = {}
     for path in sorted((p for p in sources if p.endswith(".c")), key=lambda p: (p not in first, p)):
         try:
@@ -113,7 +113,7 @@ def _places(
     return {name: paths for name, paths in found.items() if len(paths) <= _MOST_FILES}
 
 
-def _source_name(symbol: str) -> str:
+def source_name(symbol: str) -> str:
     """The name in the source: the compiler's copies have endings such as ``.isra.0``."""
     return symbol.partition(".")[0]
 

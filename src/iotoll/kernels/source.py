@@ -33,6 +33,8 @@ from iotoll.records.rundir import SIDES, RunDir
 DEBIAN_FOLDER = Path("/usr/src")
 OLDEST = (6, 6)
 """The first kernel whose ufshcd-pci knows QEMU's UFS host by itself."""
+RELEASES = {"6.1": "Debian 12"}
+"""Versions of which one Debian release alone has a source package."""
 _MAX_CHANGE = 8 << 20  # bytes of a diff that a run keeps; nobody is pointed into a larger one
 
 
@@ -308,9 +310,10 @@ def _debian_archive(folder: Path, name: str) -> Path:
         if version >= OLDEST if not wanted else f"{version[0]}.{version[1]}" == wanted:
             found.append((version, path))
     if wanted and not found:
+        has = f" ({RELEASES[wanted]} has it)" if wanted in RELEASES else ""
         raise InfrastructureError(
             f"no kernel source {folder}/linux-source-{wanted}.tar.xz:"
-            f" apt-get install linux-source-{wanted}, or name your own --tree"
+            f" apt-get install linux-source-{wanted}{has}, or name your own --tree"
         )
     if not found:
         oldest = ".".join(map(str, OLDEST))

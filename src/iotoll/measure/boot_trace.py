@@ -183,10 +183,16 @@ def _devices(path: Path) -> dict[str, str]:
         raise InfrastructureError(f"{path}: the board did not say which disk is which") from error
 
 
-def _device(devices: Mapping[str, str], window: Window, folder: Path) -> str:
+def disk_of(window: Window) -> str:
+    """Which disk of the board a window's I/Os are on: raw ones are on the device's second disk."""
     label = window.name.removeprefix("calibration-").partition("-")[0]
     if not is_calibration(window.name) and parse_cell(window.name).is_raw:
         label += "2"
+    return label
+
+
+def _device(devices: Mapping[str, str], window: Window, folder: Path) -> str:
+    label = disk_of(window)
     if label not in devices:
         raise InfrastructureError(f"{folder}: the board did not say which disk {window.name} is on")
     return devices[label]
@@ -208,6 +214,7 @@ def measure(
 ) -> Iterator[Measured]:
     """Run the analyser over windows that follow each other, in one walk over the trace."""
     options["unit"] = clock.unit.value
+    options["count_events"] = True  # calibration, on both clocks, needs how many a section has
     spans = [(window.start, window.end) for window in windows]
     with _reading():
         found = _native.analyze(str(file.path), windows=spans, **options)

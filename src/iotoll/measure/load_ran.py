@@ -54,7 +54,10 @@ def _depth(cell: Cell, table: IoTable) -> str | None:
     if not cell.tags or issue is None or done is None:
         return None
     known = present(issue) & present(done)
-    found = most_at_once(np.ma.getdata(issue)[known], np.ma.getdata(done)[known])
+    spans = np.column_stack((np.ma.getdata(issue)[known], np.ma.getdata(done)[known]))
+    # Neighbours of one burst may have become one request, which has one tag.
+    issued, ended = np.unique(spans, axis=0).T
+    found = most_at_once(issued, ended)
     # Each hardware queue may have that many, and a CPU uses one queue.
     most = cell.tags * len(np.unique(table["submit_cpu"]))
     if found > most:

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from iotoll.boards.board import load_board
+from iotoll.boards.equip import check_families
 from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import file_sha256, json_sha256
@@ -241,6 +243,7 @@ def _run(
     board = board or selection.board_for(candidate.named_paths(choice)) or "virt-arm64"
     loaded = load_matrix(matrix)
     chosen = chosen_cells(cells, loaded.cells, loaded.family_cells)
+    check_families(load_board(board), loaded, cells)
     manifest = new_manifest(
         RunRequest(
             command=("iotoll", *sys.argv[1:]),

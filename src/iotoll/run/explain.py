@@ -27,6 +27,7 @@ from iotoll.measure.explain.pieces import Pieces, make_pieces
 from iotoll.measure.explain.record import probes
 from iotoll.measure.explain.single import differing, slowest
 from iotoll.measure.explain.symbols import Symbols, read_symbols
+from iotoll.measure.explain.tables import io_tables
 from iotoll.measure.iotable import IoTable
 from iotoll.records import results
 from iotoll.records.models import (
@@ -41,7 +42,7 @@ from iotoll.reports.explain.firefox import firefox
 from iotoll.reports.explain.flame import flame_svg
 from iotoll.reports.explain.perfetto import perfetto
 from iotoll.reports.explain.speedscope import speedscope
-from iotoll.run.explain_apart import Task, io_tables, take_sides_apart
+from iotoll.run.explain_apart import Task, take_sides_apart
 from iotoll.run.explain_boots import boot_recorded
 from iotoll.run.explain_cells import check_cells, moved_cells, whole_cells
 from iotoll.run.explain_lines import Lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -16,15 +16,14 @@ import numpy as np
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
-from iotoll.measure.boot_trace import COMM, BootTraceFile, Window, measure
 from iotoll.measure.explain.attribute import take_apart
 from iotoll.measure.explain.coverage import executed_instructions
 from iotoll.measure.explain.pieces import PieceCounter, Pieces
 from iotoll.measure.explain.record import read_record
 from iotoll.measure.explain.symbols import Symbols
+from iotoll.measure.explain.tables import io_tables
 from iotoll.measure.explain.walk import Walker
 from iotoll.measure.iotable import IoTable
-from iotoll.records.models import Clock
 from iotoll.records.models.run import Side
 from iotoll.run.explain_record import SideParts
 
@@ -140,34 +139,6 @@ def take_side_apart(task: Task, on_cell: Callable[[int], None] = lambda _: None)
             same.add(cell)
     executed = executed_instructions(record, task.symbols, task.changed)
     return SideParts(task.symbols, parts, frozenset(same), executed, task.pieces)
-
-
-def io_tables(folder: Path, cells: Sequence[str]) -> dict[str, IoTable]:
-    """The I/Os of a boot's cells; of cells without a trace there is none."""
-    try:
-        rows = [line.split() for line in (folder / "boot/devices").read_text().splitlines()]
-        devices = {row[0]: row[2] for row in rows}
-    except (OSError, IndexError, ValueError):
-        return {}
-    found = {}
-    for path in sorted(folder.glob("*/trace.dat")):
-        file = BootTraceFile(path)
-        for device in devices:
-            windows = [w for w in file.windows if w.name in cells and _is_on(w, device)]
-            for measured in measure(
-                file, windows, Clock.INSTRUCTIONS, device=devices[device], comm=COMM
-            ):
-                found[measured.window.name] = _paired(measured.table)
-    return found
-
-
-def _paired(table: IoTable) -> IoTable:
-    """The I/Os thread by thread, as the gate pairs them: threads interleave in other ways."""
-    return table.take(np.lexsort((np.arange(len(table)), table["pid"])))
-
-
-def _is_on(window: Window, device: str) -> bool:
-    return window.name.partition("-")[0] == device
 
 
 def _equal(one: IoTable, other: IoTable) -> bool:

@@ -30,13 +30,18 @@ def after_verdict(flow: Flow) -> None:
     record = flow.run.explained
     if flow.run.manifest.kind != "gate" or not flow.run.verdict.is_file():
         return
-    if not is_current(flow.run):
+    # They need this module, or its own caller.
+    from iotoll.run import ran
+    from iotoll.run.explain import Explainer, write_pictures
+
+    if not is_of(flow.run):
         record.unlink(missing_ok=True)
     verdict = results.read(flow.run.verdict, VerdictRecord)
-    if flow.stored or not wanted(flow, verdict) or record.is_file():
+    if flow.stored:
         return
-    # It needs this module's own caller.
-    from iotoll.run.explain import Explainer, write_pictures
+    ran.after_verdict(flow)
+    if not wanted(flow, verdict) or is_current(flow.run):
+        return
 
     try:
         explainer = Explainer(flow.run, flow.progress)
@@ -64,6 +69,11 @@ def wanted(flow: Flow, verdict: VerdictRecord) -> bool:
 
 
 def is_current(run: RunDir) -> bool:
+    """Whether the record is of the kernels that the run has now, and takes cells apart."""
+    return is_of(run) and bool(results.read(run.explained, ExplainRecord).cells)
+
+
+def is_of(run: RunDir) -> bool:
     """Whether the record is of the kernels that the run has now, and says something."""
     path = run.explained
     if not path.is_file() or not all((run.build(s) / "build.json").is_file() for s in SIDES):

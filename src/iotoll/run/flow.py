@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from iotoll.boards.board import RealBoard
 from iotoll.boards.equip import families
 from iotoll.boards.flash import add_dtb, check_source
-from iotoll.boots.schedule import PARALLEL, run_boots
+from iotoll.boots.schedule import PARALLEL, open_plans, run_boots, run_plans
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.kernels.build import build_side
 from iotoll.kernels.cache import copy_tree
@@ -28,7 +28,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.reports.page import render_report
-from iotoll.run import explained, previous, sandboxed
+from iotoll.run import explained, previous, ran, sandboxed
 from iotoll.run.conclude import MoreBoots, conclude, failed
 from iotoll.run.lock import locked
 from iotoll.run.setup import Setup
@@ -111,6 +111,10 @@ class Flow(Setup):
         """
         if self.needs_boots():
             abreast = 1 if self.judges_time else PARALLEL
+            if ran.can_watch(self):
+                plans = ran.watched(self, open_plans(self.run, self.bench, self.wanted))
+                run_plans(self.run, plans, self.progress, abreast)
+                return
             run_boots(self.run, self.bench, self.wanted, self.progress, abreast, self.connect)
 
     def collect(self) -> None:

@@ -50,7 +50,11 @@ from iotoll.run.study_flow import Asked, default_folder, run_study
     show_default=True,
     help="Stop after this step.",
 )
-@click.option("--fresh", is_flag=True, help="Boot again, even what an earlier run has booted.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Boot again, even what an earlier run has booted; the same command resumes.",
+)
 @click.option(
     "--destroy-data",
     is_flag=True,

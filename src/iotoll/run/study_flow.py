@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from iotoll.boards.cells import parse_cell
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError, os_fix
+from iotoll.core.lock import alone
 from iotoll.core.progress import Progress
 from iotoll.measure.asked import Ran, parse_command, read_ran
 from iotoll.measure.hpb import NAME as HPB
@@ -30,8 +32,12 @@ from iotoll.reports.page.modelled import model_sentence
 from iotoll.reports.study.data import Study, Variant
 from iotoll.reports.study.evaluate import Evaluator, Measured
 from iotoll.run.flow import Flow, execute_alone
+from iotoll.run.lock import NAME as LOCK
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import open_run
+
+FRESH = ".fresh"
+"""Beside the variants while a study boots again: its command, given once more, resumes."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +52,34 @@ class Asked:
     until: str = "report"
     fresh: bool = False
 
+    @property
+    def variants(self) -> Path:
+        """The folder of the variants' own folders."""
+        return self.out / "variants"
+
 
 def run_study(asked: Asked) -> StudyRecord | None:
     """Boot every variant that the board can be and write ``study.json``.
 
     None where ``until`` stops it before that. Raises what a failing boot raises: a study has no
-    partial result. Re-running the command resumes. All variants are read before the first boots.
+    partial result. Re-running the command resumes; UsageError while another one works in the same
+    folder. All variants are read before the first boots.
     """
-    study = asked.study
+    if asked.fresh and asked.request.runner == "lava":
+        raise UsageError(
+            "--fresh: a lab takes no boot from an earlier run: choose another --out to boot again"
+        )
     _check_board(asked)
     _check_folder(asked)
+    why = f"{asked.out}: another iotoll works on this study: wait for it, or choose another --out"
+    with alone(asked.variants / LOCK, UsageError(why)):
+        return _run_variants(asked)
+
+
+def _run_variants(asked: Asked) -> StudyRecord | None:
+    study = asked.study
     runs = _runs(asked)
+    _forget_boots(asked, runs)
     measured: dict[str, Measured] = {}
     shown: list[StudyVariant] = []
     virtual = isinstance(load_board(asked.board or study.board), VirtualBoard)
@@ -89,7 +112,18 @@ def run_study(asked: Asked) -> StudyRecord | None:
         return None
     record = make_record(asked, measured, shown, virtual)
     results.write(asked.out / STUDY, record)
+    (asked.variants / FRESH).unlink(missing_ok=True)
     return record
+
+
+def _forget_boots(asked: Asked, runs: Mapping[str, RunDir]) -> None:
+    """With ``--fresh``, remove what earlier commands booted here; not what this one has begun."""
+    if not asked.fresh or (asked.variants / FRESH).exists():
+        return
+    (asked.out / STUDY).unlink(missing_ok=True)
+    for run in runs.values():
+        shutil.rmtree(run.side("base") / "boots", ignore_errors=True)
+    (asked.variants / FRESH).touch()
 
 
 def resume_command(folder: Path) -> str | None:
@@ -204,16 +238,19 @@ def _cells(variant: Variant, board: Board) -> list[str]:
 
 def _check_folder(asked: Asked) -> None:
     """Make the study's folder; raises UsageError where something else is in it."""
-    variants = asked.out / "variants"
+    variants = asked.variants
     try:
         asked.out.mkdir(parents=True, exist_ok=True)
         there = [path.name for path in asked.out.iterdir()]
-        others = {p.name for p in variants.iterdir()} if variants.is_dir() else set()
+        if there and not variants.is_dir():
+            raise UsageError(
+                f"{asked.out} is not empty, nor a study's folder: choose another --out"
+            )
+        variants.mkdir(exist_ok=True)
+        names = {path.name for path in variants.iterdir()}
     except OSError as error:
         raise UsageError(f"--out {asked.out}: {error.strerror}: {os_fix(error)}") from error
-    if there and not variants.is_dir():
-        raise UsageError(f"{asked.out} is not empty, nor a study's folder: choose another --out")
-    if other := others - asked.study.variants.keys():
+    if other := names - asked.study.variants.keys() - {LOCK, FRESH}:
         raise UsageError(
             f"{asked.out} holds another study, with a variant {min(other)}: choose another --out"
         )
@@ -231,7 +268,7 @@ def _runs(asked: Asked) -> dict[str, RunDir]:
 
 def _open_variant(asked: Asked, name: str, variant: Variant, board: Board) -> RunDir:
     """The run directory of one variant, with its board file and matrix beside it."""
-    folder = asked.out / "variants" / name
+    folder = asked.variants / name
     data = folder / "data"
     named = _board_of(asked, variant)
     if variant.devices or variant.changes:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import (
     CellVerdict,
@@ -130,7 +131,7 @@ def _cell(
     if why:
         return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=why), {}
     parts: list[Section | None] = [*policy.sections, None]
-    paired = pairing.pair(*sides, parts)
+    paired = pairing.pair(*sides, parts, parse_cell(name).depth)
     sections = [
         SectionComparison(section=part, **found)
         for part in policy.sections

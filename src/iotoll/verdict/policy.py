@@ -73,11 +73,13 @@ class ExplainRule(Model):
     """Whether a verdict is explained by itself (`iotoll explain`), on an exact board.
 
     ``when``: ``regression``, ``always`` or ``never``. ``cells``: the most that are taken apart,
-    those that grew most first.
+    those that grew most first. ``ran``: the gate's own first boot of the candidate tells which of
+    the changed functions ran.
     """
 
     when: Literal["regression", "always", "never"] = "regression"
     cells: int = Field(4, ge=1)
+    ran: bool = True
 
 
 class Policy(Model):

@@ -90,16 +90,20 @@ class Moved:
 
 
 def pair(
-    base: Sequence[CellRecord], candidate: Sequence[CellRecord], parts: Sequence[Section | None]
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    parts: Sequence[Section | None],
+    burst: int = 1,
 ) -> dict[Section | None, Twins]:
     """Pair a cell's I/Os over all boots, for each of ``parts``; None is the whole I/O.
 
     The base may have more boots than the candidate: they show how much it differs from itself.
+    ``burst`` I/Os of a thread are submitted together, and are of one round.
     """
     bases, candidates = _ordered(base), _ordered(candidate)
     both = _lags(zip(bases[: len(candidates)], candidates, strict=True))
     own = [_lags([two]) for two in combinations(bases, 2)]
-    return {part: _with_own(both, own, part) for part in parts}
+    return {part: _with_own(both, own, part, burst) for part in parts}
 
 
 Boots = list[tuple[Ordered, Ordered, int] | None]
@@ -115,10 +119,10 @@ def _lags(boots: Iterable[tuple[Ordered | None, Ordered | None]]) -> Boots:
     return [(a, b, phase(a, b)) if a is not None and b is not None else None for a, b in boots]
 
 
-def _with_own(both: Boots, own: Sequence[Boots], section: Section | None) -> Twins:
-    bases = [_differences(two, section) for two in own]
+def _with_own(both: Boots, own: Sequence[Boots], section: Section | None, burst: int) -> Twins:
+    bases = [_differences(two, section, burst) for two in own]
     return replace(
-        _differences(both, section),
+        _differences(both, section, burst),
         own=tuple(twins.differences for twins in bases),
         own_unpaired=max(
             (t.unpaired / (len(t.differences) + t.unpaired) for t in bases if t.unpaired),
@@ -127,7 +131,7 @@ def _with_own(both: Boots, own: Sequence[Boots], section: Section | None) -> Twi
     )
 
 
-def _differences(boots: Boots, section: Section | None) -> Twins:
+def _differences(boots: Boots, section: Section | None, burst: int) -> Twins:
     rows: list[Ints] = [np.empty((0, 4), np.int64)]
     unpaired = foreign = 0
     kinds = ("", "")
@@ -144,9 +148,8 @@ def _differences(boots: Boots, section: Section | None) -> Twins:
                 kinds = (str(before.kind[row]), str(after.kind[row]))
             (good,) = np.nonzero(before.known & after.known & ~strange)
             was = before.value[good]
-            rows.append(
-                np.column_stack((after.value[good] - was, was, np.full(len(good), boot), good))
-            )
+            numbers = np.full(len(good), boot), good // burst
+            rows.append(np.column_stack((after.value[good] - was, was, *numbers)))
     table = np.concatenate(rows)
     _, rounds = np.unique(table[:, 2:], axis=0, return_inverse=True)
     return Twins(

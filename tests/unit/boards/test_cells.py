@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from iotoll.boards.board import load_board, load_virtual_board
 from iotoll.boards.cells import parse_cell
-from iotoll.boards.equip import check_cells, equipped, families, fragments
+from iotoll.boards.equip import check_cells, check_families, equipped, families, fragments
 from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.errors import UsageError
 
@@ -77,6 +78,10 @@ def test_old_names_need_nothing_new() -> None:
         ("ufs-4k-randread-t1-direct-mq+deadline", "the nearest is 'mq-deadline'"),
         ("ufs-4k-randread-t1-direct-libaio-qd08", "word 'qd08': the nearest is 'qd8'"),
         ("ufs-6k-randread-t1-direct", "ufs has blocks of 4k"),
+        ("ufs-4k-randrw-t1-buffered", "buffered writes stay in memory"),
+        ("ufs-4k-discard-t1-direct", "pattern 'discard': the nearest is 'randtrim'"),
+        ("ufs-4k-mix-t1-direct", "pattern 'mix': the nearest is 'randrw'"),
+        ("nvme-4k-randread-t1-direct-depth32", "word 'depth32': the nearest is 'qd32'"),
     ],
 )
 def test_a_wrong_word_is_named_with_the_nearest(words: str, nearest: str) -> None:
@@ -101,6 +106,19 @@ def test_family_cells_run_whole_ios(name: str) -> None:
     assert MATRIX.ios(cell) % cell.threads == 0 and MATRIX.ios(cell) > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "ios"),
+    [
+        ("ufs-4k-randread-t1-direct-libaio-qd32", 24 * 32),
+        ("ufs-4k-randread-t4-direct-libaio-qd8", 24 * 32),
+        ("ufs-4k-randread-t1-direct-libaio", 256),
+        ("emmc-4k-randread-t1-direct-libaio-qd256", 2048),  # all blocks of its file
+    ],
+)
+def test_a_cell_with_a_depth_has_bursts_enough_to_be_judged(name: str, ios: int) -> None:
+    assert MATRIX.ios(parse_cell(name)) == ios
+
+
 def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
     def chosen(text: str) -> list[str] | None:
         return chosen_cells(text, MATRIX.cells, FAMILIES)
@@ -118,6 +136,8 @@ def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             chosen(text)
+    with pytest.raises(UsageError, match="the matrix does not name that family"):
+        chosen_cells("tags", load_matrix("hikey960").cells)
     with pytest.raises(UsageError, match="measures ufs alone"):
         chosen_cells("nvme-4k-randread-t1-direct", load_matrix("small").cells)
 
@@ -166,3 +186,21 @@ def test_a_board_runs_only_what_it_can() -> None:
         check_cells(one, FAMILIES["queues"])
     with pytest.raises(UsageError, match="known of virtual boards alone"):
         check_cells(load_board("hikey960"), ["ufs-4k-randread-t8-direct-dev2"])
+
+
+def test_a_family_by_hand_needs_a_board_that_has_what_it_is_for() -> None:
+    check_families(load_virtual_board("virt-arm64-hpb"), MATRIX, "hpb")
+    check_families(load_virtual_board("virt-arm64"), MATRIX, "tags, ufs-*")
+    check_families(load_virtual_board("virt-arm64"), MATRIX, None)
+    with pytest.raises(UsageError, match="--cells hpb: board virt-arm64 has no hpb"):
+        check_families(load_virtual_board("virt-arm64"), MATRIX, "tags, hpb")
+
+
+def test_a_matrix_file_has_the_same_grammar(tmp_path: Path) -> None:
+    """Its I/O modes may have further words; a wrong one is refused, and the file named."""
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "small"\nio_modes = ["direct-io_uring-qd32-kyber"]\n')
+    assert load_matrix(str(path)).cells[0] == "ufs-4k-randread-t1-direct-io_uring-qd32-kyber"
+    path.write_text('extends = "small"\nio_modes = ["direct-io_uring-qd32-kiber"]\n')
+    with pytest.raises(UsageError, match=r"mine\.toml: .*no word 'kiber': the nearest is 'kyber'"):
+        load_matrix(str(path))

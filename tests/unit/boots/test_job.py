@@ -13,6 +13,7 @@ from iotoll.boards.board import RealBoard, load_board
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boots.job import make_batches, render_job
 from iotoll.core.errors import UsageError
+from iotoll.core.paths import data_dir
 
 TWO = ["nvme-128k-seqwrite-t8-sync", "ufs-4k-randread-t1-direct"]
 
@@ -159,6 +160,22 @@ def test_threads_have_their_cpus_where_there_are_several(tmp_path: Path, matrix:
 def test_unknown_names_are_a_usage_error() -> None:
     with pytest.raises(UsageError):
         load_matrix("absent")
+
+
+def test_who_syncs_each_write_is_slower_than_the_tick(tmp_path: Path, matrix: Matrix) -> None:
+    """Two writes in one tick share the file's time of change: the second fsync commits nothing."""
+    pace = matrix.pace
+    cells = {
+        "nvme-4k-randwrite-t1-fsync": pace.rate_iops_many,
+        "nvme-4k-randwrite-t1-fdatasync": pace.rate_iops_many,
+        "nvme-4k-randwrite-t1-fsync32": pace.rate_iops,
+    }
+    render_job(load_board("virt-arm64"), matrix, make_batches(matrix, list(cells), False), tmp_path)
+    text = (tmp_path / "nvme-fsync.fio").read_text()
+    found = re.findall(r"^rate_iops=(\d+)$", text, re.M)
+    assert [int(rate) for rate in found] == list(cells.values())
+    assert pace.rate_iops_many < 250 < pace.rate_iops, "ticks a second, of base.config"
+    assert "CONFIG_HZ_250=y" in (data_dir("kernel-configs") / "base.config").read_text()
 
 
 def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(

@@ -456,8 +456,11 @@ def test_a_version_of_debians_sources_can_be_named(tmp_path: Path) -> None:
     for version in ("6.1", "6.12"):
         (tmp_path / f"linux-source-{version}.tar.xz").write_bytes(version.encode())
     assert source.locate("debian-6.1", tmp_path).archive == tmp_path / "linux-source-6.1.tar.xz"
-    with pytest.raises(InfrastructureError, match=r"apt-get install linux-source-6\.6"):
+    with pytest.raises(InfrastructureError, match=r"apt-get install linux-source-6\.6, or"):
         source.locate("debian-6.6", tmp_path)
+    (tmp_path / "linux-source-6.1.tar.xz").unlink()
+    with pytest.raises(InfrastructureError, match=r"linux-source-6\.1 \(Debian 12 has it\), or"):
+        source.locate("debian-6.1", tmp_path)
 
 
 def test_folder_without_git_says_what_to_do(tmp_path: Path) -> None:

@@ -192,3 +192,15 @@ def test_analysis_repeats_bit_for_bit(
 ) -> None:
     again = boot_trace.analyze_boot(BOOTS / "base", boot_record(BOOTS / "base"))
     assert again == figures
+
+
+def test_raw_cells_are_on_the_second_disk() -> None:
+    """Of a poll family's raw cell `iotoll explain` found no trace: it looked at the first disk."""
+    names = {
+        "nvme-4k-randwrite-t1-direct-io_uring-poll-raw": "nvme2",
+        "ufs-4k-randtrim-t1-direct": "ufs2",
+        "ufs-4k-randread-t8-direct-dev2": "ufs",
+        "calibration-nvme-block_rq_issue": "nvme",
+    }
+    found = {name: boot_trace.disk_of(boot_trace.Window(name, 0, 1)) for name in names}
+    assert found == names

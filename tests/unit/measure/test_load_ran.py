@@ -27,11 +27,21 @@ def table(at_once: int = 1, **columns: Any) -> IoTable:
     }
     found = {name: np.array([word] * IOS, np.object_) for name, word in words.items()}
     found["submit_cpu"] = found["submit_cpu"].astype(np.int64)
-    done = np.ma.array(start + 90)
+    place = np.arange(IOS) % at_once
     return IoTable(
-        {**found, "start": start, "end": start + 100, "at_issue": np.ma.array(start + 10),
-         "at_rq_complete": done}, IOS
+        {**found, "start": start, "end": start + 100,
+         "at_issue": np.ma.array(start + 10 + place),
+         "at_rq_complete": np.ma.array(start + 90 + place)}, IOS
     )  # fmt: skip
+
+
+def test_neighbours_in_one_request_have_one_tag() -> None:
+    """Of 768 random reads in bursts of 32 some are neighbours: five I/Os, four requests."""
+    name, ran = "ufs-4k-randread-t1-direct-libaio-qd32-tags4", table(5, kind="libaio")
+    assert "5 requests were at the disk" in (other_load(parse_cell(name), ran) or "")
+    for column in ("at_issue", "at_rq_complete"):
+        ran.columns[column][4::5] = ran.columns[column][3::5][: len(ran.columns[column][4::5])]
+    assert other_load(parse_cell(name), ran) is None
 
 
 @pytest.mark.parametrize(

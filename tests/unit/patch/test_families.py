@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -29,6 +30,14 @@ FAMILIES = families(load_virtual_board("virt-arm64"), MATRIX)
         ("lib/sbitmap.c", 48, ["tags", "disks"]),
         ("fs/jbd2/commit.c", 48, ["fsync", "writeback"]),
         ("drivers/nvme/host/pci.c", 16, ["poll"]),
+        ("block/blk-flush.c", 48, ["fsync", "writeback"]),
+        ("fs/ext4/fsync.c", 48, ["fsync", "writeback"]),
+        ("block/blk-wbt.c", 48, ["fsync", "writeback"]),
+        ("block/blk-merge.c", 48, ["writeback"]),
+        ("mm/readahead.c", 48, ["writeback"]),
+        ("block/blk-lib.c", 48, ["discard"]),
+        ("block/elevator.c", 48, ["mq-deadline"]),
+        ("include/linux/io_uring.h", 0, ["io_uring", "poll", "sqpoll"]),
         ("block/blk-mq.c", 48, []),
         ("drivers/ufs/core/ufshcd.c", 16, []),
     ],
@@ -53,6 +62,17 @@ def test_what_no_cell_runs_is_said() -> None:
     assert "--board virt-arm64-smp4" in record.unmeasured[path]
     four = families(load_virtual_board("virt-arm64-smp4"), MATRIX)
     assert selection.select([path], MATRIX.cells, families=four).unmeasured == {}
+
+
+@pytest.mark.parametrize(
+    ("board", "family"), [("virt-arm64-smp4", "queues"), ("virt-arm64-smp4-q1", "one-queue")]
+)
+def test_boards_with_four_cpus_have_cells_for_their_queues(board: str, family: str) -> None:
+    known = families(load_virtual_board(board), MATRIX)
+    assert {"queues", "one-queue"} & set(known) == {family}
+    record = selection.select(["block/blk-mq.c"], MATRIX.cells, families=known)
+    more = [choice.cell for choice in record.cells if choice.cell not in MATRIX.cells]
+    assert sorted(more) == sorted(known[family])
 
 
 def test_a_patch_to_hpb_means_the_board_that_has_it() -> None:
@@ -81,10 +101,46 @@ def test_rules_that_name_two_boards_are_the_users_to_choose(
         selection.board_for(["one.c", "two.c"])
 
 
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/method.md"])
+def test_one_table_names_every_family(page: str) -> None:
+    text = (ROOT / page).read_text()
+    (table,) = re.findall(r"^\| family \|.*\n\|---.*\n((?:\|.*\n)+)", text, flags=re.M)
+    first = [row.split("|")[1] for row in table.splitlines()]
+    named = [name for cell in first for name in re.findall(r"`([^`]+)`", cell)]
+    assert sorted(named) == sorted(MATRIX.families)
+
+
 def test_fragments_come_with_the_path() -> None:
     assert selection.select(["block/bfq-iosched.c"], MATRIX.cells).fragments == ["add-bfq"]
+    assert selection.select(["block/kyber-iosched.c"], MATRIX.cells).fragments == ["add-kyber"]
+    assert selection.select(["block/blk-wbt.c"], MATRIX.cells).fragments == ["add-wbt"]
     by_hand = selection.choose(["drivers/md/dm-crypt.c"], MATRIX.cells, MATRIX.cells[:1])
     assert by_hand.fragments == ["add-dm"]
+
+
+@pytest.mark.parametrize(
+    ("path", "measured"),
+    [
+        ("crypto/xts.c", False),
+        ("fs/crypto/keysetup.c", False),
+        ("block/blk-crypto.c", False),
+        ("fs/crypto/inline_crypt.c", True),
+        ("include/linux/blk-crypto.h", True),
+    ],
+)
+def test_encryption_is_built_in_and_said_to_be_unmeasured(path: str, measured: bool) -> None:
+    record = selection.select([path], MATRIX.cells, families=FAMILIES)
+    assert record.full_matrix and record.fragments == ["add-crypto"]
+    assert (path not in record.unmeasured) is measured
+
+
+@pytest.mark.parametrize("path", ["crypto/shash.c", "crypto/crc32c_generic.c"])
+def test_checksums_of_ext4_need_no_fragment(path: str) -> None:
+    record = selection.select([path], MATRIX.cells, families=FAMILIES)
+    assert record.full_matrix and not record.fragments and not record.unmeasured
 
 
 PLANTED = Path(__file__).parents[2] / "vm"

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.errors import InfrastructureError, ResultError, UsageError
 from iotoll.records.history.command import history_group
 from iotoll.records.history.files import to_parquet
 from iotoll.records.history.query import Database
@@ -97,6 +97,20 @@ def test_what_a_killed_compaction_leaves_is_neither_lost_nor_doubled(tmp_path: P
     # Merged values without their row file: killed in between.
     for path in (tmp_path / "a/runs").rglob("*.all-*"):
         path.unlink()
+    assert counted(str(tmp_path / "a")) == (5, 15)
+
+
+def test_two_compactions_at_once_are_put_right_by_a_third(tmp_path: Path) -> None:
+    for place, numbers in (("a", (0, 1, 2)), ("b", (0, 1, 3, 4))):
+        store = Store(str(tmp_path / place))
+        for number in numbers:
+            store.add(night(number))
+        store.compact()
+    shutil.copytree(tmp_path / "b", tmp_path / "a", dirs_exist_ok=True)
+    store = Store(str(tmp_path / "a"))
+    with pytest.raises(ResultError, match="run iotoll history compact"):
+        store.find()
+    assert store.compact() == 2
     assert counted(str(tmp_path / "a")) == (5, 15)
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import shutil
+from pathlib import Path
+
+from rich.console import Console
+
 from iotoll.core.paths import data_dir
 from iotoll.patch.diff import Hunk
 from iotoll.records import results
 from iotoll.records.models import (
+    BuildRecord,
     CoverageRecord,
     ExplainRecord,
     FunctionCoverage,
@@ -13,9 +20,15 @@ from iotoll.records.models import (
     Section,
     VerdictRecord,
 )
+from iotoll.records.rundir import SIDES, RunDir
+from iotoll.reports.page import render_report, terminal_report
+from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
 from iotoll.reports.page.text import NBSP, cell_name
 from iotoll.reports.page.view import Movement, MovementGroup
+from iotoll.reports.publish.note import note
+
+GOLDEN = Path(__file__).parents[2] / "golden/data/report"
 
 RECORD = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
 
@@ -47,6 +60,22 @@ def test_f1_4_a_pass_that_nobody_explained_names_what_it_may_not_have_run() -> N
     (line,) = not_looked_at([Hunk(path, f"int f{n}(void)", n, 1) for n in range(9)])
     assert line.endswith(f"f3(), f4() in {path} and 4{NBSP}more places")
     assert not_looked_at([]) == []
+
+
+def test_every_report_of_a_pass_says_what_it_covered(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    shutil.copytree(GOLDEN / "pass", run.root)
+    said = "12 of 14 changed functions ran in the I/Os of 8 recorded cells; not one, other."
+    found = coverage(3).coverage.model_copy(update={"sentence": said})
+    builds = [gather(run).builds[side] for side in SIDES]
+    images = [build.image_sha256 for build in builds if isinstance(build, BuildRecord)]
+    update = {"cells": [], "coverage": found, "images": images, "outcome": Outcome.PASS}
+    results.write(run.explained, RECORD.model_copy(update=update))
+    terminal = io.StringIO()
+    terminal_report(run, Console(file=terminal, width=200))
+    pages = [terminal.getvalue(), render_report(run).read_text(), note(gather(run), [])]
+    for page in pages:
+        assert "What ran" in page and said in page.replace("\\", ""), "markdown escapes some"
 
 
 def test_nothing_is_said_of_what_could_not_be_explained() -> None:

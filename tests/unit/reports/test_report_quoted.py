@@ -40,9 +40,22 @@ def test_every_kind_of_run_fits_a_mail_or_says_why_not(case: Path, text: object)
 def test_the_numbers_are_those_of_the_verdict_each_with_its_unit() -> None:
     found = commit_text(gather(real("regression")))
     row = next(line for line in found.splitlines() if re.match(r" +UFS +submission", line))
-    assert row.split() == ["UFS", "submission", "+328", "+6.2", "2", "of", "2"]
-    assert re.search(r"\[instr\] +\[%\] +\[workloads\]", found)
+    # Median, its share, the largest change, and where it grew: where most did not, the median is 0.
+    assert row.split() == ["UFS", "submission", "+328", "+6.2", "+329", "2", "of", "2"]
+    assert re.search(r"\[instr\] +\[%\] +\[instr\] +\[workloads\]", found)
     assert "not judged in 1 workload: completion: fewer than 24 I/Os" in found
+
+
+def test_further_boots_are_counted() -> None:
+    evidence = gather(real("regression"))
+    assert "2 boots a side" in commit_text(evidence)
+    base, candidate = (
+        side.model_copy(update={"boots": side.boots * 3}) for side in evidence.sides.values()
+    )
+    both = replace(evidence, sides={"base": base, "candidate": candidate})
+    assert "6 boots a side" in commit_text(both)
+    one = replace(evidence, sides={**evidence.sides, "candidate": candidate})
+    assert "2 boots of the base, 6 of the candidate" in " ".join(commit_text(one).split())
 
 
 def test_a_cover_letter_has_every_workload_in_full() -> None:

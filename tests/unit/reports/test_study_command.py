@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 
 from iotoll.cli import cli
 from iotoll.core.errors import UsageError
+from iotoll.core.lock import alone
 from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
 from iotoll.patch import candidate
@@ -19,6 +22,7 @@ from iotoll.reports.study.data import load_study
 from iotoll.reports.study.evaluate import Measured
 from iotoll.reports.study.page import study_html
 from iotoll.reports.study.quoted import commit_text
+from iotoll.run import study_flow
 from iotoll.run.manifest import RunRequest
 from iotoll.run.study_flow import Asked, resume_command, run_study
 from tests.unit.reports.studies import CELL, MODEL, SMALL, evaluated, record, small
@@ -138,3 +142,60 @@ read_nss = 1
     done = CliRunner().invoke(cli, ["study", str(path), "--out", str(out)])
     assert isinstance(done.exception, UsageError) and "read_nss" in str(done.exception)
     assert not (out / "variants/base/run/sides").exists()
+
+
+def forgetful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs the small study up to its build, with ``--fresh`` or without; nothing is built."""
+    monkeypatch.setattr(study_flow, "execute_alone", lambda flow, until: None)
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+
+    def run(*words: str) -> None:
+        out = tmp_path / "out"
+        done = CliRunner().invoke(
+            cli, ["study", str(path), "--until", "build", *words, "--out", str(out)]
+        )
+        assert done.exception is None, str(done.exception)
+
+    return run
+
+
+def test_fresh_forgets_earlier_boots_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = forgetful(tmp_path, monkeypatch)
+    run()
+    out = tmp_path / "out"
+    boot = out / "variants/base/run/sides/base/boots/1/boot.json"
+    for text in ("of an earlier command", "of the finished study"):
+        boot.parent.mkdir(parents=True)
+        boot.write_text(text)
+        (out / "study.json").write_text(text)
+        run()
+        assert boot.is_file() and (out / "study.json").is_file()
+        run("--fresh")
+        assert not boot.parent.exists() and not (out / "study.json").exists()
+        # Interrupted here, the same command keeps what it has booted itself.
+        boot.parent.mkdir(parents=True)
+        boot.write_text("of this command")
+        run("--fresh")
+        assert boot.is_file()
+        shutil.rmtree(boot.parent)
+        (out / "variants/.fresh").unlink()  # as the end of the study does
+
+
+def test_one_study_is_run_by_one_command_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = forgetful(tmp_path, monkeypatch)
+    run()
+    held = alone(tmp_path / "out/variants/.lock", UsageError("held already"))
+    said = "another iotoll works on this study: wait for it, or choose another --out"
+    with held, pytest.raises(AssertionError, match=said):
+        run()
+    run()
+
+
+def test_a_labs_boots_are_never_taken_from_an_earlier_run(tmp_path: Path) -> None:
+    words = ["emmc", "--board", "zedboard", "--runner", "lava", "--fresh"]
+    done = CliRunner().invoke(cli, ["study", *words, "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, UsageError)
+    assert "--fresh: a lab takes no boot" in str(done.exception)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from iotoll.records.models.study import StudyCheck, StudyVariant
+from iotoll.records import results
+from iotoll.records.models import Section
+from iotoll.records.models.study import StudyCheck, StudyRecord, StudyValue, StudyVariant
 from iotoll.reports.study.evaluate import Measured
-from iotoll.reports.study.page import grids, models, study_markdown, write_pages
+from iotoll.reports.study.page import grids, models, published, study_markdown, write_pages
 from iotoll.reports.study.pictures import scale, table_picture
 from iotoll.reports.study.quoted import commit_text, cover_text
 from tests.unit.reports.studies import CELL, MODEL, PUBLISHED, evaluated, record, small
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_pages_are_the_same_bytes_and_hold_both_numbers(tmp_path: Path) -> None:
@@ -29,7 +34,7 @@ def test_pages_are_the_same_bytes_and_hold_both_numbers(tmp_path: Path) -> None:
     for path in ones:
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
     page = (tmp_path / "one/index.html").read_text()
-    assert "20.0 to 40.0" in page and "30.0" in page and "<script" not in page
+    assert "20 to 40" in page and "30.0" in page and "<script" not in page
     assert "http://www.w3.org" not in page.replace("http://www.w3.org/1999/xlink", "")
     for svg in (tmp_path / "one").glob("*.svg"):
         root = ET.fromstring(svg.read_text())
@@ -75,7 +80,29 @@ def test_published_values_have_a_column_only_where_there_are_some(tmp_path: Path
         "hardware [%]",
         "off the model [us]",
     ]
-    assert grid.rows == [["4K read", "30.0", "20.0 to 40.0", "70.0", "56.0"]]
+    assert grid.rows == [["4K read", "30.0", "20 to 40", "70.0", "56.0"]]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [([179.35], "179.35"), ([-2.0], "\u22122"), ([60, 75], "60 to 75"), ([1000.5], "1,000.5")],
+)
+def test_a_published_value_has_the_digits_of_its_source(values: list[float], said: str) -> None:
+    assert published(values) == said
+
+
+def test_reasons_for_absent_values_are_counted_where_they_are_many(tmp_path: Path) -> None:
+    found = evaluated(small(tmp_path), Measured({}, {}))
+    table = found.tables[0]
+    for count, shown in ((1, 1), (4, 4), (5, 4)):
+        rows = [
+            row.model_copy(update={"values": [StudyValue(why=f"no cell {n}") for _ in row.values]})
+            for n in range(count)
+            for row in table.rows
+        ]
+        many = found.model_copy(update={"tables": [table.model_copy(update={"rows": rows})]})
+        assert len(next(iter(grids(many))).reasons) == shown
+    assert "No value: 2 more, for reasons such as these." in study_markdown(many)
 
 
 def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> None:
@@ -90,6 +117,27 @@ def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> N
     assert "1 more, whose values --cover prints (its CPU ...)" in commit_text(found)
     assert "Published 20 to 40 %, ours 30.0 %." in " ".join(cover_text(found).split())
     assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "docs/studies").glob("*.json")))
+def test_every_studys_words_fit_into_a_mail(name: str) -> None:
+    stored = results.read(ROOT / f"docs/studies/{name}.json", StudyRecord)
+    assert any(claim.unit for claim in stored.claims)
+    for text in (commit_text(stored), cover_text(stored)):
+        assert text.isascii() and max(map(len, text.splitlines())) <= 75
+        assert text.rstrip().endswith(f"Repeat with:\n  {shlex.join(stored.command)}")
+        for title in ("Claims:", "Published values from:", "Assumed:", "Not measured:"):
+            assert title in text.splitlines()
+
+
+def test_a_published_value_stays_beside_ours_in_a_mail(tmp_path: Path) -> None:
+    # The label leaves room for three of the four columns.
+    label = "4K reads of one thread and no more"[:33]
+    moved = (PUBLISHED, ", published = { off = { value = 55.5 } }")
+    study = small(tmp_path, ('"4K read"', f'"{label}"'), moved)
+    text = cover_text(evaluated(study, Measured({CELL: record()}, {"ufs": MODEL})))
+    rows = [line.removeprefix(f"  {label}").split() for line in text.splitlines() if label in line]
+    assert rows[:2] == [["30.0", "70.0"], ["56.0", "55.5"]]
 
 
 @pytest.mark.parametrize(
@@ -132,6 +180,25 @@ def test_a_cell_whose_ios_do_not_wait_says_why_it_has_no_value(tmp_path: Path) -
     early = cell.model_copy(update={"sections": parts, "ios": ios})
     found = evaluated(small(tmp_path), Measured({CELL: early}, {"ufs": MODEL}))
     assert "64 of its 65 I/Os return before their request has ended" in study_markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("absent", "said"),
+    [
+        ([Section.COMPLETION], "the probes of its mean I/O cost more than the median (completion)"),
+        (list(Section), "no cost of a probe is known from this boot"),
+    ],
+)
+def test_a_cell_without_a_corrected_value_says_why(
+    absent: list[Section], said: str, tmp_path: Path
+) -> None:
+    cell = record()
+    parts = dict(cell.sections)
+    for section in absent:
+        parts[section] = parts[section].model_copy(update={"corrected_median": None})
+    plain = cell.model_copy(update={"sections": parts, "ios": {**cell.ios, "detached": 0}})
+    found = evaluated(small(tmp_path), Measured({CELL: plain}, {"ufs": MODEL}))
+    assert said in study_markdown(found)
 
 
 def test_a_label_and_a_title_that_are_too_long_take_several_lines(tmp_path: Path) -> None:

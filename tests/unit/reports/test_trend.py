@@ -13,6 +13,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.records.history.store import Store
+from iotoll.reports.trend import view
+from iotoll.reports.trend.alerts import due
 from iotoll.reports.trend.command import change_command, trend_command
 from iotoll.reports.trend.terminal import sparkline
 from tests.unit.nights import history
@@ -110,6 +112,21 @@ def test_a_hook_that_fails_leaves_the_message_due(tmp_path: Path) -> None:
     assert (tmp_path / "sent").read_text().split()[::2] == ["opened", "opened"]
 
 
+def test_a_message_that_cannot_be_sent_holds_no_other_up(tmp_path: Path) -> None:
+    store = one(tmp_path / "h", [100, 100, 0, 141, 141, 152])
+    first, second = due(view.load(store, None, {}).changes)
+    picky = tmp_path / "hook"
+    picky.write_text(
+        f'#!/bin/sh\n[ "$2" != {first.change.id} ] || exit 1\necho "$2" >> {tmp_path}/sent\n'
+    )
+    picky.chmod(picky.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(InfrastructureError, match="1 of 2 messages are still due"):
+        published(tmp_path / "h", tmp_path / "out", "--hook", str(picky))
+    published_again = due(view.load(store, None, {}).changes)
+    assert (tmp_path / "sent").read_text().split() == [second.change.id]
+    assert [made.change.id for made in published_again] == [first.change.id]
+
+
 def test_culprit_is_ready_for_a_fixes_line(tmp_path: Path) -> None:
     one(tmp_path / "h", [100, 100, 0, 141, 141])
     data = json.loads(published(tmp_path / "h", tmp_path / "out", "--json"))
@@ -161,6 +178,19 @@ def test_a_trend_of_few_nights_reads_those_only(tmp_path: Path) -> None:
     data = json.loads(published(tmp_path / "h", tmp_path / "out", "--json", "--nights", "2"))
     assert data["changes"] == []
     assert len(data["nights"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (41, "instructions", "+41 instructions"),
+        (-0.04, "instructions", "+0.0 instructions"),
+        (-4.0, "ns", "+0.00 µs"),
+        (-1254.0, "ns", "-1.25 µs"),
+    ],
+)
+def test_amounts(value: float, unit: str, text: str) -> None:
+    assert view.amount(value, unit) == text
 
 
 def test_sparkline() -> None:

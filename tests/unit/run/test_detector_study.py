@@ -24,7 +24,7 @@ from iotoll.run.studies.detector import (
 NEVER = frozenset[int]()
 
 
-@pytest.mark.parametrize(("kind", "rho"), [("iid", 0.0), ("t3", 0.0), ("ar3", 0.3)])
+@pytest.mark.parametrize(("kind", "rho"), [("iid", 0.0), ("t3", 0.0), ("ar3", 0.3), ("ar5", 0.5)])
 def test_noise_is_what_it_says(kind: str, rho: float) -> None:
     made = noise(kind, np.random.default_rng(5), (40, 500))
     assert np.std(made) == pytest.approx(1, abs=0.15)
@@ -65,3 +65,17 @@ def test_an_interpreter_without_otava_is_refused(tmp_path: Path) -> None:
     found = CliRunner().invoke(detector_command, ["--otava", str(tmp_path / "python")])
     assert isinstance(found.exception, UsageError)
     assert "--otava" in str(found.exception)
+
+
+def test_a_published_series_is_read_and_not_run(tmp_path: Path) -> None:
+    source = tmp_path / "series.py"
+    rng = np.random.default_rng(8)
+    values = [round(float(v)) for v in [*rng.normal(2000, 10, 40), *rng.normal(2200, 10, 20)]]
+    source.write_text(f"raise SystemExit\nSMALL = [1, 2]\ndef series():\n    return {values}\n")
+    words = ["--published", str(source)]
+    found = CliRunner().invoke(detector_command, words, catch_exceptions=False)
+    assert found.exit_code == 0
+    assert "iotoll: told on 41: +10" in found.output
+    assert "since 40" in found.output
+    source.write_text("SERIES = ['a', 1]\n")
+    assert isinstance(CliRunner().invoke(detector_command, words).exception, UsageError)

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
+from iotoll.measure.explain.tables import io_tables
 from iotoll.records import results
 from iotoll.records.models import CellVerdict, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run.explain import Explainer
-from iotoll.run.explain_apart import io_tables
 from iotoll.run.untraced import Untraced
 from tests.unit.runs import BOOTS, CELLS, EXAMPLES, make_run
 

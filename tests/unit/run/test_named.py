@@ -231,6 +231,12 @@ def test_a_stored_explanation_is_read_again(
     assert (row.function, row.first, row.explain_seconds) == ("driver", 1, 12.5)
 
 
+def test_a_copy_of_the_compilers_is_the_planted_function() -> None:
+    copy = function("apart.constprop.0.isra.0", 401, 401.0)
+    row = named(Plant("apart", 400, 1), explained(copy, function("caller", 5, 5.0)), grown())
+    assert (row.function, row.first, row.exact) == ("apart.constprop.0.isra.0", 1, 1)
+
+
 TEXT = "#include <a.h>\n\nint {name}(void)\n{{\n\treturn 0;\n}}\n"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from iotoll.records.history.tables import Point, blank, measurements
 from iotoll.records.models import RunManifest, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.reports.trend import view
+from iotoll.run.nightly.command import date_of
 from iotoll.run.nightly.config import Config, load_config
 from iotoll.run.nightly.followup import TRIES, follow_up
 from iotoll.run.nightly.night import check, only_one, run_night
@@ -129,6 +132,41 @@ def test_one_branch_that_fails_takes_no_other_down(config: Config, tmp_path: Pat
     points = run_night(both, Store(config.history), "2026-11-01", Progress(True), Bench())
     assert nights(points) == [("2026-11-01", "failed"), ("2026-11-01", "measured")]
     assert "nowhere" in points[0].run["reason"]
+
+
+def test_a_night_that_fails_has_a_report_and_a_submission(config: Config, tmp_path: Path) -> None:
+    """KCIDB is told of builds that fail as well."""
+
+    def work(manifest: RunManifest, folder: Path, progress: Progress) -> RunDir:
+        shutil.copytree(real("broken-build").root, folder)
+        raise BrokenError("build", "drivers/ufs does not compile")
+
+    Tree(tmp_path / "tree").commit("2026-11-01")
+    (point,) = run_night(config, Store(config.history), "2026-11-01", Progress(True), work)
+    assert point.run["status"] == "failed"
+    report = Path(config.page) / unquote(point.run["url"])
+    assert "does not" in report.read_text()
+    builds = json.loads((report.parent / "kcidb.json").read_text())["builds"]
+    assert "FAIL" in {build["status"] for build in builds}
+
+
+def test_a_night_from_the_future_ends_no_series(config: Config, tmp_path: Path) -> None:
+    """The clock of a machine was wrong for a day."""
+    Tree(tmp_path / "tree").commit("2026-11-01")
+    store, bench = Store(config.history), Bench()
+    for day in ("2026-11-02", "2027-11-02", "2026-11-03"):
+        made = nights(run_night(config, store, day, Progress(True), bench))
+        assert (day, "measured") in made or (day, "unmoved") in made
+
+
+@pytest.mark.parametrize("night", ["2026-11", "yesterday", "2999-01-01", "2026-02-30"])
+def test_a_night_that_is_no_day_or_not_there_yet_is_refused(night: str) -> None:
+    with pytest.raises(UsageError, match=f"--night {night}"):
+        date_of(night)
+
+
+def test_a_night_is_written_with_two_digits() -> None:
+    assert date_of("2026-1-3") == "2026-01-03"
 
 
 def test_a_board_that_there_is_not_is_refused_before_anything_runs(config: Config) -> None:

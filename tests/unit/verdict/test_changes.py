@@ -10,6 +10,7 @@ import pytest
 from iotoll.core.errors import UsageError
 from iotoll.records.history.store import Store
 from iotoll.reports.trend import view
+from iotoll.run.studies.detector import noise
 from iotoll.verdict.changes.detector import exact_steps, noisy_steps
 from iotoll.verdict.changes.find import believed, record
 from iotoll.verdict.changes.notes import note
@@ -225,6 +226,31 @@ def test_the_detector_finds_steps_and_is_quiet_without() -> None:
         assert abs(steps[0].index - 60) <= 6
         waits.append(steps[0].found - 60 + 1)
     assert np.mean(waits) <= 8
+
+
+def test_correlated_nights_raise_few_alarms_and_hide_no_step() -> None:
+    rng = np.random.default_rng(23)
+    quiet = noise("ar3", rng, (60, 200))
+    assert sum(len(noisy_steps(line)) for line in quiet) <= 12  # 0.1 in 100 nights
+    stepped = noise("ar3", rng, (60, 120))
+    stepped[:, 80:] += 2
+    nights = [[s.found - 79 for s in noisy_steps(line) if s.found >= 80] for line in stepped]
+    waits = [found[0] for found in nights if found]
+    assert len(waits) >= 58
+    assert np.mean(waits) <= 9
+
+
+@pytest.mark.parametrize(("kind", "size"), [("iid", 2), ("ar3", 3), ("t3", 4), ("iid", 20)])
+def test_a_step_lies_between_the_two_nights_that_are_named(kind: str, size: float) -> None:
+    """Else the comparison of their two kernels would find nothing and dismiss a real change."""
+    lines = noise(kind, np.random.default_rng(6), (60, 90))
+    lines[:, 40:] += size
+    steps = [next((s for s in noisy_steps(line) if s.found >= 40), None) for line in lines]
+    named = [s for s in steps if s is not None]
+    assert len(named) >= 57
+    assert np.mean([s.last < 40 <= s.index for s in named]) >= 0.9
+    if size == 20:
+        assert all((s.last, s.index) == (39, 40) for s in named)
 
 
 @pytest.mark.parametrize("values", [np.full(80, 5.0), np.full(80, np.nan), np.arange(5.0)])

@@ -131,6 +131,22 @@ def test_ios_that_one_timer_met_together_are_one_chance(rounds: int, found: bool
     assert (find(twins, [4], z=5.0, share=0.02, mean=1.0, chaos=2.0) is not None) == found
 
 
+BURST = "emmc-4k-seqwrite-t1-direct-libaio-qd32"
+
+
+@pytest.mark.parametrize(("bursts", "found"), [([5], False), (range(1, 24), True)])
+def test_ios_of_one_burst_are_one_chance(
+    policy: Policy, bursts: Sequence[int], found: bool
+) -> None:
+    """One burst of eight met something in one kernel alone: 32 I/Os grew, and a verdict blocked."""
+    base = counts(n=768)
+    cost = changed(base, S, lambda i: 6226 * (i // 32 in bursts))
+    judged = judge(policy, {BURST: base}, {BURST: cost})
+    assert bool(grown(judged)) is found
+    # Cells of one I/O at a time are as they were: there 32 of 768 are 32 chances.
+    assert grown(judge(policy, {UFS: base}, {UFS: cost}))
+
+
 @pytest.mark.parametrize(("own", "found"), [(0, True), (10, True), (25, False), (-25, False)])
 def test_a_share_must_be_twice_what_the_base_shows_of_itself(own: int, found: bool) -> None:
     differences, between = np.zeros(256, np.int64), np.zeros(256, np.int64)

@@ -11,7 +11,7 @@ is therefore not seen. Loops are aligned by padding that depends on where the fu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +44,64 @@ _LONGEST = 1 << 16
 def changed_functions(base: Symbols, candidate: Symbols) -> list[str]:
     """Functions of the candidate that the base has not, or has with other code; in its order."""
     known = {name: base.code(name) for name in base.names}
+    pairs = [(name, known.get(name), code) for name, code in _codes(candidate)]
+    others = [(n, b, c) for n, b, c in pairs if b is not None and b != c]
+    moved = {n for n, b, c in others if b is not None and len(b) == len(c)}
+    alike = moved - _unlike([(n, b, c) for n, b, c in others if b is not None and n in moved])
     found = []
-    for name, code in _codes(candidate):
-        before = known.get(name)
-        if before is None or (before != code and normal(before) != normal(code)):
+    for name, before, code in pairs:
+        if before is None or (
+            before != code and name not in alike and normal(before) != normal(code)
+        ):
             found.append(name)
     return found
+
+
+def _unlike(pairs: Sequence[tuple[str, bytes, bytes]]) -> set[str]:
+    """Of functions of one length: those that differ by more than distances to what lies outside.
+
+    All at once, since a patch moves most functions of a kernel; the few that are left are compared
+    one by one.
+    """
+    if not pairs:
+        return set()
+    sizes = np.array([len(code) // 4 for _, code, _ in pairs])
+    first = _joined([before for _, before, _ in pairs])
+    second = _joined([code for _, _, code in pairs])
+    begins = np.cumsum(sizes) - sizes
+    owner = np.repeat(np.arange(len(pairs)), sizes)
+    place = np.flatnonzero(first != second)
+    one, other, number = first[place], second[place], place - begins[owner[place]]
+    same = np.zeros(len(place), np.bool_)
+    for pattern, low, bits in _JUMPS:
+        field = np.uint32(((1 << bits) - 1) << low)
+        same |= (
+            _is(one, pattern)
+            & ((one & ~field) == (other & ~field))
+            & _outside(one, number, sizes[owner[place]], low, bits)
+            & _outside(other, number, sizes[owner[place]], low, bits)
+        )
+    for pattern, kept in ((_ADRP, 0x9F00001F), (_ADR, 0x9F00001F), (_LITERAL, 0xFF00001F)):
+        same |= _is(one, pattern) & ((one & np.uint32(kept)) == (other & np.uint32(kept)))
+    return {pairs[index][0] for index in np.unique(owner[place[~same]]).tolist()}
+
+
+def _joined(codes: Sequence[bytes]) -> Words:
+    return np.frombuffer(b"".join(code[: len(code) // 4 * 4] for code in codes), "<u4")
+
+
+def _outside(
+    words: Words, number: npt.NDArray[np.int64], size: npt.NDArray[np.int64], low: int, bits: int
+) -> npt.NDArray[np.bool_]:
+    """Whether jumps, each so many instructions behind its function's start, leave it."""
+    target = number + _distance(words, low, bits)
+    return (target < 0) | (target >= size)
+
+
+def _distance(words: Words, low: int, bits: int) -> npt.NDArray[np.int64]:
+    field = (words >> np.uint32(low)).astype(np.int64) & ((1 << bits) - 1)
+    sign = 1 << bits - 1
+    return (field ^ sign) - sign
 
 
 def _codes(symbols: Symbols) -> Iterator[tuple[str, bytes]]:
@@ -81,9 +133,7 @@ def normal(code: bytes) -> bytes:
 def _set_distances(words: Words, which: npt.NDArray[np.bool_], first: int, bits: int) -> None:
     """Jumps within the function: count their distances without padding; others: clear them."""
     place = np.flatnonzero(which)
-    field = (words[place] >> np.uint32(first)).astype(np.int64) & ((1 << bits) - 1)
-    sign = 1 << bits - 1
-    target = place + (field ^ sign) - sign
+    target = place + _distance(words[place], first, bits)
     inside = (target >= 0) & (target < len(words))
     number = np.cumsum(words != _NOP) - (words != _NOP)  # of instructions before each place
     distance = np.where(inside, number[target.clip(0, max(len(words) - 1, 0))] - number[place], 0)

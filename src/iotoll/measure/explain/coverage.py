@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from iotoll.measure.explain.attribute import CellParts
 from iotoll.measure.explain.pieces import executions_by_line
@@ -65,6 +68,69 @@ def coverage(
         lines=lines,
         note=note,
     )
+
+
+@dataclass(frozen=True)
+class CellTime:
+    """The time of a cell's I/Os on the trace's clock, from the first start to the last end."""
+
+    first: int
+    last: int
+    ios: int
+
+
+def ran(
+    record: Record,
+    cells: Mapping[str, CellTime],
+    symbols: Symbols,
+    changed: Sequence[str],
+    base_names: frozenset[str],
+) -> CoverageRecord:
+    """What ran of the changed functions in a boot that recorded them alone.
+
+    A run's time is that of the last reading of the clock before it. No line is known.
+    """
+    marks = record.marks
+    counts = np.diff([*marks["run"].astype(np.int64), len(record.runs)])
+    times = marks["value"].astype(np.int64)
+    spans = {name: span for name in changed if (span := symbols.span(name))}
+    calls: dict[str, dict[str, float]] = {name: {} for name in spans}
+    seen = [np.zeros(0, np.uint32)]
+    untouched = []
+    for cell, time in cells.items():
+        during = (times >= time.first) & (times < time.last)
+        runs, often = np.unique(record.runs[np.repeat(during, counts)], return_counts=True)
+        seen.append(runs)
+        untouched += [] if len(runs) else [cell]
+        begins = record.blocks["address"][record.split(runs)[0]]
+        for name, (low, _) in spans.items():
+            if count := int(often[begins == low].sum()):
+                calls[name][cell] = round(count / time.ios, 3)
+    ran_at_all = np.unique(np.concatenate(seen)).astype(np.uint32)
+    executed = executed_instructions(replace(record, runs=ran_at_all), symbols, changed)
+    functions = [
+        FunctionCoverage(
+            name=name,
+            new=name not in base_names,
+            instructions=len(symbols.code(name)) // _SIZE,
+            executed=executed.get(name, 0),
+            calls=calls.get(name, {}),
+        )
+        for name in changed
+    ]
+    return CoverageRecord(
+        cells=list(cells),
+        functions=functions,
+        gone=sorted(base_names - set(symbols.names)),
+        sentence=sentence(functions, len(cells)) + _untouched(untouched, len(cells)),
+    )
+
+
+def _untouched(names: Sequence[str], cells: int) -> str:
+    """In which cells nothing of it ran; empty where that is all, which is said, or none."""
+    if not names or len(names) == cells:
+        return ""
+    return f" Nothing of it ran in {len(names)} of them: {_some(names)}."
 
 
 def line_coverage(

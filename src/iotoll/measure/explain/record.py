@@ -93,6 +93,10 @@ class Record:
         return blocks, (words & ((1 << _RUN_BITS) - 1)).astype(np.int64)
 
 
+NOTHING = Record(np.zeros(0, _BLOCK), np.zeros(0, np.uint32), np.zeros(0, _MARK))
+"""A boot in which nothing was to be recorded."""
+
+
 def probes(symbols: Symbols) -> str:
     """The plugin's option ``probes`` for a kernel; raises UsageError if it lacks a function."""
     returns, switch = symbols.returns(_CLOCK_FUNCTION), symbols.span(_SWITCH_FUNCTION)

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import ResultError, UsageError
@@ -128,16 +129,12 @@ class Store:
         self.files.write(name, to_parquet(table.select(schema.names).cast(schema), VERSION))
 
     def _merge(self, key: str, names: Sequence[str]) -> int:
-        rows, chosen = self._runs(names)
+        parts = list(self._parts(names))
+        rows = pa.concat_tables([part for part, _ in parts])
         ids = sorted(rows.column("run").to_pylist())
         merged = f"{key}{_MERGED}{json_sha256(ids)[:16]}.parquet"
         tail = merged.removeprefix("runs/")
-        parts = [f"measurements/{name.removeprefix('runs/')}" for name in chosen]
-        tables = [
-            from_parquet(self.files.read(p), p)[0].cast(SCHEMAS["measurements"])
-            for p in parts
-            if self.files.exists(p)
-        ]
+        tables = [values for _, values in parts if values is not None]
         if tables:
             whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
             self.write(f"measurements/{tail}", whole)
@@ -148,6 +145,24 @@ class Store:
             self.files.delete(name)
             self.files.delete(f"measurements/{name.removeprefix('runs/')}")
         return len(gone)
+
+    def _parts(self, names: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        """Rows and values of ``names``, each run once; None where its files have no values."""
+        read = {name: from_parquet(self.files.read(name), name)[0] for name in names}
+        seen: set[str] = set()
+        for name in sorted(read, key=lambda name: (-len(read[name]), name)):
+            new = [run for run in read[name].column("run").to_pylist() if run not in seen]
+            seen |= set(new)
+            tail = f"measurements/{name.removeprefix('runs/')}"
+            if not new:
+                continue
+            values = None
+            if self.files.exists(tail):
+                values = from_parquet(self.files.read(tail), tail)[0].cast(SCHEMAS["measurements"])
+            rows = read[name].cast(SCHEMAS["runs"])
+            if len(new) < len(rows):  # two compactions at once: the rest is in a larger file
+                rows, values = (_of(table, new) for table in (rows, values))
+            yield rows, values
 
     def _runs(self, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
         """Rows of ``names``, each run once, and the files that they are taken from."""
@@ -163,7 +178,7 @@ class Store:
             if ids & seen:
                 raise ResultError(
                     f"history {self.files.place}: {name} overlaps another merged file:"
-                    " two compactions ran at once; restore one of the files"
+                    " two compactions ran at once; run iotoll history compact"
                 )
             seen |= ids
             chosen.append(name)
@@ -204,6 +219,13 @@ class Store:
                 f"history {self.files.place} is of schema {version}, this iotoll writes {VERSION}:"
                 " run iotoll history migrate"
             )
+
+
+def _of(table: pa.Table | None, runs: Sequence[str]) -> pa.Table | None:
+    """The rows of some runs."""
+    if table is None:
+        return None
+    return table.filter(pc.is_in(table.column("run").cast(pa.string()), pa.array(runs)))
 
 
 def _check_known(version: int, place: str) -> None:

@@ -179,12 +179,23 @@ def summary(evidence: Evidence) -> Facts:
     facts.append(("Clock", note if known else f"{evidence.clock.value}: {note}"))
     count = len(evidence.selection.cells) if evidence.selection else None
     selected = f": {plural(count, 'cell')} selected" if count is not None else ""
-    paired = verdict.sequential.used if verdict and verdict.sequential else manifest.boots
-    boots = f", {plural(paired, 'boot')} a side"
-    facts.append(("Matrix", f"{manifest.matrix}{selected}{boots}"))
+    facts.append(("Matrix", f"{manifest.matrix}{selected}, {_boots(evidence)}"))
     if manifest.kind == "gate":
         facts.append(("Policy", verdict.policy if verdict else manifest.policy))
     return facts
+
+
+def _boots(evidence: Evidence) -> str:
+    """How many boots of each side ran, further ones included; before they ran, what was asked."""
+    verdict = evidence.verdict
+    if verdict and verdict.sequential:
+        return f"{plural(verdict.sequential.used, 'boot')} a side"
+    counts = {side: len(result.boots) for side, result in evidence.sides.items()}
+    if len(set(counts.values())) == 2:
+        return (
+            f"{plural(counts['base'], 'boot')} of the base, {counts['candidate']} of the candidate"
+        )
+    return f"{plural(max(counts.values(), default=evidence.manifest.boots), 'boot')} a side"
 
 
 def candidate_title(evidence: Evidence) -> str:

@@ -91,11 +91,12 @@ def _by_section(evidence: Evidence, views: Sequence[CellView]) -> str:
     judged = any(row.comparison for view in views for row in view.rows)
     if not judged:
         return _table(("device", "section", f"median\n[{unit}]", "workloads\n[number]"), rows)
-    head = ("device", "section", f"change\n[{unit}]", "change\n[%]", "grew in\n[workloads]")
-    note = "Changes are medians over the workloads of a device."
+    changes = (f"change\n[{unit}]", "change\n[%]", f"largest\n[{unit}]")
+    head = ("device", "section", *changes, "grew in\n[workloads]")
+    note = "Changes are medians over the workloads of a device, and the largest one."
     if any(row[1].endswith("(*)") for row in rows):
         note += " (*) shown only."
-    return f"{_table(head, rows)}\n{note}"
+    return f"{_table(head, rows)}\n{fill(note)}"
 
 
 def _device_rows(evidence: Evidence, device: str, views: Sequence[CellView]) -> Iterable[Row]:
@@ -104,9 +105,10 @@ def _device_rows(evidence: Evidence, device: str, views: Sequence[CellView]) -> 
         found = [row.comparison for row in rows if row.comparison]
         if found:
             grew = sum(c.moved == "grew" for c in found)
-            delta, relative = median(c.delta for c in found), median(c.relative for c in found)
+            deltas, relative = [c.delta for c in found], median(c.relative for c in found)
             label = section.value + ("" if any(c.gated for c in found) else " (*)")
-            yield (device, label, _signed(delta), _percent(relative), f"{grew} of {len(found)}")
+            values = (_signed(median(deltas)), _percent(relative), _signed(max(deltas, key=abs)))
+            yield (device, label, *values, f"{grew} of {len(found)}")
             continue
         known = [f.raw for row in rows for f in row.sides.values() if f.raw is not None]
         if known:
@@ -126,6 +128,7 @@ def _path_row(device: str, views: Sequence[CellView]) -> Iterable[Row]:
         "1+2+4",
         _signed(median(deltas)),
         _percent(median(shares)) if shares else "-",
+        _signed(max(deltas, key=abs)),
         f"{grew} of {len(changes)}",
     )
 

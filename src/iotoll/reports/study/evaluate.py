@@ -141,7 +141,7 @@ class Evaluator:
     def _verdict(self, claim: ClaimData, ours: float | None, why: str) -> tuple[ClaimVerdict, str]:
         if claim.needs_board and self.virtual:
             return "needs a board", claim.needs_board
-        if self.virtual and self.clock is Clock.TIME:
+        if claim.cells and self.virtual and self.clock is Clock.TIME:
             return "needs a board", "the board is simulated: its times are not a board's"
         if ours is None:
             return "not measured", why

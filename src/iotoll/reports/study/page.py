@@ -36,6 +36,11 @@ TONES = {
 }
 """Colour of each verdict, as report.css names it."""
 
+PUBLISHED = "published"
+"""Title of the column with what was published, beside ours."""
+REASONS = 3
+"""How many reasons for absent values a table prints."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -51,9 +56,14 @@ class Grid:
     picture: Picture | None
 
 
-def published(values: Sequence[float], digits: int) -> str:
-    """A published value or range; empty without one."""
-    return " to ".join(shown(value, digits) for value in values)
+def published(values: Sequence[float]) -> str:
+    """A published value or range with the digits that its source gives; empty without one."""
+    return " to ".join(shown(value, _digits(value)) for value in values)
+
+
+def _digits(value: float) -> int:
+    """Digits behind the point of a value that was typed with so many; none of a whole number."""
+    return len(f"{value}".removesuffix(".0").partition(".")[2])
 
 
 def grids(record: StudyRecord) -> Iterator[Grid]:
@@ -80,20 +90,26 @@ def _table_grid(table: StudyTable) -> Grid:
     head = [""]
     for column, seed in zip(table.columns, has, strict=True):
         head += [f"{column.title} [{column.unit}]"]
-        head += [f"published [{column.unit}]"] if seed else []
+        head += [f"{PUBLISHED} [{column.unit}]"] if seed else []
     rows = []
     for row in table.rows:
         texts = [row.label]
         for column, seed, value in zip(table.columns, has, row.values, strict=True):
             texts.append(shown(value.ours, column.digits))
-            texts += [published(value.published, column.digits) or ""] if seed else []
+            texts += [published(value.published)] if seed else []
         rows.append(texts)
     values: list[StudyValue] = [value for row in table.rows for value in row.values]
-    reasons = list(dict.fromkeys(value.why for value in values if value.why))
+    reasons = _some(list(dict.fromkeys(value.why for value in values if value.why)))
     formulas = "; ".join(f"{c.title} = {c.formula}" for c in table.columns)
     note = f"{table.note} Formulas: {formulas}.".strip()
     picture = table_picture(table)
     return Grid(table.name, table.title, note, table.source, head, rows, reasons, picture)
+
+
+def _some(reasons: list[str]) -> list[str]:
+    """The first reasons, and how many more there are."""
+    more = len(reasons) - REASONS
+    return reasons if more <= 1 else [*reasons[:REASONS], f"{more} more, for reasons such as these"]
 
 
 def claim_row(claim: StudyClaim) -> list[str]:
@@ -101,13 +117,12 @@ def claim_row(claim: StudyClaim) -> list[str]:
 
     Ours of a shape are both sides of its comparisons.
     """
-    texts = [f"{value:,}".removesuffix(".0") for value in claim.published]
-    digits = max([1, *(len(text.partition(".")[2]) for text in texts)])
+    digits = max([1, *map(_digits, claim.published)])
     ours = shown(claim.ours, digits) if claim.kind == "value" else compared(claim)
     unit = f" {claim.unit}" if claim.unit else ""
     return [
         claim.text,
-        f"{' to '.join(texts)}{unit}" if texts else "a shape",
+        f"{published(claim.published)}{unit}" if claim.published else "a shape",
         f"{ours}{unit}" if ours else "",
         claim.verdict,
     ]
@@ -189,7 +204,7 @@ def study_markdown(record: StudyRecord, pictures: str = "") -> str:
             lines += [f"![{grid.title}]({pictures}{record.name}-{grid.name}.svg)", ""]
         lines += [*_md_table(grid.head, grid.rows), grid.note, ""]
         lines += [f"Published values: {grid.source}.", ""] if grid.source else []
-        lines += [f"No value: {why}." for why in grid.reasons[:3]] + ([""] if grid.reasons else [])
+        lines += [f"No value: {why}." for why in grid.reasons] + ([""] if grid.reasons else [])
     lines += ["## Boots", "", *_md_table(["variant", "board", "what", "devices"], _boots(record))]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -159,13 +159,20 @@ def quantity(known: Known, name: str) -> float:
     meaning, find = QUANTITIES[name]
     value = find(known)
     if value is None:
-        raise NoValue(f"{known.record.cell} has no {name} ({meaning}){_detached(known.record)}")
+        raise NoValue(f"{known.record.cell} has no {name} ({meaning}){_because(known.record)}")
     return value
 
 
-def _detached(record: CellRecord) -> str:
-    """What explains that a cell has no completion: read-ahead that no I/O waits for."""
+def _because(record: CellRecord) -> str:
+    """What explains that a cell has no completion, or no value without the probes' cost."""
     detached, measured = record.ios.get("detached", 0), record.ios.get("measured", 0)
-    if 2 * detached <= measured:
-        return ""
-    return f": {detached} of its {measured} I/Os return before their request has ended"
+    if 2 * detached > measured:  # read-ahead, which no I/O waits for
+        return f": {detached} of its {measured} I/Os return before their request has ended"
+    parts = record.sections.values()
+    if all(part.corrected_median is None for part in parts):
+        return ": no cost of a probe is known from this boot"
+    for section in SOFTWARE_SECTIONS:
+        found = record.sections[section]
+        if found.own.median is not None and found.corrected_median is None:
+            return f": the probes of its mean I/O cost more than the median ({section.value})"
+    return ""

@@ -10,7 +10,7 @@ from iotoll import __version__
 from iotoll.records.models import Clock
 from iotoll.records.models.study import StudyRecord
 from iotoll.reports.page.quoted import COLUMNS, ascii_only, fill, item, repeat_with
-from iotoll.reports.study.page import Grid, claim_row, grids, said_values, summary
+from iotoll.reports.study.page import PUBLISHED, Grid, claim_row, grids, said_values, summary
 
 LABEL = 33
 """Widest first column of a table; longer labels take several lines."""
@@ -117,9 +117,11 @@ def _table(grid: Grid) -> str:
         while end < len(heads) and (end == start or used + 2 + wide[end] <= COLUMNS):
             used += 2 + wide[end]
             end += 1
+        if end < len(heads) and end - start > 1 and grid.head[end].startswith(PUBLISHED):
+            end -= 1  # a published value stays beside ours
         blocks.append(_block(heads, rows, wide, label, range(start, end)))
         start = end
-    return "\n".join([fill(f"{grid.title}:"), *blocks])
+    return fill(f"{grid.title}:") + "\n" + "\n\n".join(blocks)
 
 
 def _block(

@@ -147,8 +147,9 @@ def send(store: Store, messages: Sequence[Message], out: Path, hook: Sequence[st
     """Write each message into ``out``, hand it to the hook, and note that; returns how many.
 
     Without a hook the texts are written and nothing is noted. Raises InfrastructureError when the
-    hook fails: the message stays due.
+    hook failed for any: that message stays due, and the others are sent all the same.
     """
+    failed: list[str] = []
     for made in messages:
         folder = out / f"{made.change.id}-{made.kind}"
         results.write_text(folder / "title.txt", made.title + "\n")
@@ -160,8 +161,11 @@ def send(store: Store, messages: Sequence[Message], out: Path, hook: Sequence[st
         try:
             subprocess.run(words, check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.SubprocessError) as error:
-            raise InfrastructureError(
-                f"hook {hook[0]}: {error}: nothing is noted as sent of change {made.change.id}"
-            ) from error
+            failed.append(f"{made.change.id}: {error}")
+            continue
         note(store.files, made.change.id, told=made.kind)
+    if failed:
+        raise InfrastructureError(
+            f"hook {hook[0]}: {len(failed)} of {len(messages)} messages are still due: {failed[0]}"
+        )
     return len(messages)

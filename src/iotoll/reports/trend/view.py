@@ -102,9 +102,11 @@ def _answer(trend: Trend, name: str, attribute: str) -> Answer:
 
 def amount(value: float, unit: str) -> str:
     """A difference with sign and unit: ``+41 instructions``, ``+1.25 µs``."""
+    # A little less than nothing is nothing: no "-0.00".
     if unit == "instructions":
-        return f"{value:+,.0f} instructions" if value % 1 == 0 else f"{value:+,.1f} instructions"
-    return f"{value / 1000:+,.2f} µs"
+        digits = 0 if value % 1 == 0 else 1
+        return f"{round(value, digits) + 0.0:+,.{digits}f} instructions"
+    return f"{round(value / 1000, 2) + 0.0:+,.2f} µs"
 
 
 def effect_text(effect: Effect) -> str:

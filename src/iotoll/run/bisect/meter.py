@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from iotoll.boards.board import VirtualBoard, load_virtual_board
+from iotoll.boards.cells import parse_cell
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots import base_boots
@@ -327,7 +328,8 @@ def _store(plan: BootPlan, folder: Path) -> None:
 def _parts(policy: Policy, cell: str, base: CellRecord, other: CellRecord) -> dict[str, Value]:
     found: dict[str, Value] = {}
     sections: list[Section | None] = [*policy.sections, None]
-    for section, paired in twins.pair([base], [other], sections).items():
+    depth = parse_cell(cell).depth
+    for section, paired in twins.pair([base], [other], sections, depth).items():
         fields = compare(paired, policy.rule(cell, section), policy)
         if fields is not None:
             name = WHOLE if section is None else section.value

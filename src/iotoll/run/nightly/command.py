@@ -14,6 +14,20 @@ from iotoll.core.errors import UsageError
 from iotoll.records.history.command import need_extra
 
 
+def date_of(night: str | None) -> str:
+    """The night as an ISO date, by default today's; raises UsageError for none or a later one."""
+    today = datetime.now(UTC).date()
+    if night is None:
+        return str(today)
+    try:
+        asked = datetime.strptime(night, "%Y-%m-%d").date()
+    except ValueError as error:
+        raise UsageError(f"--night {night}: write a date such as 2026-11-23") from error
+    if asked > today:
+        raise UsageError(f"--night {night}: that night is not there yet: today is {today} (UTC)")
+    return str(asked)
+
+
 @click.command("nightly")
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--night", metavar="DATE", help="Default: today (UTC).")
@@ -34,11 +48,7 @@ def nightly_command(config: Path, night: str | None, quiet: bool, as_json: bool)
     from iotoll.verdict.changes.find import record
 
     loaded = load_config(config)
-    today = night or str(datetime.now(UTC).date())
-    try:
-        datetime.strptime(today, "%Y-%m-%d")
-    except ValueError as error:
-        raise UsageError(f"--night {today}: write a date such as 2026-11-23") from error
+    today = date_of(night)
     check(loaded)
     output = Output(quiet, as_json)
     store = Store(loaded.history)

@@ -59,6 +59,17 @@ def measure(manifest: RunManifest, folder: Path, progress: Progress) -> RunDir:
     return run
 
 
+def published_failure(folder: Path, page: Path, progress: Progress) -> str:
+    """The same of a night that failed, where its run got as far as a verdict on that."""
+    if not (folder / "verdict.json").is_file():
+        return ""
+    try:
+        run = RunDir.open(folder)
+    except IotollError:
+        return ""
+    return published(run, page, f"{folder.parent.name}/{folder.name}", progress)
+
+
 def published(run: RunDir, page: Path, name: str, progress: Progress) -> str:
     """Put a night's report and KCIDB submission beside the trend page; returns the report's link.
 
@@ -106,7 +117,8 @@ def missing(config: Config, store: Store, branch: Branch, board: Board, today: s
 
     A night that failed is tried again on its own day only.
     """
-    rows = _rows(store, branch, board)
+    # A machine whose clock was wrong for a day must not end the series.
+    rows = [row for row in _rows(store, branch, board) if row["night"] <= today]
     done = {row["night"] for row in rows if row["status"] != "failed" or row["night"] < today}
     if not rows:
         return [today]
@@ -127,18 +139,19 @@ def _one(
     work: Measure,
 ) -> Point:
     branch, board = track
+    folder = Path(config.runs) / night / quote(f"{branch.name}@{board.name}", safe="@")
     try:
         found = tip(branch, night if night < today else None)
         known = _unmoved(store, track, night, found)
         if known is not None:
             return known
-        folder = Path(config.runs) / night / quote(f"{branch.name}@{board.name}", safe="@")
         run = work(new_manifest(request(branch, board, found.commit)), folder, progress)
         url = published(run, Path(config.page), f"{folder.parent.name}/{folder.name}", progress)
         return of_run(run, branch.name, night, found.release, url, found.subject)
     except (IotollError, OSError) as error:
         step = f"{error.step}: " if isinstance(error, BrokenError) else ""
-        return gap(branch.name, board.name, night, f"{step}{error}"[:500])
+        url = published_failure(folder, Path(config.page), progress)
+        return gap(branch.name, board.name, night, f"{step}{error}"[:500], url=url)
 
 
 def _unmoved(store: Store, track: tuple[Branch, Board], night: str, found: Tip) -> Point | None:

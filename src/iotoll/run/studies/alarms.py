@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from iotoll.core.errors import UsageError
 from iotoll.verdict.changes.detector import Floats, noisy_steps
 
 Alarms = Callable[[Floats, frozenset[int]], list[int]]
@@ -98,3 +100,26 @@ def otava_alarms(python: Path) -> Alarms:
         return [tonight for _, tonight in told]
 
     return alarms
+
+
+def published_series(path: Path) -> Floats:
+    """Logs of the longest list of numbers in a Python source, which is parsed and not run.
+
+    Otava's source package has such a one, with the changes that people see in it in words:
+    ``tests/tigerbeetle_test.py``. Raises UsageError.
+    """
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, ValueError, SyntaxError) as error:
+        raise UsageError(f"--published {path}: not a Python source: {error}") from error
+    found = [_numbers(node) for node in ast.walk(tree) if isinstance(node, ast.List)]
+    longest = max(found, key=len, default=[])
+    if len(longest) < 2 * BACK or min(longest) <= 0:
+        raise UsageError(f"--published {path}: no list of {2 * BACK} or more positive numbers")
+    return np.asarray(np.log(longest))
+
+
+def _numbers(node: ast.List) -> list[float]:
+    values = [e.value for e in node.elts if isinstance(e, ast.Constant)]
+    numbers = [float(v) for v in values if isinstance(v, int | float)]
+    return numbers if len(numbers) == len(node.elts) else []

@@ -17,14 +17,20 @@ import numpy as np
 
 from iotoll.core.errors import UsageError
 from iotoll.records import results
-from iotoll.run.studies.alarms import Alarms, iotoll_alarms, otava_alarms, perfherder_alarms
-from iotoll.verdict.changes.detector import Floats
+from iotoll.run.studies.alarms import (
+    Alarms,
+    iotoll_alarms,
+    otava_alarms,
+    perfherder_alarms,
+    published_series,
+)
+from iotoll.verdict.changes.detector import Floats, noisy_steps
 
 STEP_AT = 80
 """Night of the step."""
 GIVEN_UP = 40
 """Nights after which a step counts as missed."""
-_RHO = 0.3
+_RHO = {"ar3": 0.3, "ar5": 0.5}
 
 
 @dataclass(frozen=True)
@@ -49,13 +55,13 @@ class Row:
 
 
 def noise(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
-    """Noise of standard deviation 1: ``iid``, ``t3`` or ``ar3``; shape (series, nights)."""
+    """Noise of standard deviation 1: ``iid``, ``t3``, ``ar3``, ``ar5``; shape (series, nights)."""
     if kind == "t3":
         return np.asarray(rng.standard_t(3, shape) / np.sqrt(3))
     made = rng.normal(size=shape)
-    if kind == "ar3":
+    if rho := _RHO.get(kind):
         for night in range(1, shape[1]):
-            made[:, night] = _RHO * made[:, night - 1] + np.sqrt(1 - _RHO**2) * made[:, night]
+            made[:, night] = rho * made[:, night - 1] + np.sqrt(1 - rho**2) * made[:, night]
     return made
 
 
@@ -82,6 +88,7 @@ QUIET = {
     **{kind: _quiet(kind) for kind in ("iid", "t3", "ar3")},
     "iid with gaps": _gaps,
     "iid with board swaps": _swaps,
+    "ar5": _quiet("ar5"),
 }
 """Nights without a step of the kernel's."""
 
@@ -107,6 +114,7 @@ CHANGED = {
     "ar3, step of 2": _stepped("ar3", 2),
     "iid, step of 1": _stepped("iid", 1),
     "iid, slope of 0.1 a night": _slope,
+    "ar5, step of 2": _stepped("ar5", 2),
 }
 """Nights with a change on night STEP_AT."""
 
@@ -163,6 +171,15 @@ def _line(row: Row) -> str:
     return f"{text}, found {row.found:6.1%}, mean wait {mean} nights"
 
 
+def _tell(values: Floats, methods: Mapping[str, tuple[Alarms, int]]) -> None:
+    """Print the nights of each method's alarms in one series of logs; nights count from 0."""
+    for method, (alarms, _) in methods.items():
+        if method != "iotoll":
+            click.echo(f"{method}: told on {', '.join(map(str, alarms(values, frozenset())))}")
+    for step in noisy_steps(values):
+        click.echo(f"iotoll: told on {step.found}: {np.expm1(step.size):+.1%} since {step.index}")
+
+
 @click.command("detector")
 @click.option("--series", default=300, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--nights", default=200, show_default=True, type=click.IntRange(20, 10_000))
@@ -174,9 +191,17 @@ def _line(row: Row) -> str:
     help="Interpreter that has apache-otava: it judges the same series, a tenth of them.",
 )
 @click.option(
+    "--published",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Python source with a series: what each method says of it, in place of simulated nights.",
+)
+@click.option(
     "--out", default="runs/detector.json", show_default=True, type=click.Path(path_type=Path)
 )
-def detector_command(series: int, nights: int, seed: int, otava: Path | None, out: Path) -> None:
+def detector_command(
+    series: int, nights: int, seed: int, otava: Path | None, published: Path | None, out: Path
+) -> None:
     """Simulate nights: false alarms in 100 series-nights, and nights until a step is found."""
     methods: dict[str, tuple[Alarms, int]] = {
         "iotoll": (iotoll_alarms, series),
@@ -187,6 +212,9 @@ def detector_command(series: int, nights: int, seed: int, otava: Path | None, ou
             methods["Otava"] = (otava_alarms(otava), max(1, series // 10))
         except (OSError, subprocess.SubprocessError) as error:
             raise UsageError(f"--otava {otava}: not a Python with apache-otava: {error}") from error
+    if published is not None:
+        _tell(published_series(published), methods)
+        return
     found = rows(methods, nights, seed)
     answer = {"series": series, "nights": nights, "seed": seed, "rows": [asdict(r) for r in found]}
     results.write_text(out, json.dumps(answer, indent=1) + "\n")

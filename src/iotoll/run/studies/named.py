@@ -17,6 +17,7 @@ from rich.table import Table
 
 from iotoll.core.errors import IotollError
 from iotoll.core.progress import Progress
+from iotoll.kernels.debuginfo import source_name
 from iotoll.records import results
 from iotoll.records.models import (
     CellDelta,
@@ -177,7 +178,8 @@ def _size(function: FunctionDelta, plant: Plant) -> float:
 def _is(function: FunctionDelta, plant: Plant) -> bool:
     """Whether it is the planted function, or one that the compiler inlined that into."""
     inlined = {name for one in function.inlined for name in (one.name, *one.into)}
-    return function.changed and (function.name == plant.function or plant.function in inlined)
+    own = source_name(function.name)
+    return function.changed and (own == plant.function or plant.function in inlined)
 
 
 Rows = Sequence[tuple[str, str, Named]]

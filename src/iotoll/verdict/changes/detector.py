@@ -2,9 +2,10 @@
 
 On the clock `instructions` an exact board repeats itself, so every step is real. On `time` a
 generalised likelihood ratio over a window decides: the level before each possible boundary against
-the level after it, in standard errors. Values are winsorised about their own level, the standard
-error counts that nights follow one another, and a score is a normal deviate whatever the number of
-nights. Values are logs of tip over reference; NaN is a gap.
+the level after it, in standard errors. Values are winsorised about their own level. Nights follow
+one another: both levels are fitted to what each night adds to the one before (AR(1)), so that the
+night of a step, which is all new, counts for more than those after it. Values are logs of tip over
+reference; NaN is a gap.
 """
 
 from __future__ import annotations
@@ -20,29 +21,42 @@ Floats = NDArray[np.float64]
 
 WINDOW = 30
 """Nights in which a boundary is looked for."""
-BEFORE = 60
+BEFORE = 90
 """Nights before a boundary that its level is made of, at most."""
-LIMIT = 4.3
-"""Score that a boundary must exceed (docs/nightly.md gives its error rates)."""
+LIMIT = 3.87
+"""Score that a boundary must exceed (docs/validation.md gives its error rates)."""
 WARM_UP = 10
 """Nights before a boundary, at least."""
 AFTER = 3
 """Nights after a boundary, at least: one or two nights are not a level."""
 _CLIP = 3.0  # robust standard deviations: one bad night is no level
-_NOISE_CLIP = 6.0  # but several make a noisy series: heavy tails need a wider error
+_NOISE_CLIP = 8.0  # but several make a noisy series: heavy tails need a wider error
 _MAD = 1.4826  # makes a median absolute deviation one standard deviation of a normal
 _MEMORY = 240  # nights that the correlation is estimated from
+_LIKELY_RHO, _WORTH = 0.3, 80  # assumed of a series, and worth how many of its own nights
 _MOST_RHO = 0.6
+# What a score is lowered by, so that false alarms come evenly from levels of all lengths and from
+# series of all ages: for each night that the later level has less than _FEW (by more where tails
+# are heavy: three wild nights are no level), or more than _MANY; and in a young series, whose noise
+# and correlation are not known well.
+_FEW, _SHORT, _TAILS = 6, 0.1, 10.0
+_MANY, _LONG = 12, 0.05
+_YOUNG = 20.0  # over the series' nights, squared
+_SHIFT = 6  # nights that a boundary is looked for around the likeliest one
+_PLAUSIBLE = 5.0  # logarithm of the likelihood that a boundary may lack
+_TINY = 1e-300  # in place of a variance of 0
 _EVERY = 10  # nights between two estimates of the crude noise
-_SCREEN = 0.7  # of the limit: what the quick look lets pass to the full test
+_SCREEN = 0.8  # of the limit: what the quick look lets pass to the full test
 
 
 @dataclass(frozen=True)
 class Step:
     """A change of level: ``index`` is the first night after it, ``found`` the night that showed it.
 
-    ``last`` is the last night before it that has a value. ``before`` and ``after`` are levels in
-    the series' own unit; ``score`` is a normal deviate, infinite on an exact series.
+    ``last`` is the last night before it that has a value. Where noise hides which night it was,
+    both are as far apart as that is unknown, so that a comparison of the two kernels shows it.
+    ``before`` and ``after`` are levels in the series' own unit; ``score`` is a normal deviate,
+    infinite on an exact series.
     """
 
     last: int
@@ -114,10 +128,33 @@ class Baseline:
 
     def _step(self, part: Floats, split: int, score: float) -> Step:
         nights = self._known[self._start : self._start + len(part)]
-        before = float(np.median(part[max(0, split - BEFORE) : split]))
-        after = float(np.median(part[split:]))
+        first, index = placed(part, split)
+        before, after = levels(part, index)
         found = int(nights[-1])
-        return Step(int(nights[split - 1]), int(nights[split]), found, before, after, score)
+        return Step(int(nights[first - 1]), int(nights[index]), found, before, after, score)
+
+
+def levels(values: Floats, split: int) -> tuple[float, float]:
+    """The levels before and after a boundary, as medians."""
+    old, new = values[max(0, split - BEFORE) : split], values[split:]
+    return float(np.median(old)), float(np.median(new))
+
+
+def placed(values: Floats, split: int) -> tuple[int, int]:
+    """The first and the last boundary near ``split`` that are plausible.
+
+    Each night then lies nearest to its own level, by the likelihood of a Laplace distribution.
+    `likeliest` says whether there is a boundary: a clear step is told as soon as AFTER nights may
+    be after it, of which the first is then one before it that was clipped.
+    """
+    before, after = levels(values, split)
+    away = np.concatenate([values[:split] - before, values[split:] - after])
+    noise = max(_MAD * float(np.median(np.abs(away))), _TINY)
+    gain = (np.abs(values - before) - np.abs(values - after)) * np.sqrt(2) / noise
+    low, high = max(1, split - _SHIFT), min(len(values) - 1, split + _SHIFT)
+    sums = np.cumsum(gain[::-1])[::-1][low : high + 1]  # of all nights from each boundary on
+    plausible = np.flatnonzero(sums >= sums.max() - _PLAUSIBLE)
+    return low + int(plausible[0]), low + int(plausible[-1])
 
 
 def screened(values: Floats, limit: float, since: int = 0) -> Iterator[int]:
@@ -173,20 +210,65 @@ def likeliest(values: Floats) -> tuple[int, float]:
     mean_old = np.where(old, tame, 0.0).sum(1) / count_old
     mean_new = np.where(new, tame, 0.0).sum(1) / count_new
     rest = np.where(used, wild - np.where(new, mean_new[:, None], mean_old[:, None]), 0.0)
-    freedom = count_old + count_new - 2
-    variance = (rest**2).sum(1) / freedom
+    variance = (rest**2).sum(1)
     variance[variance == 0] = np.inf
-    distance = np.abs(mean_new - mean_old) / np.sqrt(variance)
+    tails = np.sqrt(variance / np.maximum((np.where(used, tame - levels, 0.0) ** 2).sum(1), _TINY))
+    distance = np.abs(mean_new - mean_old) / np.sqrt(variance / (count_old + count_new - 2))
     best = int(np.argmax(distance / np.sqrt(1 / count_old + 1 / count_new)))
     rho = correlation(whole, cut + int(splits[best]))
-    factor = _long_run(rho, count_old) / count_old + _long_run(rho, count_new) / count_new
-    scores = _normal(distance / np.sqrt(factor), freedom)
+    scores = _fitted(tame, wild, old, new, rho)
+    short = _SHORT * (1 + _TAILS * np.maximum(0.0, tails - 1))
+    scores -= short * np.maximum(0, _FEW - count_new) + _LONG * np.maximum(0, count_new - _MANY)
+    scores -= (_YOUNG / len(whole)) ** 2
+    scores[robust[:, 0] == 0] = 0.0
     best = int(np.argmax(scores))
-    return cut + int(splits[best]), float(scores[best])
+    return cut + int(splits[best]), float(max(scores[best], 0.0))
+
+
+def _fitted(
+    tame: Floats, wild: Floats, old: NDArray[np.bool_], new: NDArray[np.bool_], rho: float
+) -> Floats:
+    """How far the two levels of each row are apart, as normal deviates; rows are splits.
+
+    Least squares of what each night adds to ``rho`` times the one before. ``wild`` tells the noise.
+    """
+    each, first, boundary = np.arange(len(tame)), old.argmax(1), new.argmax(1)
+    count_old, count_new = old.sum(1), new.sum(1)
+    start = tame[each, first][:, None]
+    tame, wild = tame - start, wild - start
+    later_old = old.copy()
+    later_old[each, first] = False
+    later_new = new.copy()
+    later_new[each, boundary] = False
+
+    def added(values: Floats) -> Floats:
+        return np.pad(values[:, 1:] - rho * values[:, :-1], ((0, 0), (1, 0)))
+
+    own, free = added(tame), 1 - rho  # the part of a level that a night after another one adds
+    at = own[each, boundary]
+    # Normal equations; the first night is known to 1 - rho**2, the boundary's holds both levels.
+    aa = 1 + free**2 * (count_old - 1)
+    bb = 1 + free**2 * (count_new - 1)
+    a_side = free * np.where(later_old, own, 0.0).sum(1) - rho * at
+    b_side = at + free * np.where(later_new, own, 0.0).sum(1)
+    whole = aa * bb - rho**2
+    a = (bb * a_side + rho * b_side) / whole
+    b = (aa * b_side + rho * a_side) / whole
+    levels = np.where(old, a[:, None], b[:, None])
+    rest = np.where(later_old | later_new, added(wild) - free * levels, 0.0)
+    jump = added(wild)[each, boundary] - (b - rho * a)
+    begun = (1 - rho**2) * (wild[each, first] - a) ** 2
+    freedom = count_old + count_new - 2
+    variance = ((rest**2).sum(1) + jump**2 + begun) / freedom
+    variance[variance == 0] = np.inf
+    return _normal(np.abs(b - a) / np.sqrt(variance * (aa + bb - 2 * rho) / whole), freedom)
 
 
 def correlation(values: Floats, split: int) -> float:
-    """Lag-1 correlation of the nights on either side of ``split``, never below 0."""
+    """Lag-1 correlation of the nights on either side of ``split``, never below 0.
+
+    Of few nights it is hardly known: what is likely counts as much as _WORTH nights.
+    """
     low = max(0, split - _MEMORY)
     parts = [values[low:split] - np.median(values[low:split])]
     if len(values) - split > AFTER:
@@ -199,7 +281,9 @@ def correlation(values: Floats, split: int) -> float:
     count = sum(len(part) for part in parts)
     found = sum(float(part[:-1] @ part[1:]) for part in parts) / power
     # A short series underestimates it, by about (1 + 4 rho) / n.
-    return float(min(max(found + (1 + 4 * max(found, 0.0)) / count, 0.0), _MOST_RHO))
+    found += (1 + 4 * max(found, 0.0)) / count
+    found = (count * found + _WORTH * _LIKELY_RHO) / (count + _WORTH)
+    return float(min(max(found, 0.0), _MOST_RHO))
 
 
 def _splits(size: int) -> NDArray[np.int64]:
@@ -222,12 +306,6 @@ def _medians(values: Floats, of: NDArray[np.bool_]) -> Floats:
     count = of.sum(1)
     each = np.arange(len(rows))
     return np.asarray((rows[each, (count - 1) // 2] + rows[each, count // 2]) / 2)
-
-
-def _long_run(rho: float, count: NDArray[np.int64]) -> Floats:
-    """Variance of the mean of ``count`` nights in units of that without correlation."""
-    whole = (1 + rho) / (1 - rho)
-    return np.asarray(whole - 2 * rho * (1 - rho**count) / (count * (1 - rho) ** 2))
 
 
 def _normal(t: Floats, freedom: NDArray[np.int64]) -> Floats:

@@ -120,7 +120,7 @@ def _groups(track: Track) -> list[list[Found]]:
                 groups.setdefault((step.last, step.index), []).append((series, step))
         return [groups[key] for key in sorted(groups)]
     for series, step in sorted(noisy(track), key=lambda pair: pair[1].index):
-        near = [key for key in groups if step.index - key[1] <= _NEAR]
+        near = [k for k in groups if step.last < k[1] or step.index - k[1] <= _NEAR]
         groups.setdefault(near[0] if near else (step.last, step.index), []).append((series, step))
     return list(groups.values())
 
@@ -161,8 +161,9 @@ def believed(scores: dict[int, float], series: int) -> list[int]:
 
 
 def _change(track: Track, pairs: Sequence[Found]) -> Change:
-    a = track.nights[min(step.last for _, step in pairs)]
-    b = track.nights[max(step.index for _, step in pairs)]
+    # The clearest step says best on which night it was.
+    _, clearest = max(pairs, key=lambda pair: (pair[1].score, -pair[1].index))
+    a, b = track.nights[clearest.last], track.nights[clearest.index]
     # Where a boundary lies on a noisy clock is known to some nights only: a board's own.
     board = [] if track.is_exact else [track.board]
     grown = [Grown(series, step, track.is_exact) for series, step in pairs if step.size > 0]

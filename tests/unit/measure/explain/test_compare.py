@@ -7,7 +7,8 @@ import numpy as np
 from iotoll.measure.explain.attribute import CellParts, SectionParts
 from iotoll.measure.explain.changed import changed_functions, normal
 from iotoll.measure.explain.compare import change_of, compare_cell
-from iotoll.measure.explain.coverage import executed_instructions, sentence
+from iotoll.measure.explain.coverage import CellTime, executed_instructions, ran, sentence
+from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.walk import Tree
 from iotoll.records.models import FunctionCoverage, Section
 from tests.unit.measure.explain.kernels import BASE, NOP, RET, call, record, symbols
@@ -81,6 +82,29 @@ def test_changed_and_new_functions() -> None:
     assert changed_functions(base, candidate) == ["changed", "new"]
 
 
+def test_code_that_moved_is_told_from_code_that_changed() -> None:
+    """Most functions of a patched kernel moved: what calls, addresses and jumps say of it."""
+
+    def kernel(gap: int, jump: int, page: int, callee: str) -> Symbols:
+        first = {
+            "moves": BASE + 4 * gap,
+            "jumps": BASE + 4 * gap + 12,
+            "calls": BASE + 4 * gap + 24,
+        }
+        functions = {
+            # adrp, a call of what did not move, ret
+            "moves": [0x90000001 | page << 5, call(first["moves"] + 4, BASE - 4096), RET],
+            "jumps": [0x14000000 | jump, 0x91000400, RET],
+            "calls": [0x91000400, call(first["calls"] + 4, first[callee]), RET],
+        }
+        return symbols(functions, gap)
+
+    base = kernel(0, 1, 1, "moves")
+    assert changed_functions(base, kernel(5, 1, 2, "moves")) == []
+    assert changed_functions(base, kernel(5, 2, 2, "moves")) == ["jumps"]
+    assert changed_functions(base, kernel(5, 1, 2, "jumps")) == [], "whom it calls is not told"
+
+
 def test_branches_within_a_function_count() -> None:
     assert normal(code(0x14000002, ADD, RET)) != normal(code(0x14000001, ADD, RET))
 
@@ -131,6 +155,27 @@ def test_instructions_that_ran_count_once() -> None:
     found = symbols({"one": [NOP] * 4, "two": [NOP] * 4})
     ran = record([(BASE, 4), (BASE + 8, 4)], [(0, 2), (0, 2), (1, 4)], [])
     assert executed_instructions(ran, found, ["one", "two"]) == {"one": 4, "two": 2}
+
+
+def test_what_ran_is_told_by_cell_and_not_between_them() -> None:
+    found = symbols({"one": [NOP, NOP, RET], "two": [NOP, RET], "idle": [NOP, RET]})
+    one, two, idle = (int(start) for start in found.starts)
+    blocks = [(one, 3), (two, 2), (two + 4, 1), (idle, 2)]
+    # Runs of block 3 come between the cells.
+    runs = [(0, 3), (1, 2), (0, 3), (3, 2), (2, 1)]
+    ran_then = record(blocks, runs, [(0, 0, 100), (3, 0, 250), (4, 0, 300)])
+    times = {"a": CellTime(100, 200, 2), "b": CellTime(300, 400, 4), "c": CellTime(500, 600, 4)}
+    said = ran(ran_then, times, found, ["one", "two", "idle"], frozenset({"one", "two", "gone"}))
+    assert [(f.name, f.executed, f.calls, f.new) for f in said.functions] == [
+        ("one", 3, {"a": 1.0}, False),
+        ("two", 2, {"a": 0.5}, False),
+        ("idle", 0, {}, True),
+    ]
+    wanted = "2 of 3 changed functions ran in the I/Os of 3 recorded cells; not idle."
+    assert said.sentence == f"{wanted} Nothing of it ran in 1 of them: c."
+    assert said.gone == ["gone"] and said.lines == []
+    nothing = ran(record(blocks, [], []), times, found, ["one"], frozenset())
+    assert nothing.sentence.startswith("None of the changed code ran")
 
 
 def test_code_that_never_ran_is_said() -> None:
