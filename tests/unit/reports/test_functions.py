@@ -49,6 +49,19 @@ def test_a_pass_on_code_that_never_ran_says_so() -> None:
     assert what_ran(coverage(0), Outcome.REGRESSION) == ["None ran."]
 
 
+def test_f1_4_a_pass_that_nobody_explained_names_what_it_may_not_have_run() -> None:
+    """+401 in nvme_poll(), which no cell ran, was a pass that said nothing of it."""
+    path = "drivers/nvme/host/pci.c"
+    poll = Hunk(path, "static int nvme_poll(struct blk_mq_hw_ctx *hctx)", 1227, 6)
+    (line,) = not_looked_at([poll, poll])
+    assert line == f"not looked at: whether these cells run nvme_poll() in {path}"
+    (line,) = not_looked_at([Hunk(path, "", 1, 1)])
+    assert line.endswith(f"run {path}")
+    (line,) = not_looked_at([Hunk(path, f"int f{n}(void)", n, 1) for n in range(9)])
+    assert line.endswith(f"f3(), f4() in {path} and 4{NBSP}more places")
+    assert not_looked_at([]) == []
+
+
 def test_every_report_of_a_pass_says_what_it_covered(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
     shutil.copytree(GOLDEN / "pass", run.root)
@@ -63,19 +76,6 @@ def test_every_report_of_a_pass_says_what_it_covered(tmp_path: Path) -> None:
     pages = [terminal.getvalue(), render_report(run).read_text(), note(gather(run), [])]
     for page in pages:
         assert "What ran" in page and said in page.replace("\\", ""), "markdown escapes some"
-
-
-def test_f1_4_a_pass_that_nobody_explained_names_what_it_may_not_have_run() -> None:
-    """+401 in nvme_poll(), which no cell ran, was a pass that said nothing of it."""
-    path = "drivers/nvme/host/pci.c"
-    poll = Hunk(path, "static int nvme_poll(struct blk_mq_hw_ctx *hctx)", 1227, 6)
-    (line,) = not_looked_at([poll, poll])
-    assert line == f"not looked at: whether these cells run nvme_poll() in {path}"
-    (line,) = not_looked_at([Hunk(path, "", 1, 1)])
-    assert line.endswith(f"run {path}")
-    (line,) = not_looked_at([Hunk(path, f"int f{n}(void)", n, 1) for n in range(9)])
-    assert line.endswith(f"f3(), f4() in {path} and 4{NBSP}more places")
-    assert not_looked_at([]) == []
 
 
 def test_nothing_is_said_of_what_could_not_be_explained() -> None:
