@@ -19,7 +19,7 @@ from iotoll.run.manifest import RunRequest, check_device_tree, check_devices, cl
 FOLDER = data_dir("lava-jobs") / "boards"
 REAL = {"hikey960": "hikey960", "jetson-tx1": "emmc", "ok3576-c": "ok3576-c", "zedboard": "emmc"}
 NAMES = ["virt-arm64", "virt-arm64-hpb", "virt-arm64-net", "virt-arm64-smp4", "virt-arm64-smp4-q1"]
-NAMES += ["virt-arm64-stock", "virt-x86_64", "virt-x86_64-stock"]
+NAMES += ["virt-arm64-stock", "virt-arm64-toll", "virt-x86_64", "virt-x86_64-stock"]
 
 
 def test_all_boards_are_there() -> None:

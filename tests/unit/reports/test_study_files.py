@@ -58,7 +58,10 @@ def test_an_unknown_study_names_those_that_there_are() -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_threads_of_a_study_begin_at_once_and_wait_for_each_other(name: str) -> None:
     """Where each thread is a job of its own, its numjobs is not the command's, and few overlap."""
-    pace = load_study(name).matrix["pace"]
+    matrix = load_study(name).matrix
+    if matrix.get("threads") == [1] and "pace" not in matrix:
+        return  # one thread overlaps nothing, so the default's pace changes nothing but its moments
+    pace = matrix["pace"]
     assert (pace["rate_iops"], pace["round_us"]) == (0, 0)
 
 
