@@ -48,7 +48,9 @@ def test_costlier_ufs_submission_is_found_there_alone(done: Done) -> None:
     assert done.verdict["outcome"] == "regression"
     assert done.grew() == {("ufs", "submission")}
     assert len(list(done.run.glob("sides/*/boots/*/boot.json"))) == 6, "further boots must show it"
-    assert not (done.run / "explain.json").exists(), "its policy says never"
+    ran = json.loads((done.run / "explain.json").read_text())
+    assert ran["cells"] == [], "its policy says never: only what ran is noted"
+    assert ran["coverage"]["functions"]
 
 
 def test_planted_costs_are_named_with_their_sizes(gated: Path) -> None:
