@@ -49,16 +49,10 @@ def coverage(
     """
     added = added or {}
     lines = line_coverage(cells, added)
-    functions = [
-        FunctionCoverage(
-            name=name,
-            new=name not in base_names,
-            instructions=len(symbols.code(name)) // _SIZE,
-            executed=executed.get(name, 0),
-            calls={c: n for c, p in cells.items() if (n := _calls(p, name)) > 0},
-        )
-        for name in changed
-    ]
+    calls = {
+        name: {c: n for c, p in cells.items() if (n := _calls(p, name)) > 0} for name in changed
+    }
+    functions = _functions(symbols, changed, base_names, executed, calls)
     return CoverageRecord(
         cells=list(cells),
         functions=functions,
@@ -108,22 +102,33 @@ def ran(
                 calls[name][cell] = round(count / time.ios, 3)
     ran_at_all = np.unique(np.concatenate(seen)).astype(np.uint32)
     executed = executed_instructions(replace(record, runs=ran_at_all), symbols, changed)
-    functions = [
-        FunctionCoverage(
-            name=name,
-            new=name not in base_names,
-            instructions=len(symbols.code(name)) // _SIZE,
-            executed=executed.get(name, 0),
-            calls=calls.get(name, {}),
-        )
-        for name in changed
-    ]
+    functions = _functions(symbols, changed, base_names, executed, calls)
     return CoverageRecord(
         cells=list(cells),
         functions=functions,
         gone=sorted(base_names - set(symbols.names)),
         sentence=sentence(functions, len(cells)) + _untouched(untouched, len(cells)),
     )
+
+
+def _functions(
+    symbols: Symbols,
+    changed: Sequence[str],
+    base_names: frozenset[str],
+    executed: Mapping[str, int],
+    calls: Mapping[str, Mapping[str, float]],
+) -> list[FunctionCoverage]:
+    """What is said of each changed function; ``calls`` are per I/O, by function and cell."""
+    return [
+        FunctionCoverage(
+            name=name,
+            new=name not in base_names,
+            instructions=len(symbols.code(name)) // _SIZE,
+            executed=executed.get(name, 0),
+            calls=dict(calls.get(name, {})),
+        )
+        for name in changed
+    ]
 
 
 def _untouched(names: Sequence[str], cells: int) -> str:
