@@ -161,7 +161,8 @@ set_disk() {
     fi
     if [ -n "${RAW:-}" ]; then
         ! grep -q " /mnt/$1 " /proc/mounts || umount "/mnt/$1" || fail workload "cannot unmount /mnt/$1"
-        ln -sf "${disk##*/}" "/dev/iotoll-$1"
+        # What prepare.sh noted, which may be a partition: the rest of the disk is not ours.
+        ln -sf "$(sed -n "s,^$1 /dev/\([^ ]*\) .*,\1,p" "$2")" "/dev/iotoll-$1"
         [ "$(cat "$disk/queue/discard_max_bytes")" -gt 0 ] || fail workload "$1 cannot discard"
     fi
 }

@@ -70,9 +70,11 @@ class Pace(Model):
 
         A file's time of change counts ticks: a write in the tick of the one before leaves it alone,
         so that an fsync behind it finds nothing to commit. Which writes these are depends on when
-        the cell begins. With less than one write a tick each fsync commits.
+        the cell begins. With less than one write a tick each fsync commits. So with O_SYNC; O_DSYNC
+        does not wait for the file's times.
         """
-        seldom = cell.threads > 1 or cell.sync_every == 1
+        syncs = cell.sync_every == 1 or (cell.fio_sync == "sync" and cell.op != "read")
+        seldom = cell.threads > 1 or syncs
         return (seldom and self.rate_iops_many) or self.rate_iops
 
 

@@ -114,13 +114,19 @@ class KernelJob:
         return cache.is_whole(self.cached)
 
     def is_warm(self, tree: KernelTree) -> bool:
-        """Whether make's O= folder holds what this job built, and nothing was built there since.
+        """Whether make's O= folder holds what this job built, from files as they are now.
 
         After another source or another fragment (one that is added shares the folder), make would
-        compile hundreds of files again; below a candidate's overlay for every candidate anew.
+        compile hundreds of files again; below a candidate's overlay for every candidate anew. So it
+        would where another folder's build has moved the sources meanwhile, though they are back.
         """
-        noted = self.out(tree) / BUILT
-        return noted.is_file() and noted.read_text() == self.key
+        noted, moved = self.out(tree) / BUILT, tree.checked_out
+        if not noted.is_file() or noted.read_text() != self.key or not moved.is_file():
+            return False
+        return (
+            moved.read_text() == self.source.git_tree
+            and moved.stat().st_mtime <= noted.stat().st_mtime
+        )
 
     def out(self, tree: KernelTree) -> Path:
         """Make's O= folder for this architecture and these fragments."""

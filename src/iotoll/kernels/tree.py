@@ -29,6 +29,7 @@ from iotoll.core.lock import held
 from iotoll.core.progress import Progress
 from iotoll.patch.candidate import Patch
 from iotoll.patch.diff import SUBMODULE_MODE, SYMLINK_MODE, changed_paths, check_path
+from iotoll.records import results
 
 GONE = "000000"
 """git's mode of what a change removes."""
@@ -162,9 +163,16 @@ class KernelTree:
         words = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "-U3", "-p")
         return self.git("diff-tree", *words, old, new).stdout
 
+    @property
+    def checked_out(self) -> Path:
+        """Names the git tree that src/ is, or is to become; written when that changes."""
+        return self.root / "checked-out"
+
     def checkout(self, tree: str) -> None:
         """Make src/ exactly ``tree``; files that are right already keep their time stamps."""
         self.src.mkdir(parents=True, exist_ok=True)
+        if not self.checked_out.is_file() or self.checked_out.read_text() != tree:
+            results.write_text(self.checked_out, tree)
         # A killed git leaves this behind; we hold the lock, so nobody is using it.
         (self.git_dir / "index.lock").unlink(missing_ok=True)
         # In the sandbox files have another owner: git would write all of them anew, and make build

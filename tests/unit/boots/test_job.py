@@ -169,11 +169,14 @@ def test_who_syncs_each_write_is_slower_than_the_tick(tmp_path: Path, matrix: Ma
         "nvme-4k-randwrite-t1-fsync": pace.rate_iops_many,
         "nvme-4k-randwrite-t1-fdatasync": pace.rate_iops_many,
         "nvme-4k-randwrite-t1-fsync32": pace.rate_iops,
+        "nvme-4k-randwrite-t1-sync": pace.rate_iops_many,
+        "nvme-4k-randwrite-t1-dsync": pace.rate_iops,
+        "nvme-4k-randread-t1-sync": pace.rate_iops,
     }
     render_job(load_board("virt-arm64"), matrix, make_batches(matrix, list(cells), False), tmp_path)
-    text = (tmp_path / "nvme-fsync.fio").read_text()
-    found = re.findall(r"^rate_iops=(\d+)$", text, re.M)
-    assert [int(rate) for rate in found] == list(cells.values())
+    text = "".join(path.read_text() for path in tmp_path.glob("*.fio"))
+    found = re.findall(r"^\[([^]]*)\]\n(?:(?!\[).*\n)*?rate_iops=(\d+)$", text, re.M)
+    assert {name: int(rate) for name, rate in found} == cells
     assert pace.rate_iops_many < 250 < pace.rate_iops, "ticks a second, of base.config"
     assert "CONFIG_HZ_250=y" in (data_dir("kernel-configs") / "base.config").read_text()
 

@@ -130,6 +130,21 @@ def test_a_warm_build_brings_makes_folder_back_from_another_kernel(
     assert calls(tmp_path) == ["config", "make", "make", "make"], "it held the candidate's"
 
 
+def test_a_warm_build_sees_that_another_folder_moved_the_sources(
+    tmp_path: Path, tree: Path
+) -> None:
+    """They came back with new time stamps: each candidate ran syncconfig, and built more files."""
+    run = start(tmp_path, tree, "better")
+    spec = build.KernelSpec("arm64", FRAGMENTS)
+    make(run, "base")
+    build.build_side(run, "candidate", build.KernelSpec("arm64", [*FRAGMENTS[:1]]), QUIET)
+    before = calls(tmp_path)
+    build.build_side(run, "base", spec, QUIET, warm=True)
+    assert calls(tmp_path)[len(before) :] == ["make"]
+    build.build_side(run, "base", spec, QUIET, warm=True)
+    assert calls(tmp_path)[len(before) :] == ["make"], "nothing moved since"
+
+
 def test_image_that_vanished_from_the_run_comes_back(tmp_path: Path, tree: Path) -> None:
     run = start(tmp_path, tree, None)
     (run.root / make(run, "base").image).unlink()
