@@ -30,14 +30,12 @@ from iotoll.records.models import (
     SectionComparison,
     SideResult,
 )
+from iotoll.verdict import shifts
 from iotoll.verdict import twins as pairing
 from iotoll.verdict.policy import Policy, SectionRule
 from iotoll.verdict.pools import pools
-from iotoll.verdict.twins import Moved, Twins
+from iotoll.verdict.twins import MAJORITY, Moved, Twins
 from iotoll.verdict.words import headline, moved_lines, sentence
-
-MAJORITY = 0.5
-"""Of a cost that more I/Os than this share have, the median is named, else the mean."""
 
 
 @dataclass(frozen=True)
@@ -178,10 +176,10 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
         return _fields(middle, 0.0, rule, "unknown", "not compared", why, gated=rule.gated)
     sign = policy.sign
     z, chaos = policy.z(found.boots), policy.chaos(found.boots)
-    moved = pairing.find(found, policy.sizes(rule), z, sign.share, sign.mean, chaos)
+    moved = shifts.find(found, policy.sizes(rule), z, sign.share, sign.mean, chaos)
     record = pairing.record(found, moved, rule.threshold)
     # What only some I/Os have is told by its mean, and so is what it is compared with.
-    some = moved is not None and moved.share < MAJORITY
+    some = moved is not None and (moved.cost is not None or moved.share < MAJORITY)
     middle = round(float(found.base.mean()), 1) if some else float(np.median(found.base))
     size = _size(found, moved, record.commonest, record.commonest_share)
     values = _fields(
@@ -240,6 +238,8 @@ def _size(found: Twins, moved: Moved | None, commonest: int, share: float) -> fl
     """By how much it moved: the median where most I/Os did, else the mean of what was large."""
     if moved is None:
         return float(commonest) if share >= MAJORITY else 0.0
+    if moved.cost is not None:
+        return moved.cost
     if moved.share >= MAJORITY:
         return float(np.quantile(found.differences, 0.5, method="lower"))
     far = found.differences[np.abs(found.differences) > moved.size]
@@ -251,6 +251,8 @@ def _confidence(
 ) -> str:
     if moved is None:
         return f"{exact:.0%} of I/Os as their twins; {commonest:+d} in {share:.0%}"
+    if moved.what:
+        return moved.what
     chaos = found.chaos(moved.size)
     own = f"; net {chaos:.1%} in two boots of the base" if chaos else ""
     return (

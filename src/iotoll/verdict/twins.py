@@ -16,7 +16,9 @@ B below. Several sizes are tried, so that a rare large cost is seen among common
 Chaos need not be symmetric in three boots: readers that wait for each other's read-ahead take one
 of two courses, and go on with it. What it does in a cell is seen in the base: its boots are of one
 kernel, and differ only in the moment at which their cells begin. A net share must be several times
-the largest that two of the base's boots show between them.
+the largest that two of the base's boots show between them; twice is enough for most of all I/Os.
+Where two of them differ in many I/Os, most of all I/Os must have moved one way: `shifts` has what
+else may tell there.
 """
 
 from __future__ import annotations
@@ -33,6 +35,12 @@ from iotoll.verdict.ordered import Ints, Ordered
 
 SHOWN = 6
 """Clusters of a record; the others are in the traces."""
+
+MAJORITY = 0.5
+"""The share of I/Os that are most of them."""
+
+UNSTEADY = 0.3
+"""Two boots of the base that differ in more I/Os than this share take other paths by chance."""
 
 CLEAR = 0.1
 """So much more must agree at another lag before it is taken."""
@@ -73,15 +81,26 @@ class Twins:
         found = (np.sign(own[np.abs(own) > size]).sum() / len(own) for own in self.own if len(own))
         return max((abs(float(share)) for share in found), default=0.0)
 
+    def unsteady(self, size: int) -> bool:
+        """Whether two of the base's boots differ past ``size`` in too many I/Os to count signs."""
+        found = (float((np.abs(own) > size).mean()) for own in self.own if len(own))
+        return max(found, default=0.0) > UNSTEADY
+
 
 @dataclass(frozen=True)
 class Moved:
-    """What the sign test found: net ``share`` of I/Os that moved by more than ``size``."""
+    """What was found: net ``share`` of I/Os (or of rounds) that moved by more than ``size``.
+
+    What was not found by counting I/Os has its ``cost``, the mean over all I/Os, and ``what`` says
+    how it was found.
+    """
 
     size: int
     above: int
     below: int
     share: float
+    cost: float | None = None
+    what: str = ""
 
     @property
     def grew(self) -> bool:
@@ -192,17 +211,20 @@ def find(
 ) -> Moved | None:
     """What moved, at the smallest of ``sizes`` (instructions) at which the sign test tells.
 
-    The net share of I/Os must reach ``share``, and ``chaos`` times what two boots of the base show;
-    their differences ``mean`` instructions an I/O, and every boot must show at least half of that
-    share the same way.
+    The net share of I/Os must reach ``share``, and ``chaos`` times what two boots of the base show,
+    or most of the I/Os and twice that; most of them where the base is unsteady. Their differences
+    must reach ``mean`` instructions an I/O, and every boot must show at least half of that share
+    the same way.
     """
     total = len(twins.differences)
     for size in sizes:
         far = np.abs(twins.differences) > size
         signs = np.sign(twins.differences[far])
         above, below = int((signs > 0).sum()), int((signs < 0).sum())
-        least = max(share, chaos * twins.chaos(size))
-        if total == 0 or abs(above - below) / total < least:
+        own = twins.chaos(size)
+        least = max(share, min(chaos * own, max(MAJORITY, 2 * own)))
+        most = MAJORITY if twins.unsteady(size) else 0.0
+        if total == 0 or abs(above - below) / total < max(least, most):
             continue
         if abs(clearness(twins, size)) < z:
             continue

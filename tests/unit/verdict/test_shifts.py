@@ -1,0 +1,139 @@
+"""What moved where I/Os take several paths: by the sums of rounds, and by sizes without opposites.
+
+The figures are those of a cost of 402 instructions where an I/O finds no free tag (docs/method.md):
+such a wait is 5,846 longer, and who waits is decided anew in each kernel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iotoll.verdict import shifts
+from iotoll.verdict import twins as pairing
+from iotoll.verdict.twins import Moved, Twins
+
+SIZES = [12, 50, 200, 1000, 4000]
+WAIT, COST = 5846, 402
+IOS = 384
+
+
+def twins(
+    differences: NDArray[np.int64], own: list[NDArray[np.int64]] | None = None, in_round: int = 1
+) -> Twins:
+    count = len(differences)
+    return Twins(
+        differences,
+        np.full(count, 6000),
+        np.arange(count) * 3 // count,
+        np.arange(count) // in_round,
+        own=tuple(own or ()),
+    )
+
+
+def waits(cost: int, seed: int, share: float = 0.4) -> NDArray[np.int64]:
+    """Differences of I/Os of which a share waits in either kernel, others in each."""
+    random = np.random.default_rng(seed)
+    base, candidate = random.random((2, IOS)) < share
+    return candidate * (WAIT + cost) - base * WAIT
+
+
+def find(found: Twins, z: float = 5.0) -> Moved | None:
+    return shifts.find(found, SIZES, z, share=0.02, mean=1.0, chaos=4.0)
+
+
+OWN = [waits(0, seed) for seed in (101, 102, 103)]
+
+
+def test_a_cost_in_a_path_that_other_ios_take_in_each_kernel() -> None:
+    """The sign test misses it: about as many I/Os wait in the base alone as in the candidate."""
+    for seed in range(20):
+        found = twins(waits(COST, seed), OWN)
+        assert pairing.find(found, SIZES, 5.0, 0.02, 1.0, 4.0) is None
+        moved = find(found)
+        assert moved is not None and moved.grew
+        both = (np.abs(found.differences - COST) <= 12).sum()
+        alone = min((found.differences == WAIT + COST).sum(), (found.differences == -WAIT).sum())
+        assert moved.cost == round(float(both + alone) * COST / IOS, 1)
+        assert f"{COST:+,d} in {both}" in moved.what
+
+
+def test_a_path_that_became_shorter_is_an_improvement() -> None:
+    moved = find(twins(waits(-COST, 1), OWN))
+    assert moved is not None and not moved.grew and moved.cost is not None and moved.cost < 0
+
+
+def test_the_same_paths_in_another_order_are_no_cost() -> None:
+    for seed in range(200):
+        assert find(twins(waits(0, seed), OWN)) is None
+        assert find(twins(waits(0, seed)), z=4.0) is None, "the first boot"
+
+
+def test_a_cost_in_all_ios_is_seen_beside_longer_paths() -> None:
+    """+404 in most, and a path of 1,397 that one kernel takes: +1,801 and -993."""
+    random = np.random.default_rng(5)
+    differences = 404 + random.choice([0, 1397, -1397], IOS, p=[0.5, 0.25, 0.25])
+    own = [random.choice([0, 1397, -1397], IOS, p=[0.5, 0.25, 0.25]) for _ in range(3)]
+    found = shifts._by_sizes(twins(differences, own), 12, 5.0, 0.02, 1.0, 4.0)
+    assert found is not None and found.grew
+    assert found.cost == 404.0
+
+
+def test_sizes_that_contradict_each_other_say_nothing() -> None:
+    """Some I/Os are dearer and some are cheaper: not what one cost can be."""
+    differences = np.zeros(IOS, np.int64)
+    differences[::5], differences[1::5] = 300, -777
+    assert find(twins(differences, OWN)) is None
+
+
+def test_a_size_that_one_boot_lacks_is_chance() -> None:
+    differences = np.zeros(IOS, np.int64)
+    differences[IOS // 3 :: 4] = 300
+    assert shifts._by_sizes(twins(differences, OWN), 12, 5.0, 0.02, 1.0, 4.0) is None
+
+
+def test_a_size_that_the_base_shows_one_way_must_be_clearer() -> None:
+    differences, own = np.zeros(IOS, np.int64), np.zeros(IOS, np.int64)
+    differences[::10], own[::20] = 300, 300
+    found = twins(differences, [own])
+    assert shifts.one_sided(found, 12, 5.0, 1.0) != []
+    assert shifts.one_sided(found, 12, 5.0, 4.0) == []
+
+
+def test_ios_of_one_round_wait_in_place_of_each_other() -> None:
+    """Each round's waits cost 402 more, and who waits for how long differs in all of them."""
+    random = np.random.default_rng(3)
+    chaos = random.normal(0, 3000, (IOS // 32, 32)).astype(np.int64)
+    chaos[:, -1] -= chaos.sum(axis=1)
+    differences = np.tile(chaos.reshape(-1), 6) + 300
+    own = [np.tile(random.permutation(chaos.reshape(-1)), 6)]
+    found = twins(differences, own, in_round=32)
+    moved = find(found)
+    assert moved is not None and moved.grew and moved.cost == 300.0
+    assert "72 of 72 rounds" in moved.what
+    assert find(twins(differences - 300, own, in_round=32)) is None
+
+
+def test_where_the_base_is_unsteady_a_minority_is_no_growth() -> None:
+    """128 KiB reads through read-ahead: 100 of 195 I/Os grew and 40 shrank, without the cost."""
+    random = np.random.default_rng(9)
+    size = random.integers(200, 9000, 195)
+    sign = np.concatenate([np.ones(100), -np.ones(40), np.zeros(55)])
+    differences = (size * random.permutation(sign)).astype(np.int64)
+    own = [(size * random.permutation(np.tile([1, -1, 1, -1, 0], 39))).astype(np.int64)]
+    assert find(twins(differences, own)) is None
+    steady = [np.zeros(195, np.int64)]
+    assert find(twins(differences, steady)) is not None
+
+
+def test_most_of_all_ios_are_enough_where_the_base_moves_much() -> None:
+    """176 of 189 fsyncs grew; four times the base's own net share of 33 % cannot be reached."""
+    random = np.random.default_rng(2)
+    size = random.integers(12000, 15000, 189)
+    differences = size * np.concatenate([np.ones(176), -np.ones(13)]).astype(np.int64)
+    differences = random.permutation(differences)
+    own = [random.permutation(size * np.repeat([1, -1, 0], [99, 36, 54]))]
+    moved = find(twins(differences, own))
+    assert moved is not None and moved.grew
+    half = random.permutation(size * np.repeat([1, -1], [140, 49]))
+    assert find(twins(half, own)) is None, "net 48 %"
