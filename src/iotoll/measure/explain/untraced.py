@@ -28,6 +28,9 @@ QUEUED, STARTED, COMPLETED = (
     "blk_mq_start_request",
     "blk_update_request",
 )
+ONWARD = ("__submit_bio", "__submit_bio_noacct", "blk_mq_submit_bio")
+"""What QUEUED calls behind its tracepoint. Before it, Linux with BLK_CGROUP calls what a cgroup
+counts: some 90 instructions that belong to vfs_fs in the traced boot."""
 INTERRUPT = "__handle_irq_event_percpu"
 IDLE = ("do_idle", "cpuidle_idle_call", "default_idle_call", "cpu_do_idle")
 """Only an idle task runs one of these: what wakes an I/O's task and switches to it is the I/O's."""
@@ -114,6 +117,7 @@ class _Cutter:
         self._interrupt = walk.tree.is_interrupt()[walk.node]
         self._called = np.flatnonzero(walk.entered & np.isin(names, CALLS) & ~self._interrupt)
         self._queued = np.flatnonzero(walk.entered & (names == QUEUED))
+        self._onward = np.flatnonzero(walk.entered & np.isin(names, ONWARD))
         self._irqs = np.flatnonzero(walk.entered & (names == INTERRUPT))
         self._bells = np.flatnonzero(walk.entered & np.isin(names, list(doorbells)))
         places = np.searchsorted(walk.run, [at for _, at, _ in requests], side="right") - 1
@@ -169,7 +173,7 @@ class _Cutter:
         return None
 
     def _sections(self, begin: int, end: int, started: int, request: int) -> list[int] | None:
-        queued = self._of_task(self._queued, begin, begin, started)
+        queued = self._traced(self._of_task(self._queued, begin, begin, started), started)
         handed = self._handed_over(begin, end, started)
         done = next((p for p, v in self._completed if v == request and p > started), None)
         if queued is None or handed is None or done is None or not handed <= done < end:
@@ -187,6 +191,14 @@ class _Cutter:
             int(count[int(irqs[-1]) : done].sum()),
             int(count[done:end][(own | self._idle)[done:end] | tail].sum()),
         ]
+
+    def _traced(self, queued: int | None, started: int) -> int | None:
+        """The stretch of QUEUED that holds its tracepoint: its last one before it goes on."""
+        if queued is None:
+            return None
+        onward = self._of_task(self._onward, queued, queued, started)
+        own = np.flatnonzero(self._walk.node[queued:onward] == self._walk.node[queued])
+        return queued if onward is None else queued + int(own[-1])
 
     def _of_task(self, places: Ints, begin: int, low: int, high: int) -> int | None:
         """The first of some stretches that runs in an I/O's task, outside interrupts."""

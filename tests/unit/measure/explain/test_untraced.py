@@ -24,8 +24,10 @@ NAMES = (
     "__arm64_sys_pwrite64",
     "cpu_switch_to",
     "do_idle",
+    "blk_cgroup_bio_start",
+    "__submit_bio",
 )
-CALLER, SYS, SUBMIT, QUEUE, START, VECTORS, EL1H, IRQ, UPDATE, WRITE, SWITCH, IDLE = (
+CALLER, SYS, SUBMIT, QUEUE, START, VECTORS, EL1H, IRQ, UPDATE, WRITE, SWITCH, IDLE, COUNT, GO = (
     BASE + 32 * n for n in range(len(NAMES))
 )
 
@@ -49,6 +51,8 @@ FUNCTIONS = {
     NAMES[9]: words(WRITE, RET),
     NAMES[10]: words(SWITCH, ADD, RET),
     NAMES[11]: words(IDLE, ADD, None),
+    NAMES[12]: words(COUNT, ADD, ADD, RET),
+    NAMES[13]: words(GO, ADD, None, RET),
 }
 WAY = [
     (CALLER, 1, 1),
@@ -118,6 +122,24 @@ def test_the_switch_from_the_idle_task_is_the_io_s() -> None:
     # Six of the interrupt, one of the idle task, two of the switch, one of the call.
     assert found.sections[Section.RETURN].tolist() == [6 + 1 + 2 + 1] * 2
     assert found.sections[Section.SUBMISSION].tolist() == [9, 9]
+
+
+def test_what_a_cgroup_counts_comes_before_the_tracepoint() -> None:
+    """Linux with BLK_CGROUP: vfs_fs was 88 instructions short of the traced boot's."""
+    way = [
+        *WAY[:2],
+        (SUBMIT, 2, 2),
+        (COUNT, 3, 3),
+        (SUBMIT + 8, 1, 1),
+        (SUBMIT + 4, 1, 1),  # the second call
+        (GO, 2, 2),
+        *WAY[3:6],
+        (GO + 8, 1, 1),
+        *WAY[6:],
+    ]
+    found = cut([way, way])
+    assert found.sections[Section.VFS_FS].tolist() == [2 + 2 + 3] * 2
+    assert found.sections[Section.SUBMISSION].tolist() == [2 + 2 + 2 + 2 + 3] * 2
 
 
 def test_another_request_s_completion_is_not_the_io_s() -> None:
