@@ -145,7 +145,9 @@ def test_a_profile_is_approximate_and_judges_nothing(gated: Path) -> None:
     assert found["approximate"] is True
     (cell,) = found["cells"]
     functions = {f["name"]: f for f in cell["functions"]}
-    changed = functions["ufshcd_send_command"]
+    # With the profiler the compiler may inline the changed function into its caller.
+    holders = ("ufshcd_send_command", "ufshcd_queuecommand")
+    changed = next(functions[name] for name in holders if name in functions)
     assert changed["changed"] and changed["candidate_calls"] >= 1
     # 400 instructions in every eighth call, and a counter's test; an instruction is 1 ns here.
     assert 40 < changed["candidate_ns"] - changed["base_ns"] < 80

@@ -113,7 +113,7 @@ def boot(lab: Lab, start: Callable[[], object] | None = None) -> None:
     """Reset the board (or ``start`` it) and leave its fastboot for the system."""
     prompts, shells = lab.heard().count("Press RETURN"), lab.heard().count(PROMPT)
     (start or (lambda: lab.power("reset")))()
-    lab.await_text("Press RETURN", prompts + 1, seconds=60)
+    lab.await_text("Press RETURN", prompts + 1)  # a reboot too, on a busy host
     port = client.ask(lab.name, {"do": "state"})["uart"]
     with socket.create_connection(("127.0.0.1", port), 10) as uart:
         uart.sendall(b" \r")

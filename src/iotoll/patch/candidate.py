@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,7 +183,7 @@ def _read(path: Path) -> bytes:
                     f"{path}: unpacks to more than {_MAX_BYTES >> 20} MiB, of which nothing is left"
                     " out in silence: give a git revision (--tree, --candidate)"
                 )
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path}: cannot be read ({error}): check the file") from error
     if b"\0" in data:
         raise UsageError(f"{path}: is a binary file, no patch: give text")

@@ -98,7 +98,7 @@ class Profiler:
         finally:
             # No command may take it for a run that can be judged.
             (inner.root / "run.json").unlink(missing_ok=True)
-        record = self._compared(cells, counts)
+        record = self._compared(cells, counts, inner)
         results.write(self._run.root / "profile.json", record)
         return record
 
@@ -133,15 +133,17 @@ class Profiler:
         return {plan.side: read_profile(plan.folder) for plan in plans}
 
     def _compared(
-        self, cells: Sequence[str], counts: dict[Side, dict[str, Counts]]
+        self, cells: Sequence[str], counts: dict[Side, dict[str, Counts]], inner: RunDir
     ) -> ProfileRecord:
         flow = Flow(self._run, self._progress)
-        names: Sequence[str] = ()
+        names: list[str] = []
         changed: frozenset[str] | None = None
         if flow.board.arch == "arm64":
-            base, candidate = (read_symbols(self._run.build(side) / "Image") for side in SIDES)
-            names = [*base.names, *candidate.names]
-            changed = frozenset(changed_functions(base, candidate))
+            # The profiler's kernels inline others: a changed function may be in its caller there.
+            for run in (self._run, inner):
+                base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)
+                names += [*base.names, *candidate.names]
+                changed = (changed or frozenset()) | set(changed_functions(base, candidate))
         found = []
         for cell in cells:
             both = [counts[side].get(cell) for side in SIDES]

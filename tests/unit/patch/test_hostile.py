@@ -100,3 +100,12 @@ def test_f7_8_a_drivers_own_build_files_select_its_cells() -> None:
 def test_mails_of_any_bytes_are_read_or_refused() -> None:
     for data in (b"From ", FROM.encode(), FROM.encode() * 3, b"\xff" * 50, b"Subject: a\n\n"):
         diff.mails(data)
+
+
+def test_damaged_deflate_data_is_one_line(tmp_path: Path) -> None:
+    """Found by fuzzing: gzip's header is right, and zlib's own error is no OSError."""
+    path = tmp_path / "damaged.patch.gz"
+    head = bytes.fromhex("1f8b080a0a200a0a0a0a0a0808080808")
+    path.write_bytes(head + bytes(38) + b"\x08" * 21 + b"\n")
+    with pytest.raises(UsageError, match=r"cannot be read .*invalid stored block lengths.*check"):
+        candidate.read_patches(path)

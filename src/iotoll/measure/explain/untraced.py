@@ -35,8 +35,14 @@ INTERRUPT = "__handle_irq_event_percpu"
 IDLE = ("do_idle", "cpuidle_idle_call", "default_idle_call", "cpu_do_idle")
 """Only an idle task runs one of these: what wakes an I/O's task and switches to it is the I/O's."""
 
-START, COMPLETE = 3, 4
-"""Probes behind those of `record`: the request of STARTED and of COMPLETED."""
+BATCHED, BATCH_END = "nvme_complete_batch_req", "blk_mq_end_request_batch"
+"""NVMe's interrupt collects requests by the first, and completes them all in the second (Linux 5.16
+on). The tracepoint is there, behind a look at the clock and before the first bio's end; only the
+first is told which request."""
+BIO_END = "bio_endio"
+
+START, COMPLETE, COLLECT = 3, 4, 5
+"""Probes behind those of `record`: the request of STARTED, COMPLETED and BATCHED."""
 
 _BEFORE = 64  # runs before the first call: the one that calls it is among them
 _BEHIND = 100_000  # runs behind the last call that may belong to its I/O
@@ -63,7 +69,7 @@ def untraced_probes(symbols: Symbols) -> str:
     spans = {name: symbols.span(name) for name in (QUEUED, STARTED, COMPLETED, INTERRUPT, *CALLS)}
     if lacking := [name for name, span in spans.items() if span is None]:
         raise UsageError(f"the kernel has no function {lacking[0]}: its I/Os cannot be cut")
-    places = (spans[STARTED], spans[COMPLETED])
+    places = (spans[STARTED], spans[COMPLETED], symbols.span(BATCHED))
     return "+".join((probes(symbols), *(f"{span[0]:#x}:0" for span in places if span)))
 
 
@@ -86,7 +92,7 @@ def cut_cell(
     requests = [
         (int(m["probe"]), int(m["run"]), int(m["value"]))
         for m in marks
-        if int(m["probe"]) in (START, COMPLETE)
+        if int(m["probe"]) in (START, COMPLETE, COLLECT)
     ]
     return _Cutter(walk, requests, frozenset(doorbells)).cut()
 
@@ -123,7 +129,17 @@ class _Cutter:
         places = np.searchsorted(walk.run, [at for _, at, _ in requests], side="right") - 1
         found = [(p, k, v) for p, (k, _, v) in zip(places.tolist(), requests, strict=True)]
         self._started = [(place, value) for place, kind, value in found if kind == START]
-        self._completed = [(place, value) for place, kind, value in found if kind == COMPLETE]
+        ends = np.flatnonzero(walk.entered & (names == BATCH_END))
+        bios = np.flatnonzero(walk.entered & (names == BIO_END))
+        ends = np.array([self._last_own(int(end), bios) for end in ends], np.int64)
+        self._completed = sorted(
+            [(place, value) for place, kind, value in found if kind == COMPLETE]
+            + [
+                (int(ends[at]), value)
+                for place, kind, value in found
+                if kind == COLLECT and (at := int(np.searchsorted(ends, place))) < len(ends)
+            ]
+        )
         idle = np.unique(walk.task[np.isin(names, IDLE) & ~self._interrupt])
         self._idle = np.isin(walk.task, idle) & ~self._interrupt
         self._below: dict[int, npt.NDArray[np.bool_]] = {}
@@ -197,8 +213,14 @@ class _Cutter:
         if queued is None:
             return None
         onward = self._of_task(self._onward, queued, queued, started)
-        own = np.flatnonzero(self._walk.node[queued:onward] == self._walk.node[queued])
-        return queued if onward is None else queued + int(own[-1])
+        return queued if onward is None else self._last_own(queued, np.array([onward]))
+
+    def _last_own(self, entry: int, onward: Ints) -> int:
+        """The last stretch of the function that ``entry`` enters, before the next one onward."""
+        at = int(np.searchsorted(onward, entry))
+        end = int(onward[at]) if at < len(onward) else entry + 1
+        own = np.flatnonzero(self._walk.node[entry:end] == self._walk.node[entry])
+        return entry + int(own[-1])
 
     def _of_task(self, places: Ints, begin: int, low: int, high: int) -> int | None:
         """The first of some stretches that runs in an I/O's task, outside interrupts."""

@@ -26,10 +26,12 @@ NAMES = (
     "do_idle",
     "blk_cgroup_bio_start",
     "__submit_bio",
+    "nvme_complete_batch_req",
+    "blk_mq_end_request_batch",
 )
-CALLER, SYS, SUBMIT, QUEUE, START, VECTORS, EL1H, IRQ, UPDATE, WRITE, SWITCH, IDLE, COUNT, GO = (
-    BASE + 32 * n for n in range(len(NAMES))
-)
+PLACES = [BASE + 32 * n for n in range(len(NAMES))]
+CALLER, SYS, SUBMIT, QUEUE, START, VECTORS, EL1H, IRQ, UPDATE, WRITE, SWITCH, IDLE = PLACES[:12]
+COUNT, GO, COLLECT, BATCH = PLACES[12:]
 
 
 def words(place: int, *body: int | None) -> list[int]:
@@ -53,6 +55,8 @@ FUNCTIONS = {
     NAMES[11]: words(IDLE, ADD, None),
     NAMES[12]: words(COUNT, ADD, ADD, RET),
     NAMES[13]: words(GO, ADD, None, RET),
+    NAMES[14]: words(COLLECT, ADD, None, RET),
+    NAMES[15]: words(BATCH, ADD, ADD, RET),
 }
 WAY = [
     (CALLER, 1, 1),
@@ -84,6 +88,8 @@ def cut(ways: list[list[tuple[int, int, int]]], completed: int = 77) -> CutIos:
             marks.append((number, 3, 77))
         if address == UPDATE:
             marks.append((number, 4, completed))
+        if address == COLLECT:
+            marks.append((number, 5, completed))
         if address == SWITCH:
             marks += [(number, 1, tasks[1]), (number, 2, tasks[0])]
             tasks.reverse()
@@ -140,6 +146,17 @@ def test_what_a_cgroup_counts_comes_before_the_tracepoint() -> None:
     found = cut([way, way])
     assert found.sections[Section.VFS_FS].tolist() == [2 + 2 + 3] * 2
     assert found.sections[Section.SUBMISSION].tolist() == [2 + 2 + 2 + 2 + 3] * 2
+
+
+def test_a_batch_completes_where_it_ends() -> None:
+    """NVMe's interrupt: none of its I/Os was cut, since blk_update_request never ran."""
+    batch = [(COLLECT, 2, 2), (BATCH, 3, 3), (COLLECT + 8, 1, 1)]
+    way = [*WAY[:11], *batch, *WAY[12:]]
+    found = cut([way, way])
+    assert found.not_cut == 0
+    assert found.sections[Section.COMPLETION].tolist() == [2 + 2] * 2
+    assert found.sections[Section.RETURN].tolist() == [3 + 1 + 1 + 1 + 1] * 2
+    assert cut([way, way], completed=78).not_cut == 2
 
 
 def test_another_request_s_completion_is_not_the_io_s() -> None:
