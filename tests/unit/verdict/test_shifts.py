@@ -34,8 +34,9 @@ def twins(
 def waits(cost: int, seed: int, share: float = 0.4) -> NDArray[np.int64]:
     """Differences of I/Os of which a share waits in either kernel, others in each."""
     random = np.random.default_rng(seed)
-    base, candidate = random.random((2, IOS)) < share
-    return candidate * (WAIT + cost) - base * WAIT
+    base, candidate = (random.random((2, IOS)) < share).astype(np.int64)
+    found: NDArray[np.int64] = candidate * (WAIT + cost) - base * WAIT
+    return found
 
 
 def find(found: Twins, z: float = 5.0) -> Moved | None:
