@@ -20,10 +20,12 @@ def test_a_phone_shows_every_verdict(name: str, tmp_path: Path, opened: Open) ->
     record = results.read(RECORDS / f"{name}.json", StudyRecord)
     found = opened(write_pages(record, tmp_path), width=390)
     assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert found.page.locator("table.claims .tag").count() == len(record.claims) > 0
+    assert record.claims or record.tables, "a study says something"
+    assert found.page.locator("table.claims .tag").count() == len(record.claims)
     assert found.page.locator("table.checks .tag").count() == len(record.checks)
     tags = found.page.locator(".tag")
     ends = tags.evaluate_all("tags => tags.map(tag => tag.getBoundingClientRect().right)")
-    assert max(ends) <= 390
-    assert found.page.locator("table.claims td[data-name=ours]").first.is_visible()
+    assert max(ends, default=0) <= 390
+    ours = found.page.locator("table.claims td[data-name=ours]")
+    assert not record.claims or ours.first.is_visible()
     found.quiet()

@@ -41,7 +41,8 @@ def test_own_times_leave_out_the_turns_of_other_cpus(boot: Path, device: str) ->
     mixed, own = column(boot, device, None), column(boot, device, boot / TURNS)
     assert len(mixed) == len(own) > 200
     assert (own <= mixed).all()
-    assert np.median(mixed) > 3 * TURN > 4 * np.median(own)
+    # How many I/Os overlap depends on the kernel's and the boot's details: a quarter at least.
+    assert np.percentile(mixed, 75) > 3 * TURN > 4 * np.percentile(own, 75)
     # What an I/O without overlap costs is the same by either count.
     assert np.percentile(own, 5) == np.percentile(mixed, 5)
 
