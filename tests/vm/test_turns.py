@@ -41,8 +41,10 @@ def test_own_times_leave_out_the_turns_of_other_cpus(boot: Path, device: str) ->
     mixed, own = column(boot, device, None), column(boot, device, boot / TURNS)
     assert len(mixed) == len(own) > 200
     assert (own <= mixed).all()
-    # How many I/Os overlap depends on the kernel's and the boot's details: a quarter at least.
-    assert np.percentile(mixed, 75) > 3 * TURN > 4 * np.percentile(own, 75)
+    # 46 % (NVMe) and 62 % (UFS) of the I/Os overlap; how many, the boot's details decide.
+    overlap = mixed > own + TURN
+    assert overlap.mean() > 0.4
+    assert np.median(mixed[overlap]) > 3 * TURN > 4 * np.median(own[overlap])
     # What an I/O without overlap costs is the same by either count.
     assert np.percentile(own, 5) == np.percentile(mixed, 5)
 

@@ -116,17 +116,21 @@ def test_finished_builds_and_cached_images_are_not_built_again(tmp_path: Path, t
     assert calls(tmp_path) == ["config", "make"]
 
 
+def warm(run: RunDir) -> None:
+    """As what comes before a candidate's overlay."""
+    build.build_side(run, "base", build.KernelSpec("arm64", FRAGMENTS), QUIET, warm=True)
+
+
 def test_a_warm_build_brings_makes_folder_back_from_another_kernel(
     tmp_path: Path, tree: Path
 ) -> None:
     """Else every candidate would compile in its overlay what the other kernel changed."""
     run = start(tmp_path, tree, "better")
-    spec = build.KernelSpec("arm64", FRAGMENTS)
     make(run, "base")
-    build.build_side(run, "base", spec, QUIET, warm=True)
+    warm(run)
     assert calls(tmp_path) == ["config", "make"], "it holds the base's"
     make(run, "candidate")
-    build.build_side(run, "base", spec, QUIET, warm=True)
+    warm(run)
     assert calls(tmp_path) == ["config", "make", "make", "make"], "it held the candidate's"
 
 
@@ -135,13 +139,12 @@ def test_a_warm_build_sees_that_another_folder_moved_the_sources(
 ) -> None:
     """They came back with new time stamps: each candidate ran syncconfig, and built more files."""
     run = start(tmp_path, tree, "better")
-    spec = build.KernelSpec("arm64", FRAGMENTS)
     make(run, "base")
-    build.build_side(run, "candidate", build.KernelSpec("arm64", [*FRAGMENTS[:1]]), QUIET)
+    build.build_side(run, "candidate", build.KernelSpec("arm64", FRAGMENTS[:1]), QUIET)
     before = calls(tmp_path)
-    build.build_side(run, "base", spec, QUIET, warm=True)
+    warm(run)
     assert calls(tmp_path)[len(before) :] == ["make"]
-    build.build_side(run, "base", spec, QUIET, warm=True)
+    warm(run)
     assert calls(tmp_path)[len(before) :] == ["make"], "nothing moved since"
 
 
