@@ -52,3 +52,11 @@ def test_seeds_differ() -> None:
 def test_tree_without_the_function_is_a_clear_error() -> None:
     with pytest.raises(UsageError, match="has no function"):
         variants.planted(1, 1, lambda path: "#include <linux/a.h>\n")
+
+
+def test_includes_among_code_and_under_a_condition_do_not_count() -> None:
+    head = "#include <linux/a.h>\n#ifdef CONFIG_X\n# include <linux/x.h>\n#endif\n"
+    later = 'const int features =\n#include "features.h"\n\t0;\n\nint called(int x)\n{\n}\n'
+    made = variants.entered(f"{head}{later}", "a.c", "called", "\tCALL\n", "HELPER\n")
+    assert made.startswith(head.replace("a.h>\n", "a.h>\nHELPER\n", 1))
+    assert made.endswith("{\n\tCALL\n}\n")

@@ -11,6 +11,7 @@ from iotoll.run.studies.gates import innocent_command, planted_command
 from iotoll.run.studies.history import history_command
 from iotoll.run.studies.range_command import ranges_command
 from iotoll.run.studies.search import search_command
+from iotoll.run.studies.sized import sized_command
 
 
 @click.group("experiment", context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,5 +28,6 @@ for _command in (
     planted_command,
     ranges_command,
     search_command,
+    sized_command,
 ):
     experiment_group.add_command(_command)

@@ -11,7 +11,7 @@ from iotoll.run.studies.gates import gate_options, run_gates
 
 
 @click.command("explained")
-@gate_options
+@gate_options()
 def explained_command(out: Path | None, **options: object) -> None:
     """Gate and explain PATCHES kernels whose cost is in an inlined or new function, or conditional.
 

@@ -73,52 +73,55 @@ class GateRow:
     named: Named | None = None
 
 
-def gate_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of commands that gate many patches."""
-    for option in reversed(
-        [
-            click.option("--patches", default=60, show_default=True, type=click.IntRange(1)),
-            click.option(
-                "--first",
-                default=1,
-                show_default=True,
-                type=click.IntRange(1),
-                help="Number of the first patch: several machines share an experiment.",
-            ),
-            click.option("--seed", default=1, show_default=True, type=click.IntRange(0)),
-            click.option("--board", default="virt-arm64", show_default=True),
-            click.option("--matrix", default="default", show_default=True),
-            click.option("--cells", help="Only these cells; * is allowed.", metavar="LIST"),
-            click.option("--tree", default="debian", show_default=True, help="Kernel tree."),
-            click.option("--out", type=click.Path(path_type=Path), help="Default: runs/KIND."),
-            click.option(
-                "--abreast",
-                default=1,
-                show_default=True,
-                type=click.IntRange(1),
-                help="Patches at a time: one builds while another one boots.",
-            ),
-            click.option(
-                "--again",
-                type=click.Choice(["collect", "judge"]),
-                help="Nothing is built or booted: take this step and what follows again, with the"
-                " rules of today, for every patch that was gated.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
+def gate_options(patches: int = 60) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options of commands that gate many patches, so many of them unless told otherwise."""
+    options = (
+        click.option("--patches", default=patches, show_default=True, type=click.IntRange(1)),
+        click.option(
+            "--first",
+            default=1,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Number of the first patch: several machines share an experiment.",
+        ),
+        click.option("--seed", default=1, show_default=True, type=click.IntRange(0)),
+        click.option("--board", default="virt-arm64", show_default=True),
+        click.option("--matrix", default="default", show_default=True),
+        click.option("--cells", help="Only these cells; * is allowed.", metavar="LIST"),
+        click.option("--tree", default="debian", show_default=True, help="Kernel tree."),
+        click.option("--out", type=click.Path(path_type=Path), help="Default: runs/KIND."),
+        click.option(
+            "--abreast",
+            default=1,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Patches at a time: one builds while another one boots.",
+        ),
+        click.option(
+            "--again",
+            type=click.Choice(["collect", "judge"]),
+            help="Nothing is built or booted: take this step and what follows again, with the"
+            " rules of today, for every patch that was gated.",
+        ),
+    )
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 @click.command("innocent")
-@gate_options
+@gate_options()
 def innocent_command(out: Path | None, **options: object) -> None:
     """Gate PATCHES kernels that differ in what no I/O executes: each block is a false alarm."""
     run_gates(variants.innocent, out or Path("runs/innocent"), options)
 
 
 @click.command("planted")
-@gate_options
+@gate_options()
 @click.option(
     "--explain/--no-explain",
     default=True,

@@ -122,17 +122,35 @@ static __always_inline int iotoll_planted(unsigned int every, unsigned long n)
 
 
 def entered(text: str, path: str, function: str, call: str, helper: str) -> str:
-    """The file with ``call`` at the entry of a function, and ``helper`` after its last include.
+    """The file with ``call`` at the entry of a function, and ``helper`` after its includes.
 
     Raises UsageError where the file has no such function.
     """
     found = re.search(rf"^(?:[a-z][^\n;{{}}]*\b)?{function}\([^;{{}}]*\)\n\{{\n", text, re.M)
-    includes = list(re.finditer(r"^#include .*\n", text[: found.start()] if found else "", re.M))
-    if found is None or not includes:
+    at = _after_all_includes(text)
+    if found is None or not 0 < at < found.start():
         raise UsageError(f"{path}: has no function {function}(): choose another tree")
     body = text[: found.end()] + call + text[found.end() :]
-    at = includes[-1].end()
     return body[:at] + helper + body[at:]
+
+
+def _after_all_includes(text: str) -> int:
+    """Where the last include before any code ends, of those that no #if surrounds; 0: none."""
+    at = depth = end = 0
+    for line in text.splitlines(keepends=True):
+        at += len(line)
+        word = "".join(line.split(maxsplit=2)[:2]) if line.startswith("#") else line
+        if word.startswith("#if"):
+            depth += 1
+        elif word.startswith("#endif"):
+            depth -= 1
+        elif word.startswith("#include") and not depth:
+            end = at
+        elif re.match(r"[A-Za-z_]", line) and not depth:
+            # An include among code is a part of it: kernel/sched/core.c has the values of an
+            # enumeration so.
+            break
+    return end
 
 
 def _cold(chance: random.Random, read: Read) -> tuple[str, Edits]:
