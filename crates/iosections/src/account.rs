@@ -114,10 +114,26 @@ impl Cpu {
                 self.resolve_run(ios, pid, io);
             }
         }
+        self.run.ran += self.ran.between(self.number, piece.start, piece.end);
         match self.run.io {
             Some(io) => give(ios, io, Mode::Timeline, piece),
             None => hold(&mut self.run.pending, piece),
         }
+    }
+
+    /// What the current task executed to complete a request of this I/O, with the idle task's way to it.
+    pub(crate) fn worked(&mut self, pid: i32, io: Option<Ref>) -> u64 {
+        if self.run.pid != pid {
+            return 0;
+        }
+        let (ran, fresh) = self.run.worked();
+        let leads_here = self.run.asked || io.is_some_and(|io| self.run.wake.contains(&io));
+        if !(fresh && leads_here) {
+            return ran;
+        }
+        let way = self.run.idle.iter();
+        let way: u64 = way.map(|p| self.ran.between(p.cpu, p.start, p.end)).sum();
+        ran + way
     }
 
     /// The current task, which has no I/O of its own, turns out to work for this one.

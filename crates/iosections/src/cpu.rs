@@ -56,9 +56,21 @@ pub(crate) struct Run {
     pub(crate) wake: Vec<Ref>,
     /// An interrupt that nobody's completion claimed woke the task: `idle` leads to it.
     pub(crate) asked: bool,
+    /// Executed by the task so far, or since a request was last completed in it or reported complete.
+    pub(crate) ran: u64,
+    /// Nothing was completed or reported in it yet: what led to it counts for the first of these.
+    pub(crate) fresh: bool,
 }
 
 impl Run {
+    /// What the task executed since this was last asked, and whether it is asked for the first time.
+    pub(crate) fn worked(&mut self) -> (u64, bool) {
+        (
+            std::mem::take(&mut self.ran),
+            std::mem::take(&mut self.fresh),
+        )
+    }
+
     pub(crate) fn renew(&mut self, pid: i32) {
         self.pid = pid;
         self.io = None;
@@ -66,6 +78,7 @@ impl Run {
         self.idle.clear();
         self.wake.clear();
         self.asked = false;
+        (self.ran, self.fresh) = (0, true);
     }
 }
 

@@ -71,7 +71,10 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 _ => _ = request.driver_done.get_or_insert(done),
             }
         }
-        self.on_cpu(cpu, |c, ios| c.mark(ios, owner, Mode::Completion));
+        self.on_cpu(cpu, |c, ios| {
+            c.run.worked();
+            c.mark(ios, owner, Mode::Completion);
+        });
     }
 
     /// The open I/O that a request counts for.
@@ -137,6 +140,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let inner = self.cpus.get(cpu).and_then(|c| c.frames.last());
         let (handled, softirq) = inner.map_or((None, None), |f| (f.within, f.softirq));
         let frame = inner.and_then(|f| NonZeroU64::new(f.serial));
+        let inner_is_task = inner.is_none();
         let (interrupt, interrupt_mark) = self.interrupt(now, cpu, request, reported);
         let during = handled.map(|_| task_key(now.pid(), now.cpu()));
         let (start, device_mark) = self.device_start(request, interrupt, during);
@@ -144,9 +148,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if let Some(on) = self.block.devices.get_mut(request.device) {
             on.completed(request, marks);
         }
-        let mut batch = None;
+        let (mut batch, mut after) = (None, 0);
         if let (Mark::Irq, Some(c)) = (interrupt_mark, self.cpus.get_mut(cpu)) {
             batch = c.batches.completed(interrupt, &self.block.ended);
+            if inner_is_task {
+                after = c.worked(now.pid(), owner);
+            }
         }
         let device = DeviceSpan {
             start,
@@ -158,6 +165,7 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
             cpu: now.cpu(),
             frame,
             batch,
+            after,
             ..request.seen(device, marks)
         };
         let may_close = self.hand_back(request, &seen, softirq);

@@ -54,6 +54,16 @@ pub(crate) struct IoRequest {
     pub(crate) batch: Option<NonZeroU64>,
     /// Its share of the completion interrupt (`batch`), in clock units.
     pub(crate) share: Option<u64>,
+    /// What a task executed to complete it after that interrupt (the MMC core's worker), the way to
+    /// that task included.
+    pub(crate) after: u64,
+}
+
+impl IoRequest {
+    /// What its completion took, if an interrupt began it.
+    pub(crate) fn completion(&self) -> Option<u64> {
+        self.share.map(|share| share + self.after)
+    }
 }
 
 /// A bio's time in the block layer.
@@ -238,8 +248,8 @@ pub struct FirstRequest {
     pub vfs_fs: u64,
     /// From the bio to the hand-over.
     pub submission: u64,
-    /// Share of the interrupt up to its last completion; from the interrupt to the request's end
-    /// where the completion ran in no interrupt.
+    /// Share of the interrupt up to its last completion, and what a worker executed to complete the
+    /// request after it; from the interrupt to the request's end where no interrupt is known.
     pub completion: Option<u64>,
 }
 

@@ -174,7 +174,7 @@ fn cut_straight(io: &Io, cuts: &[u64; 6], result: &mut IoResult) -> Option<u64> 
     result.first = Some(FirstRequest {
         vfs_fs: fs,
         submission,
-        completion: device.map(|r| r.share.unwrap_or(completing)),
+        completion: device.map(|r| r.completion().unwrap_or(completing)),
     });
     result.own = [
         fs,
@@ -292,7 +292,7 @@ fn first_request(io: &Io, clock: &Ran) -> Option<FirstRequest> {
         submission: ran(bio, device.start),
         completion: (!request.detached).then(|| {
             let alone = || ran(device.interrupt, device.done);
-            request.share.unwrap_or_else(alone)
+            request.completion().unwrap_or_else(alone)
         }),
     })
 }

@@ -113,6 +113,7 @@ impl Request {
             frame: None,
             batch: None,
             share: None,
+            after: 0,
         }
     }
 }

@@ -151,6 +151,67 @@ fn the_lowest_driver_tells_the_hand_over_and_the_completion() {
 }
 
 #[test]
+fn a_worker_that_completes_after_the_interrupt_is_part_of_the_completion() {
+    let mmc = Tag {
+        host: 6,
+        queue: u32::MAX,
+        id: 0xffff_8000_0000_1000,
+    };
+    // As the MMC core does: the interrupt's handler ends its part, and a worker the request.
+    let outcome = run(&[
+        (100, 0, 1, enter(Op::Pread64)),
+        (110, 0, 1, queue("R", 8, 8)),
+        (120, 0, 1, issue("R", 8, 8)),
+        (130, 0, 1, Kind::Send(Driver::Mmc, mmc)),
+        (140, 0, 1, sleep(0)),
+        (200, 0, 0, IRQ),
+        (205, 0, 0, Kind::Done(Driver::Mmc, mmc)),
+        (207, 0, 0, Kind::IrqExit),
+        (210, 0, 0, preempt(WORKER)),
+        (240, 0, WORKER, complete("R", 8, 8)),
+        (245, 0, WORKER, sleep(1)),
+        (260, 0, 1, leave(Op::Pread64)),
+    ]);
+    let found = only(&outcome);
+    assert_eq!(found.elapsed, [10, 20, 70, 40, 20]);
+    // Interrupt, the way to the worker, and what that executed: 7, 3 and 30.
+    assert_eq!(found.first.unwrap().completion, Some(40));
+    assert_eq!(found.own[3], 40);
+}
+
+#[test]
+fn what_a_worker_did_before_the_device_was_done_is_not_completion() {
+    let mmc = |id| Tag {
+        host: 6,
+        queue: u32::MAX,
+        id,
+    };
+    let outcome = run(&[
+        (100, 0, 1, enter(Op::Pwrite64)),
+        (110, 0, 1, queue("W", 8, 8)),
+        (120, 0, 1, issue("W", 8, 8)),
+        (130, 0, 1, Kind::Send(Driver::Mmc, mmc(1))),
+        (140, 0, 1, sleep(0)),
+        (200, 0, 0, IRQ),
+        (205, 0, 0, Kind::Done(Driver::Mmc, mmc(1))),
+        (207, 0, 0, Kind::IrqExit),
+        (210, 0, 0, preempt(WORKER)),
+        // It asks whether the card is still busy.
+        (230, 0, WORKER, Kind::Send(Driver::Mmc, mmc(1))),
+        (240, 0, WORKER, IRQ),
+        (244, 0, WORKER, Kind::Done(Driver::Mmc, mmc(1))),
+        (246, 0, WORKER, Kind::IrqExit),
+        (265, 0, WORKER, complete("W", 8, 8)),
+        (270, 0, WORKER, sleep(1)),
+        (290, 0, 1, leave(Op::Pwrite64)),
+    ]);
+    let first = only(&outcome).first.unwrap();
+    // The second interrupt, and 19 after it.
+    assert_eq!(first.completion, Some(25));
+    assert_eq!(only(&outcome).elapsed[3], 25);
+}
+
+#[test]
 fn a_threaded_interrupt_is_the_one_that_woke_the_thread() {
     let lines = |irq: u64| {
         [

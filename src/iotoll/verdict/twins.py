@@ -11,7 +11,11 @@ of them also meets the others: the I/Os of one *round* (same boot, same number i
 share one chance. With c the net number of a round's I/Os that grew, the sum of all c reaches
 z * sqrt(sum of c^2) with a probability of at most 2 exp(-z^2 / 2), whatever the differences'
 distribution (Hoeffding 1963). With one thread that is |A - B| against z * sqrt(A + B), A above and
-B below. Several sizes are tried, so that a rare large cost is seen among common small differences.
+B below. Of few rounds even all together do not reach that: eight threads with 64 I/Os have 24 in
+three boots, and sqrt(24) is less than 5. So where a round has several I/Os it is enough, too, if as
+many rounds moved one way as a fair coin shows the same side with that probability at most (24 of
+24: 1.2e-7).
+Several sizes are tried, so that a rare large cost is seen among common small differences.
 
 Chaos need not be symmetric in three boots: readers that wait for each other's read-ahead take one
 of two courses, and go on with it. What it does in a cell is seen in the base: its boots are of one
@@ -27,6 +31,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import ceil, comb, exp
 
 import numpy as np
 
@@ -200,10 +205,37 @@ def clearness(twins: Twins, size: int) -> float:
 
     The root is that of the sum of the rounds' squared net numbers. 0 where no I/O moved so far.
     """
-    far = np.abs(twins.differences) > size
-    together = np.bincount(twins.round[far], np.sign(twins.differences[far]))
+    together = _by_round(twins, size)
     root = float(np.square(together).sum()) ** 0.5
     return float(together.sum()) / root if root else 0.0
+
+
+def _by_round(twins: Twins, size: int) -> Ints:
+    """How many more I/Os of each round grew by more than ``size`` than shrank; shape (rounds,)."""
+    far = np.abs(twins.differences) > size
+    signs = np.sign(twins.differences[far])
+    return np.bincount(twins.round[far], signs).astype(np.int64)
+
+
+def is_no_chance(twins: Twins, size: int, z: float) -> bool:
+    """Whether chance decides the rounds' signs so with a probability of 2 exp(-z^2 / 2) at most."""
+    if abs(clearness(twins, size)) >= z:
+        return True
+    together = _by_round(twins, size)
+    rounds, net = int(np.count_nonzero(together)), abs(int(np.sign(together).sum()))
+    # Where each I/O is a round, the bound above is nearly the coin's, and readers of read-ahead, whose
+    # I/Os are not independent, would only need further boots more often.
+    if np.abs(together).max(initial=0) <= 1:
+        return False
+    heads = (rounds + net) // 2
+    # Chance often decides so; the sum would be long.
+    if net < z / 2 * rounds**0.5:
+        return False
+    term = tail = comb(rounds, heads)
+    for more in range(heads + 1, rounds + 1):
+        term = term * (rounds - more + 1) // more
+        tail += term
+    return bool(tail * ceil(exp(z * z / 2)) <= 2**rounds)
 
 
 def find(
@@ -226,7 +258,7 @@ def find(
         most = MAJORITY if twins.unsteady(size) else 0.0
         if total == 0 or abs(above - below) / total < max(least, most):
             continue
-        if abs(clearness(twins, size)) < z:
+        if not is_no_chance(twins, size, z):
             continue
         cost = float(twins.differences[far].sum()) / total * np.sign(above - below)
         if cost >= mean and _in_every_boot(twins, size, int(np.sign(above - below)), least / 2):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock, Outcome, Section, SideResult
@@ -129,6 +131,31 @@ def test_ios_that_one_timer_met_together_are_one_chance(rounds: int, found: bool
     none = np.zeros(256, np.int64)
     twins = Twins(differences, none + 4000, none, np.arange(256) * rounds // 40)
     assert (find(twins, [4], z=5.0, share=0.02, mean=1.0, chaos=2.0) is not None) == found
+
+
+@pytest.mark.parametrize(("grown", "found"), [(24, True), (23, True), (22, False)])
+def test_few_rounds_tell_if_nearly_all_moved_one_way(grown: int, found: bool) -> None:
+    """64 I/Os of eight threads are 24 rounds in three boots: their root times five is more."""
+    rounds = np.arange(192) // 8
+    differences = np.where(rounds < grown, 52, -52)
+    none = np.zeros(192, np.int64)
+    twins = Twins(differences, none + 6000, rounds // 8, rounds)
+    assert abs(pairing.clearness(twins, 4)) < 5
+    assert pairing.is_no_chance(twins, 4, 5.0) is found
+    if grown == 24:
+        assert find(twins, [4], z=5.0, share=0.02, mean=1.0, chaos=4.0) is not None
+
+
+@pytest.mark.parametrize("z", [4.0, 5.0])
+def test_chance_of_the_rounds_signs_is_that_of_a_coin(z: float) -> None:
+    for rounds in (10, 24, 61, 400):
+        most = 2 * math.exp(-z * z / 2)
+        for grown in range(rounds // 2, rounds + 1):
+            order = np.arange(2 * rounds)
+            twins = Twins(np.where(order < 2 * grown, 9, -9), order, order, order // 2)
+            p = scipy.stats.binomtest(grown, rounds).pvalue
+            clear = abs(pairing.clearness(twins, 4)) >= z
+            assert pairing.is_no_chance(twins, 4, z) == (clear or p <= most)
 
 
 BURST = "emmc-4k-seqwrite-t1-direct-libaio-qd32"
