@@ -12,9 +12,9 @@ share one chance. With c the net number of a round's I/Os that grew, the sum of 
 z * sqrt(sum of c^2) with a probability of at most 2 exp(-z^2 / 2), whatever the differences'
 distribution (Hoeffding 1963). With one thread that is |A - B| against z * sqrt(A + B), A above and
 B below. Of few rounds even all together do not reach that: eight threads with 64 I/Os have 24 in
-three boots, and sqrt(24) is less than 5. So where a round has several I/Os it is enough, too, if as
-many rounds moved one way as a fair coin shows the same side with that probability at most (24 of
-24: 1.2e-7).
+three boots, and sqrt(24) is less than 5. So of at most 2 z^2 rounds of several I/Os it is enough,
+too, if as many moved one way as a fair coin shows the same side with that probability at most (24
+of 24: 1.2e-7).
 Several sizes are tried, so that a rare large cost is seen among common small differences.
 
 Chaos need not be symmetric in three boots: readers that wait for each other's read-ahead take one
@@ -46,6 +46,9 @@ MAJORITY = 0.5
 
 UNSTEADY = 0.3
 """Two boots of the base that differ in more I/Os than this share take other paths by chance."""
+
+FEW = 2.0
+"""Rounds are few up to so many times z squared."""
 
 CLEAR = 0.1
 """So much more must agree at another lag before it is taken."""
@@ -223,18 +226,12 @@ def is_no_chance(twins: Twins, size: int, z: float) -> bool:
         return True
     together = _by_round(twins, size)
     rounds, net = int(np.count_nonzero(together)), abs(int(np.sign(together).sum()))
-    # Where each I/O is a round, the bound above is nearly the coin's, and readers of read-ahead, whose
-    # I/Os are not independent, would only need further boots more often.
-    if np.abs(together).max(initial=0) <= 1:
+    # Where each I/O is a round, or rounds are many, the bound above is near enough, and those whose
+    # I/Os are not independent (read-ahead) would only need further boots more often.
+    if np.abs(together).max(initial=0) <= 1 or rounds > FEW * z * z:
         return False
     heads = (rounds + net) // 2
-    # Chance often decides so; the sum would be long.
-    if net < z / 2 * rounds**0.5:
-        return False
-    term = tail = comb(rounds, heads)
-    for more in range(heads + 1, rounds + 1):
-        term = term * (rounds - more + 1) // more
-        tail += term
+    tail = sum(comb(rounds, count) for count in range(heads, rounds + 1))
     return bool(tail * ceil(exp(z * z / 2)) <= 2**rounds)
 
 

@@ -148,14 +148,15 @@ def test_few_rounds_tell_if_nearly_all_moved_one_way(grown: int, found: bool) ->
 
 @pytest.mark.parametrize("z", [4.0, 5.0])
 def test_chance_of_the_rounds_signs_is_that_of_a_coin(z: float) -> None:
-    for rounds in (10, 24, 61, 400):
+    for rounds in (10, 24, 32, 50, 51, 400):
         most = 2 * math.exp(-z * z / 2)
         for grown in range(rounds // 2, rounds + 1):
             order = np.arange(2 * rounds)
             twins = Twins(np.where(order < 2 * grown, 9, -9), order, order, order // 2)
             p = scipy.stats.binomtest(grown, rounds).pvalue
             clear = abs(pairing.clearness(twins, 4)) >= z
-            assert pairing.is_no_chance(twins, 4, z) == (clear or p <= most)
+            coin = rounds <= 2 * z * z and p <= most
+            assert pairing.is_no_chance(twins, 4, z) == (clear or coin)
 
 
 BURST = "emmc-4k-seqwrite-t1-direct-libaio-qd32"
