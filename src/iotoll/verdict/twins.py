@@ -12,8 +12,8 @@ share one chance. With c the net number of a round's I/Os that grew, the sum of 
 z * sqrt(sum of c^2) with a probability of at most 2 exp(-z^2 / 2), whatever the differences'
 distribution (Hoeffding 1963). With one thread that is |A - B| against z * sqrt(A + B), A above and
 B below. Of few rounds even all together do not reach that: eight threads with 64 I/Os have 24 in
-three boots, and sqrt(24) is less than 5. So of at most 2 z^2 rounds of several I/Os it is enough,
-too, if as many moved one way as a fair coin shows the same side with that probability at most (24
+three boots, and sqrt(24) is less than 5. So of at most 2 z^2 rounds of several I/Os it is also
+enough if as many moved one way as a fair coin shows the same side with that probability at most (24
 of 24: 1.2e-7).
 Several sizes are tried, so that a rare large cost is seen among common small differences.
 
