@@ -250,6 +250,7 @@ SUBCOMMANDS = {
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
     "experiment ranges": ("iotoll experiment ranges --ranges 2",),
     "experiment search": ("iotoll experiment search --ranges 100",),
+    "experiment sized": ("iotoll experiment sized --first 7 --patches 6 --cells 'nvme-*'",),
     "lava render": ("iotoll lava render runs/NAME --out rendered",),
     "lava submit": ("iotoll lava submit runs/NAME",),
     "lava wait": ("iotoll lava wait runs/NAME",),
