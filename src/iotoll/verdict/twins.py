@@ -208,7 +208,10 @@ def clearness(twins: Twins, size: int) -> float:
 
     The root is that of the sum of the rounds' squared net numbers. 0 where no I/O moved so far.
     """
-    together = _by_round(twins, size)
+    return _clearness(_by_round(twins, size))
+
+
+def _clearness(together: Ints) -> float:
     root = float(np.square(together).sum()) ** 0.5
     return float(together.sum()) / root if root else 0.0
 
@@ -222,9 +225,9 @@ def _by_round(twins: Twins, size: int) -> Ints:
 
 def is_no_chance(twins: Twins, size: int, z: float) -> bool:
     """Whether chance decides the rounds' signs so with a probability of 2 exp(-z^2 / 2) at most."""
-    if abs(clearness(twins, size)) >= z:
-        return True
     together = _by_round(twins, size)
+    if abs(_clearness(together)) >= z:
+        return True
     rounds, net = int(np.count_nonzero(together)), abs(int(np.sign(together).sum()))
     # Where each I/O is a round, or rounds are many, the bound above is near enough, and those whose
     # I/Os are not independent (read-ahead) would only need further boots more often.
