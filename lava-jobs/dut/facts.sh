@@ -19,9 +19,14 @@ any() {
     done
     return 1
 }
-# each FILE...: the distinct contents of the files that exist, joined by commas.
+# each FILE...: the distinct contents of the files that exist, joined by commas. Of a single file its line, without a process.
 each() {
     any "$@" || return
+    if [ $# -eq 1 ]; then
+        IFS= read -r line <"$1" 2>/dev/null || [ -n "$line" ] || return
+        echo "$line"
+        return
+    fi
     for file in "$@"; do
         [ ! -r "$file" ] || cat "$file" 2>/dev/null
     done | sort -u | tr '\n' ',' | sed 's/,$//'
@@ -37,7 +42,7 @@ most() {
 # Which kernel and which job this is (src/iotoll/boots/proof.py): the note NT_GNU_BUILD_ID has 20 bytes.
 fact build_id "$(od -An -v -tx1 /sys/kernel/notes 2>/dev/null | tr -d ' \n' |
     sed -n 's/.*040000001400000003000000474e5500\([0-9a-f]\{40\}\).*/\1/p')"
-fact key "${IOTOLL_KEY:-$(cat /iotoll/key 2>/dev/null)}"
+fact key "${IOTOLL_KEY:-$(each /iotoll/key)}"
 fact board "$BOARD"
 fact model "$(each /proc/device-tree/model /sys/class/dmi/id/product_name | tr -d '\0')"
 fact serial "$(each /proc/device-tree/serial-number | tr -d '\0')"
@@ -46,7 +51,7 @@ fact cpu_limit_khz "$(each /sys/devices/system/cpu/cpufreq/policy*/scaling_max_f
 fact cpu_khz "$(each /sys/devices/system/cpu/cpufreq/policy*/scaling_cur_freq)"
 fact cooling "$(most /sys/class/thermal/cooling_device*/cur_state)"
 fact temperature_mc "$(most /sys/class/thermal/thermal_zone*/temp)"
-fact tainted "$(cat /proc/sys/kernel/tainted)"
+fact tainted "$(each /proc/sys/kernel/tainted)"
 [ ! -r /proc/config.gz ] || fact config "$(busybox zcat /proc/config.gz 2>/dev/null | sha256sum | cut -d' ' -f1)"
 for device in $DEVICES; do
     dev=$(target "$device" 2>/dev/null) || continue
@@ -68,8 +73,8 @@ for device in $DEVICES; do
     for name in life_time pre_eol_info; do
         fact "$device.$name" "$(each "$node/device/$name")"
     done
-    # shellcheck disable=SC2046 # the seventh of seventeen numbers
-    fact "$device.written_kib" "$(set -- $(cat "$node/stat" 2>/dev/null) && echo $((${7:-0} / 2)))"
+    read -r _ _ _ _ _ _ sectors _ <"$node/stat" 2>/dev/null || sectors=0
+    fact "$device.written_kib" $((sectors / 2))
     fact "$device.fill_percent" "$(busybox df "/mnt/$device" 2>/dev/null | sed -n 's/.* \([0-9]*\)% .*/\1/p')"
 done
 exit 0

@@ -16,8 +16,11 @@ mkdir -p "$out/boot"
 sh "$here/prepare.sh" "$job" "$out/boot/devices" || exit 1
 {
     echo "kernel $(uname -r)"
-    echo "fio $(fio --version)"
-    echo "trace-cmd $(trace-cmd --version 2>&1 | sed -n 's/^trace-cmd version \([^ ]*\).*/\1/p')"
+    # An image of iotoll's own says what it holds.
+    cat /etc/iotoll-tools 2>/dev/null || {
+        echo "fio $(fio --version)"
+        echo "trace-cmd $(trace-cmd --version 2>&1 | sed -n 's/^trace-cmd version \([^ ]*\).*/\1/p')"
+    }
     echo "cpus $(grep -c ^processor /proc/cpuinfo)"
 } >"$out/boot/tools"
 sh "$here/facts.sh" "$job" >"$out/boot/facts" 2>/dev/null

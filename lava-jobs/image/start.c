@@ -8,8 +8,8 @@
  *       waits for FILE, and ends OFFSET_US after the moment that is in it. Where that has passed it says so
  *       on the console, as a note about the cell NAME.
  *   iotoll-start settle FILE CPU PAGES EXTRA
- *       writes PAGES pages to FILE, and then so many more that the CPU, on which it runs, has just fetched
- *       free pages for itself (/proc/zoneinfo), and EXTRA more.
+ *       writes PAGES pages to FILE, makes the CPU, on which it runs, give up its free pages, writes so many more
+ *       that it has just fetched others (/proc/zoneinfo), and EXTRA more.
  *
  * A shell that reads the clock and then sleeps is late by what other threads' shells do in between, and each
  * of them costs ten times what this does. No libc: the compiler that builds the kernel need not have one.
@@ -21,7 +21,8 @@ struct timespec {
 };
 
 #if defined(__aarch64__)
-enum { OPENAT = 56, CLOSE = 57, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94 };
+enum { OPENAT = 56, CLOSE = 57, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
+       PIPE2 = 59, FCNTL = 25 };
 
 static word call(word number, word a, word b, word c, word d)
 {
@@ -37,7 +38,8 @@ static word call(word number, word a, word b, word c, word d)
 
 __asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
 #elif defined(__x86_64__)
-enum { OPENAT = 257, CLOSE = 3, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231 };
+enum { OPENAT = 257, CLOSE = 3, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
+       PIPE2 = 293, FCNTL = 72 };
 
 static word call(word number, word a, word b, word c, word d)
 {
@@ -54,7 +56,8 @@ __asm__(".globl _start\n_start: xor %ebp, %ebp\nmov %rsp, %rdi\nand $-16, %rsp\n
 #endif
 
 #define HERE (-100) /* AT_FDCWD */
-enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, MONOTONIC = 1, ABSOLUTE = 1, SET_TIMERSLACK = 29 };
+enum { READ_ONLY = 0, NEW_FILE = 01 | 0100 | 01000, MONOTONIC = 1, ABSOLUTE = 1, SET_TIMERSLACK = 29, SET_PIPE_SIZE = 1031,
+       PIPES = 24 };
 
 static word length(const char *text)
 {
@@ -215,6 +218,24 @@ static word own_pages(word cpu)
 }
 
 /*
+ * Makes the CPU give all its free pages back, of every kind and order: how many it holds of each is left over from
+ * what ran before, and decides in which I/O it fetches others. Linux does so when order 1 to 3 is freed again and again
+ * with nothing taken in between (5.19 on: f26b3fa04611). A pipe of 1 MiB has 256 buffers, which lie in four pages.
+ */
+static void give_up_pages(void)
+{
+	int pipes[PIPES][2], n;
+
+	for (n = 0; n < PIPES; n++)
+		if (call(PIPE2, (word)pipes[n], 0, 0, 0) || call(FCNTL, pipes[n][0], SET_PIPE_SIZE, 1 << 20, 0) < 0)
+			leave(5);
+	for (n = 0; n < PIPES; n++) {
+		call(CLOSE, pipes[n][0], 0, 0, 0);
+		call(CLOSE, pipes[n][1], 0, 0, 0);
+	}
+}
+
+/*
  * Takes free pages and keeps them: those that lie scattered are taken first. Ends when the CPU has just fetched a
  * batch of others for itself, so that the same I/O of two kernels pays for the next. An I/O that takes as many pages
  * each time pays for the next batch at the same place each time: which place that is, extra pages move.
@@ -226,11 +247,13 @@ static void settle(const char *path, word cpu, word pages, word extra)
 
 	if (file < 0)
 		leave(4);
+	while (pages-- > 0)
+		if (call(WRITE, file, (word)page, sizeof page, 0) != sizeof page)
+			leave(4);
+	give_up_pages();
 	for (;;) {
 		if (call(WRITE, file, (word)page, sizeof page, 0) != sizeof page)
 			leave(4);
-		if (pages-- > 0)
-			continue;
 		have = own_pages(cpu);
 		if (have < 0 || (last >= 0 && have > last) || !limit--)
 			break;

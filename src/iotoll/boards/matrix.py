@@ -20,8 +20,8 @@ DEVICE_IOS = 64
 BURSTS = 24
 """Bursts of a cell with a depth, at least: the I/Os of one share their chances, and the sign test
 of a first boot (z = 4) needs 16 that grew, also where the first one cannot be told apart."""
-READ_AHEAD_KB = 128
-"""The kernel's own read-ahead; it reads up to twice as much at a time."""
+READ_AHEAD_KB = 256
+"""What the kernel reads ahead at a time: twice its own setting, where reads follow each other."""
 
 
 class Pattern(Model):
@@ -159,7 +159,7 @@ class Matrix(Model):
         one_in = 1
         if cell.sync_every:
             one_in = cell.sync_every
-        elif cell.io_mode == "buffered" and not cell.random:
+        elif cell.io_mode in ("buffered", "sync") and cell.op == "read" and not cell.random:
             one_in = max(READ_AHEAD_KB // cell.block_kb, 1)
         elif cell.sqpoll:
             # On one CPU fio and the kernel's thread wait out each other's turns: 8 ms an entry.

@@ -112,7 +112,8 @@ def test_family_cells_run_whole_ios(name: str) -> None:
         ("ufs-4k-randread-t1-direct-libaio-qd32", 24 * 32),
         ("ufs-4k-randread-t4-direct-libaio-qd8", 24 * 32),
         ("ufs-4k-randread-t1-direct-libaio", 256),
-        ("emmc-4k-randread-t1-direct-libaio-qd256", 2048),  # all blocks of its file
+        ("emmc-4k-randread-t1-direct-libaio-qd256", 4096),  # all blocks of its file
+        ("emmc-128k-seqread-t8-sync", 128),  # read-ahead asks the disk for half of them
     ],
 )
 def test_a_cell_with_a_depth_has_bursts_enough_to_be_judged(name: str, ios: int) -> None:

@@ -38,7 +38,7 @@ def test_a_device_may_do_less() -> None:
     matrix = load_matrix("default")
     less, more = matrix.settings("emmc"), matrix.settings("ufs")
     assert more == matrix.fio == matrix.settings("nvme")
-    assert (less.file_mb, less.ios_4k, less.ios_128k) == (8, 256, 64)
+    assert (less.file_mb, less.ios_4k, less.ios_128k) == (16, 256, 64)
     cells = [parse_cell(f"{device}-128k-seqread-t8-direct") for device in ("emmc", "ufs")]
     assert [matrix.ios(cell) for cell in cells] == [64, 128]
     assert less.randseed == more.randseed

@@ -146,6 +146,8 @@ def git_builds(repository: Repository, planned: Planned) -> int:
         own = folder / "bisect.git"
         _git(["git", "clone", "-q", "--bare", "--shared", str(repository.root), str(own)], folder)
         tip = planned.commits[-1]
+        # The ranges' repository has no branch that its HEAD names, and git bisect wants a HEAD.
+        _git(["git", "update-ref", "--no-deref", "HEAD", tip], own)
         _git(["git", "bisect", "start", "--no-checkout", tip, planned.base], own)
         said = _git(["git", "bisect", "run", sys.executable, str(script), str(plan)], own)
         if f"{culprit} is the first bad commit" not in said:
