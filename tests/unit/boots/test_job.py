@@ -141,8 +141,10 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             kb = int(found[0]["bs"].rstrip("k"))
             thin = device == "emmc"
             total = sum(int(lines["io_size"].rstrip("k")) for lines in found)
-            assert total // kb == (256 if kb == 4 else 64 if thin else 128)
-            assert sum(int(lines["size"].rstrip("m")) for lines in found) == (8 if thin else 32)
+            # Read-ahead asks the disk for half of a sequential read's I/Os.
+            few = thin and not ("seqread" in cell and cell.endswith("-sync"))
+            assert total // kb == (256 if kb == 4 else 64 if few else 128)
+            assert sum(int(lines["size"].rstrip("m")) for lines in found) == (16 if thin else 32)
             assert {lines["direct"] for lines in found} == {str(int(cell.endswith("direct")))}
 
 

@@ -113,7 +113,7 @@ def _row(
         builds=spent.builds + spent.cached - 2,
         boots=spent.boots,
         skipped=spent.skipped,
-        git_builds=git_builds(repository, planned) if one else None,
+        git_builds=git_builds(repository.root, planned) if one else None,
         seconds=round(time.monotonic() - started, 1),
     )
     results.write_text(known, json.dumps(asdict(row)) + "\n")
@@ -130,7 +130,7 @@ sys.exit(125 if head in plan["skips"] else 1 if head in plan["bad"] else 0)
 """
 
 
-def git_builds(repository: Repository, planned: Planned) -> int:
+def git_builds(repository: Path, planned: Planned) -> int:
     """How many commits ``git bisect run`` tests in the same range, told what each one is.
 
     Raises InfrastructureError when git does not find the one culprit.
@@ -144,7 +144,7 @@ def git_builds(repository: Repository, planned: Planned) -> int:
         script = folder / "answer.py"
         script.write_text(_ANSWER)
         own = folder / "bisect.git"
-        _git(["git", "clone", "-q", "--bare", "--shared", str(repository.root), str(own)], folder)
+        _git(["git", "clone", "-q", "--bare", "--shared", str(repository), str(own)], folder)
         tip = planned.commits[-1]
         # The ranges' repository has no branch that its HEAD names, and git bisect wants a HEAD.
         _git(["git", "update-ref", "--no-deref", "HEAD", tip], own)

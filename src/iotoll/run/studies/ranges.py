@@ -25,7 +25,7 @@ COSTLY: tuple[tuple[str, str], ...] = (
     ("drivers/ufs/core/ufshcd.c", "ufshcd_queuecommand"),
     ("drivers/ufs/core/ufshcd.c", "ufshcd_compl_one_cqe"),
     ("fs/ext4/file.c", "ext4_file_read_iter"),
-    ("mm/filemap.c", "generic_file_read_iter"),
+    ("mm/filemap.c", "kiocb_write_and_wait"),
 )
 """Files and functions on the way of every I/O of `CELL`."""
 

@@ -1,0 +1,38 @@
+"""What plain git needs for a planted range: `iotoll.run.studies.range_command.git_builds`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iotoll.core.errors import InfrastructureError
+from iotoll.run.studies.range_command import git_builds
+from iotoll.run.studies.ranges import Planned
+from tests.unit.run.commits import Tree
+
+
+def planned_range(root: Path) -> Planned:
+    """Sixteen commits, of which the eleventh costs and the eighth does not build."""
+    tree = Tree(root)
+    base = tree.commit("before")
+    commits = tuple(tree.commit(f"change {n}") for n in range(16))
+    tree.git("branch", "-m", "main", "range-1-1")
+    # As in the experiment's repository: its HEAD names a branch that nobody made.
+    tree.git("symbolic-ref", "HEAD", "refs/heads/nobodys")
+    return Planned("range-1-1", base, commits, {commits[10]: 50}, (commits[7],), ())
+
+
+def test_git_bisect_finds_the_culprit_in_a_range_without_a_head(tmp_path: Path) -> None:
+    planned = planned_range(tmp_path / "tree")
+    # Four questions halve 16 commits; a skip may add some.
+    assert 4 <= git_builds(tmp_path / "tree/.git", planned) <= 8
+
+
+def test_a_culprit_that_git_cannot_tell_from_a_skip_is_an_error(tmp_path: Path) -> None:
+    planned = planned_range(tmp_path / "tree")
+    hidden = Planned(
+        planned.name, planned.base, planned.commits, planned.costs, planned.commits[8:11], ()
+    )
+    with pytest.raises(InfrastructureError, match="git bisect"):
+        git_builds(tmp_path / "tree/.git", hidden)
