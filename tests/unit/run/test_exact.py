@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,15 @@ from iotoll.records.models import Clock, RunManifest
 from iotoll.records.rundir import RunDir
 from iotoll.run.flow import Flow
 from iotoll.run.studies import exact
-from iotoll.run.studies.exact import Boot, busy, check_same, exact_command, hashes, print_table
+from iotoll.run.studies.exact import (
+    Boot,
+    busy,
+    check_same,
+    exact_command,
+    hashes,
+    jumping,
+    print_table,
+)
 
 
 @pytest.fixture
@@ -105,13 +114,13 @@ def test_table_has_a_line_for_each_boot() -> None:
     out = io.StringIO()
     rows = [
         Boot(1, False, 0.4, 21.0, 22.5, 6, "ab" * 32),
-        Boot(2, True, 9.8, 60.0, 0.0, 6, "ab" * 32),
+        Boot(2, True, 9.8, 60.0, 0.0, 6, "ab" * 32, 60),
     ]
     print_table(rows, Console(file=out, width=120))
     lines = out.getvalue().splitlines()
     assert len(lines) == 3
-    assert lines[1].split() == ["1", "no", "0.4", "21.0", "22.5", "6", "ab" * 8]
-    assert lines[2].split() == ["2", "yes", "9.8", "60.0", "-", "6", "ab" * 8]
+    assert lines[1].split() == ["1", "no", "no", "0.4", "21.0", "22.5", "6", "ab" * 8]
+    assert lines[2].split() == ["2", "yes", "60", "s", "9.8", "60.0", "-", "6", "ab" * 8]
 
 
 def test_stock_board_is_refused(tmp_path: Path) -> None:
@@ -132,3 +141,35 @@ def test_every_boot_of_the_experiment_and_of_a_reproduction_is_fresh(
     assert exact._bench(run, progress, None).fresh
     assert Flow(run, progress, fresh=True).bench.fresh
     assert not Flow(run, progress).bench.fresh
+
+
+def test_the_hosts_clock_jumps_and_is_where_it_would_be_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shift, seen = 0.0, []
+
+    def settime(clock: int, seconds: float) -> None:
+        nonlocal shift
+        assert clock == time.CLOCK_REALTIME
+        shift = seconds - time.monotonic()
+        seen.append(shift)
+
+    monkeypatch.setattr(time, "time", lambda: time.monotonic() + shift)
+    monkeypatch.setattr(time, "clock_settime", settime)
+    with jumping(3600):
+        time.sleep(2.5)
+    assert len(seen) >= 2 and seen[0] == pytest.approx(3600, abs=1)
+    assert seen[-1] == pytest.approx(0, abs=1) and shift == seen[-1]
+
+
+def test_who_may_not_set_the_clock_is_told_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(clock: int, seconds: float) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(time, "clock_settime", refuse)
+    words = ["--clock-step", "60", "--out", str(tmp_path / "exact")]
+    result = CliRunner().invoke(exact_command, words)
+    assert isinstance(result.exception, UsageError) and "as root" in str(result.exception)
+    assert not (tmp_path / "exact").exists()

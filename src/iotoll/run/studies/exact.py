@@ -2,8 +2,8 @@
 
 Every boot runs the same job on the same kernel image. Of each, the traces are hashed; all of them
 must be those of the first boot. With ``--load`` every second boot runs beside programs that keep
-all CPUs and the disk busy. Two boots that differ end the experiment with both kept: that is a bug
-of the board, never a result.
+all CPUs and the disk busy; with ``--clock-step`` the host's clock jumps during every third one. Two
+boots that differ end the experiment with both kept: that is a bug of the board, never a result.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -65,6 +67,15 @@ class Boot:
     cpu_seconds: float
     traces: int
     sha256: str
+    clock_step: int = 0
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the host does beside one boot."""
+
+    load: bool
+    clock_step: int
 
 
 @click.command("exact")
@@ -74,6 +85,14 @@ class Boot:
 @click.option("--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST")
 @click.option("--image", type=click.Path(path_type=Path), help="Ready-made kernel image.")
 @click.option("--load", is_flag=True, help="Every second boot beside a busy CPU and disk.")
+@click.option(
+    "--clock-step",
+    default=0,
+    metavar="SECONDS",
+    type=click.IntRange(0, 86400),
+    help="Beside every third boot the host's clock jumps by so much and back, each second. As root;"
+    " all programs of the host see it.",
+)
 @click.option("--out", default="runs/exact", show_default=True, type=click.Path(path_type=Path))
 def exact_command(
     boots: int,
@@ -82,17 +101,21 @@ def exact_command(
     cells: str | None,
     image: Path | None,
     load: bool,
+    clock_step: int,
     out: Path,
 ) -> None:
     """Boot one kernel again and again: all traces must be the same, byte for byte."""
     progress = Progress()
+    if clock_step:
+        set_clock(time.time())
     run = _open(out, board, matrix, image)
     bench = _bench(run, progress, cells)
     spec = KernelSpec(bench.board.arch, fragments(bench.board, bench.cells))
     build_side(run, "base", spec, progress)
     rows: list[Boot] = []
     for number in range(1, boots + 1):
-        rows.append(_boot(run, bench, number, load and number % 2 == 0, progress))
+        host = Host(load and number % 2 == 0, clock_step if number % 3 == 0 else 0)
+        rows.append(_boot(run, bench, number, host, progress))
         _store(run, bench, rows)
         check_same(run, rows)
     print_table(rows, Console())
@@ -135,34 +158,54 @@ def _bench(run: RunDir, progress: Progress, pattern: str | None) -> Bench:
     return Bench(board, matrix, image, cells, Clock.INSTRUCTIONS, "tcg", fresh=True)
 
 
-def _boot(run: RunDir, bench: Bench, number: int, load: bool, progress: Progress) -> Boot:
+def _boot(run: RunDir, bench: Bench, number: int, host: Host, progress: Progress) -> Boot:
     """Boot once, or read what an earlier command left of that boot."""
     # Boot 1's plan has the calibration runs; here each boot has them.
     first = plan_boot(run, bench, "base", 1)
     plan = replace(first, number=number, folder=run.boot("base", number))
     known = run.root / "boots" / f"{number}.json"
-    step, inputs = f"exact/{number}", {"plan": plan.identity(), "load": str(load)}
+    step, inputs = (
+        f"exact/{number}",
+        {
+            "plan": plan.identity(),
+            "load": str(host.load),
+            **({"clock step": str(host.clock_step)} if host.clock_step else {}),
+        },
+    )
     if run.is_done(step, inputs) and known.is_file():
         return Boot(**json.loads(known.read_text()))
-    row = _fresh(run, plan, load, progress)
+    row = _fresh(run, plan, host, progress)
     results.write_text(known, json.dumps(asdict(row)) + "\n")
     run.mark_done(step, inputs)
     return row
 
 
-def _fresh(run: RunDir, plan: BootPlan, load: bool, progress: Progress) -> Boot:
+def _fresh(run: RunDir, plan: BootPlan, host: Host, progress: Progress) -> Boot:
     shutil.rmtree(plan.folder, ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with busy(run.root / "load") if load else contextlib.nullcontext():
+    with contextlib.ExitStack() as beside:
+        if host.load:
+            beside.enter_context(busy(run.root / "load"))
+        if host.clock_step:
+            beside.enter_context(jumping(host.clock_step))
         run_plans(run, [plan], progress, abreast=1)
-        host = os.getloadavg()[0]
+        load = os.getloadavg()[0]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     # The load's own programs end after the boot's; they are not the boot's CPU time.
-    cpu = 0.0 if load else _cpu(after) - _cpu(before)
+    cpu = 0.0 if host.load else _cpu(after) - _cpu(before)
     traces = hashes(plan.folder)
     record = results.read(plan.folder / "boot.json", BootRecord)
     digest = json_sha256(traces)
-    row = Boot(plan.number, load, host, record.seconds, round(cpu, 1), len(traces), digest)
+    row = Boot(
+        plan.number,
+        host.load,
+        load,
+        record.seconds,
+        round(cpu, 1),
+        len(traces),
+        digest,
+        host.clock_step,
+    )
     results.write_text(plan.folder / "traces.json", json.dumps(traces, indent=1) + "\n")
     return row
 
@@ -195,6 +238,36 @@ def busy(folder: Path) -> Iterator[None]:
         for process in running:
             stop(process)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def set_clock(seconds: float) -> None:
+    """Set the host's clock (seconds since 1970); raises UsageError for a user who may not."""
+    try:
+        time.clock_settime(time.CLOCK_REALTIME, seconds)
+    except PermissionError as error:
+        raise UsageError("--clock-step sets the host's clock: start it as root") from error
+
+
+@contextlib.contextmanager
+def jumping(seconds: int) -> Iterator[None]:
+    """Set the host's clock ahead and back, each second; afterwards it is where it would be."""
+    offset = time.time() - time.monotonic()
+    ended = threading.Event()
+
+    def jump() -> None:
+        ahead = 0
+        while not ended.wait(1):
+            ahead = seconds - ahead
+            set_clock(offset + ahead + time.monotonic())
+
+    thread = threading.Thread(target=jump)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        set_clock(offset + time.monotonic())
 
 
 def check_same(run: RunDir, rows: list[Boot]) -> None:
@@ -235,11 +308,21 @@ def _store(run: RunDir, bench: Bench, rows: list[Boot]) -> None:
 def print_table(rows: list[Boot], console: Console) -> None:
     """One line for each boot."""
     table = Table(box=None, pad_edge=False)
-    for title in ("boot", "load", "host load", "seconds", "CPU s", "traces", "sha256 of all"):
+    for title in (
+        "boot",
+        "load",
+        "clock jumps",
+        "host load",
+        "seconds",
+        "CPU s",
+        "traces",
+        "sha256 of all",
+    ):
         table.add_column(title, justify="left" if title.startswith("sha") else "right")
     for row in rows:
         cpu = f"{row.cpu_seconds:.1f}" if row.cpu_seconds else "-"
-        words = [str(row.number), "yes" if row.load else "no", f"{row.host_load:.1f}"]
+        jumps = f"{row.clock_step} s" if row.clock_step else "no"
+        words = [str(row.number), "yes" if row.load else "no", jumps, f"{row.host_load:.1f}"]
         words += [f"{row.seconds:.1f}", cpu, str(row.traces), row.sha256[:16]]
         table.add_row(*words)
     console.print(table)
