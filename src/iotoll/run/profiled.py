@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iotoll.boards.cells import parse_cell
@@ -21,12 +21,14 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
 from iotoll.measure.explain.changed import changed_functions
-from iotoll.measure.explain.profile import Counts, compare_profiles, read_profile
+from iotoll.measure.explain.profile import Counts, compare_profiles, complete, read_profile
 from iotoll.measure.explain.symbols import read_symbols
+from iotoll.measure.explain.unseen import Profiled, Traced, unseen_functions
 from iotoll.records import results
 from iotoll.records.models import (
     CellChoice,
     Outcome,
+    ProfiledCell,
     ProfileRecord,
     SelectionRecord,
     VerdictRecord,
@@ -136,22 +138,47 @@ class Profiler:
         self, cells: Sequence[str], counts: dict[Side, dict[str, Counts]], inner: RunDir
     ) -> ProfileRecord:
         flow = Flow(self._run, self._progress)
-        names: list[str] = []
-        changed: frozenset[str] | None = None
-        if flow.board.arch == "arm64":
-            # The profiler's kernels inline others: a changed function may be in its caller there.
-            for run in (self._run, inner):
-                base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)
-                names += [*base.names, *candidate.names]
-                changed = (changed or frozenset()) | set(changed_functions(base, candidate))
+        kernels = self._kernels(inner) if flow.board.arch == "arm64" else None
         found = []
         for cell in cells:
-            both = [counts[side].get(cell) for side in SIDES]
-            if both[0] is None or both[1] is None:
+            base, candidate = (counts[side].get(cell) for side in SIDES)
+            if base is None or candidate is None:
                 raise InfrastructureError(f"{self._root}: the board sent no profile of {cell}")
             ios = flow.matrix.ios(parse_cell(cell))
-            found.append(compare_profiles(cell, ios, (both[0], both[1]), names, changed))
+            if kernels is None:
+                found.append(compare_profiles(cell, ios, (base, candidate)))
+            else:
+                found.append(kernels.compare(cell, ios, (base, candidate)))
         return ProfileRecord(board=self._run.manifest.board, cells=found, images=images(self._run))
+
+    def _kernels(self, inner: RunDir) -> _Kernels:
+        gated, own = (
+            tuple(read_symbols(run.build(side) / "Image") for side in SIDES)
+            for run in (self._run, inner)
+        )
+        # The profiler's kernels inline others: a changed function may be in its caller there.
+        changed = {
+            name for base, candidate in (gated, own) for name in changed_functions(base, candidate)
+        }
+        base, candidate = (
+            Profiled(one, Traced(other)) for one, other in zip(gated, own, strict=True)
+        )
+        return _Kernels(frozenset(changed), (base, candidate))
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """What the images say: functions whose machine code differs, and both sides' kernels."""
+
+    changed: frozenset[str]
+    sides: tuple[Profiled, Profiled]
+
+    def compare(self, cell: str, ios: int, counts: tuple[Counts, Counts]) -> ProfiledCell:
+        """Both sides of a cell, with whole names, and why changed functions have no line."""
+        names = [name for side in self.sides for name in side.traced.symbols.names]
+        base, candidate = (complete(one, names) for one in counts)
+        unseen = unseen_functions(self.changed, self.sides, (base.keys(), candidate.keys()))
+        return compare_profiles(cell, ios, (base, candidate), self.changed, unseen)
 
 
 def _plan(inner: RunDir, bench: Bench, side: Side) -> BootPlan:

@@ -24,7 +24,11 @@ from iotoll.records.rundir import RunDir
 from iotoll.run import profiled
 from iotoll.run.flow import Flow
 from iotoll.run.profiled import FRAGMENT, Profiler, profile_job
+from tests.unit.measure.explain.kernels import BASE, NOP, RET, call, symbols
 from tests.unit.runs import CELLS, make_run
+
+KERNEL = {"f": [NOP, NOP, call(BASE + 8, BASE + 16), RET], "inner": [RET]}
+"""A traced function, and one without a place for the tracer that it calls."""
 
 
 def profiler(run: RunDir) -> Profiler:
@@ -102,8 +106,8 @@ def test_the_kernels_have_the_profiler_and_are_not_judged(
 
     monkeypatch.setattr(Flow, "build", lambda self: seen.append(self))
     monkeypatch.setattr(profiled, "run_plans", boot)
-    monkeypatch.setattr(profiled, "read_symbols", lambda path: type("S", (), {"names": ()})())
-    monkeypatch.setattr(profiled, "changed_functions", lambda base, candidate: ["f"])
+    monkeypatch.setattr(profiled, "read_symbols", lambda path: symbols(KERNEL))
+    monkeypatch.setattr(profiled, "changed_functions", lambda base, candidate: ["inner"])
     before = sorted(p.name for p in run.root.iterdir())
     record = profiler(run).measure(CELLS)
     (flow,) = seen
@@ -112,7 +116,9 @@ def test_the_kernels_have_the_profiler_and_are_not_judged(
     assert not (flow.run.root / "run.json").exists(), "no command takes it for a run to judge"
     assert record == results.read(run.root / "profile.json", ProfileRecord)
     (function,) = record.cells[0].functions
-    assert (function.name, function.changed, record.approximate) == ("f", True, True)
+    assert (function.name, function.holds, record.approximate) == ("f", ["inner"], True)
+    (unseen,) = record.cells[0].unseen
+    assert (unseen.name, unseen.why, unseen.holders) == ("inner", "untraced", ["f"])
     assert function.candidate_calls == 2 * function.base_calls
     assert {p.name for p in run.root.iterdir()} - set(before) == {"explain", "profile.json"}
 

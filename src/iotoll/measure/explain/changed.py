@@ -27,8 +27,9 @@ _ADD = 0x7FC00000, 0x11000000
 _ADD_REGISTERS = 0x7F000000, 0x0B000000
 _MOVE = 0x7FE0FFE0, 0x2A0003E0
 _ACCESS = 0x3B000000, 0x39000000
+BRANCH = (0x7C000000, 0x14000000), 0, 26  # b, bl
 _JUMPS = (
-    ((0x7C000000, 0x14000000), 0, 26),  # b, bl
+    BRANCH,
     ((0xFF000010, 0x54000000), 5, 19),  # b.cond
     ((0x7E000000, 0x34000000), 5, 19),  # cbz, cbnz
     ((0x7E000000, 0x36000000), 5, 14),  # tbz, tbnz
@@ -37,8 +38,9 @@ _JUMPS = (
 _STORE, _LOAD = (0xFFC00000, 0xF9000000), (0xFFC00000, 0xF9400000)
 _STORE_PAIR, _LOAD_PAIR = (0xFFC00000, 0xA9000000), (0xFFC00000, 0xA9400000)
 _FRAMES = 29, 31  # registers that point into the stack's frame
-_NOP = 0xD503201F
-_LONGEST = 1 << 16
+NOP = 0xD503201F
+LONGEST = 1 << 16
+"""Bytes of a function; labels at the ends of sections seem to reach over all data behind them."""
 
 
 def changed_functions(base: Symbols, candidate: Symbols) -> list[str]:
@@ -94,11 +96,12 @@ def _outside(
     words: Words, number: npt.NDArray[np.int64], size: npt.NDArray[np.int64], low: int, bits: int
 ) -> npt.NDArray[np.bool_]:
     """Whether jumps, each so many instructions behind its function's start, leave it."""
-    target = number + _distance(words, low, bits)
+    target = number + distance(words, low, bits)
     return (target < 0) | (target >= size)
 
 
-def _distance(words: Words, low: int, bits: int) -> npt.NDArray[np.int64]:
+def distance(words: Words, low: int, bits: int) -> npt.NDArray[np.int64]:
+    """How many instructions jumps go forward; their field has ``bits`` from bit ``low`` on."""
     field = (words >> np.uint32(low)).astype(np.int64) & ((1 << bits) - 1)
     sign = 1 << bits - 1
     return (field ^ sign) - sign
@@ -110,19 +113,18 @@ def _codes(symbols: Symbols) -> Iterator[tuple[str, bytes]]:
         if name not in seen:
             seen.add(name)
             code = symbols.code(name)
-            # Labels at the ends of sections seem to reach over all data behind them.
-            if len(code) <= _LONGEST:
+            if len(code) <= LONGEST:
                 yield name, code
 
 
 def normal(code: bytes) -> bytes:
     """A function's code without what depends on where it and others lie, and without padding."""
     words: Words = np.frombuffer(code[: len(code) // 4 * 4], "<u4").copy()
-    while len(words) and words[-1] in (0, _NOP):
+    while len(words) and words[-1] in (0, NOP):
         words = words[:-1]
     for pattern, first, bits in _JUMPS:
         _set_distances(words, _is(words, pattern), first, bits)
-    words = words[words != _NOP]
+    words = words[words != NOP]
     for pattern, kept in ((_ADR, 0x9F00001F), (_LITERAL, 0xFF00001F)):
         words[_is(words, pattern)] &= kept
     _clear_low_parts(words)
@@ -133,12 +135,12 @@ def normal(code: bytes) -> bytes:
 def _set_distances(words: Words, which: npt.NDArray[np.bool_], first: int, bits: int) -> None:
     """Jumps within the function: count their distances without padding; others: clear them."""
     place = np.flatnonzero(which)
-    target = place + _distance(words[place], first, bits)
+    target = place + distance(words[place], first, bits)
     inside = (target >= 0) & (target < len(words))
-    number = np.cumsum(words != _NOP) - (words != _NOP)  # of instructions before each place
-    distance = np.where(inside, number[target.clip(0, max(len(words) - 1, 0))] - number[place], 0)
+    number = np.cumsum(words != NOP) - (words != NOP)  # of instructions before each place
+    moved = np.where(inside, number[target.clip(0, max(len(words) - 1, 0))] - number[place], 0)
     mask = np.uint32(((1 << bits) - 1) << first)
-    words[place] = words[place] & ~mask | (distance << first).astype(np.uint32) & mask
+    words[place] = words[place] & ~mask | (moved << first).astype(np.uint32) & mask
 
 
 def _is(words: Words, pattern: tuple[int, int]) -> npt.NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.measure.board_records import NAME as RECEIVED
-from iotoll.records.models import ProfiledCell, ProfiledFunction
+from iotoll.records.models import ProfiledCell, ProfiledFunction, UnseenFunction
 from iotoll.records.models.base import Model
 
 NAME = "functions"
@@ -78,40 +78,50 @@ def _counts(text: str, path: Path) -> tuple[str, Counts]:
     return document.of, sums
 
 
+def complete(counts: Counts, names: Iterable[str]) -> Counts:
+    """The same counts, with names that were cut made whole where one of ``names`` begins so."""
+    found: dict[str, set[str]] = {}
+    for name in names:
+        found.setdefault(name[:CUT], set()).add(name)
+    whole = {cut: next(iter(known)) for cut, known in found.items() if len(known) == 1}
+    return {whole.get(name, name): count for name, count in counts.items()}
+
+
 def compare_profiles(
     cell: str,
     ios: int,
     sides: tuple[Counts, Counts],
-    names: Sequence[str] = (),
     changed: Collection[str] | None = None,
+    unseen: Sequence[UnseenFunction] = (),
 ) -> ProfiledCell:
-    """Both sides per I/O. ``names`` are the kernels' functions, to complete names that were cut.
+    """Both sides per I/O. ``changed`` functions have other machine code; None: not known.
 
-    ``changed`` are those with other machine code; None where that is not known.
+    ``unseen`` are those of them without a line: their holders are marked.
     """
-    whole = _whole_names(names)
     found = [
         ProfiledFunction(
-            name=whole.get(name, name),
+            name=name,
             base_calls=round(before[0] / ios, 4),
             candidate_calls=round(after[0] / ios, 4),
             base_ns=round(before[1] / ios, 1),
             candidate_ns=round(after[1] / ios, 1),
-            changed=None if changed is None else whole.get(name, name) in changed,
+            changed=None if changed is None else name in changed,
+            holds=sorted({one.name for one in unseen if name in one.holders}),
         )
         for name in sorted({*sides[0], *sides[1]})
         for before, after in [[side.get(name, (0, 0.0)) for side in sides]]
     ]
-    found.sort(key=lambda f: (not f.changed, -abs(f.change), f.name))
-    kept = max(SHOWN, sum(bool(f.changed) for f in found))
+    found.sort(key=lambda f: (not _matters(f), -abs(f.change), f.name))
+    kept = max(SHOWN, sum(map(_matters, found)))
     return ProfiledCell(
-        cell=cell, ios=ios, functions=found[:kept], left_out=max(len(found) - kept, 0)
+        cell=cell,
+        ios=ios,
+        functions=found[:kept],
+        left_out=max(len(found) - kept, 0),
+        unseen=list(unseen),
     )
 
 
-def _whole_names(names: Iterable[str]) -> dict[str, str]:
-    """Names that were cut, where only one function begins so."""
-    found: dict[str, set[str]] = {}
-    for name in names:
-        found.setdefault(name[:CUT], set()).add(name)
-    return {cut: next(iter(known)) for cut, known in found.items() if len(known) == 1}
+def _matters(function: ProfiledFunction) -> bool:
+    """Whether the function has changed code, or the time of a changed one."""
+    return bool(function.changed or function.holds)

@@ -25,7 +25,12 @@ from iotoll.records.models.explain import (
     UntracedRecord,
     UntracedSection,
 )
-from iotoll.records.models.profile import ProfiledCell, ProfiledFunction, ProfileRecord
+from iotoll.records.models.profile import (
+    ProfiledCell,
+    ProfiledFunction,
+    ProfileRecord,
+    UnseenFunction,
+)
 from iotoll.records.models.run import (
     BootRecord,
     BuildRecord,
@@ -117,6 +122,7 @@ __all__ = [
     "TraceFile",
     "TwinRecord",
     "Unit",
+    "UnseenFunction",
     "UntracedCell",
     "UntracedRecord",
     "UntracedSection",

@@ -15,8 +15,9 @@ from rich.console import Console
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import data_dir
-from iotoll.measure.explain.profile import SHOWN, compare_profiles, read_profile
-from iotoll.records.models import ProfileRecord
+from iotoll.measure.explain.profile import SHOWN, compare_profiles, complete, read_profile
+from iotoll.records.models import ProfiledCell, ProfileRecord, UnseenFunction
+from iotoll.records.rundir import SIDES
 from iotoll.reports.explain.profile import APPROXIMATE, print_profile
 
 CELL = "ufs-4k-randread-t1-direct"
@@ -64,33 +65,78 @@ def test_what_is_not_ours_is_said(tmp_path: Path, text: str) -> None:
         read_profile(tmp_path)
 
 
-def test_changed_functions_come_first_and_names_are_whole_where_one_fits() -> None:
-    base = {"driver": (256, 256_000.0), LONG[:30]: (256, 9000.0), "gone": (256, 2560.0)}
-    after = {"driver": (256, 259_840.0), LONG[:30]: (512, 90_000.0)}
-    cell = compare_profiles(CELL, 256, (base, after), [LONG, "driver"], {"driver"})
+def test_changed_functions_come_first_then_the_largest_changes() -> None:
+    base = {"driver": (256, 256_000.0), "other": (256, 9000.0), "gone": (256, 2560.0)}
+    after = {"driver": (256, 259_840.0), "other": (512, 90_000.0)}
+    cell = compare_profiles(CELL, 256, (base, after), {"driver"})
     names = [(f.name, f.changed, round(f.change, 1)) for f in cell.functions]
-    assert names == [("driver", True, 15.0), (LONG, False, 316.4), ("gone", False, -10.0)]
+    assert names == [("driver", True, 15.0), ("other", False, 316.4), ("gone", False, -10.0)]
     assert (cell.functions[1].base_calls, cell.functions[1].candidate_calls) == (1, 2)
-    unsure = compare_profiles(CELL, 256, (base, after), [LONG, LONG + "2"], None)
-    assert {f.name for f in unsure.functions} == {"driver", LONG[:30], "gone"}
+    unsure = compare_profiles(CELL, 256, (base, after))
     assert all(f.changed is None for f in unsure.functions)
+
+
+def test_names_are_whole_where_one_fits() -> None:
+    counts = {"driver": (1, 2.0), LONG[:30]: (3, 4.0)}
+    assert complete(counts, [LONG, "driver"]) == {"driver": (1, 2.0), LONG: (3, 4.0)}
+    assert complete(counts, [LONG, LONG + "2"]) == counts
+
+
+def test_who_has_the_time_of_a_changed_function_is_marked_and_kept() -> None:
+    many = {f"f{n}": (1, float(n)) for n in range(SHOWN + 20)}
+    unseen = UnseenFunction(name="inner", sides=["base"], why="untraced", holders=["f1"])
+    cell = compare_profiles(CELL, 1, ({}, many), {"f0", "inner"}, [unseen])
+    first, second, third = cell.functions[:3]
+    assert (first.name, first.holds, first.changed) == ("f1", ["inner"], False)
+    assert (second.name, second.holds, second.changed) == ("f0", [], True)
+    assert third.name == f"f{SHOWN + 19}" and cell.unseen == [unseen]
 
 
 def test_small_changes_are_left_out_and_counted() -> None:
     many = {f"f{n}": (1, float(n)) for n in range(SHOWN + 20)}
-    cell = compare_profiles(CELL, 1, ({}, many), (), {"f0"})
+    cell = compare_profiles(CELL, 1, ({}, many), {"f0"})
     assert len(cell.functions) == SHOWN and cell.left_out == 20
     assert cell.functions[0].name == "f0" and cell.functions[1].name == f"f{SHOWN + 19}"
 
 
-def test_the_table_says_that_it_is_approximate() -> None:
-    cell = compare_profiles(CELL, 1, ({}, {"driver": (1, 500.0)}), (), {"driver"})
-    record = ProfileRecord(board="hikey960", cells=[cell], images=[])
+def printed(cell: ProfiledCell) -> str:
     out = io.StringIO()
+    record = ProfileRecord(board="hikey960", cells=[cell], images=[])
     print_profile(record, Console(file=out, width=300))
-    text = out.getvalue()
+    return out.getvalue()
+
+
+def test_the_table_says_that_it_is_approximate() -> None:
+    text = printed(compare_profiles(CELL, 1, ({}, {"driver": (1, 500.0)}), {"driver"}))
     assert APPROXIMATE in text and "nothing is gated" in text
     assert "+500" in text and "driver (changed)" in text
+    assert "no line of" not in text
+
+
+def test_the_table_says_why_a_changed_function_has_no_line() -> None:
+    def unseen(name: str, why: str, *holders: str, sides: tuple[str, ...] = SIDES) -> Any:
+        fields = {"name": name, "sides": sides, "why": why, "holders": holders}
+        return UnseenFunction.model_validate(fields)
+
+    found = [
+        *(unseen(f"idle{n}", "idle") for n in range(5)),
+        unseen("inner", "untraced", "driver"),
+        unseen("lost", "untraced", sides=("base",)),
+        unseen("part", "absent", sides=("candidate",)),
+    ]
+    names = {one.name for one in found}
+    text = printed(compare_profiles(CELL, 1, ({}, {"driver": (1, 500.0)}), names, found))
+    assert "driver (with inner, changed)" in text
+    assert [line for line in text.splitlines() if line.startswith("!")] == [
+        "! no line of idle0, idle1, idle2 and 2 more (changed) in both kernels:"
+        " nothing called it in this cell",
+        "! no line of inner (changed) in both kernels: declared inline or notrace, so the tracer"
+        " cannot enter it; the time is in driver",
+        "! no line of lost (changed) in the base: declared inline or notrace, so the tracer"
+        " cannot enter it; none of its callers has a line here",
+        "! no line of part (changed) in the candidate: no separate function there; the one that"
+        " has its code is changed",
+    ]
 
 
 @pytest.fixture
