@@ -16,11 +16,14 @@ from iotoll.records.models import (
     CoverageRecord,
     ExplainRecord,
     FunctionCoverage,
+    FunctionDelta,
     Outcome,
     Section,
+    SectionDelta,
     VerdictRecord,
 )
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.reports.explain.terminal import print_explained
 from iotoll.reports.page import render_report, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
@@ -98,6 +101,40 @@ def test_the_largest_function_is_named_with_its_inlined_one_and_what_is_left() -
     assert f"drivers/ufs/core/ufshcd.c:2964 ({inlined})" in words
     assert words.endswith("+2 not explained (1 workload of 1 taken apart)")
     assert in_functions(RECORD, [group(Section.COMPLETION)], "instructions") == []
+
+
+def with_functions(*others: FunctionDelta) -> ExplainRecord:
+    """The example with more functions in its section."""
+    (cell,) = RECORD.cells
+    section = cell.sections[0]
+    more = SectionDelta(**{**dict(section), "functions": [*others, *section.functions]})
+    return RECORD.model_copy(update={"cells": [cell.model_copy(update={"sections": [more]})]})
+
+
+def other(name: str, delta: int, mean: float, *, changed: bool) -> FunctionDelta:
+    (first, *_) = RECORD.cells[0].sections[0].functions
+    update = {"name": name, "delta": delta, "share": 0.9, "mean": mean, "changed": changed}
+    return first.model_copy(update={**update, "file": None, "inlined": []})
+
+
+def test_changed_functions_are_named_before_larger_ones() -> None:
+    same = other("get_page", -900, -900.0, changed=False)
+    rare = other("slow_path", 0, 12.5, changed=True)
+    lines = [
+        in_functions(with_functions(same), [group(Section.SUBMISSION)], "instructions"),
+        in_functions(with_functions(same, rare), [group(Section.SUBMISSION)], "instructions"),
+    ]
+    for (line,) in lines:
+        assert line.startswith("ufs submission: mostly ufshcd_queuecommand, +329 instructions, ")
+    assert "; then get_page, \N{MINUS SIGN}900 instructions; " in lines[0][0]
+    assert "; then slow_path, +12.5 instructions on average; " in lines[1][0]
+    pages = io.StringIO()
+    print_explained(with_functions(same, rare), Console(file=pages, width=200))
+    text = pages.getvalue()
+    places = [
+        text.index(f"  {name}") for name in ("ufshcd_queuecommand (", "slow_path", "get_page")
+    ]
+    assert places == sorted(places)
 
 
 def test_a_failure_is_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from iotoll.records.models import (
     InlinedDelta,
     Outcome,
     PartDelta,
+    SectionDelta,
     VerdictRecord,
 )
 from iotoll.records.rundir import RunDir
+from iotoll.run.bisect.culprit import functions_of
 from iotoll.run.explain import Explainer
 from iotoll.run.studies.explained_variants import CELLS, PLACES, shaped
 from iotoll.run.studies.named import (
@@ -61,7 +64,7 @@ def function(
 
 
 def explained(*functions: FunctionDelta, whole: PartDelta | None = None) -> ExplainRecord:
-    section = SECTION.model_copy(update={"functions": list(functions)})
+    section = SectionDelta(**{**dict(SECTION), "functions": list(functions)})
     made: CellDelta = EXAMPLE.cells[0].model_copy(update={"sections": [section], "whole": whole})
     return EXAMPLE.model_copy(update={"cells": [made]})
 
@@ -106,6 +109,29 @@ def test_another_first_function_or_size_is_no_hit() -> None:
     assert (row.first, row.grew) == (0, 1)
     row = named(Plant("driver", 50, 1), record, grown())
     assert (row.exact, row.runs) == (0, 1)
+
+
+def test_changed_code_is_before_what_differs_more_with_the_same_code() -> None:
+    """__rmqueue_pcplist() differed more than the planted function in cells of 128 KiB."""
+    same, planted = function("other", 900, 900.0, changed=False), function("driver", 403, 403.0)
+    rare = function("rare", 0, 0.7)
+    found = explained(same, rare, planted)
+    (section,) = found.cells[0].sections
+    assert [f.name for f in section.functions] == ["driver", "rare", "other"]
+    row = named(Plant("driver", 400, 1), found, grown())
+    assert (row.first, row.grew) == (1, 1)
+    whole = PartDelta(**{**section.model_dump(exclude={"section"}), "functions": [same, rare]})
+    assert [f.name for f in whole.functions] == ["rare", "other"]
+    part = (CELL, SECTION.section.value)
+    assert [f.name for f in functions_of(found, part)] == ["driver", "other"]
+
+
+def test_a_record_of_before_is_read_in_this_order(tmp_path: Path) -> None:
+    found = explained(function("driver", 3, 3.0), function("other", 9, 9.0, changed=False))
+    document = json.loads(found.model_dump_json())
+    document["cells"][0]["sections"][0]["functions"].reverse()
+    (tmp_path / "explain.json").write_text(json.dumps(document))
+    assert results.read(tmp_path / "explain.json", ExplainRecord) == found
 
 
 def test_a_part_that_did_not_grow_has_no_first_function() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from iotoll.records.models.base import Model, Outcome, Section
 from iotoll.records.models.run import Side
@@ -52,6 +52,11 @@ class FunctionDelta(Difference):
         default_factory=list, description="inlined functions that differ; of changed functions only"
     )
 
+    @property
+    def order(self) -> tuple[bool, float, float, str]:
+        """Sorts functions of a part: changed ones first, each kind by size, then by name."""
+        return not self.changed, -abs(self.effect), -abs(self.mean), self.name
+
 
 class PartDelta(Model):
     """One part of a cell's I/Os, taken apart by function."""
@@ -75,7 +80,15 @@ class PartDelta(Model):
     unexplained: float | None = Field(
         None, description="the gate's difference less what is explained; absent if it judged none"
     )
-    functions: list[FunctionDelta]
+    functions: list[FunctionDelta] = Field(
+        description="that differ: those with other machine code first, each kind by its effect"
+    )
+
+    @field_validator("functions")
+    @classmethod
+    def _in_order(cls, functions: list[FunctionDelta]) -> list[FunctionDelta]:
+        # Here, so that every reader has this order, also of records that were written before it.
+        return sorted(functions, key=lambda function: function.order)
 
 
 class SectionDelta(PartDelta):

@@ -20,7 +20,7 @@ _MOST = 0.5
 
 
 def in_functions(record: ExplainRecord, groups: Sequence[MovementGroup], unit: str) -> list[str]:
-    """One line for each group of changes that was taken apart: its largest function."""
+    """One line for each group of changes that was taken apart: its first function."""
     if record.failure is not None:
         return [f"not explained: {record.failure}"]
     lines = [line for group in groups if (line := _line(record, group, unit))]
@@ -57,8 +57,7 @@ def _mostly(sections: Sequence[PartDelta], where: str, unit: str) -> str:
     """The function that most often comes first, the next one, and what is not explained."""
     first = Counter(section.functions[0].name for section in sections).most_common(1)[0][0]
     found = [s.functions[0] for s in sections if s.functions[0].name == first]
-    size = median(function.effect for function in found)
-    text = f"{where}: mostly {found[0].name}, {signed(size)} {unit}{_place(found[0])}"
+    text = f"{where}: mostly {found[0].name}, {_size(found, unit)}{_place(found[0])}"
     others = list(_others(sections, first, unit))
     text += f"; then {others[0]}" if others else ""
     left = [s.unexplained for s in sections if s.unexplained is not None]
@@ -66,16 +65,26 @@ def _mostly(sections: Sequence[PartDelta], where: str, unit: str) -> str:
 
 
 def _others(sections: Sequence[PartDelta], first: str, unit: str) -> Iterator[str]:
-    """The next functions, those that most of the workloads have."""
+    """The next functions, those that most of the workloads have: changed ones, then by size."""
     seen: dict[str, list[FunctionDelta]] = {}
     for section in sections:
         for function in section.functions:
-            if function.name != first and abs(function.effect) >= 1:
+            if function.name != first and (function.changed or abs(function.effect) >= 1):
                 seen.setdefault(function.name, []).append(function)
     common = [found for found in seen.values() if 2 * len(found) > len(sections)]
-    for found in sorted(common, key=lambda f: -abs(median(one.effect for one in f))):
-        size = median(one.effect for one in found)
-        yield f"{found[0].name}, {signed(size)} {unit}{_place(found[0])}"
+    for found in sorted(common, key=lambda f: (not f[0].changed, -abs(_effect(f)))):
+        yield f"{found[0].name}, {_size(found, unit)}{_place(found[0])}"
+
+
+def _effect(found: Sequence[FunctionDelta]) -> float:
+    return median(function.effect for function in found)
+
+
+def _size(found: Sequence[FunctionDelta], unit: str) -> str:
+    """One function's size in several workloads; the mean where most I/Os have no difference."""
+    if effect := _effect(found):
+        return f"{signed(effect)} {unit}"
+    return f"{signed(median(function.mean for function in found))} {unit} on average"
 
 
 def _place(function: FunctionDelta) -> str:

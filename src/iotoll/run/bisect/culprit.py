@@ -21,6 +21,9 @@ from iotoll.run.lock import locked
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
 
+_NAMED = 5
+"""Functions of a commit that are named."""
+
 
 @dataclass(frozen=True)
 class Function:
@@ -136,7 +139,7 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
 def _explained(
     found: Confirmed, run: RunDir, target: Part, setting: Setting, progress: Progress
 ) -> Confirmed:
-    """With the functions whose instructions differ, the largest part first.
+    """With the functions whose instructions differ.
 
     In a sandbox the gate itself has explained what it blocked, and nothing else is.
     """
@@ -148,6 +151,11 @@ def _explained(
     except (UsageError, InfrastructureError) as error:
         # The commit is found all the same; what could not be said is said.
         return _with(found, [], str(error))
+    return _with(found, functions_of(record, target)[:_NAMED], "")
+
+
+def functions_of(record: ExplainRecord, target: Part) -> list[Function]:
+    """Functions that differ in a part of a cell: changed ones first, each kind by size."""
     sections = [
         s
         for c in record.cells
@@ -161,8 +169,8 @@ def _explained(
             known = total.get(one.name)
             size = one.effect + (known.delta if known else 0.0)
             total[one.name] = Function(one.name, round(size, 1), one.changed)
-    largest = sorted((f for f in total.values() if f.delta), key=lambda f: -abs(f.delta))
-    return _with(found, largest[:5], "")
+    found = (f for f in total.values() if f.delta)
+    return sorted(found, key=lambda f: (not f.changed, -abs(f.delta)))
 
 
 def _with(found: Confirmed, functions: list[Function], why: str) -> Confirmed:
