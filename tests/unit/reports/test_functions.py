@@ -125,7 +125,7 @@ def test_changed_functions_are_named_before_larger_ones() -> None:
         in_functions(with_functions(same, rare), [group(Section.SUBMISSION)], "instructions"),
     ]
     for (line,) in lines:
-        assert line.startswith("ufs submission: mostly ufshcd_queuecommand, +329 instructions, ")
+        assert line.startswith("ufs submission: ufshcd_queuecommand (changed), +329 instructions, ")
     assert "; then get_page, \N{MINUS SIGN}900 instructions; " in lines[0][0]
     assert "; then slow_path, +12.5 instructions on average; " in lines[1][0]
     pages = io.StringIO()

@@ -57,11 +57,18 @@ def _mostly(sections: Sequence[PartDelta], where: str, unit: str) -> str:
     """The function that most often comes first, the next one, and what is not explained."""
     first = Counter(section.functions[0].name for section in sections).most_common(1)[0][0]
     found = [s.functions[0] for s in sections if s.functions[0].name == first]
-    text = f"{where}: mostly {found[0].name}, {_size(found, unit)}{_place(found[0])}"
+    name = f"mostly {first}" if _is_largest(sections, first) else f"{first} (changed)"
+    text = f"{where}: {name}, {_size(found, unit)}{_place(found[0])}"
     others = list(_others(sections, first, unit))
     text += f"; then {others[0]}" if others else ""
     left = [s.unexplained for s in sections if s.unexplained is not None]
     return f"{text}; {signed(median(left))} not explained" if left else text
+
+
+def _is_largest(sections: Sequence[PartDelta], first: str) -> bool:
+    """Whether no other function differs more in most of the workloads: changed ones come first."""
+    largest = [max(s.functions, key=lambda f: (abs(f.effect), f.name == first)) for s in sections]
+    return 2 * sum(function.name == first for function in largest) > len(sections)
 
 
 def _others(sections: Sequence[PartDelta], first: str, unit: str) -> Iterator[str]:
