@@ -6,6 +6,7 @@ Steps take a `Progress` and never print by themselves. All of it goes to standar
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ class Progress:
         self.console = console or Console(stderr=True)
         self._bars: RichProgress | None = None
         self._depth = 0
+        self._turn = threading.Lock()  # steps may be other threads'
 
     def say(self, text: str) -> None:
         """Print one line (rich markup is not interpreted)."""
@@ -75,22 +77,24 @@ class Progress:
                 self.say(f"{title}: {mark} {seconds:.1f} s")
 
     def _enter(self) -> RichProgress:
-        if self._bars is None:
-            self._bars = RichProgress(
-                SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[note]}", markup=False),
-                TimeElapsedColumn(),
-                console=self.console,
-                transient=True,
-            )
-            self._bars.start()
-        self._depth += 1
-        return self._bars
+        with self._turn:
+            if self._bars is None:
+                self._bars = RichProgress(
+                    SpinnerColumn(),
+                    TextColumn("{task.description}", markup=False),
+                    BarColumn(bar_width=24),
+                    TextColumn("{task.fields[note]}", markup=False),
+                    TimeElapsedColumn(),
+                    console=self.console,
+                    transient=True,
+                )
+                self._bars.start()
+            self._depth += 1
+            return self._bars
 
     def _leave(self) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self._bars is not None:
-            self._bars.stop()
-            self._bars = None
+        with self._turn:
+            self._depth -= 1
+            if self._depth == 0 and self._bars is not None:
+                self._bars.stop()
+                self._bars = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+import threading
 import time
 
 import pytest
@@ -50,3 +52,26 @@ def test_on_a_terminal_bars_show_title_and_note_as_they_are() -> None:
     assert "o [3]" in text
     assert "at the end [x]" in text
     assert "build [b]base[/b]" in text
+
+
+def test_steps_of_several_threads_share_one_display() -> None:
+    """Two displays at once left standard output to the one that was gone: an answer was lost."""
+    progress = Progress(console=Console(file=io.StringIO(), force_terminal=True, width=80))
+    before, interval = sys.stdout, sys.getswitchinterval()
+
+    def steps() -> None:
+        for _ in range(20):
+            with progress.step("boot"):
+                pass
+
+    threads = [threading.Thread(target=steps) for _ in range(8)]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sys.stdout is before and progress._bars is None
+    finally:
+        sys.setswitchinterval(interval)
+        sys.stdout = before
