@@ -84,6 +84,8 @@ def test_no_merge_request_starts_it_and_each_script_is_one_quoted_command() -> N
         (line,) = job["script"]
         assert line.startswith("iotoll ci bisect"), name
         assert all(f'"{word}"' in line for word in line.split('"') if word.startswith("$"))
+        # A real board has no matrix that is the default one.
+        assert name == "iotoll-bisect-post" or '--matrix "$IOTOLL_BISECT_MATRIX"' in line
 
 
 # ------------------------------------------------------------ what is asked
@@ -136,7 +138,7 @@ def test_the_search_runs_in_the_sandbox_on_commits_that_the_cache_keeps(
     def searched(words: list[str], **_: Any) -> None:
         seen.append(words)
         out = Path(words[words.index("--out") + 1])
-        out.mkdir(parents=True)
+        out.mkdir(parents=True, exist_ok=True)
         (out / "bisect.json").write_text(json.dumps(ANSWER))
         raise SystemExit(0)
 
@@ -148,6 +150,11 @@ def test_the_search_runs_in_the_sandbox_on_commits_that_the_cache_keeps(
     assert "--sandbox" in seen[0] and "--runner" not in seen[0]
     assert seen[0][1] == str(repository.place("kernel/linux"))
     assert "submission grew" in (root / "note.md").read_text()
+    lab = ["--runner", "lava", "--trusted", "main", "--board", "hikey960", "--matrix", "hikey960"]
+    done = CliRunner().invoke(ci_command, [*words, "--bad", bad, "--root", str(root), *lab])
+    assert done.exit_code == 0, done.output
+    given = dict(zip(seen[1][::2], seen[1][1::2], strict=True))
+    assert (given["--runner"], given["--board"], given["--matrix"]) == ("lava", *2 * ["hikey960"])
 
 
 def test_ranges_and_branches_are_checked(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def asked(options: dict[str, Any]) -> dict[str, str]:
 @click.option("--cell", help="Default: what moved most.")
 @click.option("--section", help="Default: what moved most.")
 @click.option("--board", default="virt-arm64", show_default=True)
+@click.option("--matrix", default="default", show_default=True, help="The board's, in a lab.")
 @click.option("--runner", type=click.Choice(["local", "lava"]), default="local", show_default=True)
 @click.option("--lab", default="local", show_default=True, help="LAVA lab, with --runner lava.")
 @click.option("--trusted", help="Branch that has all commits of a search in a lab.")
@@ -74,7 +75,8 @@ def bisect_command(clone: Path, project: str | None, root: Path, **options: Any)
     wanted = asked(options)
     change = repository.find_change(clone, wanted["good"], wanted["bad"], None)
     repository.check_range(change, LONGEST)
-    words = ["--good", change.base, "--bad", change.candidate, "--board", options["board"]]
+    words = ["--good", change.base, "--bad", change.candidate]
+    words += ["--board", options["board"], "--matrix", options["matrix"]]
     for name in ("cell", "section"):
         words += [f"--{name}", wanted[name]] if wanted[name] else []
     if options["runner"] == "lava":
