@@ -47,6 +47,7 @@ WATCH_SECONDS = 0.2
 MEMORY = 4 << 30  # bytes of /tmp, which is the machine's memory
 SECRETS = ("lab",)
 """Folders of the cache that no step sees: a lab on this machine keeps its tokens there."""
+_SCRATCH = "sandbox-"
 ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent")
 
 
@@ -136,14 +137,25 @@ class _Layer:
 def _scratch(run_root: Path) -> Iterator[Path]:
     # Beside the run directory: an overlay needs a file system that is none itself, and room.
     run_root.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{run_root.name}-", dir=run_root.parent))
+    prefix = f".{run_root.name}-{_SCRATCH}"
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=run_root.parent))
     try:
         yield folder
     finally:
-        # The overlay's own folder has no permission bits.
-        for work in folder.glob("*/work/work"):
-            work.chmod(0o700)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what sandboxes of runs in ``folder`` left whose iotoll was killed; none may run."""
+    for left in folder.glob(f".*-{_SCRATCH}*"):
+        _remove(left)
+
+
+def _remove(scratch: Path) -> None:
+    # The overlay's own folder has no permission bits.
+    for work in scratch.glob("*/work/work"):
+        work.chmod(0o700)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 class _Places:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from iotoll.core.errors import InfrastructureError, UsageError, os_fix
 from iotoll.core.lock import alone
+from iotoll.kernels import sandbox
 
 
 @contextmanager
@@ -25,4 +26,6 @@ def held(root: Path) -> Iterator[None]:
     why = f"{root}: another iotoll works on this search: wait, or choose another --out"
     with alone(root / ".lock", UsageError(why)):
         shutil.rmtree(root / "work", ignore_errors=True)
+        for folder in (root, root / "pairs", *root.glob("revert-*")):
+            sandbox.sweep(folder)
         yield
