@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import re
+import signal
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from iotoll.core.cli_support import Output
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
+from iotoll.labs.lava.config import load_lab
 from iotoll.patch import candidate
 from iotoll.records.rundir import RunDir
 from iotoll.reports.bisect.boards import boards_text
-from iotoll.run.bisect import boards, culprit
+from iotoll.run import manifest
+from iotoll.run.bisect import boards, boards_command, culprit
 from iotoll.run.bisect import log as logs
-from iotoll.run.bisect.boards import BoardSearch, Located, noise_of, points_of, prior_of
+from iotoll.run.bisect.boards import (
+    BoardSearch,
+    Located,
+    noise_of,
+    points_of,
+    prior_of,
+    shared_manifest,
+)
+from iotoll.run.bisect.boards_command import VIRTUAL
 from iotoll.run.bisect.command import setting_of
+from iotoll.run.bisect.culprit import Confirmed
+from iotoll.run.bisect.find import Asked
 from iotoll.run.bisect.history import History
+from iotoll.run.bisect.hold import held
 from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.bisect.setting import Setting
 from iotoll.verdict.search.bayes import PROMISE, TOUCHES, Search
@@ -161,6 +179,26 @@ def test_a_history_that_misjudges_the_noise_is_corrected_by_the_boots(said: floa
     assert state.sigma[0] == pytest.approx(1.0, abs=0.12)
 
 
+def test_an_interrupt_waits_for_no_job_of_the_lab(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    class Waits(Replay):
+        def ratios(self, commit: str, pairs: int) -> list[float]:
+            if POINTS.index(commit) == 40:
+                signal.raise_signal(signal.SIGINT)
+                over.wait(60)
+            return super().ratios(commit, pairs)
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, Waits(7))
+    waited = time.monotonic() - begun
+    over.set()
+    assert waited < 30
+    found, _ = search(tmp_path, Replay(7))
+    assert found.commits == [POINTS[7]]
+
+
 # ------------------------------------------------------------ the range
 
 
@@ -206,13 +244,79 @@ def test_a_lab_and_a_sandbox_exclude_each_other(
         setting_of(Path(), {**words, "runner": "lava", "sandbox": True})
 
 
+def test_what_the_command_line_names_is_read_before_anything_long() -> None:
+    setting = Setting(".", "hikey960", "hikey960", "time", "local")
+    ends, cell = ("a", "b"), "ufs-4k-randread-t1-direct"
+    assert shared_manifest(setting, ends, cell).accelerator == "tcg", "the lab's are simulated"
+    for change, wrong, why in (
+        ({"matrix": "default"}, cell, "measures emmc, which board hikey960 does not have"),
+        ({"board": "virt-arm64"}, cell, "search without --runner lava"),
+        ({"policy": "instructions"}, cell, "is not of the clock 'time'"),
+        ({"lab": "nowhere"}, cell, "nowhere"),
+        ({}, "ufs-4k-*", "is no single cell"),
+        ({}, "ufs-5k-randread-t1-direct", "ufs has blocks of 4k"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(why)):
+            shared_manifest(Setting(**{**asdict(setting), **change}), ends, wrong)
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_no_gate_is_run_where_it_could_confirm_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    simulated: bool,
+) -> None:
+    tree = Tree(tmp_path / "linux")
+    good, slow = tree.commit("base"), tree.commit("slow", "cost 9")
+    setting = Setting(str(tree.root), "hikey960", "hikey960", "time", "local")
+    asked = Asked(good, slow, "ufs-4k-randread-t1-direct", "submission")
+    local = load_lab("local")
+    board = local.board("hikey960").model_copy(update={"simulated": simulated})
+    lab = local.model_copy(update={"boards": {"hikey960": board}})
+    monkeypatch.setattr(manifest, "load_lab", lambda _: lab)
+    monkeypatch.setattr(boards, "check_lab", lambda _: None)
+    monkeypatch.setattr(BoardSearch, "run", lambda _: Located([slow], 0.99, 0.5, 9, 1))
+    gates: list[str] = []
+
+    def confirm(folder: Path, setting: Setting, parent: str, commit: str, *_: Any) -> Confirmed:
+        gates.append(commit)
+        return Confirmed(0.5, True, 3, "The candidate makes 1 of 1 cells slower.", str(folder))
+
+    monkeypatch.setattr(boards_command, "confirm", confirm)
+    options = {"noise": 0.2, "cheaper": False, "boards": 2, "max_pairs": 400}
+    words = (History(tree.root), asked, setting, tmp_path / "out", Output(False, False), options)
+    code = boards_command.search_boards(*words)
+    answer = json.loads((tmp_path / "out/bisect.json").read_text())
+    said = capsys.readouterr()
+    if simulated:
+        assert (code, answer["outcome"], gates) == (3, "unconfirmed", [])
+        assert answer["confirmed"] is None and "QEMU" in answer["virtual"]
+        assert "no gate confirms it" in " ".join(said.err.split())
+        assert "on virtual boards ended, but it is not confirmed" in said.out
+    else:
+        assert (code, answer["outcome"], gates) == (0, "found", [slow])
+        assert answer["virtual"] is None and "virtual" not in said.out
+
+
+def test_what_killed_sandboxes_left_is_removed_when_a_search_goes_on(tmp_path: Path) -> None:
+    left = [tmp_path / ".culprit-1-sandbox-x", tmp_path / "pairs/.1-sandbox-y"]
+    left.append(tmp_path / "revert-1/.run-sandbox-z")
+    for folder in left:
+        (folder / "run/work/work").mkdir(parents=True, mode=0o000)
+    kept = tmp_path / "pairs/1"
+    kept.mkdir()
+    with held(tmp_path):
+        assert not any(folder.exists() for folder in left) and kept.is_dir()
+
+
 def test_the_text_says_what_is_known_and_what_is_not() -> None:
     commit = {"sha": "a" * 40, "subject": "slow", "author": "Ada", "email": "a@b", "date": "d"}
     sure = {"delta": 0.021, "sentence": "overhead grew"}
     answer: dict[str, Any] = {
         "outcome": "found", "cell": "c", "section": "overhead", "board": "b", "commits": [commit],
         "effect": 0.02, "noise": 0.01, "sure": 0.993, "why": "", "range": 9, "confirmed": sure,
-        "reverted": "it cannot be taken back on the tip: conflict",
+        "virtual": None, "reverted": "it cannot be taken back on the tip: conflict",
         "spent": {"pairs": 40, "builds": 5, "skipped": []}, "disk": {"folder": 1e6},
     }  # fmt: skip
     text = boards_text(answer)
@@ -221,6 +325,10 @@ def test_the_text_says_what_is_known_and_what_is_not() -> None:
     answer |= {"outcome": "range", "commits": [commit, commit], "why": "the limit is reached"}
     answer |= {"confirmed": None, "reverted": None}
     assert "one of 2 commits: the limit is reached" in boards_text(answer)
+    answer |= {"outcome": "unconfirmed", "commits": [commit], "why": "", "virtual": VIRTUAL}
+    first, *more = boards_text(answer).splitlines()
+    assert "on virtual boards" in first and "not confirmed" in first
+    assert any("no gate was run" in line for line in more) and "against its parent" not in first
 
 
 def test_the_commit_is_taken_back_on_the_tip(

@@ -22,6 +22,8 @@ def boards_text(answer: dict[str, Any]) -> str:
     if answer["confirmed"]:
         confirmed = answer["confirmed"]
         lines.append(f"  against its parent ({confirmed['delta']:+.2%}): {confirmed['sentence']}")
+    if answer["virtual"]:
+        lines.append(f"  no gate was run: {answer['virtual']}")
     lines += _reverted(answer["reverted"])
     spent, skipped = answer["spent"], len(answer["spent"]["skipped"])
     lines += [
@@ -38,7 +40,9 @@ def _first(answer: dict[str, Any]) -> str:
     if answer["outcome"] == "found":
         return f"{named(answer['commits'][0])} changed {where}"
     if answer["outcome"] == "unconfirmed":
-        return f"{named(answer['commits'][0])} is where the search ended, but it is not confirmed"
+        why = " on virtual boards" if answer["virtual"] else ""
+        commit = named(answer["commits"][0])
+        return f"{commit} is where the search{why} ended, but it is not confirmed"
     why = f": {answer['why']}" if answer["why"] else ""
     return f"{where}: it is one of {len(answer['commits'])} commits{why}"
 

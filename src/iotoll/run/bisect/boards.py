@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from iotoll.boards.board import VirtualBoard, load_board
+from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import run_boots
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
@@ -22,7 +24,7 @@ from iotoll.core.progress import Progress
 from iotoll.measure.collect import collect
 from iotoll.patch import selection
 from iotoll.patch.candidate import CandidateChoice
-from iotoll.records.models import Clock
+from iotoll.records.models import Clock, RunManifest
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.log import Log
 from iotoll.run.bisect.setting import Part, Setting, request_of
@@ -169,20 +171,34 @@ class BoardSearch:
         if not steps:
             return
         self.log.add("begun", steps=[list(step) for step in steps])
+        names = (f"{self.points[place][:12]} to {pairs} pairs" for place, pairs in steps)
+        self.progress.say(f"measures {', '.join(names)}")
         failed: Exception | None = None
-        with ThreadPoolExecutor(len(steps)) as pool:
-            jobs = [pool.submit(self.source.ratios, self.points[p], n) for p, n in steps]
-            for (place, _), job in zip(steps, jobs, strict=True):
-                try:
-                    values = job.result()
-                except BrokenError as error:
-                    self._skip(place, error)
-                except Exception as error:
-                    failed = failed or error  # the others' values are kept before it is raised
-                else:
-                    self._note(place, values)
+        jobs = [self._begin(self.points[place], pairs) for place, pairs in steps]
+        for (place, _), job in zip(steps, jobs, strict=True):
+            try:
+                values = job.result()
+            except BrokenError as error:
+                self._skip(place, error)
+            except Exception as error:
+                failed = failed or error  # the others' values are kept before it is raised
+            else:
+                self._note(place, values)
         if failed is not None:
             raise failed
+
+    def _begin(self, commit: str, pairs: int) -> Future[list[float]]:
+        """Measure a commit in a thread that ends with the process: Ctrl-C waits for no job."""
+        found: Future[list[float]] = Future()
+
+        def measure() -> None:
+            try:
+                found.set_result(self.source.ratios(commit, pairs))
+            except BaseException as error:
+                found.set_exception(error)
+
+        threading.Thread(target=measure, daemon=True).start()
+        return found
 
     def _note(self, place: int, values: Sequence[float]) -> None:
         for value in values[self._pairs(place) :]:
@@ -257,6 +273,24 @@ def check_figure(figure: str) -> None:
     known = ("overhead", "vfs_fs", "submission", "completion")
     if figure not in known:
         raise UsageError(f"--section {figure}: on boards' time it is one of {', '.join(known)}")
+
+
+def shared_manifest(setting: Setting, asked: Sequence[str], cell: str) -> RunManifest:
+    """The manifest of B against A, with everything read that the command line names.
+
+    ``asked`` are A and B. Raises UsageError where names do not fit together.
+    """
+    board = load_board(setting.board)
+    if isinstance(board, VirtualBoard):
+        raise UsageError(
+            f"--board {board.name}: counts instructions, of which one boot is enough: search"
+            " without --runner lava"
+        )
+    if chosen_cells(cell, load_matrix(setting.matrix).cells) != [cell]:
+        raise UsageError(f"--cell {cell}: is no single cell: name one")
+    good, bad = asked
+    choice = CandidateChoice("revision", setting.tree, good, bad)
+    return new_manifest(request_of(setting, choice, [cell]))
 
 
 def check_lab(setting: Setting) -> None:

@@ -25,6 +25,10 @@ from iotoll.run.bisect.meter import usage
 from iotoll.run.bisect.setting import Part, Setting
 from iotoll.verdict.search.bayes import Search
 
+VIRTUAL = "the lab's boards are virtual, and their time is QEMU's, which cannot gate"
+Sure = tuple[Confirmed | None, Confirmed | str | None]
+"""What the gates say of the commit against its parent, and of the tip without it; None: not run."""
+
 
 def search_boards(
     history: History,
@@ -41,6 +45,10 @@ def search_boards(
         raise UsageError("--path: a search on boards' time walks all first parents: leave it out")
     target = (asked.cell, asked.section or "overhead")
     boards.check_figure(target[1])
+    manifest = boards.shared_manifest(setting, (asked.good, asked.bad), target[0])
+    virtual = manifest.accelerator != "none"
+    if virtual:
+        output.progress.say(f"{VIRTUAL}: the search may name a commit, and no gate confirms it")
     started = time.monotonic()
     points = boards.points_of(history, asked.good, asked.bad)
     noise = options["noise"] or boards.noise_of(setting, target)
@@ -61,16 +69,27 @@ def search_boards(
         found = boards.BoardSearch(
             points, source, search, log, output.progress, abreast, most
         ).run()
-        sure = _checked(root, history, asked, setting, target, found, output)
+        sure: Sure = (None, None)
+        if not virtual:
+            sure = _checked(root, history, asked, setting, target, found, output)
         answer = _answer(history, asked, setting, target, found, sure, root)
         answer["outcome"] = _outcome(found, sure[0], options["cheaper"])
         answer["noise"], answer["range"] = noise, len(points) - 1
+        answer["virtual"] = VIRTUAL if virtual else None
         answer["spent"]["seconds"] = round(time.monotonic() - started, 1)
-        results.write_text(root / "bisect.json", json.dumps(answer, indent=1) + "\n")
-        results.write_text(root / "bisect.txt", boards_text(answer))
+        _write(root, answer)
+    _show(answer, output)
+    return 0 if answer["outcome"] == "found" else 3
+
+
+def _write(root: Path, answer: dict[str, Any]) -> None:
+    results.write_text(root / "bisect.json", json.dumps(answer, indent=1) + "\n")
+    results.write_text(root / "bisect.txt", boards_text(answer))
+
+
+def _show(answer: dict[str, Any], output: Output) -> None:
     text = json.dumps(answer, indent=1, sort_keys=True) if output.as_json else boards_text(answer)
     click.echo(text.splitlines()[0] if output.quiet and not output.as_json else text.rstrip("\n"))
-    return 0 if answer["outcome"] == "found" else 3
 
 
 def _checked(
@@ -81,7 +100,7 @@ def _checked(
     target: Part,
     found: boards.Located,
     output: Output,
-) -> tuple[Confirmed | None, Confirmed | str | None]:
+) -> Sure:
     """The commit against its parent, and B against B without it; nothing where none is named."""
     if len(found.commits) != 1 or found.why:
         return None, None
@@ -104,7 +123,7 @@ def _answer(
     setting: Setting,
     target: Part,
     found: boards.Located,
-    sure: tuple[Confirmed | None, Confirmed | str | None],
+    sure: Sure,
     root: Path,
 ) -> dict[str, Any]:
     return {

@@ -133,6 +133,8 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
         for growth in (g for g in judged.growth if g.figure == section):
             delta, moved = growth.growth, growth.state == "grew" or growth.improved
     boots = len(list((run.side("candidate") / "boots").glob("*/boot.json")))
+    # Times of a virtual board may be judged on purpose, and confirm nothing.
+    moved = moved and verdict.can_gate
     return Confirmed(delta, moved, boots, verdict.sentence, str(run.root))
 
 
