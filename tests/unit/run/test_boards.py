@@ -253,7 +253,7 @@ def test_what_the_command_line_names_is_read_before_anything_long() -> None:
         ({"board": "virt-arm64"}, cell, "search without --runner lava"),
         ({"policy": "instructions"}, cell, "is not of the clock 'time'"),
         ({"lab": "nowhere"}, cell, "nowhere"),
-        ({}, "ufs-4k-*", "is no single cell"),
+        ({}, "ufs-4k-*", "is a pattern"),
         ({}, "ufs-5k-randread-t1-direct", "ufs has blocks of 4k"),
     ):
         with pytest.raises(UsageError, match=re.escape(why)):

@@ -287,7 +287,7 @@ def shared_manifest(setting: Setting, asked: Sequence[str], cell: str) -> RunMan
             " without --runner lava"
         )
     if chosen_cells(cell, load_matrix(setting.matrix).cells) != [cell]:
-        raise UsageError(f"--cell {cell}: is no single cell: name one")
+        raise UsageError(f"--cell {cell}: is a pattern: name one cell")
     good, bad = asked
     choice = CandidateChoice("revision", setting.tree, good, bad)
     return new_manifest(request_of(setting, choice, [cell]))
