@@ -19,17 +19,20 @@ from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import load_lab
 from iotoll.patch import candidate
+from iotoll.records.models import PairRecord
 from iotoll.records.rundir import RunDir
 from iotoll.reports.bisect.boards import boards_text
 from iotoll.run import manifest
 from iotoll.run.bisect import boards, boards_command, culprit
 from iotoll.run.bisect import log as logs
 from iotoll.run.bisect.boards import (
+    AGAIN,
     BoardSearch,
     Located,
     noise_of,
     points_of,
     prior_of,
+    ratios_of,
     shared_manifest,
 )
 from iotoll.run.bisect.boards_command import VIRTUAL
@@ -41,6 +44,7 @@ from iotoll.run.bisect.hold import held
 from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.bisect.setting import Setting
 from iotoll.verdict.search.bayes import PROMISE, TOUCHES, Search
+from iotoll.verdict.time.pairs import Pairs
 from tests.unit.run.commits import QUIET, Tree
 
 POINTS = [f"{n:040x}" for n in range(41)]
@@ -109,6 +113,40 @@ def test_commits_that_break_are_skipped_and_hide_only_themselves(tmp_path: Path)
 def test_an_end_that_breaks_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be measured"):
         search(tmp_path, Replay(3, broken=(40,)))
+
+
+@pytest.mark.parametrize("culprit", [17, 23])
+def test_one_slow_boot_names_no_commit(tmp_path: Path, culprit: int) -> None:
+    """In the simulated lab one pair was at -1.2 beside a noise of 0.2: its host was busy."""
+
+    class Slow(Replay):
+        def ratios(self, commit: str, pairs: int) -> list[float]:
+            found = super().ratios(commit, pairs)
+            if POINTS.index(commit) == culprit - 1:
+                found[0] = 5 * STEP
+            return found
+
+    # With one pair of each, the commit before was named after 10 and 12 pairs, with 99 %.
+    found, log = search(tmp_path, Slow(culprit), noise=0.005)
+    assert found.commits == [POINTS[culprit]]
+    places = [row["place"] for row in log.of("pair")]
+    assert min(places.count(place) for place in (culprit - 1, culprit)) >= AGAIN
+
+
+def test_pairs_of_which_none_may_be_used_end_it(tmp_path: Path) -> None:
+    def made(*values: float, why: str = "") -> Pairs:
+        record = PairRecord(pair=1, first="base", device="b", seconds=1.0, unused="a hot board")
+        ratios = np.array([values]).T
+        invalid = {"c": why} if why else {}
+        return Pairs([record] * len(values), [("c", "overhead")], ratios, ratios, invalid)
+
+    nan = float("nan")
+    assert ratios_of(made(0.1, nan, nan, nan), "c", False)[0] == 0.1
+    assert len(ratios_of(made(nan, nan, nan), "c", False)) == 3, "a few may yet be followed"
+    with pytest.raises(BrokenError, match="none of 4 pairs of boots may be used: fio failed"):
+        ratios_of(made(nan, nan, nan, nan, why="fio failed"), "c", False)
+    with pytest.raises(InfrastructureError, match="a hot board: so it is with A itself"):
+        ratios_of(made(nan, nan, nan, nan), "c", True)
 
 
 def test_pairs_that_may_not_be_used_count_as_spent_and_tell_nothing(tmp_path: Path) -> None:

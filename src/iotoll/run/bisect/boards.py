@@ -32,12 +32,18 @@ from iotoll.run.flow import Flow
 from iotoll.run.lock import locked
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
-from iotoll.verdict.search.bayes import PROMISE, SURE, TOUCHES, Search
+from iotoll.verdict.search.bayes import PROMISE, SURE, TOUCHES, Search, Step
 from iotoll.verdict.time.noise import FEWEST, history, history_file, load
-from iotoll.verdict.time.pairs import make_pairs
+from iotoll.verdict.time.pairs import Pairs, make_pairs
 
 FIRST = 2
 """Pairs of A with itself, and of B, before anything is reckoned."""
+
+AGAIN = 2
+"""A commit is named when it and the one before it have so many pairs: one boot may be slow."""
+
+IN_VAIN = 4
+"""Pairs of a commit of which one must be of use."""
 
 
 class Source(Protocol):
@@ -80,11 +86,27 @@ class LavaSource:
             order = boot_order(flow.run.manifest.seed, pairs)
             run_boots(flow.run, flow.bench, order, self.progress, 1, flow.connect)
             numbers = range(1, pairs + 1)
-            base, other = (
-                collect(flow.run, flow.cells, Clock.TIME, side, numbers) for side in flow.sides
-            )
+            base = collect(flow.run, flow.cells, Clock.TIME, "base", numbers)
+            other = collect(flow.run, flow.cells, Clock.TIME, "candidate", numbers, base)
         made = make_pairs(base, other, [self.cell], [self.figure], flow.run.manifest.seed)
-        return [float(value) for value in made.ratios[:, 0]]
+        return ratios_of(made, self.cell, commit == self.first)
+
+
+def ratios_of(made: Pairs, cell: str, is_first: bool) -> list[float]:
+    """The pairs' only figure; NaN where it may not be used.
+
+    Where none of several may be used, the commit cannot be measured: BrokenError, or for A itself
+    InfrastructureError, since further boots would cost time and tell nothing.
+    """
+    values = [float(value) for value in made.ratios[:, 0]]
+    if len(values) < IN_VAIN or any(map(math.isfinite, values)):
+        return values
+    unused = [record.unused for record in made.records if record.unused]
+    why = made.invalid.get(cell) or next(iter(unused), "no value is in both boots")
+    text = f"none of {len(values)} pairs of boots may be used: {why}"
+    if is_first:
+        raise InfrastructureError(f"{text}: so it is with A itself, so nothing can be compared")
+    raise BrokenError("workload", text)
 
 
 @dataclass
@@ -128,15 +150,23 @@ class BoardSearch:
             raise UsageError(f"{self.points[ends[0]][:12]} cannot be measured: name another end")
         while True:
             group, sure = self.search.answer()
-            if sure >= SURE:
+            few = [p for p in self._decisive(group) if self.search.count[p] < AGAIN]
+            if sure >= SURE and not few:
                 return self._located(group, sure, "")
             if self._spent() >= self.most:
                 return self._located(group, sure, f"the limit of {self.most} pairs is reached")
             steps = self.search.several(self.boards)
+            if sure >= SURE:
+                steps = [Step(place, 1, 0.0) for place in few]
             if not steps:
                 return self._located(group, sure, "no commit is left that can be measured")
             self._measure([(s.place, self._pairs(s.place) + s.boots) for s in steps])
             self._tell()
+
+    def _decisive(self, group: Sequence[int]) -> list[int]:
+        """The places on which a group's chance rests: its measured one, and the one before it."""
+        before = next(p for p in range(group[0] - 1, -1, -1) if p not in self.search.skipped)
+        return [before, group[-1]]
 
     # ------------------------------------------------------------ the log
 
