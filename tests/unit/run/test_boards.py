@@ -354,12 +354,14 @@ def test_the_text_says_what_is_known_and_what_is_not() -> None:
     answer: dict[str, Any] = {
         "outcome": "found", "cell": "c", "section": "overhead", "board": "b", "commits": [commit],
         "effect": 0.02, "noise": 0.01, "sure": 0.993, "why": "", "range": 9, "confirmed": sure,
-        "virtual": None, "reverted": "it cannot be taken back on the tip: conflict",
-        "spent": {"pairs": 40, "builds": 5, "skipped": []}, "disk": {"folder": 1e6},
+        "reverted": "it cannot be taken back on the tip: conflict", "learned": 0.03,
+        "virtual": None, "disk": {"folder": 1e6},
+        "spent": {"pairs": 40, "builds": 5, "skipped": []},
     }  # fmt: skip
     text = boards_text(answer)
     assert text.startswith('aaaaaaaaaaaa ("slow") changed c: overhead on b')
-    assert "chance 99.3%" in text and "cannot be taken back" in text
+    assert "noise of a pair 1.00%, by these boots 3.00%; chance 99.3%" in text
+    assert "cannot be taken back" in text
     answer |= {"outcome": "range", "commits": [commit, commit], "why": "the limit is reached"}
     answer |= {"confirmed": None, "reverted": None}
     assert "one of 2 commits: the limit is reached" in boards_text(answer)

@@ -16,8 +16,8 @@ def boards_text(answer: dict[str, Any]) -> str:
     else:
         lines += [f"  {named(commit)}" for commit in answer["commits"]]
     lines.append(
-        f"  A to B: {answer['effect']:+.2%}, noise of a pair {answer['noise']:.2%};"
-        f" chance {answer['sure']:.1%}"
+        f"  A to B: {answer['effect']:+.2%}, noise of a pair {answer['noise']:.2%}, by these"
+        f" boots {answer['learned']:.2%}; chance {answer['sure']:.1%}"
     )
     if answer["confirmed"]:
         confirmed = answer["confirmed"]

@@ -74,8 +74,8 @@ def search_boards(
             sure = _checked(root, history, asked, setting, target, found, output)
         answer = _answer(history, asked, setting, target, found, sure, root)
         answer["outcome"] = _outcome(found, sure[0], options["cheaper"])
-        answer["noise"], answer["range"] = noise, len(points) - 1
-        answer["virtual"] = VIRTUAL if virtual else None
+        answer |= {"noise": noise, "learned": round(float(search.sigma[0]), 6)}
+        answer |= {"range": len(points) - 1, "virtual": VIRTUAL if virtual else None}
         answer["spent"]["seconds"] = round(time.monotonic() - started, 1)
         _write(root, answer)
     _show(answer, output)
