@@ -34,7 +34,7 @@ DRIVER = "drivers/ufs/core/ufshcd.c"
 LIMIT = 3600.0
 BROKEN, CULPRIT, LAST = 4, 6, 8
 """Places in the range, whose first commit is 1. The search begins with what is in the middle."""
-WAIT = 300
+WAIT = 1000
 """Microseconds that the culprit waits before each request."""
 
 
