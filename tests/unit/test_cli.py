@@ -222,12 +222,23 @@ def test_interrupted_says_how_to_go_on(place: Path, number: signal.Signals) -> N
     board.write_text(f"extends = {str(endless)!r}\n")
     running = process(place, "gate", "--candidate", PATCH, "--board", board)
     end = await_reader(endless)
+    await_sleep(running.pid)
     running.send_signal(number)
     out, err = running.communicate(timeout=60)
     os.close(end)
     assert running.returncode == 130, err
     assert err.strip() == "iotoll: interrupted; the same command resumes"
     assert out == ""
+
+
+def await_sleep(pid: int, seconds: float = 100) -> None:
+    """Until a process reads what does not come; a signal on its way there would not wake it."""
+    deadline, asleep = time.monotonic() + seconds, 0
+    while asleep < 5:
+        assert time.monotonic() < deadline, "it does not sleep"
+        time.sleep(0.05)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        asleep = asleep + 1 if state == "S" else 0
 
 
 def await_reader(fifo: Path, seconds: float = 100) -> int:
