@@ -13,6 +13,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,28 +160,32 @@ def _build(arch: str, folder: Path, contents: Contents) -> None:
         out = work / "out"
         out.mkdir()
         versions = _versions(tree, contents.packages)
-        write_text(root / "etc/iotoll-tools", _tools(versions))
+        write_text(root / "etc/iotoll-tools", tools(versions))
         write_cpio(root, out / "rootfs.cpio")
-        write_text(out / "packages", versions)
+        write_text(out / "packages", "".join(f"{n} {v}\n" for n, v in versions.items()))
         write_text(out / "rootfs.cpio.sha256", file_sha256(out / "rootfs.cpio") + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         out.replace(folder)
 
 
-def _versions(tree: Path, packages: tuple[str, ...]) -> str:
+def _versions(tree: Path, packages: tuple[str, ...]) -> dict[str, str]:
     # `extract` leaves dpkg's database empty; the package files' names carry the versions.
     names = sorted(p.name for p in (tree / "var/cache/apt/archives").glob("*.deb"))
     found = dict(name.split("_")[:2] for name in names)
     if not found:
         lists = [*tree.glob("usr/share/doc/*/changelog.Debian.gz")]
         found = {p.parent.name: _changelog_version(p) for p in lists if p.parent.name in packages}
-    return "".join(f"{name} {found[name]}\n" for name in packages if name in found)
+    return {name: found[name] for name in packages if name in found}
 
 
-def _tools(versions: str) -> str:
-    """What fio and trace-cmd say of their versions: to ask them takes an emulated board 0.5 s."""
-    found = dict(re.findall(r"^(\S+) (?:\d+:)?([^-\n]+)", versions, re.MULTILINE))
-    fio, trace_cmd = found.get("fio", "unknown"), found.get("trace-cmd", "unknown")
+def tools(versions: Mapping[str, str]) -> str:
+    """What fio and trace-cmd say of their versions: to ask them takes an emulated board 0.5 s.
+
+    ``versions`` are those of Debian's packages, with epoch and revision.
+    """
+    fio, trace_cmd = (
+        re.sub(r"^\d+:|-[^-]*$", "", versions.get(name, "unknown")) for name in ("fio", "trace-cmd")
+    )
     return f"fio fio-{fio}\ntrace-cmd {trace_cmd}\n"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.boards.ramdisk import job_cpio, write_cpio
+from iotoll.boards.ramdisk import job_cpio, tools, write_cpio
 from iotoll.core.errors import InfrastructureError
 
 pytestmark = pytest.mark.skipif(
@@ -69,3 +69,9 @@ def test_full_disk_is_infrastructure(tmp_path: Path) -> None:
         pytest.skip("this machine has no /dev/full")
     with pytest.raises(InfrastructureError, match="cannot write /dev/full: No space left"):
         write_cpio(tree(tmp_path / "1", 1), Path("/dev/full"))
+
+
+def test_versions_are_as_the_programs_say_them() -> None:
+    packages = {"fio": "3.39-1", "trace-cmd": "1:3.3.1-1+b2", "dash": "0.5.12-12"}
+    assert tools(packages) == "fio fio-3.39\ntrace-cmd 3.3.1\n"
+    assert tools({"fio": "3.39"}) == "fio fio-3.39\ntrace-cmd unknown\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -173,3 +174,18 @@ def test_who_may_not_set_the_clock_is_told_before_anything_is_built(
     result = CliRunner().invoke(exact_command, words)
     assert isinstance(result.exception, UsageError) and "as root" in str(result.exception)
     assert not (tmp_path / "exact").exists()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_clock_that_stopped_jumping_is_no_boot_beside_a_jumping_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_once = iter([None])
+
+    def settime(clock: int, seconds: float) -> None:
+        if threading.current_thread() is not threading.main_thread() and next(set_once, 1):
+            raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(time, "clock_settime", settime)
+    with pytest.raises(InfrastructureError, match="stopped jumping"), jumping(60):
+        time.sleep(2.5)

@@ -78,13 +78,13 @@ def _unlike(pairs: Sequence[tuple[str, bytes, bytes]]) -> set[str]:
     for pattern, low, bits in _JUMPS:
         field = np.uint32(((1 << bits) - 1) << low)
         same |= (
-            _is(one, pattern)
+            matches(one, pattern)
             & ((one & ~field) == (other & ~field))
             & _outside(one, number, sizes[owner[place]], low, bits)
             & _outside(other, number, sizes[owner[place]], low, bits)
         )
     for pattern, kept in ((_ADRP, 0x9F00001F), (_ADR, 0x9F00001F), (_LITERAL, 0xFF00001F)):
-        same |= _is(one, pattern) & ((one & np.uint32(kept)) == (other & np.uint32(kept)))
+        same |= matches(one, pattern) & ((one & np.uint32(kept)) == (other & np.uint32(kept)))
     return {pairs[index][0] for index in np.unique(owner[place[~same]]).tolist()}
 
 
@@ -123,12 +123,12 @@ def normal(code: bytes) -> bytes:
     while len(words) and words[-1] in (0, NOP):
         words = words[:-1]
     for pattern, first, bits in _JUMPS:
-        _set_distances(words, _is(words, pattern), first, bits)
+        _set_distances(words, matches(words, pattern), first, bits)
     words = words[words != NOP]
     for pattern, kept in ((_ADR, 0x9F00001F), (_LITERAL, 0xFF00001F)):
-        words[_is(words, pattern)] &= kept
+        words[matches(words, pattern)] &= kept
     _clear_low_parts(words)
-    words[_is(words, _ADRP)] &= 0x9F00001F
+    words[matches(words, _ADRP)] &= 0x9F00001F
     return words.tobytes()
 
 
@@ -143,7 +143,8 @@ def _set_distances(words: Words, which: npt.NDArray[np.bool_], first: int, bits:
     words[place] = words[place] & ~mask | (moved << first).astype(np.uint32) & mask
 
 
-def _is(words: Words, pattern: tuple[int, int]) -> npt.NDArray[np.bool_]:
+def matches(words: Words, pattern: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    """Which instructions have the pattern: bits that count, and what they are."""
     mask, value = pattern
     found: npt.NDArray[np.bool_] = (words & np.uint32(mask)) == np.uint32(value)
     return found
@@ -151,13 +152,13 @@ def _is(words: Words, pattern: tuple[int, int]) -> npt.NDArray[np.bool_]:
 
 def _clear_low_parts(words: Words) -> None:
     """Clear the 12-bit constants beside registers with an address of ``adrp``, or a sum of one."""
-    pages = _is(words, _ADRP)
-    uses = _is(words, _ADD) | _is(words, _ACCESS)
+    pages = matches(words, _ADRP)
+    uses = matches(words, _ADD) | matches(words, _ACCESS)
     paged = np.zeros(32, np.bool_)
     paged[words[pages] & 31] = True
     target, first, second = words & 31, words >> 5 & 31, words >> 16 & 31
-    plain = np.flatnonzero(_is(words, _ADD))
-    pair = np.flatnonzero(_is(words, _ADD_REGISTERS) | _is(words, _MOVE))
+    plain = np.flatnonzero(matches(words, _ADD))
+    pair = np.flatnonzero(matches(words, _ADD_REGISTERS) | matches(words, _MOVE))
     stores, loads = _slots(words, _STORE, _STORE_PAIR), _slots(words, _LOAD, _LOAD_PAIR)
     known = 0
     while np.count_nonzero(paged) > known:
@@ -174,9 +175,9 @@ def _slots(
 ) -> list[tuple[int, tuple[int, int]]]:
     """Registers that are kept in the stack's frame, and where: base register and 8-byte place."""
     found = []
-    for word in words[_is(words, one)].tolist():
+    for word in words[matches(words, one)].tolist():
         found.append((word & 31, (word >> 5 & 31, word >> 10 & 0xFFF)))
-    for word in words[_is(words, pair)].tolist():
+    for word in words[matches(words, pair)].tolist():
         base, place = word >> 5 & 31, ((word >> 15 & 0x7F) ^ 0x40) - 0x40
         found += [(word & 31, (base, place)), (word >> 10 & 31, (base, place + 1))]
     return [(register, slot) for register, slot in found if slot[0] in _FRAMES]

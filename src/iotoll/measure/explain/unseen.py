@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from iotoll.measure.explain.changed import BRANCH, LONGEST, NOP, distance
+from iotoll.measure.explain.changed import BRANCH, LONGEST, NOP, distance, matches
 from iotoll.measure.explain.profile import CUT
 from iotoll.measure.explain.symbols import Symbols
 from iotoll.records.models import UnseenFunction
@@ -42,8 +42,8 @@ class Traced:
     @cached_property
     def _calls(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Function that calls or jumps, and function that it enters: of each ``b`` and ``bl``."""
-        (mask, value), low, bits = BRANCH
-        place = np.flatnonzero((self._words & np.uint32(mask)) == np.uint32(value))
+        pattern, low, bits = BRANCH
+        place = np.flatnonzero(matches(self._words, pattern))
         goal = place + distance(self._words[place], low, bits)
         source, target = (np.searchsorted(self._places, at, "right") - 1 for at in (place, goal))
         last = len(self.symbols.names)

@@ -155,9 +155,10 @@ class BoardSearch:
                 return self._located(group, sure, "")
             if self._spent() >= self.most:
                 return self._located(group, sure, f"the limit of {self.most} pairs is reached")
-            steps = self.search.several(self.boards)
             if sure >= SURE:
                 steps = [Step(place, 1, 0.0) for place in few]
+            else:
+                steps = self.search.several(self.boards)
             if not steps:
                 return self._located(group, sure, "no commit is left that can be measured")
             self._measure([(s.place, self._pairs(s.place) + s.boots) for s in steps])

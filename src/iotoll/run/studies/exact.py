@@ -164,14 +164,9 @@ def _boot(run: RunDir, bench: Bench, number: int, host: Host, progress: Progress
     first = plan_boot(run, bench, "base", 1)
     plan = replace(first, number=number, folder=run.boot("base", number))
     known = run.root / "boots" / f"{number}.json"
-    step, inputs = (
-        f"exact/{number}",
-        {
-            "plan": plan.identity(),
-            "load": str(host.load),
-            **({"clock step": str(host.clock_step)} if host.clock_step else {}),
-        },
-    )
+    step, inputs = f"exact/{number}", {"plan": plan.identity(), "load": str(host.load)}
+    if host.clock_step:
+        inputs["clock step"] = str(host.clock_step)
     if run.is_done(step, inputs) and known.is_file():
         return Boot(**json.loads(known.read_text()))
     row = _fresh(run, plan, host, progress)
@@ -264,6 +259,8 @@ def jumping(seconds: int) -> Iterator[None]:
     thread.start()
     try:
         yield
+        if not thread.is_alive():
+            raise InfrastructureError("the host's clock stopped jumping before the boot ended")
     finally:
         ended.set()
         thread.join()
