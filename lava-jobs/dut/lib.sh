@@ -245,9 +245,9 @@ on_cpu() {
 }
 
 # settle_memory EXTRA: the page cache's next pages follow each other in memory, each CPU has free pages of one kind alone,
-# which it has just fetched. All of that is left over from what ran before, otherwise, and
-# differs between two kernels of another layout: 128 KiB of the page cache were one segment of a request or 32, which cost
-# 5,000 instructions more, and a batch of free pages, 8,000 instructions, was fetched in other I/Os.
+# which it has just fetched. All of that is left over from what ran before, otherwise, and differs between two kernels of
+# another layout: 128 KiB of the page cache were one segment of a request or 32, which cost 5,000 instructions more, and a
+# batch of free pages, 8,000 instructions, was fetched in other I/Os.
 # EXTRA pages, of each CPU's own, are used up as well: so many I/Os earlier it fetches others.
 settle_memory() {
     cpu=0

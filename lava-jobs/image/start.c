@@ -220,7 +220,7 @@ static word own_pages(word cpu)
 /*
  * Makes the CPU give all its free pages back, of every kind and order: how many it holds of each is left over from
  * what ran before, and decides in which I/O it fetches others. Linux does so when order 1 to 3 is freed again and again
- * with nothing taken in between (5.19 on: f26b3fa04611). A pipe of 1 MiB has 256 buffers, which lie in four pages.
+ * with nothing taken in between (5.18 on: f26b3fa04611). A pipe of 1 MiB has 256 buffers, which lie in four pages.
  */
 static void give_up_pages(void)
 {
