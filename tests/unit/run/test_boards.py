@@ -52,24 +52,32 @@ NOISE, STEP = 0.01, 0.02
 
 
 class Replay:
-    """A lab whose boards have a step at ``culprit``; the same pair always has the same value."""
+    """A lab whose boards have a step at ``culprit``; the same pair always has the same value.
 
-    def __init__(self, culprit: int, broken: tuple[int, ...] = (), unusable: int = 0) -> None:
+    A measurement waits for a moment until ``together`` of them were under way at a time.
+    """
+
+    def __init__(
+        self, culprit: int, broken: tuple[int, ...] = (), unusable: int = 0, together: int = 0
+    ) -> None:
         self.culprit = culprit
         self.broken = broken
         self.unusable = unusable
         self.asked: list[tuple[int, int]] = []
         self.inside = self.most = 0
-        self._lock = threading.Lock()
+        self.together = together
+        self._turn = threading.Condition()
 
     def ratios(self, commit: str, pairs: int) -> list[float]:
         place = POINTS.index(commit)
-        with self._lock:
+        with self._turn:
             self.asked.append((place, pairs))
             self.inside += 1
             self.most = max(self.most, self.inside)
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self.most >= self.together, 0.5)
         time.sleep(0.002)
-        with self._lock:
+        with self._turn:
             self.inside -= 1
         if place in self.broken:
             raise BrokenError("boot", "Kernel panic")
@@ -98,7 +106,7 @@ def test_the_culprit_is_named_on_noisy_boards(tmp_path: Path, culprit: int) -> N
 
 
 def test_several_boards_work_at_once(tmp_path: Path) -> None:
-    source = Replay(23)
+    source = Replay(23, together=3)
     found, _ = search(tmp_path, source, boards_=4)
     assert found.commits == [POINTS[23]]
     assert source.most >= 3
