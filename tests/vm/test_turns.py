@@ -45,8 +45,12 @@ def test_own_times_leave_out_the_turns_of_other_cpus(boot: Path, device: str) ->
     overlap = mixed > own + TURN
     assert overlap.mean() > 0.4
     assert np.median(mixed[overlap]) > 3 * TURN > 4 * np.median(own[overlap])
-    # What an I/O without overlap costs is the same by either count.
-    assert np.percentile(own, 5) == np.percentile(mixed, 5)
+    # What an I/O without overlap costs is the same by either count. (Of all I/Os' 5 % only where
+    # enough of the cheapest have none: 5,115 and 5,120 on UFS.)
+    alone = ~overlap
+    assert alone.sum() > 64
+    for part in (5, 50):
+        assert np.percentile(own[alone], part) == np.percentile(mixed[alone], part)
 
 
 def test_turns_of_another_boot_are_refused(boot: Path, tmp_path: Path) -> None:
