@@ -67,8 +67,8 @@ def check_on_branch(change: MergeChange, branch: str | None) -> None:
     words = ("merge-base", "--is-ancestor", change.candidate, _commit(change.clone, branch))
     if _git(change.clone, *words) is None:
         raise UsageError(
-            f"{change.candidate[:12]} is not on {branch}: a lab's search builds without a sandbox,"
-            " so it takes reviewed commits only: search on a virtual board"
+            f"{change.candidate[:12]} is not on {branch}: its kernels boot on a lab's boards,"
+            " which take reviewed commits only: search on a virtual board"
         )
 
 

@@ -7,7 +7,8 @@ A trailer in a commit message of the candidate asks for it::
 that is: cells (a glob), a section (or ``overhead`` on the clock `time`, ``whole`` for the I/O from
 call to return), the most that it may grow in each of these cells, in the verdict's unit or in
 percent (``+6.5%``), and the reason. Another section, another cell and a larger growth still block;
-so does what a few I/Os pay beside the growth that most of them have (`weight`).
+so does what a few I/Os pay beside the growth that most of them have
+(`iotoll.verdict.growth.weight`).
 Whose word it takes is the policy's to say (`iotoll.verdict.policy.AcceptRule`): a trailer is text
 of the candidate's author, and never enough where the policy asks for an approver.
 """
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from iotoll.records.models import CellVerdict, Outcome, Section, VerdictRecord
-from iotoll.records.models.verdict import AcceptRecord, Comparison
+from iotoll.records.models.verdict import AcceptRecord
+from iotoll.verdict.growth import is_covered, share, weight
 from iotoll.verdict.policy import AcceptRule, Policy, TimePolicy
 
 FORM = "write CELLS SECTION +SIZE REASON, such as: ufs-* submission +350 checks each tag"
@@ -56,23 +58,6 @@ class Grown:
     def name(self) -> str:
         """``CELL: SECTION``, as verdicts name it."""
         return f"{self.cell}: {self.figure}"
-
-
-def weight(found: Comparison) -> float:
-    """What must be accepted of a growth, in the verdict's unit: the mean where it is far larger.
-
-    The growth of most I/Os says nothing of what the others pay.
-    """
-    if found.twins is None or found.twins.mean <= found.delta + found.threshold:
-        return found.delta
-    return found.twins.mean
-
-
-def share(found: Comparison) -> float:
-    """The same as a share of the base; infinite where the base has nothing."""
-    if found.twins is None and found.base:
-        return found.relative
-    return weight(found) / found.base if found.base else math.inf
 
 
 def parse(trailer: str) -> Wish:
@@ -235,5 +220,6 @@ def _whole_accepted(cell: CellVerdict, reasons: dict[str, str]) -> bool:
         return True
     if f"{cell.cell}: whole" in reasons:
         return True
-    known = sum(weight(s) for s in cell.sections if f"{cell.cell}: {s.section.value}" in reasons)
-    return weight(whole) <= known + whole.threshold
+    return is_covered(
+        whole, [s for s in cell.sections if f"{cell.cell}: {s.section.value}" in reasons]
+    )

@@ -26,7 +26,6 @@ from iotoll.run import manifest
 from iotoll.run.bisect import boards, boards_command, culprit
 from iotoll.run.bisect import log as logs
 from iotoll.run.bisect.boards import (
-    AGAIN,
     BoardSearch,
     Located,
     noise_of,
@@ -43,7 +42,7 @@ from iotoll.run.bisect.history import History
 from iotoll.run.bisect.hold import held
 from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.bisect.setting import Setting
-from iotoll.verdict.search.bayes import PROMISE, TOUCHES, Search
+from iotoll.verdict.search.bayes import AGAIN, PROMISE, TOUCHES, Search
 from iotoll.verdict.time.pairs import Pairs
 from tests.unit.run.commits import QUIET, Tree
 

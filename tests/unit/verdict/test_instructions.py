@@ -256,6 +256,25 @@ def test_cost_that_no_section_has_shows_in_the_whole_io(policy: Policy) -> None:
     assert judged.headline[0].startswith("UFS whole I/O +3000")
 
 
+@pytest.mark.parametrize(("beyond", "named"), [(0, 1), (5, 1), (6, 2), (-3000, 2)])
+def test_the_headline_names_a_whole_io_that_moved_by_more_than_its_sections(
+    policy: Policy, beyond: int, named: int
+) -> None:
+    base = side_result("base", {UFS: counts(1)})
+    other = side_result("candidate", {UFS: counts(1, {Section.SUBMISSION: 300})})
+    ios = base.cells[UFS][0].in_order
+    assert ios is not None
+    whole = [value + 300 + beyond for value in ios.whole]
+    record = other.cells[UFS][0]
+    assert record.in_order is not None
+    later = record.in_order.model_copy(update={"whole": whole})
+    record = record.model_copy(update={"in_order": later})
+    other = other.model_copy(update={"cells": {UFS: [record]}})
+    judged = instructions.judge(base, other, policy, [UFS])
+    assert len(judged.headline) == named, judged.headline
+    assert len([*judged.regressions, *judged.improvements]) == 2, "nothing is left out below"
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_symmetric_chaos_is_no_cost(policy: Policy, seed: int) -> None:
     base = {UFS: counts(seed), EIGHT: counts(seed + 100)}

@@ -147,6 +147,13 @@ def test_simulated_searches_beat_plain_bisection() -> None:
     assert ours.right >= 0.9 > git.right
 
 
+def test_simulated_searches_name_no_commit_after_one_boot_of_it() -> None:
+    # So clear that one boot of each commit would do.
+    found = simulate("iotoll", 1000.0, 1.0, 50, 8, 7)
+    assert found.right == 1.0
+    assert found.boots >= 4 + found.builds + 1, "A and B twice, and one commit of two again"
+
+
 def test_rank_test_tells_shifted_values() -> None:
     one = [float(n) for n in range(10)]
     assert rivals.rank_test(one, [v + 100 for v in one]) < 0.001

@@ -25,7 +25,7 @@ from iotoll.reports.page.view import (
     movements,
     unit_of,
 )
-from iotoll.verdict.accept import share, weight
+from iotoll.verdict.growth import share, weight
 
 _GROUPS = 3
 """Groups of movements that the first screen names; the report lists all of them."""

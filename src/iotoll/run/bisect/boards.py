@@ -32,15 +32,12 @@ from iotoll.run.flow import Flow
 from iotoll.run.lock import locked
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
-from iotoll.verdict.search.bayes import PROMISE, SURE, TOUCHES, Search, Step
+from iotoll.verdict.search.bayes import AGAIN, PROMISE, SURE, TOUCHES, Search, Step
 from iotoll.verdict.time.noise import FEWEST, history, history_file, load
 from iotoll.verdict.time.pairs import Pairs, make_pairs
 
 FIRST = 2
 """Pairs of A with itself, and of B, before anything is reckoned."""
-
-AGAIN = 2
-"""A commit is named when it and the one before it have so many pairs: one boot may be slow."""
 
 IN_VAIN = 4
 """Pairs of a commit of which one must be of use."""

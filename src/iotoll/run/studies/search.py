@@ -16,6 +16,7 @@ from iotoll.core.cli_support import FiniteRange
 from iotoll.records import results
 from iotoll.verdict.search import rivals
 from iotoll.verdict.search.bayes import (
+    AGAIN,
     PROMISE,
     SURE,
     Beliefs,
@@ -99,13 +100,22 @@ def bayes(
         sigma = learned(said, count[live], total[live], square[live])
         held = beliefs(count[live], total[live], sigma, prior)
         last[live] = held.chance
-        open_ = (held.chance.max(axis=-1) < SURE) & (count[live].sum(axis=-1) < MOST)
-        live = live[open_]
+        sure = held.chance.max(axis=-1) >= SURE
+        lacking = sure[:, None] & (count[live] < AGAIN) & _decisive(held.chance)
+        open_ = (~sure | lacking.any(axis=-1)) & (count[live].sum(axis=-1) < MOST)
+        live, sure, lacking = live[open_], sure[open_], lacking[open_]
         held = Beliefs(*(getattr(held, one.name)[open_] for one in fields(held)))
         place, boots, _ = best_step(held, count[live], sigma[open_], costs, banned[live])
-        boot(live, place, boots)
+        boot(live, np.where(sure, lacking.argmax(axis=-1), place), np.where(sure, 1, boots))
     builds = (count > 0).sum(axis=-1) - 2.0
     return last.argmax(axis=-1) + 1, last.max(axis=-1), builds, count.sum(axis=-1)
+
+
+def _decisive(chance: Floats) -> NDArray[np.bool_]:
+    """By range, of places 0..n: the likeliest commit, and the one before it."""
+    best = chance.argmax(axis=-1)[:, None]
+    places = np.arange(chance.shape[-1] + 1)
+    return np.asarray((places == best) | (places == best + 1))
 
 
 RULES: dict[str, Callable[[int, rivals.Boot], int]] = {

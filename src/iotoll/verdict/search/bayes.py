@@ -33,6 +33,9 @@ HISTORY = 4.0
 SURE = 0.998
 """A search ends when it is so sure of one commit."""
 
+AGAIN = 2
+"""A commit is named when it and the one before it have so many boots: one boot may be slow."""
+
 PROMISE = 0.99
 """More than this no search claims: what it is sure of rests on noise that it has estimated."""
 
