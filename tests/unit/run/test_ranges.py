@@ -8,8 +8,8 @@ import pytest
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.run.studies.range_command import git_builds
-from iotoll.run.studies.ranges import Planned
-from tests.unit.run.commits import Tree
+from iotoll.run.studies.ranges import Planned, Repository, plant
+from tests.unit.run.commits import DRIVER, Tree
 
 
 def planned_range(root: Path) -> Planned:
@@ -36,3 +36,26 @@ def test_a_culprit_that_git_cannot_tell_from_a_skip_is_an_error(tmp_path: Path) 
     )
     with pytest.raises(InfrastructureError, match="git bisect"):
         git_builds(tmp_path / "tree/.git", hidden)
+
+
+def test_all_commits_of_a_range_may_change_one_file(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "tree")
+    driver = tmp_path / "tree" / DRIVER
+    driver.parent.mkdir(parents=True)
+    functions = ("ufshcd_queuecommand", "ufshcd_compl_one_cqe")
+    bodies = "".join(f"static int {name}(int x)\n{{\n\treturn x;\n}}\n" for name in functions)
+    driver.write_text(f"#include <linux/init.h>\n\n{bodies}")
+    tree.commit("before")
+    repository = object.__new__(Repository)  # without the kernel tree of the cache
+    repository.root = tree.root / ".git"
+    repository.tree = tree.git("rev-parse", "HEAD^{tree}")
+
+    planned = plant(repository, 1, 3, 32, 5, DRIVER)
+
+    assert planned.name == "range-1-3-ufshcd"
+    assert (len(planned.commits), len(planned.costs)) == (32, 3)
+    assert (len(planned.no_build), len(planned.no_boot)) == (3, 2)
+    changed = tree.git("log", "--format=", "--name-only", f"{planned.base}..{planned.commits[-1]}")
+    assert set(changed.split()) == {DRIVER}
+    costly = tree.git("log", "--format=%H", "--grep=look again", planned.commits[-1])
+    assert set(costly.split()) == set(planned.costs)

@@ -23,7 +23,7 @@ from iotoll.run.bisect.hold import held
 from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.bisect.meter import Meter
 from iotoll.run.bisect.setting import Setting
-from iotoll.run.studies.ranges import CELL, Planned, Repository, plant
+from iotoll.run.studies.ranges import CELL, COSTLY, Planned, Repository, plant
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,21 @@ class Row:
 @click.option("--commits", default=64, show_default=True, type=click.IntRange(16))
 @click.option("--culprits", default=5, show_default=True, type=click.IntRange(1, 5), help="Most.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
+@click.option(
+    "--file", "only", type=click.Choice(sorted({path for path, _ in COSTLY})),
+    help="All commits change this file and no other one.",
+)  # fmt: skip
 @click.option("--board", default="virt-arm64", show_default=True)
 @click.option("--out", default="runs/ranges", show_default=True, type=click.Path(path_type=Path))
 def ranges_command(
-    ranges: int, first: int, commits: int, culprits: int, seed: int, board: str, out: Path
+    ranges: int,
+    first: int,
+    commits: int,
+    culprits: int,
+    seed: int,
+    only: str | None,
+    board: str,
+    out: Path,
 ) -> None:
     """Make git ranges with planted changes, and search them with real builds and boots.
 
@@ -66,7 +77,7 @@ def ranges_command(
     repository = Repository(out / "linux.git", "debian", progress)
     rows: list[Row] = []
     for number in range(first, first + ranges):
-        planned = plant(repository, seed, number, commits, culprits)
+        planned = plant(repository, seed, number, commits, culprits, only)
         rows.append(_row(out.resolve(), repository, planned, board, progress))
         text = json.dumps([asdict(row) for row in rows], indent=1)
         results.write_text(out / "table.json", text + "\n")

@@ -99,8 +99,18 @@ class Repository:
         return done.stdout.decode("utf-8", "surrogateescape")
 
 
-def plant(repository: Repository, seed: int, number: int, length: int, most: int = 5) -> Planned:
-    """Make range ``number`` of a seed: ``length`` commits, of which one to ``most`` cost."""
+def plant(
+    repository: Repository,
+    seed: int,
+    number: int,
+    length: int,
+    most: int = 5,
+    only: str | None = None,
+) -> Planned:
+    """Make range ``number`` of a seed: ``length`` commits, of which one to ``most`` cost.
+
+    With ``only``, a file of `COSTLY`, all of them change that file and no other one.
+    """
     if length < 16:
         raise UsageError("a range needs at least 16 commits")
     chance = random.Random(f"range {seed} {number}")
@@ -113,17 +123,17 @@ def plant(repository: Repository, seed: int, number: int, length: int, most: int
     costs: dict[str, int] = {}
     for at in range(1, length + 1):
         files.begin()
-        subject, cost = _change(chance, at, at in culprits, files)
+        subject, cost = _change(chance, at, at in culprits, files, only)
         if at in no_build:
-            files.spoil("block/blk-core.c", _ERROR.format(n=at))
+            files.spoil(only or "block/blk-core.c", _ERROR.format(n=at))
         if at in no_boot:
-            files.spoil("init/main.c", _PANIC.format(n=at))
+            files.spoil(only or "init/main.c", _PANIC.format(n=at))
         subject += " (broken)" if at in no_build or at in no_boot else ""
         sha = _add(repository, index, files.edits, commits[-1] if commits else base, subject)
         commits.append(sha)
         if cost:
             costs[sha] = cost
-    name = f"range-{seed}-{number}"
+    name = f"range-{seed}-{number}" + (f"-{Path(only).stem}" if only else "")
     repository.git("update-ref", f"refs/heads/{name}", commits[-1])
     index.unlink()
     spoilt = [tuple(commits[at - 1] for at in sorted(places)) for places in (no_build, no_boot)]
@@ -199,21 +209,23 @@ def _places(chance: random.Random, length: int, count: int) -> tuple[set[int], s
     return set(chance.sample(left, count)), set(broken[: wanted[0]]), set(broken[wanted[0] :])
 
 
-def _change(chance: random.Random, at: int, costs: bool, files: _Files) -> tuple[str, int]:
+def _change(
+    chance: random.Random, at: int, costs: bool, files: _Files, only: str | None
+) -> tuple[str, int]:
     """Edit one file; returns the subject and the instructions that it costs."""
     if costs:
-        path, function = chance.choice(COSTLY)
+        path, function = chance.choice([one for one in COSTLY if only in (None, one[0])])
         turns = chance.randint(10, 250)
         call = f"\tint planted_{at} __maybe_unused = iotoll_planted_{at}();\n"
         helper = _COST.format(n=at, turns=turns)
         files.write(path, entered(files.read(path), path, function, call, helper))
         return f"{path}: look again in {function}()", 2 * turns
-    if chance.random() < OUTSIDE:
+    if only is None and chance.random() < OUTSIDE:
         path = chance.choice(UNBUILT)
         mark = "\n.. planted {n}\n" if path.endswith(".rst") else "\n/* planted {n} */\n"
         files.write(path, files.read(path) + mark.format(n=at))
         return f"{path}: a remark", 0
-    path = chance.choice(FILES)
+    path = only or chance.choice(FILES)
     cold = _COLD.format(n=at, a=chance.randint(3, 999), b=chance.randint(1, 9))
     files.write(path, files.read(path) + cold)
     return f"{path}: a helper for later", 0
