@@ -30,3 +30,9 @@ def is_covered(whole: Comparison, sections: Sequence[Comparison]) -> bool:
     direction = -1 if whole.moved == "shrank" else 1
     known = sum(weight(section) for section in sections)
     return direction * (weight(whole) - known) <= whole.threshold
+
+
+def moved_alone(whole: Comparison, sections: Sequence[Comparison]) -> bool:
+    """Whether a whole I/O moved, and by more than those of its sections that moved as it did."""
+    alike = [s for s in sections if s.gated and s.moved == whole.moved]
+    return whole.moved in ("grew", "shrank") and not (alike and is_covered(whole, alike))

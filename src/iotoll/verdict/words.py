@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
-from iotoll.verdict.growth import is_covered
+from iotoll.verdict.growth import moved_alone
 
 _NAMES = {"whole": "whole I/O"}
 _DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
@@ -55,9 +55,9 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
         for name, found in parts(verdict):
             if found.gated:
                 judged[device, name] = judged.get((device, name), 0) + 1
-            if name == "whole" and _is_of_sections(verdict, found):
-                continue
             if found.gated and found.moved in ("grew", "shrank"):
+                if name == "whole" and not moved_alone(found, verdict.sections):
+                    continue
                 groups.setdefault((device, name, found.moved), []).append(found)
     # The whole I/O last: it holds what its sections hold, and something else.
     ranked = sorted(groups.items(), key=lambda g: (g[0][1] == "whole", -len(g[1]), g[0]))
@@ -67,11 +67,6 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
         where = f"in {len(moved)} of {judged[device, name]} workloads"
         lines.append(f"{_DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
     return lines
-
-
-def _is_of_sections(verdict: CellVerdict, whole: Comparison) -> bool:
-    moved = [s for s in verdict.sections if s.gated and s.moved == whole.moved]
-    return bool(moved) and is_covered(whole, moved)
 
 
 def no_figures(verdicts: Sequence[CellVerdict]) -> str:

@@ -107,6 +107,36 @@ def test_a_step_that_does_not_show_the_change_is_not_named(tmp_path: Path) -> No
     assert "doorbell" not in lines(gather(RunDir.open(folder)))
 
 
+@pytest.mark.parametrize("beyond", [True, False])
+def test_a_whole_io_is_shown_where_it_moved_by_more_than_its_sections(
+    tmp_path: Path, beyond: bool
+) -> None:
+    def moved(data: dict[str, Any]) -> None:
+        for cell in data["cells"]:
+            grown = [s["delta"] for s in cell["sections"] if s["moved"] == "grew"]
+            delta = sum(grown) + (700.0 if beyond else 0.0)
+            size = {"base": 90_000.0, "candidate": 90_000.0 + delta, "delta": delta}
+            size |= {"relative": delta / 90_000, "threshold": 5.0, "gated": True, "moved": "grew"}
+            if grown:
+                cell["whole"] = size | {"confidence": "told so"}
+
+    evidence = gather(edited(tmp_path / "run", moved))
+    groups = [g for g in movements(cells(evidence)) if g.section is None]
+    assert [(g.title, g.kind) for g in groups] == [("whole I/O", "regression")] * beyond
+    assert ("whole I/O grew in 2 of 2" in page_html(evidence).replace(NBSP, " ")) is beyond
+    assert ("`whole I/O`" in note(evidence, ())) is beyond
+    assert "Whole I/O" in page_html(evidence), "its figures stand below the cell's sections"
+    # A device whose whole I/Os alone moved.
+    data = json.loads((tmp_path / "run/verdict.json").read_text())
+    for cell in data["cells"]:
+        for section in cell["sections"]:
+            section |= {"moved": "same", "delta": 0.0, "candidate": section["base"]}
+    (tmp_path / "run/verdict.json").write_text(json.dumps(data))
+    told = lines(gather(RunDir.open(tmp_path / "run")))
+    assert "Iotoll-Accept: ufs-* whole +" in told
+    assert "unchanged; return and other tasks are not in it" in told
+
+
 def test_f4_4_growth_in_one_of_two_pairs_is_seen(tmp_path: Path) -> None:
     def once(data: dict[str, Any]) -> None:
         for cell in data["cells"]:

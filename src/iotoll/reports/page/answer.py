@@ -115,7 +115,10 @@ def _whole_path(
             for move in group.moves
         }
         if not names:
-            yield f"{device} software path (sections 1, 2 and 4): unchanged; return is not in it"
+            yield (
+                f"{device} software path (sections 1, 2 and 4): unchanged;"
+                " return and other tasks are not in it"
+            )
             continue
         paths = [path for name in sorted(names) if (path := by_name[name].path)]
         if not paths:
@@ -136,7 +139,7 @@ def _where(
     for group in groups[:_GROUPS]:
         if step := place_in_section(group, by_name, unit):
             yield step
-        if group.kind == "improvement":
+        if group.kind == "improvement" or group.section is None:
             continue
         place = blame(evidence.hunks, group.moves[0].name.device, group.section)
         if place:
@@ -167,7 +170,7 @@ def place_in_section(group: MovementGroup, by_name: dict[str, CellView], unit: s
     change = median(after.median - before.median for before, after in best)
     base = median(before.median for before, _ in best)
     return (
-        f"{group.device} {group.section.value}, {clean(step).replace('->', '→')} "
+        f"{group.device} {group.title}, {clean(step).replace('->', '→')} "
         f"({clean(meaning)}): {signed(change)} {unit} on {base:,.0f}, in {len(best)} of "
         f"{plural(len(group.moves), 'workload')}"
     )
@@ -261,4 +264,4 @@ def accept_line(evidence: Evidence, group: MovementGroup) -> str:
     if evidence.verdict and evidence.verdict.sequential:
         most = max(share(move.comparison) for move in group.moves)
         limit = f"+{math.ceil(round(most * 1000, 6)) / 10:.1f}%"
-    return f"Iotoll-Accept: {cells_} {group.section.value} {limit} REASON"
+    return f"Iotoll-Accept: {cells_} {group.figure} {limit} REASON"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iotoll.records.models import Section, SectionComparison
+from iotoll.records.models import Comparison, Section, SectionComparison
 from iotoll.records.models.run import Side
 from iotoll.reports.page.svg import WIDTH, Panel
 from iotoll.reports.page.text import number, percent, signed
@@ -168,7 +168,7 @@ SIGNS = {"grew": "▲", "shrank": "▼", "same": "", "once": "△", "accepted": 
 """How a section moved → its sign; ``once``: in one of two pairs of boots."""
 
 
-def movement(found: SectionComparison) -> str:
+def movement(found: Comparison) -> str:
     """Return the key of `SIGNS` for a comparison."""
     if found.accepted is not None:
         return "accepted"

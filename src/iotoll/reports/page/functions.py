@@ -49,7 +49,7 @@ def _line(record: ExplainRecord, group: MovementGroup, unit: str) -> str | None:
     ]
     if not sections:
         return None
-    text = _mostly(sections, f"{group.device} {group.section.value}", unit)
+    text = _mostly(sections, f"{group.device} {group.title}", unit)
     return f"{text} ({plural(len(sections), 'workload')} of {len(group.moves)} taken apart)"
 
 

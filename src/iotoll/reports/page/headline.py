@@ -144,7 +144,7 @@ def moved_sentence(group: MovementGroup, unit: str) -> str:
     span = "" if signed(low) == signed(high) else f", {signed(low)} to {signed(high)}"
     relative = median(m.comparison.relative for m in group.moves)
     return (
-        f"{group.device} {group.section.value} {signed(median(deltas))} {unit} "
+        f"{group.device} {group.title} {signed(median(deltas))} {unit} "
         f"({signed_percent(relative)}) in {len(deltas)} of "
         f"{plural(group.cells_of_device, 'workload')}{span}"
     )
@@ -156,7 +156,7 @@ def group_sentence(group: MovementGroup, unit: str) -> str:
     verb = "grew" if group.grew else "shrank"
     where = f"in {len(deltas)} of {plural(group.cells_of_device, 'workload')}"
     relative = median(m.comparison.relative for m in group.moves)
-    lead = f"{group.device} {group.section.value} {verb} {where}: "
+    lead = f"{group.device} {group.title} {verb} {where}: "
     low, high = sorted((min(deltas), max(deltas)), key=abs)
     size = signed(low) if low == high else f"{signed(low)} to {signed(high)}"
     tail = "" if group.gated else "; shown only, not gated"

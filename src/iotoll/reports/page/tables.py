@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from iotoll.records.models import Section, SectionComparison
+from iotoll.records.models import Comparison, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import Side
 from iotoll.reports.page.diagrams import Measure, stack
 from iotoll.reports.page.text import NO_VALUE, change, clean, number, percent, section_title, signed
-from iotoll.reports.page.view import CellView, DeviceRatio, Movement, SectionFigures, SectionRow
+from iotoll.reports.page.view import (
+    WHOLE,
+    CellView,
+    DeviceRatio,
+    Movement,
+    SectionFigures,
+    SectionRow,
+)
 
 _SIDES: tuple[Side, ...] = ("base", "candidate")
 
@@ -28,7 +35,7 @@ class Table:
     prose: bool = False
 
 
-def judgement(found: SectionComparison | None) -> str:
+def judgement(found: Comparison | None) -> str:
     """Return what the gate says about one section: moved or not, gated or why not, how sure."""
     if found is None:
         return "not judged"
@@ -67,6 +74,8 @@ def cell_figures(view: CellView) -> Table:
     head += ["Base", "Candidate", "Change", "Threshold"] if judged else []
     head += [title for title, _ in _COLUMNS]
     rows = [_section_line(row, judged) for row in view.rows]
+    if judged and view.whole:
+        rows.append([WHOLE[0].upper() + WHOLE[1:], *_compared(view.whole), *[""] * len(_COLUMNS)])
     rows += [_sum_line(view, label, sections, judged) for label, sections in _SUMS]
     return Table(head, rows)
 
@@ -95,6 +104,8 @@ def cell_judgements(view: CellView) -> list[tuple[str, str]]:
     for row in view.rows:
         if row.comparison:
             said.setdefault(judgement(row.comparison), []).append(row.section.value)
+    if view.whole:
+        said.setdefault(judgement(view.whole), []).append(WHOLE)
     return [(", ".join(sections), text) for text, sections in said.items()]
 
 
@@ -123,12 +134,15 @@ def _section_line(row: SectionRow, judged: bool) -> list[str]:
     line = [section_title(row.section)]
     found = row.comparison
     if judged and found:
-        line += [number(found.base), number(found.candidate)]
-        line += [change(found.delta, found.relative)]
-        line += [number(found.threshold) if found.gated else "not gated"]
+        line += _compared(found)
     elif judged:
         line += [NO_VALUE] * 4
     return line + [_pair([pick(row.sides[s]) for s in _sides(row)]) for _, pick in _COLUMNS]
+
+
+def _compared(found: Comparison) -> list[str]:
+    line = [number(found.base), number(found.candidate), change(found.delta, found.relative)]
+    return [*line, number(found.threshold) if found.gated else "not gated"]
 
 
 def _sum_line(view: CellView, label: str, sections: Sequence[Section], judged: bool) -> list[str]:

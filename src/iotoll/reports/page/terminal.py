@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from iotoll.records.models import Section
+from iotoll.records.models import Comparison, Section
 from iotoll.reports.page import diagrams
 from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
@@ -38,6 +38,7 @@ from iotoll.reports.page.text import (
     unit_label,
 )
 from iotoll.reports.page.view import (
+    WHOLE,
     CellView,
     MovementGroup,
     by_group,
@@ -270,29 +271,35 @@ def _legend(sections: Sequence[Section]) -> Text:
 def _print_changes(
     title: str, views: Sequence[CellView], sections: Sequence[Section], console: Console
 ) -> None:
-    table = _grid(title, *(s.value for s in sections), "outcome" if len(sections) < 5 else "")
+    wholes = any(view.moved_alone for view in views)
+    heads = [s.value for s in sections] + ([WHOLE] if wholes else [])
+    # Five columns leave no room for the word beside them.
+    words = len(heads) < 5
+    table = _grid(title, *heads, "outcome" if words else "")
     table.columns[0].min_width = 18
     for column in table.columns[1:]:
-        column.min_width = 10 if len(sections) < 5 else None
+        column.min_width = 10 if words else None
     console.print()
     for view in views:
-        line = [Text(view.name.workload)]
-        for row in view.rows:
-            found = row.comparison
-            if found is None:
-                line.append(Text(NO_VALUE, "dim"))
-                continue
-            moved = diagrams.movement(found)
-            sign = diagrams.SIGNS[moved] or " "
-            tones = {"grew": "red", "shrank": "green", "unknown": "yellow"}
-            tone = tones.get(moved, "dim")
-            text = signed(found.delta)
-            text = f"{text}{sign}" if found.gated else f"({text}){sign}"
-            line.append(Text(text, tone))
+        shown: list[Comparison | None] = [row.comparison for row in view.rows]
+        line = [_moved_text(found) for found in (*shown, *([view.whole] if wholes else ()))]
         outcome = view.outcome.value if view.outcome else NO_VALUE
-        # Five sections leave no room for the word beside them.
-        table.add_row(*line, Text(outcome if len(sections) < 5 else GLYPHS.get(outcome, outcome)))
+        table.add_row(
+            Text(view.name.workload),
+            *line,
+            Text(outcome if words else GLYPHS.get(outcome, outcome)),
+        )
     console.print(table)
+
+
+def _moved_text(found: Comparison | None) -> Text:
+    if found is None:
+        return Text(NO_VALUE, "dim")
+    moved = diagrams.movement(found)
+    sign = diagrams.SIGNS[moved] or " "
+    tone = {"grew": "red", "shrank": "green", "unknown": "yellow"}.get(moved, "dim")
+    text = signed(found.delta)
+    return Text(f"{text}{sign}" if found.gated else f"({text}){sign}", tone)
 
 
 def _print_stacks(

@@ -10,6 +10,7 @@ from iotoll.records.models import (
     CellRecord,
     CellVerdict,
     Clock,
+    Comparison,
     Outcome,
     Section,
     SectionComparison,
@@ -24,6 +25,12 @@ from iotoll.records.rundir import SIDES
 from iotoll.reports.page.counts import counts, fio_lines, fio_warnings
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.text import CellName, cell_name, clean, plural
+from iotoll.verdict.growth import moved_alone
+
+WHOLE = "whole I/O"
+"""What stands where a section's name would."""
+
+_MOVED = ("grew", "shrank")
 
 ONCE = "in one of two pairs"
 """What a verdict says of growth that a second pair of boots did not show."""
@@ -81,6 +88,15 @@ class CellView:
     troubles: tuple[str, ...]
     counts: tuple[tuple[str, str], ...] = ()
     steps: tuple[StepRow, ...] = ()
+    whole: Comparison | None = None
+
+    @property
+    def moved_alone(self) -> Comparison | None:
+        """The comparison of the whole I/O where it moved by more than its sections."""
+        if self.whole is None:
+            return None
+        sections = [row.comparison for row in self.rows if row.comparison]
+        return self.whole if moved_alone(self.whole, sections) else None
 
     def total(
         self, side: Side, sections: Iterable[Section], corrected: bool = True
@@ -103,32 +119,44 @@ class CellView:
 
     @property
     def moved(self) -> bool:
-        """Whether any section, gated or not, left its threshold."""
-        return any(r.comparison and r.comparison.moved in ("grew", "shrank") for r in self.rows)
+        """Whether any section, gated or not, or the whole I/O left its threshold."""
+        sections = any(r.comparison and r.comparison.moved in _MOVED for r in self.rows)
+        return sections or self.moved_alone is not None
 
 
 @dataclass(frozen=True)
 class Movement:
-    """One section of one cell that left its threshold."""
+    """One section of one cell, or its whole I/O, that left its threshold."""
 
     name: CellName
-    comparison: SectionComparison
+    comparison: Comparison
 
 
 @dataclass(frozen=True)
 class MovementGroup:
     """All movements of one section of one device in one direction, biggest first.
 
-    ``kind`` is ``regression``, ``accepted`` (it grew, and may), ``improvement``, ``undecided``
-    (its cell has no verdict yet) or ``ungated``.
+    ``section`` is None for the whole I/O, where it moved by more than its sections. ``kind`` is
+    ``regression``, ``accepted`` (it grew, and may), ``improvement``, ``undecided`` (its cell has no
+    verdict yet) or ``ungated``.
     """
 
     device: str
-    section: Section
+    section: Section | None
     grew: bool
     kind: str
     moves: tuple[Movement, ...]
     cells_of_device: int
+
+    @property
+    def figure(self) -> str:
+        """What moved, by the name that a trailer has for it."""
+        return self.section.value if self.section else "whole"
+
+    @property
+    def title(self) -> str:
+        """What moved, in words."""
+        return self.section.value if self.section else WHOLE
 
     @property
     def gated(self) -> bool:
@@ -295,20 +323,25 @@ def _cell(evidence: Evidence, name: CellName, verdict: CellVerdict | None) -> Ce
         troubles=_troubles(evidence.sides, name.full),
         counts=_counts(evidence.sides, name.full),
         steps=_steps(evidence, name.full),
+        whole=verdict.whole if verdict else None,
     )
 
 
 def movements(views: list[CellView]) -> list[MovementGroup]:
-    """Return what moved, grouped by device and section: regressions first, then the largest."""
-    groups: dict[tuple[str, Section, bool, str], list[Movement]] = {}
+    """Return what moved, grouped by device and section: regressions first, then the largest.
+
+    Whole I/Os follow the sections.
+    """
+    groups: dict[tuple[str, Section | None, bool, str], list[Movement]] = {}
     totals: dict[str, int] = {}
     for view in views:
         device = view.name.device_label
         totals[device] = totals.get(device, 0) + 1
-        for row in view.rows:
-            found = row.comparison
-            if found is not None and found.moved in ("grew", "shrank"):
-                key = (device, row.section, found.moved == "grew", _kind(view, found))
+        parts: list[tuple[Section | None, Comparison | None]]
+        parts = [(row.section, row.comparison) for row in view.rows]
+        for section, found in [*parts, (None, view.moved_alone)]:
+            if found is not None and found.moved in _MOVED:
+                key = (device, section, found.moved == "grew", _kind(view, found))
                 groups.setdefault(key, []).append(Movement(view.name, found))
     made = [
         MovementGroup(
@@ -318,13 +351,20 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
         )
         for key, moves in groups.items()
     ]
-    return sorted(made, key=lambda g: (_KINDS.index(g.kind), -abs(g.moves[0].comparison.delta)))
+    return sorted(
+        made,
+        key=lambda g: (
+            _KINDS.index(g.kind),
+            g.section is None,
+            -abs(g.moves[0].comparison.delta),
+        ),
+    )
 
 
 _KINDS = ("regression", "accepted", "undecided", "improvement", "ungated")
 
 
-def _kind(view: CellView, found: SectionComparison) -> str:
+def _kind(view: CellView, found: Comparison) -> str:
     if not found.gated or view.outcome is None:
         return "ungated"
     if found.accepted is not None:

@@ -37,8 +37,9 @@ def codequality(evidence: Evidence) -> str:
     elif verdict and judged(verdict):
         unit = unit_of(evidence).value
         for group in movements(cells(evidence)):
-            place = blame(hunks, group.moves[0].name.device, group.section)
-            if group.kind == "regression" and place:
+            if group.kind != "regression" or group.section is None:
+                continue
+            if place := blame(hunks, group.moves[0].name.device, group.section):
                 found.append(_regression(group, unit, place))
         found += _slower(verdict, hunks)
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
@@ -52,7 +53,7 @@ def _regression(group: MovementGroup, unit: str, place: Place) -> dict[str, Any]
         f"{sentence}. Pinned here because {place.how}.",
         _severity(worst),
         (place.path, place.line),
-        [group.device, group.section.value],
+        [group.device, group.figure],
     )
 
 

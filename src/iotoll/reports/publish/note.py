@@ -105,7 +105,7 @@ def _moved(groups: Sequence[MovementGroup], unit: str) -> str:
         span = low if low == high else f"{low} to {high}"
         middle = median(m.comparison.relative for m in group.moves)
         rows.append(
-            f"| {KIND_LABELS[group.kind]} | {code(group.device)} {code(group.section.value)} "
+            f"| {KIND_LABELS[group.kind]} | {code(group.device)} {code(group.title)} "
             f"| {len(group.moves)} of {group.cells_of_device} "
             f"| {signed(median(deltas))} {unit} | {signed_percent(middle)} | {span} |"
         )
@@ -149,11 +149,11 @@ def _cells(groups: Sequence[MovementGroup]) -> str:
         "| cell | section | change | base | candidate | threshold |",
         "|---|---|--:|--:|--:|--:|",
     ]
-    moves = [move for group in groups for move in group.moves]
-    for move in moves[:_CELLS]:
+    moves = [(group.title, move) for group in groups for move in group.moves]
+    for title, move in moves[:_CELLS]:
         found = move.comparison
         rows.append(
-            f"| {code(move.name.full)} | {code(found.section.value)} "
+            f"| {code(move.name.full)} | {code(title)} "
             f"| {change(found.delta, found.relative)} | {number(found.base)} "
             f"| {number(found.candidate)} | {number(found.threshold)} |"
         )
