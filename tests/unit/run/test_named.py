@@ -111,6 +111,14 @@ def test_another_first_function_or_size_is_no_hit() -> None:
     assert (row.exact, row.runs) == (0, 1)
 
 
+@pytest.mark.parametrize(("beyond", "runs"), [(None, 0), (58, 1), (90, 1)])
+def test_a_rare_cost_that_met_no_io_has_no_size_there(beyond: int | None, runs: int) -> None:
+    """Every eighth read may be one that sends no request: all others have the counter alone."""
+    driver = function("driver", 8, 8.0).model_copy(update={"next_delta": beyond})
+    row = named(Plant("driver", 50, 8), explained(driver), grown())
+    assert (row.runs, row.exact) == (runs, int(beyond == 58))
+
+
 def test_changed_code_is_before_what_differs_more_with_the_same_code() -> None:
     """__rmqueue_pcplist() differed more than the planted function in cells of 128 KiB."""
     same, planted = function("other", 900, 900.0, changed=False), function("driver", 403, 403.0)

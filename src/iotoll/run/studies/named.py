@@ -135,7 +135,7 @@ def named(plant: Plant, record: ExplainRecord, verdict: VerdictRecord) -> Named:
         return Named(why=record.failure or record.coverage.sentence)
     best = max(found, key=lambda one: abs(one.size))
     # Where a condition does not hold there is little to be found, and nothing to be first with.
-    ran = [one for one in found if one.function.calls_candidate >= 1]
+    ran = [one for one in found if one.function.calls_candidate >= 1 and _has_cost(one, plant)]
     return Named(
         function=best.function.name,
         cell=best.cell,
@@ -165,6 +165,11 @@ def _planted_in(cell: CellDelta, plant: Plant) -> Iterator[_Found]:
                 sizes = _size(function, plant), plant.size(cell.cell)
                 yield _Found(cell.cell, part, name, place, function, *sizes)
                 break
+
+
+def _has_cost(one: _Found, plant: Plant) -> bool:
+    """Whether a cost of every Nth call met any of the I/Os: not where they all differ as much."""
+    return plant.every == 1 or one.function.next_delta is not None
 
 
 def _size(function: FunctionDelta, plant: Plant) -> float:
@@ -222,8 +227,8 @@ def _line(row: tuple[str, str, Named]) -> tuple[str, ...]:
 
 
 def _sums(rows: Rows) -> tuple[str, ...]:
-    ran = [row for _, _, row in rows if row.function]
-    grew = [row for row in ran if row.grew]
+    grew = [row for _, _, row in rows if row.grew]
+    ran = [row for _, _, row in rows if row.runs]
     first = sum(row.first == row.grew for row in grew)
     exact = sum(row.exact == row.runs for row in ran)
     return (
