@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from iotoll.records.models.verdict import Comparison
+from iotoll.records.models.verdict import Cluster, Comparison
 
 
 def weight(found: Comparison) -> float:
@@ -25,14 +25,30 @@ def share(found: Comparison) -> float:
     return weight(found) / found.base if found.base else math.inf
 
 
+def rare(found: Comparison) -> Cluster | None:
+    """What some I/Os pay beside what most of them do; where few moved, that is told as a mean."""
+    return found.twins.rare if found.twins and found.share >= 0.5 else None
+
+
 def is_covered(whole: Comparison, sections: Sequence[Comparison]) -> bool:
-    """Whether a whole I/O moved by no more than these of its sections together, and a threshold."""
-    direction = -1 if whole.moved == "shrank" else 1
-    known = sum(weight(section) for section in sections)
-    return direction * (weight(whole) - known) <= whole.threshold
+    """Whether a whole I/O grew by no more than these of its sections together, and a threshold."""
+    return weight(whole) <= sum(map(weight, sections)) + whole.threshold
 
 
 def moved_alone(whole: Comparison, sections: Sequence[Comparison]) -> bool:
-    """Whether a whole I/O moved, and by more than those of its sections that moved as it did."""
+    """Whether a whole I/O moved, and by more than those of its sections that moved as it did.
+
+    Chaos in a few I/Os does not make it so: means, by which `is_covered` goes, are not compared.
+    """
+    if whole.moved not in ("grew", "shrank"):
+        return False
     alike = [s for s in sections if s.gated and s.moved == whole.moved]
-    return whole.moved in ("grew", "shrank") and not (alike and is_covered(whole, alike))
+    way = -1 if whole.moved == "shrank" else 1
+    return not alike or way * (_told(whole) - sum(map(_told, alike))) > whole.threshold
+
+
+def _told(found: Comparison) -> float:
+    some = rare(found)
+    if some is None or found.twins is None:
+        return found.delta
+    return found.delta + (some.delta - found.twins.commonest) * some.share

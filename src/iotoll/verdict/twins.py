@@ -44,6 +44,12 @@ SHOWN = 6
 MAJORITY = 0.5
 """The share of I/Os that are most of them."""
 
+RARE, RAREST = 0.01, 4
+"""So large a share of I/Os, and so many, may have a cost of their own beside the others'."""
+
+OPPOSITES = 4
+"""And so many times as many as have as much the other way."""
+
 UNSTEADY = 0.3
 """Two boots of the base that differ in more I/Os than this share take other paths by chance."""
 
@@ -275,7 +281,7 @@ def record(twins: Twins, moved: Moved | None, size: int) -> TwinRecord:
     total = len(twins.differences)
     # Of equally common differences the smallest one, so that the record is a function of the data.
     ranked = sorted(counts.items(), key=lambda item: (-item[1], abs(item[0]), item[0]))
-    size = moved.size if moved else size
+    least, size = size, moved.size if moved else size
     return TwinRecord(
         pairs=total,
         exact=round(counts[0] / total, 4),
@@ -290,7 +296,28 @@ def record(twins: Twins, moved: Moved | None, size: int) -> TwinRecord:
             Cluster(delta=d, ios=n, opposite=counts.get(-d, 0), share=round(n / total, 4))
             for d, n in [item for item in ranked if item[0] != 0][:SHOWN]
         ],
+        rare=_rare(counts, ranked[0][0], moved, least) if moved else None,
         unpaired=twins.unpaired,
+    )
+
+
+def _rare(counts: Counter[int], commonest: int, moved: Moved, least: float) -> Cluster | None:
+    """What some I/Os pay beside what most of them do: +5,000 in every 8th, where all have +8.
+
+    Its mean must be above ``least``. Chaos has opposites, as far from the commonest difference.
+    """
+    total, way = counts.total(), 1 if moved.grew else -1
+    found = [
+        (way * (delta - commonest) * ios, delta, ios)
+        for delta, ios in counts.items()
+        if ios >= max(RARE * total, RAREST)
+        and ios >= OPPOSITES * counts.get(2 * commonest - delta, 0)
+    ]
+    weight, delta, ios = max(found, default=(0, 0, 0))
+    if weight <= least * total:
+        return None
+    return Cluster(
+        delta=delta, ios=ios, opposite=counts.get(-delta, 0), share=round(ios / total, 4)
     )
 
 

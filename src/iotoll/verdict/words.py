@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
-from iotoll.verdict.growth import moved_alone
+from iotoll.verdict.growth import moved_alone, rare
 
 _NAMES = {"whole": "whole I/O"}
 _DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
@@ -33,10 +33,20 @@ def moved_lines(
     return lines + [pool.sentence for pool in pools if pool.moved == how]
 
 
-def _share(found: Comparison) -> str:
-    """Which I/Os moved, where it was not most of them."""
-    if found.twins is None or found.share >= 0.5:
+def rarely(moved: Sequence[Comparison]) -> str:
+    """What some I/Os pay beside what most of them do, if most of these have such a cost."""
+    found = [one for one in map(rare, moved) if one]
+    if 2 * len(found) <= len(moved):
         return ""
+    # A middle of shares and sizes could be of two cells that have nothing in common.
+    middle = sorted(found, key=lambda one: one.delta)[(len(found) - 1) // 2]
+    return f", and {middle.delta:+,} in {middle.share:.0%} of I/Os"
+
+
+def _share(found: Comparison) -> str:
+    """Which I/Os moved, where it was not most of them, or by far more than most did."""
+    if found.twins is None or found.share >= 0.5:
+        return rarely([found])
     largest = [c for c in found.twins.clusters if (c.delta > 0) == (found.moved == "grew")]
     largest = [c for c in largest if abs(c.delta) > found.twins.size]
     first = f", mostly {largest[0].delta:+d}" if largest else ""
@@ -64,7 +74,7 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
     lines = []
     for (device, name, _), moved in ranked:
         size = f"{median(c.delta for c in moved):+.0f} ({median(c.relative for c in moved):+.1%})"
-        where = f"in {len(moved)} of {judged[device, name]} workloads"
+        where = f"in {len(moved)} of {judged[device, name]} workloads{rarely(moved)}"
         lines.append(f"{_DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
     return lines
 

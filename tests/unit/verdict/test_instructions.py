@@ -83,6 +83,31 @@ def test_planted_cost_is_found_in_its_section_alone(
     assert "in 1 of 1 workloads" in judged.sentence
 
 
+@pytest.mark.parametrize(("every", "share"), [(8, "12%"), (64, "2%")])
+def test_what_some_ios_pay_beside_a_small_cost_of_all_is_named(
+    policy: Policy, every: int, share: str
+) -> None:
+    """A counter in each I/O is +8; "+8" alone would hide the 5,000 of every 8th."""
+    base = counts(1)
+    slow = changed(base, S, lambda i: 5008 if i % every == 0 else 8)
+    judged = judge(policy, {UFS: base}, {UFS: slow})
+    some = f", and +5,008 in {share} of I/Os"
+    assert judged.headline[0].startswith("UFS submission +8 (")
+    assert judged.headline[0].endswith(f"in 1 of 1 workloads{some}"), judged.headline
+    assert judged.regressions[0].endswith(some)
+    assert len(judged.headline) == 1, "the whole I/O has no more than that"
+    cheaper = judge(policy, {UFS: slow}, {UFS: base})
+    assert ", and -5,008 in " in cheaper.headline[0]
+
+
+def test_chaos_about_the_commonest_difference_is_no_cost_of_some(policy: Policy) -> None:
+    base = counts(1)
+    noise = {3: 321, 7: -321}
+    slow = changed(base, S, lambda i: 8 + noise.get(i % 16, 0))
+    (line,) = judge(policy, {UFS: base}, {UFS: slow}).headline
+    assert line.endswith("workloads"), line
+
+
 @pytest.mark.parametrize("cost", [400, 5000])
 def test_cost_on_every_eighth_io_is_found_and_named(policy: Policy, cost: int) -> None:
     base = counts(1)

@@ -52,6 +52,11 @@ class TwinRecord(Model):
         description="net share of I/Os that differ by more than `size` in two boots of the base",
     )
     clusters: list[Cluster] = Field(default_factory=list)
+    rare: Cluster | None = Field(
+        None,
+        description="what some I/Os have beside the commonest difference, the same way, where"
+        " hardly any has as much the other way; the largest such sum",
+    )
     unpaired: int = Field(0, description="I/Os without a twin, or of which one side has no value")
 
 

@@ -13,6 +13,7 @@ from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.modelled import TITLE, model_facts
 from iotoll.reports.page.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
 from iotoll.reports.page.view import CellView, MovementGroup, cells, movements
+from iotoll.verdict.words import rarely
 
 GLYPHS = {
     "pass": "✓",
@@ -147,6 +148,7 @@ def moved_sentence(group: MovementGroup, unit: str) -> str:
         f"{group.device} {group.title} {signed(median(deltas))} {unit} "
         f"({signed_percent(relative)}) in {len(deltas)} of "
         f"{plural(group.cells_of_device, 'workload')}{span}"
+        f"{rarely([move.comparison for move in group.moves])}"
     )
 
 
@@ -160,7 +162,8 @@ def group_sentence(group: MovementGroup, unit: str) -> str:
     low, high = sorted((min(deltas), max(deltas)), key=abs)
     size = signed(low) if low == high else f"{signed(low)} to {signed(high)}"
     tail = "" if group.gated else "; shown only, not gated"
-    return f"{lead}{size} {unit} (median {signed_percent(relative)}){tail}"
+    some = rarely([move.comparison for move in group.moves])
+    return f"{lead}{size} {unit} (median {signed_percent(relative)}){some}{tail}"
 
 
 def summary(evidence: Evidence) -> Facts:

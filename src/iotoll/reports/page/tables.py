@@ -18,6 +18,7 @@ from iotoll.reports.page.view import (
     SectionFigures,
     SectionRow,
 )
+from iotoll.verdict.words import rarely
 
 _SIDES: tuple[Side, ...] = ("base", "candidate")
 
@@ -43,7 +44,8 @@ def judgement(found: Comparison | None) -> str:
     moved = words.get(found.moved, found.moved)
     gated = "" if found.gated else "not gated"
     accepted = "" if found.accepted is None else f"◆ accepted: {clean(found.accepted)}"
-    parts = [moved, accepted, gated, clean(found.why), clean(found.confidence)]
+    some = rarely([found]).removeprefix(", and ")
+    parts = [moved, some, accepted, gated, clean(found.why), clean(found.confidence)]
     return "; ".join(part for part in parts if part)
 
 

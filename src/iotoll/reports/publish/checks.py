@@ -22,6 +22,7 @@ from iotoll.records.models import (
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import verdict_sentence
 from iotoll.reports.page.text import change, clean, number
+from iotoll.verdict.words import rarely
 
 
 class Status(StrEnum):
@@ -163,8 +164,8 @@ def _compared(cell: CellVerdict, found: Comparison, gate: bool, figure: str = ""
 
 
 def moved_by(found: Comparison) -> str:
-    """Return ``+329 (+6.3 %), 5,219 to 5,548, threshold 12``."""
-    size = change(found.delta, found.relative)
+    """Return ``+329 (+6.3 %), 5,219 to 5,548, threshold 12``, and what few I/Os have beside it."""
+    size = change(found.delta, found.relative) + rarely([found])
     ends = f"{number(found.base)} to {number(found.candidate)}"
     return f"{size}, {ends}, threshold {number(found.threshold)}"
 
