@@ -25,7 +25,8 @@ class Request:
     """One line of a fragment: ``value`` is what follows ``=``, ``n`` for "is not set".
 
     ``others`` are symbols and values that will do as well, from lines ``# or CONFIG_X=y`` behind
-    it: what a later kernel has instead. kconfig does not read those lines, so nothing is set.
+    it: what a later kernel has instead, or ``n`` for a symbol that an earlier one has not. kconfig
+    does not read those lines, so nothing is set.
     """
 
     symbol: str

@@ -57,6 +57,22 @@ def test_what_a_later_kernel_has_instead(tmp_path: Path, config: str, words: lis
     assert [str(item) for item in lost] == words
 
 
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("CONFIG_SCALE=0\n", []),
+        ("# an earlier kernel, which has no such symbol\n", []),
+        ("CONFIG_SCALE=5\n", ["CONFIG_SCALE=0 of fragment f.config became 5"]),
+    ],
+)
+def test_what_an_earlier_kernel_need_not_have(
+    tmp_path: Path, config: str, words: list[str]
+) -> None:
+    fragment = write(tmp_path / "f.config", "CONFIG_SCALE=0\n# or CONFIG_SCALE=n\n")
+    lost = kconfig.lost([fragment], write(tmp_path / ".config", config))
+    assert [str(item) for item in lost] == words
+
+
 def test_instead_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"f\.config:2: '# or CONFIG_A=y' has no request"):
         kconfig.read_fragment(write(tmp_path / "f.config", "# x\n# or CONFIG_A=y\n"))
