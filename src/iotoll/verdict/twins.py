@@ -34,6 +34,7 @@ from itertools import combinations
 from math import ceil, comb, exp
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iotoll.records.models import CellRecord, Cluster, Section, TwinRecord
 from iotoll.verdict.ordered import Ints, Ordered
@@ -67,7 +68,8 @@ class Twins:
     ``base`` holds the base's counts, ``boot`` the boot (from 0) and ``round`` the round (from 0,
     over all boots) of the same pairs. ``foreign`` pairs have other marks on either side and are
     left out. ``own`` has the differences between each two of the base's boots, shape (pairs,) each,
-    and ``own_unpaired`` the largest share of I/Os without a twin among them.
+    ``own_rounds`` the rounds of these pairs, and ``own_unpaired`` the largest share of I/Os without
+    a twin among them.
     """
 
     differences: Ints
@@ -78,6 +80,7 @@ class Twins:
     foreign: int = 0
     kinds: tuple[str, str] = ("", "")
     own: tuple[Ints, ...] = ()
+    own_rounds: tuple[Ints, ...] = ()
     own_unpaired: float = 0.0
 
     @property
@@ -157,6 +160,7 @@ def _with_own(both: Boots, own: Sequence[Boots], section: Section | None, burst:
     return replace(
         _differences(both, section, burst),
         own=tuple(twins.differences for twins in bases),
+        own_rounds=tuple(twins.round for twins in bases),
         own_unpaired=max(
             (t.unpaired / (len(t.differences) + t.unpaired) for t in bases if t.unpaired),
             default=0.0,
@@ -192,16 +196,29 @@ def _differences(boots: Boots, section: Section | None, burst: int) -> Twins:
 
 def joined(parts: Sequence[Twins]) -> Twins:
     """The twins of several cells as one; their rounds stay apart."""
-    ends = np.cumsum([0, *(int(p.round.max(initial=-1)) + 1 for p in parts)])
     return Twins(
         np.concatenate([p.differences for p in parts]),
         np.concatenate([p.base for p in parts]),
         np.concatenate([p.boot for p in parts]),
-        np.concatenate([p.round + end for p, end in zip(parts, ends[:-1], strict=True)]),
+        _apart([p.round for p in parts]),
         sum(p.unpaired for p in parts),
         sum(p.foreign for p in parts),
         own=tuple(np.concatenate(two) for two in zip(*(p.own for p in parts), strict=False)),
+        own_rounds=tuple(map(_apart, zip(*(p.own_rounds for p in parts), strict=False))),
     )
+
+
+def _apart(rounds: Sequence[Ints]) -> Ints:
+    """Several cells' rounds, numbered on from one to the next."""
+    ends = np.cumsum([0, *(int(one.max(initial=-1)) + 1 for one in rounds)])
+    return np.concatenate([one + end for one, end in zip(rounds, ends[:-1], strict=True)])
+
+
+def round_means(differences: Ints, rounds: Ints) -> tuple[NDArray[np.float64], Ints]:
+    """The mean difference of each round that has any, and the row of each pair's round in it."""
+    _, index = np.unique(rounds, return_inverse=True)
+    index = index.reshape(-1)
+    return np.bincount(index, differences) / np.bincount(index), index
 
 
 def net(differences: Ints, size: int) -> int:

@@ -7,6 +7,7 @@ such a wait is 5,846 longer, and who waits is decided anew in each kernel.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from iotoll.verdict import shifts
@@ -28,6 +29,7 @@ def twins(
         np.arange(count) * 3 // count,
         np.arange(count) // in_round,
         own=tuple(own or ()),
+        own_rounds=tuple(np.arange(len(one)) // in_round for one in own or ()),
     )
 
 
@@ -113,6 +115,21 @@ def test_ios_of_one_round_wait_in_place_of_each_other() -> None:
     assert moved is not None and moved.grew and moved.cost == 300.0
     assert "72 of 72 rounds" in moved.what
     assert find(twins(differences - 300, own, in_round=32)) is None
+
+
+@pytest.mark.parametrize(("rounds", "found"), [(72, False), (30, False), (18, True)])
+def test_rounds_that_move_so_between_boots_of_the_base_are_no_cost(
+    rounds: int, found: bool
+) -> None:
+    """An innocent kernel was blocked: two disks, whose threads meet otherwise in each boot."""
+    random = np.random.default_rng(3)
+    chaos = random.normal(0, 3000, (72, 32))
+    chaos[:, -1] -= chaos.sum(axis=1)
+    differences = (chaos + np.where(np.arange(72) % 9 < 8, 300, -300)[:, None]).astype(np.int64)
+    own = chaos.copy()
+    own[:rounds] += 400
+    moved = find(twins(differences.reshape(-1), [own.astype(np.int64).reshape(-1)], in_round=32))
+    assert (moved is not None) is found
 
 
 def test_where_the_base_is_unsteady_a_minority_is_no_growth() -> None:
