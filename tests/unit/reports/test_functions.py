@@ -27,8 +27,8 @@ from iotoll.reports.explain.terminal import print_explained
 from iotoll.reports.page import render_report, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
+from iotoll.reports.page.moved import Movement, MovementGroup
 from iotoll.reports.page.text import NBSP, cell_name
-from iotoll.reports.page.view import Movement, MovementGroup
 from iotoll.reports.publish.note import note
 
 GOLDEN = Path(__file__).parents[2] / "golden/data/report"

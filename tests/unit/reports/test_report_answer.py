@@ -19,8 +19,9 @@ from iotoll.reports.page.answer import answer, seen_once
 from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.headline import headline
 from iotoll.reports.page.html import page_html
+from iotoll.reports.page.moved import movements
 from iotoll.reports.page.text import NBSP
-from iotoll.reports.page.view import cells, movements
+from iotoll.reports.page.view import cells
 from iotoll.reports.publish.checks import Status, checks
 from iotoll.reports.publish.junit import junit
 from iotoll.reports.publish.note import note

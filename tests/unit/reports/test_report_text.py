@@ -10,7 +10,7 @@ from rich.console import Console
 
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, Section, SectionComparison, SideResult
-from iotoll.reports.page import side_table, text, view
+from iotoll.reports.page import moved, side_table, text, view
 from iotoll.reports.page.headline import group_sentence
 from iotoll.reports.trace.table import print_cell
 
@@ -99,8 +99,8 @@ def test_movement_sentence_names_range_and_cells() -> None:
     moves = []
     for delta in (310, 300):
         found = SectionComparison.model_validate({**comparison, "delta": delta})
-        moves.append(view.Movement(text.cell_name("ufs-x-direct"), found))
-    group = view.MovementGroup("UFS", Section.SUBMISSION, True, "regression", tuple(moves), 4)
+        moves.append(moved.Movement(text.cell_name("ufs-x-direct"), found))
+    group = moved.MovementGroup("UFS", Section.SUBMISSION, True, "regression", tuple(moves), 4)
     sentence = group_sentence(group, "instructions").replace(text.NBSP, " ")
     assert sentence == (
         "UFS submission grew in 2 of 4 workloads: +300 to +310 instructions (median +30.0 %)"

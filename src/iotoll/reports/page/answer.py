@@ -16,15 +16,9 @@ from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
 from iotoll.reports.page.headline import moved_sentence
+from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
-from iotoll.reports.page.view import (
-    ONCE,
-    CellView,
-    MovementGroup,
-    cells,
-    movements,
-    unit_of,
-)
+from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
 from iotoll.verdict.growth import share, weight
 
 _GROUPS = 3

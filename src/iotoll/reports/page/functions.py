@@ -9,8 +9,8 @@ from statistics import median
 from iotoll.patch.diff import Hunk
 from iotoll.records.models import ExplainRecord, FunctionDelta, Outcome, PartDelta
 from iotoll.reports.page.blame import function_of
+from iotoll.reports.page.moved import MovementGroup
 from iotoll.reports.page.text import cell_name, plural, signed
-from iotoll.reports.page.view import MovementGroup
 
 _NAMED = 5
 """Changed functions that a pass names."""

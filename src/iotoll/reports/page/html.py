@@ -26,15 +26,14 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.modelled import NOTE, latency_table, model_facts, models_of
+from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, clock_note, section_title, unit_label
 from iotoll.reports.page.view import (
     CellView,
-    MovementGroup,
     by_group,
     cells,
     device_ratios,
     is_corrected,
-    movements,
     shown_sections,
     unit_of,
 )

@@ -27,6 +27,7 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.modelled import NOTE, TITLE, latency_table, model_facts
+from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import (
     NO_VALUE,
     change,
@@ -40,12 +41,10 @@ from iotoll.reports.page.text import (
 from iotoll.reports.page.view import (
     WHOLE,
     CellView,
-    MovementGroup,
     by_group,
     cells,
     device_ratios,
     is_corrected,
-    movements,
     shown_sections,
     unit_of,
 )

@@ -18,8 +18,9 @@ from iotoll.records.models import FailureRecord, GrowthRecord, Outcome, VerdictR
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import group_sentence
+from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import cell_name
-from iotoll.reports.page.view import MovementGroup, cells, movements, unit_of
+from iotoll.reports.page.view import cells, unit_of
 from iotoll.reports.publish.checks import judged, one_line
 
 MAJOR = 0.05

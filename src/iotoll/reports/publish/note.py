@@ -20,8 +20,9 @@ from iotoll.reports.page.headline import (
     remarks,
     summary,
 )
+from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import change, clock_note, number, plural, signed, signed_percent
-from iotoll.reports.page.view import CellView, MovementGroup, cells, movements, unit_of
+from iotoll.reports.page.view import CellView, cells, unit_of
 from iotoll.reports.publish.checks import Status, checks, judged
 from iotoll.reports.publish.links import Link, run_links
 from iotoll.reports.publish.markdown import block, code, link, text

@@ -1,0 +1,96 @@
+"""What moved of a run, grouped by device and section: regressions first, then the largest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iotoll.records.models import Comparison, Outcome, Section
+from iotoll.reports.page.text import CellName
+from iotoll.reports.page.view import MOVED, WHOLE, CellView
+
+
+@dataclass(frozen=True)
+class Movement:
+    """One section of one cell, or its whole I/O, that left its threshold."""
+
+    name: CellName
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class MovementGroup:
+    """All movements of one section of one device in one direction, biggest first.
+
+    ``section`` is None for the whole I/O, where it moved by more than its sections. ``kind`` is
+    ``regression``, ``accepted`` (it grew, and may), ``improvement``, ``undecided`` (its cell has no
+    verdict yet) or ``ungated``.
+    """
+
+    device: str
+    section: Section | None
+    grew: bool
+    kind: str
+    moves: tuple[Movement, ...]
+    cells_of_device: int
+
+    @property
+    def figure(self) -> str:
+        """What moved, by the name that a trailer has for it."""
+        return self.section.value if self.section else "whole"
+
+    @property
+    def title(self) -> str:
+        """What moved, in words."""
+        return self.section.value if self.section else WHOLE
+
+    @property
+    def gated(self) -> bool:
+        """Whether the gate acts on these movements."""
+        return self.kind != "ungated"
+
+
+def movements(views: list[CellView]) -> list[MovementGroup]:
+    """Return what moved, grouped by device and section: regressions first, then the largest.
+
+    Whole I/Os follow the sections.
+    """
+    groups: dict[tuple[str, Section | None, bool, str], list[Movement]] = {}
+    totals: dict[str, int] = {}
+    for view in views:
+        device = view.name.device_label
+        totals[device] = totals.get(device, 0) + 1
+        parts: list[tuple[Section | None, Comparison | None]]
+        parts = [(row.section, row.comparison) for row in view.rows]
+        for section, found in [*parts, (None, view.moved_alone)]:
+            if found is not None and found.moved in MOVED:
+                key = (device, section, found.moved == "grew", _kind(view, found))
+                groups.setdefault(key, []).append(Movement(view.name, found))
+    made = [
+        MovementGroup(
+            *key,
+            moves=tuple(sorted(moves, key=lambda m: (-abs(m.comparison.delta), m.name))),
+            cells_of_device=totals[key[0]],
+        )
+        for key, moves in groups.items()
+    ]
+    return sorted(
+        made,
+        key=lambda g: (
+            _KINDS.index(g.kind),
+            g.section is None,
+            -abs(g.moves[0].comparison.delta),
+        ),
+    )
+
+
+_KINDS = ("regression", "accepted", "undecided", "improvement", "ungated")
+
+
+def _kind(view: CellView, found: Comparison) -> str:
+    if not found.gated or view.outcome is None:
+        return "ungated"
+    if found.accepted is not None:
+        return "accepted"
+    if view.outcome not in (Outcome.PASS, Outcome.REGRESSION):
+        return "undecided"
+    return "regression" if found.moved == "grew" else "improvement"
