@@ -59,7 +59,7 @@ def _is_left(cell: CellVerdict) -> bool:
 
 
 def _has_moved(part: Comparison) -> bool:
-    return part.gated and part.moved in ("grew", "shrank")
+    return part.gated and part.has_moved
 
 
 def _is_of(name: str, pool: PoolRecord) -> bool:

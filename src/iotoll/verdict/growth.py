@@ -25,9 +25,14 @@ def share(found: Comparison) -> float:
     return weight(found) / found.base if found.base else math.inf
 
 
+def is_of_most(found: Comparison) -> bool:
+    """Whether most I/Os moved by about ``delta``; else that is the mean of what few did."""
+    return found.share >= 0.5
+
+
 def rare(found: Comparison) -> Cluster | None:
-    """What some I/Os pay beside what most of them do; where few moved, that is told as a mean."""
-    return found.twins.rare if found.twins and found.share >= 0.5 else None
+    """What some I/Os pay beside what most of them do; where few moved, their mean is told."""
+    return found.twins.rare if found.twins and is_of_most(found) else None
 
 
 def is_covered(whole: Comparison, sections: Sequence[Comparison]) -> bool:
@@ -40,7 +45,7 @@ def moved_alone(whole: Comparison, sections: Sequence[Comparison]) -> bool:
 
     Chaos in a few I/Os does not make it so: means, by which `is_covered` goes, are not compared.
     """
-    if whole.moved not in ("grew", "shrank"):
+    if not whole.has_moved:
         return False
     alike = [s for s in sections if s.gated and s.moved == whole.moved]
     way = -1 if whole.moved == "shrank" else 1

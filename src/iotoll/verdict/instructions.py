@@ -263,7 +263,7 @@ def _confidence(
 
 def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
     """What grew counts as moved when the sections of the I/O together did not grow."""
-    if sum(s.delta for s in sections if s.moved in ("grew", "shrank")) > 0:
+    if sum(s.delta for s in sections if s.has_moved) > 0:
         return sections
     return [
         s.model_copy(update={"moved": "same", "why": f"moved between sections: {s.delta:+.0f}"})
@@ -297,7 +297,7 @@ def _open(
 
 
 def _has_moved(part: Comparison | None) -> bool:
-    return part is not None and part.gated and part.moved in ("grew", "shrank")
+    return part is not None and part.gated and part.has_moved
 
 
 def _device(verdict: CellVerdict) -> str:

@@ -9,6 +9,7 @@ from iotoll.records.models import CellVerdict, PoolRecord, Section
 from iotoll.verdict import twins as pairing
 from iotoll.verdict.policy import Policy, SectionRule
 from iotoll.verdict.twins import Moved, Twins
+from iotoll.verdict.words import WHOLE
 
 Paired = Mapping[Section | None, Twins]
 
@@ -93,7 +94,7 @@ def _pool(
         return None
     record = pairing.record(together, moved, rule.threshold)
     cost = f"{record.mean:+.0f} instructions on average"
-    name = part.value if part else "whole I/O"
+    name = part.value if part else WHOLE
     which = (
         f"{len(names)} cells" if threads is None else f"{len(names)} cells with {threads} threads"
     )

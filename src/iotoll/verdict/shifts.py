@@ -81,8 +81,9 @@ def _by_sums(twins: Twins, sizes: Sequence[int], z: float, mean: float) -> Moved
         net = above - below
         cost = float(twins.differences.mean())
         each = [pairing.net(means[boot == n], size) * np.sign(net) for n in np.unique(boot)]
-        most = max(MAJORITY, 2 * _own_rounds(twins, size)) * len(means)
-        if abs(net) < max(most, z * (above + below) ** 0.5):
+        if abs(net) < max(MAJORITY * len(means), z * (above + below) ** 0.5):
+            continue
+        if abs(net) < 2 * _own_rounds(twins, size) * len(means):
             continue
         if cost * np.sign(net) >= mean and min(each) >= abs(net) / len(each) / 2:
             what = f"{above} of {len(means)} rounds of I/Os grew and {below} shrank together"
@@ -93,11 +94,10 @@ def _by_sums(twins: Twins, sizes: Sequence[int], z: float, mean: float) -> Moved
 def _own_rounds(twins: Twins, size: int) -> float:
     """The largest net share of rounds whose sums differ past ``size`` between the base's boots."""
     shares = []
-    for differences, rounds in zip(twins.own, twins.own_rounds, strict=False):
+    for differences, rounds in zip(twins.own, twins.own_rounds, strict=True):
         if len(differences):
             means, _ = pairing.round_means(differences, rounds)
-            net = int((means > size).sum()) - int((means < -size).sum())
-            shares.append(abs(net) / len(means))
+            shares.append(abs(pairing.net(means, size)) / len(means))
     return max(shares, default=0.0)
 
 

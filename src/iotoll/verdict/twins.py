@@ -221,7 +221,7 @@ def round_means(differences: Ints, rounds: Ints) -> tuple[NDArray[np.float64], I
     return np.bincount(index, differences) / np.bincount(index), index
 
 
-def net(differences: Ints, size: int) -> int:
+def net(differences: Ints | NDArray[np.float64], size: int) -> int:
     """How many more I/Os grew by more than ``size`` than shrank by it; shape (pairs,)."""
     return int((differences > size).sum()) - int((differences < -size).sum())
 
@@ -292,28 +292,29 @@ def find(
 def record(twins: Twins, moved: Moved | None, size: int) -> TwinRecord:
     """The distribution of differences, as the verdict stores it; there must be at least one.
 
-    ``size`` is the smallest one that was asked for, for counts where nothing moved.
+    ``size`` is the smallest one that was asked for: for counts where nothing moved, and less than
+    the mean of what some I/Os pay beside the others.
     """
     counts = Counter(twins.differences.tolist())
     total = len(twins.differences)
     # Of equally common differences the smallest one, so that the record is a function of the data.
     ranked = sorted(counts.items(), key=lambda item: (-item[1], abs(item[0]), item[0]))
-    least, size = size, moved.size if moved else size
+    decided = moved.size if moved else size
     return TwinRecord(
         pairs=total,
         exact=round(counts[0] / total, 4),
         commonest=ranked[0][0],
         commonest_share=round(ranked[0][1] / total, 4),
         mean=round(float(twins.differences.mean()), 2),
-        above=int((twins.differences > size).sum()),
-        below=int((twins.differences < -size).sum()),
-        size=size,
-        chaos=round(twins.chaos(size), 4) if twins.own else None,
+        above=int((twins.differences > decided).sum()),
+        below=int((twins.differences < -decided).sum()),
+        size=decided,
+        chaos=round(twins.chaos(decided), 4) if twins.own else None,
         clusters=[
             Cluster(delta=d, ios=n, opposite=counts.get(-d, 0), share=round(n / total, 4))
             for d, n in [item for item in ranked if item[0] != 0][:SHOWN]
         ],
-        rare=_rare(counts, ranked[0][0], moved, least) if moved else None,
+        rare=_rare(counts, ranked[0][0], moved, size) if moved else None,
         unpaired=twins.unpaired,
     )
 

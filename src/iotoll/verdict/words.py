@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
-from iotoll.verdict.growth import moved_alone, rare
+from iotoll.verdict.growth import is_of_most, moved_alone, rare
 
-_NAMES = {"whole": "whole I/O"}
+WHOLE = "whole I/O"
+"""What stands where a section's name would."""
+
+_NAMES = {"whole": WHOLE}
 _DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
 
 
@@ -34,18 +37,24 @@ def moved_lines(
 
 
 def rarely(moved: Sequence[Comparison]) -> str:
-    """What some I/Os pay beside what most of them do, if most of these have such a cost."""
+    """What some I/Os pay beside what most of them do: goes on behind what these say."""
+    some = rare_cost(moved)
+    return f", and {some}" if some else ""
+
+
+def rare_cost(moved: Sequence[Comparison]) -> str:
+    """``+5,008 in 12% of I/Os``, if most of these have such a cost; else nothing."""
     found = [one for one in map(rare, moved) if one]
     if 2 * len(found) <= len(moved):
         return ""
     # A middle of shares and sizes could be of two cells that have nothing in common.
     middle = sorted(found, key=lambda one: one.delta)[(len(found) - 1) // 2]
-    return f", and {middle.delta:+,} in {middle.share:.0%} of I/Os"
+    return f"{middle.delta:+,} in {middle.share:.0%} of I/Os"
 
 
 def _share(found: Comparison) -> str:
     """Which I/Os moved, where it was not most of them, or by far more than most did."""
-    if found.twins is None or found.share >= 0.5:
+    if found.twins is None or is_of_most(found):
         return rarely([found])
     largest = [c for c in found.twins.clusters if (c.delta > 0) == (found.moved == "grew")]
     largest = [c for c in largest if abs(c.delta) > found.twins.size]
@@ -63,11 +72,11 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
     for verdict in verdicts:
         device = verdict.cell.partition("-")[0]
         for name, found in parts(verdict):
-            if found.gated:
-                judged[device, name] = judged.get((device, name), 0) + 1
-            if found.gated and found.moved in ("grew", "shrank"):
-                if name == "whole" and not moved_alone(found, verdict.sections):
-                    continue
+            if not found.gated:
+                continue
+            judged[device, name] = judged.get((device, name), 0) + 1
+            is_told = name != "whole" or moved_alone(found, verdict.sections)
+            if found.has_moved and is_told:
                 groups.setdefault((device, name, found.moved), []).append(found)
     # The whole I/O last: it holds what its sections hold, and something else.
     ranked = sorted(groups.items(), key=lambda g: (g[0][1] == "whole", -len(g[1]), g[0]))

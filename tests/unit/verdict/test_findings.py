@@ -12,7 +12,7 @@ from iotoll.records.models.run import Side
 from iotoll.verdict import instructions
 from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import side_result
-from tests.unit.verdict.test_instructions import (
+from tests.unit.verdict.gates import (
     UFS,
     Counts,
     S,

@@ -81,7 +81,7 @@ def _places(judged: instructions.Judgement) -> dict[tuple[str, str, str], str]:
         (v.cell, name, part.moved): f"{v.cell}: {name} {part.delta:+.0f} instructions"
         for v in judged.cells
         for name, part in parts(v)
-        if part.gated and part.moved in ("grew", "shrank")
+        if part.gated and part.has_moved
     }
 
 

@@ -78,6 +78,11 @@ class Comparison(Model):
     share: float = Field(1.0, description="share of the I/Os that moved by about `delta`")
     twins: TwinRecord | None = Field(None, description="absent on the clock `time`")
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether it left its threshold, whichever way, gated or not."""
+        return self.moved in ("grew", "shrank")
+
 
 class SectionComparison(Comparison):
     """Candidate against base for one section of one cell."""

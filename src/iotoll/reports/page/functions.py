@@ -11,6 +11,7 @@ from iotoll.records.models import ExplainRecord, FunctionDelta, Outcome, PartDel
 from iotoll.reports.page.blame import function_of
 from iotoll.reports.page.moved import MovementGroup
 from iotoll.reports.page.text import cell_name, plural, signed
+from iotoll.verdict.words import WHOLE
 
 _NAMED = 5
 """Changed functions that a pass names."""
@@ -34,7 +35,7 @@ def _whole(record: ExplainRecord, device: str, unit: str) -> str | None:
     found = [cell.whole for cell in mine if cell.whole is not None and cell.whole.functions]
     if not found:
         return None
-    text = _mostly(found, f"{device} whole I/O", unit)
+    text = _mostly(found, f"{device} {WHOLE}", unit)
     return f"{text} ({plural(len(found), 'workload')} taken apart, other tasks included)"
 
 

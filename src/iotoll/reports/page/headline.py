@@ -14,7 +14,6 @@ from iotoll.reports.page.modelled import TITLE, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
 from iotoll.reports.page.view import CellView, cells
-from iotoll.verdict.words import rarely
 
 GLYPHS = {
     "pass": "✓",
@@ -148,8 +147,7 @@ def moved_sentence(group: MovementGroup, unit: str) -> str:
     return (
         f"{group.device} {group.title} {signed(median(deltas))} {unit} "
         f"({signed_percent(relative)}) in {len(deltas)} of "
-        f"{plural(group.cells_of_device, 'workload')}{span}"
-        f"{rarely([move.comparison for move in group.moves])}"
+        f"{plural(group.cells_of_device, 'workload')}{span}{group.some}"
     )
 
 
@@ -163,8 +161,7 @@ def group_sentence(group: MovementGroup, unit: str) -> str:
     low, high = sorted((min(deltas), max(deltas)), key=abs)
     size = signed(low) if low == high else f"{signed(low)} to {signed(high)}"
     tail = "" if group.gated else "; shown only, not gated"
-    some = rarely([move.comparison for move in group.moves])
-    return f"{lead}{size} {unit} (median {signed_percent(relative)}){some}{tail}"
+    return f"{lead}{size} {unit} (median {signed_percent(relative)}){group.some}{tail}"
 
 
 def summary(evidence: Evidence) -> Facts:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from iotoll.records.models import Comparison, Outcome, Section
 from iotoll.reports.page.text import CellName
-from iotoll.reports.page.view import MOVED, WHOLE, CellView
+from iotoll.reports.page.view import CellView
+from iotoll.verdict.words import WHOLE, rarely
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class MovementGroup:
         return self.section.value if self.section else WHOLE
 
     @property
+    def some(self) -> str:
+        """What some I/Os pay beside what most of them do: goes on behind the size."""
+        return rarely([move.comparison for move in self.moves])
+
+    @property
     def gated(self) -> bool:
         """Whether the gate acts on these movements."""
         return self.kind != "ungated"
@@ -62,7 +68,7 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
         parts: list[tuple[Section | None, Comparison | None]]
         parts = [(row.section, row.comparison) for row in view.rows]
         for section, found in [*parts, (None, view.moved_alone)]:
-            if found is not None and found.moved in MOVED:
+            if found is not None and found.has_moved:
                 key = (device, section, found.moved == "grew", _kind(view, found))
                 groups.setdefault(key, []).append(Movement(view.name, found))
     made = [

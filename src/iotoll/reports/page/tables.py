@@ -11,8 +11,8 @@ from iotoll.records.models.run import Side
 from iotoll.reports.page.diagrams import Measure, stack
 from iotoll.reports.page.moved import Movement
 from iotoll.reports.page.text import NO_VALUE, change, clean, number, percent, section_title, signed
-from iotoll.reports.page.view import WHOLE, CellView, DeviceRatio, SectionFigures, SectionRow
-from iotoll.verdict.words import rarely
+from iotoll.reports.page.view import CellView, DeviceRatio, SectionFigures, SectionRow
+from iotoll.verdict.words import WHOLE, rare_cost
 
 _SIDES: tuple[Side, ...] = ("base", "candidate")
 
@@ -38,8 +38,7 @@ def judgement(found: Comparison | None) -> str:
     moved = words.get(found.moved, found.moved)
     gated = "" if found.gated else "not gated"
     accepted = "" if found.accepted is None else f"◆ accepted: {clean(found.accepted)}"
-    some = rarely([found]).removeprefix(", and ")
-    parts = [moved, some, accepted, gated, clean(found.why), clean(found.confidence)]
+    parts = [moved, rare_cost([found]), accepted, gated, clean(found.why), clean(found.confidence)]
     return "; ".join(part for part in parts if part)
 
 

@@ -39,7 +39,6 @@ from iotoll.reports.page.text import (
     unit_label,
 )
 from iotoll.reports.page.view import (
-    WHOLE,
     CellView,
     by_group,
     cells,
@@ -48,6 +47,7 @@ from iotoll.reports.page.view import (
     shown_sections,
     unit_of,
 )
+from iotoll.verdict.words import WHOLE
 
 _TONES = {
     "pass": "bold green",

@@ -27,11 +27,6 @@ from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.text import CellName, cell_name, clean, plural
 from iotoll.verdict.growth import moved_alone
 
-WHOLE = "whole I/O"
-"""What stands where a section's name would."""
-
-MOVED = ("grew", "shrank")
-
 ONCE = "in one of two pairs"
 """What a verdict says of growth that a second pair of boots did not show."""
 
@@ -120,7 +115,7 @@ class CellView:
     @property
     def moved(self) -> bool:
         """Whether any section, gated or not, or the whole I/O left its threshold."""
-        sections = any(r.comparison and r.comparison.moved in MOVED for r in self.rows)
+        sections = any(r.comparison and r.comparison.has_moved for r in self.rows)
         return sections or self.moved_alone is not None
 
 

@@ -26,7 +26,6 @@ from iotoll.reports.page.view import CellView, cells, unit_of
 from iotoll.reports.publish.checks import Status, checks, judged
 from iotoll.reports.publish.links import Link, run_links
 from iotoll.reports.publish.markdown import block, code, link, text
-from iotoll.verdict.words import rarely
 
 MARKER = "<!-- iotoll: this note is edited in place -->"
 """First line of every note; whoever posts looks for a note of its own that begins with it."""
@@ -106,11 +105,10 @@ def _moved(groups: Sequence[MovementGroup], unit: str) -> str:
         low, high = signed(deltas[0]), signed(deltas[-1])
         span = low if low == high else f"{low} to {high}"
         middle = median(m.comparison.relative for m in group.moves)
-        some = rarely([m.comparison for m in group.moves])
         rows.append(
             f"| {KIND_LABELS[group.kind]} | {code(group.device)} {code(group.title)} "
             f"| {len(group.moves)} of {group.cells_of_device} "
-            f"| {signed(median(deltas))} {unit}{some} | {signed_percent(middle)} | {span} |"
+            f"| {signed(median(deltas))} {unit}{group.some} | {signed_percent(middle)} | {span} |"
         )
     if left := len(groups) - _GROUPS:
         rows += ["", f"… and {left} more in the report."] if left > 0 else []

@@ -129,7 +129,7 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
             else next((s for s in judged.sections if s.section == section), None)
         )
         if part is not None:
-            delta, moved = part.delta, part.moved in ("grew", "shrank")
+            delta, moved = part.delta, part.has_moved
         for growth in (g for g in judged.growth if g.figure == section):
             delta, moved = growth.growth, growth.state == "grew" or growth.improved
     boots = len(list((run.side("candidate") / "boots").glob("*/boot.json")))

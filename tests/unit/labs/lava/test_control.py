@@ -14,7 +14,7 @@ from iotoll.verdict import instructions
 from iotoll.verdict.policy import load_policy
 from tests.unit.labs.lava.conftest import Answer, Request, Stub, as_json
 from tests.unit.runs import side_result
-from tests.unit.verdict.test_instructions import UFS, counts
+from tests.unit.verdict.gates import UFS, counts
 
 POLICY = load_policy("instructions")
 
