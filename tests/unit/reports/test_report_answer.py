@@ -232,6 +232,26 @@ def test_the_trailer_that_is_proposed_is_enough(tmp_path: Path) -> None:
     assert verdict.outcome is Outcome.PASS
 
 
+def test_a_trailer_is_proposed_for_each_section_that_grew(tmp_path: Path) -> None:
+    """One was proposed, and the run still blocked with it."""
+
+    def two(data: dict[str, Any]) -> None:
+        for cell in (cell for cell in data["cells"] if cell["outcome"] == "regression"):
+            found = cell["sections"][0]
+            found |= {"moved": "grew", "delta": 90.0, "relative": 90.0 / found["base"]}
+
+    evidence = gather(edited(tmp_path / "run", two))
+    assert evidence.verdict is not None
+    told = lines(evidence)
+    assert "accept it, with 2 lines in the commit message" in told
+    proposed = re.findall(r"Iotoll-Accept: (.*) REASON", told)
+    assert proposed == ["ufs-* submission +329", "ufs-* vfs_fs +90"]
+    policy = load_policy("instructions")
+    for count, outcome in ((1, Outcome.REGRESSION), (2, Outcome.PASS)):
+        asked = [f"{line} checks" for line in proposed[:count]]
+        assert apply(evidence.verdict, asked, policy, "Maintainer").outcome is outcome
+
+
 def test_f4_5_boards_do_not_collide_in_junit() -> None:
     text = junit(gather(real("regression")))
     assert 'classname="iotoll.virt-arm64.ufs-4k-randread-t1-direct"' in text

@@ -220,7 +220,10 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
         yield "see which functions it is made of", f"iotoll explain {_run(evidence)}"
     yield "check the verdict from the stored files", f"iotoll reproduce {_run(evidence)}"
     yield "measure again", command
-    yield "accept it, with a line in the commit message", accept_line(evidence, grown[0])
+    lines = "a line" if len(grown) == 1 else f"{len(grown)} lines"
+    for number, group in enumerate(grown):
+        words = "and" if number else f"accept it, with {lines} in the commit message"
+        yield words, accept_line(evidence, group)
 
 
 def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
