@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from iotoll.core.digest import file_sha256
-from iotoll.core.errors import ResultError, UsageError
+from iotoll.core.errors import IotollError, ResultError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import BootRecord, BuildRecord, SideResult, VerdictRecord
@@ -146,7 +146,11 @@ def _copy(run: RunDir, boots: bool = True) -> Iterator[RunDir]:
     with tempfile.TemporaryDirectory(prefix="iotoll-reproduce-") as name:
         root = Path(name) / "run"
         shutil.copytree(run.root, root, ignore=ignore, symlinks=True)
-        yield RunDir.open(root)
+        try:
+            yield RunDir.open(root)
+        except IotollError as error:  # the file that it names is the run's
+            error.args = (str(error).replace(str(root), str(run.root)),)
+            raise
 
 
 def _derived(run: RunDir) -> list[Path]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from iotoll.cli import cli
-from iotoll.core.errors import BrokenError, UsageError
+from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import Outcome
@@ -111,3 +112,10 @@ def test_booting_again_needs_the_images_that_were_built(run: RunDir) -> None:
     results.write(run.root / "run.json", manifest)
     with pytest.raises(UsageError, match="a lab booted it"):
         again(RunDir(run.root), QUIET)
+
+
+def test_a_damaged_trace_is_named_by_its_place_in_the_run(run: RunDir) -> None:
+    trace = sorted(run.side("candidate").rglob("trace.dat"))[0]
+    trace.write_bytes(trace.read_bytes()[:1000])
+    with pytest.raises(InfrastructureError, match=re.escape(f"{trace}: ends at")):
+        from_stored(run, QUIET)
