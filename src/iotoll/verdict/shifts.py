@@ -13,6 +13,11 @@ its opposite. A cost of 402 in that path turns this into +402 (both take it), +6
 which none has an opposite. So a size that many rounds show and whose opposite is all but absent is
 no chaos. Of such sizes the smallest is taken for the cost; one of the other sign must be explained
 by it, as above, or where the cost is in all I/Os (+402, +6,248 and -5,444).
+
+*One value.* Chaos spreads: in the cells of which eight threads write through the page cache, no
+value but 0 is the difference of more than 5 % of the I/Os between two of the base's boots. Code
+costs the same each time it runs, so the I/Os that take the same path in both kernels all differ by
+one value, and what the others do is no matter.
 """
 
 from __future__ import annotations
@@ -37,6 +42,9 @@ FEWEST = 3
 """I/Os that have exactly the same difference, before what is near it counts as one size."""
 
 
+SAME = 0.1
+"""The net share of I/Os of each boot that must differ by one and the same value."""
+
 PARTNER = 4
 """A longer path is chaos if the other kernel alone takes it at most so many times more seldom."""
 
@@ -57,11 +65,12 @@ class Band:
 def find(
     twins: Twins, sizes: Sequence[int], z: float, share: float, mean: float, chaos: float
 ) -> Moved | None:
-    """As `iotoll.verdict.twins.find`, and by sums and sizes where that finds nothing."""
+    """As `iotoll.verdict.twins.find`, and by sums, sizes and values where that finds nothing."""
     return (
         pairing.find(twins, sizes, z, share, mean, chaos)
         or _by_sums(twins, sizes, z, mean)
         or _by_sizes(twins, sizes[0], z, share, mean, chaos)
+        or _by_value(twins, sizes[0], z, mean, chaos)
     )
 
 
@@ -197,3 +206,42 @@ def _in_every_boot(twins: Twins, band: Band) -> bool:
     present = np.bincount(twins.boot)
     least = band.ios / len(twins.differences) / 4
     return bool((boots[present > 0] >= least * present[present > 0]).all())
+
+
+def _by_value(twins: Twins, least: int, z: float, mean: float, chaos: float) -> Moved | None:
+    """The value, above ``least``, by which more I/Os differ than by any between the base's boots.
+
+    Each boot must show that, and hardly an I/O its opposite; a value of the other sign that is as
+    common says that it is no one cost. Fewer may differ by nothing: the cost is that of the I/Os
+    whose path is the same, which differ by it or by nothing.
+    """
+    differences = twins.differences
+    value, share = _commonest(differences, least)
+    if not twins.unsteady(least) or value == 0:
+        return None
+    wanted = max(SAME, chaos * max(_commonest(own, least)[1] for own in twins.own if len(own)))
+    only = np.where(np.abs(differences) == abs(value), np.sign(differences * value), 0)
+    ios, opposite = int((only > 0).sum()), int((only < 0).sum())
+    same = int((differences == 0).sum())
+    _, others = np.unique(differences[differences * value < 0], return_counts=True)
+    if max(opposite * OPPOSITE, others.max(initial=0) * PARTNER, same) > ios:
+        return None
+    if ios - opposite < z * (ios + opposite) ** 0.5:
+        return None
+    cost = value * ios / (ios + same)
+    shares = [float(only[twins.boot == boot].mean()) for boot in np.unique(twins.boot)]
+    if abs(cost) < mean or min(shares) < wanted:
+        return None
+    told = f"by exactly {value:+,d}, {opposite} by {-value:+,d}"
+    above, below = (ios, opposite) if value > 0 else (opposite, ios)
+    what = f"{ios} of {len(differences)} I/Os differ {told}"
+    return Moved(least, above, below, share, round(cost, 1), what)
+
+
+def _commonest(differences: Ints, least: int) -> tuple[int, float]:
+    """The value above ``least`` that most I/Os have more than its opposite, and their net share."""
+    values, counts = np.unique(differences[np.abs(differences) > least], return_counts=True)
+    known = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    nets = [(count - known.get(-value, 0), -abs(value), value) for value, count in known.items()]
+    net, _, value = max(nets, default=(0, 0, 0))
+    return value, net / len(differences) if len(differences) else 0.0
