@@ -158,7 +158,7 @@ def test_most_of_all_ios_are_enough_where_the_base_moves_much() -> None:
 
 
 def spread(seed: int, exact: int = 0, share: float = 0.0) -> NDArray[np.int64]:
-    """Chaos in each of the I/Os of three boots, but for a share of each boot that differs exactly."""
+    """Chaos in each of the I/Os of three boots, but for a share that differs exactly."""
     random = np.random.default_rng(seed)
     found = 2 * random.integers(-4500, 4500, (3, IOS // 3))  # never odd by chance
     found[:, : round(share * IOS / 3)] = exact
