@@ -215,33 +215,37 @@ def _by_value(twins: Twins, least: int, z: float, mean: float, chaos: float) -> 
     common says that it is no one cost. Fewer may differ by nothing: the cost is that of the I/Os
     whose path is the same, which differ by it or by nothing.
     """
+    if not twins.unsteady(least):
+        return None
     differences = twins.differences
     value, share = _commonest(differences, least)
-    if not twins.unsteady(least) or value == 0:
-        return None
     wanted = max(SAME, chaos * max(_commonest(own, least)[1] for own in twins.own if len(own)))
-    only = np.where(np.abs(differences) == abs(value), np.sign(differences * value), 0)
-    ios, opposite = int((only > 0).sum()), int((only < 0).sum())
-    same = int((differences == 0).sum())
+    way = np.where(np.abs(differences) == abs(value), np.sign(differences * value), 0)
+    shares = [float(way[twins.boot == boot].mean()) for boot in np.unique(twins.boot)]
+    if min(shares) < wanted:
+        return None
+    ios, opposite, same = (int((differences == one).sum()) for one in (value, -value, 0))
     _, others = np.unique(differences[differences * value < 0], return_counts=True)
     if max(opposite * OPPOSITE, others.max(initial=0) * PARTNER, same) > ios:
         return None
-    if ios - opposite < z * (ios + opposite) ** 0.5:
-        return None
     cost = value * ios / (ios + same)
-    shares = [float(only[twins.boot == boot].mean()) for boot in np.unique(twins.boot)]
-    if abs(cost) < mean or min(shares) < wanted:
+    if abs(cost) < mean or ios - opposite < z * (ios + opposite) ** 0.5:
         return None
-    told = f"by exactly {value:+,d}, {opposite} by {-value:+,d}"
     above, below = (ios, opposite) if value > 0 else (opposite, ios)
+    told = f"by exactly {value:+,d}, {opposite} by {-value:+,d}"
     what = f"{ios} of {len(differences)} I/Os differ {told}"
     return Moved(least, above, below, share, round(cost, 1), what)
 
 
 def _commonest(differences: Ints, least: int) -> tuple[int, float]:
-    """The value above ``least`` that most I/Os have more than its opposite, and their net share."""
-    values, counts = np.unique(differences[np.abs(differences) > least], return_counts=True)
-    known = dict(zip(values.tolist(), counts.tolist(), strict=True))
-    nets = [(count - known.get(-value, 0), -abs(value), value) for value, count in known.items()]
-    net, _, value = max(nets, default=(0, 0, 0))
-    return value, net / len(differences) if len(differences) else 0.0
+    """The value above ``least`` that most I/Os have more than its opposite, and their net share.
+
+    Of equally common values the smallest one; 0 and no share where there is none.
+    """
+    far = differences[np.abs(differences) > least]
+    if not len(far):
+        return 0, 0.0
+    sizes, index = np.unique(np.abs(far), return_inverse=True)
+    nets = np.bincount(index.reshape(-1), np.sign(far))
+    best = int(np.abs(nets).argmax())
+    return int(sizes[best] * np.sign(nets[best])), float(abs(nets[best])) / len(differences)
