@@ -148,8 +148,9 @@ def _copy(run: RunDir, boots: bool = True) -> Iterator[RunDir]:
         shutil.copytree(run.root, root, ignore=ignore, symlinks=True)
         try:
             yield RunDir.open(root)
-        except IotollError as error:  # the file that it names is the run's
-            error.args = (str(error).replace(str(root), str(run.root)),)
+        except IotollError as error:
+            if boots:  # else the file that it names is a fresh boot's, and not the run's
+                error.args = (str(error).replace(str(root), str(run.root)),)
             raise
 
 
