@@ -97,6 +97,37 @@ def apply(
     return _with(verdict, reasons, approved_by)
 
 
+def proposed(verdict: VerdictRecord) -> list[str]:
+    """The trailers, but for their reasons, that ask for all growth of cells that still blocks.
+
+    One for each device and figure, the largest first. Whole I/Os are named where their growth is
+    more than that of their sections: `apply` lets them grow by as much.
+    """
+    done = {name: "" for record in verdict.accepted or () for name in record.moves}
+    asked: dict[tuple[str, str], list[Grown]] = {}
+    wholes: set[str] = set()
+    for cell in verdict.cells:
+        device = cell.cell.partition("-")[0]
+        found = [g for g in _grown(cell) if g.name not in done and not math.isinf(g.relative)]
+        for grown in found:
+            asked.setdefault((device, grown.figure), []).append(grown)
+        if not _whole_accepted(cell, done | {g.name: "" for g in found if g.figure != "whole"}):
+            wholes.add(device)
+    kept = [(key, found) for key, found in asked.items() if key[1] != "whole" or key[0] in wholes]
+    kept.sort(key=lambda one: (one[0][1] == "whole", -max(g.delta or 0.0 for g in one[1])))
+    return [_wish(device, figure, found, verdict) for (device, figure), found in kept]
+
+
+def _wish(device: str, figure: str, found: Sequence[Grown], verdict: VerdictRecord) -> str:
+    """What `parse` reads, without a reason. Rounded up: it must cover what grew."""
+    names = {grown.cell for grown in found}
+    cells = f"{device}-*" if len(names) > 1 else names.pop()
+    if verdict.sequential:
+        most = max(grown.relative for grown in found)
+        return f"{cells} {figure} +{math.ceil(round(most * 1000, 6)) / 10:.1f}%"
+    return f"{cells} {figure} +{math.ceil(max(grown.delta or 0.0 for grown in found))}"
+
+
 def _grown(cell: CellVerdict) -> Iterator[Grown]:
     for growth in cell.growth:
         if growth.state == "grew":

@@ -15,7 +15,7 @@ from iotoll.records.models import (
     VerdictRecord,
 )
 from iotoll.records.models.verdict import Comparison, TwinRecord
-from iotoll.verdict.accept import apply, parse
+from iotoll.verdict.accept import apply, parse, proposed
 from iotoll.verdict.policy import AcceptRule, Policy, load_policy
 
 TRAILER = "ufs-* submission +350 checks each tag"
@@ -282,3 +282,15 @@ def test_no_share_of_nothing_is_allowed(size: str) -> None:
     found = apply(grown, [f"ufs-* vfs_fs {size} checks"], policy(), "Maintainer")
     assert found.outcome is Outcome.REGRESSION
     assert found.accepted is not None and "was nothing in the base" in found.accepted[0].why
+
+
+@pytest.mark.parametrize("whole", [335, 329 + 50_000 / 20])
+def test_what_is_proposed_is_enough_and_no_more_than_that(whole: float) -> None:
+    """By its median this whole I/O grew as its section did, and the report left it out."""
+    grown = with_mean(whole=whole)
+    asked = [f"{line} because" for line in proposed(grown)]
+    assert [line.split()[1] for line in asked] == ["submission", "whole"][: 1 + (whole > 335)]
+    approved = policy(at_most=9.0), "Maintainer"
+    assert apply(grown, asked, *approved).outcome is Outcome.PASS
+    assert apply(grown, asked[:-1], *approved).outcome is Outcome.REGRESSION
+    assert proposed(apply(grown, asked[:1], *approved)) == proposed(grown)[1:]

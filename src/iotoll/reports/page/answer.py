@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,7 @@ from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
-from iotoll.verdict.growth import share, weight
+from iotoll.verdict.accept import proposed
 
 _GROUPS = 3
 """Groups of movements that the first screen names; the report lists all of them."""
@@ -213,17 +212,17 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
             yield from _other_boards(evidence)
     if _is_unexplained_pass(evidence) and evidence.clock is Clock.INSTRUCTIONS and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
-    grown = [g for g in groups if g.kind == "regression"]
-    if not grown:
+    if not any(group.kind == "regression" for group in groups):
         return
     if evidence.clock is Clock.INSTRUCTIONS:
         yield "see which functions it is made of", f"iotoll explain {_run(evidence)}"
     yield "check the verdict from the stored files", f"iotoll reproduce {_run(evidence)}"
     yield "measure again", command
-    lines = "a line" if len(grown) == 1 else f"{len(grown)} lines"
-    for number, group in enumerate(grown):
+    wanted = proposed(verdict)
+    lines = "a line" if len(wanted) == 1 else f"{len(wanted)} lines"
+    for number, line in enumerate(wanted):
         words = "and" if number else f"accept it, with {lines} in the commit message"
-        yield words, accept_line(evidence, group)
+        yield words, f"Iotoll-Accept: {line} REASON"
 
 
 def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
@@ -249,16 +248,3 @@ def _run(evidence: Evidence) -> str:
     if "--out" in words[:-1]:
         return shlex.quote(words[words.index("--out") + 1])
     return f"runs/{shlex.quote(evidence.name)}"
-
-
-def accept_line(evidence: Evidence, group: MovementGroup) -> str:
-    """Return the trailer that asks to accept a group's growth (`iotoll.verdict.accept`)."""
-    device = group.moves[0].name.device
-    names = {move.name.full for move in group.moves}
-    cells_ = f"{device}-*" if len(names) > 1 else next(iter(names))
-    # Rounded up: what is asked for must cover what grew.
-    limit = f"+{math.ceil(max(weight(move.comparison) for move in group.moves))}"
-    if evidence.verdict and evidence.verdict.sequential:
-        most = max(share(move.comparison) for move in group.moves)
-        limit = f"+{math.ceil(round(most * 1000, 6)) / 10:.1f}%"
-    return f"Iotoll-Accept: {cells_} {group.figure} {limit} REASON"
