@@ -9,7 +9,7 @@ import pytest
 
 from iotoll.run.studies.search import simulate
 from iotoll.verdict.search import rivals
-from iotoll.verdict.search.bayes import Search, information
+from iotoll.verdict.search.bayes import HISTORY, INFLATION, Search, information
 from iotoll.verdict.search.graph import Range, steps
 from iotoll.verdict.search.ledger import Line, minus, plus
 
@@ -69,6 +69,43 @@ def test_a_line_is_divided_into_what_adds_up() -> None:
     assert moved == {("5",): {PART: 30}, ("7",): {PART: -20}}
     assert plus([r.deltas for r in rows]) == minus({PART: 10}, {})
     assert len(measured) == len(set(measured))
+
+
+VALUES = (
+    {0: [0.1, -0.3], 2: [0.9], 4: [1.4, 0.8]},
+    {0: [0.0, 0.2], 1: [0.9], 3: [0.2], 4: [1.1, 1.3]},
+    {0: [0.5, -1.5], 2: [1.0, -0.7, 0.1], 4: [1.0, 3.0]},
+)
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("said", [0.3, 1.0])
+def test_chances_are_those_of_all_means_and_all_noise(
+    values: dict[int, list[float]], said: float
+) -> None:
+    """Integrated on a grid: flat means, the larger one after; noise as HISTORY boots know it."""
+    state = Search(4, said)
+    for place, some in values.items():
+        for value in some:
+            state.add(place, value)
+    sigmas = np.geomspace(0.02, 20, 120)
+    told = HISTORY * (said * (1 + INFLATION)) ** 2
+    # The grid's steps of sigma are proportional to it, so its density has one power less.
+    noise = np.exp(-told / (2 * sigmas**2)) * sigmas**-HISTORY
+    means = np.linspace(-12, 14, 521)
+    expected = []
+    for step in range(1, 5):
+        inside = np.zeros(len(sigmas))
+        for number, sigma in enumerate(sigmas):
+            log = np.zeros((2, len(means)))
+            for place, some in values.items():
+                for value in some:
+                    log[int(place >= step)] -= (value - means) ** 2 / (2 * sigma**2) + np.log(sigma)
+            before, after = np.exp(log)
+            inside[number] = (before * (after[::-1].cumsum()[::-1])).sum()
+        expected.append((inside * noise).sum())
+    chances = np.array(expected) / np.sum(expected)
+    assert state.posterior() == pytest.approx(chances, abs=0.03)
 
 
 @pytest.mark.parametrize("chance", [0.1, 0.5, 0.8])

@@ -97,8 +97,8 @@ def bayes(
     banned = np.zeros((ranges, size + 1), bool)
     last = np.zeros((ranges, size))
     while len(live):
-        sigma = learned(said, count[live], total[live], square[live])
-        held = beliefs(count[live], total[live], sigma, prior)
+        values = count[live], total[live], square[live]
+        sigma, held = learned(said, *values), beliefs(*values, said, prior)
         last[live] = held.chance
         sure = held.chance.max(axis=-1) >= SURE
         lacking = sure[:, None] & (count[live] < AGAIN) & _decisive(held.chance)

@@ -2,9 +2,9 @@
 
 One step in a row of commits 0..n: before it the mean is one number, from it on another, larger one;
 a boot adds normal noise. Both means have flat priors and are integrated out, so nothing is assumed
-of the size of the change. The noise is that of the board's A/A history, which counts as a few boots
-(`HISTORY`): from then on the search's own repeated boots say what it is, since a history says too
-little as easily as too much. While it is the history's word alone it is taken for 15 % larger.
+of the size of the change. So is the noise: the board's A/A history counts as a few boots
+(`HISTORY`), and the search's own boots say the rest, since a history says too little as easily as
+too much. While it is the history's word alone it is taken for 15 % larger.
 
 The next commit is the one whose boots tell most about where the step is, for what they cost. What
 the boots of a commit tell is the mutual information of the step's place and their mean, with both
@@ -30,14 +30,15 @@ INFLATION = 0.15
 HISTORY = 4.0
 """The history's noise counts as that of so many repeated boots."""
 
-SURE = 0.998
+SURE = 0.994
 """A search ends when it is so sure of one commit."""
 
 AGAIN = 2
 """A commit is named when it and the one before it have so many boots: one boot may be slow."""
 
 PROMISE = 0.99
-"""More than this no search claims: what it is sure of rests on noise that it has estimated."""
+"""More than this no search claims: it ends when its own values make it sure, which some do by
+chance, and noise is not quite normal."""
 
 TOUCHES = 10.0
 """Prior odds of a commit that touches the code in which the section's time is spent."""
@@ -45,7 +46,7 @@ TOUCHES = 10.0
 KNOWN = 1.5
 """The ends are booted until their distance is so many times its standard error."""
 
-BALANCE = 2.0
+BALANCE = 1.0
 """A commit has at most so many times the values of the mean that it is compared with."""
 
 BATCHES = (1, 2, 4, 8, 16)
@@ -103,6 +104,11 @@ class Search:
         """The noise that is reckoned with, shape (1,)."""
         return learned(self.noise, self.count, self.total, self.square)
 
+    @property
+    def beliefs(self) -> Beliefs:
+        """What all values say so far, of shape (n,)."""
+        return beliefs(self.count, self.total, self.square, self.noise, self._log_prior)
+
     def add(self, place: int, value: float) -> None:
         """Take in one boot's value of the commit at ``place``; place 0 is A."""
         self.count[place] += 1
@@ -111,7 +117,7 @@ class Search:
 
     def posterior(self) -> Floats:
         """Chance of each commit 1..n, shape (n,), that the step is there."""
-        return beliefs(self.count, self.total, self.sigma, self._log_prior).chance
+        return self.beliefs.chance
 
     def next(self, near: Sequence[int] = ()) -> Step | None:
         """The best step for its cost; None when no commit can be measured.
@@ -120,7 +126,7 @@ class Search:
         """
         banned = np.zeros(self.size + 1, bool)
         banned[[*self.skipped, *near]] = True
-        held = beliefs(self.count, self.total, self.sigma, self._log_prior)
+        held = self.beliefs
         place, boots, gain = best_step(held, self.count, self.sigma, self.costs, banned)
         if gain <= 0 or banned[place]:
             return None
@@ -140,7 +146,7 @@ class Search:
 
     def _fancy(self, step: Step) -> None:
         """Take in the values that a step is expected to have, so that the next one adds to it."""
-        held = beliefs(self.count, self.total, self.sigma, self._log_prior)
+        held = self.beliefs
         is_after = held.chance[: step.place].sum()
         before = (held.chance * held.before).sum()
         mean = before + is_after * ((held.chance * held.after).sum() - before)
@@ -149,7 +155,7 @@ class Search:
 
     def effect(self) -> float:
         """The expected change of the mean from A to B, in the values' unit."""
-        held = beliefs(self.count, self.total, self.sigma, self._log_prior)
+        held = self.beliefs
         return float((held.chance * (held.after - held.before)).sum()) * self.direction
 
     def answer(self) -> tuple[list[int], float]:
@@ -194,19 +200,26 @@ class Beliefs:
     values_after: Floats
 
 
-def beliefs(count: Floats, total: Floats, sigma: Floats, log_prior: Floats) -> Beliefs:
-    """The posterior of values by place 0..n; ``count`` and ``total`` have shape (..., n + 1).
+def beliefs(
+    count: Floats, total: Floats, square: Floats, noise: float, log_prior: Floats
+) -> Beliefs:
+    """The posterior of values by place 0..n; ``count``, ``total`` and ``square`` have shape
+    (..., n + 1).
 
-    ``sigma`` is the noise of one value, of shape (..., 1).
+    Both means and the noise are integrated out, so values have Student's distribution. A fixed
+    estimate of the noise would end a search where it happens to be too small.
     """
     counts, totals = np.cumsum(count, axis=-1), np.cumsum(total, axis=-1)
     n0, s0 = counts[..., :-1], totals[..., :-1]
     n1, s1 = counts[..., -1:] - n0, totals[..., -1:] - s0
     f0, f1 = np.maximum(n0, 1e-9), np.maximum(n1, 1e-9)
     m0, m1 = s0 / f0, s1 / f1
-    # Sums of squares about both means, less what is the same for all places.
-    likely = (n0 * m0**2 + n1 * m1**2) / (2 * sigma**2) - 0.5 * np.log(f0 * f1)
-    likely = likely + _log_normal_cdf((m1 - m0) / (sigma * np.sqrt(1 / f0 + 1 / f1)))
+    rest = square.sum(axis=-1, keepdims=True) - n0 * m0**2 - n1 * m1**2
+    told = HISTORY * (noise * (1 + INFLATION)) ** 2 + np.maximum(rest, 0.0)
+    free = HISTORY + np.maximum(n0 + n1 - 2.0, 0.0)
+    likely = -0.5 * (free * np.log(told) + np.log(f0 * f1))
+    # The direction is known. The normal distribution is near enough to Student's here.
+    likely = likely + _log_normal_cdf((m1 - m0) / np.sqrt(told / free * (1 / f0 + 1 / f1)))
     # Where one mean has no value yet nothing is known, and the prior stands.
     likely = np.where((n0 > 0) & (n1 > 0), likely, 0.0) + log_prior
     weight = np.exp(likely - likely.max(axis=-1, keepdims=True))
