@@ -108,6 +108,19 @@ def test_chances_are_those_of_all_means_and_all_noise(
     assert state.posterior() == pytest.approx(chances, abs=0.03)
 
 
+def test_what_the_gate_does_not_count_is_in_the_sum_and_names_nobody() -> None:
+    values = {"0": 0, "1": 0, "2": 40, "3": 0, "4": 50}
+
+    def measure(commit: str) -> dict[tuple[str, str], int]:
+        return {PART: values[commit]} if values[commit] else {}
+
+    found = Line([*values], measure, lambda: True, small=lambda of: of[PART] <= 40).rows()
+    assert [(r.commits, r.why) for r in found if r.deltas] == [
+        (("2",), "small"), (("3",), "small"), (("4",), "commit")
+    ]  # fmt: skip
+    assert plus([r.deltas for r in found]) == {PART: 50}
+
+
 @pytest.mark.parametrize("chance", [0.1, 0.5, 0.8])
 def test_information_is_that_of_a_coin_when_values_are_far_apart(chance: float) -> None:
     coin = -chance * np.log2(chance) - (1 - chance) * np.log2(1 - chance)

@@ -19,6 +19,7 @@ WHY = {
     "limit": "not divided: the limit on builds was reached",
     "skipped": "not divided: those between them do not build or boot",
     "commit": "",
+    "small": "no more than the gate's threshold: the boot alone can do that, without the commit",
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
+from iotoll.records.models import Section
 from iotoll.run.bisect.history import SHORT, History
 from iotoll.run.bisect.meter import Meter
 from iotoll.run.bisect.scope import selected_cells, without_effect
@@ -115,7 +116,15 @@ class Accountant:
 
     def _line(self, points: Sequence[str]) -> Line:
         tiny = round(self.meter.policy.sign.mean * TENTHS)
-        return Line(points, self._values, self._may, tiny, self.weights)
+        return Line(points, self._values, self._may, tiny, self.weights, self._small)
+
+    def _small(self, deltas: Values) -> bool:
+        """Whether the gate would call all of it the same."""
+        rule = self.meter.policy.rule
+        return all(
+            abs(tenths) <= rule(cell, Section(section)).threshold * TENTHS
+            for (cell, section), tenths in deltas.items()
+        )
 
     def _may(self) -> bool:
         allowed = self.max_builds is None or self.meter.spent.builds < self.max_builds

@@ -112,7 +112,7 @@ def _row(
             found = [
                 entry.row.commits[0] if len(entry.row.commits) == 1 else "together"
                 for entry in account.entries
-                if entry.row.deltas and entry.row.why != "tiny"
+                if entry.row.deltas and entry.row.why not in ("tiny", "small")
             ]
     spent = meter.spent
     row = Row(

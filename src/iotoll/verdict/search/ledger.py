@@ -15,15 +15,16 @@ from typing import Literal
 Values = Mapping[tuple[str, str], int]
 """Tenths of an instruction per I/O, by cell and section."""
 
-Why = Literal["commit", "same", "limit", "skipped", "tiny"]
+Why = Literal["commit", "small", "same", "limit", "skipped", "tiny"]
 
 
 @dataclass(frozen=True)
 class Row:
     """The commits ``commits`` (oldest first) of a line and by how much they change each part.
 
-    ``why``: one ``commit``; commits whose ends are the ``same`` or differ by too little to look for
-    (``tiny``); commits that the ``limit`` on builds, or ``skipped`` ones, keep together.
+    ``why``: one ``commit``; one that changes no part by more than the gate counts (``small``),
+    which need not be its doing; commits whose ends are the ``same`` or differ by too little to look
+    for (``tiny``); commits that the ``limit`` on builds, or ``skipped`` ones, keep together.
     """
 
     commits: tuple[str, ...]
@@ -52,7 +53,8 @@ class Line:
 
     ``measure`` gives a commit's values, or None for one that must be skipped. ``may`` tells whether
     another kernel may be built. Differences of at most ``tiny`` tenths in every part are not
-    divided. ``weights`` of 0 are commits that cannot change the kernel.
+    divided. ``small`` tells what the gate does not count. ``weights`` of 0 are commits that cannot
+    change the kernel.
     """
 
     points: Sequence[str]
@@ -60,6 +62,7 @@ class Line:
     may: Callable[[], bool]
     tiny: int = 0
     weights: Mapping[str, float] | None = None
+    small: Callable[[Values], bool] = lambda deltas: False
 
     def rows(self) -> list[Row]:
         """Divide until every difference is one commit's; the largest difference first.
@@ -131,7 +134,10 @@ class Line:
 
     def _row(self, known: Mapping[int, Values], low: int, high: int, why: Why) -> Row:
         commits = [self.points[i] for i in range(low + 1, high + 1)]
+        deltas = minus(known[high], known[low])
         if why == "commit" and len(commits) > 1:
             # The others change no file of the kernel.
             commits = [c for i, c in enumerate(commits, low + 1) if self._weight(i) > 0]
-        return Row(tuple(commits), minus(known[high], known[low]), why)
+        if why == "commit" and self.small(deltas):
+            why = "small"
+        return Row(tuple(commits), deltas, why)
