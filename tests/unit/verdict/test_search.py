@@ -109,16 +109,18 @@ def test_chances_are_those_of_all_means_and_all_noise(
 
 
 def test_what_the_gate_does_not_count_is_in_the_sum_and_names_nobody() -> None:
-    values = {"0": 0, "1": 0, "2": 40, "3": 0, "4": 50}
+    values = {"0": 0, "1": 0, "2": 40, "3": 0, "4": 50, "5": None, "6": 90, "7": None, "8": 150}
 
-    def measure(commit: str) -> dict[tuple[str, str], int]:
-        return {PART: values[commit]} if values[commit] else {}
+    def measure(commit: str) -> dict[tuple[str, str], int] | None:
+        value = values[commit]
+        return None if value is None else {PART: value} if value else {}
 
     found = Line([*values], measure, lambda: True, small=lambda of: of[PART] <= 40).rows()
     assert [(r.commits, r.why) for r in found if r.deltas] == [
-        (("2",), "small"), (("3",), "small"), (("4",), "commit")
+        (("2",), "small"), (("3",), "small"), (("4",), "commit"),
+        (("5", "6"), "small"), (("7", "8"), "skipped"),
     ]  # fmt: skip
-    assert plus([r.deltas for r in found]) == {PART: 50}
+    assert plus([r.deltas for r in found]) == {PART: 150}
 
 
 @pytest.mark.parametrize("chance", [0.1, 0.5, 0.8])

@@ -22,9 +22,10 @@ Why = Literal["commit", "small", "same", "limit", "skipped", "tiny"]
 class Row:
     """The commits ``commits`` (oldest first) of a line and by how much they change each part.
 
-    ``why``: one ``commit``; one that changes no part by more than the gate counts (``small``),
-    which need not be its doing; commits whose ends are the ``same`` or differ by too little to look
-    for (``tiny``); commits that the ``limit`` on builds, or ``skipped`` ones, keep together.
+    ``why``: one ``commit``; commits whose ends are the ``same`` or differ by too little to look for
+    (``tiny``); commits that the ``limit`` on builds, or ``skipped`` ones, keep together; a commit,
+    or some that skipped ones keep together, that change no part by more than the gate counts
+    (``small``), which need not be their doing.
     """
 
     commits: tuple[str, ...]
@@ -138,6 +139,6 @@ class Line:
         if why == "commit" and len(commits) > 1:
             # The others change no file of the kernel.
             commits = [c for i, c in enumerate(commits, low + 1) if self._weight(i) > 0]
-        if why == "commit" and self.small(deltas):
+        if why in ("commit", "skipped") and self.small(deltas):
             why = "small"
         return Row(tuple(commits), deltas, why)
