@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from iotoll.run.studies.search import simulate
+from iotoll.run.studies.search import search_command, simulate
 from iotoll.verdict.search import rivals
 from iotoll.verdict.search.bayes import HISTORY, INFLATION, Search, information
 from iotoll.verdict.search.graph import Range, steps
@@ -210,3 +211,9 @@ def test_rank_test_tells_shifted_values() -> None:
     one = [float(n) for n in range(10)]
     assert rivals.rank_test(one, [v + 100 for v in one]) < 0.001
     assert rivals.rank_test(one, [v + 0.5 for v in one]) > 0.3
+
+
+@pytest.mark.parametrize("change", ["0", "-1", "nan"])
+def test_a_change_of_nothing_is_refused(change: str) -> None:
+    result = CliRunner().invoke(search_command, ["--change", change])
+    assert result.exit_code == 2 and "--change" in result.output

@@ -157,7 +157,7 @@ def simulate(rule: str, s: float, misjudged: float, ranges: int, size: int, seed
 @click.option("--commits", default=100, show_default=True, type=click.IntRange(2))
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option(
-    "--change", "changes", multiple=True, type=FiniteRange(), default=(0.67, 1.0, 2.0, 4.0),
+    "--change", "changes", multiple=True, type=FiniteRange(0.01), default=(0.67, 1.0, 2.0, 4.0),
     show_default=True, help="Change over the noise of one value; repeatable.",
 )  # fmt: skip
 @click.option("--rivals/--no-rivals", "others", default=True, help="Also the other rules.")
