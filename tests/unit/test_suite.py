@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
         ("tests/vm/test_gate.py::test_x", "qemu-system-aarch64 is not installed", True),
         ("tests/lab/test_gate.py::test_x", "a lab needs root, for its namespaces", True),
         ("tests/vm/test_gate.py::test_x", "set IOTOLL_TEST_LONG=1", False),
+        ("tests/vm/test_x.py::test_x", "no kernel source linux-source-6.12.tar.xz", True),
+        ("tests/vm/test_x.py::test_x", "no kernel source linux-source-6.1.tar.xz", False),
         ("tests/unit/test_cli.py::test_x", "qemu-system-aarch64 is not installed", False),
     ],
 )
