@@ -134,8 +134,9 @@ def _by_sizes(
 def one_sided(twins: Twins, least: int, z: float, chaos: float) -> list[Band]:
     """The sizes above ``least`` that show on one side, in order of their size.
 
-    A round is one chance, as in the sign test, and must reach ``z``; the net share must reach
-    ``chaos`` times what two boots of the base show of the same size.
+    A round is one chance, as in the sign test, and must reach ``z``, or of few rounds as many must
+    agree as are enough there; the net share must reach ``chaos`` times what two boots of the base
+    show of the same size.
     """
     differences = twins.differences
     sizes = np.abs(differences)
@@ -149,12 +150,13 @@ def one_sided(twins: Twins, least: int, z: float, chaos: float) -> list[Band]:
         (members,) = np.nonzero(left & (np.abs(sizes - middle) <= WIDTH))
         left[members] = False
         signs = np.sign(differences[members])
-        together = np.sign(np.bincount(twins.round[members], signs))
-        moved = int(np.count_nonzero(together))
-        net = int(signs.sum())
+        together = np.bincount(twins.round[members], signs).astype(np.int64)
+        votes = np.sign(together)
+        moved, net = int(np.count_nonzero(votes)), int(signs.sum())
         way = 1 if net > 0 else -1
         ios, opposite = int((signs == way).sum()), int((signs == -way).sum())
-        if moved == 0 or together.sum() * way < z * moved**0.5 or opposite * OPPOSITE > ios:
+        agree = votes.sum() * way >= z * moved**0.5 or pairing.few_agree(together, z)
+        if moved == 0 or not agree or opposite * OPPOSITE > ios:
             continue
         if abs(net) < chaos * _own_net(twins, middle) * len(differences):
             continue

@@ -249,10 +249,16 @@ def _by_round(twins: Twins, size: int) -> Ints:
 def is_no_chance(twins: Twins, size: int, z: float) -> bool:
     """Whether chance decides the rounds' signs so with a probability of 2 exp(-z^2 / 2) at most."""
     together = _by_round(twins, size)
-    if abs(_clearness(together)) >= z:
-        return True
+    return abs(_clearness(together)) >= z or few_agree(together, z)
+
+
+def few_agree(together: Ints, z: float) -> bool:
+    """Whether as many of few rounds moved one way as chance lets with the same probability.
+
+    ``together`` is each round's net number of I/Os that grew, shape (rounds,).
+    """
     rounds, net = int(np.count_nonzero(together)), abs(int(np.sign(together).sum()))
-    # Where each I/O is a round, or rounds are many, the bound above is near enough, and those whose
+    # Where each I/O is a round, or rounds are many, the bound by z is near enough, and those whose
     # I/Os are not independent (read-ahead) would only need further boots more often.
     if np.abs(together).max(initial=0) <= 1 or rounds > FEW * z * z:
         return False
