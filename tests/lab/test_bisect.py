@@ -24,6 +24,7 @@ from iotoll.labs.lava.server import Servers
 from iotoll.labs.local.layout import LabState
 from iotoll.records.models import BootRecord
 from iotoll.records.results import read
+from iotoll.verdict.search.bayes import SURE
 from tests.gitlab.pipeline import PROJECT, kernel_repository
 from tests.lab.conftest import UFS
 from tests.repository import git
@@ -180,7 +181,7 @@ def check_answer(made: Range, one: Search, text: str) -> None:
     answer = json.loads((one.out / "bisect.json").read_text())
     assert [commit["sha"] for commit in answer["commits"]] == [made.points[CULPRIT]], text
     assert answer["outcome"] == "unconfirmed" and answer["confirmed"] is None
-    assert answer["sure"] >= 0.99 and answer["effect"] > 0.5
+    assert answer["sure"] >= SURE and answer["effect"] > 0.5
     assert answer["spent"]["skipped"] == [made.points[BROKEN]]
     (skipped,) = one.rows("skipped")
     assert skipped["step"] == "build" and "nr_queued_commands" in skipped["why"]

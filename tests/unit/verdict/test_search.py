@@ -10,7 +10,15 @@ from click.testing import CliRunner
 
 from iotoll.run.studies.search import search_command, simulate
 from iotoll.verdict.search import rivals
-from iotoll.verdict.search.bayes import HISTORY, INFLATION, Search, information
+from iotoll.verdict.search.bayes import (
+    CHANGE,
+    HISTORY,
+    LARGER,
+    RARER,
+    SCALES,
+    Search,
+    information,
+)
 from iotoll.verdict.search.graph import Range, steps
 from iotoll.verdict.search.ledger import Line, minus, plus
 
@@ -84,29 +92,39 @@ VALUES = (
 def test_chances_are_those_of_all_means_and_all_noise(
     values: dict[int, list[float]], said: float
 ) -> None:
-    """Integrated on a grid: flat means, the larger one after; noise as HISTORY boots know it."""
+    """Integrated on a grid: a flat mean, a larger one after; noise as HISTORY boots know it."""
     state = Search(4, said)
     for place, some in values.items():
         for value in some:
             state.add(place, value)
-    sigmas = np.geomspace(0.02, 20, 120)
-    told = HISTORY * (said * (1 + INFLATION)) ** 2
+    sigmas = np.geomspace(0.02, 20, 60)
     # The grid's steps of sigma are proportional to it, so its density has one power less.
-    noise = np.exp(-told / (2 * sigmas**2)) * sigmas**-HISTORY
-    means = np.linspace(-12, 14, 521)
-    expected = []
-    for step in range(1, 5):
-        inside = np.zeros(len(sigmas))
-        for number, sigma in enumerate(sigmas):
+    noise = np.exp(-HISTORY * said**2 / (2 * sigmas**2)) * sigmas**-HISTORY
+    means = np.linspace(-12, 14, 261)
+    apart = means[None, :] - means[:, None]
+    expected = np.zeros(4)
+    for weight, sigma in zip(noise, sigmas, strict=True):
+        likely = np.where(apart > 0, RARER**SCALES / (CHANGE * LARGER**SCALES * sigma), 0.0)
+        for number in range(SCALES):
+            scale = CHANGE * LARGER**number * sigma
+            one = RARER**number * np.exp(-(apart**2) / (2 * scale**2)) / scale
+            likely += np.where(apart > 0, one, 0.0)
+        for step in range(1, 5):
             log = np.zeros((2, len(means)))
             for place, some in values.items():
                 for value in some:
                     log[int(place >= step)] -= (value - means) ** 2 / (2 * sigma**2) + np.log(sigma)
             before, after = np.exp(log)
-            inside[number] = (before * (after[::-1].cumsum()[::-1])).sum()
-        expected.append((inside * noise).sum())
-    chances = np.array(expected) / np.sum(expected)
-    assert state.posterior() == pytest.approx(chances, abs=0.03)
+            expected[step - 1] += weight * (before @ likely @ after)
+    assert state.posterior() == pytest.approx(expected / expected.sum(), abs=0.03)
+
+
+@pytest.mark.parametrize("change", [1e2, 1e4, 1e8])
+def test_a_change_far_above_the_noise_is_found_at_its_place(change: float) -> None:
+    search = Search(20, 1.0)
+    for place in range(21):
+        search.add(place, change * (place >= 13))
+    assert search.answer()[0] == [13] and search.answer()[1] > 0.999
 
 
 def test_what_the_gate_does_not_count_is_in_the_sum_and_names_nobody() -> None:

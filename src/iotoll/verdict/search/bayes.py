@@ -1,14 +1,15 @@
 """Where a value changed, on a clock on which each boot only tells something (docs/bisect.md).
 
 One step in a row of commits 0..n: before it the mean is one number, from it on another, larger one;
-a boot adds normal noise. Both means have flat priors and are integrated out, so nothing is assumed
-of the size of the change. So is the noise: the board's A/A history counts as a few boots
-(`HISTORY`), and the search's own boots say the rest, since a history says too little as easily as
-too much. While it is the history's word alone it is taken for 15 % larger.
+a boot adds normal noise. The first mean has a flat prior and is integrated out. So is the size of
+the change: mostly it is no larger than the noise, or nobody would need many boots (`CHANGE`). So is
+the noise: the board's A/A history counts as a few boots (`HISTORY`), and the search's own boots say
+the rest, since a history says too little as easily as too much.
 
 The next commit is the one whose boots tell most about where the step is, for what they cost. What
 the boots of a commit tell is the mutual information of the step's place and their mean, with both
-means as unsure as they are; a table of two numbers holds it (`information`).
+means as unsure as they are; a table of two numbers holds it (`information`). What they tell about
+the means counts for a part (`MEANS`): it makes all later boots tell more.
 """
 
 from __future__ import annotations
@@ -24,32 +25,35 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-INFLATION = 0.15
-"""By so much more than it says the noise is taken for where only the history tells it."""
-
-HISTORY = 4.0
+HISTORY = 8.0
 """The history's noise counts as that of so many repeated boots."""
 
-SURE = 0.994
+CHANGE = 0.65
+"""Scale of the likeliest changes, in standard deviations of one value (half of a normal
+distribution)."""
+
+LARGER, RARER, SCALES = 4.0, 0.01, 4
+"""Changes of a scale so many times larger are so many times as likely, and so on for so many
+scales; beyond them all are alike."""
+
+SURE = 0.967
 """A search ends when it is so sure of one commit."""
 
 AGAIN = 2
 """A commit is named when it and the one before it have so many boots: one boot may be slow."""
 
-PROMISE = 0.99
+PROMISE = 0.98
 """More than this no search claims: it ends when its own values make it sure, which some do by
 chance, and noise is not quite normal."""
 
 TOUCHES = 10.0
 """Prior odds of a commit that touches the code in which the section's time is spent."""
 
-KNOWN = 1.5
-"""The ends are booted until their distance is so many times its standard error."""
+MEANS = 0.3
+"""A bit about the means is worth so many bits about the step's place, while that lacks a bit or
+more."""
 
-BALANCE = 1.0
-"""A commit has at most so many times the values of the mean that it is compared with."""
-
-BATCHES = (1, 2, 4, 8, 16)
+BATCHES = (1, 2, 4, 8)
 """Boots of one commit that are considered as one step."""
 
 
@@ -58,7 +62,7 @@ class Costs:
     """Seconds, or any other unit: of one boot, and of a kernel that is not built yet."""
 
     boot: float = 1.0
-    build: float = 3.0
+    build: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -183,8 +187,7 @@ def learned(noise: float, count: Floats, total: Floats, square: Floats) -> Float
     """
     within = np.maximum(square - total**2 / np.maximum(count, 1.0), 0.0).sum(axis=-1, keepdims=True)
     free = np.maximum(count - 1.0, 0.0).sum(axis=-1, keepdims=True)
-    variance = (HISTORY * noise**2 + within) / (HISTORY + free)
-    return np.asarray(np.sqrt(variance) * (1 + INFLATION * HISTORY / (HISTORY + free)))
+    return np.asarray(np.sqrt((HISTORY * noise**2 + within) / (HISTORY + free)))
 
 
 @dataclass(frozen=True)
@@ -207,7 +210,8 @@ def beliefs(
     (..., n + 1).
 
     Both means and the noise are integrated out, so values have Student's distribution. A fixed
-    estimate of the noise would end a search where it happens to be too small.
+    estimate of the noise would end a search where it happens to be too small; with all changes
+    alike, one would end where the values of few boots happen to be far apart.
     """
     counts, totals = np.cumsum(count, axis=-1), np.cumsum(total, axis=-1)
     n0, s0 = counts[..., :-1], totals[..., :-1]
@@ -215,15 +219,35 @@ def beliefs(
     f0, f1 = np.maximum(n0, 1e-9), np.maximum(n1, 1e-9)
     m0, m1 = s0 / f0, s1 / f1
     rest = square.sum(axis=-1, keepdims=True) - n0 * m0**2 - n1 * m1**2
-    told = HISTORY * (noise * (1 + INFLATION)) ** 2 + np.maximum(rest, 0.0)
-    free = HISTORY + np.maximum(n0 + n1 - 2.0, 0.0)
-    likely = -0.5 * (free * np.log(told) + np.log(f0 * f1))
-    # The direction is known. The normal distribution is near enough to Student's here.
-    likely = likely + _log_normal_cdf((m1 - m0) / np.sqrt(told / free * (1 / f0 + 1 / f1)))
+    told = HISTORY * noise**2 + np.maximum(rest, 0.0)
+    free = HISTORY + np.maximum(n0 + n1 - 2.0, 0.0) + 1.0
+    likely = _log_values(m1 - m0, 1 / f0 + 1 / f1, told, free) - 0.5 * np.log(f0 * f1)
     # Where one mean has no value yet nothing is known, and the prior stands.
     likely = np.where((n0 > 0) & (n1 > 0), likely, 0.0) + log_prior
     weight = np.exp(likely - likely.max(axis=-1, keepdims=True))
     return Beliefs(weight / weight.sum(axis=-1, keepdims=True), m0, m1, n0, n1)
+
+
+def _log_values(change: Floats, inverse: Floats, told: Floats, free: Floats) -> Floats:
+    """Log chance, but for a constant, of values whose means are ``change`` apart.
+
+    ``inverse`` is the variance of that in variances of one value; ``told`` are the squares of what
+    is noise, which have ``free`` degrees of freedom. The direction is known, and of the size what
+    `CHANGE` says.
+    """
+    parts = []
+    for number in range(SCALES):
+        scale = (CHANGE * LARGER**number) ** 2
+        both = inverse + scale
+        squares = told + change**2 / both
+        log = number * np.log(RARER) - 0.5 * (np.log(both) + free * np.log(squares))
+        # The normal distribution is near enough to Student's here.
+        parts.append(
+            log + _log_normal_cdf(change * np.sqrt(free * scale / (squares * inverse * both)))
+        )
+    beyond = SCALES * np.log(RARER) - np.log(CHANGE * LARGER**SCALES) - 0.5 * free * np.log(told)
+    parts.append(beyond + _log_normal_cdf(change * np.sqrt(free / (told * inverse))))
+    return np.asarray(np.logaddexp.reduce(parts))
 
 
 def best_step(
@@ -235,48 +259,26 @@ def best_step(
     below = np.concatenate([zero, np.cumsum(chance, axis=-1)], axis=-1)
     first, var0, inverse0 = _mixed(chance, held.before, held.values_before, after=True)
     second, var1, inverse1 = _mixed(chance, held.after, held.values_after, after=False)
-    unsure = (var0 + var1) / 2 + sigma**2 * (inverse0 + inverse1) / 2
     apart = np.maximum(second - first, 0.0)
+    lacking = -(chance * np.log2(np.maximum(chance, 1e-300))).sum(axis=-1, keepdims=True)
     rates, gains = [], []
     for boots in BATCHES:
-        gain = information(below, apart / np.sqrt(sigma**2 / boots + unsure))
+        spread = sigma**2 * (1 / boots + (inverse0 + inverse1) / 2)
+        gain = information(below, apart / np.sqrt(spread))
+        # Means differ by where the step is: that tells of it on one side of the step alone, and of
+        # A and B, whose boots say nothing else.
+        for mass, var, inverse in ((1 - below, var0, inverse0), (below, var1, inverse1)):
+            gain = gain + mass * np.log2(1 + var / (sigma**2 * (1 / boots + inverse))) / 2
+        gain = np.minimum(gain, lacking)
+        means = (1 - below) * np.log2(1 + boots * inverse0) + below * np.log2(1 + boots * inverse1)
+        gain = gain + MEANS * np.minimum(lacking, 1.0) * means / 2
         gain = np.where(banned, 0.0, gain)
         gains.append(gain)
         rates.append(gain / (costs.boot * boots + costs.build * (count == 0)))
-    table = np.concatenate(rates, axis=-1)
-    chosen = np.argmax(table, axis=-1)
+    chosen = np.argmax(np.concatenate(rates, axis=-1), axis=-1)
     batch, place = np.divmod(chosen, count.shape[-1])
     gain = np.take_along_axis(np.concatenate(gains, axis=-1), chosen[..., None], axis=-1)[..., 0]
-    number = np.asarray(BATCHES)[batch]
-    own = np.take_along_axis(count, place[..., None], axis=-1)[..., 0] + number
-    return _ends_first(held, sigma, banned, own, (place, number, gain))
-
-
-def _ends_first(
-    held: Beliefs,
-    sigma: Floats,
-    banned: NDArray[np.bool_],
-    own: Floats,
-    step: tuple[Any, Any, Any],
-) -> tuple[Any, Any, Any]:
-    """``step``, or one boot of A or B where their means are what a search lacks.
-
-    To those the gain of the step's place is blind. They are booted until their distance is known
-    well enough to tell values of other commits apart (`KNOWN`), and from then on so often that each
-    rests on half as many values as the commit in question (``own``), which says whether that one is
-    above the middle between both means at the least variance for all boots together.
-    """
-    chance = held.chance
-    before = 1 / (chance / np.maximum(held.values_before, 1e-9)).sum(axis=-1)
-    after = 1 / (chance / np.maximum(held.values_after, 1e-9)).sum(axis=-1)
-    distance = (chance * (held.after - held.before)).sum(axis=-1)
-    vague = distance < KNOWN * sigma[..., 0] * np.sqrt(1 / before + 1 / after)
-    vague |= own > BALANCE * np.minimum(before, after)
-    vague &= ~(banned[..., 0] & banned[..., -1])
-    is_a = (before <= after) & ~banned[..., 0] | banned[..., -1]
-    place, boots, gain = step
-    end = np.where(is_a, 0, banned.shape[-1] - 1)
-    return np.where(vague, end, place), np.where(vague, 1, boots), np.where(vague, 1.0, gain)
+    return place, np.asarray(BATCHES)[batch], gain
 
 
 def _mixed(
