@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,17 @@ def test_page_and_text_show_the_same_values(tree: Tree, tmp_path: Path) -> None:
     for shown_value in ("+10", "-4", "+1,000", "+1,006"):
         assert shown_value in page and shown_value in text
     (fall,) = waterfalls(ledger)
-    assert [bar.kind for bar in fall.bars] == ["grew", "shrank", "grew", "total"]
+    assert [bar.kind for bar in fall.bars] == ["grew", "small", "grew", "total"]
     assert ledger_data(ledger)["adds_up"] is True
+
+
+def test_rows_below_the_threshold_are_grey(tree: Tree, tmp_path: Path) -> None:
+    commits = row(tree, 16, c2="cost 10")
+    ledger, _ = account(tree, tmp_path / "l", commits[0], commits[-1])
+    assert "Grey bars" not in ledger_page(ledger)
+    small = replace(ledger, rows=[replace(row, kind="small") for row in ledger.rows])
+    assert [bar.kind for bar in waterfalls(small)[0].bars] == ["small", "total"]
+    assert "Grey bars are no more than the gate's threshold" in ledger_page(small)
 
 
 def test_numbers_keep_their_tenths() -> None:

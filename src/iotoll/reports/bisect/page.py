@@ -77,7 +77,7 @@ def _waterfall(ledger: Ledger, index: int) -> Waterfall:
     bars = []
     for place, row in enumerate(rows):
         before, after = levels[place], levels[place + 1]
-        kind = "grew" if after > before else "shrank"
+        kind = "small" if row.kind == "small" else "grew" if after > before else "shrank"
         bars.append(_bar(place, wide, at(before), at(after), kind, row.title, row.values[index]))
     total = ledger.totals[index]
     bars.append(_bar(len(rows), wide, at(0), at(levels[-1]), "total", "B minus A", total))
