@@ -40,10 +40,12 @@ class Waterfall:
 def ledger_page(ledger: Ledger) -> str:
     """The whole page."""
     environment = page_environment("iotoll.reports.bisect")
+    falls = waterfalls(ledger)
     return (
         environment.get_template("ledger.html.j2").render(
             ledger=ledger,
-            falls=waterfalls(ledger),
+            falls=falls,
+            has_small=any(bar.kind == "small" for fall in falls for bar in fall.bars),
             left_out=max(0, len(ledger.families) - SHOWN),
             number=number,
             width=WIDTH,
