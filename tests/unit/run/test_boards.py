@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from iotoll.core.cli_support import Output
-from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.errors import BrokenError, HangError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import load_lab
 from iotoll.patch import candidate
@@ -118,8 +118,52 @@ def test_commits_that_break_are_skipped_and_hide_only_themselves(tmp_path: Path)
 
 
 def test_an_end_that_breaks_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be measured"):
+    with pytest.raises(UsageError, match="cannot be measured: Kernel panic: name another end"):
         search(tmp_path, Replay(3, broken=(40,)))
+
+
+@pytest.mark.parametrize(
+    ("error", "times", "asked"),
+    [
+        (BrokenError("boot", "synchronous external abort"), 1, 2),
+        (BrokenError("boot", "Kernel panic"), 9, 2),
+        (BrokenError("workload", "Oops"), 9, 2),
+        (BrokenError("build", "error: no member"), 9, 1),
+        # The lab's runner has repeated it by then.
+        (HangError("boot", "the console is silent"), 9, 1),
+    ],
+)
+def test_what_crashes_once_is_tried_once_more(
+    tmp_path: Path, error: BrokenError, times: int, asked: int
+) -> None:
+    """A simulated HiKey960 once crashed with A's kernel, which booted hundreds of times."""
+    crashes = [error] * times
+
+    class Crashes(Replay):
+        def ratios(self, commit: str, pairs: int) -> list[float]:
+            found = super().ratios(commit, pairs)
+            if commit == POINTS[40] and crashes:
+                raise crashes.pop()
+            return found
+
+    source = Crashes(17)
+    if times == 1:
+        found, log = search(tmp_path, source)
+        assert found.commits == [POINTS[17]] and not log.of("skipped")
+        assert [row["why"] for row in log.of("broke")] == [str(error)]
+    else:
+        with pytest.raises(UsageError, match="name another end"):
+            search(tmp_path, source)
+        assert len([place for place, _ in source.asked if place == 40]) == asked
+
+
+def test_a_crash_before_a_kill_is_remembered(tmp_path: Path) -> None:
+    log = Log(tmp_path / NAME, {"test": 1})
+    log.add("begun", steps=[[22, 1]])
+    log.add("broke", place=22, commit=POINTS[22], why="Kernel panic")
+    source = Replay(23, broken=(22,))
+    search(tmp_path, source)
+    assert [place for place, _ in source.asked].count(22) == 1
 
 
 @pytest.mark.parametrize("culprit", [17, 23])

@@ -19,7 +19,7 @@ from iotoll.boards.board import VirtualBoard, load_board
 from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import run_boots
-from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.errors import BrokenError, HangError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.collect import collect
 from iotoll.patch import selection
@@ -144,7 +144,9 @@ class BoardSearch:
         last = len(self.points) - 1
         self._measure([(0, FIRST), (last, FIRST)])
         if ends := [p for p in (0, last) if p in self.search.skipped]:
-            raise UsageError(f"{self.points[ends[0]][:12]} cannot be measured: name another end")
+            why = next(row["why"] for row in self.log.of("skipped") if row["place"] == ends[0])
+            commit = self.points[ends[0]][:12]
+            raise UsageError(f"{commit} cannot be measured: {why}: name another end")
         while True:
             group, sure = self.search.answer()
             few = [p for p in self._decisive(group) if self.search.count[p] < AGAIN]
@@ -202,18 +204,37 @@ class BoardSearch:
         names = (f"{self.points[place][:12]} to {pairs} pairs" for place, pairs in steps)
         self.progress.say(f"measures {', '.join(names)}")
         failed: Exception | None = None
+        again: list[tuple[int, int]] = []
         jobs = [self._begin(self.points[place], pairs) for place, pairs in steps]
-        for (place, _), job in zip(steps, jobs, strict=True):
+        for step, job in zip(steps, jobs, strict=True):
+            place = step[0]
             try:
                 values = job.result()
             except BrokenError as error:
-                self._skip(place, error)
+                if self._may_repeat(place, error):
+                    again.append(step)
+                else:
+                    self._skip(place, error)
             except Exception as error:
                 failed = failed or error  # the others' values are kept before it is raised
             else:
                 self._note(place, values)
         if failed is not None:
             raise failed
+        self._measure(again)
+
+    def _may_repeat(self, place: int, error: BrokenError) -> bool:
+        """Whether a commit is tried once more: boards crash too, so only what repeats counts.
+
+        A hang was tried twice by then (`iotoll.labs.lava.runner`), and a build fails again.
+        """
+        if error.step not in ("boot", "workload") or isinstance(error, HangError):
+            return False
+        if any(row["place"] == place for row in self.log.of("broke")):
+            return False
+        self.log.add("broke", place=place, commit=self.points[place], why=str(error))
+        self.progress.say(f"{self.points[place][:12]}: {error}: tried once more")
+        return True
 
     def _begin(self, commit: str, pairs: int) -> Future[list[float]]:
         """Measure a commit in a thread that ends with the process: Ctrl-C waits for no job."""
