@@ -157,6 +157,25 @@ def test_what_crashes_once_is_tried_once_more(
         assert len([place for place, _ in source.asked if place == 40]) == asked
 
 
+def test_a_crash_of_the_first_kernel_in_a_pair_is_tried_once_more(tmp_path: Path) -> None:
+    class Crashes(Replay):
+        crashes = 1
+
+        def ratios(self, commit: str, pairs: int) -> list[float]:
+            if commit == POINTS[40] and self.crashes:
+                self.crashes -= 1
+                lost = InfrastructureError("the base kernel fails: external abort")
+                raise lost from BrokenError("boot", "external abort")
+            return super().ratios(commit, pairs)
+
+    source = Crashes(17)
+    found, log = search(tmp_path / "once", source)
+    assert found.commits == [POINTS[17]] and len(log.of("broke")) == 1
+    source.crashes = 2
+    with pytest.raises(InfrastructureError, match="the base kernel fails"):
+        search(tmp_path / "twice", source)
+
+
 def test_a_crash_before_a_kill_is_remembered(tmp_path: Path) -> None:
     log = Log(tmp_path / NAME, {"test": 1})
     log.add("begun", steps=[[22, 1]])

@@ -210,25 +210,29 @@ class BoardSearch:
             place = step[0]
             try:
                 values = job.result()
-            except BrokenError as error:
+            except Exception as error:
                 if self._may_repeat(place, error):
                     again.append(step)
-                else:
+                elif isinstance(error, BrokenError):
                     self._skip(place, error)
-            except Exception as error:
-                failed = failed or error  # the others' values are kept before it is raised
+                else:
+                    failed = failed or error  # the others' values are kept before it is raised
             else:
                 self._note(place, values)
         if failed is not None:
             raise failed
         self._measure(again)
 
-    def _may_repeat(self, place: int, error: BrokenError) -> bool:
+    def _may_repeat(self, place: int, error: Exception) -> bool:
         """Whether a commit is tried once more: boards crash too, so only what repeats counts.
 
-        A hang was tried twice by then (`iotoll.labs.lava.runner`), and a build fails again.
+        A hang was tried twice by then (`iotoll.labs.lava.runner`), and a build fails again. What
+        A's kernel broke in a pair of boots is the cause of the lab's error.
         """
-        if error.step not in ("boot", "workload") or isinstance(error, HangError):
+        broken = error if isinstance(error, BrokenError) else error.__cause__
+        if not isinstance(broken, BrokenError) or isinstance(broken, HangError):
+            return False
+        if broken.step not in ("boot", "workload"):
             return False
         if any(row["place"] == place for row in self.log.of("broke")):
             return False
