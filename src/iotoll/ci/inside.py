@@ -12,17 +12,13 @@ from typing import cast
 
 import click
 
-from iotoll.boots import apart as apart_boots
+# What a single step needs is imported there: a build or a boot takes seconds.
 from iotoll.core.cli_support import guarded
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.core.progress import Progress
-from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.records import results
-from iotoll.records.failure import failure_of
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.run.bisect import apart
-from iotoll.run.flow import Flow, execute
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 
@@ -40,6 +36,9 @@ def inside() -> None:
 @click.option("--quiet", is_flag=True)
 def build_command(run: Path, side: str, spec: str, warm: bool, quiet: bool) -> None:
     """Build one side's kernel."""
+    from iotoll.kernels.build import KernelSpec, build_side
+    from iotoll.records.failure import failure_of
+
     directory = RunDir.open(run)
     kernel = KernelSpec(**json.loads(spec))
     try:
@@ -54,13 +53,17 @@ def build_command(run: Path, side: str, spec: str, warm: bool, quiet: bool) -> N
 @click.argument("plan")
 def boot_command(plan: str) -> None:
     """Boot one kernel, as a desk's run asks."""
-    raise SystemExit(apart_boots.inside(plan))
+    from iotoll.boots import apart
+
+    raise SystemExit(apart.inside(plan))
 
 
 @inside.command("gate")
 @run_argument
 def gate_command(run: Path) -> None:
     """Boot, collect, judge and report."""
+    from iotoll.run.flow import Flow, execute
+
     verdict = execute(Flow(RunDir.open(run), Progress(), explains=True), since="boot")
     assert verdict is not None
     raise SystemExit(verdict.exit_code)
@@ -72,6 +75,8 @@ def gate_command(run: Path) -> None:
 @click.argument("cells")
 def measure_command(run: Path, side: str, cells: str) -> None:
     """Boot one side once, for a search; its records are left in the run directory."""
+    from iotoll.run.bisect import apart
+
     apart.measure(RunDir.open(run), cast(Side, side), cells.split(","))
 
 

@@ -6,6 +6,7 @@ never ran. And a makefile of the candidate's can do what it likes with the candi
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,8 +29,8 @@ _BUILD_FILE = re.compile(
 _NEW_OPTION = re.compile(r"^\+(?:menu)?config[ \t]+(\w+)", re.M)
 _ADDS = re.compile(r"^([\w-]+?)-(?:y|objs|m|\$\(CONFIG_(\w+)\))[ \t]*[:+]?=(.*)$", re.M)
 _SOURCE_ENDINGS = (".c", ".h", ".S", ".s", ".dts", ".dtsi", ".lds", ".inc")
-_HOST = re.compile(r"^(?:saved)?cmd_\S+ := (?:ccache )?gcc (?!.*-D__KERNEL__)(?=.*-Wp,-MMD,)", re.M)
-"""make's note of an object for this machine; that of a kernel's has another option."""
+_HOST = re.compile(r"(?:saved)?cmd_\S+ := (?:ccache )?gcc (?!.*-D__KERNEL__)(?=.*-Wp,-MMD,)")
+"""The first line of make's note of an object for this machine; a kernel's has another option."""
 
 
 def write_sources(out: Path, source: Path, folder: Path) -> None:
@@ -37,26 +38,38 @@ def write_sources(out: Path, source: Path, folder: Path) -> None:
 
     From make's own ``.cmd`` files, whose paths are relative to ``out``, or absolute.
     """
-    found: set[str] = set()
-    host: set[str] = set()
-    root = str(source.resolve()) + "/"
-    names: dict[str, str | None] = {}
+    # By whole words, each looked at once: a regular expression takes four seconds for a kernel's
+    # notes, which repeat most words in each file.
+    noted: dict[str, set[str]] = {SOURCES: set(), HOST_SOURCES: set()}
     for path in out.rglob(".*.cmd"):
         text = path.read_text(errors="replace")
-        places = [found, host] if _HOST.search(text) else [found]
-        # By whole words: a regular expression takes four seconds for a kernel's notes.
-        words = {
-            word for raw in text.split() if (word := raw.rstrip(";")).endswith(_SOURCE_ENDINGS)
-        }
-        for word in words:
-            if word not in names:
-                place = str((out / word).resolve())
-                names[word] = place[len(root) :] if place.startswith(root) else None
-            if name := names[word]:
-                for one in places:
-                    one.add(name)
-    for file, listed in ((SOURCES, found), (HOST_SOURCES, host)):
-        results.write_text(folder / file, "".join(f"{name}\n" for name in sorted(listed)))
+        words = text.split()
+        noted[SOURCES].update(words)
+        if _HOST.match(text):
+            noted[HOST_SOURCES].update(words)
+    below = _Below(out, source)
+    for file, words_of in noted.items():
+        paths = {word for raw in words_of if (word := raw.rstrip(";")).endswith(_SOURCE_ENDINGS)}
+        names = sorted({name for word in paths if (name := below.name(word))})
+        results.write_text(folder / file, "".join(f"{name}\n" for name in names))
+
+
+class _Below:
+    """Names of files below ``source``, which ``out`` names relative to itself, or absolutely."""
+
+    def __init__(self, out: Path, source: Path) -> None:
+        self.out = out
+        self.root = f"{source.resolve()}/"
+        self.folders: dict[str, Path] = {}
+
+    def name(self, word: str) -> str | None:
+        """The file's path below the source, without symbolic links; None where it is elsewhere."""
+        folder, name = os.path.split(word)
+        if folder not in self.folders:
+            self.folders[folder] = (self.out / folder).resolve()
+        place = self.folders[folder] / name
+        found = str(place.resolve() if place.is_symlink() else place)
+        return found[len(self.root) :] if found.startswith(self.root) else None
 
 
 @dataclass(frozen=True)

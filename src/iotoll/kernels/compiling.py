@@ -24,7 +24,13 @@ from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
 from iotoll.records import results
 
-READ_ONLY = {"CCACHE_READONLY": "1", "CCACHE_NOSTATS": "1", "CCACHE_TEMPDIR": "/tmp/ccache"}
+READ_ONLY = {
+    "CCACHE_READONLY": "1",
+    "CCACHE_NOSTATS": "1",
+    "CCACHE_TEMPDIR": "/tmp/ccache",
+    # A file that is not in the cache is not preprocessed by itself before it is compiled.
+    "CCACHE_DEPEND": "1",
+}
 TIMEOUT = 3600.0
 """Default limit of one build in seconds; a cold build takes minutes even on a slow machine."""
 
