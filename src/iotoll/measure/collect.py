@@ -38,7 +38,7 @@ def collect(
     source = run.side(side) / "source.json"
     boots: list[BootRecord] = []
     records: dict[str, list[CellRecord]] = {name: [] for name in cells}
-    costs = calibrated_costs(run)
+    costs = base.boots[0].event_cost if base and base.boots else calibrated_costs(run)
     build = results.read(run.build(side) / "build.json", BuildRecord)
     # Instructions are counted alike whatever the board's temperature or governor.
     timed = clock is Clock.TIME
