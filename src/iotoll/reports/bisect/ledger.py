@@ -127,9 +127,9 @@ def ledger_text(ledger: Ledger) -> str:
     spent = ledger.spent
     lines += [
         "",
-        f"cost: {spent['builds']} kernels built ({spent['build_seconds']:.0f} s), {spent['cached']}"
-        f" from the cache, {spent['boots']} boots ({spent['boot_seconds']:.0f} s);"
-        f" disk: {ledger.disk['folder'] / 1e6:.0f} MB",
+        f"kernels built: {spent['builds']} ({spent['build_seconds']:.0f} s), from the cache:"
+        f" {spent['cached']}; boots: {spent['boots']} ({spent['boot_seconds']:.0f} s);"
+        f" commits skipped: {spent['skipped']}; disk: {ledger.disk['folder'] / 1e6:.0f} MB",
     ]
     if ledger.partial:
         lines.append("the limit on builds was reached: rows say what it keeps together")

@@ -76,8 +76,8 @@ def _effort(answer: dict[str, Any]) -> list[str]:
     spent, disk = answer["spent"], answer["disk"]
     return [
         f"{answer['range']} commits, {answer['candidates']} of them can change the board's kernel",
-        f"cost: {spent['builds']} kernels built ({spent['build_seconds']:.0f} s), {spent['cached']}"
-        f" taken from the cache, {spent['boots']} boots ({spent['boot_seconds']:.0f} s),"
-        f" {spent['skipped']} commits skipped",
+        f"kernels built: {spent['builds']} ({spent['build_seconds']:.0f} s), from the cache:"
+        f" {spent['cached']}; boots: {spent['boots']} ({spent['boot_seconds']:.0f} s);"
+        f" commits skipped: {spent['skipped']}",
         f"disk: {disk['folder'] / 1e6:.0f} MB in the search's folder",
     ]
