@@ -28,6 +28,7 @@ from iotoll.run.bisect import log as logs
 from iotoll.run.bisect.boards import (
     BoardSearch,
     Located,
+    UnusableError,
     noise_of,
     points_of,
     prior_of,
@@ -122,58 +123,56 @@ def test_an_end_that_breaks_is_named(tmp_path: Path) -> None:
         search(tmp_path, Replay(3, broken=(40,)))
 
 
+class Crashes(Replay):
+    """B's kernel ends with each of ``errors`` in turn before it is measured."""
+
+    def __init__(self, culprit: int, *errors: Exception) -> None:
+        super().__init__(culprit)
+        self.errors = list(errors)
+
+    def ratios(self, commit: str, pairs: int) -> list[float]:
+        found = super().ratios(commit, pairs)
+        if commit == POINTS[40] and self.errors:
+            raise self.errors.pop(0)
+        return found
+
+
+def test_what_crashes_once_is_tried_once_more(tmp_path: Path) -> None:
+    """A simulated HiKey960 once crashed with A's kernel, which booted hundreds of times."""
+    error = BrokenError("boot", "synchronous external abort")
+    found, log = search(tmp_path, Crashes(17, error))
+    assert found.commits == [POINTS[17]] and not log.of("skipped")
+    assert [row["why"] for row in log.of("broke")] == [str(error)]
+
+
 @pytest.mark.parametrize(
-    ("error", "times", "asked"),
+    ("error", "asked"),
     [
-        (BrokenError("boot", "synchronous external abort"), 1, 2),
-        (BrokenError("boot", "Kernel panic"), 9, 2),
-        (BrokenError("workload", "Oops"), 9, 2),
-        (BrokenError("build", "error: no member"), 9, 1),
+        (BrokenError("boot", "Kernel panic"), 2),
+        (BrokenError("workload", "Oops"), 2),
+        (BrokenError("build", "error: no member"), 1),
         # The lab's runner has repeated it by then.
-        (HangError("boot", "the console is silent"), 9, 1),
+        (HangError("boot", "the console is silent"), 1),
+        # Its boots are done, and the same again.
+        (UnusableError("workload", "none of 4 pairs of boots may be used"), 1),
     ],
 )
-def test_what_crashes_once_is_tried_once_more(
-    tmp_path: Path, error: BrokenError, times: int, asked: int
+def test_what_breaks_again_or_must_is_given_up(
+    tmp_path: Path, error: BrokenError, asked: int
 ) -> None:
-    """A simulated HiKey960 once crashed with A's kernel, which booted hundreds of times."""
-    crashes = [error] * times
-
-    class Crashes(Replay):
-        def ratios(self, commit: str, pairs: int) -> list[float]:
-            found = super().ratios(commit, pairs)
-            if commit == POINTS[40] and crashes:
-                raise crashes.pop()
-            return found
-
-    source = Crashes(17)
-    if times == 1:
-        found, log = search(tmp_path, source)
-        assert found.commits == [POINTS[17]] and not log.of("skipped")
-        assert [row["why"] for row in log.of("broke")] == [str(error)]
-    else:
-        with pytest.raises(UsageError, match="name another end"):
-            search(tmp_path, source)
-        assert len([place for place, _ in source.asked if place == 40]) == asked
+    source = Crashes(17, error, error, error)
+    with pytest.raises(UsageError, match="name another end"):
+        search(tmp_path, source)
+    assert [place for place, _ in source.asked].count(40) == asked
 
 
 def test_a_crash_of_the_first_kernel_in_a_pair_is_tried_once_more(tmp_path: Path) -> None:
-    class Crashes(Replay):
-        crashes = 1
-
-        def ratios(self, commit: str, pairs: int) -> list[float]:
-            if commit == POINTS[40] and self.crashes:
-                self.crashes -= 1
-                lost = InfrastructureError("the base kernel fails: external abort")
-                raise lost from BrokenError("boot", "external abort")
-            return super().ratios(commit, pairs)
-
-    source = Crashes(17)
-    found, log = search(tmp_path / "once", source)
+    lost = InfrastructureError("the base kernel fails: external abort")
+    lost.__cause__ = BrokenError("boot", "external abort")
+    found, log = search(tmp_path / "once", Crashes(17, lost))
     assert found.commits == [POINTS[17]] and len(log.of("broke")) == 1
-    source.crashes = 2
     with pytest.raises(InfrastructureError, match="the base kernel fails"):
-        search(tmp_path / "twice", source)
+        search(tmp_path / "twice", Crashes(17, lost, lost))
 
 
 def test_a_crash_before_a_kill_is_remembered(tmp_path: Path) -> None:

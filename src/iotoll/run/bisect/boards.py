@@ -43,6 +43,10 @@ IN_VAIN = 4
 """Pairs of a commit of which one must be of use."""
 
 
+class UnusableError(BrokenError):
+    """A commit's boots ended well, and none of them may be used: more of them would not help."""
+
+
 class Source(Protocol):
     """Measures commits; called for several commits at once."""
 
@@ -103,7 +107,7 @@ def ratios_of(made: Pairs, cell: str, is_first: bool) -> list[float]:
     text = f"none of {len(values)} pairs of boots may be used: {why}"
     if is_first:
         raise InfrastructureError(f"{text}: so it is with A itself, so nothing can be compared")
-    raise BrokenError("workload", text)
+    raise UnusableError("workload", text)
 
 
 @dataclass
@@ -230,11 +234,10 @@ class BoardSearch:
         A's kernel broke in a pair of boots is the cause of the lab's error.
         """
         broken = error if isinstance(error, BrokenError) else error.__cause__
-        if not isinstance(broken, BrokenError) or isinstance(broken, HangError):
+        if not isinstance(broken, BrokenError) or isinstance(broken, HangError | UnusableError):
             return False
-        if broken.step not in ("boot", "workload"):
-            return False
-        if any(row["place"] == place for row in self.log.of("broke")):
+        repeated = place in {row["place"] for row in self.log.of("broke")}
+        if repeated or broken.step not in ("boot", "workload"):
             return False
         self.log.add("broke", place=place, commit=self.points[place], why=str(error))
         self.progress.say(f"{self.points[place][:12]}: {error}: tried once more")
