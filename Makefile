@@ -56,14 +56,16 @@ check: lint
 	$(BIN)/pytest -q $(PARALLEL) -m 'not slow' $(QUICK)
 
 # Two runs, so that what is quick fails first. A file stays in one process: its tests share what they
-# built. tests/conftest.py has the order in which files begin.
+# built. tests/conftest.py has the order in which files begin. Random tests take the same inputs in
+# each run, as hypothesis does with CI=true; `make test-long` tries others, and more.
 test: lint dut
-	cargo test --workspace --locked
+	PROPTEST_RNG_SEED=1 cargo test --workspace --locked
 	$(BIN)/pytest $(PARALLEL) $(QUICK)
 	$(BIN)/pytest -v $(BOARDS) $(addprefix --ignore=,$(QUICK))
 
 test-long: lint dut
 	@tools/setup.sh long
+	PROPTEST_CASES=5000 cargo test --workspace --locked
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab
 
 coverage: setup
