@@ -1,7 +1,9 @@
-"""Boards with several CPUs: own times hold what a CPU executed itself."""
+"""Boards with several CPUs: own times hold what a CPU executed itself, and helpers have one CPU."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +18,13 @@ BOARD = "virt-arm64-smp4"
 TURN = 10_000  # instructions of one CPU's turn (slice_ns)
 # Eight threads on four CPUs that wait for four tags: their I/Os overlap.
 CELLS = {"nvme": "nvme-4k-randread-t8-direct-tags4", "ufs": "ufs-4k-randread-t8-direct-tags4"}
+COMMITS = "emmc-4k-randwrite-t1-sync"
 
 
 @pytest.fixture(scope="module")
 def boot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("turns") / "run"
-    words = ("--matrix", UNCALIBRATED, "--cells", ",".join(CELLS.values()), "--json")
+    words = ("--matrix", UNCALIBRATED, "--cells", ",".join([*CELLS.values(), COMMITS]), "--json")
     measure(run, BOARD, *words)
     return run / "sides/base/boots/1"
 
@@ -64,3 +67,13 @@ def test_turns_of_another_boot_are_refused(boot: Path, tmp_path: Path) -> None:
         column(boot, "nvme", other)
     with pytest.raises(_native.TraceError, match="is cut off"):
         column(boot, "nvme", cut)
+
+
+def test_the_journals_thread_and_unbound_workers_have_one_cpu(boot: Path) -> None:
+    """Left to the scheduler it had CPU 2 in one boot and CPU 0 in the next."""
+    trace = boot / "emmc/trace.dat"
+    command = ["trace-cmd", "report", "-F", "sched_switch", str(trace)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = re.findall(r"\[(\d+)\].*==> (jbd2|kworker/u)", told)
+    assert sum(name == "jbd2" for _, name in found) > 200, "a commit of each write"
+    assert {cpu for cpu, _ in found} == {"003"}

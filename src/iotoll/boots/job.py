@@ -21,6 +21,8 @@ from iotoll.records.results import write_text
 CALIBRATION_IOS, TIMED_IOS = 32, 512
 """I/Os of a calibration run: counts of instructions are combs, times scatter."""
 PREFIX = "calibration"
+PLACE = "place.sh"
+"""Of a job for several CPUs: what no CPU is named for gets one."""
 
 
 def is_calibration(name: str) -> bool:
@@ -123,6 +125,9 @@ def render_job(
     template = _template()
     pace = _pace(board, matrix)
     threads = max([*matrix.threads, *(r.cell.threads for b in batches for r in b.runs)])
+    cpus = board.qemu.cpus if isinstance(board, VirtualBoard) else 1
+    if pace.round_us and cpus > 1:
+        write_text(target / PLACE, (data_dir("lava-jobs") / "jobs" / PLACE).read_text())
     for batch in batches:
         text = template.render(
             batch=batch,
@@ -133,7 +138,7 @@ def render_job(
             extra_pages=(number - 1) * pace.perturb_pages,
             threads=threads,
             huge_pages=board.huge_pages,
-            cpus=board.qemu.cpus if isinstance(board, VirtualBoard) else 1,
+            cpus=cpus,
         )
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))

@@ -137,7 +137,8 @@ def _cell(
     ]
     if policy.moved_between == "allow":
         sections = _balanced(sections)
-    found = compare(paired[None], policy.rule(name, None), policy)
+    shared = any(boot.shares_clock for side in (base, candidate) for boot in side.boots)
+    found = compare(paired[None], policy.rule(name, None, shared_clock=shared), policy)
     whole = Comparison(**found) if found else None
     gated = [part for part in (*sections, whole) if part is not None and part.gated]
     outcome, why = Outcome.PASS, ""

@@ -15,6 +15,9 @@ from iotoll.core.toml import first_error, load_toml, named_file
 from iotoll.records.models.base import Clock, Model, Section
 from iotoll.verdict.time.levels import confirm_levels
 
+OTHERS_TURNS = "the board's CPUs share one clock, so it holds what the others executed"
+"""Why the whole I/O is not gated on a board with several CPUs."""
+
 
 class SignRule(Model):
     """When differences between twins are a cost, and no chaos (see `iotoll.verdict.twins`)."""
@@ -42,6 +45,16 @@ class SectionRule(Model):
     threshold: int = Field(ge=0)
     gated: bool = True
     why: str = ""
+
+
+class WholeRule(SectionRule):
+    """For the I/O from call to return.
+
+    ``shared_clock``: also where several CPUs take turns on the clock, so that it holds the turns of
+    the others.
+    """
+
+    shared_clock: bool = False
 
 
 class CellException(Model):
@@ -104,12 +117,19 @@ class Policy(Model):
     accept: AcceptRule = Field(default_factory=AcceptRule)
     explain: ExplainRule = Field(default_factory=ExplainRule)
     sections: dict[Section, SectionRule]
-    whole: SectionRule
+    whole: WholeRule
     exceptions: list[CellException] = Field(default_factory=list)
 
-    def rule(self, cell: str, section: Section | None) -> SectionRule:
-        """The rule for a section of a cell, None is the whole I/O; later exceptions win."""
-        rule = self.whole if section is None else self.sections[section]
+    def rule(
+        self, cell: str, section: Section | None, *, shared_clock: bool = False
+    ) -> SectionRule:
+        """The rule for a section of a cell, None is the whole I/O; later exceptions win.
+
+        ``shared_clock`` says that several CPUs of the board take turns on its clock.
+        """
+        rule: SectionRule = self.whole if section is None else self.sections[section]
+        if section is None and shared_clock and not self.whole.shared_clock:
+            rule = rule.model_copy(update={"gated": False, "why": OTHERS_TURNS})
         name = "whole" if section is None else section
         for other in self.exceptions:
             if name in other.sections and any(fnmatchcase(cell, p) for p in other.cells):

@@ -11,7 +11,7 @@ import pytest
 
 from iotoll.boards.board import RealBoard, load_board
 from iotoll.boards.matrix import Matrix, load_matrix
-from iotoll.boots.job import make_batches, render_job
+from iotoll.boots.job import PLACE, make_batches, render_job
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 
@@ -157,6 +157,24 @@ def test_threads_have_their_cpus_where_there_are_several(tmp_path: Path, matrix:
         jobs = "".join(path.read_text() for path in sorted((tmp_path / name).glob("*.fio")))
         found[name] = re.findall("^cpus_allowed=(.*)$", jobs, re.M)
     assert found == {"virt-arm64-smp4": list("12301230" + "1"), "virt-arm64": []}
+
+
+def test_kernel_threads_have_one_cpu_where_there_are_several(
+    tmp_path: Path, matrix: Matrix
+) -> None:
+    """The journal's thread had another CPU in another boot: innocent kernels were blocked."""
+    cells = ["ufs-4k-randwrite-t1-sync", "ufs-4k-randwrite-t8-sync", "nvme-4k-randwrite-t1-sync"]
+    for name in ("virt-arm64-smp4", "virt-arm64"):
+        render_job(load_board(name), matrix, make_batches(matrix, cells, False), tmp_path / name)
+    assert not (tmp_path / "virt-arm64" / PLACE).exists()
+    assert (tmp_path / "virt-arm64-smp4" / PLACE).is_file()
+    for batch in ("ufs", "nvme"):
+        (alone,) = re.findall(
+            f".*{PLACE}.*", (tmp_path / f"virt-arm64-smp4/{batch}.fio").read_text()
+        )
+        begin = f"exec_prerun=sh /iotoll/job/{PLACE} 3 && exec sh /iotoll/dut/start.sh "
+        assert alone.startswith(begin), "once in a batch, before its first cell"
+        assert PLACE not in (tmp_path / f"virt-arm64/{batch}.fio").read_text()
 
 
 def test_unknown_names_are_a_usage_error() -> None:

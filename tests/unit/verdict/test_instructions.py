@@ -14,7 +14,7 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock, Outcome, Section, SideResult
 from iotoll.verdict import instructions
 from iotoll.verdict import twins as pairing
-from iotoll.verdict.policy import Policy, load_policy
+from iotoll.verdict.policy import Policy, WholeRule, load_policy
 from iotoll.verdict.twins import Twins, find
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import (
@@ -225,6 +225,23 @@ def test_cost_that_no_section_has_shows_in_the_whole_io(policy: Policy) -> None:
     assert judged.outcome is Outcome.REGRESSION
     assert grown(judged) == {}
     assert judged.headline[0].startswith("UFS whole I/O +3000")
+    several = [on_several_cpus(side) for side in (base, other)]
+    judged = instructions.judge(several[0], several[1], policy, [UFS])
+    assert (judged.outcome, judged.open) == (Outcome.PASS, [])
+    whole = judged.cells[0].whole
+    assert whole is not None
+    assert (whole.moved, whole.gated) == ("grew", False)
+    assert "the board's CPUs share one clock" in whole.why
+    strict = WholeRule(threshold=5, shared_clock=True)
+    policy = policy.model_copy(update={"whole": strict})
+    judged = instructions.judge(several[0], several[1], policy, [UFS])
+    assert judged.outcome is Outcome.REGRESSION
+
+
+def on_several_cpus(side: SideResult) -> SideResult:
+    boot = side.boots[0]
+    command = [*boot.command, "-smp", "4"]
+    return side.model_copy(update={"boots": [boot.model_copy(update={"command": command})]})
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -259,6 +259,13 @@ class BootRecord(Model):
         """Whether the board was QEMU's, whatever LAVA takes it for."""
         return "qemu" in self.tools or (self.lava is not None and self.accelerator != "none")
 
+    @property
+    def shares_clock(self) -> bool:
+        """Whether several CPUs take turns on the clock `instructions`, as QEMU's command says."""
+        words = zip(self.command, self.command[1:], strict=False)
+        cpus = next((int(number) for word, number in words if word == "-smp"), 1)
+        return self.clock is Clock.INSTRUCTIONS and cpus > 1
+
 
 class ImageFile(Model):
     """One file of a board's images."""

@@ -19,6 +19,7 @@ from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import summary, verdict_sentence
 from iotoll.reports.page.text import MINUS, NBSP, NO_VALUE, clean, plural
 from iotoll.reports.page.view import CellView, cells, shown_sections, unit_of
+from iotoll.verdict.words import WHOLE
 
 COLUMNS = 75
 """Widest line: a commit log is shown indented by four, in terminals of 80."""
@@ -207,10 +208,10 @@ def _not_measured(evidence: Evidence) -> str:
         lines.append(f"workloads other than the {number} selected")
     ungated: dict[str, int] = {}
     for view in cells(evidence):
-        for row in view.rows:
-            if row.comparison and not row.comparison.gated:
-                why = clean(row.comparison.why) or "shown only"
-                name = f"{row.section.value}: {why}"
+        found = [(row.section.value, row.comparison) for row in view.rows]
+        for part, comparison in (*found, (WHOLE, view.whole)):
+            if comparison and not comparison.gated:
+                name = f"{part}: {clean(comparison.why) or 'shown only'}"
                 ungated[name] = ungated.get(name, 0) + 1
     lines += [f"not judged in {plural(n, 'workload')}: {name}" for name, n in ungated.items()]
     skipped = {choice.cell for choice in evidence.selection.cells} if evidence.selection else set()

@@ -126,10 +126,11 @@ class Meter:
         theirs = self.records(commit, cells)
         if theirs is None:
             return None
+        shared = self.board.qemu.cpus > 1
         return {
             (cell, part): value
             for cell in cells
-            for part, value in _parts(self.policy, cell, ours[cell], theirs[cell]).items()
+            for part, value in _parts(self.policy, cell, ours[cell], theirs[cell], shared).items()
         }
 
     def records(self, commit: str, cells: Sequence[str]) -> dict[str, CellRecord] | None:
@@ -325,12 +326,15 @@ def _store(plan: BootPlan, folder: Path) -> None:
     results.write_text(folder / "done", "")
 
 
-def _parts(policy: Policy, cell: str, base: CellRecord, other: CellRecord) -> dict[str, Value]:
+def _parts(
+    policy: Policy, cell: str, base: CellRecord, other: CellRecord, shared_clock: bool
+) -> dict[str, Value]:
     found: dict[str, Value] = {}
     sections: list[Section | None] = [*policy.sections, None]
     depth = parse_cell(cell).depth
     for section, paired in twins.pair([base], [other], sections, depth).items():
-        fields = compare(paired, policy.rule(cell, section), policy)
+        rule = policy.rule(cell, section, shared_clock=shared_clock)
+        fields = compare(paired, rule, policy)
         if fields is not None:
             name = WHOLE if section is None else section.value
             found[name] = Value(
