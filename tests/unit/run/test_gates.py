@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.core.lock import alone
 from iotoll.core.progress import Progress
@@ -84,6 +87,30 @@ def test_machines_share_the_patches_by_number(gated: Path, monkeypatch: pytest.M
     words = ["--out", str(gated), "--patches", "2", "--again", "judge"]
     assert CliRunner().invoke(gates.innocent_command, [*words, "--first", "4"]).exit_code == 0
     assert made == [4, 5]
+
+
+def test_a_run_says_how_its_kernel_alone_is_gated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its report offered `iotoll experiment`, which is no whole command, and gates all kernels."""
+    flows: list[Flow] = []
+    monkeypatch.setattr(gates, "execute", lambda flow, until: flows.append(flow))
+    monkeypatch.setattr(gates, "row_of", lambda name, what, run: None)
+    patch = "--- a/block/bio.c\n+++ b/block/bio.c\n@@ -1 +1,2 @@\n /* one */\n+/* two */\n"
+    options = {"tree": "debian", "board": "virt-arm64-smp4", "matrix": "default", "again": None}
+    for cells in (None, "ufs-4k-*"):
+        asked = {**options, "cells": cells}
+        gates.gate_variant(Variant("a", "", "x", patch), tmp_path / f"{cells}", asked, Progress())
+    every, some = (flow.run.manifest for flow in flows)
+    words = shlex.join(every.command).replace(f"{tmp_path}/", "")
+    assert words == (
+        "iotoll gate --candidate=None/patches/a.patch '--cells=*'"
+        " --tree=debian --board=virt-arm64-smp4 --matrix=default"
+    )
+    assert "--cells=ufs-4k-*" in some.command
+    known = cli.get_command(click.Context(cli), "gate")
+    assert known is not None
+    known.make_context("gate", list(every.command[2:]))
 
 
 def test_two_at_once_do_not_work_in_one_folder(gated: Path) -> None:

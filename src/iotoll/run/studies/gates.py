@@ -253,9 +253,13 @@ def _open(root: Path, patch: Path, options: Mapping[str, object]) -> RunDir:
     asked = options["cells"]
     # What the patch would select is another question: all cells, unless named.
     named = chosen_cells(str(asked) if asked else None, matrix.cells, matrix.family_cells)
+    words = {"candidate": patch, "cells": asked or "*"}
+    words |= {name: options.get(name) for name in ("tree", "board", "matrix", "policy")}
+    told = (f"--{name}={value}" for name, value in words.items() if value)
     manifest = new_manifest(
         RunRequest(
-            command=("iotoll", "experiment"),
+            # The experiment's own would gate all of its kernels again.
+            command=("iotoll", "gate", *told),
             kind="gate",
             choice=choice,
             board=str(options["board"]),
