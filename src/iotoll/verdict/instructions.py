@@ -70,6 +70,8 @@ def judge_cells(
     base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
 ) -> Judgement:
     """As `judge`, for sides that are known to be comparable (experiments)."""
+    if any(boot.shares_clock for side in (base, candidate) for boot in side.boots):
+        policy = policy.on_shared_clock()
     judged = [_cell(name, base, candidate, policy) for name in cells]
     paired = {verdict.cell: found for verdict, found in judged if found}
     verdicts = [verdict for verdict, _ in judged]
@@ -137,8 +139,7 @@ def _cell(
     ]
     if policy.moved_between == "allow":
         sections = _balanced(sections)
-    shared = any(boot.shares_clock for side in (base, candidate) for boot in side.boots)
-    found = compare(paired[None], policy.rule(name, None, shared_clock=shared), policy)
+    found = compare(paired[None], policy.rule(name, None), policy)
     whole = Comparison(**found) if found else None
     gated = [part for part in (*sections, whole) if part is not None and part.gated]
     outcome, why = Outcome.PASS, ""

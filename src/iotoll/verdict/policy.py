@@ -15,9 +15,6 @@ from iotoll.core.toml import first_error, load_toml, named_file
 from iotoll.records.models.base import Clock, Model, Section
 from iotoll.verdict.time.levels import confirm_levels
 
-OTHERS_TURNS = "the board's CPUs share one clock, so it holds what the others executed"
-"""Why the whole I/O is not gated on a board with several CPUs."""
-
 
 class SignRule(Model):
     """When differences between twins are a cost, and no chaos (see `iotoll.verdict.twins`)."""
@@ -47,16 +44,6 @@ class SectionRule(Model):
     why: str = ""
 
 
-class WholeRule(SectionRule):
-    """For the I/O from call to return.
-
-    ``shared_clock``: also where several CPUs take turns on the clock, so that it holds the turns of
-    the others.
-    """
-
-    shared_clock: bool = False
-
-
 class CellException(Model):
     """Another rule for the sections of some cells; ``cells`` are glob patterns.
 
@@ -68,6 +55,14 @@ class CellException(Model):
     threshold: int | None = Field(None, ge=0)
     gated: bool | None = None
     why: str
+
+
+class SharedClockRule(Model):
+    """For boards whose CPUs take turns on one clock (`Policy.on_shared_clock`)."""
+
+    threshold: int = Field(
+        0, ge=0, description="in place of a smaller one, and of a smaller `sign.mean`"
+    )
 
 
 class AcceptRule(Model):
@@ -117,19 +112,28 @@ class Policy(Model):
     accept: AcceptRule = Field(default_factory=AcceptRule)
     explain: ExplainRule = Field(default_factory=ExplainRule)
     sections: dict[Section, SectionRule]
-    whole: WholeRule
+    whole: SectionRule
     exceptions: list[CellException] = Field(default_factory=list)
+    shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 
-    def rule(
-        self, cell: str, section: Section | None, *, shared_clock: bool = False
-    ) -> SectionRule:
-        """The rule for a section of a cell, None is the whole I/O; later exceptions win.
+    def on_shared_clock(self) -> Policy:
+        """This policy for a board whose CPUs take turns: smaller differences are none."""
+        least = self.shared_clock.threshold
 
-        ``shared_clock`` says that several CPUs of the board take turns on its clock.
-        """
-        rule: SectionRule = self.whole if section is None else self.sections[section]
-        if section is None and shared_clock and not self.whole.shared_clock:
-            rule = rule.model_copy(update={"gated": False, "why": OTHERS_TURNS})
+        def raised(rule: SectionRule) -> SectionRule:
+            return rule.model_copy(update={"threshold": max(rule.threshold, least)})
+
+        return self.model_copy(
+            update={
+                "sections": {name: raised(rule) for name, rule in self.sections.items()},
+                "whole": raised(self.whole),
+                "sign": self.sign.model_copy(update={"mean": max(self.sign.mean, least)}),
+            }
+        )
+
+    def rule(self, cell: str, section: Section | None) -> SectionRule:
+        """The rule for a section of a cell, None is the whole I/O; later exceptions win."""
+        rule = self.whole if section is None else self.sections[section]
         name = "whole" if section is None else section
         for other in self.exceptions:
             if name in other.sections and any(fnmatchcase(cell, p) for p in other.cells):

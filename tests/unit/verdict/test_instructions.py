@@ -14,7 +14,7 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock, Outcome, Section, SideResult
 from iotoll.verdict import instructions
 from iotoll.verdict import twins as pairing
-from iotoll.verdict.policy import Policy, WholeRule, load_policy
+from iotoll.verdict.policy import Policy, load_policy
 from iotoll.verdict.twins import Twins, find
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import (
@@ -225,17 +225,24 @@ def test_cost_that_no_section_has_shows_in_the_whole_io(policy: Policy) -> None:
     assert judged.outcome is Outcome.REGRESSION
     assert grown(judged) == {}
     assert judged.headline[0].startswith("UFS whole I/O +3000")
-    several = [on_several_cpus(side) for side in (base, other)]
-    judged = instructions.judge(several[0], several[1], policy, [UFS])
-    assert (judged.outcome, judged.open) == (Outcome.PASS, [])
-    whole = judged.cells[0].whole
-    assert whole is not None
-    assert (whole.moved, whole.gated) == ("grew", False)
-    assert "the board's CPUs share one clock" in whole.why
-    strict = WholeRule(threshold=5, shared_clock=True)
-    policy = policy.model_copy(update={"whole": strict})
-    judged = instructions.judge(several[0], several[1], policy, [UFS])
-    assert judged.outcome is Outcome.REGRESSION
+
+
+@pytest.mark.parametrize(("cost", "found"), [(32, False), (33, True), (400, True)])
+def test_several_cpus_on_one_clock_have_a_threshold_of_their_own(
+    policy: Policy, cost: int, found: bool
+) -> None:
+    """Innocent kernels had +8 and -29 in each I/O: other timers, and other CPUs' turns."""
+    sides = [
+        on_several_cpus(side_result(side, {UFS: some}))
+        for side, some in (("base", counts(1)), ("candidate", counts(1, {S: cost})))
+    ]
+    judged = instructions.judge(sides[0], sides[1], policy, [UFS])
+    assert judged.outcome is (Outcome.REGRESSION if found else Outcome.PASS)
+    assert judged.cells[0].sections[1].threshold == 32
+    rare = changed(counts(1), S, lambda i: cost if i % 8 == 0 else 0)
+    other = on_several_cpus(side_result("candidate", {UFS: rare}))
+    judged = instructions.judge(sides[0], other, policy, [UFS])
+    assert judged.outcome is (Outcome.REGRESSION if cost == 400 else Outcome.PASS), "its mean"
 
 
 def on_several_cpus(side: SideResult) -> SideResult:

@@ -104,11 +104,11 @@ class Meter:
 
     @cached_property
     def policy(self) -> Policy:
-        """The gate's policy."""
+        """The gate's policy, as it judges this board."""
         policy = load_policy(self.setting.policy)
         if policy.clock is not Clock.INSTRUCTIONS:
             raise UsageError(f"--policy {self.setting.policy}: is not of the clock instructions")
-        return policy
+        return policy.on_shared_clock() if self.board.qemu.cpus > 1 else policy
 
     # ------------------------------------------------------------ one commit
 
@@ -126,11 +126,10 @@ class Meter:
         theirs = self.records(commit, cells)
         if theirs is None:
             return None
-        shared = self.board.qemu.cpus > 1
         return {
             (cell, part): value
             for cell in cells
-            for part, value in _parts(self.policy, cell, ours[cell], theirs[cell], shared).items()
+            for part, value in _parts(self.policy, cell, ours[cell], theirs[cell]).items()
         }
 
     def records(self, commit: str, cells: Sequence[str]) -> dict[str, CellRecord] | None:
@@ -326,15 +325,12 @@ def _store(plan: BootPlan, folder: Path) -> None:
     results.write_text(folder / "done", "")
 
 
-def _parts(
-    policy: Policy, cell: str, base: CellRecord, other: CellRecord, shared_clock: bool
-) -> dict[str, Value]:
+def _parts(policy: Policy, cell: str, base: CellRecord, other: CellRecord) -> dict[str, Value]:
     found: dict[str, Value] = {}
     sections: list[Section | None] = [*policy.sections, None]
     depth = parse_cell(cell).depth
     for section, paired in twins.pair([base], [other], sections, depth).items():
-        rule = policy.rule(cell, section, shared_clock=shared_clock)
-        fields = compare(paired, rule, policy)
+        fields = compare(paired, policy.rule(cell, section), policy)
         if fields is not None:
             name = WHOLE if section is None else section.value
             found[name] = Value(
