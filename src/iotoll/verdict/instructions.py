@@ -79,7 +79,8 @@ def judge_cells(
     unpaired = [
         v.cell
         for v, found in judged
-        if v.outcome is Outcome.INCONCLUSIVE and any(_lack(t, policy) for t in found.values())
+        if v.outcome is Outcome.INCONCLUSIVE
+        and any(_lack(t, policy) or (not t.own and _differ(t, policy)) for t in found.values())
     ]
     return conclude(verdicts, grown, _open(verdicts, grown, unpaired, candidate, policy))
 
@@ -219,12 +220,21 @@ def _fields(
 
 
 def _incomparable(found: Twins, policy: Policy) -> str:
-    if found.foreign > policy.marks * found.ios:
+    if _differ(found, policy):
         base, candidate = found.kinds
         return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
     if _lack(found, policy):
         return f"not comparable: {found.unpaired} of {found.ios} I/Os have no twin"
     return ""
+
+
+def _differ(found: Twins, policy: Policy) -> bool:
+    """Whether more I/Os have other marks than the policy allows, and than the base itself shows.
+
+    Which of two CPUs is first decides the mark of a few I/Os. Most of them differ by the patch.
+    """
+    own = min(policy.sign.chaos * found.own_foreign, MAJORITY)
+    return found.foreign > max(policy.marks, own) * found.ios
 
 
 def _lack(found: Twins, policy: Policy) -> bool:

@@ -82,6 +82,7 @@ class Twins:
     own: tuple[Ints, ...] = ()
     own_rounds: tuple[Ints, ...] = ()
     own_unpaired: float = 0.0
+    own_foreign: float = 0.0
 
     @property
     def boots(self) -> int:
@@ -165,6 +166,7 @@ def _with_own(both: Boots, own: Sequence[Boots], section: Section | None, burst:
             (t.unpaired / (len(t.differences) + t.unpaired) for t in bases if t.unpaired),
             default=0.0,
         ),
+        own_foreign=max((t.foreign / t.ios for t in bases if t.foreign), default=0.0),
     )
 
 
