@@ -7,12 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iotoll.records.models import Outcome, Section
+from iotoll.records.models import BootRecord, Outcome, Section
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import diagrams
 from iotoll.reports.page.answer import answer, seen_once
@@ -73,6 +74,34 @@ def test_f4_2_where_and_what_to_do_are_on_the_first_screen() -> None:
     assert "iotoll reproduce runs/regression" in told
     assert "iotoll explain runs/regression" in told
     assert "Iotoll-Accept: ufs-* submission +329 REASON" in told
+
+
+def test_a_board_that_explain_does_not_record_is_profiled() -> None:
+    """`iotoll explain` was offered for boards that it refuses."""
+    run = gather(real("regression"))
+    # Both kernels are built again, which images that somebody gave cannot be.
+    run = replace(run, manifest=run.manifest.model_copy(update={"tree": "debian"}))
+    sides = {
+        name: side.model_copy(update={"boots": [on_four_cpus(boot) for boot in side.boots]})
+        for name, side in run.sides.items()
+    }
+    builds = {
+        name: build.model_copy(update={"arch": "x86_64"}) for name, build in run.builds.items()
+    }
+    lab = run.manifest.model_copy(update={"runner": "lava"})
+    for other in (
+        replace(run, sides=sides),
+        replace(run, builds=builds),
+        replace(run, manifest=lab),
+    ):
+        told = lines(other)
+        profiled = "made of, approximately: iotoll explain runs/regression --profile$"
+        assert re.search(profiled, told, re.M)
+        assert not re.search("iotoll explain runs/regression$", told, re.M)
+
+
+def on_four_cpus(boot: BootRecord) -> BootRecord:
+    return boot.model_copy(update={"command": [*boot.command, "-smp", "4"]})
 
 
 def test_code_that_no_cell_runs_is_named_with_the_board_that_has_such_cells(tmp_path: Path) -> None:

@@ -197,6 +197,17 @@ def _how_sure(evidence: Evidence, groups: Sequence[MovementGroup]) -> tuple[str,
     return (f"{said}{words} ({first.name.full})",) if words else ()
 
 
+def _is_explained(evidence: Evidence) -> bool:
+    """Whether `iotoll explain` records such a run: arm64 boards of this machine with one CPU."""
+    boots = (boot for side in evidence.sides.values() for boot in side.boots)
+    return (
+        evidence.clock is Clock.INSTRUCTIONS
+        and evidence.manifest.runner == "local"
+        and all(build.arch == "arm64" for build in evidence.builds.values())
+        and not any(boot.shares_clock for boot in boots)
+    )
+
+
 def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tuple[str, str]]:
     verdict = evidence.verdict
     command = shlex.join(evidence.manifest.command)
@@ -210,12 +221,15 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
             yield "measure again", command
         else:  # the same cells would pass again, and say as little of the patch
             yield from _other_boards(evidence)
-    if _is_unexplained_pass(evidence) and evidence.clock is Clock.INSTRUCTIONS and evidence.hunks:
+    if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
     if not any(group.kind == "regression" for group in groups):
         return
-    if evidence.clock is Clock.INSTRUCTIONS:
+    if _is_explained(evidence):
         yield "see which functions it is made of", f"iotoll explain {_run(evidence)}"
+    elif evidence.clock is Clock.INSTRUCTIONS and evidence.manifest.tree is not None:
+        words = f"iotoll explain {_run(evidence)} --profile"
+        yield "see which functions it is made of, approximately", words
     yield "check the verdict from the stored files", f"iotoll reproduce {_run(evidence)}"
     yield "measure again", command
     wanted = proposed(verdict)
