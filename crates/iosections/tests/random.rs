@@ -185,6 +185,7 @@ proptest! {
         prop_assert_eq!(before(&gappy), before(&whole));
         prop_assert_eq!(gappy.ios.seen, whole.ios.seen);
     }
+
     #[test]
     fn what_no_gap_touches_is_measured_as_without((lines, gaps) in reads_with_gaps()) {
         let missing = |line: &Line| {

@@ -76,13 +76,13 @@ def judge_cells(
     paired = {verdict.cell: found for verdict, found in judged if found}
     verdicts = [verdict for verdict, _ in judged]
     grown = pools(paired, verdicts, policy)
-    unpaired = [
+    incomparable = [
         v.cell
         for v, found in judged
         if v.outcome is Outcome.INCONCLUSIVE
         and any(_lack(t, policy) or (not t.own and _differ(t, policy)) for t in found.values())
     ]
-    return conclude(verdicts, grown, _open(verdicts, grown, unpaired, candidate, policy))
+    return conclude(verdicts, grown, _open(verdicts, grown, incomparable, candidate, policy))
 
 
 def conclude(
@@ -288,22 +288,22 @@ def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
 def _open(
     verdicts: Sequence[CellVerdict],
     found: Sequence[PoolRecord],
-    unpaired: Sequence[str],
+    incomparable: Sequence[str],
     candidate: SideResult,
     policy: Policy,
 ) -> list[str]:
     """The cells of each device that moved in fewer boots of the candidate than the policy asks for.
 
-    Or whose I/Os lack twins in so few: how many the base lacks by itself is not known yet. All of
-    a device's cells, so that the base's further boots are the same for most candidates and come
-    from the store of earlier boots.
+    Or whose I/Os lack twins or have other marks, where the base's own boots have not yet shown how
+    many do by themselves. All of a device's cells, so that the base's further boots are the same
+    for most candidates and come from the store of earlier boots.
     """
     few = [v for v in verdicts if len(candidate.cells.get(v.cell, [])) < policy.perturb.boots]
     devices = {pool.device for pool in found}
     devices |= {
         _device(v)
         for v in few
-        if v.cell in unpaired or any(_has_moved(part) for part in (*v.sections, v.whole))
+        if v.cell in incomparable or any(_has_moved(part) for part in (*v.sections, v.whole))
     }
     return [v.cell for v in few if _device(v) in devices]
 

@@ -402,7 +402,10 @@ def test_other_marks_are_never_compared(policy: Policy, others: int) -> None:
     base, candidate = marked(sides[0], 0), marked(sides[1], others)
     judged = instructions.judge(base, candidate, policy, [UFS])
     assert judged.outcome is Outcome.INCONCLUSIVE
-    assert "irq_handler_entry in base, ufshcd_command in candidate" in judged.sentence
+    (found,) = [s for s in judged.cells[0].sections if s.moved == "unknown"]
+    assert found.section is C
+    assert "marks differ (irq_handler_entry in base, ufshcd_command in candidate)" in found.why
+    assert found.why in judged.sentence
     assert judged.open == [UFS], "the base's further boots tell whether it does so by itself"
     both = boots(base, base, base), boots(candidate, candidate, candidate)
     judged = instructions.judge(*both, policy, [UFS])
