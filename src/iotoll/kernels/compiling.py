@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256, json_sha256
@@ -19,6 +20,7 @@ from iotoll.core.paths import cache_dir
 from iotoll.core.proc import THROWN_AWAY
 from iotoll.core.progress import Progress, Step
 from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
+from iotoll.kernels.ahead import Ahead
 from iotoll.kernels.kernel_job import BUILT, PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
@@ -31,6 +33,11 @@ READ_ONLY = {
     # A file that is not in the cache is not preprocessed by itself before it is compiled.
     "CCACHE_DEPEND": "1",
 }
+_COMPAT = [
+    f"{p}-gcc"
+    for p in ("arm-linux-gnueabihf", "arm-linux-gnueabi", "arm-linux-gnu", "arm-none-eabi")
+]
+"""Compilers of the 32-bit vDSO that an arm64 kernel may have; the first that is here is taken."""
 TIMEOUT = 3600.0
 """Default limit of one build in seconds; a cold build takes minutes even on a slow machine."""
 
@@ -83,21 +90,23 @@ class _Workshop:
     def build(self) -> None:
         """Check the source out, configure, make, and put the result into the image cache."""
         assert self.job.source.git_tree is not None
-        self.step.update(note="check out")
-        self.tree.checkout(self.job.source.git_tree)
         self._discard_if_torn()
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / BUILT).unlink(missing_ok=True)
         target = TARGETS[self.job.arch]
-        if self.job.source.side == "candidate":
-            # The base's: a candidate's makefile could give it out as its own.
-            for path in (self.out / target.image, self.out / "vmlinux"):
-                path.unlink(missing_ok=True)
-        self._configure()
-        if self._tuxmake("-v", "-M", target.make_target, "config"):
-            raise self._failure()
-        if self.job.dtbs:
-            self._make_dtbs()
+        # What is found early makes no note of a hit, but it is stored, for make.
+        stored = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
+        with Ahead(self.out, stored, self._kept_open()) as ahead:
+            self.step.update(note="check out")
+            known = self.job.last_built(self.tree)
+            (self.out / BUILT).unlink(missing_ok=True)
+            self.tree.checkout(self.job.source.git_tree, known, ahead.start)
+            if self.job.source.side == "candidate":
+                # The base's: a candidate's makefile could give it out as its own.
+                for path in (self.out / target.image, self.out / "vmlinux"):
+                    path.unlink(missing_ok=True)
+            self._configure()
+            if self._make(target.make_target, *self.job.dtbs):
+                raise self._failure()
         with cache.new_entry(self.job.cached) as entry:
             shutil.copyfile(self.out / target.image, entry / "Image")
             for name in self.job.dtbs:
@@ -110,15 +119,22 @@ class _Workshop:
             shutil.copyfile(self.log, entry / "build.log")
         (self.out / BUILT).write_text(self.job.key)
 
-    def _make_dtbs(self) -> None:
-        """Build single device trees; tuxmake has a target for all of them only."""
+    def _make(self, *goals: str) -> int:
+        """Run make itself: tuxmake configures, but asks two dozen tools' versions at each build."""
         prefix = TARGETS[self.job.arch].compiler.removesuffix("gcc")
-        command = ["make", "-C", str(self.tree.src), f"O={self.out}", f"ARCH={self.job.arch}"]
-        # The same compiler as tuxmake's, or kbuild would configure anew.
-        command += [f"CROSS_COMPILE={prefix}", f"CC=ccache {prefix}gcc", "HOSTCC=ccache gcc"]
-        pinned = [f"{name}={value}" for name, value in PINNED.items()]
-        if self._run([*command, *pinned, *UNUSED_TOOLS, *self.job.dtbs]):
-            raise self._failure()
+        command = ["make", "-C", str(self.tree.src), f"--jobs={_jobs()}", f"O={self.out}"]
+        # The same words as tuxmake's, or kbuild would configure anew.
+        command += [f"ARCH={self.job.arch}", f"CROSS_COMPILE={prefix}"]
+        command += [f"CC=ccache {prefix}gcc", "HOSTCC=ccache gcc", *UNUSED_TOOLS]
+        compat = next((c for c in _COMPAT if self.job.arch == "arm64" and shutil.which(c)), "")
+        command += [f"CROSS_COMPILE_COMPAT={compat.removesuffix('gcc')}"] if compat else []
+        return self._run([*command, *goals], self._variables())
+
+    def _variables(self) -> dict[str, str]:
+        """What both tuxmake and make have in their environment."""
+        flags = [f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out)]
+        flags += kconfig.compiler_options(self.job.fragments)
+        return {**PINNED, "KCFLAGS": " ".join(flags)}
 
     def _discard_if_torn(self) -> None:
         """Start afresh where make was killed too hard to remove a half-written object.
@@ -178,26 +194,14 @@ class _Workshop:
     def _tuxmake(self, *args: str) -> int:
         command = [sys.executable, "-m", "tuxmake", "-C", str(self.tree.src), "-b", str(self.out)]
         command += ["-o", str(self.tree.root / "tuxmake"), "-a", self.job.arch, "-t", "gcc"]
-        command += [
-            "-w",
-            "ccache",
-            "-r",
-            "null",
-            "-c",
-            "never",
-            "-F",
-            "-j",
-            str(os.cpu_count() or 1),
-        ]
-        flags = [f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out)]
-        flags += kconfig.compiler_options(self.job.fragments)
-        for name, value in {**PINNED, "KCFLAGS": " ".join(flags)}.items():
+        command += ["-w", "ccache", "-r", "null", "-c", "never", "-F", "-j", str(_jobs())]
+        for name, value in self._variables().items():
             command += ["-e", f"{name}={value}"]
         # All positional words last, in one piece: argparse refuses those behind further options.
         return self._run([*command, *args, *UNUSED_TOOLS])
 
-    def _run(self, command: list[str]) -> int:
-        env = clean_env(
+    def _env(self, variables: Mapping[str, str] | None = None) -> dict[str, str]:
+        return clean_env(
             {
                 "CCACHE_DIR": str(cache_dir() / "ccache"),
                 "CCACHE_BASEDIR": str(self.tree.root),
@@ -205,17 +209,23 @@ class _Workshop:
                 # A hit that is noted in the cache would be a file of the overlay, to be removed.
                 **(READ_ONLY if THROWN_AWAY in os.environ else {}),
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+                **(variables or {}),
             }
         )
+
+    def _kept_open(self) -> list[int]:
         lock = self.tree.lock_stream
+        return [lock.fileno()] if lock else []
+
+    def _run(self, command: list[str], variables: Mapping[str, str] | None = None) -> int:
         return makerun.run(
             command,
-            env=env,
+            env=self._env(variables),
             log=self.log,
             step=self.step,
             timeout=max(1.0, self.deadline - time.monotonic()),
             running=self._torn,
-            keep_open=[lock.fileno()] if lock else [],
+            keep_open=self._kept_open(),
         )
 
     def _failure(self) -> IotollError:
@@ -236,3 +246,7 @@ class _Workshop:
     def _source_prefixes(self) -> tuple[str, str]:
         """How the compiler spells the source folder; a developer knows files without it."""
         return f"{self.tree.src}/", os.path.relpath(self.tree.src, self.out) + "/"
+
+
+def _jobs() -> int:
+    return os.cpu_count() or 1

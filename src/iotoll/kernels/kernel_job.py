@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shutil
 from collections.abc import Sequence
@@ -120,13 +121,22 @@ class KernelJob:
         compile hundreds of files again; below a candidate's overlay for every candidate anew. So it
         would where another folder's build has moved the sources meanwhile, though they are back.
         """
-        noted, moved = self.out(tree) / BUILT, tree.checked_out
-        if not noted.is_file() or noted.read_text() != self.key or not moved.is_file():
+        noted = self.out(tree) / BUILT
+        if not noted.is_file() or noted.read_text() != self.key:
             return False
-        return (
-            moved.read_text() == self.source.git_tree
-            and moved.stat().st_mtime <= noted.stat().st_mtime
-        )
+        return self.last_built(tree) == self.source.git_tree
+
+    def last_built(self, tree: KernelTree) -> str:
+        """The git tree that make's O= folder was last built of, if src/ has not moved since.
+
+        Empty otherwise, and where that build did not come to its end.
+        """
+        noted, moved = self.out(tree) / BUILT, tree.checked_out
+        if not noted.is_file() or not moved.is_file():
+            return ""
+        if moved.stat().st_mtime > noted.stat().st_mtime:
+            return ""
+        return moved.read_text()
 
     def out(self, tree: KernelTree) -> Path:
         """Make's O= folder for this architecture and these fragments."""
@@ -147,8 +157,16 @@ def installed_toolchain(arch: Arch) -> str:
     if arch == "x86_64" and not Path("/usr/include/gelf.h").is_file():
         raise InfrastructureError("objtool needs libelf's headers: apt-get install libelf-dev")
     linker = target.compiler.removesuffix("gcc") + "ld"
-    lines = []
-    for tool in (target.compiler, linker):
-        done = run_tool([tool, "--version"], cwd=Path("/"), stdin=None, env=clean_env())
-        lines.append(done.stdout.decode("utf-8", "replace").splitlines()[0])
-    return "; ".join(lines)
+    return "; ".join(_version(tool, _facts(tool)) for tool in (target.compiler, linker))
+
+
+def _facts(tool: str) -> tuple[str, int]:
+    path = shutil.which(tool) or ""
+    return path, Path(path).stat().st_mtime_ns
+
+
+@functools.cache
+def _version(tool: str, _facts: tuple[str, int]) -> str:
+    """First line of what a tool says of its version, asked once a process."""
+    done = run_tool([tool, "--version"], cwd=Path("/"), stdin=None, env=clean_env())
+    return done.stdout.decode("utf-8", "replace").splitlines()[0]

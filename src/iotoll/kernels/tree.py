@@ -19,7 +19,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -35,6 +36,11 @@ GONE = "000000"
 """git's mode of what a change removes."""
 
 _TAIL_LINES = 30
+# In the sandbox files have another owner: git would write all of them anew, and make build all of
+# them again.
+_STAT = ("-c", "core.checkStat=minimal")
+_CLEAN = ("clean", "-ffdxq")
+_Early = Callable[[Path, list[str]], None]
 
 
 @dataclass(frozen=True)
@@ -168,17 +174,38 @@ class KernelTree:
         """Names the git tree that src/ is, or is to become; written when that changes."""
         return self.root / "checked-out"
 
-    def checkout(self, tree: str) -> None:
-        """Make src/ exactly ``tree``; files that are right already keep their time stamps."""
+    def checkout(self, tree: str, known: str = "", early: _Early | None = None) -> None:
+        """Make src/ exactly ``tree``; files that are right already keep their time stamps.
+
+        Where ``known`` is the tree that src/ became last, ``early`` is given the paths that have
+        changed as soon as they are there, before all the others are looked at.
+        """
         self.src.mkdir(parents=True, exist_ok=True)
         if not self.checked_out.is_file() or self.checked_out.read_text() != tree:
             results.write_text(self.checked_out, tree)
         # A killed git leaves this behind; we hold the lock, so nobody is using it.
         (self.git_dir / "index.lock").unlink(missing_ok=True)
-        # In the sandbox files have another owner: git would write all of them anew, and make build
-        # all of them again.
-        self.git("-c", "core.checkStat=minimal", "read-tree", "--reset", "-u", tree)
-        self.git("clean", "-ffdxq")
+        moved = bool(known) and self._move(known, tree)
+        if moved and early is not None:
+            early(self.src, [p for p, mode in self.changed(known, tree).items() if mode != GONE])
+        if not moved or not self._is_as_noted():
+            self.git(*_STAT, "read-tree", "--reset", "-u", tree)
+            self.git(*_CLEAN)
+
+    def _move(self, known: str, tree: str) -> bool:
+        """Change the files of src/ that differ between two trees; False where git refuses."""
+        moved = self.git(*_STAT, "read-tree", "-m", "-u", known, tree, check=False)
+        # An index that was not of ``known`` would be a mixture now.
+        return moved.returncode == 0 and self.git("write-tree").stdout.decode().strip() == tree
+
+    def _is_as_noted(self) -> bool:
+        """Remove what git does not know from src/, and tell whether all else is as git noted it."""
+        # Both read the names of all files, each on its own processor.
+        with ThreadPoolExecutor(1) as pool:
+            cleaning = pool.submit(self.git, *_CLEAN)
+            same = self.git(*_STAT, "diff-files", "--quiet", check=False).returncode == 0
+            cleaning.result()
+        return same
 
     def apply(self, base: str, patches: Sequence[Patch], what: str) -> Applied:
         """Apply patches to tree ``base`` without touching src/; ``what`` names the base in errors.

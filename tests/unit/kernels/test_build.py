@@ -1,4 +1,4 @@
-"""Builds with a stand-in for tuxmake: caching, whose fault a failure is, nothing left running."""
+"""Builds of a small tree, with a played tuxmake: the cache, whose fault a failure is, leftovers."""
 
 from __future__ import annotations
 
@@ -18,43 +18,48 @@ from iotoll.records import results
 from iotoll.records.models import BuildRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
-from tests.repository import git, kernel_tree
+from tests.repository import MAKEFILE, git, kernel_tree
 from tests.unit.runs import asked, manifest
 
 QUIET = Progress(quiet=True)
 FRAGMENTS = ["base", "ufs"]
 STEP = Step(None, None)
 
-# What tuxmake does, in small: "configures" from the fragments and "compiles" one file.
-FAKE = """
-import pathlib, sys, time
+# What tuxmake does, in small: it "configures" from the fragments.
+CONFIGURES = """
+import pathlib, sys
 args = sys.argv[1:]
 tree, out = (pathlib.Path(args[args.index(flag) + 1]) for flag in ("-C", "-b"))
+with (out / "calls").open("a") as calls:
+    calls.write("config\\n")
+fragments = [args[i + 1] for i, word in enumerate(args) if word == "-K"]
+config = "".join(pathlib.Path(name).read_text() for name in fragments)
+if "DROP" in (tree / "driver.c").read_text():
+    config = config.replace("CONFIG_SCSI_UFSHCD=y", "# CONFIG_SCSI_UFSHCD is not set")
+(out / ".config").write_text(config)
+"""
+# What the tree's makefile runs: it "compiles" one file.
+COMPILES = """
+import pathlib, sys, time
+tree, out = map(pathlib.Path, sys.argv[1:])
 text = (tree / "driver.c").read_text()
 with (out / "calls").open("a") as calls:
-    calls.write("make\\n" if "-M" in args else "config\\n")
-if "-M" in args:
-    if "SLEEP" in text:
-        time.sleep(60)
-    for word, line in {
-        "SYNTAX": "driver.c:3:5: error: expected ; before x",
-        "DISK": "fatal error: error writing to /tmp/x.s: No space left on device",
-    }.items():
-        if word in text:
-            print("  CC      fs/ok.o\\ndriver.c: In function probe:\\n" + line)
-            print("   3 |  x\\n     |  ^")
-            print("make[2]: *** [scripts/Makefile.build:229: driver.o] Error 1")
-            sys.exit(2)
-    image = out / "arch/arm64/boot/Image"
-    image.parent.mkdir(parents=True, exist_ok=True)
-    image.write_text(text)
-    print("  CC      driver.o")
-else:
-    fragments = [args[i + 1] for i, word in enumerate(args) if word == "-K"]
-    config = "".join(pathlib.Path(name).read_text() for name in fragments)
-    if "DROP" in text:
-        config = config.replace("CONFIG_SCSI_UFSHCD=y", "# CONFIG_SCSI_UFSHCD is not set")
-    (out / ".config").write_text(config)
+    calls.write("make\\n")
+if "SLEEP" in text:
+    time.sleep(60)
+for word, line in {
+    "SYNTAX": "driver.c:3:5: error: expected ; before x",
+    "DISK": "fatal error: error writing to /tmp/x.s: No space left on device",
+}.items():
+    if word in text:
+        print("  CC      fs/ok.o\\ndriver.c: In function probe:\\n" + line)
+        print("   3 |  x\\n     |  ^")
+        print("make[2]: *** [scripts/Makefile.build:229: driver.o] Error 1")
+        sys.exit(2)
+image = out / "arch/arm64/boot/Image"
+image.parent.mkdir(parents=True, exist_ok=True)
+image.write_text(text)
+print("  CC      driver.o")
 """
 
 
@@ -65,13 +70,17 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "fake" / "tuxmake"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "__main__.py").write_text(FAKE)
+    (package / "__main__.py").write_text(CONFIGURES)
     monkeypatch.syspath_prepend(str(package.parent))
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    return kernel_tree(tmp_path / "linux", {"driver.c": "good\n"})
+    script = tmp_path / "compiles.py"
+    script.write_text(COMPILES)
+    rule = f"Image:\n\t@{sys.executable} {script} $(CURDIR) $(O)\n"
+    files = {"driver.c": "good\n", "Makefile": MAKEFILE + rule}
+    return kernel_tree(tmp_path / "linux", files)
 
 
 def start(tmp_path: Path, tree: Path, new_text: str | None, name: str = "run") -> RunDir:

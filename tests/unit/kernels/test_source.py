@@ -153,8 +153,10 @@ def test_archive_that_is_no_kernel(tmp_path: Path) -> None:
         source.prepare(run_dir(tmp_path, None, path), QUIET, CELLS)
 
 
-def test_only_files_that_differ_are_touched(archive: Path) -> None:
+@pytest.mark.parametrize("is_known", [False, True])
+def test_only_files_that_differ_are_touched(archive: Path, is_known: bool) -> None:
     tree, base = opened(archive)
+    told: list[list[str]] = []
     tree.checkout(base)
     age(tree.src)
     tree.git("update-index", "-q", "--refresh", check=False)
@@ -162,18 +164,18 @@ def test_only_files_that_differ_are_touched(archive: Path) -> None:
     one = tree.apply(base, [Patch("", diff("drivers/ufs/core/ufshcd.c").encode())], "x").tree
     two = tree.apply(base, [Patch("", diff("drivers/nvme/host/pci.c").encode())], "x").tree
     assert stamps(tree.src) == before, "applying must not touch the work tree"
-    tree.checkout(one)
+    tree.checkout(one, base if is_known else "", lambda source, paths: told.append(paths))
     after = stamps(tree.src)
     assert {n for n in before if before[n] != after[n]} == {"drivers/ufs/core/ufshcd.c"}
-    tree.checkout(two)
+    tree.checkout(two, one if is_known else "", lambda source, paths: told.append(paths))
     final = stamps(tree.src)
-    assert {n for n in after if after[n] != final[n]} == {
-        "drivers/ufs/core/ufshcd.c",
-        "drivers/nvme/host/pci.c",
-    }
+    both = ["drivers/nvme/host/pci.c", "drivers/ufs/core/ufshcd.c"]
+    assert {n for n in after if after[n] != final[n]} == set(both)
+    assert told == ([["drivers/ufs/core/ufshcd.c"], both] if is_known else [])
 
 
-def test_a_torn_work_tree_is_put_right(archive: Path) -> None:
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_torn_work_tree_is_put_right(archive: Path, is_known: bool) -> None:
     tree, base = opened(archive)
     tree.checkout(base)
     (tree.src / "drivers/ufs/core/ufshcd.c").write_text("half writ")
@@ -182,10 +184,22 @@ def test_a_torn_work_tree_is_put_right(archive: Path) -> None:
     (tree.src / "stray").mkdir()
     (tree.src / "stray" / "x.c").touch()
     (tree.git_dir / "index.lock").touch()
-    tree.checkout(base)
+    tree.checkout(base, base if is_known else "")
     names = {str(p.relative_to(tree.src)) for p in tree.src.rglob("*") if not p.is_dir()}
     assert names == {*FILES, "link"}
     assert (tree.src / "drivers/ufs/core/ufshcd.c").read_text() == LINES
+
+
+def test_an_index_of_another_tree_is_no_ground_to_build_on(archive: Path) -> None:
+    tree, base = opened(archive)
+    one = tree.apply(base, [Patch("", diff("drivers/ufs/core/ufshcd.c").encode())], "x").tree
+    two = tree.apply(base, [Patch("", diff("drivers/nvme/host/pci.c").encode())], "x").tree
+    tree.checkout(one)
+    told: list[list[str]] = []
+    tree.checkout(two, base, lambda source, paths: told.append(paths))
+    assert (tree.src / "drivers/ufs/core/ufshcd.c").read_text() == LINES
+    assert (tree.src / "drivers/nvme/host/pci.c").read_text() != LINES
+    assert told == []
 
 
 def test_f7_7_where_a_patch_fits_with_fuzz_is_named(archive: Path) -> None:

@@ -1,12 +1,13 @@
 """What a desk's candidate sees while it is built: finding F6.4, in a real sandbox.
 
-The stand-in for tuxmake runs the candidate's own text, as make runs a makefile's.
+The tree's makefile runs the candidate's own text.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +21,23 @@ from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.rundir import RunDir
 from iotoll.run import sandboxed
-from tests.repository import git, kernel_tree
+from tests.repository import MAKEFILE, git, kernel_tree
 from tests.unit.runs import manifest
 
 QUIET = Progress(quiet=True)
 SECRET = "glpat-64_secret-of-a-desk"
-MAKE = """
+CONFIGURES = """
 import pathlib, sys
 args = sys.argv[1:]
-tree, out = (pathlib.Path(args[args.index(flag) + 1]) for flag in ("-C", "-b"))
-if "-M" in args:
-    image = out / "arch/arm64/boot/Image"
-    image.parent.mkdir(parents=True, exist_ok=True)
-    exec((tree / "driver.c").read_text(), {"image": image})
-else:
-    fragments = [args[i + 1] for i, word in enumerate(args) if word == "-K"]
-    (out / ".config").write_text("".join(pathlib.Path(name).read_text() for name in fragments))
+fragments = [args[i + 1] for i, word in enumerate(args) if word == "-K"]
+config = pathlib.Path(args[args.index("-b") + 1], ".config")
+config.write_text("".join(pathlib.Path(name).read_text() for name in fragments))
+"""
+COMPILES = """
+import pathlib, sys
+image = pathlib.Path(sys.argv[1], "arch/arm64/boot/Image")
+image.parent.mkdir(parents=True, exist_ok=True)
+exec(pathlib.Path("driver.c").read_text(), {"image": image})
 """
 GOOD = "image.write_text('good')\n"
 
@@ -51,14 +53,17 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "make/tuxmake"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "__main__.py").write_text(MAKE)
+    (package / "__main__.py").write_text(CONFIGURES)
+    (package.parent / "compiles.py").write_text(COMPILES)
     monkeypatch.syspath_prepend(str(package.parent))
     try:
         sandbox.check()
         kernel_job.installed_toolchain("arm64")
     except IotollError as error:
         pytest.skip(str(error))
-    folder = kernel_tree(tmp_path / "linux", {"driver.c": GOOD})
+    rule = f"Image:\n\t@{sys.executable} {package.parent}/compiles.py $(O)\n"
+    files = {"driver.c": GOOD, "Makefile": MAKEFILE + rule}
+    folder = kernel_tree(tmp_path / "linux", files)
     git(folder, "remote", "add", "origin", f"https://me:{SECRET}@git.example.com/linux.git")
     return folder
 
