@@ -12,6 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from iotoll.core.digest import file_sha256, json_sha256
@@ -89,26 +90,31 @@ class _Workshop:
 
     def build(self) -> None:
         """Check the source out, configure, make, and put the result into the image cache."""
-        assert self.job.source.git_tree is not None
+        source = self.job.source.git_tree
+        assert source is not None
         self._discard_if_torn()
         self.out.mkdir(parents=True, exist_ok=True)
-        target = TARGETS[self.job.arch]
-        # What is found early makes no note of a hit, but it is stored, for make.
-        stored = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
-        with Ahead(self.out, stored, self._kept_open()) as ahead:
+        # What is compiled ahead is stored for make, also where make stores nothing.
+        stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
+        with Ahead(self.out, stores, self._kept_open()) as ahead, ThreadPoolExecutor(1) as pool:
             self.step.update(note="check out")
             known = self.job.last_built(self.tree)
             (self.out / BUILT).unlink(missing_ok=True)
-            self.tree.checkout(self.job.source.git_tree, known, ahead.start)
-            if self.job.source.side == "candidate":
-                # The base's: a candidate's makefile could give it out as its own.
-                for path in (self.out / target.image, self.out / "vmlinux"):
-                    path.unlink(missing_ok=True)
-            self._configure()
-            if self._make(target.make_target, *self.job.dtbs):
-                raise self._failure()
+            paths = self.tree.move(known, source)
+            if paths is None:
+                self.tree.checkout(source)
+                look = None
+            else:
+                ahead.start(self.tree.src, paths)
+                look = pool.submit(self.tree.is_as_noted)
+            failure = self._compile()
+            if look is not None and not look.result():  # somebody was at work in the cache
+                self.tree.checkout(source)
+                failure = self._compile()
+        if failure is not None:
+            raise failure
         with cache.new_entry(self.job.cached) as entry:
-            shutil.copyfile(self.out / target.image, entry / "Image")
+            shutil.copyfile(self.out / TARGETS[self.job.arch].image, entry / "Image")
             for name in self.job.dtbs:
                 folder = self.out / "arch" / self.job.arch / "boot/dts"
                 shutil.copyfile(folder / name, entry / Path(name).name)
@@ -118,6 +124,19 @@ class _Workshop:
             (entry / buildid.NAME).write_text("".join(f"{one}\n" for one in ids))
             shutil.copyfile(self.log, entry / "build.log")
         (self.out / BUILT).write_text(self.job.key)
+
+    def _compile(self) -> IotollError | None:
+        """Configure and make the image; returns what failed."""
+        target = TARGETS[self.job.arch]
+        if self.job.source.side == "candidate":
+            # The base's: a candidate's makefile could give it out as its own.
+            for path in (self.out / target.image, self.out / "vmlinux"):
+                path.unlink(missing_ok=True)
+        try:
+            self._configure()
+            return self._failure() if self._make(target.make_target, *self.job.dtbs) else None
+        except IotollError as error:
+            return error
 
     def _make(self, *goals: str) -> int:
         """Run make itself: tuxmake configures, but asks two dozen tools' versions at each build."""

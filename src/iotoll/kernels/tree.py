@@ -19,8 +19,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -39,8 +38,7 @@ _TAIL_LINES = 30
 # In the sandbox files have another owner: git would write all of them anew, and make build all of
 # them again.
 _STAT = ("-c", "core.checkStat=minimal")
-_CLEAN = ("clean", "-ffdxq")
-_Early = Callable[[Path, list[str]], None]
+_CLEAN = ("clean", "-ffdx")
 
 
 @dataclass(frozen=True)
@@ -74,10 +72,12 @@ class KernelTree:
         env: Mapping[str, str] | None = None,
         work: Path | None = None,
         check: bool = True,
+        nice: bool = False,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run git on this tree's objects and src/ (or ``work``).
 
-        Raises InfrastructureError when it fails and ``check`` is set.
+        Raises InfrastructureError when it fails and ``check`` is set. A ``nice`` one lets all
+        other processes go first.
         """
         folder = work or (self.src if self.src.is_dir() else self.root)
         settings = {
@@ -87,7 +87,7 @@ class KernelTree:
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_TERMINAL_PROMPT": "0",
         }
-        command = ["git", *args]
+        command = [*(("nice", "-n", "19") if nice else ()), "git", *args]
         all_env = clean_env({**settings, **(env or {})})
         done = run_tool(command, cwd=folder, stdin=stdin, env=all_env)
         if check and done.returncode:
@@ -174,38 +174,43 @@ class KernelTree:
         """Names the git tree that src/ is, or is to become; written when that changes."""
         return self.root / "checked-out"
 
-    def checkout(self, tree: str, known: str = "", early: _Early | None = None) -> None:
-        """Make src/ exactly ``tree``; files that are right already keep their time stamps.
+    def checkout(self, tree: str) -> None:
+        """Make src/ exactly ``tree``; files that are right already keep their time stamps."""
+        self._name_checkout(tree)
+        self.git(*_STAT, "read-tree", "--reset", "-u", tree)
+        self.git(*_CLEAN)
 
-        Where ``known`` is the tree that src/ became last, ``early`` is given the paths that have
-        changed as soon as they are there, before all the others are looked at.
+    def move(self, known: str, tree: str) -> list[str] | None:
+        """Change the files of src/ that differ between two trees, and return their paths.
+
+        All others are left as they are, which `is_as_noted` looks at. None where git refuses, or
+        src/ is not known to be ``known``: `checkout` then makes it right.
         """
+        if not known:
+            return None
+        self._name_checkout(tree)
+        moved = self.git(*_STAT, "read-tree", "-m", "-u", known, tree, check=False)
+        # An index that was not of ``known`` would be a mixture now.
+        if moved.returncode or self.git("write-tree").stdout.decode().strip() != tree:
+            return None
+        return [path for path, mode in self.changed(known, tree).items() if mode != GONE]
+
+    def is_as_noted(self) -> bool:
+        """Whether all files of src/ are as git noted them when it wrote them, and no others.
+
+        Looks at 80,000 files, on one processor at most and only when nothing else wants it.
+        """
+        one = (*_STAT, "-c", "core.preloadIndex=false")
+        if self.git(*one, "diff-files", "--quiet", check=False, nice=True).returncode:
+            return False
+        return not self.git(*_CLEAN, "--dry-run", nice=True).stdout
+
+    def _name_checkout(self, tree: str) -> None:
         self.src.mkdir(parents=True, exist_ok=True)
         if not self.checked_out.is_file() or self.checked_out.read_text() != tree:
             results.write_text(self.checked_out, tree)
         # A killed git leaves this behind; we hold the lock, so nobody is using it.
         (self.git_dir / "index.lock").unlink(missing_ok=True)
-        moved = bool(known) and self._move(known, tree)
-        if moved and early is not None:
-            early(self.src, [p for p, mode in self.changed(known, tree).items() if mode != GONE])
-        if not moved or not self._is_as_noted():
-            self.git(*_STAT, "read-tree", "--reset", "-u", tree)
-            self.git(*_CLEAN)
-
-    def _move(self, known: str, tree: str) -> bool:
-        """Change the files of src/ that differ between two trees; False where git refuses."""
-        moved = self.git(*_STAT, "read-tree", "-m", "-u", known, tree, check=False)
-        # An index that was not of ``known`` would be a mixture now.
-        return moved.returncode == 0 and self.git("write-tree").stdout.decode().strip() == tree
-
-    def _is_as_noted(self) -> bool:
-        """Remove what git does not know from src/, and tell whether all else is as git noted it."""
-        # Both read the names of all files, each on its own processor.
-        with ThreadPoolExecutor(1) as pool:
-            cleaning = pool.submit(self.git, *_CLEAN)
-            same = self.git(*_STAT, "diff-files", "--quiet", check=False).returncode == 0
-            cleaning.result()
-        return same
 
     def apply(self, base: str, patches: Sequence[Patch], what: str) -> Applied:
         """Apply patches to tree ``base`` without touching src/; ``what`` names the base in errors.

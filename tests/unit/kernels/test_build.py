@@ -157,6 +157,20 @@ def test_a_warm_build_sees_that_another_folder_moved_the_sources(
     assert calls(tmp_path)[len(before) :] == ["make"], "nothing moved since"
 
 
+def test_a_source_that_somebody_changed_in_the_cache_is_not_built(
+    tmp_path: Path, tree: Path
+) -> None:
+    run = start(tmp_path, tree, "better")
+    make(run, "base")
+    (source_folder,) = (tmp_path / "cache" / "trees").glob("*/src")
+    (source_folder / "stray.h").touch()
+    make(run, "candidate")
+    assert calls(tmp_path) == ["config", "make", "make", "make"], "the candidate's twice"
+    assert not (source_folder / "stray.h").exists()
+    make(start(tmp_path, tree, "worse", "other"), "candidate")
+    assert calls(tmp_path)[4:] == ["make"]
+
+
 def test_image_that_vanished_from_the_run_comes_back(tmp_path: Path, tree: Path) -> None:
     run = start(tmp_path, tree, None)
     (run.root / make(run, "base").image).unlink()

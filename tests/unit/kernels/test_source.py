@@ -153,10 +153,9 @@ def test_archive_that_is_no_kernel(tmp_path: Path) -> None:
         source.prepare(run_dir(tmp_path, None, path), QUIET, CELLS)
 
 
-@pytest.mark.parametrize("is_known", [False, True])
-def test_only_files_that_differ_are_touched(archive: Path, is_known: bool) -> None:
+@pytest.mark.parametrize("moves", [False, True])
+def test_only_files_that_differ_are_touched(archive: Path, moves: bool) -> None:
     tree, base = opened(archive)
-    told: list[list[str]] = []
     tree.checkout(base)
     age(tree.src)
     tree.git("update-index", "-q", "--refresh", check=False)
@@ -164,42 +163,59 @@ def test_only_files_that_differ_are_touched(archive: Path, is_known: bool) -> No
     one = tree.apply(base, [Patch("", diff("drivers/ufs/core/ufshcd.c").encode())], "x").tree
     two = tree.apply(base, [Patch("", diff("drivers/nvme/host/pci.c").encode())], "x").tree
     assert stamps(tree.src) == before, "applying must not touch the work tree"
-    tree.checkout(one, base if is_known else "", lambda source, paths: told.append(paths))
+    both = ["drivers/nvme/host/pci.c", "drivers/ufs/core/ufshcd.c"]
+    if moves:
+        assert tree.move(base, one) == both[1:]
+    else:
+        tree.checkout(one)
     after = stamps(tree.src)
     assert {n for n in before if before[n] != after[n]} == {"drivers/ufs/core/ufshcd.c"}
-    tree.checkout(two, one if is_known else "", lambda source, paths: told.append(paths))
+    if moves:
+        assert tree.move(one, two) == both
+    else:
+        tree.checkout(two)
     final = stamps(tree.src)
-    both = ["drivers/nvme/host/pci.c", "drivers/ufs/core/ufshcd.c"]
     assert {n for n in after if after[n] != final[n]} == set(both)
-    assert told == ([["drivers/ufs/core/ufshcd.c"], both] if is_known else [])
+    assert tree.is_as_noted()
 
 
-@pytest.mark.parametrize("is_known", [False, True])
-def test_a_torn_work_tree_is_put_right(archive: Path, is_known: bool) -> None:
+def test_a_torn_work_tree_is_put_right(archive: Path) -> None:
     tree, base = opened(archive)
     tree.checkout(base)
+    assert tree.is_as_noted()
     (tree.src / "drivers/ufs/core/ufshcd.c").write_text("half writ")
+    assert not tree.is_as_noted()
     (tree.src / "Documentation/x.rst").unlink()
     (tree.src / "stray.tmp").touch()
     (tree.src / "stray").mkdir()
     (tree.src / "stray" / "x.c").touch()
     (tree.git_dir / "index.lock").touch()
-    tree.checkout(base, base if is_known else "")
+    tree.checkout(base)
     names = {str(p.relative_to(tree.src)) for p in tree.src.rglob("*") if not p.is_dir()}
     assert names == {*FILES, "link"}
     assert (tree.src / "drivers/ufs/core/ufshcd.c").read_text() == LINES
+    assert tree.is_as_noted()
 
 
-def test_an_index_of_another_tree_is_no_ground_to_build_on(archive: Path) -> None:
+@pytest.mark.parametrize("name", ["stray.h", ".hidden", "include/stray.h", "ignored.o"])
+def test_a_file_that_git_does_not_know_is_noticed(archive: Path, name: str) -> None:
+    tree, base = opened(archive)
+    tree.checkout(base)
+    (tree.src / name).parent.mkdir(exist_ok=True)
+    (tree.src / name).touch()
+    assert not tree.is_as_noted()
+
+
+def test_an_index_of_another_tree_is_no_ground_to_move_from(archive: Path) -> None:
     tree, base = opened(archive)
     one = tree.apply(base, [Patch("", diff("drivers/ufs/core/ufshcd.c").encode())], "x").tree
     two = tree.apply(base, [Patch("", diff("drivers/nvme/host/pci.c").encode())], "x").tree
+    assert tree.move("", one) is None
     tree.checkout(one)
-    told: list[list[str]] = []
-    tree.checkout(two, base, lambda source, paths: told.append(paths))
+    assert tree.move(base, two) is None
+    tree.checkout(two)
     assert (tree.src / "drivers/ufs/core/ufshcd.c").read_text() == LINES
     assert (tree.src / "drivers/nvme/host/pci.c").read_text() != LINES
-    assert told == []
 
 
 def test_f7_7_where_a_patch_fits_with_fuzz_is_named(archive: Path) -> None:
