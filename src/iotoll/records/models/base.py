@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class Model(BaseModel):
     """Base of all models: unknown keys, NaN and infinity are errors, instances are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Clock(StrEnum):
