@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from iotoll.measure.board_records import NAME as RECEIVED
@@ -83,8 +84,22 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
 
 
 def analyze(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
-    """The cells' records and the events' costs of a boot, by whoever cut its I/Os."""
+    """The cells' records and the events' costs of a boot, by whoever cut its I/Os.
+
+    What was found last is remembered, for the same record and files: the base's first boot is
+    asked for its costs and for its cells.
+    """
     sealed.check(folder, boot.digests)
+    # A record of an older iotoll does not say which files it is of.
+    return _known(folder, boot.model_dump_json()) if boot.digests else _analyzed(folder, boot)
+
+
+@lru_cache(maxsize=1)
+def _known(folder: Path, text: str) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    return _analyzed(folder, BootRecord.model_validate_json(text))
+
+
+def _analyzed(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
     if boot.measured == "board":
         return board_records(folder / RECEIVED, boot)
     return analyze_boot(folder, boot)

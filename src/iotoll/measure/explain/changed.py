@@ -12,6 +12,7 @@ is therefore not seen. Loops are aligned by padding that depends on where the fu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,8 @@ LONGEST = 1 << 16
 """Bytes of a function; labels at the ends of sections seem to reach over all data behind them."""
 
 
-def changed_functions(base: Symbols, candidate: Symbols) -> list[str]:
+@lru_cache(maxsize=2)  # of the gate's kernels, and of those with function_graph's profiler
+def changed_functions(base: Symbols, candidate: Symbols) -> tuple[str, ...]:
     """Functions of the candidate that the base has not, or has with other code; in its order."""
     known = {name: base.code(name) for name in base.names}
     pairs = [(name, known.get(name), code) for name, code in _codes(candidate)]
@@ -56,7 +58,7 @@ def changed_functions(base: Symbols, candidate: Symbols) -> list[str]:
             before != code and name not in alike and normal(before) != normal(code)
         ):
             found.append(name)
-    return found
+    return tuple(found)
 
 
 def _unlike(pairs: Sequence[tuple[str, bytes, bytes]]) -> set[str]:

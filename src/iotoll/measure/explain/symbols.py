@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -33,11 +33,12 @@ _RELATIVE = 1027  # R_AARCH64_RELATIVE
 _IMAGE_ALIGNED = 1 << 21  # of an arm64 image in memory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Symbols:
     """Functions in order of address; ``starts`` has shape (functions,), unsigned addresses.
 
-    A function reaches to the next one. Of several names of one address the first is used.
+    A function reaches to the next one. Of several names of one address the first is used. Equal is
+    only what is the same object, as `read_symbols` returns it for the same bytes.
     """
 
     starts: npt.NDArray[np.uint64]
@@ -90,20 +91,31 @@ class Symbols:
 
 
 def read_symbols(image: Path) -> Symbols:
-    """Read the functions of an uncompressed arm64 Image; raises UsageError if it has no table."""
+    """Read the functions of an uncompressed arm64 Image; raises UsageError if it has no table.
+
+    Of the images that were read last, the functions are remembered, by all of an image's bytes.
+    """
     try:
         data = image.read_bytes()
     except OSError as error:
         raise UsageError(f"{image}: cannot be read: {error.strerror}") from error
     if data[56:60] != b"ARM\x64":
         raise UsageError(f"{image}: is not an uncompressed arm64 Image: only those are explained")
+    found = _symbols(data)
+    if found is None:
+        raise UsageError(f"{image}: has no symbol table: build it with KALLSYMS and RELOCATABLE")
+    return found
+
+
+@lru_cache(maxsize=4)  # two kernels, and the same two with function_graph's profiler
+def _symbols(data: bytes) -> Symbols | None:
     at = data.find(_DIGITS)
     while at >= 0:
         found = _tables(data, at)
         if found is not None:
             return found
         at = data.find(_DIGITS, at + 1)
-    raise UsageError(f"{image}: has no symbol table: build it with KALLSYMS and RELOCATABLE")
+    return None
 
 
 def _tables(data: bytes, digits: int) -> Symbols | None:

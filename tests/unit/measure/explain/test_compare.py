@@ -73,13 +73,13 @@ def test_code_that_moved_is_not_changed() -> None:
         if gap == 0:
             base = other
     assert base.code("caller") != other.code("caller")
-    assert changed_functions(base, other) == []
+    assert changed_functions(base, other) == ()
 
 
 def test_changed_and_new_functions() -> None:
     base = symbols({"kept": [NOP, RET], "changed": [NOP, RET], "gone": [RET]})
     candidate = symbols({"kept": [NOP, RET], "changed": [0x91000400, RET], "new": [RET]})
-    assert changed_functions(base, candidate) == ["changed", "new"]
+    assert changed_functions(base, candidate) == ("changed", "new")
 
 
 def test_code_that_moved_is_told_from_code_that_changed() -> None:
@@ -100,9 +100,9 @@ def test_code_that_moved_is_told_from_code_that_changed() -> None:
         return symbols(functions, gap)
 
     base = kernel(0, 1, 1, "moves")
-    assert changed_functions(base, kernel(5, 1, 2, "moves")) == []
-    assert changed_functions(base, kernel(5, 2, 2, "moves")) == ["jumps"]
-    assert changed_functions(base, kernel(5, 1, 2, "jumps")) == [], "whom it calls is not told"
+    assert changed_functions(base, kernel(5, 1, 2, "moves")) == ()
+    assert changed_functions(base, kernel(5, 2, 2, "moves")) == ("jumps",)
+    assert changed_functions(base, kernel(5, 1, 2, "jumps")) == (), "whom it calls is not told"
 
 
 def test_branches_within_a_function_count() -> None:
