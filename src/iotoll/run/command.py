@@ -20,18 +20,11 @@ from iotoll.patch import candidate, selection
 from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
 from iotoll.records.rundir import STUDY, RunDir
-from iotoll.reports.page import render_report, side_table, terminal_report
-from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.quoted import commit_text, cover_text
-from iotoll.reports.study.page import terminal_lines, write_pages
-from iotoll.reports.study.quoted import commit_text as study_commit
-from iotoll.reports.study.quoted import cover_text as study_cover
 from iotoll.run.flow import STEPS, Flow, execute_alone
 from iotoll.run.lock import locked
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import INCIDENTAL, label_of, open_run
 from iotoll.run.several import gate_several
-from iotoll.run.study_flow import resume_command
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -183,6 +176,12 @@ def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: b
         raise UsageError("--commit and --cover: name one of them")
     if as_json and (commit or cover):
         raise UsageError(f"--json and {'--commit' if commit else '--cover'}: name one of them")
+    # What reports are made with takes a tenth of a second to import: a gate begins without it.
+    from iotoll.reports.page import render_report
+    from iotoll.reports.page.evidence import gather
+    from iotoll.reports.page.quoted import commit_text, cover_text
+    from iotoll.run.study_flow import resume_command
+
     if (run / STUDY).is_file():
         _report_study(run, commit, cover, Output(quiet, as_json))
         return
@@ -198,6 +197,10 @@ def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: b
 
 
 def _report_study(folder: Path, commit: bool, cover: bool, output: Output) -> None:
+    from iotoll.reports.study.page import terminal_lines, write_pages
+    from iotoll.reports.study.quoted import commit_text as study_commit
+    from iotoll.reports.study.quoted import cover_text as study_cover
+
     record = results.read(folder / STUDY, StudyRecord)
     if commit or cover:
         click.echo((study_cover if cover else study_commit)(record), nl=False)
@@ -292,6 +295,8 @@ def _show(run: RunDir, page: Path, output: Output) -> None:
     if output.as_json:
         _print_json(_json_result(run))
         return
+    from iotoll.reports.page import side_table, terminal_report
+
     if run.manifest.kind == "measure":
         side_table(results.read(run.side("base") / "result.json", SideResult), output.console)
     elif output.quiet:

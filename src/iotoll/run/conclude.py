@@ -16,10 +16,8 @@ from iotoll.records import results
 from iotoll.records.failure import failure_of
 from iotoll.records.models import Clock, Outcome, SelectionRecord, SourceRecord, VerdictRecord
 from iotoll.records.models.run import Side
-from iotoll.reports.page.counts import fio_warnings
 from iotoll.run import previous
 from iotoll.run.setup import Setup
-from iotoll.verdict import instructions
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,9 @@ def _by_twins(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
 
     The base's further boots come first: most chaos that met the candidate meets the base as well.
     """
+    # It needs numpy, which takes a tenth of a second to import.
+    from iotoll.verdict import instructions
+
     policy = setup.instructions_policy
     base, candidate = (setup.result(side) for side in setup.sides)
     judged = instructions.judge(base, candidate, policy, setup.cells)
@@ -145,6 +146,8 @@ def _by_time(setup: Setup) -> VerdictRecord | MoreBoots:
 
 
 def _warnings(setup: Setup) -> list[str]:
+    from iotoll.reports.page.counts import fio_warnings
+
     return [
         f"{side}, {cell}: {text}"
         for side in setup.sides

@@ -3,12 +3,15 @@
 Every step reads and writes the run directory alone, so it can be repeated, resumed and tested by
 itself; `STEPS` lists them in order. Failures become a verdict here, by the type of the exception:
 whether a step failed never depends on a measured value.
+
+What takes long to import is imported by the steps: make is at work before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from iotoll.boards.board import RealBoard
 from iotoll.boards.equip import families
@@ -19,7 +22,6 @@ from iotoll.kernels.build import build_side
 from iotoll.kernels.cache import copy_tree
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import prepare
-from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import (
     SideResult,
@@ -27,8 +29,7 @@ from iotoll.records.models import (
     VerdictRecord,
 )
 from iotoll.records.models.run import Side
-from iotoll.reports.page import render_report
-from iotoll.run import explained, previous, ran, sandboxed
+from iotoll.run import ahead, explained, previous, sandboxed
 from iotoll.run.conclude import MoreBoots, conclude, failed
 from iotoll.run.lock import locked
 from iotoll.run.setup import Setup
@@ -45,6 +46,12 @@ class Flow(Setup):
     """
 
     explains: bool = False
+
+    @cached_property
+    def later(self) -> ahead.Work:
+        """What is done ahead for the later steps of a gate on this machine."""
+        is_here = self.explains and self.run.manifest.runner == "local"
+        return ahead.while_it_is_built(self) if is_here else iter(())
 
     def source(self) -> None:
         """Sources of both sides, and the selection of cells."""
@@ -95,7 +102,8 @@ class Flow(Setup):
         if why or not builds:
             return False
         self.build_side("base", warm=True)
-        with self.progress.step("build the candidate in the sandbox"):
+        step = self.progress.step("build the candidate in the sandbox")
+        with step, ahead.meanwhile(self.later):
             sandboxed.at_desk(self.run, spec, self.progress)
         self.add_blob("candidate")
         return True
@@ -110,10 +118,13 @@ class Flow(Setup):
         Whose times are judged boot one by one: side by side they would disturb each other.
         """
         if self.needs_boots():
+            from iotoll.run import ran
+
             abreast = 1 if self.judges_time else PARALLEL
             if ran.can_watch(self):
                 plans = ran.watched(self, open_plans(self.run, self.bench, self.wanted))
-                run_plans(self.run, plans, self.progress, abreast)
+                with ahead.meanwhile(ahead.while_it_boots(self)):
+                    run_plans(self.run, plans, self.progress, abreast)
                 return
             run_boots(self.run, self.bench, self.wanted, self.progress, abreast, self.connect)
 
@@ -121,6 +132,8 @@ class Flow(Setup):
         """Figures of every boot that ran."""
         if not self.needs_boots():
             return
+        from iotoll.measure.collect import collect
+
         clock = self.run.manifest.clock
         with self.progress.step("analyse traces"):
             base: SideResult | None = None
@@ -149,6 +162,8 @@ class Flow(Setup):
 
     def report(self) -> None:
         """The report, from the result files alone; before it, what the policy wants explained."""
+        from iotoll.reports.page import render_report
+
         if self.explains:
             explained.after_verdict(self)
         with self.progress.step("write the report"):

@@ -62,7 +62,7 @@ def _words(flow: Flow) -> tuple[str, ...]:
     prefix = _prefix(flow.run)
     _clear(prefix)
     try:
-        base, candidate = (_symbols(flow.run, side) for side in flow.sides)
+        base, candidate = (symbols_of(flow.run, side) for side in flow.sides)
         spans = [s for n in changed_functions(base, candidate) if (s := candidate.span(n))]
         only = _path(prefix, "only")
         only.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def after_verdict(flow: Flow) -> None:
     if not unchanged and not _path(prefix, "json").is_file():
         return
     try:
-        base, candidate = (_symbols(run, side) for side in flow.sides)
+        base, candidate = (symbols_of(run, side) for side in flow.sides)
         known = frozenset(base.names)
         if unchanged:
             found = ran(NOTHING, {}, candidate, (), known)
@@ -115,7 +115,8 @@ def _times(flow: Flow) -> dict[str, CellTime]:
     }
 
 
-def _symbols(run: RunDir, side: Side) -> Symbols:
+def symbols_of(run: RunDir, side: Side) -> Symbols:
+    """The functions of a side's kernel; raises UsageError where its image has none to be read."""
     return read_symbols(run.build(side) / "Image")
 
 

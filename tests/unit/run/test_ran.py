@@ -40,7 +40,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(_: RunDir, side: Side) -> Symbols:
         return BEFORE if side == "base" else AFTER
 
-    monkeypatch.setattr(ran, "_symbols", read)
+    monkeypatch.setattr(ran, "symbols_of", read)
     monkeypatch.setattr(ran, "probes", lambda _: "0x10:0+0x20:1")
     monkeypatch.setattr(ran, "ran_words", lambda *words: ("-plugin", *map(str, words)))
 
@@ -151,7 +151,7 @@ def test_a_pass_says_what_it_covered(tmp_path: Path, outcome: Outcome) -> None:
 def test_a_patch_that_changes_no_code_is_said_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ran, "_symbols", lambda *_: BEFORE)
+    monkeypatch.setattr(ran, "symbols_of", lambda *_: BEFORE)
     flow = gate(tmp_path)
     judged(flow.run, Outcome.PASS)
     assert ran.watched(flow, plans(flow)) == plans(flow)

@@ -1,0 +1,94 @@
+"""What a gate's later steps need, done in another thread while this one waits for make or a board.
+
+Nothing depends on it: a piece that was not reached, or failed, is done by the step that needs it,
+which then fails as it always did.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from iotoll.records import results
+from iotoll.records.models import BootRecord
+
+if TYPE_CHECKING:
+    from iotoll.run.flow import Flow
+
+Work = Iterator[Callable[[], object]]
+"""Pieces of work, each as short as may be: the end of a step waits for the one that has begun."""
+
+_MODULES = (
+    "iotoll.measure.collect",
+    "iotoll.run.ran",
+    "iotoll.verdict.instructions",
+    "iotoll.reports.page",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_svg",
+)
+"""They take half a second to import, in the order in which the steps need them."""
+STARTS = 0.5
+"""Seconds in which a step starts its programs: two busy threads of Python hinder each other."""
+LONGEST = 2.0
+"""Seconds for which the end of a step waits at most."""
+
+
+def while_it_is_built(flow: Flow) -> Work:
+    """What is imported, read and made ready for the steps after the build."""
+    for name in _MODULES:
+        yield partial(importlib.import_module, name)
+    yield _models
+    yield partial(_base_functions, flow)
+
+
+def while_it_boots(flow: Flow) -> Work:
+    """The base's first boot is analysed, where it was stored; then what else is left to do."""
+    yield partial(_base_boot, flow)
+    yield from flow.later
+
+
+def _models() -> None:
+    """Have the models of all documents ready to check some."""
+    for model in results.DOCUMENTS.values():
+        model.model_rebuild()
+
+
+def _base_functions(flow: Flow) -> None:
+    """Have the functions of the base's image (`iotoll.measure.explain.symbols` remembers them)."""
+    from iotoll.run import ran
+
+    if ran.can_watch(flow):
+        ran.symbols_of(flow.run, "base")
+
+
+def _base_boot(flow: Flow) -> None:
+    """Have the base's figures (`iotoll.measure.collect` remembers them)."""
+    from iotoll.measure.collect import analyze
+
+    folder = flow.run.boot("base", 1)
+    analyze(folder, results.read(folder / "boot.json", BootRecord))
+
+
+@contextmanager
+def meanwhile(work: Work) -> Iterator[None]:
+    """Do pieces of work while the body runs; those that have not begun by its end stay undone."""
+    ended = threading.Event()
+
+    def run() -> None:
+        ended.wait(STARTS)
+        while not ended.is_set() and (piece := next(work, None)) is not None:
+            with suppress(Exception):
+                piece()
+
+    # A daemon: should a piece hang, an interrupted gate ends all the same.
+    thread = threading.Thread(target=run, name="ahead", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(LONGEST)
