@@ -25,7 +25,7 @@ from typing import IO
 from iotoll.boards import patched
 from iotoll.boards.board import DeviceSettings, VirtualBoard
 from iotoll.core.errors import InfrastructureError
-from iotoll.core.proc import require_tool, stop, tail_file
+from iotoll.core.proc import require_tool, rest, stop, tail_file
 from iotoll.records.models import Clock
 from iotoll.records.models.run import DeviceModel
 
@@ -219,6 +219,11 @@ class RunningBoard:
         """QEMU's exit status, or None while it runs."""
         assert self._qemu is not None
         return self._qemu.poll()
+
+    def rest(self, seconds: float) -> None:
+        """Do nothing for so long, or until QEMU ends."""
+        assert self._qemu is not None
+        rest(self._qemu, seconds)
 
     @property
     def pid(self) -> int:

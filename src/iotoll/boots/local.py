@@ -257,7 +257,7 @@ def _watch(
                 f"QEMU ended with status {status} before the workload did", running.log_tail()
             )
         _check_limits(state, given, given - last_sign, limits.boot, limits.silence, limits.total)
-        time.sleep(POLL_SECONDS)
+        running.rest(POLL_SECONDS)
 
 
 def _reached(plan: BootPlan, state: ConsoleState) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -95,6 +96,21 @@ def stop(process: subprocess.Popen[bytes], grace: float = 3) -> None:
             process.wait(grace)
         except subprocess.TimeoutExpired:
             continue
+
+
+def rest(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Do nothing for so long, or until a process ends: `Popen.wait` would notice that late."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:  # not on this kernel, or it has been waited for
+        time.sleep(seconds)
+        return
+    try:
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        ended.poll(seconds * 1000)
+    finally:
+        os.close(handle)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> bool:

@@ -194,6 +194,7 @@ def test_leaving_the_block_ends_qemu_and_the_servers(
         (tmp_path / f"{name}.sock").touch()
     with pytest.raises(RuntimeError), RunningBoard(stock, [stock.qemu.binary], files) as running:
         assert running.poll() is None
+        running.rest(0.01)
         while not pids.is_file() or len(pids.read_text().split()) < processes:
             pass
         raise RuntimeError

@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -159,6 +160,9 @@ class Flooding:
         with self.console.open("ab") as out:
             out.write(b"flood " * (1 << 16))
 
+    def rest(self, seconds: float) -> None:
+        pass
+
 
 def test_f6_9_a_console_without_end_is_the_kernels_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -174,7 +178,7 @@ def test_f6_9_a_console_without_end_is_the_kernels_fault(
 
     # A clock of this test's own: on a busy machine each poll takes as long as it likes.
     ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: next(ticks) / 100, sleep=lambda _: None)
+    clock = SimpleNamespace(monotonic=lambda: next(ticks) / 100)
     monkeypatch.setattr(local, "time", clock)
     monkeypatch.setattr(local, "read_console", reading)
     monkeypatch.setattr(local, "CONSOLE_LIMIT", 2 << 20)
@@ -205,7 +209,6 @@ def test_f6_9_a_handover_without_end_is_the_kernels_fault(
     files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w", "t")])
     files.console.write_text("iotoll: step prepare\n")
     monkeypatch.setattr(local, "HANDOVER_LIMIT", 1 << 20)
-    monkeypatch.setattr(local, "POLL_SECONDS", 0.0)
     virtual = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=60))
     plan: BootPlan = SimpleNamespace(virtual=virtual, until="")  # type: ignore[assignment]
     board = Pouring(files.console)
@@ -263,7 +266,7 @@ def test_a_boot_ends_at_the_step_that_its_plan_names(
     files.console.write_text(said)
     virtual = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=0.3))
     plan: BootPlan = SimpleNamespace(virtual=virtual, until="batch nvme")  # type: ignore[assignment]
-    board = SimpleNamespace(poll=lambda: None, pid=os.getpid())
+    board = SimpleNamespace(poll=lambda: None, rest=time.sleep, pid=os.getpid())
     if ended:
         state = _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
         assert not state.done and _reached(plan, state)

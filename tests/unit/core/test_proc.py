@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iotoll.core.errors import InfrastructureError
-from iotoll.core.proc import require_tool, run_logged, stop, tail, tail_file
+from iotoll.core.proc import require_tool, rest, run_logged, stop, tail, tail_file
 
 
 def test_missing_tool_names_its_package() -> None:
@@ -69,3 +69,14 @@ def test_tails(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"x\n\xff\n")
     assert tail_file(tmp_path / "log", 1) == "\ufffd"
     assert tail_file(tmp_path / "absent") == ""
+
+
+def test_resting_ends_with_the_process() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        began = time.monotonic()
+        rest(process, 0.05)
+        assert process.poll() is None and time.monotonic() - began >= 0.05
+        process.terminate()
+        rest(process, 60)
+        assert process.poll() is not None
+    rest(process, 0.01)
