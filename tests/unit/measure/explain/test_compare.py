@@ -106,7 +106,7 @@ def test_code_that_moved_is_told_from_code_that_changed() -> None:
 
 
 def test_branches_within_a_function_count() -> None:
-    assert normal(code(0x14000002, ADD, RET)) != normal(code(0x14000001, ADD, RET))
+    assert normal([code(0x14000002, ADD, RET)]) != normal([code(0x14000001, ADD, RET)])
 
 
 def code(*words: int) -> bytes:
@@ -123,19 +123,30 @@ def test_an_address_that_was_on_the_stack_is_still_one() -> None:
         # adrp x2; str x2, [sp, #128]; ldr x2, [sp, #128]; add x2, x2, #low
         return code(0x90000002, store, load, 0x91000042 | low << 10, RET)
 
-    assert normal(spilled(0x400)) == normal(spilled(0x420))
+    assert normal([spilled(0x400)]) == normal([spilled(0x420)])
     elsewhere = 0xF94047E2  # ldr x2, [sp, #136]: what was stored there is no address of adrp
     kept = spilled(0x400, load=elsewhere), spilled(0x420, load=elsewhere)
     # The register itself had an address before, so x3 shows it.
-    assert normal(kept[0]) == normal(kept[1])
+    assert normal([kept[0]]) == normal([kept[1]])
     third = [
         code(0x90000002, 0xF90043E2, 0xF94047E3, 0x91000063 | n << 10, RET) for n in (0x400, 0x420)
     ]
-    assert normal(third[0]) != normal(third[1])
+    assert normal([third[0]]) != normal([third[1]])
     pairs = [  # stp x29, x2, [sp, #-16]; ldp x4, x3, [sp, #-16]; add x3, x3, #low
         code(0x90000002, 0xA93F0BFD, 0xA97F0FE4, 0x91000063 | n << 10, RET) for n in (0x400, 0x420)
     ]
-    assert normal(pairs[0]) == normal(pairs[1])
+    assert normal([pairs[0]]) == normal([pairs[1]])
+
+
+def test_functions_side_by_side_are_as_each_alone() -> None:
+    """A jump ends in its own function, and each has registers and a frame of its own."""
+    page = code(0x90000002, 0xF90043E2, RET)  # adrp x2; str x2, [sp, #128]
+    constant = code(0xF94043E2, 0x91000042 | 0x400 << 10, RET)  # the load of it, and an addition
+    leaves = code(0x14000002, NOP)  # b to what follows
+    back = code(ADD, NOP, 0x17FFFFFD, 0)  # b to what precedes
+    functions = [leaves, page, constant, back, b"", code(NOP, 0), page, leaves]
+    assert normal(functions) == [normal([one])[0] for one in functions]
+    assert normal([page, constant])[1] == constant and normal([]) == []
 
 
 def test_padding_of_loops_is_no_change() -> None:
@@ -144,11 +155,11 @@ def test_padding_of_loops_is_no_change() -> None:
     out = 0xB4000080  # cbz x0, 4 instructions ahead
     padded = code(out, NOP, *loop, RET)
     plain = code(0xB4000060, *loop, RET)
-    assert normal(padded) == normal(plain)
-    assert normal(code(0xB4000040, *loop, RET)) != normal(plain), "another target"
+    assert normal([padded]) == normal([plain])
+    assert normal([code(0xB4000040, *loop, RET)]) != normal([plain]), "another target"
     outside = code(0x54000000 | 0x7FFFF << 5, RET), code(0x54000000 | 0x40 << 5, RET)
-    assert normal(outside[0]) == normal(outside[1]), "b.eq to another function"
-    assert normal(code(0x36000040, ADD, RET)) != normal(code(0x36000020, ADD, RET)), "tbz"
+    assert normal([outside[0]]) == normal([outside[1]]), "b.eq to another function"
+    assert normal([code(0x36000040, ADD, RET)]) != normal([code(0x36000020, ADD, RET)]), "tbz"
 
 
 def test_instructions_that_ran_count_once() -> None:
