@@ -7,8 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import jinja2
+from typing import TYPE_CHECKING
 
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.cells import Cell, parse_cell
@@ -17,6 +16,9 @@ from iotoll.core.digest import files_sha256
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.records.results import write_text
+
+if TYPE_CHECKING:
+    import jinja2
 
 CALIBRATION_IOS, TIMED_IOS = 32, 512
 """I/Os of a calibration run: counts of instructions are combs, times scatter."""
@@ -170,6 +172,9 @@ def render_job(
 
 
 def _template() -> jinja2.Template:
+    # Only a boot needs it, and a build comes first.
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_dir("lava-jobs") / "jobs"),
         undefined=jinja2.StrictUndefined,

@@ -23,6 +23,7 @@ Work = Iterator[Callable[[], object]]
 """Pieces of work, each as short as may be: the end of a step waits for the one that has begun."""
 
 _MODULES = (
+    "jinja2",
     "iotoll.measure.collect",
     "iotoll.run.ran",
     "iotoll.verdict.instructions",

@@ -88,12 +88,14 @@ class Flow(Setup):
 
         An image that is in the cache already needs no makefile of the candidate's.
         """
-        if self.sandbox_refused is None:
+        if not self.needs_sandbox:
             return False
         builds = self.run.manifest.tree is not None and not self.build_job("candidate").is_done
-        why, spec = self.sandbox_refused, self.kernel_spec
+        spec = self.kernel_spec
+        why = sandboxed.why_not(self.run, spec) if builds else ""
         if builds and not why:
-            why = sandboxed.why_not(self.run, spec)
+            self.sandbox_refused = ""  # this one saw all that a boot's does, and more
+        why = self.sandbox_refused or why
         if why:
             self.progress.say(
                 "the candidate's makefiles and kernel run as you, with your files and network; no"

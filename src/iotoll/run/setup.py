@@ -124,18 +124,21 @@ class Setup:
             return ()
         return self.sides if self.judges_time else ("candidate",)
 
-    @cached_property
-    def sandbox_refused(self) -> str | None:
-        """Why this desk's sandbox is not to be had, empty if it is; None where there is no need.
+    @property
+    def needs_sandbox(self) -> bool:
+        """Whether this desk is to build or boot a stranger's kernel.
 
         Nothing is a stranger's where one kernel is measured, and a lab's boards are not this
         machine. A pipeline's job is in a sandbox already.
         """
         manifest = self.run.manifest
         strangers = manifest.kind == "gate" and manifest.candidate_kind != "none"
-        if SANDBOXED in os.environ or not strangers or self.stored:
-            return None
-        return sandbox.why_not(self.run.root)
+        return strangers and not self.stored and SANDBOXED not in os.environ
+
+    @cached_property
+    def sandbox_refused(self) -> str | None:
+        """Why this desk's sandbox is not to be had, empty if it is; None where there is no need."""
+        return sandbox.why_not(self.run.root) if self.needs_sandbox else None
 
     @cached_property
     def bench(self) -> Bench:

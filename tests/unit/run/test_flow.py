@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,9 @@ from iotoll.boards.matrix import load_matrix
 from iotoll.boards.ramdisk import Image
 from iotoll.boots.schedule import Bench
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
+from iotoll.core.proc import SANDBOXED
 from iotoll.core.progress import Progress
+from iotoll.kernels import sandbox
 from iotoll.records import results
 from iotoll.records.models import (
     Clock,
@@ -24,6 +27,7 @@ from iotoll.records.models import (
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
 from iotoll.run import flow as flow_module
+from iotoll.run import sandboxed
 from iotoll.run.flow import STEPS, Flow, execute
 from tests.unit.runs import CELLS, add_boots, make_run
 
@@ -307,3 +311,22 @@ def test_board_that_is_not_exact_is_not_judged(tmp_path: Path) -> None:
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert not verdict.can_gate
     assert "virt-arm64-stock is not exact" in verdict.sentence
+
+
+def test_a_desks_sandbox_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = Flow(make_run(tmp_path / "run"), QUIET)
+    tried: list[str] = []
+
+    def why_not(run: RunDir, spec: object) -> str:
+        tried.append("with all that a build sees")
+        return ""
+
+    monkeypatch.delenv(SANDBOXED, raising=False)
+    monkeypatch.setattr(sandbox, "why_not", lambda *_: tried.append("bare"))
+    monkeypatch.setattr(sandboxed, "why_not", why_not)
+    monkeypatch.setattr(sandboxed, "job_of", lambda *_: SimpleNamespace(is_done=False))
+    monkeypatch.setattr(sandboxed, "at_desk", lambda *_: None)
+    monkeypatch.setattr(flow_module, "build_side", lambda *_, **__: None)
+    flow.build()
+    assert flow.boots_apart == ("candidate",)
+    assert tried == ["with all that a build sees"]
