@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,14 +125,14 @@ def render_job(
     """
     _check_raw(board, batches)
     shutil.rmtree(target, ignore_errors=True)
-    template = _template()
+    fio = template()
     pace = _pace(board, matrix)
     threads = max([*matrix.threads, *(r.cell.threads for b in batches for r in b.runs)])
     cpus = board.qemu.cpus if isinstance(board, VirtualBoard) else 1
     if pace.round_us and cpus > 1:
         write_text(target / PLACE, (data_dir("lava-jobs") / "jobs" / PLACE).read_text())
     for batch in batches:
-        text = template.render(
+        text = fio.render(
             batch=batch,
             matrix=matrix.settings(batch.device),
             pace=pace,
@@ -171,7 +172,9 @@ def render_job(
     return files_sha256([p for p in target.iterdir() if p.is_file()], target)
 
 
-def _template() -> jinja2.Template:
+@cache
+def template() -> jinja2.Template:
+    """What a batch of fio jobs is rendered with."""
     # Only a boot needs it, and a build comes first.
     import jinja2
 

@@ -15,7 +15,6 @@ import click
 # What a single step needs is imported there: a build or a boot takes seconds.
 from iotoll.core.cli_support import guarded
 from iotoll.core.errors import BrokenError, InfrastructureError
-from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
@@ -36,6 +35,7 @@ def inside() -> None:
 @click.option("--quiet", is_flag=True)
 def build_command(run: Path, side: str, spec: str, warm: bool, quiet: bool) -> None:
     """Build one side's kernel."""
+    from iotoll.core.progress import Progress
     from iotoll.kernels.build import KernelSpec, build_side
     from iotoll.records.failure import failure_of
 
@@ -62,6 +62,7 @@ def boot_command(plan: str) -> None:
 @run_argument
 def gate_command(run: Path) -> None:
     """Boot, collect, judge and report."""
+    from iotoll.core.progress import Progress
     from iotoll.run.flow import Flow, execute
 
     verdict = execute(Flow(RunDir.open(run), Progress(), explains=True), since="boot")

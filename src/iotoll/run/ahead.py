@@ -23,7 +23,6 @@ Work = Iterator[Callable[[], object]]
 """Pieces of work, each as short as may be: the end of a step waits for the one that has begun."""
 
 _MODULES = (
-    "jinja2",
     "iotoll.measure.collect",
     "iotoll.run.ran",
     "iotoll.verdict.instructions",
@@ -43,6 +42,7 @@ def while_it_is_built(flow: Flow) -> Work:
     for name in _MODULES:
         yield partial(importlib.import_module, name)
     yield _models
+    yield _templates
     yield partial(_base_functions, flow)
 
 
@@ -58,12 +58,21 @@ def _models() -> None:
         model.model_rebuild()
 
 
+def _templates() -> None:
+    """Have jinja2 compile what it is to render."""
+    from iotoll.boots import job
+    from iotoll.reports.page import html
+
+    job.template()
+    html.template()
+
+
 def _base_functions(flow: Flow) -> None:
     """Have the functions of the base's image (`iotoll.measure.explain.symbols` remembers them)."""
     from iotoll.run import ran
 
     if ran.can_watch(flow):
-        ran.symbols_of(flow.run, "base")
+        _ = ran.symbols_of(flow.run, "base").codes
 
 
 def _base_boot(flow: Flow) -> None:

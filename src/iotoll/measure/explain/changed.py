@@ -11,7 +11,7 @@ is therefore not seen. Loops are aligned by padding that depends on where the fu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,8 +49,8 @@ LONGEST = 1 << 16
 @lru_cache(maxsize=2)  # of the gate's kernels, and of those with function_graph's profiler
 def changed_functions(base: Symbols, candidate: Symbols) -> tuple[str, ...]:
     """Functions of the candidate that the base has not, or has with other code; in its order."""
-    known = {name: base.code(name) for name in base.names}
-    pairs = [(name, known.get(name), code) for name, code in _codes(candidate)]
+    codes = ((name, code) for name, code in candidate.codes.items() if len(code) <= LONGEST)
+    pairs = [(name, base.codes.get(name), code) for name, code in codes]
     others = [(n, b, c) for n, b, c in pairs if b is not None and b != c]
     unlike = _unlike([(n, b, c) for n, b, c in others if len(b) == len(c)])
     left = [(n, b, c) for n, b, c in others if n in unlike or len(b) != len(c)]
@@ -104,16 +104,6 @@ def distance(words: Words, low: int, bits: int) -> npt.NDArray[np.int64]:
     field = (words >> np.uint32(low)).astype(np.int64) & ((1 << bits) - 1)
     sign = 1 << bits - 1
     return (field ^ sign) - sign
-
-
-def _codes(symbols: Symbols) -> Iterator[tuple[str, bytes]]:
-    seen = set()
-    for name in symbols.names:
-        if name not in seen:
-            seen.add(name)
-            code = symbols.code(name)
-            if len(code) <= LONGEST:
-                yield name, code
 
 
 def normal(codes: Sequence[bytes]) -> list[bytes]:

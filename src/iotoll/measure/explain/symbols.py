@@ -83,6 +83,11 @@ class Symbols:
         span = self.span(name)
         return self.image[span[0] - self.base : span[1] - self.base] if span else b""
 
+    @cached_property
+    def codes(self) -> dict[str, bytes]:
+        """The bytes of each function by its name, in order of address."""
+        return {name: self.code(name) for name in self.names}
+
     def returns(self, name: str) -> list[int]:
         """Addresses of the ``ret`` instructions of a function."""
         words = np.frombuffer(self.code(name)[: len(self.code(name)) // 4 * 4], "<u4")

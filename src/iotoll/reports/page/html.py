@@ -5,8 +5,10 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from jinja2 import Template
 from markupsafe import Markup
 
 from iotoll.records.models import Clock, Section
@@ -86,8 +88,13 @@ def page_html(evidence: Evidence) -> str:
     page = Page(evidence, views, shown_sections(evidence.clock))
     if page.usable:
         page.figures.extend(_figures(page))
-    environment = page_environment("iotoll.reports.page")
-    return environment.get_template("report.html.j2").render(**_context(page)) + "\n"
+    return template().render(**_context(page)) + "\n"
+
+
+@cache
+def template() -> Template:
+    """What a page is rendered with."""
+    return page_environment("iotoll.reports.page").get_template("report.html.j2")
 
 
 def _context(page: Page) -> dict[str, Any]:
