@@ -27,6 +27,8 @@ _OPEN_TREE_CLONE, _MOVE_EMPTY_PATH, _ATTR_IDMAP = 1, 4, 0x100000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
 _JOIN_SESSION_KEYRING = 1
+TELLS = "IOTOLL_SANDBOX_TELLS"
+"""Names the file that this program writes its exit code to, once nothing runs any more."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -151,6 +153,7 @@ def main(words: Sequence[str]) -> int:
     """Mount by the JSON of the first word, and run the others."""
     # An iotoll that is killed leaves nothing behind: bubblewrap ends with this process.
     _call("prctl", _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    tells = os.environ.pop(TELLS, None)
     spec = json.loads(words[0])
     try:
         mount(spec["layers"], spec["written"])
@@ -158,7 +161,17 @@ def main(words: Sequence[str]) -> int:
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"iotoll: the sandbox cannot be made: {error}", file=sys.stderr)
         return 1
-    return run(words[1:])
+    status = run(words[1:])
+    if tells is not None:
+        _tell(int(tells), status)
+    return status
+
+
+def _tell(handle: int, status: int) -> None:
+    """Say how it ended: until this process is gone, its mounts take a quarter of a second more."""
+    for stream in (1, 2):
+        os.close(stream)
+    os.write(handle, bytes([status]))
 
 
 if __name__ == "__main__":

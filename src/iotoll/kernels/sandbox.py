@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 import shutil
 import stat
 import subprocess
@@ -23,8 +24,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -33,7 +34,7 @@ from iotoll.core.errors import InfrastructureError, IotollError, ResultError
 from iotoll.core.paths import DATA_FOLDERS, cache_dir, data_dir
 from iotoll.core.plain import plain_log
 from iotoll.core.proc import SANDBOXED, THROWN_AWAY, require_tool, stop
-from iotoll.kernels.layers import UID, is_root
+from iotoll.kernels.layers import TELLS, UID, is_root
 from iotoll.kernels.overrun import Disk, OverrunError
 
 INSIDE = ("-P", "-m", "iotoll.ci.inside")  # -P: no module of the folder that a job stands in
@@ -98,7 +99,9 @@ def run(
     require_tool("bwrap", "bubblewrap")
     for tool in ("unshare", "mount", "setpriv"):
         require_tool(tool, "util-linux" if tool != "mount" else "mount")
-    with _scratch(run_root) as scratch:
+    with ExitStack() as ending:
+        scratch = _scratch(run_root)
+        ending.callback(_remove, scratch)
         cache = cache_dir()
         secret = [path for name in SECRETS if (path := cache / name).is_dir()]
         around = replace(around, hidden=[*around.hidden, *secret])
@@ -112,12 +115,14 @@ def run(
             around = replace(around, variables={**around.variables, THROWN_AWAY: "1"})
         try:
             disk = Disk(scratch, *([run_root] if kept is None else []))
-            status = _execute(_wrapped(places, around, words), around, disk)
+            status = _execute(_wrapped(places, around, words), around, disk, ending)
         finally:
             if around.ended is not None:
                 around.ended()
         if kept is not None:
             _bring_out(scratch / "run/upper", run_root, kept.names)
+        if kept is not None and kept.names:  # what it wrote is much: nobody waits for its removal
+            threading.Thread(target=ending.pop_all().close, name="sandbox").start()
     return status
 
 
@@ -133,16 +138,11 @@ class _Layer:
             (scratch / name).mkdir(parents=True)
 
 
-@contextmanager
-def _scratch(run_root: Path) -> Iterator[Path]:
+def _scratch(run_root: Path) -> Path:
     # Beside the run directory: an overlay needs a file system that is none itself, and room.
     run_root.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{run_root.name}-{_SCRATCH}"
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=run_root.parent))
-    try:
-        yield folder
-    finally:
-        _remove(folder)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=run_root.parent))
 
 
 def sweep(folder: Path) -> None:
@@ -259,32 +259,41 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _execute(command: list[str], around: Surroundings, disk: Disk) -> int:
+def _execute(command: list[str], around: Surroundings, disk: Disk, ending: ExitStack) -> int:
+    told, tells = os.pipe()
+    ending.callback(os.close, told)
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**_environment(), **around.variables},
+        env={**_environment(), **around.variables, TELLS: str(tells)},
         start_new_session=True,
+        pass_fds=(tells,),
     )
+    os.close(tells)
+    ending.callback(process.wait)
     pairs = ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
     words = [(source, around.hear or _writer(target)) for source, target in pairs]
     pumps = [threading.Thread(target=_pump, args=pair, daemon=True) for pair in words]
     for pump in pumps:
         pump.start()
     end = math.inf if around.seconds is None else time.monotonic() + around.seconds
+    status = b""
     try:
         while True:
-            with suppress(subprocess.TimeoutExpired):
-                return process.wait(WATCH_SECONDS)
+            if select.select([told], [], [], WATCH_SECONDS)[0]:
+                # Nothing, where it was killed, or its mounts could not be made.
+                status = os.read(told, 1)
+                return status[0] if status else process.wait()
             if around.cancelled is not None and around.cancelled.is_set():
                 raise InfrastructureError("interrupted before its end: run again to resume")
             if time.monotonic() > end:
                 raise OverrunError(f"it did not end within {around.seconds:.0f} s: it was ended")
             disk.check()
     finally:
-        stop(process)
+        if not status:
+            stop(process)
         for pump in pumps:
             pump.join(5)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -236,6 +237,9 @@ for name in ("Image", "verdict.json", "run.json"):
     assert (run_root / "Image").read_text() == "from inside"
     assert (run_root / "run.json").read_text() == "{}"
     assert not (run_root / "verdict.json").exists()
+    for thread in threading.enumerate():
+        if thread.name == "sandbox":  # it removes what was written, while the run goes on
+            thread.join()
     assert [p.name for p in run_root.parent.iterdir()] == ["run"], "nothing is left beside it"
 
 
