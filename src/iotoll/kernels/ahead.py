@@ -98,7 +98,7 @@ class Ahead:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    start_new_session=True,
+                    process_group=0,
                     pass_fds=self._keep_open,
                 )
             except OSError:

@@ -126,7 +126,9 @@ def _start(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            # A group, no session: Linux shares processors out between sessions first of all, so
+            # that what is nice in another one would take half of make's.
+            process_group=0,
             pass_fds=tuple(keep_open),
         )
     except OSError as error:

@@ -22,34 +22,37 @@ if TYPE_CHECKING:
 Work = Iterator[Callable[[], object]]
 """Pieces of work, each as short as may be: the end of a step waits for the one that has begun."""
 
-_MODULES = (
+_FOR_BOOTS = ("numpy", "iotoll.run.ran", "iotoll.measure.explain.changed")
+_FOR_REPORTS = (
     "iotoll.measure.collect",
-    "iotoll.run.ran",
     "iotoll.verdict.instructions",
     "iotoll.reports.page",
     "matplotlib.figure",
     "matplotlib.backends.backend_svg",
 )
 """They take half a second to import, in the order in which the steps need them."""
-STARTS = 0.5
-"""Seconds in which a step starts its programs: two busy threads of Python hinder each other."""
+COMPILES, STARTS = 2.5, 0.5
+"""Seconds in which a build needs all processors, and a boot starts its programs."""
 LONGEST = 2.0
 """Seconds for which the end of a step waits at most."""
 
 
 def while_it_is_built(flow: Flow) -> Work:
-    """What is imported, read and made ready for the steps after the build."""
-    for name in _MODULES:
+    """What the boot needs: make links the kernel on one processor."""
+    for name in _FOR_BOOTS:
         yield partial(importlib.import_module, name)
-    yield _models
-    yield _templates
+    yield _job_template
     yield partial(_base_functions, flow)
 
 
 def while_it_boots(flow: Flow) -> Work:
-    """The base's first boot is analysed, where it was stored; then what else is left to do."""
-    yield partial(_base_boot, flow)
+    """What the steps after the boot need: the base's first boot is analysed, for one."""
     yield from flow.later
+    for name in _FOR_REPORTS:
+        yield partial(importlib.import_module, name)
+    yield _models
+    yield _page_template
+    yield partial(_base_boot, flow)
 
 
 def _models() -> None:
@@ -58,12 +61,17 @@ def _models() -> None:
         model.model_rebuild()
 
 
-def _templates() -> None:
-    """Have jinja2 compile what it is to render."""
+def _job_template() -> None:
+    """Have jinja2 compile a batch of fio jobs."""
     from iotoll.boots import job
-    from iotoll.reports.page import html
 
     job.template()
+
+
+def _page_template() -> None:
+    """Have jinja2 compile the report's page."""
+    from iotoll.reports.page import html
+
     html.template()
 
 
@@ -84,12 +92,15 @@ def _base_boot(flow: Flow) -> None:
 
 
 @contextmanager
-def meanwhile(work: Work) -> Iterator[None]:
-    """Do pieces of work while the body runs; those that have not begun by its end stay undone."""
+def meanwhile(work: Work, after: float) -> Iterator[None]:
+    """Do pieces of work while the body runs, from ``after`` seconds on.
+
+    Those that have not begun by its end stay undone.
+    """
     ended = threading.Event()
 
     def run() -> None:
-        ended.wait(STARTS)
+        ended.wait(after)
         while not ended.is_set() and (piece := next(work, None)) is not None:
             with suppress(Exception):
                 piece()

@@ -105,7 +105,7 @@ class Flow(Setup):
             return False
         self.build_side("base", warm=True)
         step = self.progress.step("build the candidate in the sandbox")
-        with step, ahead.meanwhile(self.later):
+        with step, ahead.meanwhile(self.later, ahead.COMPILES):
             sandboxed.at_desk(self.run, spec, self.progress)
         self.add_blob("candidate")
         return True
@@ -125,7 +125,7 @@ class Flow(Setup):
             abreast = 1 if self.judges_time else PARALLEL
             if ran.can_watch(self):
                 plans = ran.watched(self, open_plans(self.run, self.bench, self.wanted))
-                with ahead.meanwhile(ahead.while_it_boots(self)):
+                with ahead.meanwhile(ahead.while_it_boots(self), ahead.STARTS):
                     run_plans(self.run, plans, self.progress, abreast)
                 return
             run_boots(self.run, self.bench, self.wanted, self.progress, abreast, self.connect)

@@ -22,11 +22,6 @@ from iotoll.run.flow import Flow
 from tests.unit.runs import CELLS, add_boots, make_run
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "STARTS", 0.0)
-
-
 def test_pieces_are_done_one_after_another_and_a_failing_one_is_no_harm() -> None:
     done: list[str] = []
     all_done = threading.Event()
@@ -36,7 +31,7 @@ def test_pieces_are_done_one_after_another_and_a_failing_one_is_no_harm() -> Non
         lambda: done.append("two"),
         all_done.set,
     ]
-    with ahead.meanwhile(iter(work)):
+    with ahead.meanwhile(iter(work), 0):
         assert all_done.wait(30)
     assert done == ["one", "two"]
 
@@ -50,11 +45,11 @@ def test_what_has_not_begun_at_the_end_is_left_to_the_next_step() -> None:
         assert go_on.wait(30)
 
     work: ahead.Work = itertools.chain([long], iter([lambda: done.append(1), go_on.clear]))
-    with ahead.meanwhile(work):
+    with ahead.meanwhile(work, 0):
         assert begun.wait(30)
         threading.Timer(0.05, go_on.set).start()
     assert done == [] and go_on.is_set(), "the piece that had begun was waited for"
-    with ahead.meanwhile(work):
+    with ahead.meanwhile(work, 0):
         while go_on.is_set():
             time.sleep(0.001)
     assert done == [1]
@@ -65,7 +60,7 @@ def test_an_interrupted_step_does_not_wait_for_long(monkeypatch: pytest.MonkeyPa
     begun, never = threading.Event(), threading.Event()
     work: list[Callable[[], object]] = [begun.set, lambda: never.wait(60)]
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), ahead.meanwhile(iter(work)):
+    with pytest.raises(KeyboardInterrupt), ahead.meanwhile(iter(work), 0):
         assert begun.wait(30)
         raise KeyboardInterrupt
     assert time.monotonic() - began < 30
