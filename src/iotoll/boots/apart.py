@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from iotoll.boards.board import VirtualBoard
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError
-from iotoll.core.proc import tail
+from iotoll.core.proc import tail, use_small_pages
 from iotoll.kernels import sandbox
 from iotoll.kernels.sandbox import Surroundings
 from iotoll.records import results
@@ -64,6 +64,7 @@ def boot(
 
 def inside(text: str) -> int:
     """Boot what ``text`` says, a plan as JSON; a failure is left in a file beside its folder."""
+    use_small_pages()
     data = json.loads(text)
     plan = _PLAN.validate_python({**data, "board": VirtualBoard.model_validate(data["board"])})
     begun = -1

@@ -31,26 +31,59 @@ _ADDS = re.compile(r"^([\w-]+?)-(?:y|objs|m|\$\(CONFIG_(\w+)\))[ \t]*[:+]?=(.*)$
 _SOURCE_ENDINGS = (b".c", b".h", b".S", b".s", b".dts", b".dtsi", b".lds", b".inc")
 _HOST = re.compile(rb"(?:saved)?cmd_\S+ := (?:ccache )?gcc (?!.*-D__KERNEL__)(?=.*-Wp,-MMD,)")
 """The first line of make's note of an object for this machine; a kernel's has another option."""
+_LINKED = re.compile(r"\.|init|arch/\w+/boot(?:/.*)?")
+"""Folders in which make still works when it links the kernel."""
 
 
-def write_sources(out: Path, source: Path, folder: Path) -> None:
-    """List the files below ``source`` that the objects in make's folder ``out`` were made of.
+class Notes:
+    """What make notes of its objects in its O= folder ``out``, in files called ``.*.cmd``.
 
-    From make's own ``.cmd`` files, whose paths are relative to ``out``, or absolute.
+    `gather` reads most of them, in another thread, while make still links.
     """
-    # Each line looked at once: these notes have two million, of which nearly all are the same.
-    noted: dict[str, set[bytes]] = {SOURCES: set(), HOST_SOURCES: set()}
-    for path in out.rglob(".*.cmd"):
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._known: dict[Path, tuple[int, int]] = {}
+        self._lines: dict[str, set[bytes]] = {SOURCES: set(), HOST_SOURCES: set()}
+
+    def gather(self) -> None:
+        """Read the notes of folders with which make is done once it links the kernel."""
+        for path, facts in self._found().items():
+            folder = path.parent.relative_to(self._out).as_posix()
+            if not _LINKED.fullmatch(folder):
+                self._read(path)
+                self._known[path] = facts
+
+    def write_sources(self, source: Path, folder: Path) -> None:
+        """List the files below ``source`` that the objects were made of, in two files."""
+        found = self._found()
+        if any(found.get(path) != facts for path, facts in self._known.items()):
+            self._forget()
+        for path in found.keys() - self._known.keys():
+            self._read(path)
+        below = _Below(self._out, source)
+        for file, lines in self._lines.items():
+            words = {w.rstrip(b";") for line in lines for w in line.split()}
+            paths = {w.decode(errors="replace") for w in words if w.endswith(_SOURCE_ENDINGS)}
+            names = sorted({name for word in paths if (name := below.name(word))})
+            results.write_text(folder / file, "".join(f"{name}\n" for name in names))
+
+    def _forget(self) -> None:
+        self._known.clear()
+        for lines in self._lines.values():
+            lines.clear()
+
+    def _found(self) -> dict[Path, tuple[int, int]]:
+        """When each note was written, in nanoseconds, and its bytes."""
+        found = {path: path.stat() for path in self._out.rglob(".*.cmd")}
+        return {path: (facts.st_mtime_ns, facts.st_size) for path, facts in found.items()}
+
+    def _read(self, path: Path) -> None:
+        # Each line looked at once: these notes have two million, of which nearly all are the same.
         lines = path.read_bytes().split(b"\n")
-        noted[SOURCES].update(lines)
+        self._lines[SOURCES].update(lines)
         if _HOST.match(lines[0]):
-            noted[HOST_SOURCES].update(lines)
-    below = _Below(out, source)
-    for file, lines_of in noted.items():
-        words = {w.rstrip(b";") for line in lines_of for w in line.split()}
-        paths = {w.decode(errors="replace") for w in words if w.endswith(_SOURCE_ENDINGS)}
-        names = sorted({name for word in paths if (name := below.name(word))})
-        results.write_text(folder / file, "".join(f"{name}\n" for name in names))
+            self._lines[HOST_SOURCES].update(lines)
 
 
 class _Below:

@@ -6,12 +6,13 @@ reproducible (fixed time, user, host, version and path names): same source, same
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -96,21 +97,24 @@ class _Workshop:
         self.out.mkdir(parents=True, exist_ok=True)
         # What is compiled ahead is stored for make, also where make stores nothing.
         stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
+        notes = compiled.Notes(self.out)
         with Ahead(self.out, stores, self._kept_open()) as ahead, ThreadPoolExecutor(1) as pool:
+            # Each once, when make needs one processor only.
+            gather = functools.cache(lambda: pool.submit(notes.gather))
+            look = functools.cache(lambda: pool.submit(self.tree.is_as_noted))
             self.step.update(note="check out")
             known = self.job.last_built(self.tree)
             (self.out / BUILT).unlink(missing_ok=True)
             paths = self.tree.move(known, source)
             if paths is None:
                 self.tree.checkout(source)
-                look = None
+                failure = self._compile(gather)
             else:
                 ahead.start(self.tree.src, paths)
-                look = pool.submit(self.tree.is_as_noted)
-            failure = self._compile()
-            if look is not None and not look.result():  # somebody was at work in the cache
-                self.tree.checkout(source)
-                failure = self._compile()
+                failure = self._compile(lambda: (look(), gather()))
+                if not look().result():  # somebody was at work in the cache
+                    self.tree.checkout(source)
+                    failure = self._compile(gather)
         if failure is not None:
             raise failure
         with cache.new_entry(self.job.cached) as entry:
@@ -119,13 +123,13 @@ class _Workshop:
                 folder = self.out / "arch" / self.job.arch / "boot/dts"
                 shutil.copyfile(folder / name, entry / Path(name).name)
             shutil.copyfile(self.out / ".config", entry / "config")
-            compiled.write_sources(self.out, self.tree.src, entry)
+            notes.write_sources(self.tree.src, entry)
             ids = buildid.build_ids(self.out / "vmlinux")
             (entry / buildid.NAME).write_text("".join(f"{one}\n" for one in ids))
             shutil.copyfile(self.log, entry / "build.log")
         (self.out / BUILT).write_text(self.job.key)
 
-    def _compile(self) -> IotollError | None:
+    def _compile(self, on_link: Callable[[], object]) -> IotollError | None:
         """Configure and make the image; returns what failed."""
         target = TARGETS[self.job.arch]
         if self.job.source.side == "candidate":
@@ -134,11 +138,12 @@ class _Workshop:
                 path.unlink(missing_ok=True)
         try:
             self._configure()
-            return self._failure() if self._make(target.make_target, *self.job.dtbs) else None
+            goals = (target.make_target, *self.job.dtbs)
+            return self._failure() if self._make(goals, on_link) else None
         except IotollError as error:
             return error
 
-    def _make(self, *goals: str) -> int:
+    def _make(self, goals: Sequence[str], on_link: Callable[[], object]) -> int:
         """Run make itself: tuxmake configures, but asks two dozen tools' versions at each build."""
         prefix = TARGETS[self.job.arch].compiler.removesuffix("gcc")
         command = ["make", "-C", str(self.tree.src), f"--jobs={_jobs()}", f"O={self.out}"]
@@ -147,7 +152,7 @@ class _Workshop:
         command += [f"CC=ccache {prefix}gcc", "HOSTCC=ccache gcc", *UNUSED_TOOLS]
         compat = next((c for c in _COMPAT if self.job.arch == "arm64" and shutil.which(c)), "")
         command += [f"CROSS_COMPILE_COMPAT={compat.removesuffix('gcc')}"] if compat else []
-        return self._run([*command, *goals], self._variables())
+        return self._run([*command, *goals], self._variables(), on_link)
 
     def _variables(self) -> dict[str, str]:
         """What both tuxmake and make have in their environment."""
@@ -236,7 +241,12 @@ class _Workshop:
         lock = self.tree.lock_stream
         return [lock.fileno()] if lock else []
 
-    def _run(self, command: list[str], variables: Mapping[str, str] | None = None) -> int:
+    def _run(
+        self,
+        command: list[str],
+        variables: Mapping[str, str] | None = None,
+        on_link: Callable[[], object] = lambda: None,
+    ) -> int:
         return makerun.run(
             command,
             env=self._env(variables),
@@ -245,6 +255,7 @@ class _Workshop:
             timeout=max(1.0, self.deadline - time.monotonic()),
             running=self._torn,
             keep_open=self._kept_open(),
+            on_link=on_link,
         )
 
     def _failure(self) -> IotollError:

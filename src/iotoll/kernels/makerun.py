@@ -7,7 +7,7 @@ import re
 import selectors
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from iotoll.core.errors import InfrastructureError
@@ -15,6 +15,7 @@ from iotoll.core.proc import end_group
 from iotoll.core.progress import Step
 
 _OBJECT = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC|VDSO\w*|GEN|UPD)\s+(?:\[M\]\s+)?(\S+)")
+_LINK = re.compile(r"^  (?:AR|LD)\s+vmlinux\.[ao]$")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[mK]")
 _NOT_THE_SOURCE = tuple(
     (re.compile(words), mend)
@@ -52,13 +53,15 @@ def run(
     timeout: float,
     running: Path,
     keep_open: Sequence[int] = (),
+    on_link: Callable[[], object] = lambda: None,
 ) -> int:
     """Run ``command``, append its output to ``log``, and return its exit code.
 
     ``timeout`` is in seconds; over it, or on Ctrl-C, the whole process group is ended. The file
     ``running`` exists while the command runs, and afterwards only if it had to be killed so hard
     that its output cannot be trusted. ``keep_open`` are file descriptors that the command inherits
-    (so that a lock outlives a killed iotoll for as long as its compilers write). Raises
+    (so that a lock outlives a killed iotoll for as long as its compilers write). ``on_link`` is
+    called when the kernel is linked, which leaves all processors but one idle. Raises
     InfrastructureError on time-out, and when the command cannot be started.
     """
     deadline = time.monotonic() + timeout
@@ -73,6 +76,8 @@ def run(
                 if match:
                     objects += 1
                     step.update(note=f"{objects} objects, {match[1]}")
+                if _LINK.match(line):
+                    on_link()
             code = process.wait(max(0.1, deadline - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired) as error:
             raise InfrastructureError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -80,3 +81,12 @@ def test_resting_ends_with_the_process() -> None:
         rest(process, 60)
         assert process.poll() is not None
     rest(process, 0.01)
+
+
+def test_programs_that_are_started_afterwards_use_no_huge_pages() -> None:
+    code = (
+        "import subprocess; from iotoll.core.proc import use_small_pages; use_small_pages();"
+        "subprocess.run(['grep', 'THP_enabled', '/proc/self/status'], check=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["THP_enabled:", "0"]

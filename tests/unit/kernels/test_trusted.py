@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,46 @@ def test_f7_2_sources_come_from_makes_own_notes(tmp_path: Path) -> None:
         f"source_drivers/a.o := ../src/drivers/a.c\ndeps_drivers/a.o := \\\n"
         f"  {source}/include/linux/a.h \\\n  include/generated/autoconf.h \\\n"
     )
-    compiled.write_sources(out, source, folder)
+    compiled.Notes(out).write_sources(source, folder)
     lines = (folder / compiled.SOURCES).read_text().splitlines()
     assert lines == ["drivers/a.c", "include/linux/a.h"]
+
+
+@pytest.mark.parametrize("change", ["none", "linked", "rewritten", "gone", "new"])
+def test_notes_that_were_read_while_make_links_count_as_they_are_at_the_end(
+    tmp_path: Path, change: str
+) -> None:
+    source, out = tmp_path / "src", tmp_path / "out"
+    for name in "abcde":
+        (source / name).mkdir(parents=True)
+        (source / f"{name}/{name}.c").touch()
+
+    def note(path: str, of: str) -> None:
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        (out / path).write_text(f"savedcmd_x := gcc\nsource_x := ../src/{of}/{of}.c\n")
+
+    note("a/.a.o.cmd", "a")
+    note("init/.version-timestamp.o.cmd", "b")
+    note("b/.b.o.cmd", "c")
+    notes = compiled.Notes(out)
+    notes.gather()
+    if change == "linked":
+        note("init/.version-timestamp.o.cmd", "d")
+    elif change == "rewritten":
+        note("b/.b.o.cmd", "d")
+        os.utime(out / "b/.b.o.cmd", (1, 1))
+    elif change == "gone":
+        (out / "b/.b.o.cmd").unlink()
+    elif change == "new":
+        note("e/.e.o.cmd", "e")
+    notes.write_sources(source, tmp_path / "early")
+    compiled.Notes(out).write_sources(source, tmp_path / "late")
+    for name in (compiled.SOURCES, compiled.HOST_SOURCES):
+        found = (tmp_path / "early" / name).read_text()
+        assert found == (tmp_path / "late" / name).read_text()
+    left = {"none": "abc", "linked": "acd", "rewritten": "abd", "gone": "ab", "new": "abce"}
+    sources = (tmp_path / "early" / compiled.SOURCES).read_text()
+    assert sources == "".join(f"{one}/{one}.c\n" for one in left[change])
 
 
 RUN_BY_MAKE = (
@@ -114,7 +152,7 @@ def test_f6_3_programs_that_make_compiles_and_runs_are_named(tmp_path: Path) -> 
     )
     run = make_run(tmp_path / "run")
     for side in ("base", "candidate"):
-        compiled.write_sources(out, source, run.build(side))
+        compiled.Notes(out).write_sources(source, run.build(side))
     # What a candidate left may be forged: the base's own list says the same.
     (run.build("candidate") / compiled.HOST_SOURCES).write_bytes(b"\xff\n")
     path = run.side("candidate") / "source.json"
