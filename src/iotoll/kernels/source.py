@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,8 @@ OLDEST = (6, 6)
 """The first kernel whose ufshcd-pci knows QEMU's UFS host by itself."""
 RELEASES = {"6.1": "Debian 12"}
 """Versions of which one Debian release alone has a source package."""
+_SETTLED = 60.0
+"""Seconds for which an archive must have been left alone before its digest is noted."""
 _MAX_CHANGE = 8 << 20  # bytes of a diff that a run keeps; nobody is pointed into a larger one
 
 
@@ -56,17 +59,29 @@ def locate(name: str, debian_folder: Path = DEBIAN_FOLDER) -> Located:
     path = _debian_archive(debian_folder, name) if candidates.is_debian(name) else Path(name)
     trees = cache_dir() / "trees"
     if path.is_file():
-        facts = path.stat()
-        sha256 = _archive_sha256(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        sha256 = archive_sha256(path)
         return Located(KernelTree(trees / f"archive-{sha256[:16]}"), path, sha256)
     objects = _objects_folder(path)
     return Located(KernelTree(trees / f"git-{json_sha256(str(objects))[:16]}"), repository=path)
 
 
-@cache
-def _archive_sha256(path: Path, *_facts: int) -> str:
-    """Digest of an archive with these facts, which takes a tenth of a second, once a process."""
-    return file_sha256(path)
+def archive_sha256(path: Path) -> str:
+    """Digest of an archive: of 150 MB a tenth of a second, so it is noted in the cache.
+
+    The note is of the file as the file system knows it: whoever writes to a file, or sets its
+    times, moves the time of its last change, which nobody can set.
+    """
+    facts, began = path.stat(), time.time()
+    known = [facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns]
+    note = cache_dir() / "archives" / json_sha256([str(path.resolve()), *known])
+    noted = note.read_text() if note.is_file() else ""
+    if re.fullmatch(r"[0-9a-f]{64}", noted):
+        return noted
+    found = file_sha256(path)
+    # What changes twice within a clock's step would look the same.
+    if facts.st_ctime < began - _SETTLED:
+        results.write_text(note, found)
+    return found
 
 
 def open_tree(name: str, progress: Progress) -> KernelTree:

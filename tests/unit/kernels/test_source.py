@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from iotoll.core.digest import file_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.kernels import source
@@ -128,6 +129,26 @@ def test_archive_is_imported_whole_and_exactly(archive: Path) -> None:
     assert (tree.src / "link").readlink() == Path("Makefile")
     assert os.access(tree.src / "scripts/run.sh", os.X_OK)
     assert tree.version(base) == "6.12.99-rc1"
+
+
+def test_the_digest_of_an_archive_is_noted_until_it_changes(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    right = file_sha256(archive)
+    assert source.archive_sha256(archive) == right
+    assert not (cache / "archives").exists(), "it was written just now"
+    monkeypatch.setattr(source, "_SETTLED", -1.0)
+    assert source.archive_sha256(archive) == right
+    monkeypatch.setattr(source, "file_sha256", lambda path: "again")
+    assert source.archive_sha256(archive) == right
+    (note,) = (cache / "archives").iterdir()
+    note.write_text(right[:20])
+    assert source.archive_sha256(archive) == "again", "a torn note is none"
+    note.write_text(right)
+    facts = archive.stat()
+    archive.write_bytes(archive.read_bytes()[:-1] + b"x")
+    os.utime(archive, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert source.archive_sha256(archive) == "again", "its times were set back"
 
 
 def test_an_interrupted_import_does_not_count(archive: Path, cache: Path) -> None:
