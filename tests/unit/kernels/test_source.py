@@ -233,6 +233,8 @@ def test_an_index_of_another_tree_is_no_ground_to_move_from(archive: Path) -> No
     two = tree.apply(base, [Patch("", diff("drivers/nvme/host/pci.c").encode())], "x").tree
     assert tree.move("", one) is None
     tree.checkout(one)
+    again = tree.apply(base, [Patch("", diff("drivers/nvme/host/pci.c").encode())], "x").tree
+    assert again == two, "src/ is of another one"
     assert tree.move(base, two) is None
     tree.checkout(two)
     assert (tree.src / "drivers/ufs/core/ufshcd.c").read_text() == LINES
