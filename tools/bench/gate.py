@@ -1,8 +1,9 @@
 """make bench-gate: how long a verdict takes, warm, on this machine.
 
 Each run gates a one-file UFS driver patch that no earlier run has seen (a cold path prints a new
-number), so the candidate kernel is really built and both kernels really boot. The machine's load is
-printed, since these are wall-clock times; compare them with each other, not with another machine's.
+number, which kernels without CONFIG_PRINTK leave out): the file is really compiled, the kernel
+linked and booted; the base's boots come from the cache. The machine's load is printed, since these
+are wall-clock times; compare them with each other, not with another machine's.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CASES = {
 
 
 def fresh_patch(folder: Path) -> Path:
-    """Return a neutral patch that gives a kernel image nobody has built yet."""
+    """Return a neutral patch whose source nobody has built yet."""
     text = TEMPLATE.read_text()
     if text.count(LINE) != 1:
         sys.exit(f"{TEMPLATE} no longer has the line that the benchmark varies")

@@ -83,7 +83,7 @@ def test_notes_that_were_read_while_make_links_count_as_they_are_at_the_end(
     tmp_path: Path, change: str
 ) -> None:
     source, out = tmp_path / "src", tmp_path / "out"
-    for name in "abcde":
+    for name in "pqrst":
         (source / name).mkdir(parents=True)
         (source / f"{name}/{name}.c").touch()
 
@@ -91,26 +91,26 @@ def test_notes_that_were_read_while_make_links_count_as_they_are_at_the_end(
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         (out / path).write_text(f"savedcmd_x := gcc\nsource_x := ../src/{of}/{of}.c\n")
 
-    note("a/.a.o.cmd", "a")
-    note("init/.version-timestamp.o.cmd", "b")
-    note("b/.b.o.cmd", "c")
+    note("p/.p.o.cmd", "p")
+    note("init/.version-timestamp.o.cmd", "q")
+    note("q/.q.o.cmd", "r")
     notes = compiled.Notes(out)
     notes.gather()
     if change == "linked":
-        note("init/.version-timestamp.o.cmd", "d")
+        note("init/.version-timestamp.o.cmd", "s")
     elif change == "rewritten":
-        note("b/.b.o.cmd", "d")
-        os.utime(out / "b/.b.o.cmd", (1, 1))
+        note("q/.q.o.cmd", "s")
+        os.utime(out / "q/.q.o.cmd", (1, 1))
     elif change == "gone":
-        (out / "b/.b.o.cmd").unlink()
+        (out / "q/.q.o.cmd").unlink()
     elif change == "new":
-        note("e/.e.o.cmd", "e")
+        note("t/.t.o.cmd", "t")
     notes.write_sources(source, tmp_path / "early")
     compiled.Notes(out).write_sources(source, tmp_path / "late")
     for name in (compiled.SOURCES, compiled.HOST_SOURCES):
         found = (tmp_path / "early" / name).read_text()
         assert found == (tmp_path / "late" / name).read_text()
-    left = {"none": "abc", "linked": "acd", "rewritten": "abd", "gone": "ab", "new": "abce"}
+    left = {"none": "pqr", "linked": "prs", "rewritten": "pqs", "gone": "pq", "new": "pqrt"}
     sources = (tmp_path / "early" / compiled.SOURCES).read_text()
     assert sources == "".join(f"{one}/{one}.c\n" for one in left[change])
 
