@@ -113,6 +113,7 @@ class _Workshop:
                 ahead.start(self.tree.src, paths)
                 failure = self._compile(lambda: (look(), gather()))
                 if not look().result():  # somebody was at work in the cache
+                    self.log.write_text("")
                     self.tree.checkout(source)
                     failure = self._compile(gather)
         if failure is not None:

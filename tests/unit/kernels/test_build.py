@@ -166,6 +166,7 @@ def test_a_source_that_somebody_changed_in_the_cache_is_not_built(
     (source_folder / "stray.h").touch()
     make(run, "candidate")
     assert calls(tmp_path) == ["config", "make", "make", "make"], "the candidate's twice"
+    assert (run.build("candidate") / "build.log").read_text().count("driver.o") == 1
     assert not (source_folder / "stray.h").exists()
     make(start(tmp_path, tree, "worse", "other"), "candidate")
     assert calls(tmp_path)[4:] == ["make"]
