@@ -101,7 +101,7 @@ def stop(process: subprocess.Popen[bytes], grace: float = 3) -> None:
 
 
 def use_small_pages() -> None:
-    """Have this process, and what it starts, use no transparent huge pages, where it is Linux.
+    """Have this process, and what it starts, use no transparent huge pages.
 
     QEMU asks for them. They are taken from memory that is free in one piece, and a machine that is
     virtual itself has given just that back to its host: 0.5 s of 6.5 s of a boot of 16 cells went

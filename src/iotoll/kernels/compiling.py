@@ -1,4 +1,4 @@
-"""Compiles one kernel: tuxmake in a tree's O= folder, then an entry of the image cache.
+"""Compiles one kernel: tuxmake and make in a tree's O= folder, then an entry of the image cache.
 
 A candidate is built incrementally in an O= folder that only moves by the patch's files. Builds are
 reproducible (fixed time, user, host, version and path names): same source, same image.

@@ -157,16 +157,17 @@ def installed_toolchain(arch: Arch) -> str:
     if arch == "x86_64" and not Path("/usr/include/gelf.h").is_file():
         raise InfrastructureError("objtool needs libelf's headers: apt-get install libelf-dev")
     linker = target.compiler.removesuffix("gcc") + "ld"
-    return "; ".join(_version(tool, _facts(tool)) for tool in (target.compiler, linker))
+    return "; ".join(_version(tool, *_place(tool)) for tool in (target.compiler, linker))
 
 
-def _facts(tool: str) -> tuple[str, int]:
-    path = shutil.which(tool) or ""
-    return path, Path(path).stat().st_mtime_ns
+def _place(tool: str) -> tuple[str, int]:
+    """Which file a tool is, and when that was written; neither where there is none."""
+    path = shutil.which(tool)
+    return (path, Path(path).stat().st_mtime_ns) if path else ("", 0)
 
 
 @functools.cache
-def _version(tool: str, _facts: tuple[str, int]) -> str:
+def _version(tool: str, _path: str, _written: int) -> str:
     """First line of what a tool says of its version, asked once a process."""
     done = run_tool([tool, "--version"], cwd=Path("/"), stdin=None, env=clean_env())
     return done.stdout.decode("utf-8", "replace").splitlines()[0]
