@@ -12,7 +12,7 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run check test test-long coverage docs screenshots bench bench-gate bench-lab bench-pipeline lint setup dut dist lab lab-down clean
+.PHONY: help run check test test-long coverage docs screenshots bench bench-gate bench-lab bench-pipeline lint setup dut dist release lab lab-down clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
@@ -27,7 +27,8 @@ help:
 	@echo 'make bench-gate        how long a verdict takes here'
 	@echo 'make bench-lab         100 jobs over eight boards of a real LAVA'
 	@echo 'make bench-pipeline    how long a merge request'"'"'s pipeline takes here'
-	@echo 'make dist              the wheel, and the commands for boards, in dist/'
+	@echo 'make dist              wheels for x86-64 and arm64, and the commands for boards, in dist/'
+	@echo 'make release VERSION=V every check, and the tag of a release (docs/release.md)'
 	@echo 'make dut               the static command for boards, for arm64 and x86-64'
 	@echo 'make lab               a whole LAVA on this machine, with its boards; make lab-down ends it'
 	@echo 'make setup             set up what make test needs'
@@ -112,6 +113,7 @@ lint-python:
 lint-rooms:
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/lint/rooms.py --check
+	$(BIN)/python tools/release.py check
 
 lint-words:
 	$(BIN)/python tools/lint/words.py
@@ -131,11 +133,13 @@ setup:
 dut: setup
 	@tools/build-dut.sh
 
-# What is handed out: iotoll as a wheel, and the static command for boards.
+# What is handed out: wheels for x86-64 and arm64, and the static commands for boards.
 dist: dut
-	rm -rf dist
-	.cache/uv-*/bin/uv build --quiet --wheel --out-dir dist
-	for arch in arm64 x86_64; do install -D target/dut/$$arch/iotoll-dut dist/dut/$$arch/iotoll-dut; done
+	@tools/dist.sh
+
+# make release VERSION=X.Y.Z: everything that docs/release.md asks for, and the tag.
+release: test dist
+	$(BIN)/python tools/release.py tag $(VERSION)
 
 # A real LAVA server and worker, in the background; see docs/lava.md. What boards run is built meanwhile.
 lab:
