@@ -1,4 +1,4 @@
-"""Releases (tools/release.py), and what an environment gets: dependencies, extras, no test tools."""
+"""Releases (tools/release.py), and what an environment gets: dependencies, no test tools."""
 
 from __future__ import annotations
 

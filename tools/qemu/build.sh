@@ -152,6 +152,7 @@ configure() {
 # for which the compiler finds that other macros hold read it as it is.
 precompile() {
     local header=include/qemu/osdep.h flags
+    ninja config-poison.h # it is generated, and the header includes it
     flags=$(ninja -t commands libqemuutil.a.p/util_cutils.c.o | tail -n 1 |
         sed -E 's/ -M[QF] \S+| -MD\b| -o \S+ -c \S+$//g')
     mkdir "../source.d/$header.gch"
