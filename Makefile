@@ -12,13 +12,14 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run check test test-long coverage docs screenshots bench bench-gate bench-lab bench-pipeline lint setup dut dist release lab lab-down clean
+.PHONY: help run check test test-long test-lowest coverage docs screenshots bench bench-gate bench-lab bench-pipeline lint setup dut dist release lab lab-down clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
 	@echo 'make check             lint, and the quick tests: no QEMU, no root; some minutes'
 	@echo 'make test              lint and every test'
 	@echo 'make test-long         the tests that take longer, in addition'
+	@echo 'make test-lowest       the quick tests, with the lowest versions of our dependencies'
 	@echo 'make lint              lint only'
 	@echo 'make coverage          which lines of src/iotoll the quick tests run'
 	@echo 'make docs              docs/ as a site in target/site; checks every link'
@@ -70,6 +71,18 @@ test-long: lint dut
 	@tools/setup.sh long
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab
+
+# The quick tests with the lowest versions that pyproject.toml allows; the test tools are as ever, but
+# for what they ask of these.
+LOWEST := target/lowest
+test-lowest: setup
+	uv=$$(ls -d $(CURDIR)/.cache/uv-*/bin/uv | tail -n 1); \
+	$$uv venv --quiet --clear $(LOWEST); \
+	$$uv pip compile --quiet --resolution lowest-direct --extra history pyproject.toml \
+		--output-file $(LOWEST)/requirements.txt; \
+	$$uv pip install --quiet --python $(LOWEST)/bin/python -r $(LOWEST)/requirements.txt \
+		hypothesis jsonschema-rs pytest pytest-timeout pytest-xdist xmlschema
+	PYTHONPATH=$(CURDIR)/src $(LOWEST)/bin/python -m pytest -q $(PARALLEL) -m 'not slow' tests/unit tests/golden
 
 coverage: setup
 	$(BIN)/pytest -q $(PARALLEL) --cov --cov-report=term --cov-report=html:target/coverage $(QUICK)
