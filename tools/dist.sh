@@ -2,8 +2,8 @@
 # Builds what is handed out, in dist/: a wheel for x86-64 and one for arm64, each with the static commands
 # for boards, and these by themselves. `make dist` builds them (target/dut) and calls this.
 #
-# The C library of the machine that builds decides on which ones a wheel works: Debian 12's is the
-# oldest that iotoll supports.
+# manylinux_2_34: the C library of a machine that installs it is 2.34 or later; Debian 12 has 2.36. maturin
+# refuses a wheel that needs a later one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset CARGO_TARGET_DIR
@@ -25,7 +25,7 @@ wheel() {
     say "wheel for $cpu"
     # An option for all targets would also change what runs while it is built.
     env "CARGO_TARGET_${upper^^}_LINKER=${prefix}gcc" "CARGO_TARGET_${upper^^}_RUSTFLAGS=$flags" \
-        "CC_$upper=${prefix}gcc" "AR_$upper=${prefix}ar" MATURIN_PEP517_ARGS="--target $triple" \
+        "CC_$upper=${prefix}gcc" "AR_$upper=${prefix}ar" MATURIN_PEP517_ARGS="--target $triple --compatibility manylinux_2_34" \
         "$uv" build --quiet --wheel --out-dir dist
 }
 
