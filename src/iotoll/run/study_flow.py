@@ -19,8 +19,8 @@ from iotoll.boards.cells import parse_cell
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError, os_fix
-from iotoll.core.paths import check_tree
 from iotoll.core.lock import alone
+from iotoll.core.paths import check_tree
 from iotoll.core.progress import Progress
 from iotoll.measure.asked import Ran, parse_command, read_ran
 from iotoll.measure.hpb import NAME as HPB

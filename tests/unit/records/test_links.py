@@ -78,7 +78,7 @@ def test_g1_7_links_to_folders_at_any_depth(run: Path, tmp_path: Path, name: str
 
 def test_g1_7_links_that_lead_nowhere_or_to_a_file(run: Path, tmp_path: Path) -> None:
     (run / "explain.json").symlink_to(tmp_path / "absent")
-    with pytest.raises(UsageError, match="explain.json: is a symbolic link"):
+    with pytest.raises(UsageError, match=r"explain.json: is a symbolic link"):
         RunDir(run)
     (run / "explain.json").unlink()
     (run / "verdict.previous.json").symlink_to("verdict.json")
@@ -90,7 +90,7 @@ def test_g1_7_a_hard_link_is_refused_too(run: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     (run / "lava").mkdir()
     os.link(tmp_path / "mine", run / "lava/journal.jsonl")
-    with pytest.raises(UsageError, match="journal.jsonl: is a hard link"):
+    with pytest.raises(UsageError, match=r"journal.jsonl: is a hard link"):
         RunDir(run)
 
 

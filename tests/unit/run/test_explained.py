@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,8 +18,12 @@ from tests.unit.runs import EXAMPLES, agreeing, make_run
 
 def judged(run: RunDir, outcome: Outcome) -> bytes:
     example = results.read(EXAMPLES / "verdict.json", VerdictRecord)
-    part = example.cells[0].sections[0].model_copy(
-        update={"gated": True, "moved": "grew" if outcome is Outcome.REGRESSION else "same"}
+    part = (
+        example.cells[0]
+        .sections[0]
+        .model_copy(
+            update={"gated": True, "moved": "grew" if outcome is Outcome.REGRESSION else "same"}
+        )
     )
     cells = [
         CellVerdict(

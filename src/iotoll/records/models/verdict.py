@@ -10,7 +10,6 @@ from iotoll.records.models.analysis import CellRecord
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.run import BootRecord, BuildRecord, FailureRecord, Side, SourceRecord
 
-
 _NEARLY_ALL = 0.9
 """No rule of any version lets so large a share of the I/Os grow past the threshold."""
 
