@@ -115,7 +115,9 @@ def test_g1_8_lists_hold_files_with_any_ending(tmp_path: Path) -> None:
     source, out = tmp_path / "src", tmp_path / "out"
     (source / "drivers").mkdir(parents=True)
     out.mkdir()
-    note = f"deps_x.o := \\\n  {source}/drivers/x.c \\\n  {source}/drivers/NOTES.md \\\n  -I{source}\n"
+    note = (
+        f"deps_x.o := \\\n  {source}/drivers/x.c \\\n  {source}/drivers/NOTES.md \\\n  -I{source}\n"
+    )
     (out / ".x.o.cmd").write_text(note)
     Notes(out).write_sources(source, out)
     assert (out / SOURCES).read_text() == "drivers/NOTES.md\ndrivers/x.c\n"
