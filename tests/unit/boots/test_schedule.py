@@ -275,14 +275,14 @@ def test_g1_a_base_that_crashes_once_is_repeated_and_twice_is_infrastructure(
     found = crash(run, bench, monkeypatch, "virt-arm64-stock", base=1)
     assert found.booted.count(("base", 1)) == 2 and found.beside == 0
     shutil.rmtree(run.side("base") / "boots")
-    with pytest.raises(InfrastructureError, match="the base kernel fails: .* 2 of 2 tries"):
+    with pytest.raises(InfrastructureError, match=r"the base kernel fails: .* 2 of 2 tries"):
         crash(run, bench, monkeypatch, "virt-arm64-stock", base=9)
 
 
 def test_g1_an_exact_board_does_the_same_again_so_it_boots_once(
     run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(BrokenError, match="^panic of the candidate$"):
+    with pytest.raises(BrokenError, match=r"^panic of the candidate$"):
         crash(run, bench, monkeypatch, "virt-arm64", candidate=1)
     assert not list(run.side("candidate").glob("boots/*.died.json"))
 
