@@ -102,7 +102,7 @@ def not_covered(evidence: Evidence) -> Iterable[str]:
 def _code_not_run(evidence: Evidence) -> str:
     record = evidence.explained
     if record is None or record.failure is not None or not record.coverage.sentence:
-        return "it is not known which of the changed code ran"
+        return "" if evidence.hunks else "it is not known which of the changed code ran"
     functions, cells_run = record.coverage.functions, len(record.coverage.cells)
     idle = [f.name for f in functions if not f.executed]
     if idle:
