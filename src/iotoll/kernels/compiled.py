@@ -266,16 +266,23 @@ def _makefile(folder: str, read: Callable[[str], str]) -> str:
     return text.replace("\\\n", " ")
 
 
-def _asked(text: str, target: str, depth: int = 0) -> list[str]:
-    """Options of the lines that add ``target``, or an object which it is part of."""
-    found: list[str] = []
+def _asked(text: str, target: str) -> list[str]:
+    """Options of the lines that add ``target``, or an object which it is part of.
+
+    Each line is looked at once, however a makefile's variables name each other.
+    """
+    adds: dict[str, list[tuple[str, str]]] = {}
     for variable, option, words in _ADDS.findall(text):
-        if target not in words.split("#")[0].split():
-            continue
-        if option:
-            found.append(option)
-        if variable not in ("obj", "lib", "core", "drivers") and depth < 3:
-            found += _asked(text, f"{variable}.o", depth + 1)
+        for word in words.split("#")[0].split():
+            adds.setdefault(word, []).append((variable, option))
+    found: list[str] = []
+    waiting = [target]
+    while waiting:
+        for variable, option in adds.pop(waiting.pop(0), []):
+            if option:
+                found.append(option)
+            if variable not in ("obj", "lib", "core", "drivers"):
+                waiting.append(f"{variable}.o")
     return found
 
 
