@@ -52,7 +52,7 @@ def test_g1_a_pass_says_in_how_many_cells_changed_code_ran() -> None:
 
 
 def test_g1_a_pass_that_nobody_looked_into_says_that() -> None:
-    (line,) = not_covered(replace(evidence("pass"), explained=None, hunks=[]))
+    (line,) = not_covered(replace(evidence("pass"), explained=None, hunks=()))
     assert line.startswith("it is not known which of the changed code ran; " + COUNTED)
 
 

@@ -14,7 +14,7 @@ from iotoll.core.progress import Progress
 from iotoll.kernels.compiled import HOST_SOURCES, SOURCES, Notes, read_by_builds
 from iotoll.patch import selection
 from iotoll.records import results
-from iotoll.records.models import Outcome, SelectionRecord
+from iotoll.records.models import Outcome, SelectionRecord, VerdictRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run import flow as flows
@@ -99,7 +99,7 @@ def test_g1_8_documentation_is_confirmed_and_then_passes_without_a_boot(
     flow.build()
     assert made == ["base"] and cells_of(run) == []
     flow.judge()
-    verdict = flows.results.read(run.verdict, flows.VerdictRecord)
+    verdict = results.read(run.verdict, VerdictRecord)
     assert verdict.outcome is Outcome.PASS
     assert "no object of the board's kernel is made of it" in verdict.sentence
 
@@ -138,9 +138,14 @@ def test_g1_8_a_pipelines_build_job_confirms_as_well(
 
     Job.cached = cached  # type: ignore[attr-defined]
     asked: list[Side] = []
+
+    def build(_: RunDir, side: Side, *__: Any) -> Outcome:
+        asked.append(side)
+        return Outcome.PASS
+
     monkeypatch.setattr(sandboxed, "warm", warm)
     monkeypatch.setattr(sandboxed, "job_of", lambda *_: Job)
-    monkeypatch.setattr(sandboxed, "build", lambda _, side, *__: asked.append(side) or Outcome.PASS)
+    monkeypatch.setattr(sandboxed, "build", build)
     monkeypatch.setattr(sandboxed, "hidden_from_candidates", lambda _: ())
     assert jobs.build(run, "candidate", Progress(quiet=True)) is Outcome.PASS
     assert asked == ["candidate"] and cells_of(run)
