@@ -77,7 +77,7 @@ class DuckDb:
 
     def read(self, name: str, files: Sequence[str]) -> None:
         """As `Engine.read`."""
-        self._folders |= {os.path.dirname(file) for file in files}
+        self._folders |= {file.rpartition("/")[0] for file in files}
         self.con.read_parquet(list(files), table_name=name, hive_partitioning=False)
 
     def sql(self, text: str) -> pa.Table:
@@ -86,7 +86,7 @@ class DuckDb:
         return self.con.sql(text).to_pyarrow()
 
     def _lock(self) -> None:
-        """From here on DuckDB opens only what is beside the tables' files, and no setting changes."""
+        """From here on DuckDB opens only what lies beside the tables, and no setting changes."""
         if self._locked:
             return
         self._locked = True
