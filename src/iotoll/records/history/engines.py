@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.extras import install_command
 from iotoll.core.paths import cache_dir
 
 Name = Literal["duckdb", "spark"]
@@ -116,7 +117,7 @@ class Spark:
 
     def __init__(self) -> None:
         if importlib.util.find_spec("pyspark") is None:
-            raise UsageError("pyspark is not installed: pip install 'iotoll[spark]'")
+            raise UsageError(f"pyspark is not installed: {install_command('spark')}")
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise UsageError("Spark needs Java 17 or later: apt-get install default-jre-headless")
         self._folder = Path(tempfile.mkdtemp(prefix="iotoll-spark-"))

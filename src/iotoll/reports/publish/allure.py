@@ -21,6 +21,7 @@ from typing import Any
 
 import iotoll
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.extras import install_command
 from iotoll.core.paths import data_dir, node_tool
 from iotoll.core.proc import run_logged
 from iotoll.kernels.tree import clean_env
@@ -56,7 +57,7 @@ _MACHINE = ("host", "thread", "framework", "language", "package")
 def require_programs() -> list[str]:
     """Return Allure's command; raises UsageError when it or allure-pytest is not installed."""
     if importlib.util.find_spec("allure_pytest") is None:
-        raise UsageError("allure-pytest is missing: pip install 'iotoll[allure]'")
+        raise UsageError(f"allure-pytest is missing: {install_command('allure')}")
     return node_tool("allure")
 
 
