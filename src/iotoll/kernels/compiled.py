@@ -54,6 +54,10 @@ class Notes:
                 self._read(path)
                 self._known[path] = facts
 
+    def times(self) -> list[int]:
+        """When each note was written, in nanoseconds since 1970."""
+        return [written for written, _ in self._found().values()]
+
     def write_sources(self, source: Path, folder: Path) -> None:
         """List the files below ``source`` that the objects were made of, in two files."""
         found = self._found()
