@@ -80,6 +80,30 @@ def compile_job(
                 ) from error
 
 
+def clean_build(job: KernelJob, progress: Progress, folder: Path, timeout: float = TIMEOUT) -> None:
+    """Build in a work tree of its own, in an empty O= folder and without ccache.
+
+    What every other build must equal: leaves ``Image``, ``config`` and ``build.log`` in ``folder``.
+    Errors are those of `compile_job`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "build.log"
+    log.write_text("")
+    tree = open_tree(job.source.tree, progress).at("clean")
+    with tree.locked(progress), progress.step(f"build {folder.name} clean") as step:
+        out = job.out(tree)
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        tree.checkout(str(job.source.git_tree))
+        work = _Workshop(tree, job, out, log, step, time.monotonic() + timeout)
+        work.more = {"CCACHE_DISABLE": "1"}
+        failure = work.compile(lambda: None)
+        if failure is not None:
+            raise failure
+        shutil.copyfile(out / TARGETS[job.arch].image, folder / "Image")
+        shutil.copyfile(out / ".config", folder / "config")
+
+
 class _Workshop:
     """One build in an O= folder of a work tree, which is held throughout."""
 
@@ -110,7 +134,7 @@ class _Workshop:
         if failure is None and is_from_future(notes.times()):
             self._begin_empty(source, "make's notes are from the future: the clock went back")
             notes = compiled.Notes(self.out)
-            failure = self._compile(lambda: None)
+            failure = self.compile(lambda: None)
         if failure is not None:
             raise failure
         with cache.new_entry(self.job.cached) as entry:
@@ -147,13 +171,13 @@ class _Workshop:
             self.is_empty = not any(self.out.iterdir())
             self.folder.begin(source)
         if paths is None:
-            return self._compile(gather)
+            return self.compile(gather)
         # What is compiled ahead is stored for make, also where make stores nothing.
         stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
         with Ahead(self.out, stores, self._kept_open()) as ahead:
             if not self.is_empty:
                 ahead.start(self.tree.src, paths)
-            failure = self._compile(lambda: (look(), gather()))
+            failure = self.compile(lambda: (look(), gather()))
             is_as_noted = look().result()
         if is_as_noted:
             return failure
@@ -162,7 +186,7 @@ class _Workshop:
         self._begin_empty(source, "files of the work tree were changed in the cache")
         self.more = {"CCACHE_RECACHE": "1"}  # what was compiled of them was stored
         self.log.write_text("")
-        return self._compile(gather)
+        return self.compile(gather)
 
     def _begin_empty(self, source: str, why: str) -> None:
         """Empty make's folder; the log says why."""
@@ -173,7 +197,7 @@ class _Workshop:
         with self.log.open("a") as stream:
             stream.write(f"iotoll: built in an empty folder: {why}\n")
 
-    def _compile(self, on_link: Callable[[], object]) -> IotollError | None:
+    def compile(self, on_link: Callable[[], object]) -> IotollError | None:
         """Configure and make the image; returns what failed."""
         target = TARGETS[self.job.arch]
         if self.job.source.side == "candidate":

@@ -26,9 +26,12 @@ HOLDS = ".iotoll-holds"
 _MOST = 200
 """Changed paths that are looked at one by one; what changes more is another version."""
 _FILE_MODES = ("100644", "100755")
+_NONE = "000000"
 _PLAIN = re.compile(r"\.(?:c|h|S|dts|dtsi|rst)$|^Documentation/.*\.(?:txt|yaml|svg)$")
 """What only compilers read, each of which notes it, or people."""
 _STEERING = re.compile(r"^(?:scripts|tools|usr)/")
+_NOT_BUILT = re.compile(r"^(?:Documentation|LICENSES|tools/(?:perf|testing))/")
+"""Where a file of any other kind decides nothing, but for makefiles and Kconfig."""
 _MAKEFILE = re.compile(r"(?:^|/)(?:Makefile|Kbuild)$")
 _KCONFIG = re.compile(r"(?:^|/)Kconfig[^/]*$")
 _READ_BY_PEOPLE = re.compile(r"^(?:MAINTAINERS|CREDITS|\.mailmap)$|(?:^|/)\.gitignore$")
@@ -97,29 +100,45 @@ class Folder:
         strange = [change for change in changes if not _make_knows(change, host)]
         if len(strange) > _MOST:
             return f"{len(strange)} files were added, removed or decide how it is built"
-        names = {change.path: self._named(change.path) for change in strange}
-        sites = self._sites(tree, {n for n in names.values() if n}, {c.path for c in changes})
-        noted = self._noted({name for name in names.values() if "/" not in name})
         for change in strange:
-            name, what = names[change.path], _WHAT[change.kind]
-            if (self._out / change.path).is_file():
-                return f"{change.path} {what}, and make has made a file of that name"
-            if not name:
-                return f"{change.path} {what}, and make reads it"
+            if self._decides(tree, change):
+                return f"{change.path} {_WHAT[change.kind]}, and make does not notice all of that"
+        names = {change.path: _named(change.path) for change in strange}
+        sites = self._sites(tree, set(names.values()), {change.path for change in changes})
+        noted = self._noted({name for name in names.values() if "/" not in name})
+        for path, name in names.items():
             if name in sites:
-                return f"{change.path} {what}, and {sites[name]} names {name}"
+                return f"{path} was added or removed, and {sites[name]} names {name}"
             if name in noted:
-                return f"{change.path} {what}, and make has used a {name}"
+                return f"{path} was added or removed, and make has used a {name}"
         return ""
 
-    def _named(self, path: str) -> str:
-        """The words by which something could name a path; empty for a makefile that make reads."""
-        folder, _, name = path.rpartition("/")
-        if not _MAKEFILE.search(path):
-            return name
-        # A folder in which make did nothing: its makefile is read only by one that names it.
-        parent = folder.rpartition("/")[2]
-        return f"{parent}/{name}" if folder and not (self._out / folder).is_dir() else ""
+    def _decides(self, tree: KernelTree, change: Change) -> bool:
+        """Whether a change decides how things are built, whoever names its path."""
+        folder = change.path.rpartition("/")[0]
+        if (self._out / change.path).is_file():
+            return True  # make has made a file of this name
+        if _MAKEFILE.search(change.path):
+            # In a folder in which make did nothing, only one that names it reads it.
+            return not folder or (self._out / folder).is_dir()
+        modes = {change.old_mode, change.mode} - {_NONE}
+        is_file = modes <= set(_FILE_MODES)
+        if _NOT_BUILT.match(change.path):
+            return not is_file
+        return not is_file or read_by_kconfig(change.path) or self._gathers(tree, folder)
+
+    def _gathers(self, tree: KernelTree, folder: str) -> bool:
+        """Whether the makefile next to a folder, or above it, may list what is in folders."""
+        while True:
+            for name in ("Kbuild", "Makefile"):
+                path = tree.src / folder / name
+                if path.is_file():
+                    is_read = (self._out / folder).is_dir()
+                    text = path.read_text(errors="replace") if is_read else ""
+                    return bool(re.search(r"\$[({](?:wildcard|shell)\b", text))
+            if not folder:
+                return True
+            folder = folder.rpartition("/")[0]
 
     def _sites(self, tree: KernelTree, names: set[str], changed: set[str]) -> dict[str, str]:
         """Per name a file of the source that has it in its text and may be read in a build.
@@ -160,6 +179,12 @@ class Folder:
         return path.read_text().splitlines() if path.is_file() else ()
 
 
+def _named(path: str) -> str:
+    """The words by which something could name a path."""
+    parts = path.split("/")
+    return "/".join(parts[-2:] if _MAKEFILE.search(path) else parts[-1:])
+
+
 _WHAT = {"A": "is new", "D": "is gone", "M": "changed", "T": "is of another kind"}
 
 
@@ -167,7 +192,7 @@ def _make_knows(change: Change, host: Sequence[str]) -> bool:
     """Whether make makes all anew that depends on a changed path, or nothing does."""
     if _READ_BY_PEOPLE.search(change.path) or _KCONFIG.search(change.path):
         return True  # what kconfig makes of it is compared
-    is_same = change.kind == "M" and change.old_mode == change.mode and change.mode in _FILE_MODES
+    is_same = change.kind == "M" and {change.old_mode, change.mode} <= set(_FILE_MODES)
     steers = change.path in host or _STEERING.match(change.path)
     return is_same and not steers and bool(_PLAIN.search(change.path))
 
