@@ -30,7 +30,7 @@ _NONE = "000000"
 _PLAIN = re.compile(r"\.(?:c|h|S|dts|dtsi|rst)$|^Documentation/.*\.(?:txt|yaml|svg)$")
 """What only compilers read, each of which notes it, or people."""
 _STEERING = re.compile(r"^(?:scripts|tools|usr)/")
-_NOT_BUILT = re.compile(r"^(?:Documentation|LICENSES|tools/(?:perf|testing))/")
+_NOT_BUILT = re.compile(r"^(?:Documentation|LICENSES|tools/(?:perf|testing))/|\.rst$")
 """Where a file of any other kind decides nothing, but for makefiles and Kconfig."""
 _MAKEFILE = re.compile(r"(?:^|/)(?:Makefile|Kbuild)$")
 _KCONFIG = re.compile(r"(?:^|/)Kconfig[^/]*$")
