@@ -38,7 +38,7 @@ from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SourceRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run import sandboxed
-from iotoll.run.studies.build_changes import Edits, Link, State, base, states, whole
+from iotoll.run.studies.build_changes import KEPT, Edits, Link, State, base, states, whole
 
 SMALL = "small"
 WAYS = ("move", "checkout", "failed", "future", "sandbox")
@@ -128,7 +128,7 @@ class _Bench:
         self.tree = open_tree("debian", progress)
         root = str(self.source.git_tree)
         is_small = fragments == (SMALL,)
-        self.base = self._edited(root, base(self._reader(root))) if is_small else root
+        self.base = self._edited(self._cut(root), base(self._reader(root))) if is_small else root
         read = self._reader(self.base)
         known = states(read) if is_small else whole(read)
         names = only.split(",") if only else [state.name for state in known]
@@ -136,6 +136,7 @@ class _Bench:
             raise UsageError(f"--only {unknown[0]}: choose from {', '.join(s.name for s in known)}")
         self.states = [state for state in known if state.name in {"none", *names}]
         self.trees = {state.name: self._edited(self.base, state.edits) for state in self.states}
+        results.write_text(out / "trees.json", json.dumps(self.trees, indent=1) + "\n")
 
     def row(self, before: State, state: State, way: str) -> Row:
         """Build ``state`` after ``before``, or read what an earlier command left of it."""
@@ -232,6 +233,18 @@ class _Bench:
 
     def _reader(self, tree: str) -> Callable[[str], str]:
         return lambda path: self.tree.git("cat-file", "blob", f"{tree}:{path}").stdout.decode()
+
+    def _cut(self, tree: str) -> str:
+        """A git tree of the files that the small kernel needs."""
+        index = {"GIT_INDEX_FILE": str(self.tree.root / f"experiment-{os.getpid()}")}
+        lines = self.tree.git("ls-tree", "-r", "-z", tree).stdout.split(b"\0")
+        kept = [line for line in lines if KEPT.search(line.partition(b"\t")[2].decode())]
+        self.tree.git(
+            "update-index", "-z", "--index-info", stdin=b"\0".join([*kept, b""]), env=index
+        )
+        found = self.tree.git("write-tree", env=index).stdout.decode().strip()
+        Path(index["GIT_INDEX_FILE"]).unlink()
+        return found
 
     def _edited(self, tree: str, edits: Edits) -> str:
         """A git tree with edits; the same one again for the same edits."""
