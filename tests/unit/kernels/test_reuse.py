@@ -57,7 +57,8 @@ made.h: $(S)/made.txt
 	$(if $(filter-out $(saved_$@),$(subst $() ,_,$(cmd)))$(filter-out FORCE,$?),$(call make_it))
 define make_it
 $(cmd)
-printf 'saved_%s := %s\\nsource_%s := %s\\ndeps_%s := \\\\\\n' $@ '$(subst $() ,_,$(cmd))' $@ $< $@ > .$@.cmd
+printf 'saved_%s := %s\\n' $@ '$(subst $() ,_,$(cmd))' > .$@.cmd
+printf 'source_%s := %s\\ndeps_%s := \\\\\\n' $@ $< $@ >> .$@.cmd
 sed -e 's/^[^ ]*: *[^ ]*//' -e 's/^  *[^ ]*\\.c\\b//' .$@.d >> .$@.cmd
 printf '\\n%s: $$(deps_%s)\\n$$(deps_%s):\\n' $@ $@ $@ >> .$@.cmd
 endef
