@@ -1,8 +1,8 @@
 """Changes of a kernel's source that make or ccache could miss, for ``iotoll experiment builds``.
 
 They are made on Debian's kernel, cut down to what a build takes seconds for: real makefiles,
-scripts, Kconfig and headers, some files of block/ and NVMe's driver, and a folder ``iotoll/`` with
-what a change hooks into. Its Image is the linked objects and the linker script.
+scripts, Kconfig and headers, two files of block/, and a folder ``iotoll/`` with what a change hooks
+into. Its Image is the linked objects and the linker script.
 """
 
 from __future__ import annotations
@@ -37,12 +37,18 @@ class State:
 
 
 KEPT = re.compile(
-    r"^(?:[^/]+$|(?:include|scripts|usr|block|drivers/nvme/host|lib/vdso|tools/include|security)/"
+    r"^(?:[^/]+$|(?:include|scripts|usr|block|lib/vdso|tools/include|security)/"
     r"|arch/arm64/(?!boot/dts)|kernel/(?:bounds|time/)|rust/Makefile|lib/[^/]+$)"
     r"|(?:^|/)(?:Kconfig|Makefile|Kbuild)[^/]*$"
 )
 """The files of the small tree: git looks at each of a whole one's 80,000 in each build."""
-_BLOCK = "bdev.o bio.o blk-core.o blk-settings.o genhd.o"
+_BLOCK = "blk-core.o ioprio.o"
+_LEFT_OUT = {
+    "scripts: scripts_basic scripts_dtc": "scripts: scripts_basic",
+    "\t$(Q)$(MAKE) $(build)=scripts/mod\n": "",
+    "vmlinux: vmlinux.o $(KBUILD_LDS) modpost": "vmlinux: vmlinux.o $(KBUILD_LDS)",
+}
+"""Programs for this machine that the small kernel needs none of: half of its build."""
 _VALUE = "int iotoll_{0}(void) {{ return {1}; }}\n"
 _MAKEFILE = r"""
 ccflags-y := -I$(src)/early -I$(obj) -I$(src)/late
@@ -168,17 +174,21 @@ def base(read: Read) -> Edits:
     kbuild = read("Kbuild")
     first = re.search(r"^obj-y\s+\+= init/$", kbuild, re.M)
     assert first is not None, "Kbuild of this kernel lists no init/"
-    lines = ["block/", "drivers/nvme/host/", "arch/arm64/kernel/", "iotoll/"]
+    lines = ["block/", "arch/arm64/kernel/", "iotoll/"]
     kbuild = kbuild[: first.start()] + "".join(f"obj-y += {line}\n" for line in lines)
     image = read("arch/arm64/boot/Makefile").replace("if_changed,objcopy", "if_changed,copy", 1)
+    top = re.sub(r"^libs-y\t\t:= lib/$", "libs-y :=", read("Makefile"), flags=re.M)
+    for old, new in _LEFT_OUT.items():
+        assert old in top, f"the top Makefile has no {old!r}"
+        top = top.replace(old, new, 1)
+    arch = read("arch/arm64/Makefile").replace("prepare: vdso_prepare\n", "", 1)
     edits: dict[str, str | Link | None] = {
         "Kbuild": kbuild,
-        "Makefile": re.sub(r"^libs-y\t\t:= lib/$", "libs-y :=", read("Makefile"), flags=re.M),
-        "arch/arm64/Makefile": re.sub(r"^libs-y\s.*$", "", read("arch/arm64/Makefile"), flags=re.M),
+        "Makefile": top,
+        "arch/arm64/Makefile": re.sub(r"^libs-y\s.*$", "", arch, flags=re.M),
         "arch/arm64/boot/Makefile": image,
         "arch/arm64/kernel/Makefile": "extra-y := vmlinux.lds\nobj-y := smccc-call.o\n",
         "block/Makefile": f"obj-y := {_BLOCK}\n",
-        "drivers/nvme/host/Makefile": "ccflags-y += -I$(src)\nobj-y := pci.o\n",
         "scripts/link-vmlinux.sh": '#!/bin/sh\necho "vmlinux: $0" > .vmlinux.d\n'
         "cat vmlinux.o arch/arm64/kernel/vmlinux.lds > vmlinux\n",
         "block/Kconfig": read("block/Kconfig") + '\nsource "iotoll/Kconfig"\n',
