@@ -7,8 +7,8 @@ the environment, other processes, the network, or any file but compilers, iotoll
 directory, what a desk's run names, and the folders of the cache that the step needs; as an ordinary
 user, also where root runs iotoll (`iotoll.kernels.layers`).
 
-Of the cache it sees the tools and what it is given by name (`Surroundings.cache`), each laid below
-an overlay: a candidate reads it, and what it writes there is thrown away. Else one merge request
+Of the cache it sees the folders that it is given by name (`Surroundings.cache`), each laid below an
+overlay: a candidate reads them, and what it writes there is thrown away. Else one merge request
 could leave a doctored compiler cache, or another base, for the next, or read another project's.
 """
 
@@ -48,7 +48,7 @@ LONGEST = 1 << 16  # bytes of a line of the sandbox that are passed on in one pi
 WATCH_SECONDS = 0.2
 MEMORY = 4 << 30  # bytes of /tmp, which is the machine's memory
 TOOLS = ("qemu", "rootfs", "plugin", "matplotlib")
-"""Folders of the cache that every step sees: nothing in them is of any project."""
+"""Folders of the cache that nothing of any project is in."""
 SECRETS = ("lab",)
 """Folders of the cache that no trusted step sees: a lab on this machine keeps its tokens there."""
 _SCRATCH = "sandbox-"
@@ -66,8 +66,8 @@ class Kept:
 class Surroundings:
     """What else a step sees and is told, and how it is watched.
 
-    ``cache`` are the folders of the cache that it sees beside `TOOLS`. ``hidden`` folders of the
-    run are empty in there. ``shown`` files and folders are there, read-only, under their own names;
+    ``cache`` are all folders of the cache that it sees. ``hidden`` folders of the run are empty in
+    there. ``shown`` files and folders are there, read-only, under their own names;
     names that do not begin with / are of ``folder``, where the step stands. ``hear`` is given each
     line that the step prints, which is then not passed on.
     Once ``cancelled`` is set the step is ended, and after ``seconds``. ``ended`` is called when
@@ -86,6 +86,11 @@ class Surroundings:
 
 
 BARE = Surroundings()
+
+
+def tools() -> list[Path]:
+    """What a boot or a report needs of the cache: QEMU, its plugin, RAM disks, a list of fonts."""
+    return [path for name in TOOLS if (path := cache_dir() / name).is_dir()]
 
 
 def run(
@@ -114,8 +119,6 @@ def run(
             secret = [path for name in SECRETS if (path := cache / name).is_dir()]
             around = replace(around, hidden=[*around.hidden, *secret])
         else:
-            tools = [path for name in TOOLS if (path := cache / name).is_dir()]
-            around = replace(around, cache=[*tools, *around.cache])
             for number, path in enumerate(around.cache):
                 layers.append(_Layer(path, scratch / f"cache-{number}"))
         if kept is not None:

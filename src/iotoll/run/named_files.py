@@ -10,7 +10,7 @@ from pathlib import Path
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.toml import extended_files, load_extended, named_file
 from iotoll.kernels.kconfig import fragment_path
-from iotoll.kernels.sandbox import Surroundings
+from iotoll.kernels.sandbox import Surroundings, tools
 from iotoll.kernels.source import locate
 from iotoll.records.models import RunManifest
 
@@ -49,4 +49,4 @@ def surroundings(manifest: RunManifest) -> Surroundings:
         lent = [path for path in located.tree.borrowed() if path.is_relative_to(cache_dir())]
         seen += [path for path in lent if not any(path.is_relative_to(one) for one in seen)]
         seen = [path for path in seen if path.is_dir()]
-    return Surroundings(cache=seen, shown=named_files(manifest), folder=Path.cwd())
+    return Surroundings(cache=[*tools(), *seen], shown=named_files(manifest), folder=Path.cwd())
