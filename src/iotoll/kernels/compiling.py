@@ -224,7 +224,9 @@ class _Workshop:
 
     def _variables(self) -> dict[str, str]:
         """What both tuxmake and make have in their environment."""
-        flags = [f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out)]
+        # ccache gives the compiler the source's path from make's folder, in place of the whole one.
+        prefixes = (*self._source_prefixes(), f"{self.out}/")
+        flags = [f"-ffile-prefix-map={prefix}=" for prefix in prefixes]
         flags += kconfig.compiler_options(self.job.fragments)
         return {**PINNED, "KCFLAGS": " ".join(flags)}
 

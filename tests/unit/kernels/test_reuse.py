@@ -40,7 +40,7 @@ option = (tree / "Kconfig").read_text()
 RULES = """
 ifeq ($(KBUILD_OUT),)
 Image:
-	@$(MAKE) --no-print-directory -C $(O) -f $(CURDIR)/Makefile KBUILD_OUT=1 S=../../src Image
+	@$(MAKE) --no-print-directory -C $(O) -f $(CURDIR)/Makefile KBUILD_OUT=1 S=$(CURDIR) Image
 else
 flags := $(shell cat $(S)/flags) -I$(S)/early -I. -I$(S)/late
 objects := a.o b.o
@@ -70,7 +70,9 @@ FILES = {
     "Kconfig": "# CONFIG_OWN is not set\n",
     "flags": "-O2\n",
     "made.txt": "1\n",
-    "a.c": '#include <value.h>\n#include "made.h"\nint a(void) { return VALUE + MADE; }\n',
+    # ccache gives the compiler another path than make does, which __FILE__ must not show.
+    "a.c": '#include <value.h>\n#include "made.h"\nint a(void) { return VALUE + MADE; }\n'
+    "const char *file = __FILE__;\n",
     "b.c": '#if __has_include("more.h")\n#include "more.h"\n#else\n#define MORE 1\n#endif\n'
     "int b(void) { return MORE; }\n",
     "late/value.h": "#define VALUE 1\n",
