@@ -44,6 +44,7 @@ class Notes:
     def __init__(self, out: Path) -> None:
         self._out = out
         self._known: dict[Path, tuple[int, int]] = {}
+        self._last: dict[Path, tuple[int, int]] = {}
         self._lines: dict[str, set[bytes]] = {SOURCES: set(), HOST_SOURCES: set()}
 
     def gather(self) -> None:
@@ -54,9 +55,14 @@ class Notes:
                 self._read(path)
                 self._known[path] = facts
 
+    def times(self) -> list[int]:
+        """When each note was written, in nanoseconds since 1970; after make's end."""
+        self._last = self._found()
+        return [written for written, _ in self._last.values()]
+
     def write_sources(self, source: Path, folder: Path) -> None:
         """List the files below ``source`` that the objects were made of, in two files."""
-        found = self._found()
+        found = self._last or self._found()
         if any(found.get(path) != facts for path, facts in self._known.items()):
             self._forget()
         for path in found.keys() - self._known.keys():

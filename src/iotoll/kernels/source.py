@@ -17,6 +17,7 @@ from typing import Any
 
 from iotoll.core.digest import file_sha256, json_sha256, text_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir
 from iotoll.core.proc import SANDBOX_TREE, no_programs
 from iotoll.core.progress import Progress
@@ -87,7 +88,8 @@ def archive_sha256(path: Path) -> str:
 def open_tree(name: str, progress: Progress) -> KernelTree:
     """Return the tree ``name`` with its objects in the cache, imported if need be."""
     if SANDBOX_TREE in os.environ:
-        return KernelTree(Path(os.environ[SANDBOX_TREE]))
+        place = Path(os.environ[SANDBOX_TREE])
+        return KernelTree(place.parents[1], place.name)
     return _import(locate(name), progress)
 
 
@@ -362,7 +364,7 @@ def _import(located: Located, progress: Progress) -> KernelTree:
     tree = located.tree
     if tree.git_dir.is_dir():
         return tree  # it appears when it is whole; whoever builds in the tree may go on
-    with tree.locked(progress):
+    with held(tree.root / "lock", progress, "another iotoll run imports this tree: waiting for it"):
         if located.archive is not None:
             importer.from_archive(tree, located.archive, progress)
         else:
