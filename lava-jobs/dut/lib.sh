@@ -259,6 +259,14 @@ settle_memory() {
     on_cpu "0-$((cpus - 1))"
 }
 
+# spread_pages FIO: makes the files that a fio job has buffers in (its lines `; spread FILE PAGES`), of pages of which no two neighbours in the
+# file are neighbours in memory: these would be one segment of a request.
+spread_pages() {
+    sed -n 's/^; spread //p' "$1" | while read -r file pages; do
+        iotoll-start spread "$file" "$pages" || fail workload "iotoll-start spread: status $?" >/dev/console
+    done
+}
+
 # find_hint DISK CPU: $hint is the tag at which the CPU looks first for a free one, in the queue that serves it.
 find_hint() {
     hint=

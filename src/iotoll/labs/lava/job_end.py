@@ -92,7 +92,7 @@ def judge(
         found = evidence(ended.state.health, ended.error_type, ended.error, ended.log)
         raise classify(found, issues)
     documents = _documents(ended, plan, console.log_tail)
-    said = documents.facts.get("before", {})
+    said = documents.facts.before
     proof.check(plan.name, plan.kernel, plan.board.name, said, key)
     return documents
 
@@ -152,7 +152,7 @@ def store(
         seconds=round(sum(phases.values()), 1),
         cells=plan.cells,
         measured="board",
-        facts=FactRecord.model_validate(documents.facts),
+        facts=documents.facts,
         digests=sealed.digests(plan.folder, [plan.folder / board_records.NAME]),
         lava=LavaRecord(
             server=where.server,
