@@ -161,7 +161,8 @@ class Matrix(Model):
                 for threads in self.threads
                 for mode in self.io_modes
             ]
-            found += [f"{device}-{w}" for m in self.more if device in m.devices for w in m.workloads]
+            more = (m.workloads for m in self.more if device in m.devices)
+            found += [f"{device}-{workload}" for workloads in more for workload in workloads]
         return list(dict.fromkeys(found))
 
     def ios(self, cell: Cell) -> int:

@@ -31,11 +31,9 @@ def read_limits(before: str, after: str = "") -> dict[str, str]:
     Names are those of sysfs with dots (``ufs.queue.max_sectors_kb``). A value has no blanks:
     those of a list are commas.
     """
-    found = _limits(before)
-    later = {
-        f"{LATER}{name}": value for name, value in _limits(after).items() if value != found.get(name)
-    }
-    return {**found, **later}
+    found, later = _limits(before), _limits(after)
+    changed = {name: value for name, value in later.items() if value != found.get(name)}
+    return {**found, **{f"{LATER}{name}": value for name, value in changed.items()}}
 
 
 def _limits(text: str) -> dict[str, str]:

@@ -24,7 +24,6 @@ from iotoll.measure import board_records, serial
 from iotoll.measure.board_records import Documents
 from iotoll.records import results, sealed
 from iotoll.records.models import BootRecord, LavaAttempt, LavaRecord, TraceFile
-from iotoll.records.models.run import FactRecord
 from iotoll.records.results import write_text
 
 ERROR_LIMIT = 2000  # characters of LAVA's error message

@@ -15,6 +15,12 @@ from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
 
 _SIZE = 4  # bytes of an instruction
 _SHOWN = 4
+UNCHANGED = "No function's machine code changed."
+ONLY_DATA = (
+    "No function's machine code changed; the images differ in data, such as limits, tables or"
+    " line numbers. Limits were compared (docs/method.md)."
+)
+"""What is said of a change without code, where the images are the same and where they differ."""
 
 
 def executed_instructions(record: Record, symbols: Symbols, names: Sequence[str]) -> dict[str, int]:
@@ -170,7 +176,7 @@ def sentence(functions: Sequence[FunctionCoverage], cells: int) -> str:
     """Whether the changed code ran, in one sentence."""
     where = f"in the I/Os of {cells} recorded {'cell' if cells == 1 else 'cells'}"
     if not functions:
-        return "No function's machine code changed."
+        return UNCHANGED
     idle = [f.name for f in functions if not f.executed]
     if len(idle) == len(functions):
         return f"None of the changed code ran {where}: {_some(idle)}."
