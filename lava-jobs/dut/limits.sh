@@ -10,15 +10,18 @@ OTHER='uevent|dev|modalias|state|.*_state|serial|model|vendor|rev|firmware_rev|f
 OTHER="$OTHER|ocr|rca|wwid|inquiry|vpd_.*|.*_cnt|iocounterbits|evt_.*|device_blocked|device_busy|host_busy|host_no|unique_id"
 OTHER="$OTHER|address|hostid|hostnqn|subsysnqn|cntlid|life_time|pre_eol_info|enhanced_.*|active_mode|proc_name|.*_stats|.*_err_log.*"
 
-# list NAME FOLDER PATTERN...: the first line of each file below the folder that can be read. What bdi says of
-# read-ahead is the queue's own attribute under another name (queue_ra_show()).
+# What bdi says of read-ahead is the queue's attribute under another name (queue_ra_show()), and its bytes are its
+# ratios of the memory that is free, which depends on the kernel's size.
+TWICE='read_ahead_kb|min_bytes|max_bytes'
+
+# list NAME FOLDER PATTERN...: the first line of each file below the folder that can be read.
 list() (
     what=$1
     cd "$2" 2>/dev/null || return 0
     shift 2
     # shellcheck disable=SC2048,SC2086 # patterns become files here
     grep -Hsm1 '' $* 2>/dev/null |
-        sed -E "/^([^:]*\/)?($OTHER):/d; /^bdi\/read_ahead_kb:/d; s,^([^:]*):,limit $what.\1 ,"
+        sed -nE "/^([^:]*\/)?($OTHER):/d; /^bdi\/($TWICE):/d; s,^([^:]*):,limit $what.\1 ,p"
 )
 
 # label_of DISK: $label is what a matrix calls the disk (its folder in /sys/block), else its own name.
@@ -37,12 +40,11 @@ label_of() {
 # shellcheck disable=SC2034 # label_of counts in them
 disks_ufs=0 disks_nvme=0 disks_emmc=0
 for disk in /sys/block/*; do
-    node=$(readlink -f "$disk")
     # Not what is made of memory or of other disks.
-    case $node in /sys/devices/virtual/*) continue ;; esac
+    case $(readlink -f "$disk") in /sys/devices/virtual/*) continue ;; esac
     label_of "$disk"
-    list "$label" "$node" 'queue/*' 'queue/*/*' 'mq/*/*' 'bdi/*' 'device/*'
-    above=$(readlink -f "$node/device")
+    list "$label" "$disk/" 'queue/*' 'queue/*/*' 'mq/*/*' 'bdi/*' 'device/*'
+    above=$(readlink -f "$disk/device")
     case $above in
     */target*)
         list "$label.disk" "$above"/scsi_disk/*/ '*'
@@ -51,6 +53,8 @@ for disk in /sys/block/*; do
         ;;
     */mmc_host/*)
         host=${above%/*}
+        # A card that sleeps has no clock.
+        dd if="/dev/${disk##*/}" of=/dev/null bs=4k count=1 2>/dev/null
         list "$label.host" "/sys/kernel/debug/${host##*/}" caps caps2
         sed -n "s/^\([a-z]*\) *\([a-z]*\):[[:space:]]*\(.*\)/limit $label.host.\1\2 \3/p" \
             "/sys/kernel/debug/${host##*/}/ios" 2>/dev/null

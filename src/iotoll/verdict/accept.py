@@ -136,7 +136,8 @@ def proposed(verdict: VerdictRecord) -> list[str]:
     lines = [_wish(device, figure, found, verdict) for (device, figure), found in kept]
     for grown in _slower(verdict):
         if grown.name not in done:
-            lines.append(f"{grown.cell} throughput +{math.ceil(grown.relative * 1000) / 10:.1f}%")
+            most = math.ceil(round(grown.relative * 1000, 6)) / 10
+            lines.append(f"{grown.cell} throughput +{most:.1f}%")
     return [*lines, *_limit_wishes(verdict)]
 
 
