@@ -126,7 +126,7 @@ def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
 
     assert chosen("tags") == FAMILIES["tags"]
     # A pattern means the matrix's own cells where it fits any.
-    assert len(chosen("ufs-*") or []) == 16
+    assert len(chosen("ufs-*") or []) == 21
     assert chosen("nvme-*-bfq") == [c for c in FAMILIES["bfq"] if c.startswith("nvme")]
     assert chosen("nvme-64k-randread-t2-direct-kyber") == ["nvme-64k-randread-t2-direct-kyber"]
     for text, words in (

@@ -29,7 +29,7 @@ FAMILIES = families(load_virtual_board("virt-arm64"), MATRIX)
         ("block/blk-mq-tag.c", 62, ["tags", "disks"]),
         ("lib/sbitmap.c", 62, ["tags", "disks"]),
         ("fs/jbd2/commit.c", 62, ["fsync", "writeback"]),
-        ("drivers/nvme/host/pci.c", 16, ["poll"]),
+        ("drivers/nvme/host/pci.c", 21, ["poll"]),
         ("block/blk-flush.c", 62, ["fsync", "writeback"]),
         ("fs/ext4/fsync.c", 62, ["fsync", "writeback"]),
         ("block/blk-wbt.c", 62, ["fsync", "writeback"]),
@@ -39,7 +39,7 @@ FAMILIES = families(load_virtual_board("virt-arm64"), MATRIX)
         ("block/elevator.c", 62, ["mq-deadline"]),
         ("include/linux/io_uring.h", 0, ["io_uring", "poll", "sqpoll"]),
         ("block/blk-mq.c", 62, []),
-        ("drivers/ufs/core/ufshcd.c", 16, []),
+        ("drivers/ufs/core/ufshcd.c", 21, []),
     ],
 )
 def test_f7_3_paths_add_families(path: str, own: int, names: list[str]) -> None:
