@@ -13,6 +13,8 @@ from iotoll.measure.iotable import Ints, IoTable, present
 
 _KINDS = {"libaio": "libaio", "io_uring": "io_uring"}
 _INTERRUPT = "irq_handler_entry"
+LARGE_KB = 1024
+"""I/Os that meet a kernel's limits: how many are in flight is then the kernel's to say."""
 
 
 def other_load(cell: Cell, table: IoTable) -> str | None:
@@ -43,8 +45,9 @@ def _direction(cell: Cell, table: IoTable) -> str | None:
 
 def _depth(cell: Cell, table: IoTable) -> str | None:
     """I/Os at once: as many as the depth says, and no more requests at a disk than it has tags."""
-    # With few tags the call that submits a burst waits for them: the rest are not in flight yet.
-    if cell.depth > 1 and cell.is_direct and not cell.tags:
+    # With few tags the call that submits a burst waits for them: the rest are not in flight yet. So
+    # where an I/O may be many requests: a limit of the kernel's, which is judged as such.
+    if cell.depth > 1 and cell.is_direct and not cell.tags and cell.block_kb < LARGE_KB:
         found = most_at_once(table["start"], table["end"])
         wanted = min(cell.depth * cell.threads, len(table))
         # The first of a burst may have ended before the last is submitted.

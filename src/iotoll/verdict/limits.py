@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from statistics import fmean
 
+from iotoll.records.facts import LATER
 from iotoll.records.models import CellRecord, CellVerdict, Outcome, SideResult, VerdictRecord
 from iotoll.records.models.verdict import LimitRecord, ThroughputRecord
 from iotoll.verdict.policy import LimitsRule, Policy, ThroughputRule, TimePolicy
@@ -21,12 +22,23 @@ from iotoll.verdict.words import DEVICES
 
 ABSENT = "absent"
 """The value of a limit that a kernel does not report."""
+FIRST = (
+    "queue.max_sectors_kb",
+    "queue.max_segments",
+    "host.can_queue",
+    "device.queue_depth",
+    "device.queue_count",
+    "queue.nr_requests",
+    "queue.read_ahead_kb",
+    "queue.scheduler",
+)
+"""Limits by what they decide about a request: those that are named first, and always shown."""
 _SHOWN = 2
 """Differences that the first sentence names."""
 
 
 def changed(base: SideResult, candidate: SideResult, rule: LimitsRule) -> list[LimitRecord]:
-    """The limits that no boot of the base has as the candidate has them, in the board's order.
+    """The limits that no boot of the base has as the candidate has them, what decides most first.
 
     Nothing where the base's boots know none (records of older versions). One that only the
     candidate reports is named and blocks nothing.
@@ -49,7 +61,14 @@ def changed(base: SideResult, candidate: SideResult, rule: LimitsRule) -> list[L
                 gated=bool(old),
             )
         )
-    return found
+    return sorted(found, key=_rank)
+
+
+def _rank(one: LimitRecord) -> tuple[bool, int, bool]:
+    """What only the candidate reports last, then by `FIRST`, then what changed later on."""
+    name = one.name.removeprefix(LATER).partition(".")[2]
+    place = FIRST.index(name) if name in FIRST else len(FIRST)
+    return not one.gated, place, one.name.startswith(LATER)
 
 
 def _values(side: SideResult) -> dict[str, list[str]]:
@@ -94,7 +113,7 @@ def _rate(
         cell=name,
         base=round(fmean(before), 1),
         candidate=round(fmean(after), 1),
-        relative=fmean(after) / fmean(before) - 1,
+        relative=round(fmean(after) / fmean(before) - 1, 6),
         threshold=rule.at_most,
         moved="grew" if grew else "shrank" if shrank else "same",
     )
@@ -150,14 +169,17 @@ def slower_cell(cell: CellVerdict, rates: Sequence[ThroughputRecord]) -> CellVer
 
 def blocked(verdict: VerdictRecord, rule: LimitsRule) -> Outcome:
     """The outcome with what differs and nobody has accepted; never a better one."""
-    open_to = verdict.outcome in (Outcome.PASS, Outcome.INCONCLUSIVE)
-    if verdict.without_limits is None or not open_to:
+    # A cell without usable values may be without them for the limit: it does not hide one.
+    worse = {Outcome.PASS: 0, Outcome.INCONCLUSIVE: 1, Outcome.INFRASTRUCTURE: 2}
+    if verdict.without_limits is None or verdict.outcome not in worse:
         return verdict.outcome
     if any(rate.moved == "grew" and rate.accepted is None for rate in verdict.throughput):
         return Outcome.REGRESSION
+    outcome = verdict.outcome
     if any(one.gated and one.accepted is None for one in verdict.limits):
-        return Outcome(rule.differ)
-    return verdict.outcome
+        other = Outcome(rule.differ)
+        outcome = other if worse.get(other, 3) > worse[outcome] else outcome
+    return outcome
 
 
 def sentence(verdict: VerdictRecord) -> str:

@@ -14,6 +14,7 @@ from iotoll.reports.page.modelled import TITLE, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
 from iotoll.reports.page.view import CellView, cells
+from iotoll.verdict.limits import FIRST
 from iotoll.verdict.limits import sentence as limits_sentence
 
 GLYPHS = {
@@ -53,18 +54,6 @@ KIND_LABELS = {
     "ungated": "○ not gated",
 }
 """Kind of a group of movements → its sign and word."""
-
-_TOLD = (
-    "queue.max_sectors_kb",
-    "queue.max_segments",
-    "queue.nr_requests",
-    "queue.read_ahead_kb",
-    "queue.scheduler",
-    "host.can_queue",
-    "device.queue_depth",
-    "device.queue_count",
-)
-"""Limits that a report tells also where they do not differ."""
 
 Facts = list[tuple[str, str]]
 
@@ -301,7 +290,7 @@ def limit_facts(evidence: Evidence) -> Facts:
     facts += [
         (clean(name), clean(value))
         for name, value in first.items()
-        if name not in differing and name.partition(".")[2] in _TOLD
+        if name not in differing and name.partition(".")[2] in FIRST
     ]
     more = len(first) - sum(name in first for name, _ in facts)
     where = "sides/base/boots/1/boot.json"
