@@ -19,6 +19,7 @@ from iotoll.reports.page.terminal import print_report
 from iotoll.reports.publish.checks import Status, checks
 from iotoll.reports.publish.codequality import codequality
 from iotoll.reports.publish.junit import junit
+from iotoll.reports.publish.kcidb import kcidb
 from iotoll.reports.publish.note import note
 from tests.unit.reports.test_report_answer import edited
 
@@ -64,6 +65,7 @@ def test_g1_3_limits_stand_in_the_first_line_of_every_output(tmp_path: Path) -> 
     assert "max_sectors_kb" in page_html(evidence)
     assert "max" in note(evidence, []).splitlines()[4]
     assert "limit ufs.queue.max_sectors_kb: 1024 -&gt; 128" in junit(evidence)
+    assert "limit ufs.queue.max_sectors_kb: 1024 -> 128" in kcidb(evidence, [], "iotoll")
     first, second = checks(evidence)[:2]
     assert first.status is second.status is Status.FAILURE
     commands = [command for f in answer(evidence) for _, command in f.commands]
