@@ -276,7 +276,7 @@ def _board_facts(evidence: Evidence) -> Facts:
 
 
 def limit_facts(evidence: Evidence) -> Facts:
-    """The limits that differ, else those that decide about a request, of the first boots."""
+    """The limits that differ; of one kernel, those that decide about a request."""
     firsts = {side: result.boots[0].facts.limits for side, result in evidence.sides.items()}
     known = {side: limits for side, limits in firsts.items() if limits}
     if not known:
@@ -287,14 +287,12 @@ def limit_facts(evidence: Evidence) -> Facts:
     facts = [
         (clean(name), clean(f"{one.base} -> {one.candidate}")) for name, one in differing.items()
     ]
-    facts += [
-        (clean(name), clean(value))
-        for name, value in first.items()
-        if name not in differing and name.partition(".")[2] in FIRST
-    ]
+    if len(known) == 1:
+        told = {n: v for n, v in first.items() if n.partition(".")[2] in FIRST}
+        facts += [(clean(name), clean(value)) for name, value in told.items()]
     more = len(first) - sum(name in first for name, _ in facts)
-    where = "sides/base/boots/1/boot.json"
-    return [*facts, ("Others", f"{plural(more, 'limit')}, the same on both sides: {where}")]
+    same = ", the same of both kernels" if len(known) > 1 else ""
+    return [*facts, ("Others", f"{plural(more, 'limit')}{same}: boots/1/boot.json of a side")]
 
 
 def selection_by_reason(evidence: Evidence) -> list[tuple[str, list[str]]]:
