@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -158,6 +159,19 @@ def test_a_patch_that_changes_no_code_is_said_to(
     explained.after_verdict(flow)
     record = results.read(flow.run.explained, ExplainRecord)
     assert record.coverage.sentence == "No function's machine code changed."
+
+
+def test_g1_3_a_patch_that_changes_data_alone_is_not_said_to_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = {"base": BEFORE, "candidate": replace(BEFORE, image=BEFORE.image + b"1024")}
+    monkeypatch.setattr(ran, "symbols_of", lambda _, side: sides[side])
+    flow = gate(tmp_path)
+    judged(flow.run, Outcome.PASS)
+    assert ran.watched(flow, plans(flow)) == plans(flow)
+    explained.after_verdict(flow)
+    record = results.read(flow.run.explained, ExplainRecord)
+    assert "the images differ in data, such as limits" in record.coverage.sentence
 
 
 def test_a_record_that_is_not_whole_says_nothing(tmp_path: Path) -> None:
