@@ -49,6 +49,8 @@ _OTHER_WORDS = {
 """What people call a pattern or a word that has another name here, without its number."""
 MIX = 70
 """Share of reads in a mixed pattern, in per cent."""
+LARGE_KB = 1024
+"""I/Os of so many KiB meet a kernel's limits: it says how many requests they are, and at once."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
 
-from iotoll.boards.cells import DEVICES, Cell, parse_cell
+from iotoll.boards.cells import DEVICES, LARGE_KB, Cell, parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_extended, load_toml, named_file
@@ -173,7 +173,7 @@ class Matrix(Model):
         """
         fio = self.settings(cell.device)
         ios = fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
-        if cell.block_kb >= 1024:
+        if cell.block_kb >= LARGE_KB:
             ios = fio.ios_1024k or ios
         one_in = 1
         if cell.sync_every:
@@ -187,9 +187,10 @@ class Matrix(Model):
         if one_in > 1:
             ios = max(ios, min(DEVICE_IOS * one_in, most))
         if cell.depth > 1:
-            # Of direct I/O a file may be read or written several times: none of it is in memory.
+            # A file has few places for I/Os of 1 MiB: direct ones may come there several times.
+            large = cell.is_direct and cell.block_kb >= LARGE_KB
             bursts = BURSTS * cell.depth * cell.threads
-            ios = max(ios, bursts if cell.is_direct else min(bursts, most))
+            ios = max(ios, bursts if large else min(bursts, most))
         return max(ios // cell.threads, 1) * cell.threads
 
     def settings(self, device: str) -> FioSettings:

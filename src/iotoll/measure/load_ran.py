@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from iotoll.boards.cells import Cell
+from iotoll.boards.cells import LARGE_KB, Cell
 from iotoll.measure.iotable import Ints, IoTable, present
 
 _KINDS = {"libaio": "libaio", "io_uring": "io_uring"}
 _INTERRUPT = "irq_handler_entry"
-LARGE_KB = 1024
-"""I/Os that meet a kernel's limits: how many are in flight is then the kernel's to say."""
 
 
 def other_load(cell: Cell, table: IoTable) -> str | None:
