@@ -54,6 +54,20 @@ def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | Mo
     if setup.identical_images():
         sentence = "Base and candidate build the same kernel image, byte for byte."
         return new_verdict(setup, Outcome.PASS, sentence, identical_images=True)
+    found = _by_boots(setup, after)
+    return found if isinstance(found, MoreBoots) else _with_limits(setup, found)
+
+
+def _with_limits(setup: Setup, verdict: VerdictRecord) -> VerdictRecord:
+    """What limits the kernels have is in every verdict whose boots ran."""
+    from iotoll.verdict.limits import state
+
+    base, candidate = (setup.result(side) for side in setup.sides)
+    return state(verdict, base, candidate, setup.policy)
+
+
+def _by_boots(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoots:
+    """As `conclude`, of boots that ran."""
     if setup.judges_time:
         return _by_time(setup)
     if setup.run.manifest.clock is Clock.TIME:

@@ -25,7 +25,6 @@ from iotoll.measure import board_records, serial
 from iotoll.measure.board_records import Documents
 from iotoll.records import results, sealed
 from iotoll.records.models import BootRecord, LavaAttempt, LavaRecord, TraceFile
-from iotoll.records.models.run import FactRecord
 from iotoll.records.results import write_text
 
 ERROR_LIMIT = 2000  # characters of LAVA's error message
@@ -93,7 +92,7 @@ def judge(
         found = evidence(ended.state.health, ended.error_type, ended.error, ended.log)
         raise classify(found, issues)
     documents = _documents(ended, plan, console.log_tail)
-    said = documents.facts.get("before", {})
+    said = documents.facts.before
     proof.check(plan.name, plan.kernel, plan.board.name, said, key)
     return documents
 
@@ -154,7 +153,7 @@ def store(
         cells=plan.cells,
         died=[a.why for a in attempts if a.outcome in DEATHS],
         measured="board",
-        facts=FactRecord.model_validate(documents.facts),
+        facts=documents.facts,
         digests=sealed.digests(plan.folder, [plan.folder / board_records.NAME]),
         lava=LavaRecord(
             server=where.server,

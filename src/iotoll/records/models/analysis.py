@@ -124,6 +124,10 @@ class CellRecord(Model):
     in_order: OrderedIos | None = Field(
         None, description="what the gate pairs; absent on the clock `time`"
     )
+    span: int | None = Field(
+        None,
+        description="from the first I/O's call to the last one's return, of cells with a depth",
+    )
     steps: list[StepRecord] = Field(
         default_factory=list, description="sub-steps of the sections, in order of the path"
     )

@@ -193,6 +193,11 @@ class FactRecord(Model):
 
     before: dict[str, str] = Field(default_factory=dict)
     after: dict[str, str] = Field(default_factory=dict)
+    limits: dict[str, str] = Field(
+        default_factory=dict,
+        description="limits of disks, their hosts and write-back (lava-jobs/dut/limits.sh), before"
+        " anything is set; end.NAME: another value after the workload. Empty: not known",
+    )
 
 
 class DeviceModel(Model):

@@ -122,6 +122,29 @@ class PoolRecord(Model):
     sentence: str
 
 
+class LimitRecord(Model):
+    """A limit that the candidate's kernel reports otherwise than the base's."""
+
+    name: str = Field(description="as the board's facts have it, such as ufs.queue.max_sectors_kb")
+    base: str = Field(description="value; of several boots, joined by |; absent: not reported")
+    candidate: str
+    gated: bool = Field(description="false: the base does not report it")
+    accepted: str | None = Field(None, description="the reason for which it may differ")
+
+
+class ThroughputRecord(Model):
+    """Time per I/O of a cell that keeps the modelled device of an exact board busy, ns."""
+
+    cell: str
+    base: float | None = None
+    candidate: float | None = None
+    relative: float = 0.0
+    threshold: float = Field(description="a larger relative growth is a regression")
+    moved: Literal["grew", "shrank", "same", "unknown"]
+    why: str = Field("", description="why it is not judged")
+    accepted: str | None = Field(None, description="the reason for which it may grow")
+
+
 class PairRecord(Model):
     """One pair of boots, in the order in which they ran."""
 
@@ -218,7 +241,9 @@ class AcceptRecord(Model):
     trailer: str = Field(description="its text, as written")
     reason: str = ""
     by: str = Field("", description="who approved it; empty where the policy asks for nobody")
-    moves: list[str] = Field(description="what it accepts: CELL: SECTION; empty where nothing")
+    moves: list[str] = Field(
+        description="what it accepts: CELL: SECTION, or limit NAME; empty where nothing"
+    )
     why: str = Field("", description="why it accepts nothing, or not all that it names")
 
 
@@ -305,6 +330,16 @@ class VerdictRecord(Model):
     other: OtherClock | None = Field(None, description="the other clock's verdict, if given")
     accepted: list[AcceptRecord] | None = Field(
         None, description="trailers that ask to accept growth; absent where there is none"
+    )
+    limits: list[LimitRecord] = Field(
+        default_factory=list, description="what the two kernels allow differently"
+    )
+    throughput: list[ThroughputRecord] = Field(
+        default_factory=list, description="of the cells that the policy names; a model's"
+    )
+    without_limits: Outcome | None = Field(
+        None,
+        description="the outcome without what differs in limits or throughput; absent: none",
     )
     failure: FailureRecord | None = None
 

@@ -19,6 +19,7 @@ from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
 from iotoll.verdict.accept import proposed
+from iotoll.verdict.limits import rate_line
 
 _GROUPS = 3
 """Groups of movements that the first screen names; the report lists all of them."""
@@ -59,6 +60,8 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
             facts.append(Fact("What moved", tuple(lines)))
         facts.append(Fact("Whole path", tuple(_whole_path(groups, views, unit))))
         facts.append(Fact("Where", tuple(_where(evidence, groups, views, unit))))
+    facts.append(Fact("Limits", tuple(_limits(evidence))))
+    facts.append(Fact("Throughput", tuple(_throughput(evidence))))
     if found := evidence.explained:
         facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
         outcome = verdict.outcome if verdict else None
@@ -75,6 +78,24 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
         facts.append(Fact("How sure", sure))
     facts.append(Fact("What to do", commands=tuple(_to_do(evidence, groups))))
     return [fact for fact in facts if fact.lines or fact.commands]
+
+
+def _limits(evidence: Evidence) -> Iterable[str]:
+    """Every limit that differs, accepted or not."""
+    for one in evidence.verdict.limits if evidence.verdict else ():
+        if one.accepted is not None:
+            more = f" (accepted: {one.accepted})"
+        else:
+            more = "" if one.gated else " (the base does not report it: shown only)"
+        yield clean(f"{one.name} {one.base} -> {one.candidate}{more}")
+
+
+def _throughput(evidence: Evidence) -> Iterable[str]:
+    """Where the time per I/O on the modelled device changed, or is not judged."""
+    for one in evidence.verdict.throughput if evidence.verdict else ():
+        if one.moved != "same":
+            more = f" (accepted: {one.accepted})" if one.accepted is not None else ""
+            yield clean(f"{rate_line(one)}{more}")
 
 
 def _is_unexplained_pass(evidence: Evidence) -> bool:
@@ -264,9 +285,12 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
             yield from _other_boards(evidence)
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
-    if not any(group.kind == "regression" for group in groups):
+    grown = any(group.kind == "regression" for group in groups)
+    if not grown and verdict.without_limits is None:
         return
-    if _is_explained(evidence):
+    if not grown:
+        pass
+    elif _is_explained(evidence):
         yield "see which functions it is made of", f"iotoll explain {_run(evidence)}"
     elif evidence.clock is Clock.INSTRUCTIONS and evidence.manifest.tree is not None:
         words = f"iotoll explain {_run(evidence)} --profile"
