@@ -131,9 +131,7 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
         raise SystemExit(INCOMPLETE)
 
 
-def _compare(
-    cells: list[TraceCell], traces: tuple[Path, ...], options: dict[str, Any]
-) -> None:
+def _compare(cells: list[TraceCell], traces: tuple[Path, ...], options: dict[str, Any]) -> None:
     """Show cells of the first trace beside those of the second."""
     before, after = ([c.record for c in cells if c.trace == trace] for trace in traces)
     if traces[0] == traces[1]:
@@ -179,8 +177,7 @@ def _with_slowest(cells: list[TraceCell], count: int | None) -> list[TraceCell]:
     if count is None:
         return cells
     return [
-        replace(c, record=c.record.model_copy(update={"slowest": slowest(c, count)}))
-        for c in cells
+        replace(c, record=c.record.model_copy(update={"slowest": slowest(c, count)})) for c in cells
     ]
 
 

@@ -73,7 +73,8 @@ def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -
         found = measure(file, inside, clock, **filters.options(device))
         return [_cell(measured, clock, filters, jobs, digest) for measured in found]
     except InfrastructureError as error:
-        raise UsageError(str(error)) from error
+        # The message itself says whether the file is damaged, or something else.
+        raise UsageError(str(error).removeprefix("corrupt trace: ")) from error
 
 
 def _check_clock(file: BootTraceFile, clock: Clock, filters: Filters, fio: Path | None) -> None:
