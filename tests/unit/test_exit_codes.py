@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 
-
 TRACE = Path(__file__).parents[1] / "trace/data/ufs-read.dat"
 COMMANDS = {
     "analyze": ("analyze", str(TRACE)),
@@ -35,9 +34,7 @@ def test_g4_9_a_full_disk_is_no_bug(name: str) -> None:
     with open("/dev/full", "w") as full:
         done = started(COMMANDS[name], stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 4
-    assert done.stderr == (
-        "iotoll: cannot write: No space left on device: free some disk space\n"
-    )
+    assert done.stderr == ("iotoll: cannot write: No space left on device: free some disk space\n")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -84,7 +84,7 @@ class BootTraceFile:
     @property
     def is_blktrace(self) -> bool:
         """Whether it is a blktrace run: block events alone."""
-        return _native.is_blktrace(str(self.data))
+        return self.parts != [self.path] or _native.is_blktrace(str(self.data))
 
     @property
     def name(self) -> str:
