@@ -258,7 +258,8 @@ def test_f6_9_a_trace_that_is_damaged_meanwhile_is_one_line(
     from iotoll.core.errors import InfrastructureError
     from iotoll.reports.trace import slowest as module
 
-    cell = SimpleNamespace(table=None, trace=tmp_path / "t.dat", dev="")
+    file = SimpleNamespace(data=tmp_path / "t.dat")
+    cell = SimpleNamespace(table=None, trace=tmp_path / "t.dat", file=file, dev="")
     monkeypatch.setattr(module, "ranked", lambda _: np.zeros(0, dtype=np.int64))
     cell.table = SimpleNamespace(take=lambda order: [])
     (tmp_path / "t.dat").write_bytes(b"no trace")
