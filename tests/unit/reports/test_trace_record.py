@@ -117,7 +117,7 @@ def test_without_tracefs_the_events_are_not_checked(
 
 
 def test_without_root_it_is_printed(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     done = CliRunner().invoke(cli, ["record", "--run"])
     assert isinstance(done.exception, UsageError)
     assert "recording needs root" in str(done.exception)
@@ -154,8 +154,8 @@ def test_ctrl_c_ends_the_recording_and_the_analysis_follows(stub: Path, tmp_path
     out = tmp_path / "t.dat"
     command = [sys.executable, "-m", "iotoll", "record", "--run", "--for", "60", "--out", str(out)]
     path = f"{stub}:{os.environ['PATH']}"
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env={**os.environ, "PATH": path}, text=True, **pipes) as process:
+    pipe, env = subprocess.PIPE, {**os.environ, "PATH": path}
+    with subprocess.Popen(command, env=env, text=True, stdout=pipe, stderr=pipe) as process:
         deadline = time.monotonic() + 120
         while not (tmp_path / "t.dat.begun").exists() and time.monotonic() < deadline:
             time.sleep(0.1)

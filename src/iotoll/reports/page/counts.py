@@ -84,7 +84,7 @@ def unseen_line(record: CellRecord) -> str:
 
 
 def source_line(record: CellRecord) -> str:
-    """Return what a recording was before it was read as a trace.dat, and how exact its times are."""
+    """Return what a recording was before it became a trace.dat, and how exact its times are."""
     trace = record.trace
     if "format" not in trace:
         return ""
