@@ -37,7 +37,7 @@ _METADATA = {
     "iotoll.format": "version of this layout",
     "iotoll.version": "version of iotoll",
     "iotoll.clock": "instructions or time",
-    "iotoll.unit": "unit of all columns whose unit is `clock`: instructions or ns",
+    "iotoll.unit": "unit of all columns whose unit is `clock`: instructions, ns or ticks",
     "iotoll.traces": "JSON: file name to SHA-256",
     "iotoll.filters": "JSON: option to value, of the filters that were applied",
 }

@@ -98,6 +98,8 @@ def _head(record: CellRecord, console: Console) -> None:
         console.print(Text(f"Only: {words}", "bold"))
     if record.invalid is not None:
         console.print(Text(f"! invalid: {clean(record.invalid)}", "bold yellow"))
+    for note in record.trace.get("notes", ()):
+        console.print(Text(f"! {clean(str(note))}", "yellow"))
     if lost := view.lost_events(record):
         dropped = plural(view.dropped_ios(record), "I/O")
         console.print(Text(f"! {plural(lost, 'trace event')} lost, {dropped} left out", "yellow"))
