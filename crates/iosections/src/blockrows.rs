@@ -95,6 +95,8 @@ struct Live {
     bios: Carried,
     serial: u64,
     requeued: bool,
+    /// Another one of its place is done, and it may have been this.
+    doubted: bool,
 }
 
 /// One device.
@@ -130,8 +132,6 @@ pub struct BlockRows<S> {
     parts: IntMap<Dev, (Dev, bool)>,
     tasks: IntMap<i64, Task>,
     tags: IntMap<Tag, Ref>,
-    /// By CPU: the request that a driver has reported last.
-    reported: IntMap<u32, Ref>,
     serial: u64,
 }
 
@@ -147,7 +147,6 @@ impl<S: RowSink> BlockRows<S> {
             parts: IntMap::default(),
             tasks: IntMap::default(),
             tags: IntMap::default(),
-            reported: IntMap::default(),
             serial: 0,
         }
     }
@@ -211,7 +210,6 @@ impl<S: RowSink> BlockRows<S> {
         }
         self.ages.clear();
         self.tags.clear();
-        self.reported.clear();
         self.tasks.clear();
     }
 
@@ -618,6 +616,7 @@ impl<S: RowSink> BlockRows<S> {
                 bios,
                 serial: 0,
                 requeued: false,
+                doubted: false,
             },
         );
     }
@@ -751,15 +750,11 @@ impl<S: RowSink> BlockRows<S> {
         let Some(request) = self.tags.remove(&tag) else {
             return;
         };
+        // The lowest driver's word counts: SCSI's comes after that of the host's driver.
         if let Some(live) = self.requests.get_mut(request) {
-            // The lowest driver's word counts: SCSI's comes after that of the host's driver.
             if live.row.driver_done == 0 {
                 live.row.driver_done = at.ts;
             }
-            if self.reported.len() > limits::CPUS as usize {
-                self.reported.clear();
-            }
-            self.reported.insert(at.cpu, request);
         }
     }
 
@@ -769,55 +764,76 @@ impl<S: RowSink> BlockRows<S> {
             on.has_requests |= !any;
         }
         let mut same = self.same_place(place, span);
-        // A driver that has just told which it is leaves no doubt.
-        let told = self
-            .reported
-            .get(&at.cpu)
-            .copied()
-            .filter(|told| same.contains(told));
-        if told.is_some() {
-            self.reported.remove(&at.cpu);
-        }
         let requests = &self.requests;
-        let waits = |at: Ref| requests.get(at).is_some_and(|live| live.requeued);
-        same.retain(|at| told == Some(*at) || !waits(*at));
-        let whole = same.iter().copied().find(|&at| {
-            self.requests
-                .get(at)
-                .is_some_and(|live| live.span.sectors == span.sectors)
-        });
-        match told.or(whole).or_else(|| same.first().copied()) {
-            Some(request) => self.request_done(at, request, span, told.is_some()),
-            None => self.complete_unknown(at, place, span),
-        }
-    }
-
-    fn request_done(&mut self, at: At, request: Ref, span: &Span, told: bool) {
-        let Some(live) = self.requests.get_mut(request) else {
-            return;
+        same.retain(|at| requests.get(*at).is_some_and(|live| !live.requeued));
+        let is_whole = |at: &Ref| {
+            requests
+                .get(*at)
+                .is_some_and(|l| l.span.sectors == span.sectors)
         };
-        let place_key = (key(&live.span), live.serial);
-        if span.sectors < live.span.sectors {
-            // The first sectors are done.
-            live.span.sector = live.span.sector.saturating_add(u64::from(span.sectors));
-            live.span.sectors -= span.sectors;
-            let (moved, dev) = ((key(&live.span), live.serial), live.span.dev);
-            let place = self.disk(dev);
-            if let Some(on) = self.on(place) {
-                on.live.remove(&place_key);
-                on.live.insert(moved, request);
+        let whole: Carried = same.iter().copied().filter(is_whole).collect();
+        if whole.is_empty() {
+            match same.first() {
+                Some(&request) => self.part_done(request, span),
+                None => self.complete_unknown(at, place, span),
             }
             return;
         }
+        // Of several of one place, a driver that has reported just one leaves no doubt.
+        let told = |at: &&Ref| requests.get(**at).is_some_and(|l| l.row.driver_done > 0);
+        let mut reported = whole.iter().filter(told);
+        let certain = match (reported.next(), reported.next()) {
+            (Some(only), None) => Some(*only),
+            _ => None,
+        };
+        if let Some(request) = certain.or_else(|| whole.first().copied()) {
+            let sure = certain.is_some() || whole.len() == 1;
+            self.clear_doubts(&whole, request, sure);
+            self.request_done(at, request);
+        }
+    }
+
+    /// One of several requests of a place is done: the only other one is no longer like it, unless it
+    /// was not sure which of them it was.
+    fn clear_doubts(&mut self, whole: &[Ref], done: Ref, sure: bool) {
+        let last = whole.len() == 2;
+        for &at in whole {
+            let Some(live) = self.requests.get_mut(at) else {
+                continue;
+            };
+            if !sure {
+                live.doubted = true;
+            } else if at == done || last {
+                live.row.ambiguous &= live.doubted;
+            }
+        }
+    }
+
+    /// The first sectors of a request are done.
+    fn part_done(&mut self, request: Ref, span: &Span) {
+        let Some(live) = self.requests.get_mut(request) else {
+            return;
+        };
+        let old = (key(&live.span), live.serial);
+        live.span.sector = live.span.sector.saturating_add(u64::from(span.sectors));
+        live.span.sectors = live.span.sectors.saturating_sub(span.sectors);
+        let (moved, dev) = ((key(&live.span), live.serial), live.span.dev);
+        let place = self.disk(dev);
+        if let Some(on) = self.on(place) {
+            on.live.remove(&old);
+            on.live.insert(moved, request);
+        }
+    }
+
+    fn request_done(&mut self, at: At, request: Ref) {
         let Some(live) = self.requests.remove(request) else {
             return;
         };
         let place = self.disk(live.span.dev);
         if let Some(on) = self.on(place) {
-            on.live.remove(&place_key);
+            on.live.remove(&(key(&live.span), live.serial));
         }
         let mut row = live.row;
-        row.ambiguous &= !told;
         (row.done, row.done_cpu) = (at.ts, at.cpu);
         if row.ambiguous {
             row.done = 0;
