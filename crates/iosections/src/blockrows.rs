@@ -889,6 +889,9 @@ impl<S: RowSink> BlockRows<S> {
             return;
         };
         (bio.row.done, bio.row.done_cpu) = (at.ts, at.cpu);
+        if bio.row.ambiguous {
+            bio.row.done = 0;
+        }
         let (row, dev, waits) = (bio.row, bio.span.dev, (bio.span.sector, bio.serial));
         let disk = self.disk(dev);
         if let Some(on) = self.on(disk) {
@@ -907,9 +910,15 @@ impl<S: RowSink> BlockRows<S> {
         let bios = |at: &Ref| self.bios.get(*at);
         let exact = |bio: &Bio| bio.span.sectors == span.sectors && bio.fits_op(span);
         let here = on.waiting.range((span.sector, 0)..=(span.sector, u64::MAX));
-        let found = here
+        let exact: Carried = here
             .map(|(_, at)| *at)
-            .find(|at| bios(at).is_some_and(exact));
+            .filter(|at| bios(at).is_some_and(exact))
+            .collect();
+        // Of several alike, those whose parts below are not done are not over.
+        let idle = |at: &&Ref| bios(at).is_some_and(|bio| bio.children == 0);
+        let idle: Carried = exact.iter().filter(idle).copied().collect();
+        let over = if idle.is_empty() { exact } else { idle };
+        let found = over.first().copied();
         // A driver may have moved the bio's place on as it worked.
         let end = span.sector.saturating_add(u64::from(span.sectors));
         let found = found.or_else(|| {
@@ -922,6 +931,11 @@ impl<S: RowSink> BlockRows<S> {
             near.map(|(_, at)| *at)
                 .find(|at| bios(at).is_some_and(ends))
         });
+        for &like in over.iter().filter(|_| over.len() > 1) {
+            if let Some(bio) = self.bios.get_mut(like) {
+                bio.row.ambiguous = true;
+            }
+        }
         if let Some(found) = found {
             self.end_bio(at, found);
         }
