@@ -148,6 +148,32 @@ def trace_info(path: str) -> str:
     events (name to count), lost_events, lost_ranges. Raises `TraceError`.
     """
 
+class Recording:
+    """A recording of another format, as a trace.dat (or raw blktrace file) that lives as long."""
+
+    path: Path
+    """Where that can be read, in this process."""
+    format: str
+    """What it was: ``perf.data``, ``Perfetto``, ``text``, ``systrace``, or a packed ``trace.dat``."""
+    packing: str | None
+    """How it was packed, such as ``gzip``."""
+    resolution: int
+    """What its times are a multiple of, in ns: 1000 for most texts."""
+    notes: list[str]
+    """What is missing, or was not understood; one line each."""
+
+def open_recording(path: str) -> Recording | None:
+    """Read a recording of another format; ``None`` for a trace.dat and for blktrace's own files.
+
+    Raises TraceError, which says what the file is, where it is none that is read.
+    """
+
+def is_blktrace(path: str) -> bool:
+    """Whether a path is of blktrace: the files of a run, or what ``blkparse -d`` wrote."""
+
+def ticks(path: str) -> str | None:
+    """Name the trace clock of a trace whose times are ticks of unknown length; else ``None``."""
+
 def files(path: str) -> list[Path]:
     """List the files that a trace consists of: itself, or one for each CPU of a blktrace run.
 

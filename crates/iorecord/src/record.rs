@@ -23,6 +23,8 @@ pub enum Unit {
     Nanoseconds,
     /// Instructions, on a virtual board with one nanosecond per instruction.
     Instructions,
+    /// Ticks of a clock that counts something else, where nothing says how long they are.
+    Ticks,
 }
 
 impl Unit {
@@ -46,12 +48,14 @@ impl Unit {
         match self {
             Self::Nanoseconds => "ns",
             Self::Instructions => "instructions",
+            Self::Ticks => "ticks",
         }
     }
 }
 
 impl Analysis {
-    /// The record as JSON text.
+    /// The record as JSON text. Nanoseconds are ticks where the trace's clock does not count
+    /// nanoseconds.
     ///
     /// # Errors
     /// When it cannot be written as JSON.
@@ -59,6 +63,10 @@ impl Analysis {
         let device = self.device.and_then(|dev| self.outcome.device(dev));
         let device = device.cloned().unwrap_or_default();
         let sees_all = self.source.sees_all();
+        let unit = match unit {
+            Unit::Nanoseconds if self.source.ticks().is_some() => Unit::Ticks,
+            unit => unit,
+        };
         let mut record = vec![
             ("unit", unit.name().into()),
             ("trace", self.trace_part()),

@@ -32,8 +32,8 @@ impl From<Arc<Trace>> for Source {
 }
 
 impl Source {
-    /// Opens a trace.dat; or finds a blktrace run, by the name before `.blktrace.N` or one of the
-    /// files.
+    /// Opens a trace.dat, or what `blkparse -d` wrote; or finds a blktrace run, by the name before
+    /// `.blktrace.N` or one of the files.
     ///
     /// # Errors
     /// When there is neither, one CPU's file is missing, or it cannot be read.
@@ -54,10 +54,26 @@ impl Source {
         Ok(run_files(path)?.unwrap_or_else(|| vec![path.to_owned()]))
     }
 
+    /// Whether a path is of blktrace: the raw files of a run, or what `blkparse -d` wrote.
+    ///
+    /// # Errors
+    /// As [`Source::files`].
+    pub fn is_blktrace(path: impl AsRef<Path>) -> Result<bool, Error> {
+        Ok(run_files(path.as_ref())?.is_some())
+    }
+
     /// Whether it tells of system calls, interrupts and the switches between tasks; blktrace sees
     /// the block layer alone.
     pub fn sees_all(&self) -> bool {
         matches!(self, Self::Trace(_))
+    }
+
+    /// The clock, where its times are ticks of unknown length instead of nanoseconds.
+    pub fn ticks(&self) -> Option<&str> {
+        match self {
+            Self::Trace(trace) if trace.is_in_ticks() => Some(trace.clock()),
+            _ => None,
+        }
     }
 
     /// The sections that it tells of.
@@ -108,7 +124,7 @@ impl Source {
 /// The files of a blktrace run; `None` when the path is something else.
 fn run_files(path: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
     if path.exists() && !blktrace::is_cpu_file(path) {
-        return Ok(None);
+        return Ok(blktrace::is_dump(path).then(|| vec![path.to_owned()]));
     }
     let files = blktrace::find(path)?;
     let missing = (0..).zip(&files).find(|(cpu, file)| *cpu != file.cpu);

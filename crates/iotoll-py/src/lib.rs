@@ -361,6 +361,64 @@ fn files(path: &str) -> PyResult<Vec<PathBuf>> {
     Source::files(path).map_err(|e| trace_error(path, &e))
 }
 
+/// Whether a path is of blktrace: the files of a run, or what `blkparse -d` wrote.
+#[pyfunction]
+fn is_blktrace(path: &str) -> PyResult<bool> {
+    Source::is_blktrace(path).map_err(|e| trace_error(path, &e))
+}
+
+/// The trace clock of a trace whose times are ticks of unknown length; `None` of all others.
+#[pyfunction]
+fn ticks(path: &str) -> PyResult<Option<String>> {
+    let source = Source::open(path).map_err(|e| trace_error(path, &e))?;
+    Ok(source.ticks().map(str::to_owned))
+}
+
+/// A recording of another format, as a trace.dat that lives as long as this.
+#[pyclass(module = "iotoll._native")]
+struct Recording(traceconv::Recording);
+
+#[pymethods]
+impl Recording {
+    /// Where the trace.dat can be read.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.0.path()
+    }
+
+    /// What it was: `perf.data`, `text`, ...
+    #[getter]
+    fn format(&self) -> &str {
+        &self.0.about.format
+    }
+
+    /// How it was packed.
+    #[getter]
+    fn packing(&self) -> Option<&'static str> {
+        self.0.about.packing
+    }
+
+    /// What its times are a multiple of (ns).
+    #[getter]
+    fn resolution(&self) -> u64 {
+        self.0.about.resolution
+    }
+
+    /// What is missing, or was not understood.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.0.about.notes.clone()
+    }
+}
+
+/// Reads a recording of another format; `None` for a trace.dat or blktrace's files.
+#[pyfunction]
+fn open_recording(py: Python<'_>, path: &str) -> PyResult<Option<Recording>> {
+    py.detach(|| traceconv::open(path))
+        .map(|found| found.map(Recording))
+        .map_err(|e| TraceError::new_err(format!("{path}: {e}")))
+}
+
 /// Texts that user space wrote into the trace, with their times.
 #[pyfunction]
 fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
@@ -419,6 +477,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls, module)?)?;
     module.add_function(wrap_pyfunction!(files, module)?)?;
     module.add_function(wrap_pyfunction!(io_events, module)?)?;
+    module.add_function(wrap_pyfunction!(is_blktrace, module)?)?;
+    module.add_function(wrap_pyfunction!(open_recording, module)?)?;
+    module.add_function(wrap_pyfunction!(ticks, module)?)?;
+    module.add_class::<Recording>()?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
     module.add_function(wrap_pyfunction!(outline, module)?)?;
     module.add_function(wrap_pyfunction!(stream, module)?)?;

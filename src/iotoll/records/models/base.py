@@ -30,6 +30,8 @@ class Unit(StrEnum):
 
     INSTRUCTIONS = "instructions"
     NANOSECONDS = "ns"
+    TICKS = "ticks"
+    """Of a trace clock that counts something else than ns, and does not say how long a tick is."""
 
 
 class Section(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,16 @@ from iotoll.core.paths import check_target
 from iotoll.core.progress import Progress
 from iotoll.records.models import Clock
 from iotoll.reports.page.text import clean
+from iotoll.reports.trace.compare import compared, paired, print_compared, write_shares
 from iotoll.reports.trace.filters import DIRECTIONS, Filters, parse_size
-from iotoll.reports.trace.reader import TraceCell, load
+from iotoll.reports.trace.reader import TraceCell, in_ticks, load
 from iotoll.reports.trace.slowest import print_slowest, slowest
 from iotoll.reports.trace.table import print_cell
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NAMED = 12
+INCOMPLETE = 3
+"""Exit code where the figures of a cell cannot be used: the data do not tell (docs/reference)."""
 
 
 @click.command("analyze")
@@ -71,12 +75,22 @@ _NAMED = 12
     type=click.Path(path_type=Path, file_okay=False),
     help="Write pictures into this folder: distribution and timeline of each cell.",
 )
+@click.option(
+    "--compare",
+    "comparing",
+    is_flag=True,
+    help="Show the sections of two TRACEs side by side, with their shares of the I/O.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the records as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="Print no table, only what other options ask for.")
 def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     """Cut the I/Os of traces into latency sections, and show or export them.
 
-    A TRACE is a trace.dat, or the name of a blktrace run: what stands before .blktrace.0.
+    A TRACE is a trace.dat; the name of a blktrace run, which is what stands before .blktrace.0,
+    or a file of `blkparse -d`; a perf.data, a Perfetto trace, or the text of ftrace, trace-cmd
+    report, perf script or systrace. It may be packed by gzip, xz, zstd, bzip2 or lz4.
+
+    The exit code is 3 where a cell is invalid: what the trace lacks is then said in its table.
     """
     filters = Filters(
         device=options["device"],
@@ -89,6 +103,8 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     )
     if len(traces) > 1 and (options["perfetto"] or options["fio"]):
         raise UsageError("--perfetto and --fio take one TRACE: clocks of several do not mix")
+    if options["comparing"] and len(traces) != 2:
+        raise UsageError("--compare: name two TRACEs")
     cut = sorted(set(filters.described()) - {"--comm", "--device"})
     if options["fio"] and cut:
         raise UsageError(f"--fio compares whole cells: leave out {cut[0]}")
@@ -100,9 +116,37 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     clock = Clock(options["clock"])
     cells = [cell for trace in traces for cell in load(trace, clock, filters, options["fio"])]
     _some_left(cells, filters)
+    if options["perfetto"] and any(in_ticks(cell) for cell in cells):
+        raise UsageError(
+            f"--perfetto: the times of {traces[0]} are ticks of unknown length, and Perfetto's are "
+            "ns: record with `trace-cmd record -C mono`"
+        )
     cells = _with_slowest(cells, options["count"])
     _files(cells, options)
-    _show(cells, options["as_json"], options["quiet"])
+    if options["comparing"]:
+        _compare(cells, traces, options)
+    else:
+        _show(cells, options["as_json"], options["quiet"])
+    if any(cell.record.invalid for cell in cells):
+        raise SystemExit(INCOMPLETE)
+
+
+def _compare(
+    cells: list[TraceCell], traces: tuple[Path, ...], options: dict[str, Any]
+) -> None:
+    """Show cells of the first trace beside those of the second."""
+    before, after = ([c.record for c in cells if c.trace == trace] for trace in traces)
+    if traces[0] == traces[1]:
+        before = after = before[: len(before) // 2]
+    found = [compared(*pair) for pair in paired(before, after, traces)]
+    if folder := options["svg"]:
+        for one in found:
+            click.echo(f"wrote {write_shares(one, folder)}", err=True)
+    if options["as_json"]:
+        click.echo(json.dumps(found, indent=1, sort_keys=True))
+    elif not options["quiet"]:
+        for one in found:
+            print_compared(one, traces, Console())
 
 
 def _check_target(option: str, target: Path) -> None:
@@ -135,9 +179,7 @@ def _with_slowest(cells: list[TraceCell], count: int | None) -> list[TraceCell]:
     if count is None:
         return cells
     return [
-        TraceCell(
-            c.trace, c.record.model_copy(update={"slowest": slowest(c, count)}), c.table, c.tasks
-        )
+        replace(c, record=c.record.model_copy(update={"slowest": slowest(c, count)}))
         for c in cells
     ]
 

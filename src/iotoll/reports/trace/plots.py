@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from iotoll.measure.iotable import Ints, IoTable
 from iotoll.records import results
-from iotoll.records.models import CellRecord, Clock, Section
+from iotoll.records.models import CellRecord, Clock, Section, Unit
 from iotoll.reports.page.svg import METADATA, STYLE, palette
 from iotoll.reports.page.text import clean, plural
 from iotoll.reports.page.view import section_label, shown_sections
@@ -79,10 +79,12 @@ def _unit(cell: TraceCell, longest: float) -> tuple[float, str]:
             ),
             (1.0, "instructions"),
         )
+    if cell.record.unit is Unit.TICKS:
+        return 1.0, "ticks"
     return next(((d, n) for d, n in _SCALES if longest >= d), (1.0, "ns"))
 
 
-def _axes(width: float, height: float, title: str, note: str) -> tuple[Figure, Axes]:
+def new_axes(width: float, height: float, title: str, note: str) -> tuple[Figure, Axes]:
     colours = palette()
     with mpl.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
@@ -139,7 +141,7 @@ def cdf(cell: TraceCell) -> Figure:
     """Draw, per section, the share of I/Os that took at most so long (elapsed; log axis)."""
     table, colours = cell.table, palette()
     sections = [s for s in shown_sections(cell.record.clock) if s in table.sections]
-    figure, axes = _axes(
+    figure, axes = new_axes(
         8.2,
         4.6,
         f"{clean(cell.record.cell)}: latency sections",
@@ -232,7 +234,7 @@ def timeline(cell: TraceCell) -> Figure:
     some = count < len(cell.table)
     shown = f"I/O {skipped + 1:,} to {skipped + count:,} of" if some else "all"
     sums = "" if spans(table).exact.all() else "; with several requests: sums, in order"
-    figure, axes = _axes(
+    figure, axes = new_axes(
         11,
         1.9 + 0.27 * max(len(labels), 3),
         f"{clean(cell.record.cell)}: I/Os by thread",

@@ -40,7 +40,7 @@ def slowest(cell: TraceCell, count: int) -> list[SlowIo]:
     chosen = table.take(order)
     wanted = [_wanted(chosen, row, cell.dev) for row in range(len(chosen))]
     try:
-        found = json.loads(_native.io_events(str(cell.trace), wanted, limit=EVENT_LIMIT))
+        found = json.loads(_native.io_events(str(cell.file.data), wanted, limit=EVENT_LIMIT))
     except (_native.TraceError, OSError, ValueError) as error:
         raise InfrastructureError(f"{cell.trace}: {error}: run the boot again") from error
     return [_slow(cell, chosen, row, part) for row, part in enumerate(found)]
