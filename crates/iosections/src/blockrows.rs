@@ -129,7 +129,7 @@ pub struct BlockRows<S> {
     requests: Slab<Live>,
     /// Bios and requests by age, some of them over.
     ages: VecDeque<(Option<Ref>, Option<Ref>)>,
-    parts: IntMap<Dev, (Dev, bool)>,
+    parts: IntMap<Dev, Dev>,
     tasks: IntMap<i64, Task>,
     tags: IntMap<Tag, Ref>,
     serial: u64,
@@ -153,8 +153,8 @@ impl<S: RowSink> BlockRows<S> {
 
     /// Partitions and their disks, as far as they showed.
     pub fn partitions(&self) -> Vec<(Dev, Dev)> {
-        let parts = self.parts.iter().filter(|(_, (_, is_part))| *is_part);
-        let mut parts: Vec<_> = parts.map(|(&part, &(disk, _))| (part, disk)).collect();
+        let parts = self.parts.iter();
+        let mut parts: Vec<_> = parts.map(|(&part, &disk)| (part, disk)).collect();
         parts.sort_unstable();
         parts
     }
@@ -228,11 +228,12 @@ impl<S: RowSink> BlockRows<S> {
 
     /// The place of a device, partitions resolved.
     fn disk(&mut self, dev: Dev) -> usize {
-        let dev = self
-            .parts
-            .get(&dev)
-            .filter(|part| part.1)
-            .map_or(dev, |part| part.0);
+        let part = self.parts.get(&dev).copied();
+        self.own(part.unwrap_or(dev))
+    }
+
+    /// The place of a device as it is.
+    fn own(&mut self, dev: Dev) -> usize {
         if let Some(place) = self.disks.iter().position(|disk| disk.dev == dev) {
             return place;
         }
@@ -294,9 +295,8 @@ impl<S: RowSink> BlockRows<S> {
         self.sink.row(&live.row);
     }
 
-    /// The oldest bio of a device that covers a sector and is accepted.
-    fn covering(&mut self, dev: Dev, sector: u64, accept: impl Fn(&Bio) -> bool) -> Option<Ref> {
-        let place = self.disk(dev);
+    /// The oldest bio at a device's place that covers a sector and is accepted.
+    fn covering(&self, place: usize, sector: u64, accept: impl Fn(&Bio) -> bool) -> Option<Ref> {
         let on = self.disks.get(place)?;
         let low = sector.saturating_sub(on.longest);
         let mut found: Option<(u64, Ref)> = None;
@@ -320,7 +320,12 @@ impl<S: RowSink> BlockRows<S> {
         self.make_room();
         self.serial += 1;
         bio.serial = self.serial;
-        let (place, span) = (self.disk(bio.span.dev), bio.span);
+        let span = bio.span;
+        let place = if bio.moved {
+            self.own(span.dev)
+        } else {
+            self.disk(span.dev)
+        };
         let serial = bio.serial;
         bio.row.dev = self.disks.get(place)?.dev;
         if bio.parent.is_none() {
@@ -338,7 +343,8 @@ impl<S: RowSink> BlockRows<S> {
         let inode = self.task(at).inode;
         // The one that a remap has announced, or the rest of a split one.
         let same = |bio: &Bio| bio.moved && bio.span.sector == span.sector && bio.fits(&span);
-        if let Some(found) = self.covering(span.dev, span.sector, same) {
+        let place = self.disk(span.dev);
+        if let Some(found) = self.covering(place, span.sector, same) {
             let Some(bio) = self.bios.get_mut(found) else {
                 return;
             };
@@ -351,17 +357,18 @@ impl<S: RowSink> BlockRows<S> {
             return;
         }
         let rest = |bio: &Bio| bio.split && bio.contains(&span) && bio.fits_op(&span);
-        if self.covering(span.dev, span.sector, rest).is_some() {
+        if self.covering(place, span.sector, rest).is_some() {
             return;
         }
         let mut bio = Bio::new(at, span);
         bio.set_first(at, inode);
-        bio.row.part = Some(span.dev).filter(|dev| self.parts.get(dev).is_some_and(|p| p.1));
+        bio.row.part = Some(span.dev).filter(|dev| self.parts.contains_key(dev));
         self.insert(bio);
     }
 
     fn split(&mut self, dev: Dev, sector: u64) {
-        if let Some(found) = self.covering(dev, sector, |_| true) {
+        let place = self.disk(dev);
+        if let Some(found) = self.covering(place, sector, |_| true) {
             if let Some(bio) = self.bios.get_mut(found) {
                 bio.split = true;
             }
@@ -369,7 +376,8 @@ impl<S: RowSink> BlockRows<S> {
     }
 
     fn moment(&mut self, dev: Dev, sector: u64, set: impl Fn(&mut BlockRow)) {
-        if let Some(found) = self.covering(dev, sector, |bio| bio.span.sector == sector) {
+        let place = self.disk(dev);
+        if let Some(found) = self.covering(place, sector, |bio| bio.span.sector == sector) {
             if let Some(bio) = self.bios.get_mut(found) {
                 set(&mut bio.row);
             }
@@ -378,18 +386,20 @@ impl<S: RowSink> BlockRows<S> {
 
     /// A bio of one device goes on as one of another; or one of a partition as one of its disk.
     fn remap(&mut self, at: At, span: Span, from: (Dev, u64)) {
+        // Places on a partition are not those on its disk.
+        let above = self.own(from.0);
         let announced = |bio: &Bio| bio.moved && bio.span.sector == from.1;
-        if let Some(found) = self.covering(from.0, from.1, announced) {
+        if let Some(found) = self.covering(above, from.1, announced) {
             self.move_on(found, span, from.0);
             return;
         }
         let open = |bio: &Bio| bio.fits_op(&span);
         let free = |bio: &Bio| bio.fits_op(&span) && bio.mapped < bio.span.sectors.max(1);
-        let above = if from.0 == span.dev {
+        let above = if from.0 == span.dev || self.parts.contains_key(&from.0) {
             None
         } else {
-            let free = self.covering(from.0, from.1, free);
-            free.or_else(|| self.covering(from.0, from.1, open))
+            let free = self.covering(above, from.1, free);
+            free.or_else(|| self.covering(above, from.1, open))
         };
         let mut bio = Bio::new(at, span);
         bio.moved = true;
@@ -444,7 +454,7 @@ impl<S: RowSink> BlockRows<S> {
             .iter()
             .any(|on| on.dev == part && on.has_requests);
         if part != disk && !known && self.parts.len() < limits::DEVICES {
-            self.parts.insert(part, (disk, true));
+            self.parts.insert(part, disk);
         }
     }
 
@@ -457,11 +467,11 @@ impl<S: RowSink> BlockRows<S> {
         (bio.span, bio.row.part) = (span, Some(part));
         (bio.row.sector, bio.to_issue, bio.to_finish) = (span.sector, span.sectors, span.sectors);
         let serial = bio.serial;
-        let place = self.disk(old.0);
+        let place = self.own(old.0);
         if let Some(on) = self.on(place) {
             on.waiting.remove(&(old.1, old.2));
         }
-        let place = self.disk(span.dev);
+        let place = self.own(span.dev);
         let dev = self.disks.get(place).map(|on| on.dev);
         if let (Some(bio), Some(dev)) = (self.bios.get_mut(found), dev) {
             bio.row.dev = dev;

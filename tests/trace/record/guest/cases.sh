@@ -214,7 +214,7 @@ case_two_instances() {
     RECORDER="-B second -e block -C $TRACE_CLOCK"
     raw two_instances block "$DEV"
     RECORDER=
-    touch "$OUT/two_instances.whole"
+    : >"$OUT/two_instances.whole"
 }
 
 # --- blktrace's own files beside a trace of the same I/Os ---
