@@ -17,7 +17,7 @@ from iotoll.measure.boot_trace import BootTraceFile, Measured, Window, make_reco
 from iotoll.measure.fio import FioJob, joined, read_jobs
 from iotoll.measure.iotable import IoTable, from_native, joined as joined_tables
 from iotoll.measure.substeps import StepSums
-from iotoll.records.models import CellRecord, Clock, Section, Unit
+from iotoll.records.models import CellRecord, Clock, Unit
 from iotoll.reports.trace import missing
 from iotoll.reports.trace.blocks import Ahead, Rows, read_blocks
 from iotoll.reports.trace.filters import Filters, resolve_device
@@ -50,11 +50,6 @@ class TraceCell:
     def task(self, pid: int) -> str:
         """Name of a task; ``?`` where the trace does not know it."""
         return self.tasks.get(pid, "?")
-
-    @property
-    def told(self) -> tuple[Section, ...]:
-        """The sections that the trace tells of."""
-        return tuple(self.record.sections)
 
     @property
     def dev(self) -> str:
@@ -122,14 +117,39 @@ def load(
         found = measure(file, inside, clock, **options)
         options.pop("keep_ios", None)
         cells = [_cell(measured, clock, filters, jobs, digest) for measured in found]
+        cells = with_blocks(file, inside, cells, options, wants)
+        _some_there(cells, filters)
         if not whole:
-            cells = streamed(file, inside, cells, options, wants)
-        elif wants.take_ios:
-            for cell in cells:
+            return streamed(file, inside, cells, options, wants)
+        for cell in cells:
+            if wants.take_ios:
                 wants.take_ios(cell, cell.table)
-        return with_blocks(file, inside, cells, options, wants)
+        return cells
     except InfrastructureError as error:
         raise UsageError(str(error)) from error
+
+
+def _some_there(cells: Sequence[TraceCell], filters: Filters) -> None:
+    """Raise UsageError where nothing of the trace is on the device that was asked for."""
+    if filters.device is None or any(_seen(cell) for cell in cells):
+        return
+    whole = {device for cell in cells for device in _devices(cell)}
+    known = f"; it has {', '.join(sorted(whole))}" if whole else ""
+    raise UsageError(
+        f"--device {filters.device}: no request or bio of the trace is on it{known}"
+        " (a partition shows only by block_bio_remap)"
+    )
+
+
+def _seen(cell: TraceCell) -> bool:
+    return bool((cell.record.blocks or {}).get("devices")) or cell.record.total.elapsed.count > 0
+
+
+def _devices(cell: TraceCell) -> list[str]:
+    spans = [Window(cell.record.cell, 0, 2**63)]
+    ((sums, _),) = read_blocks(cell.file, spans)
+    parts = [part for part, _ in sums["partitions"]]
+    return [device["dev"] for device in sums["devices"]] + parts
 
 
 def _check_clock(file: BootTraceFile, clock: Clock, filters: Filters, fio: Path | None) -> None:
@@ -258,13 +278,13 @@ def streamed(
     if any(cell.record.total.elapsed.count for cell in cells):
 
         def take(window: int, raw: Mapping[str, Any]) -> None:
-            table = from_native(raw)
+            table = from_native(raw).without(cells[window].record.not_in_source)
             flows[window].take(table)
             if wants.take_ios:
                 wants.take_ios(flows[window].cell, table)
 
         wishes = [
-            (w.start, w.end, c.dev or None, not c.record.own_unknown and Section.RETURN in c.told)
+            (w.start, w.end, c.dev or None, not (c.record.own_unknown or file.is_blktrace))
             for w, c in zip(windows, cells, strict=True)
         ]
         with file.reading():
@@ -303,8 +323,6 @@ def with_blocks(
                 cell,
                 record=record,
                 table=cell.table.without(gone),
-                sample=cell.sample and cell.sample.without(gone),
-                longest=cell.longest and cell.longest.without(gone),
                 slow=slow,
                 ahead=tuple(ahead.found[place]),
             )
