@@ -187,7 +187,7 @@ class Recording:
     path: Path
     """Where that can be read, in this process."""
     format: str
-    """What it was: ``perf.data``, ``Perfetto``, ``text``, ``systrace``, or a packed ``trace.dat``."""
+    """What it was: ``perf.data``, ``Perfetto``, ``text``, ``systrace``, or a packed original."""
     packing: str | None
     """How it was packed, such as ``gzip``."""
     resolution: int

@@ -94,7 +94,7 @@ def perf_data(data: bytes) -> bytes:
         attribute = struct.pack("<IIQQQQQ", 2, 128, kind, 1, sample, 0, 1 << 18).ljust(128, b"\0")
         attributes += attribute + struct.pack("<QQ", ids_at + 8 * place, 8)
         ids += struct.pack("<Q", 100 + kind)
-    body = b""
+    body = bytearray()
     for pid, name in comms_of(parts).items():
         text = name.encode() + b"\0"
         text = text.ljust(-(-len(text) // 8) * 8, b"\0")
@@ -127,7 +127,7 @@ def perf_data(data: bytes) -> bytes:
     head += struct.pack("<QQQQ", 1 << 1, 0, 0, 0)
     behind = start + len(body)
     table = struct.pack("<QQ", behind + 16, len(tracing))
-    return head + ids + attributes + body + table + tracing
+    return head + ids + attributes + bytes(body) + table + tracing
 
 
 def user_dev(dev: int) -> int:
@@ -165,7 +165,7 @@ def perfetto(data: bytes, bundle: int = 40) -> bytes:
             _fill(getattr(event, name), values)
         else:
             _generic(event.generic, name, values)
-    return trace.SerializeToString()
+    return bytes(trace.SerializeToString())
 
 
 def _value(raw: bytes, field: tuple[str, str, int, int, bool]) -> int | str | None:

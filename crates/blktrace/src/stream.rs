@@ -205,8 +205,13 @@ impl Stream {
     #[inline]
     fn accept(&mut self) -> bool {
         let event = !self.is_note();
-        if !event && matches!(self.cpus, Cpus::All(_)) {
-            self.header.ts = self.ts.unwrap_or(0);
+        if matches!(self.cpus, Cpus::All(_)) {
+            // blkparse counts from its first event. That gets 1: to readers, 0 is no time.
+            self.header.ts = if event {
+                self.header.ts.saturating_add(1)
+            } else {
+                self.ts.unwrap_or(0)
+            };
         }
         let header = &self.header;
         if self.ts.is_some_and(|last| header.ts < last) {

@@ -103,14 +103,17 @@ def guarded(command: click.Command, readers: Collection[str] = ()) -> None:
 
 def _end_of(command: click.Command, readers: Collection[str]) -> int | str | None:
     """Run a command; returns its exit code, once an error was said."""
+    stdout = sys.stdout
     try:
         _check_words()
         command(standalone_mode=False)
     except click.exceptions.Exit as done:
         return done.exit_code
     except SystemExit as done:
-        # rich's own end of a closed pipe is 1, which would read as a regression.
-        return CLOSED_PIPE if isinstance(done.__context__, BrokenPipeError) else done.code
+        # The ends of rich and of click at a closed pipe are 1, which would read as a regression;
+        # click has put another stream in the place of standard output.
+        closed = isinstance(done.__context__, BrokenPipeError) or sys.stdout is not stdout
+        return CLOSED_PIPE if closed else done.code
     except click.ClickException as error:
         _say(partial(_show, error))
         return UsageError.exit_code
@@ -143,17 +146,17 @@ def _flushed(code: int | str | None) -> int | str | None:
         try:
             stream.flush()
         except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                code = CLOSED_PIPE
-            else:
-                line, status = told(error)
-                if code != status and stream is sys.stdout:
-                    _say(partial(click.echo, f"iotoll: {line}", err=True))
-                code = status
             # What is left in the stream's buffer would fail again.
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, stream.fileno())
             os.close(null)
+            if isinstance(error, BrokenPipeError):
+                code = CLOSED_PIPE
+            elif stream is not sys.stderr:
+                line, status = told(error)
+                if code != status:
+                    _say(partial(click.echo, f"iotoll: {line}", err=True))
+                code = status
     return code
 
 

@@ -46,8 +46,6 @@ class Window:
     end: int
 
 
-
-
 class BootTraceFile:
     """A trace, of which each thing is read once. Raises InfrastructureError when it is corrupt."""
 
@@ -229,7 +227,7 @@ def measure(
     file: BootTraceFile, windows: Sequence[Window], clock: Clock, **options: Unpack[Options]
 ) -> Iterator[Measured]:
     """Run the analyser over windows that follow each other, in one walk over the trace."""
-    options["unit"] = clock.unit.value
+    options["unit"] = "instructions" if clock is Clock.INSTRUCTIONS else "ns"
     options["count_events"] = True  # calibration, on both clocks, needs how many a section has
     spans = [(window.start, window.end) for window in windows]
     with file.reading():

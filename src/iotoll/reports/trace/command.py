@@ -202,9 +202,7 @@ def _row_files(options: dict[str, Any]) -> Iterator[_RowFiles]:
             file.discard()
 
 
-def _compare(
-    cells: list[TraceCell], traces: tuple[Path, ...], options: dict[str, Any]
-) -> None:
+def _compare(cells: list[TraceCell], traces: tuple[Path, ...], options: dict[str, Any]) -> None:
     """Show cells of the first trace beside those of the second."""
     before, after = ([c.record for c in cells if c.trace == trace] for trace in traces)
     if traces[0] == traces[1]:
@@ -252,8 +250,7 @@ def _with_slowest(cells: list[TraceCell], count: int | None) -> list[TraceCell]:
     if count is None:
         return cells
     return [
-        replace(c, record=c.record.model_copy(update={"slowest": slowest(c, count)}))
-        for c in cells
+        replace(c, record=c.record.model_copy(update={"slowest": slowest(c, count)})) for c in cells
     ]
 
 

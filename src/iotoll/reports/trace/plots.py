@@ -85,6 +85,7 @@ def _unit(cell: TraceCell, longest: float) -> tuple[float, str]:
 
 
 def new_axes(width: float, height: float, title: str, note: str) -> tuple[Figure, Axes]:
+    """Return an empty picture of a size in inches, with a title and a note below it."""
     colours = palette()
     with mpl.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)

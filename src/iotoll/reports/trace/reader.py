@@ -126,7 +126,8 @@ def load(
                 wants.take_ios(cell, cell.table)
         return cells
     except InfrastructureError as error:
-        raise UsageError(str(error)) from error
+        # The message itself says whether the file is damaged, or something else.
+        raise UsageError(str(error).removeprefix("corrupt trace: ")) from error
 
 
 def _some_there(cells: Sequence[TraceCell], filters: Filters) -> None:
