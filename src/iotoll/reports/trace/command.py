@@ -22,7 +22,7 @@ from iotoll.reports.page.text import clean, plural
 from iotoll.reports.trace.blocks import Rows
 from iotoll.reports.trace.compare import compared, paired, print_compared, write_shares
 from iotoll.reports.trace.filters import DIRECTIONS, Filters, parse_size
-from iotoll.reports.trace.reader import TraceCell, in_ticks, load, Wants
+from iotoll.reports.trace.reader import TraceCell, Wants, in_ticks, load
 from iotoll.reports.trace.slowest import print_slow_requests, print_slowest, slowest
 from iotoll.reports.trace.table import print_cell
 
@@ -44,7 +44,12 @@ INCOMPLETE = 3
     show_default=True,
     help="instructions: one tick is one guest instruction.",
 )
-@click.option("--device", metavar="MAJ:MIN", help="Only this device. Default: the busiest one.")
+@click.option(
+    "--device",
+    metavar="MAJ:MIN|NAME",
+    help="Only this disk, partition, or device on others (dm, md, multipath). Default: the "
+    "busiest one.",
+)
 @click.option("--comm", help="Only I/Os of tasks with this name.")
 @click.option(
     "--pid",
@@ -134,9 +139,7 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
             take_rows=files.blocks if options["requests"] else None,
         )
         cells = [
-            cell
-            for trace in traces
-            for cell in load(trace, clock, filters, options["fio"], wants)
+            cell for trace in traces for cell in load(trace, clock, filters, options["fio"], wants)
         ]
         _some_left(cells, filters)
         files.write(cells)
@@ -269,9 +272,7 @@ def _files(cells: list[TraceCell], options: dict[str, Any]) -> None:
         click.echo(f"wrote {path}", err=True)
 
 
-def _show(
-    cells: list[TraceCell], as_json: bool, quiet: bool, slowest_asked: int | None
-) -> None:
+def _show(cells: list[TraceCell], as_json: bool, quiet: bool, slowest_asked: int | None) -> None:
     if as_json:
         records = [c.record.model_dump(mode="json", exclude_none=True) for c in cells]
         click.echo(json.dumps(records, indent=1, sort_keys=True))

@@ -48,9 +48,9 @@ def warnings(record: CellRecord, blocks: Mapping[str, Any]) -> list[str]:
     found = []
     late, rows = overdue(blocks)
     if late:
-        why = "completions are not recorded: a filter by PID (-F, -P) leaves out interrupts"
+        why = "a filter by PID (-F, -P) leaves out interrupts, in which they are completed"
         if not has(record, "block_rq_complete", "complete"):
-            why = "the trace has no block_rq_complete: record with `-e block`"
+            why = "no block_rq_complete was recorded, or a filter by PID (-F, -P) left it out"
         found.append(f"{late:,} of {rows:,} requests and bios never end in the trace: {why}")
     if lost := record.trace.get("lost_events"):
         found.append(f"{lost:,} events are lost: record with a larger buffer (trace-cmd -b)")

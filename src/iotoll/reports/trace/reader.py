@@ -15,7 +15,8 @@ from iotoll.boots.job import is_calibration
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.boot_trace import BootTraceFile, Measured, Window, make_record, measure
 from iotoll.measure.fio import FioJob, joined, read_jobs
-from iotoll.measure.iotable import IoTable, from_native, joined as joined_tables
+from iotoll.measure.iotable import IoTable, from_native
+from iotoll.measure.iotable import joined as joined_tables
 from iotoll.measure.substeps import StepSums
 from iotoll.records.models import CellRecord, Clock, Unit
 from iotoll.reports.trace import missing

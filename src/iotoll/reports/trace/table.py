@@ -96,7 +96,8 @@ def print_blocks(record: CellRecord, console: Console) -> None:
     """Print the requests and bios of each device, its layers and tasks, and what else could be told."""
     blocks = record.blocks or {}
     unit = unit_label(record.unit, record.clock)
-    heads = ("device", "what", "rows", "Q2D\nmedian", "D2C\nmedian", "p99", "Q2C\nmedian", "p99", "deepest")
+    durations = ("Q2D\nmedian", "D2C\nmedian", "\np99", "Q2C\nmedian", "\np99")
+    heads = ("device", "what", "rows", *durations, "deepest")
     rows: list[_Row] = []
     for device in blocks["devices"]:
         found = device["durations"]
@@ -163,7 +164,8 @@ def _layers(blocks: dict[str, Any], console: Console) -> None:
         rows.append((device["dev"], ", ".join(device["below"]), number(device["bios"]), *figures))
     if rows:
         heads = ("device", "on", "bios", "before\nmedian", "below\nmedian", "after\nmedian")
-        _print(console, "Layers: in the device, in those below, in the device again", heads, rows, heads[:2])
+        title = "Layers: in the device, in those below, in the device again"
+        _print(console, title, heads, rows, heads[:2])
 
 
 def _head(record: CellRecord, console: Console) -> None:
