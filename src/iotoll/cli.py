@@ -76,6 +76,12 @@ COMMANDS = {
         "Show the sections of two finished runs side by side, per cell.",
         ("iotoll compare runs/A runs/B", "iotoll compare runs/A runs/B --json"),
     ),
+    "record": Entry(
+        "Look",
+        "iotoll.reports.trace.record:record_command",
+        "Print the trace-cmd command that records all that analyze needs, or run it.",
+        ("iotoll record --device sda --for 10", "iotoll record --device nvme0n1 --run"),
+    ),
     "analyze": Entry(
         "Look",
         "iotoll.reports.trace.command:analyze_command",
@@ -83,6 +89,7 @@ COMMANDS = {
         (
             "iotoll analyze trace.dat --comm fio",
             "iotoll analyze trace.dat --perfetto io.pftrace --slowest 5",
+            "iotoll analyze before.dat after.dat --compare",
         ),
     ),
     "publish": Entry(

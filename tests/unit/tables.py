@@ -91,4 +91,4 @@ def cell(path: Path = SYNC8, clock: Clock = Clock.INSTRUCTIONS, **filters: Any) 
 def full_cell(path: Path = SYNC8, clock: Clock = Clock.INSTRUCTIONS) -> TraceCell:
     """The same with every column."""
     found = cell(path, clock)
-    return TraceCell(found.trace, found.record, full_table(path), found.tasks)
+    return replace(found, table=full_table(path))

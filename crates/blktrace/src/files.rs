@@ -1,8 +1,10 @@
 //! Which files belong to a run.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::header::{First, first_word};
 
 /// A machine with more CPUs than this is a folder with something else in it.
 const LIMIT: usize = 4096;
@@ -20,6 +22,15 @@ pub struct CpuFile {
 pub fn is_cpu_file(path: impl AsRef<Path>) -> bool {
     let name = path.as_ref().file_name().and_then(|name| name.to_str());
     name.and_then(split).is_some()
+}
+
+/// Whether a path is a file of all CPUs, as `blkparse -d` writes it: it begins as one of blktrace's
+/// does, and is not called like one CPU's.
+pub fn is_dump(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    let mut word = [0; 4];
+    let mut read = || std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut word));
+    !is_cpu_file(path) && read().is_ok() && matches!(first_word(word), First::Known(_))
 }
 
 /// The files of a run, by CPU. `path` is the name before `.blktrace.N`, as `blktrace -o` had it,

@@ -41,6 +41,6 @@ mod stream;
 
 pub use entry::{Act, Entry, Event, Lost, Note, Reason, Remap, What, category};
 pub use error::{Error, Result};
-pub use files::{CpuFile, find, is_cpu_file};
+pub use files::{CpuFile, find, is_cpu_file, is_dump};
 pub use header::Endian;
 pub use run::Run;

@@ -1,16 +1,16 @@
 //! All CPUs of a run in order of time.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::files::{CpuFile, find};
+use crate::files::{CpuFile, find, is_dump};
 use crate::header::Endian;
-use crate::stream::Stream;
+use crate::stream::{Cpus, Stream};
 
 /// Buffers of all files together, and of one (bytes).
 const BUFFERS: usize = 8 << 20;
@@ -42,16 +42,33 @@ impl std::fmt::Debug for Run {
 }
 
 impl Run {
-    /// Opens the files of a run, as [`find`] finds them.
+    /// Opens the files of a run, as [`find`] finds them; or a file of all CPUs, as `blkparse -d`
+    /// writes it.
     ///
     /// # Errors
     /// When there are none or too many, one cannot be read, or what they begin with is not
     /// blktrace's. Damage after that shows as [`Entry::Lost`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if is_dump(path) {
+            return match File::open(path) {
+                Ok(file) => {
+                    let source = Box::new(file) as Box<dyn Read + Send>;
+                    Self::new(vec![(Cpus::All(HashMap::new()), path.to_owned(), source)])
+                }
+                Err(source) => Err(Error::Io {
+                    path: path.to_owned(),
+                    source,
+                }),
+            };
+        }
         let mut sources = Vec::new();
         for CpuFile { cpu, path } in find(path)? {
             match File::open(&path) {
-                Ok(file) => sources.push((cpu, path, Box::new(file) as Box<dyn Read + Send>)),
+                Ok(file) => {
+                    let source = Box::new(file) as Box<dyn Read + Send>;
+                    sources.push((Cpus::One(cpu, None), path, source));
+                }
                 Err(source) => return Err(Error::Io { path, source }),
             }
         }
@@ -66,7 +83,7 @@ impl Run {
         let source = |(cpu, bytes)| {
             let path = PathBuf::from(format!("CPU {cpu}"));
             (
-                cpu,
+                Cpus::One(cpu, None),
                 path,
                 Box::new(Cursor::new(bytes)) as Box<dyn Read + Send>,
             )
@@ -74,9 +91,19 @@ impl Run {
         Self::new(files.into_iter().map(source).collect())
     }
 
-    fn new(sources: Vec<(u32, PathBuf, Box<dyn Read + Send>)>) -> Result<Self> {
+    /// Takes the bytes of a file of all CPUs.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn dump_from_bytes(bytes: Vec<u8>) -> Result<Self> {
+        let path = PathBuf::from("dump");
+        let source = Box::new(Cursor::new(bytes)) as Box<dyn Read + Send>;
+        Self::new(vec![(Cpus::All(HashMap::new()), path, source)])
+    }
+
+    fn new(sources: Vec<(Cpus, PathBuf, Box<dyn Read + Send>)>) -> Result<Self> {
         let block = (BUFFERS / sources.len().max(1)).clamp(BUFFER_MIN, BUFFER_MAX);
-        let open = |(cpu, path, source)| Stream::new(cpu, path, source, block);
+        let open = |(cpus, path, source)| Stream::new(cpus, path, source, block);
         let mut streams = sources.into_iter().map(open).collect::<Result<Vec<_>>>()?;
         let layout = streams.iter().find_map(Stream::layout);
         for stream in &mut streams {

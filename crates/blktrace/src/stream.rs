@@ -1,5 +1,6 @@
 //! The records of one CPU's file, read block by block.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -7,9 +8,22 @@ use crate::entry::{Act, Entry, Event, Lost, Note, Reason, category};
 use crate::error::{Error, Result};
 use crate::header::{First, Header, Layout, first_word};
 
-/// One CPU's file; holds the current record until [`Stream::advance`].
+/// Devices and CPUs whose numbers are followed in a file of all CPUs.
+const COUNTED: usize = 1 << 16;
+
+/// The CPUs that a file is of.
+#[derive(Debug)]
+pub(crate) enum Cpus {
+    /// One, as in the file's name: the sequence number of its last event.
+    One(u32, Option<u32>),
+    /// All, as `blkparse -d` writes them: those of the last events by device and CPU. Notes in it
+    /// have times of another clock, which blkparse leaves as they are.
+    All(HashMap<(u32, u32), u32>),
+}
+
+/// One CPU's file, or one of all; holds the current record until [`Stream::advance`].
 pub(crate) struct Stream {
-    cpu: u32,
+    cpus: Cpus,
     path: PathBuf,
     source: Box<dyn Read + Send>,
     /// Bytes `at..end` are read from the file and not used yet; `buf[0]` is at `base` in the file.
@@ -24,9 +38,8 @@ pub(crate) struct Stream {
     /// The current record: its header, and its whole length.
     header: Header,
     len: usize,
-    /// Time of the last record, and sequence number of the last event.
+    /// Time of the last record.
     ts: Option<u64>,
-    sequence: Option<u32>,
     lost: Option<Lost>,
     /// Records with driver-specific data, which are skipped.
     pub(crate) driver_data: u64,
@@ -45,13 +58,13 @@ enum Found {
 impl Stream {
     /// `block` is the size of the buffer (bytes).
     pub(crate) fn new(
-        cpu: u32,
+        cpus: Cpus,
         path: PathBuf,
         source: Box<dyn Read + Send>,
         block: usize,
     ) -> Result<Self> {
         let mut stream = Self {
-            cpu,
+            cpus,
             path,
             source,
             buf: vec![0; block],
@@ -64,7 +77,6 @@ impl Stream {
             header: Header::default(),
             len: 0,
             ts: None,
-            sequence: None,
             lost: None,
             driver_data: 0,
         };
@@ -192,25 +204,22 @@ impl Stream {
     /// Whether the record that was just read is one to hand out.
     #[inline]
     fn accept(&mut self) -> bool {
+        let event = !self.is_note();
+        if matches!(self.cpus, Cpus::All(_)) {
+            // blkparse counts from its first event. That gets 1: to readers, 0 is no time.
+            self.header.ts = if event {
+                self.header.ts.saturating_add(1)
+            } else {
+                self.ts.unwrap_or(0)
+            };
+        }
         let header = &self.header;
         if self.ts.is_some_and(|last| header.ts < last) {
             self.gap(Reason::BackInTime);
             return false;
         }
-        let event = !self.is_note();
-        // Events that ftrace's `blk` tracer put into this format have no number (0). A task that
-        // moves between the kernel's choice of the CPU and of the buffer has another CPU's.
-        let due = self.sequence.map_or(1, |last| last.wrapping_add(1));
-        let numbered = header.sequence != 0 || due == 0;
-        if event && numbered && header.cpu == self.cpu {
-            let missing = header.sequence.wrapping_sub(due);
-            self.sequence = Some(header.sequence);
-            if missing != 0 {
-                self.gap(Reason::Sequence);
-            }
-            if let Some(lost) = &mut self.lost {
-                lost.count = (missing < 1 << 31).then_some(u64::from(missing));
-            }
+        if event {
+            self.count();
         }
         if let Some(lost) = &mut self.lost {
             lost.to = self.header.ts;
@@ -221,9 +230,47 @@ impl Stream {
         !drop
     }
 
+    /// Follows the sequence numbers.
+    #[inline]
+    fn count(&mut self) {
+        let header = &self.header;
+        let last = match &self.cpus {
+            // A task that moves between the kernel's choice of the CPU and of the buffer has
+            // another CPU's.
+            Cpus::One(cpu, _) if *cpu != header.cpu => return,
+            Cpus::One(_, last) => *last,
+            Cpus::All(last) => last.get(&(header.dev, header.cpu)).copied(),
+        };
+        // Events that ftrace's `blk` tracer put into this format have no number (0).
+        let due = last.map_or(1, |last| last.wrapping_add(1));
+        if header.sequence == 0 && due != 0 {
+            return;
+        }
+        let missing = header.sequence.wrapping_sub(due);
+        match &mut self.cpus {
+            Cpus::One(_, last) => *last = Some(header.sequence),
+            Cpus::All(last) => {
+                let key = (header.dev, header.cpu);
+                if last.len() < COUNTED || last.contains_key(&key) {
+                    last.insert(key, header.sequence);
+                }
+            }
+        }
+        if missing != 0 {
+            self.gap(Reason::Sequence);
+        }
+        if let Some(lost) = &mut self.lost {
+            lost.count = (missing < 1 << 31).then_some(u64::from(missing));
+        }
+    }
+
     #[cold]
     fn gap(&mut self, reason: Reason) {
-        let (cpu, from, offset) = (self.cpu, self.ts, self.offset());
+        let cpu = match self.cpus {
+            Cpus::One(cpu, _) => cpu,
+            Cpus::All(_) => self.header.cpu,
+        };
+        let (from, offset) = (self.ts, self.offset());
         self.lost.get_or_insert(Lost {
             cpu,
             from,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iosections::{DeviceOutcome, Driver, IoResult, Mark, MarkCounts, RequestCounts, Section};
+use iosections::{DeviceOutcome, Driver, Mark, MarkCounts, RequestCounts, Section};
 use serde_json::{Value, json};
 
 use crate::analysis::Analysis;
@@ -23,6 +23,8 @@ pub enum Unit {
     Nanoseconds,
     /// Instructions, on a virtual board with one nanosecond per instruction.
     Instructions,
+    /// Ticks of a clock that counts something else, where nothing says how long they are.
+    Ticks,
 }
 
 impl Unit {
@@ -46,12 +48,14 @@ impl Unit {
         match self {
             Self::Nanoseconds => "ns",
             Self::Instructions => "instructions",
+            Self::Ticks => "ticks",
         }
     }
 }
 
 impl Analysis {
-    /// The record as JSON text.
+    /// The record as JSON text. Nanoseconds are ticks where the trace's clock does not count
+    /// nanoseconds.
     ///
     /// # Errors
     /// When it cannot be written as JSON.
@@ -59,6 +63,10 @@ impl Analysis {
         let device = self.device.and_then(|dev| self.outcome.device(dev));
         let device = device.cloned().unwrap_or_default();
         let sees_all = self.source.sees_all();
+        let unit = match unit {
+            Unit::Nanoseconds if self.source.ticks().is_some() => Unit::Ticks,
+            unit => unit,
+        };
         let mut record = vec![
             ("unit", unit.name().into()),
             ("trace", self.trace_part()),
@@ -120,9 +128,15 @@ impl Analysis {
     }
 
     fn device_part(&self, device: &DeviceOutcome) -> Value {
-        let dev = self.device.map_or_else(String::new, |d| d.to_string());
+        let dev = self.asked.or(self.device);
+        let dev = dev.map_or_else(String::new, |d| d.to_string());
         let driver = device.driver().map_or("block", Driver::name);
-        json!({ "dev": dev, "driver": driver })
+        let mut part = json!({ "dev": dev, "driver": driver });
+        if let (Some(_), Some(disk), Some(map)) = (self.asked, self.device, part.as_object_mut()) {
+            // What the requests are counted of.
+            map.insert("disk".into(), disk.to_string().into());
+        }
+        part
     }
 
     /// The I/Os of all devices, and what became of them; those of other devices than this one are
@@ -157,12 +171,8 @@ impl Analysis {
     /// their first ones.
     fn marks(&self, device: &DeviceOutcome) -> Value {
         let (mut handed, mut interrupt) = (device.device_marks, device.interrupt_marks);
-        if self.whole.is_filtered {
-            (handed, interrupt) = Default::default();
-            for &IoResult { marks, .. } in &self.ios {
-                handed.add(marks[1]);
-                interrupt.add(marks[2]);
-            }
+        if self.whole.is_filtered || self.asked.is_some() {
+            (handed, interrupt) = (self.summary.handed, self.summary.interrupts);
         }
         if !self.source.sees_all() {
             interrupt = MarkCounts::default();

@@ -41,6 +41,8 @@ pub(crate) struct Meta {
     pub(crate) buffers: Vec<Buffer>,
     /// Names of buffers that hold text instead of events.
     pub(crate) texts: Vec<String>,
+    /// Behind the last section that was read, as far as its header says (bytes).
+    pub(crate) end: u64,
 }
 
 impl Meta {

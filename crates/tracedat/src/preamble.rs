@@ -13,7 +13,7 @@ use crate::{v6, v7};
 pub(crate) fn parse(source: &Source) -> Result<(Head, Meta)> {
     let mut r = Reader::new(source, 0, 0, Endian::Little);
     match r.take(10, "magic") {
-        Ok(magic) if magic == b"\x17\x08\x44tracing" => {}
+        Ok(magic) if magic == MAGIC => {}
         Err(e @ Error::Io(_)) => return Err(e),
         _ => return Err(Error::Magic),
     }
@@ -60,7 +60,35 @@ pub(crate) fn parse(source: &Source) -> Result<(Head, Meta)> {
     if meta.buffers.is_empty() && !meta.texts.is_empty() {
         return Err(text_trace());
     }
+    check_end(source, &meta)?;
     Ok((head, meta))
+}
+
+const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+/// Behind its end a recording may be filled up to a page.
+const FILLED: usize = 64 << 10;
+
+/// Refuses a second recording behind the first one, which would be left out in silence.
+fn check_end(source: &Source, meta: &Meta) -> Result<()> {
+    let parts = meta.buffers.iter().flat_map(|b| &b.parts);
+    let ends = parts.map(|part| part.offset.saturating_add(part.size));
+    let end = ends.fold(meta.end, u64::max);
+    if end == 0 || end >= source.len() {
+        return Ok(());
+    }
+    let mut behind = vec![0; FILLED];
+    let count = source.read_at(end, &mut behind)?;
+    behind.truncate(count);
+    match behind.windows(MAGIC.len()).position(|w| w == MAGIC) {
+        None => Ok(()),
+        Some(at) => Err(Error::Unsupported {
+            what: format!(
+                "two recordings in one file (the second from byte {} on)",
+                end + at as u64
+            ),
+            mend: "cut it there, with head -c and tail -c, and name one of the pieces",
+        }),
+    }
 }
 
 /// The kernel's largest sub-buffer is 128 pages (`buffer_subbuf_size_kb`, 6.8): 8 MiB with pages

@@ -28,6 +28,10 @@ const CHUNK_BUDGET: usize = 256 << 20;
 /// Largest chunk (bytes).
 const CHUNK_LIMIT: usize = 16 << 20;
 
+/// Trace clocks that do not count nanoseconds, besides `x86-tsc`: events (`counter`), hundredths of
+/// a second (`uptime`), and the counters of other processors; `ticks` of a text that does not say.
+const COUNTERS: [&str; 5] = ["counter", "uptime", "ppc-tb", "s390-tod", "ticks"];
+
 /// A trace: a file of trace-cmd's, or the kernel's own ring buffers. Its events stay where they
 /// are, and packed; they are fetched and unpacked while they are read.
 #[derive(Debug)]
@@ -113,6 +117,15 @@ impl Trace {
         Ok(())
     }
 
+    /// Leaves out a buffer from now on, unless it is the only one that is read.
+    pub fn leave_out(&mut self, name: &str) {
+        if self.selected.len() > 1 {
+            let buffers = &self.meta.buffers;
+            let stays = |at: &usize| buffers.get(*at).is_some_and(|b| b.name != name);
+            self.selected.retain(stays);
+        }
+    }
+
     fn names(&self) -> String {
         let names = self.meta.buffers.iter().map(|b| format!("{:?}", b.name));
         names.collect::<Vec<_>>().join(", ")
@@ -152,6 +165,15 @@ impl Trace {
     /// Name of the trace clock, for example `local`.
     pub fn clock(&self) -> &str {
         self.used().map_or(&self.meta.clock, |b| self.clock_of(b))
+    }
+
+    /// Whether its times are ticks, since its clock counts something else than nanoseconds, and the
+    /// file does not say how long a tick is (`TSC2NSEC`).
+    pub fn is_in_ticks(&self) -> bool {
+        match self.clock() {
+            clock if clock.contains("tsc") => self.meta.clocks.tsc.is_none(),
+            clock => COUNTERS.contains(&clock),
+        }
     }
 
     fn clock_of<'b>(&'b self, buffer: &'b Buffer) -> &'b str {

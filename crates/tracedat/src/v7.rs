@@ -17,6 +17,8 @@ struct Section<'a> {
     id: u16,
     packed: bool,
     size: u64,
+    /// Behind it in the file.
+    end: u64,
     body: Reader<'a>,
 }
 
@@ -31,6 +33,7 @@ fn section<'a>(source: &'a Source, head: &Head, at: u64) -> Result<Section<'a>> 
         id,
         packed,
         size,
+        end: body.offset().saturating_add(size),
         body,
     })
 }
@@ -62,6 +65,7 @@ pub(crate) fn parse(source: &Source, head: &Head, first: u64, meta: &mut Meta) -
             return Err(Error::corrupt(at, "the options sections form a loop"));
         }
         let options = section(source, head, at)?;
+        meta.end = meta.end.max(options.end);
         if options.id != 0 {
             return Err(Error::corrupt(at, "an options section expected"));
         }
@@ -70,7 +74,9 @@ pub(crate) fn parse(source: &Source, head: &Head, first: u64, meta: &mut Meta) -
         })?;
     }
     for (id, at) in places {
-        with_section(section(source, head, at)?, head, |r| match id {
+        let part = section(source, head, at)?;
+        meta.end = meta.end.max(part.end);
+        with_section(part, head, |r| match id {
             16 => meta.read_headers(r, head.long),
             17 => meta.read_ftrace_formats(r, head.endian),
             18 => meta.read_event_formats(r, head.endian),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import math
@@ -14,6 +15,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
+CLOSED_PIPE = 141  # as a shell reports a process that SIGPIPE ended: ``iotoll ... | head``
 
 
 class FiniteRange(click.FloatRange):
@@ -91,27 +94,70 @@ def guarded(command: click.Command, readers: Collection[str] = ()) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     gc.set_threshold(*_COLLECTOR)
     try:
-        _check_words()
-        command(standalone_mode=False)
-    except click.exceptions.Exit as done:
-        raise SystemExit(done.exit_code) from done
-    except click.ClickException as error:
-        _show(error)
-        raise SystemExit(2) from error
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("iotoll: interrupted; the same command resumes", err=True)
-        raise SystemExit(INTERRUPTED) from None
-    except BrokenPipeError:
-        raise SystemExit(0) from None
-    except Exception as error:
-        line, code = told(error, readers)
-        click.echo(f"iotoll: {line}", err=True)
-        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
-            click.echo(plain(error.log_tail), err=True)
-        raise SystemExit(code) from error
+        code = _end_of(command, readers)
+        raise SystemExit(_flushed(code))
     finally:
         # At its end Python would look through a run's records for garbage: two tenths of a second.
         gc.freeze()
+
+
+def _end_of(command: click.Command, readers: Collection[str]) -> int | str | None:
+    """Run a command; returns its exit code, once an error was said."""
+    stdout = sys.stdout
+    try:
+        _check_words()
+        command(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except SystemExit as done:
+        # The ends of rich and of click at a closed pipe are 1, which would read as a regression;
+        # click has put another stream in the place of standard output.
+        closed = isinstance(done.__context__, BrokenPipeError) or sys.stdout is not stdout
+        return CLOSED_PIPE if closed else done.code
+    except click.ClickException as error:
+        _say(partial(_show, error))
+        return UsageError.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _say(partial(click.echo, "iotoll: interrupted; the same command resumes", err=True))
+        return INTERRUPTED
+    except BrokenPipeError:
+        return CLOSED_PIPE
+    except Exception as error:
+        line, code = told(error, readers)
+        _say(partial(click.echo, f"iotoll: {line}", err=True))
+        if isinstance(error, BrokenError | InfrastructureError) and error.log_tail:
+            _say(partial(click.echo, plain(error.log_tail), err=True))
+        return code
+    return 0
+
+
+def _say(words: Callable[[], None]) -> None:
+    """Say something last on standard error, if that can still be written."""
+    with contextlib.suppress(OSError):
+        words()
+
+
+def _flushed(code: int | str | None) -> int | str | None:
+    """Write what is still to be written; returns the exit code, another one where that fails.
+
+    Python would do it after its end, say so in words of its own, and end with 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            # What is left in the stream's buffer would fail again.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+            if isinstance(error, BrokenPipeError):
+                code = CLOSED_PIPE
+            elif stream is not sys.stderr:
+                line, status = told(error)
+                if code != status:
+                    _say(partial(click.echo, f"iotoll: {line}", err=True))
+                code = status
+    return code
 
 
 _COLLECTOR = (50_000, 20, 50)
@@ -121,6 +167,7 @@ With Python's own numbers that takes a tenth of a gate's analysis, which makes h
 """
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM)
 """What a user's file fails with through no fault of the user's."""
+_MACHINE_CODE = InfrastructureError.exit_code
 _LONGEST = 2000
 _WORD = 1 << 16  # characters of an argument; Linux hands no longer one on to git
 
@@ -133,6 +180,9 @@ def told(error: Exception, readers: Collection[str] = ()) -> tuple[str, int]:
         line = _line(f"{error.filename}: {error.strerror}: {os_fix(error)}")
         code = InfrastructureError if error.errno in _MACHINE else UsageError
         return line, code.exit_code
+    if isinstance(error, OSError) and error.filename is None and error.errno in _MACHINE:
+        # Of what is open already, which is mostly standard output.
+        return _line(f"cannot write: {error.strerror}: {os_fix(error)}"), _MACHINE_CODE
     # Python's own exit code for a bug, 1, would read as a regression.
     return _crash_report(error), InfrastructureError.exit_code
 

@@ -46,19 +46,27 @@ class Window:
     end: int
 
 
-@contextmanager
-def _reading() -> Iterator[None]:
-    try:
-        yield
-    except _native.TraceError as error:
-        raise InfrastructureError(f"corrupt trace: {error}") from error
-
-
 class BootTraceFile:
     """A trace, of which each thing is read once. Raises InfrastructureError when it is corrupt."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, recording: _native.Recording | None = None) -> None:
+        """``recording`` is the trace.dat that a file of another format became."""
         self.path = path
+        self.recording = recording
+
+    @property
+    def data(self) -> Path:
+        """Where the trace is read: ``path``, or the trace.dat that it became."""
+        return self.recording.path if self.recording else self.path
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turns what the native reader says into an InfrastructureError that names the file."""
+        try:
+            yield
+        except _native.TraceError as error:
+            text = str(error).replace(str(self.data), str(self.path))
+            raise InfrastructureError(f"corrupt trace: {text}") from error
 
     @cached_property
     def parts(self) -> list[Path]:
@@ -66,6 +74,8 @@ class BootTraceFile:
 
         Raises UsageError when they are not there.
         """
+        if self.recording:
+            return [self.path]
         try:
             return _native.files(str(self.path))
         except _native.TraceError as error:
@@ -74,39 +84,43 @@ class BootTraceFile:
     @property
     def is_blktrace(self) -> bool:
         """Whether it is a blktrace run: block events alone."""
-        return self.parts != [self.path]
+        return self.parts != [self.path] or _native.is_blktrace(str(self.data))
 
     @property
     def name(self) -> str:
         """What it is called: a file's name without ending, or the name of a run."""
-        return self.path.name.partition(".blktrace.")[0] if self.is_blktrace else self.path.stem
+        if self.parts != [self.path]:
+            return self.path.name.partition(".blktrace.")[0]
+        name = self.path.name
+        packing = self.recording.packing if self.recording else None
+        return Path(name).stem if packing is None else Path(Path(name).stem).stem
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the trace; of a blktrace run, over its files."""
-        if self.is_blktrace:
+        if self.parts != [self.path]:
             return files_sha256(self.parts, self.path.parent)
         return file_sha256(self.path)
 
     @cached_property
     def outline(self) -> tuple[int | None, Mapping[int, str]]:
         """Time of the first event, and the tasks' names by thread number."""
-        with _reading():
-            return _native.outline(str(self.path))
+        with self.reading():
+            return _native.outline(str(self.data))
 
     @cached_property
     def calls(self) -> list[tuple[str, int, int, int, int]]:
         """The calls that read, write or flush: name, pid, start, end, what each returned."""
-        with _reading():
-            return _native.calls(str(self.path))
+        with self.reading():
+            return _native.calls(str(self.data))
 
     @cached_property
     def windows(self) -> list[Window]:
         """The runs of a batch, in order; the trace's markers say where each begins."""
-        with _reading():
+        with self.reading():
             marks = [
                 (t, m.removeprefix(MARKER))
-                for t, m in _native.markers(str(self.path))
+                for t, m in _native.markers(str(self.data))
                 if m.startswith(MARKER)
             ]
         ends = [t for t, _ in marks[1:]] + [2**63]  # one too many where there are no marks
@@ -141,8 +155,10 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                     calibration[name] = (measured.data, measured.table.columns)
                 elif name in boot.cells:
                     record = make_record(measured, fio, boot.clock, file.digest, virtual)
-                    why = record.invalid or other_load(parse_cell(name), measured.table)
-                    records[name] = record.model_copy(update={"invalid": why})
+                    cell = parse_cell(name)
+                    why = record.invalid or other_load(cell, measured.table)
+                    span = _span(measured.table) if cell.depth > 1 else None
+                    records[name] = record.model_copy(update={"invalid": why, "span": span})
     return records, event_costs(calibration, boot.clock)
 
 
@@ -213,11 +229,11 @@ def measure(
     file: BootTraceFile, windows: Sequence[Window], clock: Clock, **options: Unpack[Options]
 ) -> Iterator[Measured]:
     """Run the analyser over windows that follow each other, in one walk over the trace."""
-    options["unit"] = clock.unit.value
+    options["unit"] = "instructions" if clock is Clock.INSTRUCTIONS else "ns"
     options["count_events"] = True  # calibration, on both clocks, needs how many a section has
     spans = [(window.start, window.end) for window in windows]
-    with _reading():
-        found = _native.analyze(str(file.path), windows=spans, **options)
+    with file.reading():
+        found = _native.analyze(str(file.data), windows=spans, **options)
     for window, (text, raw) in zip(windows, found, strict=True):
         yield Measured(file, window, json.loads(text), from_native(raw), options.get("comm"))
 
@@ -254,6 +270,11 @@ def make_record(
         **measured.data,
     )
     return record.model_copy(update={"invalid": invalid(record)})
+
+
+def _span(table: IoTable) -> int | None:
+    """From the first I/O's call to the last one's return."""
+    return int(table.end.max() - table["start"].min()) if len(table) else None
 
 
 def _unmeasured(measured: Measured) -> Calls:

@@ -86,6 +86,40 @@ def jobs_of(data: Any, where: str) -> dict[str, FioJob]:
         raise InfrastructureError(f"{where}: not fio's JSON: {error!r}"[:400]) from error
 
 
+def joined(name: str, jobs: Sequence[FioJob]) -> FioJob:
+    """All of some jobs as one; raises ValueError without any.
+
+    Options that they do not share say nothing of all, and percentiles cannot be joined.
+    """
+    first, *rest = jobs
+    if not rest:
+        return first
+    shared = {k: v for k, v in first.options.items() if all(j.options.get(k) == v for j in rest)}
+    engines = {"ioengine", "rw", "bs"}
+    if any((job.options.keys() & engines) - shared.keys() for job in jobs):
+        shared = {}
+    return FioJob(
+        name=name,
+        ios=sum(job.ios for job in jobs),
+        bytes=sum(job.bytes for job in jobs),
+        error=next((job.error for job in jobs if job.error), 0),
+        slat=_joined([job.slat for job in jobs]),
+        clat=_joined([job.clat for job in jobs]),
+        lat=_joined([job.lat for job in jobs]),
+        trims=sum(job.trims for job in jobs),
+        syncs=sum(job.syncs for job in jobs),
+        options=shared,
+    )
+
+
+def _joined(parts: Sequence[Latency | None]) -> Latency | None:
+    known = [part for part in parts if part is not None]
+    count = sum(part.count for part in known)
+    if not count:
+        return None
+    return Latency(count, sum(part.mean * part.count for part in known) / count, {})
+
+
 def _job(name: str, jobs: Sequence[Mapping[str, Any]], shared: Mapping[str, str]) -> FioJob:
     sides = [job[side] for job in jobs for side in ("read", "write", "trim") if side in job]
     busy = [side for side in sides if side["total_ios"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,7 +118,7 @@ def unwrapped(text: str) -> str:
 def test_table_shows_sub_steps_and_marks() -> None:
     made = full_cell()
     record = made.record.model_copy(update={"steps": steps(made.table)})
-    text = shown(TraceCell(made.trace, record, made.table, made.tasks))
+    text = shown(replace(made, record=record))
     assert "bio_queue -> getrq" in text and "then tag wait" in text
     assert "device -> irq" not in text, "hardware has no meaning on this clock"
     assert "hardware ends at irq_handler_entry" in unwrapped(text)
@@ -172,7 +173,7 @@ def test_the_slowest_are_the_longest_with_all_their_events() -> None:
         assert slow.events[0].at == 0 and slow.events[-1].at == slow.duration
         assert slow.events[0].event.startswith("sys_enter_") and slow.events_left_out == 0
         assert len(slow.events) < EVENT_LIMIT
-    few = TraceCell(made.trace, made.record, made.table.take(np.arange(3)), made.tasks)
+    few = replace(made, table=made.table.take(np.arange(3)))
     assert len(slowest(few, 1000)) == 3
 
 
@@ -257,7 +258,8 @@ def test_f6_9_a_trace_that_is_damaged_meanwhile_is_one_line(
     from iotoll.core.errors import InfrastructureError
     from iotoll.reports.trace import slowest as module
 
-    cell = SimpleNamespace(table=None, trace=tmp_path / "t.dat", dev="")
+    file = SimpleNamespace(data=tmp_path / "t.dat")
+    cell = SimpleNamespace(table=None, trace=tmp_path / "t.dat", file=file, dev="")
     monkeypatch.setattr(module, "ranked", lambda _: np.zeros(0, dtype=np.int64))
     cell.table = SimpleNamespace(take=lambda order: [])
     (tmp_path / "t.dat").write_bytes(b"no trace")

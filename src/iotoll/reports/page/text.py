@@ -98,8 +98,7 @@ def clock_note(clock: Clock, virtual: bool) -> str:
 
 def unit_label(unit: Unit, clock: Clock) -> str:
     """Return the unit and clock of a figure, for axes and table heads."""
-    name = "instructions" if unit is Unit.INSTRUCTIONS else "ns"
-    return f"{name} (clock: {clock.value})"
+    return f"{unit.value} (clock: {clock.value})"
 
 
 @dataclass(frozen=True, order=True)
