@@ -123,7 +123,7 @@ class Folder:
             return not folder or (self._out / folder).is_dir()
         modes = {change.old_mode, change.mode} - {_NONE}
         is_file = modes <= set(_FILE_MODES)
-        if _NOT_BUILT.match(change.path):
+        if _NOT_BUILT.search(change.path):
             return not is_file
         return not is_file or read_by_kconfig(change.path) or self._gathers(tree, folder)
 
