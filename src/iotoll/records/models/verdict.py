@@ -351,6 +351,11 @@ class VerdictRecord(Model):
         return own or self._other_blocks
 
     @property
+    def _differs(self) -> bool:
+        """Whether limits differ that the base reports and nobody accepted."""
+        return any(one.gated and one.accepted is None for one in self.limits)
+
+    @property
     def _other_blocks(self) -> bool:
         other = self.other
         return other is not None and other.blocks and other.outcome is Outcome.REGRESSION
@@ -364,7 +369,9 @@ class VerdictRecord(Model):
         said = f"the outcome is {self.outcome.value}, and"
         if self.exit_code != self.outcome.exit_code:
             return f"{said} the exit code is {self.exit_code}"
-        if found := next((text for c in self.cells if (text := c.contradiction())), ""):
+        slow = {r.cell for r in self.throughput if r.moved == "grew" and r.accepted is None}
+        told = (c for c in self.cells if c.outcome is not Outcome.REGRESSION or c.cell not in slow)
+        if found := next((text for c in told if (text := c.contradiction())), ""):
             return found
         if self.failure is not None:
             failed = self.failure.outcome
@@ -372,12 +379,14 @@ class VerdictRecord(Model):
         if self.outcome is Outcome.BROKEN:
             return f"{said} no failure says why"
         if self.outcome is Outcome.REGRESSION:
-            return "" if self.blocks else f"{said} nothing that grew blocks"
+            return "" if self.blocks or self._differs else f"{said} nothing that grew blocks"
         # A clock that the policy only shows passes where the other one judges beside it.
         if self.blocks and (self.other is None or self._other_blocks):
             return f"{said} growth blocks"
         worst = {c.outcome for c in self.cells if not any(g.limit for g in c.growth)}
         if self.outcome is Outcome.PASS:
+            if self._differs and self.can_gate:
+                return f"{said} limits differ that nobody accepted"
             bad = worst - {Outcome.PASS, Outcome.REGRESSION}
             if bad:
                 return f"{said} a cell is {min(bad).value}"
