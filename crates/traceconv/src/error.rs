@@ -10,7 +10,9 @@ pub enum Error {
     #[error("cannot be read ({0}); check the path and its permissions")]
     Io(#[from] std::io::Error),
     /// The trace.dat that it becomes could not be written.
-    #[error("cannot be unpacked into {folder} ({source}); free some space there, or name another folder in TMPDIR")]
+    #[error(
+        "cannot be unpacked into {folder} ({source}); free some space there, or name another folder in TMPDIR"
+    )]
     Scratch {
         /// Where it was to be.
         folder: String,

@@ -16,8 +16,7 @@ pub(crate) fn named(head: &[u8]) -> Error {
     if starts(b"PK\x03\x04") || head.get(257..262) == Some(b"ustar") {
         return Error::foreign("an archive of files", "unpack it, and name a file in it");
     }
-    if starts(&[0xc1, 0x1f, 0xfc, 0xc1]) || starts(&[0xc1, 0xfc, 0x1f, 0xc1]) || starts(b"/* CTF")
-    {
+    if starts(&[0xc1, 0x1f, 0xfc, 0xc1]) || starts(&[0xc1, 0xfc, 0x1f, 0xc1]) || starts(b"/* CTF") {
         return Error::foreign("a part of an LTTng trace (CTF), which is not read", RECORD);
     }
     if trimmed.starts_with('{') || trimmed.starts_with('[') {

@@ -267,7 +267,11 @@ pub(crate) fn convert(input: Input) -> Result<(File, About)> {
             place(&mut r);
         }
         let Some((at, size)) = place(&mut r) else {
-            return Err(Error::corrupt(WHAT, end, "its table of features is cut off"));
+            return Err(Error::corrupt(
+                WHAT,
+                end,
+                "its table of features is cut off",
+            ));
         };
         reading.formats(&section(&file, at, size)?, at)?;
     } else if size == 0 && len > from {
@@ -665,9 +669,15 @@ impl Reading {
                 notes.push(format!("{count} {what}"));
             }
         };
-        say(self.unplaced, "events were lost by perf, at times that it did not note");
+        say(
+            self.unplaced,
+            "events were lost by perf, at times that it did not note",
+        );
         say(self.back, "events came out of their order and are left out");
-        say(self.unread, "events lack their CPU, time or fields and are left out");
+        say(
+            self.unread,
+            "events lack their CPU, time or fields and are left out",
+        );
         let Some(writer) = self.writer else {
             return Err(Error::foreign("a perf.data file without tracepoints", MEND));
         };

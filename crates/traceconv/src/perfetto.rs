@@ -24,7 +24,12 @@ const DESCRIBED: usize = 4096;
 
 /// Number in `FtraceEvent`, group, event, and fields: number, name, type. `Ty::Dev` of Perfetto is
 /// user space's device number.
-type Event = (u32, &'static str, &'static str, &'static [(u32, &'static str, Ty)]);
+type Event = (
+    u32,
+    &'static str,
+    &'static str,
+    &'static [(u32, &'static str, Ty)],
+);
 
 const BIO: &[(u32, &str, Ty)] = &[
     (1, "dev", Ty::Dev),
@@ -144,12 +149,7 @@ const EVENTS: &[Event] = &[
             (5, "comm", Ty::Text),
         ],
     ),
-    (
-        329,
-        "raw_syscalls",
-        "sys_enter",
-        &[(1, "id", Ty::I64)],
-    ),
+    (329, "raw_syscalls", "sys_enter", &[(1, "id", Ty::I64)]),
     (
         330,
         "raw_syscalls",
@@ -184,7 +184,9 @@ pub(crate) fn is_perfetto(head: &[u8]) -> bool {
     };
     let Some((packet, behind)) = rest.split_at_checked(len as usize) else {
         // A first packet that is longer than what was looked at.
-        return Fields::of(rest).next().is_some_and(|(field, _)| field < 1000);
+        return Fields::of(rest)
+            .next()
+            .is_some_and(|(field, _)| field < 1000);
     };
     let mut fields = Fields::of(packet);
     fields.by_ref().for_each(drop);
@@ -641,7 +643,9 @@ impl Reading {
         }
         if self.back > 0 {
             let back = self.back;
-            notes.push(format!("{back} events came out of their order and are left out"));
+            notes.push(format!(
+                "{back} events came out of their order and are left out"
+            ));
         }
         let clock = match self.clock {
             None | Some(0) => "boot",

@@ -29,7 +29,11 @@ const TEMPLATES: &[(&str, &str, &str)] = &[
         "block_bio_remap",
         "{dev:d} {rwbs:r} {sector:q} + {nr_sector:u} <- ({old_dev:d}) {old_sector:q}",
     ),
-    ("block", "block_split", "{dev:d} {rwbs:r} {sector:q} / {new_sector:q}"),
+    (
+        "block",
+        "block_split",
+        "{dev:d} {rwbs:r} {sector:q} / {new_sector:q}",
+    ),
     ("block", "block_plug", "[{comm:s}]"),
     ("block", "block_unplug", "[{comm:s}] {nr_rq:i}"),
     ("nvme", "nvme_setup_cmd", NVME_DISK),
@@ -51,7 +55,11 @@ const TEMPLATES: &[(&str, &str, &str)] = &[
         "ufshcd_command",
         "{str:s}: {dev_name:s}: tag: {tag:u}, {rest:s}hwq_id: {hwq_id:i}",
     ),
-    ("ufs", "ufshcd_command", "{str:s}: {dev_name:s}: tag: {tag:u},"),
+    (
+        "ufs",
+        "ufshcd_command",
+        "{str:s}: {dev_name:s}: tag: {tag:u},",
+    ),
     (
         "mmc",
         "mmc_request_start",
@@ -87,8 +95,16 @@ const TEMPLATES: &[(&str, &str, &str)] = &[
     ("io_uring", "io_uring_submit_req", URING),
     ("io_uring", "io_uring_submit_sqe", URING),
     ("io_uring", "io_uring_complete", URING),
-    ("io_uring", "io_uring_submit_sqe", "ring {ctx:p}, req {req:p},"),
-    ("io_uring", "io_uring_queue_async_work", "ring {ctx:p}, request {req:p},"),
+    (
+        "io_uring",
+        "io_uring_submit_sqe",
+        "ring {ctx:p}, req {req:p},",
+    ),
+    (
+        "io_uring",
+        "io_uring_queue_async_work",
+        "ring {ctx:p}, request {req:p},",
+    ),
     ("raw_syscalls", "sys_enter", "NR {id:i} ("),
     ("raw_syscalls", "sys_exit", "NR {id:i} = {ret:x}"),
 ];
@@ -411,7 +427,11 @@ fn hex(word: &str) -> Option<u64> {
 pub(crate) fn number(word: &str) -> Option<u64> {
     match word.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => word.parse::<i64>().map(|n| n as u64).or_else(|_| word.parse()).ok(),
+        None => word
+            .parse::<i64>()
+            .map(|n| n as u64)
+            .or_else(|_| word.parse())
+            .ok(),
     }
 }
 
@@ -463,8 +483,11 @@ fn pairs<'t>(name: &str, text: &'t str) -> Vec<(&'t str, Value<'t>)> {
         let words = text.split_whitespace();
         words.filter_map(|word| word.split_once('=')).collect()
     };
-    let pair = |(name, word): (&'t str, &'t str)| {
-        (name.trim(), value(word.trim().trim_end_matches(',')))
-    };
-    split.into_iter().map(pair).filter(|(name, _)| !name.is_empty()).collect()
+    let pair =
+        |(name, word): (&'t str, &'t str)| (name.trim(), value(word.trim().trim_end_matches(',')));
+    split
+        .into_iter()
+        .map(pair)
+        .filter(|(name, _)| !name.is_empty())
+        .collect()
 }

@@ -142,7 +142,11 @@ impl Reading {
         let known = self.comms.contains_key(&event.pid);
         if event.pid != 0 && event.comm != "<...>" && (known || self.comms.len() < TASKS) {
             // Only where it changed: nearly every line repeats a name.
-            if self.comms.get(&event.pid).is_none_or(|comm| comm != event.comm) {
+            if self
+                .comms
+                .get(&event.pid)
+                .is_none_or(|comm| comm != event.comm)
+            {
                 let comm = event.comm.replace('\n', " ");
                 self.comms.insert(event.pid, comm);
             }
@@ -152,10 +156,13 @@ impl Reading {
         } else {
             format!("{}{}", event.call, event.name).into()
         };
-        let record = self.printed.record(event.group, &name, event.pid, event.fields);
+        let record = self
+            .printed
+            .record(event.group, &name, event.pid, event.fields);
         let Some(record) = record else {
             self.odd += 1;
-            self.first_odd.get_or_insert_with(|| (number, name.into_owned()));
+            self.first_odd
+                .get_or_insert_with(|| (number, name.into_owned()));
             return Ok(());
         };
         match self.writer.event(event.cpu, ts, record)? {
@@ -280,7 +287,9 @@ fn parse(line: &str) -> Option<Line<'_>> {
     if matches!(event.name, "print" | "bprint") {
         // trace-cmd prints the function in front of the text.
         let fields = fields.trim_start();
-        event.fields = fields.strip_prefix("tracing_mark_write: ").unwrap_or(fields);
+        event.fields = fields
+            .strip_prefix("tracing_mark_write: ")
+            .unwrap_or(fields);
         event.name = "print";
     }
     Some(event)
@@ -322,7 +331,8 @@ fn task_of(text: &str) -> Option<(&str, i32)> {
         let pid = pid.rsplit('/').next()?;
         Some((comm.trim(), pid.parse().ok()?))
     };
-    dash.or_else(space).filter(|&(_, pid): &(&str, i32)| pid >= 0)
+    dash.or_else(space)
+        .filter(|&(_, pid): &(&str, i32)| pid >= 0)
 }
 
 /// The time stamp, with the flags in front of it left out.
@@ -350,7 +360,9 @@ fn time_of(stamp: &str) -> Option<Time> {
     }
     let unit = 10_u64.pow(9 - digits);
     let (seconds, part): (u64, u64) = (seconds.parse().ok()?, part.parse().ok()?);
-    let ns = seconds.checked_mul(1_000_000_000)?.checked_add(part * unit)?;
+    let ns = seconds
+        .checked_mul(1_000_000_000)?
+        .checked_add(part * unit)?;
     // No clock comes near this; a page's time must leave room above it.
     (ns < 1 << 62).then_some(Time::Seconds(ns, unit))
 }
