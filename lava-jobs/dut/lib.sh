@@ -259,6 +259,18 @@ settle_memory() {
     on_cpu "0-$((cpus - 1))"
 }
 
+# spread_pages FIO: makes the files that a fio job has buffers in (its lines `; spread FILE PAGES`), of pages of which no two neighbours in the
+# file are neighbours in memory: these would be one segment of a request. Free pages must follow each other for that:
+# of those left over from what ran before, some were neighbours in one of two kernels of the same code.
+spread_pages() {
+    count_cpus
+    sed -n 's/^; spread //p' "$1" | while read -r file pages; do
+        clean_slate
+        settle_memory 0
+        iotoll-start spread "$file" "$pages" || fail workload "iotoll-start spread: status $?" >/dev/console
+    done
+}
+
 # find_hint DISK CPU: $hint is the tag at which the CPU looks first for a free one, in the queue that serves it.
 find_hint() {
     hint=

@@ -10,6 +10,8 @@
  *   iotoll-start settle FILE CPU PAGES EXTRA
  *       writes PAGES pages to FILE, makes the CPU, on which it runs, give up its free pages, writes so many more
  *       that it has just fetched others (/proc/zoneinfo), and EXTRA more.
+ *   iotoll-start spread FILE PAGES
+ *       writes a file of so many pages, every second one first: no two neighbours in it are neighbours in memory.
  *
  * A shell that reads the clock and then sleeps is late by what other threads' shells do in between, and each
  * of them costs ten times what this does. No libc: the compiler that builds the kernel need not have one.
@@ -22,7 +24,7 @@ struct timespec {
 
 #if defined(__aarch64__)
 enum { OPENAT = 56, CLOSE = 57, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
-       PIPE2 = 59, FCNTL = 25 };
+       PIPE2 = 59, FCNTL = 25, PWRITE = 68 };
 
 static word call(word number, word a, word b, word c, word d)
 {
@@ -39,7 +41,7 @@ static word call(word number, word a, word b, word c, word d)
 __asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
 #elif defined(__x86_64__)
 enum { OPENAT = 257, CLOSE = 3, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
-       PIPE2 = 293, FCNTL = 72 };
+       PIPE2 = 293, FCNTL = 72, PWRITE = 18 };
 
 static word call(word number, word a, word b, word c, word d)
 {
@@ -265,6 +267,21 @@ static void settle(const char *path, word cpu, word pages, word extra)
 	call(CLOSE, file, 0, 0, 0);
 }
 
+/* Free pages are handed out in order, so that those of a file that is written from its beginning follow each other. */
+static void spread(const char *path, word pages)
+{
+	static const char page[4096] = "x";
+	word file = call(OPENAT, HERE, (word)path, NEW_FILE, 0644), half, n;
+
+	if (file < 0)
+		leave(4);
+	for (half = 0; half < 2; half++)
+		for (n = half; n < pages; n += 2)
+			if (call(PWRITE, file, (word)page, sizeof page, n * (word)sizeof page) != sizeof page)
+				leave(4);
+	call(CLOSE, file, 0, 0, 0);
+}
+
 static int is(const char *text, const char *word)
 {
 	while (*text && *text == *word)
@@ -285,6 +302,8 @@ __attribute__((used, noreturn)) static void begin(word *stack)
 		at(arguments[2], number(arguments[3]), arguments[4]);
 	else if (*stack == 6 && is(arguments[1], "settle"))
 		settle(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]));
+	else if (*stack == 4 && is(arguments[1], "spread"))
+		spread(arguments[2], number(arguments[3]));
 	else
 		leave(2);
 	leave(0);

@@ -4,9 +4,9 @@ A ``path`` is a trace.dat's; or the name of a blktrace run (before ``.blktrace.N
 files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 class TraceError(ValueError):
     """A trace that cannot be analysed: one line that names the file, what is wrong and the mend."""
@@ -21,6 +21,8 @@ class Options(TypedDict, total=False):
     device_mark: Literal["auto", "last_before"] | None
     """The event that counts as the hand-over to the device: ``auto`` takes the return of the
     driver's queue function where it was probed, ``last_before`` never."""
+    keep_ios: bool | None
+    """Whether `analyze` gives the I/Os, and not only their record; if left out, it does."""
     unit: Literal["ns", "instructions"] | None
     """Written into the record."""
     count_events: bool | None
@@ -139,6 +141,37 @@ def analyze(
     Yields the record as JSON text and the I/Os: of the whole trace, or of each window. A window
     holds the events from its first time (clock units of the trace) to before the second; windows
     follow each other in time. Raises `TraceError`.
+    """
+
+Packed = tuple[Any, ...]
+"""A column in this machine's byte order: 64-bit numbers; of an optional one a byte for each, 1 where
+it is missing; of texts 32-bit numbers of a list; of flags a byte."""
+
+def stream(
+    path: str,
+    windows: Sequence[tuple[int, int, str | None, bool]],
+    take: Callable[[int, dict[str, Packed]], None],
+    **options: Unpack[Options],
+) -> None:
+    """Give the I/Os of some windows to ``take`` while the trace is read: memory does not grow.
+
+    A window: from, to, device (all without one), whether own times are known. ``take`` gets the
+    window's number and the columns of `IoTable`. Order is that of the starts, but for an I/O that
+    ends after 8192 younger ones. Raises `TraceError`, or what ``take`` raised.
+    """
+
+def blocks(
+    path: str,
+    windows: Sequence[tuple[int, int]],
+    *,
+    keep: int = 0,
+    take: Callable[[int, dict[str, Packed]], None] | None = None,
+    **options: Unpack[Options],
+) -> list[tuple[str, dict[str, Packed]]]:
+    """Look at the requests and bios of some windows, from block events alone.
+
+    Returns, of each, the sums by device as JSON text and its ``keep`` slowest rows, slowest first.
+    ``take`` gets all rows in the order of their ends. Raises `TraceError`, or what ``take`` raised.
     """
 
 def trace_info(path: str) -> str:

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use iosections::{Dev, IoResult, Outcome};
+use iosections::{Dev, DeviceOutcome, IoResult, Outcome};
 
 use crate::error::Error;
 use crate::facts::Facts;
@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::request::Request;
 use crate::source::Source;
 use crate::summary::{Summary, parse_device};
-use crate::walk::{self, Measured};
+use crate::walk::{self, Measured, Unwatched};
 use crate::window::Window;
 
 /// A trace and what was measured in it.
@@ -22,6 +22,9 @@ pub struct Analysis {
     pub outcome: Outcome,
     /// The device that was asked for, or that has most bios.
     pub device: Option<Dev>,
+    /// The one that was asked for, if that is a partition or a device on others: the I/Os are those
+    /// whose first bio was for it.
+    pub asked: Option<Dev>,
     /// Its measured I/Os that passed the filter, in the order of their starts, if they were to be
     /// kept.
     pub ios: Vec<IoResult>,
@@ -93,8 +96,8 @@ impl Analysis {
         let wanted = request.device.as_deref().map(device).transpose()?;
         let each = |measured| each(Self::assemble(source.clone(), measured, wanted, request));
         match source {
-            Source::Trace(trace) => walk::trace(trace, request, windows, each),
-            Source::Blktrace(files) => walk::blktrace(files, request, windows, each),
+            Source::Trace(trace) => walk::trace(trace, request, windows, each, Unwatched),
+            Source::Blktrace(files) => walk::blktrace(files, request, windows, each, Unwatched),
         }
     }
 
@@ -116,11 +119,22 @@ impl Analysis {
             .map(|dev| outcome.disk(dev))
             .or_else(|| outcome.busiest());
         let place = outcome.devices.iter().position(|d| Some(d.dev) == device);
+        let asked = wanted.filter(|&dev| is_above(&outcome, dev));
         let mut ios = std::mem::take(&mut collector.ios);
-        ios.retain(|io| place.is_some_and(|place| io.devices >> place.min(63) & 1 == 1));
+        ios.retain(|io| match asked {
+            Some(dev) => io.asked == dev,
+            None => place.is_some_and(|place| io.devices >> place.min(63) & 1 == 1),
+        });
         ios.sort_by_key(|io| (io.start, io.pid));
-        let sums = place.and_then(|place| collector.summary(place.min(63)));
-        let mut summary = sums.unwrap_or_else(|| Summary::of(&ios));
+        let sums = match asked {
+            Some(_) => collector.asked(),
+            None => place.and_then(|place| collector.summary(place.min(63))),
+        };
+        let kept = sums.is_none() || request.keep_ios;
+        let [mut summary, chosen] = match sums.filter(|_| !kept) {
+            Some(sums) => sums,
+            None => [Summary::of(&ios), Summary::default()],
+        };
         let whole = Whole {
             ios: summary.ios(),
             clean: summary.clean(),
@@ -129,13 +143,14 @@ impl Analysis {
         };
         if whole.is_filtered {
             ios.retain(|io| request.filter.passes(io));
-            summary = Summary::of(&ios);
+            summary = if kept { Summary::of(&ios) } else { chosen };
         }
         Self {
             source,
             facts,
             outcome,
             device,
+            asked,
             ios,
             summary,
             whole,
@@ -160,7 +175,18 @@ impl Analysis {
     }
 }
 
-pub(crate) fn device(text: &str) -> Result<Dev, Error> {
+/// Whether a device's bios went on to another one: it is a partition, or on others.
+fn is_above(outcome: &Outcome, dev: Dev) -> bool {
+    let is_part = outcome.disk(dev) != dev;
+    let has_requests = |d: &DeviceOutcome| d.measured > 0 || d.requests.seen > 0;
+    is_part || !outcome.device(dev).is_some_and(has_requests)
+}
+
+/// A device of the form `major:minor`.
+///
+/// # Errors
+/// For any other text.
+pub fn device(text: &str) -> Result<Dev, Error> {
     parse_device(text).ok_or(Error::Option {
         name: "device",
         value: text.to_owned(),

@@ -37,6 +37,9 @@ pub enum Error {
         /// What is wrong, and the mend.
         why: String,
     },
+    /// Who takes the rows wants no more.
+    #[error("was not read to its end")]
+    Stopped,
     /// Nothing is being recorded.
     #[error("no event is enabled; enable those that the sections need first")]
     NoEvents,

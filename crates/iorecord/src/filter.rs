@@ -30,7 +30,12 @@ impl Direction {
 
     /// That of an I/O.
     pub fn of(io: &IoResult) -> Self {
-        let known = Self::NAMED.iter().find(|n| n.2 == Some(io.direction));
+        Self::of_letter(io.direction)
+    }
+
+    /// That of an operation's letter in `rwbs`.
+    pub(crate) fn of_letter(letter: u8) -> Self {
+        let known = Self::NAMED.iter().find(|n| n.2 == Some(letter));
         known.map_or(Self::Other, |named| named.0)
     }
 
@@ -73,9 +78,14 @@ impl Filter {
     }
 
     pub(crate) fn passes(&self, io: &IoResult) -> bool {
-        (self.pids.is_empty() || self.pids.contains(&io.pid))
-            && (self.directions.is_empty() || self.directions.contains(&Direction::of(io)))
-            && self.least.is_none_or(|least| least <= io.bytes)
-            && self.most.is_none_or(|most| io.bytes <= most)
+        self.passes_row(io.pid, Direction::of(io), io.bytes)
+    }
+
+    /// The same of anything that has a task, a direction and a size.
+    pub(crate) fn passes_row(&self, pid: i32, direction: Direction, bytes: i64) -> bool {
+        (self.pids.is_empty() || self.pids.contains(&pid))
+            && (self.directions.is_empty() || self.directions.contains(&direction))
+            && self.least.is_none_or(|least| least <= bytes)
+            && self.most.is_none_or(|most| bytes <= most)
     }
 }

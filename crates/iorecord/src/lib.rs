@@ -9,6 +9,7 @@ mod bind;
 mod bins;
 mod blkdetail;
 mod blktrace;
+mod blocks;
 mod calls;
 mod decode;
 mod detail;
@@ -28,20 +29,24 @@ mod rows;
 mod shown;
 mod source;
 mod stats;
+mod steps;
+mod stream;
 mod summary;
 mod turns;
 mod values;
 mod walk;
 mod window;
 
-pub use analysis::Analysis;
+pub use analysis::{Analysis, device};
 pub use blktrace::{BlktraceEvents, Item, action_name};
+pub use blocks::{Blocks, RowTaker, blocks, direction, whole};
 pub use calls::{Call, calls};
 pub use detail::{io_events, io_events_json, outline};
 pub use error::Error;
 pub use filter::{Direction, Filter};
 pub use iosections::{
-    Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome, Section,
+    BlockRow, Dev, DeviceOutcome, FirstRequest, IoResult, Mark, MarkCounts, Moment, Op, Outcome,
+    RowKind, Section,
 };
 pub use live::{Cells, Live};
 pub use markers::{markers, markers_in};
@@ -50,4 +55,5 @@ pub use request::{DeviceMark, Request};
 pub use shown::{Found, Outline, Shown, Wanted};
 pub use source::Source;
 pub use stats::Stats;
+pub use stream::{IoTaker, Wish, stream};
 pub use values::Values;

@@ -210,7 +210,7 @@ impl Current {
 
 /// A cell without events yet. That a probe is on says that its events will come.
 fn begin(trace: &Trace, request: &Request, name: Option<String>, names: Names) -> Current {
-    let collector = Collector::new(request.keeps_ios());
+    let collector = Collector::new(request);
     let options = options_of(trace, request, |_| true);
     Current {
         name,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iosections::{DeviceOutcome, Driver, IoResult, Mark, MarkCounts, RequestCounts, Section};
+use iosections::{DeviceOutcome, Driver, Mark, MarkCounts, RequestCounts, Section};
 use serde_json::{Value, json};
 
 use crate::analysis::Analysis;
@@ -128,9 +128,15 @@ impl Analysis {
     }
 
     fn device_part(&self, device: &DeviceOutcome) -> Value {
-        let dev = self.device.map_or_else(String::new, |d| d.to_string());
+        let dev = self.asked.or(self.device);
+        let dev = dev.map_or_else(String::new, |d| d.to_string());
         let driver = device.driver().map_or("block", Driver::name);
-        json!({ "dev": dev, "driver": driver })
+        let mut part = json!({ "dev": dev, "driver": driver });
+        if let (Some(_), Some(disk), Some(map)) = (self.asked, self.device, part.as_object_mut()) {
+            // What the requests are counted of.
+            map.insert("disk".into(), disk.to_string().into());
+        }
+        part
     }
 
     /// The I/Os of all devices, and what became of them; those of other devices than this one are
@@ -165,12 +171,8 @@ impl Analysis {
     /// their first ones.
     fn marks(&self, device: &DeviceOutcome) -> Value {
         let (mut handed, mut interrupt) = (device.device_marks, device.interrupt_marks);
-        if self.whole.is_filtered {
-            (handed, interrupt) = Default::default();
-            for &IoResult { marks, .. } in &self.ios {
-                handed.add(marks[1]);
-                interrupt.add(marks[2]);
-            }
+        if self.whole.is_filtered || self.asked.is_some() {
+            (handed, interrupt) = (self.summary.handed, self.summary.interrupts);
         }
         if !self.source.sees_all() {
             interrupt = MarkCounts::default();

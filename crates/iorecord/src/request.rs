@@ -20,8 +20,8 @@ pub enum DeviceMark {
 pub struct Request {
     /// Only I/Os of tasks with this name, and of the threads that `io_uring` has for them.
     pub comm: Option<String>,
-    /// Device as `major:minor`; the one with most bios if not given. A partition stands for its
-    /// disk.
+    /// Device as `major:minor`; the one with most bios if not given. Of a partition, or of a device
+    /// on others (device mapper, md, multipath), the I/Os whose first bio was for it.
     pub device: Option<String>,
     /// Hand-over to the device.
     pub device_mark: DeviceMark,
@@ -36,8 +36,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether the I/Os are needed one by one.
-    pub(crate) fn keeps_ios(&self) -> bool {
-        self.keep_ios || !self.filter.is_default()
+    /// The filter, if it leaves anything out.
+    pub(crate) fn chosen(&self) -> Option<Filter> {
+        (!self.filter.is_default()).then(|| self.filter.clone())
     }
 }

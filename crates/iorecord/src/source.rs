@@ -1,14 +1,16 @@
 //! What events are read from.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iosections::Section;
 use serde_json::{Value, json};
-use tracedat::Trace;
+use tracedat::{Buffer, Entry, Trace};
 
 use crate::blktrace::{NOT_SEEN, action_name};
 use crate::error::Error;
+use crate::fields::Header;
 
 /// What was recorded: a trace, or the raw files of a blktrace run.
 #[derive(Debug, Clone)]
@@ -39,7 +41,7 @@ impl Source {
     /// When there is neither, one CPU's file is missing, or it cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         match run_files(path.as_ref())? {
-            None => Ok(Trace::open(path)?.into()),
+            None => Ok(distinct(path.as_ref(), Trace::open(&path)?)?.into()),
             Some(files) => Ok(Self::Blktrace(files)),
         }
     }
@@ -112,13 +114,82 @@ impl Source {
                 "compression": trace.compression().name(),
                 "cpus": trace.cpus(),
                 "clock": trace.clock(),
-            }),
+            })
+            .with_left_out(trace),
             Self::Blktrace(files) => json!({
                 "source": "blktrace",
                 "cpus": files.len(),
             }),
         }
     }
+}
+
+/// Adds the instances that are not read, where there are any.
+trait LeftOut {
+    fn with_left_out(self, trace: &Trace) -> Self;
+}
+
+impl LeftOut for Value {
+    fn with_left_out(mut self, trace: &Trace) -> Self {
+        let read: Vec<&str> = trace.selected().map(Buffer::name).collect();
+        let others = trace.buffers().iter().filter(|b| b.has_data());
+        let others = others.map(Buffer::name).filter(|name| !read.contains(name));
+        let left: Vec<&str> = others.collect();
+        if let (false, Some(map)) = (left.is_empty(), self.as_object_mut()) {
+            map.insert("left_out".into(), json!(left));
+        }
+        self
+    }
+}
+
+/// Block events that are compared of each instance.
+const COMPARED: usize = 1 << 14;
+
+/// Leaves out the instances that recorded the same requests and bios as another one: each of them
+/// would count twice. That they are the same shows in the records, since each instance has times of
+/// its own.
+fn distinct(path: &Path, mut trace: Trace) -> Result<Trace, Error> {
+    let names: Vec<String> = trace.selected().map(|b| b.name().to_owned()).collect();
+    if names.len() < 2 {
+        return Ok(trace);
+    }
+    let mut known: HashSet<(u32, Vec<u8>)> = HashSet::new();
+    for name in names {
+        let mut alone = Trace::open(path)?;
+        alone.select(&name)?;
+        let found = requests_of(&alone)?;
+        if found.iter().any(|record| known.contains(record)) {
+            trace.leave_out(&name);
+        } else {
+            known.extend(found);
+        }
+    }
+    Ok(trace)
+}
+
+/// CPU and content of the first block events with sectors.
+fn requests_of(trace: &Trace) -> Result<HashSet<(u32, Vec<u8>)>, Error> {
+    let formats = trace.formats().iter();
+    let tells = |name: &str| name.starts_with("block_rq_") || name.starts_with("block_bio_");
+    let block = formats.filter(|f| f.system == "block" && tells(&f.name));
+    let block: HashSet<u16> = block.map(|f| f.id).collect();
+    let header = trace.formats().first().and_then(Header::new);
+    let mut found = HashSet::new();
+    let (Some(header), false) = (header, block.is_empty()) else {
+        return Ok(found);
+    };
+    let mut events = trace.events()?;
+    while let Some(entry) = events.next()? {
+        if let Entry::Event(record) = entry {
+            if block.contains(&header.read(record.data).0) {
+                found.insert((record.cpu, record.data.to_vec()));
+            }
+        }
+        if found.len() >= COMPARED {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 /// The files of a blktrace run; `None` when the path is something else.

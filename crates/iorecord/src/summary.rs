@@ -2,6 +2,8 @@
 
 use iosections::{Dev, IoResult, MarkCounts, Section, Sink};
 
+use crate::filter::Filter;
+use crate::request::Request;
 use crate::rows::Rows;
 use crate::stats::Stats;
 use crate::values::Values;
@@ -17,21 +19,46 @@ pub(crate) struct Collector {
     pub(crate) ios: Vec<IoResult>,
     /// By place of the device.
     pub(crate) devices: Vec<Summary>,
+    /// Those of the I/Os that pass the filter.
+    pub(crate) chosen: Vec<Summary>,
+    filter: Option<Filter>,
+    /// The I/Os that were for this device, all of them and those that pass.
+    asked: Option<(Dev, [Summary; 2])>,
 }
 
 impl Collector {
-    pub(crate) fn new(keep: bool) -> Self {
+    /// Keeps I/Os, or only their sums; `asked` is the device that was asked for.
+    pub(crate) fn new(request: &Request) -> Self {
+        let device = request.device.as_deref().and_then(parse_device);
         Self {
-            keep,
+            keep: request.keep_ios,
+            filter: request.chosen(),
+            asked: device.map(|dev| (dev, Default::default())),
             ..Self::default()
         }
     }
 
-    /// The sums of the device at this place.
-    pub(crate) fn summary(&mut self, place: usize) -> Option<Summary> {
-        let summary = self.devices.get_mut(place)?;
-        summary.settle();
-        Some(std::mem::take(summary))
+    /// The sums of the device at this place: all, and what passes the filter.
+    pub(crate) fn summary(&mut self, place: usize) -> Option<[Summary; 2]> {
+        let mut take = |all: bool| {
+            let from = if all {
+                &mut self.devices
+            } else {
+                &mut self.chosen
+            };
+            let mut summary = std::mem::take(from.get_mut(place)?);
+            summary.settle();
+            Some(summary)
+        };
+        let (all, chosen) = (take(true)?, take(false));
+        Some([all, chosen.unwrap_or_default()])
+    }
+
+    /// The sums of the I/Os that were for the device that was asked for.
+    pub(crate) fn asked(&mut self) -> Option<[Summary; 2]> {
+        let (_, mut both) = self.asked.take()?;
+        both.iter_mut().for_each(Summary::settle);
+        Some(both)
     }
 }
 
@@ -46,30 +73,51 @@ impl Sink for Collector {
     }
 
     fn wants_all(&self) -> bool {
-        self.keep
+        self.keep || self.filter.is_some()
     }
 }
 
 impl Collector {
     fn sum_up(&mut self, io: &IoResult) {
-        let mut devices = io.devices;
-        while devices != 0 {
-            let device = devices.trailing_zeros() as usize;
-            devices &= devices - 1;
-            match self.devices.get_mut(device) {
-                Some(summary) => summary.add(io),
-                None => self.add_first(device, io),
+        add(&mut self.devices, io);
+        let passes = match &self.filter {
+            Some(filter) => filter.passes(io),
+            None => false,
+        };
+        if passes {
+            add(&mut self.chosen, io);
+        }
+        if let Some((dev, [all, chosen])) = &mut self.asked {
+            if io.asked == *dev {
+                all.add(io);
+                if passes {
+                    chosen.add(io);
+                }
             }
         }
     }
+}
 
-    #[cold]
-    fn add_first(&mut self, device: usize, io: &IoResult) {
-        self.devices.resize_with(device, Summary::default);
-        let mut summary = Summary::default();
-        summary.add(io);
-        self.devices.push(summary);
+/// Adds an I/O to the sums of each of its devices.
+#[inline]
+fn add(sums: &mut Vec<Summary>, io: &IoResult) {
+    let mut devices = io.devices;
+    while devices != 0 {
+        let device = devices.trailing_zeros() as usize;
+        devices &= devices - 1;
+        match sums.get_mut(device) {
+            Some(summary) => summary.add(io),
+            None => add_first(sums, device, io),
+        }
     }
+}
+
+#[cold]
+fn add_first(sums: &mut Vec<Summary>, device: usize, io: &IoResult) {
+    sums.resize_with(device, Summary::default);
+    let mut summary = Summary::default();
+    summary.add(io);
+    sums.push(summary);
 }
 
 /// I/Os of one device.

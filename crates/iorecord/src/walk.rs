@@ -29,16 +29,24 @@ pub(crate) struct Measured {
 
 /// A window that is being measured.
 struct Part {
+    /// Its number.
+    place: usize,
     window: Window,
     engine: Engine<Names, Collector>,
     facts: Facts,
 }
 
 impl Part {
-    fn new(window: Window, options: Options, names: Names, request: &Request) -> Self {
+    fn new(
+        (place, window): (usize, Window),
+        options: Options,
+        names: Names,
+        request: &Request,
+    ) -> Self {
         Self {
+            place,
             window,
-            engine: Engine::new(options, names, Collector::new(request.keeps_ios())),
+            engine: Engine::new(options, names, Collector::new(request)),
             facts: Facts::default(),
         }
     }
@@ -130,12 +138,29 @@ impl<E, I: Iterator<Item = Part>, F: FnMut(Measured) -> Result<(), E>> Walk<I, F
     }
 }
 
+/// Looks at the measurement of a window, by its place, while it goes on.
+pub(crate) trait Watch<E> {
+    /// Some events later.
+    fn look(&mut self, window: usize, engine: &mut Engine<Names, Collector>) -> Result<(), E>;
+}
+
+/// Nobody looks.
+pub(crate) struct Unwatched;
+
+impl<E> Watch<E> for Unwatched {
+    #[inline]
+    fn look(&mut self, _: usize, _: &mut Engine<Names, Collector>) -> Result<(), E> {
+        Ok(())
+    }
+}
+
 /// Measures windows of a trace.
 pub(crate) fn trace<E: From<Error>>(
     trace: &Trace,
     request: &Request,
     windows: &[Window],
     mut each: impl FnMut(Measured) -> Result<(), E>,
+    mut watch: impl Watch<E>,
 ) -> Result<(), E> {
     let names = || Names::new(trace.comms(), request.comm.as_deref());
     let Some(binding) = Binding::new(trace) else {
@@ -144,18 +169,18 @@ pub(crate) fn trace<E: From<Error>>(
                 facts: Facts::default(),
                 outcome: Outcome::default(),
                 names: names(),
-                collector: Collector::new(request.keeps_ios()),
+                collector: Collector::new(request),
             })
         });
     };
     let samples = samples(trace, &binding, windows)?;
     let turns = request.turns.as_deref();
     let turns = turns.map(|path| turns::read(path, trace)).transpose()?;
-    let part = |(&window, sample): (&Window, &Facts)| {
+    let part = |((place, &window), sample): ((usize, &Window), &Facts)| {
         let options = options_of(trace, request, |id| sample.has(id));
-        Part::new(window, options, names(), request).with_turns(turns.as_ref())
+        Part::new((place, window), options, names(), request).with_turns(turns.as_ref())
     };
-    let mut walk = Walk::new(windows.iter().zip(&samples).map(part), each);
+    let mut walk = Walk::new(windows.iter().enumerate().zip(&samples).map(part), each);
     let mut events = trace.events().map_err(Error::from)?;
     while let Some(run) = events.next_run().map_err(Error::from)? {
         let mut records = match run {
@@ -174,6 +199,7 @@ pub(crate) fn trace<E: From<Error>>(
             for record in inside {
                 take(&mut part.engine, &mut part.facts, &binding, &record, cpu);
             }
+            watch.look(part.place, &mut part.engine)?;
             records = rest;
         }
     }
@@ -186,6 +212,7 @@ pub(crate) fn blktrace<E: From<Error>>(
     request: &Request,
     windows: &[Window],
     each: impl FnMut(Measured) -> Result<(), E>,
+    mut watch: impl Watch<E>,
 ) -> Result<(), E> {
     let Some(file) = files.first() else {
         return Ok(());
@@ -197,11 +224,11 @@ pub(crate) fn blktrace<E: From<Error>>(
         count_events: false,
         ..Options::default()
     };
-    let part = |&window: &Window| {
+    let part = |(place, &window): (usize, &Window)| {
         let names = Names::new(&saved.borrow(), request.comm.as_deref());
-        Part::new(window, options, names, request)
+        Part::new((place, window), options, names, request)
     };
-    let mut walk = Walk::new(windows.iter().map(part), each);
+    let mut walk = Walk::new(windows.iter().enumerate().map(part), each);
     for item in BlktraceEvents::open(file)? {
         match item? {
             Item::Lost(gap) => walk.gap(gap),
@@ -221,6 +248,7 @@ pub(crate) fn blktrace<E: From<Error>>(
                 if part.window.has_begun(event.ts) {
                     part.facts.count(event.name);
                     part.engine.push(&event);
+                    watch.look(part.place, &mut part.engine)?;
                 }
             }
         }

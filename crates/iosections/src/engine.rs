@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::block::Block;
 use crate::class::Class;
 use crate::cpu::Cpu;
-use crate::event::{Event, Kind, Lost, Now, Tag};
+use crate::event::{Dev, Event, Kind, Lost, Now, Tag};
 use crate::frame::Current;
 use crate::gaps::Gaps;
 use crate::handlers::{Handler, Silent, Starts};
@@ -133,6 +133,22 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// What the caller knows of tasks, to be told more.
     pub fn names(&mut self) -> &mut T {
         &mut self.names
+    }
+
+    /// What takes the I/Os.
+    pub fn sink(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
+    /// Names of the ways so far, by number; see `Outcome::path`.
+    pub fn paths(&self) -> &[String] {
+        self.measure.paths.so_far()
+    }
+
+    /// The bit of a device in `IoResult::devices`; 0 while it has not been seen.
+    pub fn bit(&self, dev: Dev) -> u64 {
+        let place = self.block.devices.iter().position(|d| d.out.dev == dev);
+        place.map_or(0, |place| 1 << place.min(63))
     }
 
     /// Takes the next event.

@@ -118,6 +118,8 @@ pub(crate) struct Io {
     pub(crate) unproven: i32,
     /// Devices of its own bios, as in `IoResult::devices`.
     pub(crate) devices: u64,
+    /// The device that its first own bio was for: a partition, or the uppermost of a stack.
+    pub(crate) asked: Dev,
     /// What the events of `io_uring` call it.
     pub(crate) uring: Option<(u64, Option<u64>)>,
     /// `io_uring_complete`.
@@ -144,6 +146,7 @@ impl Io {
         (self.shared, self.ambiguous, self.punted) = (false, false, false);
         (self.asleep, self.slept) = (false, false);
         (self.unproven, self.devices) = (0, 0);
+        self.asked = Dev::default();
         self.submitting = op.is_async();
         (self.uring, self.posted) = (None, None);
     }
@@ -197,6 +200,9 @@ pub struct IoResult {
     pub dev: Dev,
     /// Bit of every device that has a request of it, by its place in `Outcome::devices`.
     pub devices: u64,
+    /// The device that its first own bio was for: a partition, or the uppermost of a stack, where the
+    /// events tell; the disk otherwise.
+    pub asked: Dev,
     /// First sector of its first request; `None` for a flush.
     pub sector: Option<u64>,
     /// The operation letter of its first request: R, W, F, D, …

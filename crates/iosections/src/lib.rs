@@ -10,6 +10,8 @@
 mod account;
 mod batch;
 mod block;
+mod blockrow;
+mod blockrows;
 mod calls;
 mod chains;
 mod class;
@@ -47,6 +49,8 @@ mod task;
 mod turns;
 mod waiting;
 
+pub use blockrow::{BlockRow, RowKind, RowSink};
+pub use blockrows::{At, BlockRows, Step};
 pub use class::Class;
 pub use engine::{Engine, Options, Tasks};
 pub use event::{Call, Dev, Driver, Event, Kind, Lost, Now, Span, Tag};

@@ -53,6 +53,7 @@ impl Measure {
         let marks = own_first(io).map_or((Mark::None, Mark::None), |r| r.marks);
         result.marks = [io.start_mark, marks.0, marks.1, end.mark];
         result.path = self.paths.number(&io.requests);
+        result.asked = io.asked;
         result.detached = 0;
         for request in &io.requests {
             result.detached += u32::from(request.detached);

@@ -85,6 +85,11 @@ impl Paths {
         number
     }
 
+    /// Those so far.
+    pub(crate) fn so_far(&self) -> &[String] {
+        &self.names
+    }
+
     pub(crate) fn names(self) -> Vec<String> {
         self.names
     }

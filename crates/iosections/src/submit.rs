@@ -14,15 +14,35 @@ use crate::task::{Remap, Setup, task_key};
 /// Requests handed to a queue function that has not returned, or is not recorded.
 const AWAITING: usize = 256;
 
+/// Where a bio comes from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Came {
+    /// The I/O of the bio above.
+    io: Option<Ref>,
+    /// That one is a helper's.
+    helper: bool,
+    /// When the block layer received that one.
+    queued: Option<u64>,
+    /// The partition that it is for.
+    part: Option<Dev>,
+}
+
 impl<T: Tasks, S: Sink> Engine<T, S> {
     pub(crate) fn bio_queue(&mut self, now: Now, cpu: usize, span: Span) {
         let Some(device) = self.block.device(span.dev) else {
             return;
         };
+        let came = self.task(cpu).is_some_and(|task| task.has_remapped());
+        let came = came.then(|| self.came_from(cpu, span));
         let mut io = self.bio_owner(now, cpu);
         let (in_io, mut helper, mut ambiguous) = (io.is_some(), false, false);
         if !in_io {
-            io = self.punted_to(now.pid());
+            // Another task than the I/O's may send on what waited in a device (dm-delay).
+            io = came.and_then(|came| came.io);
+            helper = io.is_some() && came.is_some_and(|came| came.helper);
+            if io.is_none() {
+                io = self.punted_to(now.pid());
+            }
             if io.is_none() {
                 match self.helped(now, cpu, device, &span) {
                     Helped::Io(at) => (io, helper) = (Some(at), true),
@@ -31,10 +51,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 }
             }
         }
-        let mut queued = now.ts;
-        if self.task(cpu).is_some_and(|task| task.remap.is_some()) {
-            queued = self.queued_since(now, cpu, span);
-        }
+        let queued = came.and_then(|came| came.queued).unwrap_or(now.ts);
+        let asked = came.and_then(|came| came.part).unwrap_or(span.dev);
         let place = io.and_then(|at| {
             let io = self.ios.get_mut(at)?;
             if io.bios.len() >= limits::PARTS {
@@ -53,6 +71,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
                 io.moments.first(Moment::BioQueue, queued);
                 io.sectors += u64::from(span.sectors);
                 io.devices |= bit(device);
+                if index == 0 {
+                    io.asked = asked;
+                }
             }
             Some(IoBio { io: at, index })
         });
@@ -73,24 +94,33 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
-    /// When the block layer received a bio: now, or when it received the one of the stacked
-    /// device that this one comes from.
+    /// What a bio is that a remap has announced: the one of a stacked device that goes on as this
+    /// one, or one of a partition.
     #[inline(never)]
-    fn queued_since(&mut self, now: Now, cpu: usize, span: Span) -> u64 {
-        let stacked = self.task(cpu).and_then(|task| {
-            let same = |&(dev, sector, _): &Remap| (dev, sector) == (span.dev, span.sector);
-            task.remap.take_if(|remap| same(remap))
-        });
+    fn came_from(&mut self, cpu: usize, span: Span) -> Came {
+        let Some(task) = self.task(cpu) else {
+            return Came::default();
+        };
+        let same = |&(dev, sector, _): &Remap| (dev, sector) == (span.dev, span.sector);
+        let part = task.part.take();
+        let part = part.filter(|&(dev, sector, _)| (dev, sector) == (span.dev, span.sector));
+        let stacked = task.remap.take_if(|remap| same(remap));
+        let mut came = Came {
+            part: part.map(|(.., part)| part),
+            ..Came::default()
+        };
         let parent = stacked.and_then(|(.., bio)| self.block.replaced(bio));
         let Some(place) = parent else {
-            return now.ts;
+            return came;
         };
         self.end_bio(place, None);
-        let bio = self
-            .ios
-            .get(place.io)
-            .and_then(|io| io.bios.get(place.index));
-        bio.map_or(now.ts, |bio| bio.queued)
+        if let Some(io) = self.ios.get(place.io) {
+            let bio = io.bios.get(place.index);
+            came.io = Some(place.io);
+            came.queued = bio.map(|bio| bio.queued);
+            came.helper = bio.is_some_and(|bio| bio.helper);
+        }
+        came
     }
 
     /// Sectors of one device become sectors of another: of a partition, those of its disk, before
@@ -100,12 +130,24 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         if from.0 == to.0 {
             return;
         }
-        if let Some(bio) = self.block.remapped(from, to) {
+        // What is known as a partition is no device whose bios wait.
+        let is_part = self.block.aliases.contains_key(&from.0);
+        let bio = (!is_part).then(|| self.block.remapped(from, to)).flatten();
+        if let Some(bio) = bio {
             if let Some(task) = self.task(cpu) {
                 task.remap = Some((to.0, to.1, bio));
             }
         } else if !self.block.knows(from.0) && self.block.aliases.len() < limits::DEVICES {
             self.block.aliases.insert(from.0, to.0);
+            self.of_part(cpu, from.0, to);
+        } else if is_part {
+            self.of_part(cpu, from.0, to);
+        }
+    }
+
+    fn of_part(&mut self, cpu: usize, part: Dev, to: (Dev, u64)) {
+        if let Some(task) = self.task(cpu) {
+            task.part = Some((to.0, to.1, part));
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Task {
     pub(crate) last_bio: Option<Ref>,
     /// A bio of a stacked device that has become one of the device below.
     pub(crate) remap: Option<Remap>,
+    /// Where a bio of a partition is on the disk, and the partition.
+    pub(crate) part: Option<(Dev, u64, Dev)>,
     /// Start of the interrupt that woke it last.
     pub(crate) woken_by: Option<u64>,
     /// What that interrupt executed, if it only woke this task.
@@ -40,7 +42,13 @@ impl Task {
     /// Forgets the requests on their way, after a gap.
     pub(crate) fn forget(&mut self) {
         (self.issued, self.setup, self.remap) = (None, None, None);
+        self.part = None;
         self.awaiting.clear();
+    }
+
+    /// A remap has announced the next bio.
+    pub(crate) fn has_remapped(&self) -> bool {
+        self.remap.is_some() || self.part.is_some()
     }
 
     fn is_idle(&self) -> bool {

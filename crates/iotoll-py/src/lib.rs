@@ -5,11 +5,19 @@ mod table;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use iorecord::{Analysis, DeviceMark, Direction, Error, Filter, Request, Source, Unit, Wanted};
+use iorecord::{
+    Analysis, BlockRow, DeviceMark, Direction, Error, Filter, IoResult, IoTaker, Request, RowTaker,
+    Source, Unit, Wanted, Wish,
+};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::table::Told;
+
+/// Requests and bios that go to Python at a time.
+const ROWS: usize = 1 << 13;
 
 create_exception!(
     _native,
@@ -41,6 +49,7 @@ struct Choice {
     max_size: Option<i64>,
     turns: Option<PathBuf>,
     count_events: Option<bool>,
+    keep_ios: Option<bool>,
 }
 
 impl Choice {
@@ -59,6 +68,7 @@ impl Choice {
                 "max_size" => wanted.max_size = value.extract()?,
                 "turns" => wanted.turns = value.extract()?,
                 "count_events" => wanted.count_events = value.extract()?,
+                "keep_ios" => wanted.keep_ios = value.extract()?,
                 other => {
                     let message = format!("unexpected keyword argument '{other}'");
                     return Err(PyTypeError::new_err(message));
@@ -105,7 +115,7 @@ impl Choice {
                 least: self.min_size,
                 most: self.max_size,
             },
-            keep_ios: true,
+            keep_ios: self.keep_ios.unwrap_or(true),
             count_events,
             turns: self.turns,
         })
@@ -133,7 +143,18 @@ impl Analyses {
         let record = py
             .detach(|| analysis.record(self.unit))
             .map_err(|e| trace_error(&self.path, &e))?;
-        Ok(Some((record, table::columns(py, &analysis)?)))
+        let mut columns = table::Lists {
+            table: PyDict::new(py),
+            rows: &analysis.ios,
+        };
+        let told = Told {
+            sees_all: analysis.source().sees_all(),
+            own: analysis.knows_own(),
+            sections: analysis.source().sections().collect(),
+        };
+        let path = |number: u32| analysis.outcome.path(number).to_owned();
+        table::ios(&mut columns, &told, path)?;
+        Ok(Some((record, columns.table)))
     }
 }
 
@@ -169,6 +190,162 @@ fn analyze(
         unit,
         left: all.into_iter(),
     })
+}
+
+/// Gives batches to Python; what goes wrong there ends the walk.
+struct Giver<'f, 'py> {
+    take: &'f Bound<'py, PyAny>,
+    failed: Option<PyErr>,
+    told: Vec<Told>,
+    /// Rows of a window that are still to be given.
+    rows: (usize, Vec<BlockRow>),
+}
+
+impl<'f, 'py> Giver<'f, 'py> {
+    fn new(take: &'f Bound<'py, PyAny>, told: Vec<Told>) -> Self {
+        Self {
+            take,
+            failed: None,
+            told,
+            rows: (0, Vec::new()),
+        }
+    }
+
+    fn call(
+        &mut self,
+        window: usize,
+        fill: impl FnOnce(Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>>,
+    ) -> Result<(), Error> {
+        let table = fill(PyDict::new(self.take.py()));
+        let done = table.and_then(|table| self.take.call1((window, table)));
+        done.map(drop).map_err(|error| {
+            self.failed = Some(error);
+            Error::Stopped
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let (window, rows) = std::mem::take(&mut self.rows);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.call(window, |table| {
+            let mut columns = table::Packed { table, rows: &rows };
+            table::blocks(&mut columns)?;
+            Ok(columns.table)
+        })
+    }
+
+    fn error(self, path: &str, error: &Error) -> PyErr {
+        self.failed.unwrap_or_else(|| trace_error(path, error))
+    }
+}
+
+impl IoTaker for Giver<'_, '_> {
+    fn take(&mut self, window: usize, ios: &[IoResult], paths: &[String]) -> Result<(), Error> {
+        let told = std::mem::take(&mut self.told);
+        let done = self.call(window, |table| {
+            let mut columns = table::Packed { table, rows: ios };
+            let name = |number: u32| {
+                let name = paths.get(number as usize);
+                name.map_or_else(|| "other".to_owned(), String::clone)
+            };
+            if let Some(told) = told.get(window) {
+                table::ios(&mut columns, told, name)?;
+            }
+            Ok(columns.table)
+        });
+        self.told = told;
+        done
+    }
+}
+
+impl RowTaker for Giver<'_, '_> {
+    fn take(&mut self, window: usize, row: &BlockRow) -> Result<(), Error> {
+        if self.rows.0 != window || self.rows.1.len() >= ROWS {
+            self.flush()?;
+            self.rows.0 = window;
+        }
+        self.rows.1.push(*row);
+        Ok(())
+    }
+}
+
+/// A window as Python says it: from, to, device, whether own times are known.
+type WishedIos = (u64, u64, Option<String>, bool);
+
+/// Gives the I/Os of some windows to `take(window, columns)` while the trace is read.
+#[pyfunction]
+#[pyo3(signature = (path, windows, take, **options))]
+fn stream(
+    path: &str,
+    windows: Vec<WishedIos>,
+    take: &Bound<'_, PyAny>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    let wrong = |error: &Error| trace_error(path, error);
+    let request = Choice::parse(options)?.request().map_err(|e| wrong(&e))?;
+    let source = Source::open(path).map_err(|e| wrong(&e))?;
+    let mut wishes = Vec::new();
+    let mut told = Vec::new();
+    for (from, to, device, own) in windows {
+        let device = device.as_deref().map(iorecord::device).transpose();
+        wishes.push(Wish {
+            time: (from, to),
+            device: device.map_err(|e| wrong(&e))?,
+        });
+        told.push(Told {
+            sees_all: source.sees_all(),
+            own,
+            sections: source.sections().collect(),
+        });
+    }
+    let mut giver = Giver::new(take, told);
+    let done = iorecord::stream(&source, &request, &wishes, &mut giver);
+    done.map_err(|error| giver.error(path, &error))
+}
+
+/// Sums, and the slowest rows, of a window's requests and bios.
+type BlocksOf<'py> = (String, Bound<'py, PyDict>);
+
+/// The requests and bios of some windows; each goes to `take(window, columns)` where it is given.
+#[pyfunction]
+#[pyo3(signature = (path, windows, *, keep = 0, take = None, **options))]
+fn blocks<'py>(
+    py: Python<'py>,
+    path: &str,
+    windows: Vec<(u64, u64)>,
+    keep: usize,
+    take: Option<&Bound<'py, PyAny>>,
+    options: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Vec<BlocksOf<'py>>> {
+    let wrong = |error: &Error| trace_error(path, error);
+    let request = Choice::parse(options)?.request().map_err(|e| wrong(&e))?;
+    let source = Source::open(path).map_err(|e| wrong(&e))?;
+    let found = match take {
+        None => py.detach(|| iorecord::blocks(&source, &request, &windows, keep, None)),
+        Some(take) => {
+            let mut giver = Giver::new(take, Vec::new());
+            let all = iorecord::blocks(&source, &request, &windows, keep, Some(&mut giver));
+            match all.and_then(|all| giver.flush().map(|()| all)) {
+                Ok(all) => Ok(all),
+                Err(error) => return Err(giver.error(path, &error)),
+            }
+        }
+    };
+    let packed = |all: iorecord::Blocks| {
+        let mut columns = table::Packed {
+            table: PyDict::new(py),
+            rows: &all.slow,
+        };
+        table::blocks(&mut columns)?;
+        Ok((all.json, columns.table))
+    };
+    found
+        .map_err(|e| wrong(&e))?
+        .into_iter()
+        .map(packed)
+        .collect()
 }
 
 /// What a trace is, as JSON text.
@@ -296,6 +473,7 @@ fn io_events(py: Python<'_>, path: &str, ios: Vec<WantedIo>, limit: usize) -> Py
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(blocks, module)?)?;
     module.add_function(wrap_pyfunction!(calls, module)?)?;
     module.add_function(wrap_pyfunction!(files, module)?)?;
     module.add_function(wrap_pyfunction!(io_events, module)?)?;
@@ -305,6 +483,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Recording>()?;
     module.add_function(wrap_pyfunction!(markers, module)?)?;
     module.add_function(wrap_pyfunction!(outline, module)?)?;
+    module.add_function(wrap_pyfunction!(stream, module)?)?;
     module.add_function(wrap_pyfunction!(trace_info, module)?)?;
     Ok(())
 }

@@ -117,6 +117,15 @@ impl Trace {
         Ok(())
     }
 
+    /// Leaves out a buffer from now on, unless it is the only one that is read.
+    pub fn leave_out(&mut self, name: &str) {
+        if self.selected.len() > 1 {
+            let buffers = &self.meta.buffers;
+            let stays = |at: &usize| buffers.get(*at).is_some_and(|b| b.name != name);
+            self.selected.retain(stays);
+        }
+    }
+
     fn names(&self) -> String {
         let names = self.meta.buffers.iter().map(|b| format!("{:?}", b.name));
         names.collect::<Vec<_>>().join(", ")

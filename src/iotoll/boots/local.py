@@ -36,7 +36,7 @@ from iotoll.core.errors import (
     UsageError,
 )
 from iotoll.records import results, sealed
-from iotoll.records.facts import read_facts
+from iotoll.records.facts import read_facts, read_limits
 from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
 
@@ -333,6 +333,7 @@ def unpack(handover: Path, target: Path) -> None:
 
 
 def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float) -> BootRecord:
+    before, after = (_text(plan.folder / name / "facts") for name in ("boot", "after"))
     tools = {
         **tool_versions(plan.virtual),
         **{f"image {k}": v for k, v in plan.image.packages.items()},
@@ -354,8 +355,9 @@ def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float
         seconds=round(seconds, 1),
         cells=plan.cells,
         facts=FactRecord(
-            before=read_facts(_text(plan.folder / "boot/facts")),
-            after=read_facts(_text(plan.folder / "after/facts")),
+            before=read_facts(before),
+            after=read_facts(after),
+            limits=read_limits(before, after),
         ),
         digests=sealed.digests(plan.folder),
     )

@@ -155,8 +155,10 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                     calibration[name] = (measured.data, measured.table.columns)
                 elif name in boot.cells:
                     record = make_record(measured, fio, boot.clock, file.digest, virtual)
-                    why = record.invalid or other_load(parse_cell(name), measured.table)
-                    records[name] = record.model_copy(update={"invalid": why})
+                    cell = parse_cell(name)
+                    why = record.invalid or other_load(cell, measured.table)
+                    span = _span(measured.table) if cell.depth > 1 else None
+                    records[name] = record.model_copy(update={"invalid": why, "span": span})
     return records, event_costs(calibration, boot.clock)
 
 
@@ -268,6 +270,11 @@ def make_record(
         **measured.data,
     )
     return record.model_copy(update={"invalid": invalid(record)})
+
+
+def _span(table: IoTable) -> int | None:
+    """From the first I/O's call to the last one's return."""
+    return int(table.end.max() - table["start"].min()) if len(table) else None
 
 
 def _unmeasured(measured: Measured) -> Calls:

@@ -6,7 +6,7 @@ or this trace, does not give are absent: `IoTable.has` is False, `IoTable.get` r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -155,7 +155,10 @@ class IoTable:
 
     @property
     def duration(self) -> Ints:
-        """Whole duration of each I/O (clock units): its sections add up to it."""
+        """Whole duration of each I/O (clock units): its sections add up to it, if all are told."""
+        if self.has("end"):
+            whole: Ints = self.columns["end"] - self.columns["start"]
+            return whole
         total = np.zeros(self.rows, np.int64)
         for section in self.sections:
             total += self.elapsed(section)
@@ -166,6 +169,12 @@ class IoTable:
         """Time of each I/O's end (clock units)."""
         start: Ints = self.columns["start"]
         return start + self.duration
+
+    def without(self, sections: Iterable[Section]) -> IoTable:
+        """Return it without what is of some sections."""
+        gone = {f"{kind}_{s.value}" for s in sections for kind in ("elapsed", "own", "first")}
+        left = {name: column for name, column in self.columns.items() if name not in gone}
+        return IoTable(left, self.rows)
 
     def take(self, rows: Mask | Ints) -> IoTable:
         """Return the chosen rows, by mask or by index."""
@@ -179,7 +188,42 @@ def _masked(values: Sequence[Any], dtype: Any) -> npt.NDArray[Any]:
     return np.ma.MaskedArray(np.asarray(filled, dtype), missing)
 
 
+def unpacked(column: Column, values: tuple[Any, ...]) -> npt.NDArray[Any]:
+    """Convert a column that the analyser gives as bytes (`_native.stream`, `_native.blocks`)."""
+    first, *rest = values
+    if column.kind == "str":
+        (names,) = rest
+        return np.asarray(names, np.object_)[np.frombuffer(first, np.uint32)]
+    if column.kind == "bool":
+        return np.frombuffer(first, np.uint8).astype(np.bool_)
+    numbers = np.frombuffer(first, np.int64).astype(_DTYPES[column.kind])
+    if not column.optional:
+        return numbers
+    absent = np.frombuffer(rest[0], np.bool_) if rest else np.zeros(len(numbers), np.bool_)
+    return np.ma.MaskedArray(numbers, absent)
+
+
+def joined(tables: Sequence[IoTable]) -> IoTable:
+    """Some batches as one table; what one of them lacks is missing in its rows."""
+    rows = sum(len(table) for table in tables)
+    made: dict[str, npt.NDArray[Any]] = {}
+    for column in COLUMNS:
+        if not any(table.has(column.name) for table in tables):
+            continue
+        parts = []
+        for table in tables:
+            found = table.get(column.name)
+            if found is None:
+                empty = np.zeros(len(table), _DTYPES[column.kind])
+                found = np.ma.MaskedArray(empty, np.ones(len(table), np.bool_))
+            parts.append(found)
+        made[column.name] = (np.ma if column.optional else np).concatenate(parts)
+    return IoTable(made, rows)
+
+
 def _column(column: Column, values: Any) -> npt.NDArray[Any]:
+    if isinstance(values, tuple):
+        return unpacked(column, values)
     if column.optional and not isinstance(values, np.ndarray):
         return _masked(values, _DTYPES[column.kind])
     made: npt.NDArray[Any] = np.asarray(values, _DTYPES[column.kind])
@@ -188,7 +232,8 @@ def _column(column: Column, values: Any) -> npt.NDArray[Any]:
 
 def from_native(raw: Mapping[str, Any]) -> IoTable:
     """Convert what `_native.io_table` returns. An optional column without any value is absent."""
-    rows = len(raw["start"])
+    start = raw["start"]
+    rows = len(start[0]) // 8 if isinstance(start, tuple) else len(start)
     made: dict[str, npt.NDArray[Any]] = {}
     for column in COLUMNS:
         if column.name not in raw:

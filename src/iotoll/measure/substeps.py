@@ -127,36 +127,102 @@ def _pairs(marks: Marks) -> Iterator[tuple[str, str, Ints, Mask]]:
         yield marks.names[code // width], marks.names[code % width], spans[here], row
 
 
-def steps(table: IoTable) -> list[StepRecord]:
-    """Return the sub-steps of all sections, in the order of the path; empty without marks.
+class Durations:
+    """Durations of any number in bounded memory.
 
-    Only I/Os with a single request: with more of them the first request is not the whole path.
+    Up to ``EXACT`` of them are kept, and every figure is exact. Beyond that they are counted in
+    bins of 1/256 of their value (below 512 each value has its own): count, mean and maximum stay
+    exact, a quantile is the middle of its bin, 1/512 of the value off at most.
     """
-    single = table.take(table["requests"] == 1)
-    marks = marks_of(single)
-    if marks is None:
-        return []
-    irq = single.get("at_irq")
-    polled = irq is None or not present(irq).any()
-    found = []
-    for first, last, spans, _ in _pairs(marks):
-        ordered = np.sort(spans)
-        rank = math.ceil(0.99 * len(ordered)) - 1
-        section = section_of(last, not polled)
-        if section is Section.COMPLETION and section not in table.sections:
-            section = Section.HARDWARE
-        if section not in table.sections:
-            continue
-        record = StepRecord(
-            section=section,
-            step=f"{first} -> {last}",
-            meaning=meaning(first, last),
-            ios=len(ordered),
-            median=int(ordered[math.ceil(0.5 * len(ordered)) - 1]),
-            mean=round(float(ordered.mean()), 1),
-            p99=int(ordered[rank]),
-            max=int(ordered[-1]),
-        )
-        place = (list(Section).index(record.section), marks.names.index(first))
-        found.append((place, marks.names.index(last), record))
-    return [record for *_, record in sorted(found, key=lambda f: f[:2])]
+
+    EXACT = 1 << 14
+    _BITS = 8
+
+    def __init__(self) -> None:
+        self.loose: list[Ints] = []
+        self.bins: Ints | None = None
+        self.count, self.sum, self.max = 0, 0, 0
+
+    def add(self, values: Ints, bounded: bool) -> None:
+        """Add some; ``bounded``: not all of them need to be kept."""
+        self.count += len(values)
+        self.sum += int(values.sum())
+        self.max = max(self.max, int(values.max(initial=0)))
+        if self.bins is None:
+            self.loose.append(values)
+            if bounded and self.count > self.EXACT:
+                self.bins = np.zeros(64 << self._BITS, np.int64)
+                for kept in self.loose:
+                    self.bins += self._binned(kept)
+                self.loose = []
+        else:
+            self.bins += self._binned(values)
+
+    def _binned(self, values: Ints) -> Ints:
+        shift = np.maximum(np.frexp(values.astype(np.float64))[1] - 1 - self._BITS, 0)
+        place = (shift << self._BITS) + (values >> shift)
+        return np.bincount(place, minlength=64 << self._BITS).astype(np.int64)
+
+    def quantile(self, part: float) -> int:
+        """By nearest rank."""
+        rank = math.ceil(part * self.count) - 1
+        if self.bins is None:
+            return int(np.sort(np.concatenate(self.loose))[rank])
+        place = int(np.searchsorted(np.cumsum(self.bins), rank + 1))
+        shift = max((place >> self._BITS) - 1, 0)
+        low = (place - (shift << self._BITS)) << shift
+        return min(low + (1 << shift >> 1), self.max)
+
+
+class StepSums:
+    """Sub-steps of I/Os that come in batches."""
+
+    def __init__(self, *, bounded: bool) -> None:
+        self.bounded = bounded
+        self.names = ("start", *MARKS, "end")
+        self.spans: dict[tuple[str, str], Durations] = {}
+        self.polled = True
+        self.sections: tuple[Section, ...] = ()
+
+    def add(self, table: IoTable) -> None:
+        """Add some I/Os; only those with a single request count: of more the first one is not the
+        whole path."""
+        single = table.take(table["requests"] == 1)
+        marks = marks_of(single)
+        if marks is None:
+            return
+        self.sections = table.sections
+        irq = single.get("at_irq")
+        self.polled &= irq is None or not present(irq).any()
+        for first, last, spans, _ in _pairs(marks):
+            self.spans.setdefault((first, last), Durations()).add(spans, self.bounded)
+
+    def records(self) -> list[StepRecord]:
+        """The sub-steps of all sections, in the order of the path; empty without marks."""
+        found = []
+        for (first, last), spans in self.spans.items():
+            section = section_of(last, not self.polled)
+            if section is Section.COMPLETION and section not in self.sections:
+                section = Section.HARDWARE
+            if section not in self.sections:
+                continue
+            record = StepRecord(
+                section=section,
+                step=f"{first} -> {last}",
+                meaning=meaning(first, last),
+                ios=spans.count,
+                median=spans.quantile(0.5),
+                mean=round(spans.sum / spans.count, 1),
+                p99=spans.quantile(0.99),
+                max=spans.max,
+            )
+            places = self.names.index(first), self.names.index(last)
+            found.append(((list(Section).index(section), *places), record))
+        return [record for _, record in sorted(found, key=lambda f: f[0])]
+
+
+def steps(table: IoTable) -> list[StepRecord]:
+    """Return the sub-steps of all sections, in the order of the path; empty without marks."""
+    sums = StepSums(bounded=False)
+    sums.add(table)
+    return sums.records()

@@ -77,6 +77,23 @@ class AcceptRule(Model):
     at_most: float = Field(1.0, gt=0)
 
 
+class LimitsRule(Model):
+    """What follows where a limit differs that nobody accepts (`iotoll.verdict.limits`).
+
+    ``differ``: the outcome. ``ignore``: glob patterns of names whose differences say nothing.
+    """
+
+    differ: Literal["regression", "inconclusive"] = "regression"
+    ignore: list[str] = Field(default_factory=list)
+
+
+class ThroughputRule(Model):
+    """How much longer an I/O of the named cells may take on the modelled device, as a share."""
+
+    cells: list[str] = Field(default_factory=list, description="glob patterns")
+    at_most: float = Field(0.02, gt=0, lt=1)
+
+
 class ExplainRule(Model):
     """Whether a verdict is explained by itself (`iotoll explain`), on an exact board.
 
@@ -110,6 +127,8 @@ class Policy(Model):
         default_factory=lambda: list(Clock), description="clocks whose regression blocks"
     )
     accept: AcceptRule = Field(default_factory=AcceptRule)
+    limits: LimitsRule = Field(default_factory=LimitsRule)
+    throughput: ThroughputRule = Field(default_factory=ThroughputRule)
     explain: ExplainRule = Field(default_factory=ExplainRule)
     sections: dict[Section, SectionRule]
     whole: SectionRule
@@ -180,6 +199,7 @@ class TimePolicy(Model):
     left_out: float = Field(0.1, ge=0, lt=1, description="share of cells that may be too noisy")
     blocks: list[Clock]
     accept: AcceptRule = Field(default_factory=AcceptRule)
+    limits: LimitsRule = Field(default_factory=LimitsRule)
     figures: dict[Literal["overhead", "vfs_fs", "submission", "completion"], GrowthRule] = Field(
         min_length=1
     )

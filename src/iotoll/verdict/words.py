@@ -12,7 +12,8 @@ WHOLE = "whole I/O"
 """What stands where a section's name would."""
 
 _NAMES = {"whole": WHOLE}
-_DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+"""How people write a device of a matrix."""
 
 
 def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
@@ -84,7 +85,7 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
     for (device, name, _), moved in ranked:
         size = f"{median(c.delta for c in moved):+.0f} ({median(c.relative for c in moved):+.1%})"
         where = f"in {len(moved)} of {judged[device, name]} workloads{rarely(moved)}"
-        lines.append(f"{_DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
+        lines.append(f"{DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
     return lines
 
 

@@ -26,7 +26,7 @@ from iotoll.core.digest import json_sha256
 from iotoll.core.paths import cache_dir
 from tests.trace.record import guest
 from tests.trace.record.kernel import Kernel, unpack
-from tests.trace.thin import thin_file
+from tests.trace.thin import convert, thin_file
 
 HERE = Path(__file__).parent
 KEPT_FIO = ("total_ios", "io_bytes", "short_ios", "slat_ns", "clat_ns", "lat_ns")
@@ -61,7 +61,11 @@ def thin_fio(path: Path) -> dict[str, Any]:
 def keep(case: Path, name: str, facts: Mapping[str, Any], out: Path) -> None:
     """Thin one case's trace into ``out`` and write down what it is."""
     target = out / f"{name}.dat"
-    thin_file(case, target)
+    if case.with_suffix(".whole").exists():
+        # Of several instances all are kept, packed as trace-cmd does it.
+        convert(case, target, "--compression", "zstd", "--file-version", "7")
+    else:
+        thin_file(case, target)
     fio = case.with_name(f"{case.stem}.fio.json")
     if fio.is_file():
         text = json.dumps(thin_fio(fio), indent=1)

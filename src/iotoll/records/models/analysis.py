@@ -124,6 +124,10 @@ class CellRecord(Model):
     in_order: OrderedIos | None = Field(
         None, description="what the gate pairs; absent on the clock `time`"
     )
+    span: int | None = Field(
+        None,
+        description="from the first I/O's call to the last one's return, of cells with a depth",
+    )
     steps: list[StepRecord] = Field(
         default_factory=list, description="sub-steps of the sections, in order of the path"
     )
@@ -132,6 +136,14 @@ class CellRecord(Model):
         default_factory=dict, description="option and value of each filter that was applied"
     )
     slowest: list[SlowIo] = Field(default_factory=list, description="slowest first, if asked for")
+    blocks: dict[str, Any] | None = Field(
+        None,
+        description="requests and bios by device, with their durations in `unit`, where "
+        "`iotoll analyze` looked at them (docs/outputs.md)",
+    )
+    warnings: list[str] | None = Field(
+        None, description="what the trace lacks, where `iotoll analyze` found that it does"
+    )
     invalid: str | None = Field(None, description="why this cell's values cannot be used")
 
     @field_validator("fio")

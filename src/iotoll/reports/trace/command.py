@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -14,13 +16,18 @@ from rich.console import Console
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import check_target
 from iotoll.core.progress import Progress
+from iotoll.measure.iotable import IoTable
 from iotoll.records.models import Clock
-from iotoll.reports.page.text import clean
+from iotoll.reports.page.text import clean, plural
+from iotoll.reports.trace.blocks import Rows
 from iotoll.reports.trace.compare import compared, paired, print_compared, write_shares
 from iotoll.reports.trace.filters import DIRECTIONS, Filters, parse_size
-from iotoll.reports.trace.reader import TraceCell, in_ticks, load
-from iotoll.reports.trace.slowest import print_slowest, slowest
+from iotoll.reports.trace.reader import TraceCell, Wants, in_ticks, load
+from iotoll.reports.trace.slowest import print_slow_requests, print_slowest, slowest
 from iotoll.reports.trace.table import print_cell
+
+if TYPE_CHECKING:
+    from iotoll.reports.trace.parquet import RowFile
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NAMED = 12
@@ -37,7 +44,12 @@ INCOMPLETE = 3
     show_default=True,
     help="instructions: one tick is one guest instruction.",
 )
-@click.option("--device", metavar="MAJ:MIN", help="Only this device. Default: the busiest one.")
+@click.option(
+    "--device",
+    metavar="MAJ:MIN|NAME",
+    help="Only this disk, partition, or device on others (dm, md, multipath). Default: the "
+    "busiest one.",
+)
 @click.option("--comm", help="Only I/Os of tasks with this name.")
 @click.option(
     "--pid",
@@ -68,7 +80,12 @@ INCOMPLETE = 3
     type=click.IntRange(1, 1000),
     help="Print the N slowest I/Os with all their events.",
 )
-@click.option("--parquet", type=_FILE, help="Write one row per I/O (docs/columns.md).")
+@click.option("--parquet", "--ios", type=_FILE, help="Write one row per I/O (docs/columns.md).")
+@click.option(
+    "--requests",
+    type=_FILE,
+    help="Write one row per request, and per bio of devices without requests (docs/columns.md).",
+)
 @click.option("--perfetto", type=_FILE, help="Write a trace for https://ui.perfetto.dev.")
 @click.option(
     "--svg",
@@ -108,14 +125,24 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     cut = sorted(set(filters.described()) - {"--comm", "--device"})
     if options["fio"] and cut:
         raise UsageError(f"--fio compares whole cells: leave out {cut[0]}")
-    for option in ("parquet", "perfetto"):
+    for option in ("parquet", "requests", "perfetto"):
         if target := options[option]:
             _check_target(f"--{option}", target)
     if (folder := options["svg"]) and folder.exists() and not folder.is_dir():
         raise UsageError(f"--svg {folder}: is a file: name a folder")
     clock = Clock(options["clock"])
-    cells = [cell for trace in traces for cell in load(trace, clock, filters, options["fio"])]
-    _some_left(cells, filters)
+    with _row_files(options) as files:
+        wants = Wants(
+            whole=bool(options["perfetto"]),
+            slowest=options["count"] or 0,
+            take_ios=files.ios if options["parquet"] else None,
+            take_rows=files.blocks if options["requests"] else None,
+        )
+        cells = [
+            cell for trace in traces for cell in load(trace, clock, filters, options["fio"], wants)
+        ]
+        _some_left(cells, filters)
+        files.write(cells)
     if options["perfetto"] and any(in_ticks(cell) for cell in cells):
         raise UsageError(
             f"--perfetto: the times of {traces[0]} are ticks of unknown length, and Perfetto's are "
@@ -126,9 +153,56 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     if options["comparing"]:
         _compare(cells, traces, options)
     else:
-        _show(cells, options["as_json"], options["quiet"])
+        _show(cells, options["as_json"], options["quiet"], options["count"])
     if any(cell.record.invalid for cell in cells):
         raise SystemExit(INCOMPLETE)
+
+
+class _RowFiles:
+    """The files whose rows are written while the traces are read."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.made: dict[str, RowFile] = {}
+
+    def _file(self, option: str) -> RowFile:
+        # Loaded only here: the library takes longer to start than a small trace to read.
+        from iotoll.reports.trace.parquet import RowFile
+
+        if option not in self.made:
+            self.made[option] = RowFile(self.options[option])
+        return self.made[option]
+
+    def ios(self, cell: TraceCell, table: IoTable) -> None:
+        """Add some I/Os."""
+        from iotoll.reports.trace.parquet import frame
+
+        self._file("parquet").add(frame(cell, table))
+
+    def blocks(self, cell: TraceCell, rows: Rows) -> None:
+        """Add some requests and bios."""
+        from iotoll.reports.trace.parquet import block_frame
+
+        self._file("requests").add(block_frame(cell, rows))
+
+    def write(self, cells: list[TraceCell]) -> None:
+        """End the files."""
+        for option in (o for o in ("parquet", "requests") if self.options[o]):
+            from iotoll.reports.trace.parquet import BLOCKS, FORMAT, metadata_of
+
+            file = self._file(option)
+            file.write(metadata_of(cells, BLOCKS if option == "requests" else FORMAT))
+            click.echo(f"wrote {file.path}: {plural(file.rows, 'row')}", err=True)
+
+
+@contextmanager
+def _row_files(options: dict[str, Any]) -> Iterator[_RowFiles]:
+    files = _RowFiles(options)
+    try:
+        yield files
+    finally:
+        for file in files.made.values():
+            file.discard()
 
 
 def _compare(cells: list[TraceCell], traces: tuple[Path, ...], options: dict[str, Any]) -> None:
@@ -162,7 +236,9 @@ def _check_target(option: str, target: Path) -> None:
 def _some_left(cells: list[TraceCell], filters: Filters) -> None:
     """Raise UsageError where no I/O is of the tasks asked for: most likely a mistyped name."""
     given = filters.described()
-    if not (filters.comm or filters.pids) or any(len(cell.table) for cell in cells):
+    if not (filters.comm or filters.pids) or any(
+        len(cell.table) or (cell.record.blocks or {}).get("devices") for cell in cells
+    ):
         return
     words = " ".join(f"{option} {clean(value)}" for option, value in given.items())
     named = sorted({clean(task) for cell in cells for task in cell.tasks.values()})
@@ -183,12 +259,6 @@ def _with_slowest(cells: list[TraceCell], count: int | None) -> list[TraceCell]:
 
 def _files(cells: list[TraceCell], options: dict[str, Any]) -> None:
     written: list[Path] = []
-    if target := options["parquet"]:
-        # Loaded only here: the two libraries take longer to start than a small trace to read.
-        from iotoll.reports.trace.parquet import write_parquet
-
-        write_parquet(cells, target)
-        written.append(target)
     if target := options["perfetto"]:
         from iotoll.reports.trace.perfetto import write_perfetto
 
@@ -202,7 +272,7 @@ def _files(cells: list[TraceCell], options: dict[str, Any]) -> None:
         click.echo(f"wrote {path}", err=True)
 
 
-def _show(cells: list[TraceCell], as_json: bool, quiet: bool) -> None:
+def _show(cells: list[TraceCell], as_json: bool, quiet: bool, slowest_asked: int | None) -> None:
     if as_json:
         records = [c.record.model_dump(mode="json", exclude_none=True) for c in cells]
         click.echo(json.dumps(records, indent=1, sort_keys=True))
@@ -213,5 +283,7 @@ def _show(cells: list[TraceCell], as_json: bool, quiet: bool) -> None:
             print_cell(cell.record, console)
         if cell.record.slowest:
             print_slowest(cell, cell.record.slowest, console)
+        if slowest_asked:
+            print_slow_requests(cell, slowest_asked, console)
         if not quiet:
             console.print()

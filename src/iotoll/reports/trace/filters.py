@@ -104,6 +104,35 @@ def device_names(trace: Path) -> Mapping[str, str]:
     return names
 
 
+def fixed_number(name: str) -> str | None:
+    """Return the number of a device whose name the kernel fixes by it (admin-guide/devices.txt).
+
+    These are ``sda`` to ``sdp`` with their partitions, ``loopN`` and ``mdN``.
+    """
+    node = name.removeprefix("/dev/")
+    if found := re.fullmatch(r"sd([a-p])(\d{1,2})?", node):
+        part = int(found[2] or 0)
+        return f"8:{16 * (ord(found[1]) - ord('a')) + part}" if part < 16 else None
+    if found := re.fullmatch(r"(loop|md)(\d+)", node):
+        return f"{dict(loop=7, md=9)[found[1]]}:{found[2]}"
+    return None
+
+
+def own_number(name: str) -> str | None:
+    """Return the number that a name has on this machine; None where it has no such device."""
+    node = name.removeprefix("/dev/").removeprefix("mapper/")
+    if not re.fullmatch(r"[\w.!-]+", node):
+        return None
+    try:
+        return (Path("/sys/class/block") / node / "dev").read_text().strip()
+    except OSError:
+        pass
+    for path in Path("/sys/class/block").glob("dm-*/dm/name"):
+        if path.read_text().strip() == node:
+            return (path.parent.parent / "dev").read_text().strip()
+    return None
+
+
 def resolve_device(device: str | None, trace: Path) -> str | None:
     """Return ``major:minor`` for a number or a known name; raises UsageError for any other."""
     if device is None or _DEVICE.fullmatch(device):
@@ -111,6 +140,11 @@ def resolve_device(device: str | None, trace: Path) -> str | None:
     names = device_names(trace)
     if device in names:
         return names[device]
+    if number := fixed_number(device) or own_number(device):
+        return number
     known = f"; known here: {', '.join(sorted(names))}" if names else ""
-    mend = "give MAJOR:MINOR, as in /sys/block/NAME/dev of the traced machine"
+    mend = (
+        "is no device of this machine: give MAJOR:MINOR, as in /sys/class/block/NAME/dev of the "
+        "traced one"
+    )
     raise UsageError(f"--device {device}: {mend}{known}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,9 +16,11 @@ from iotoll import __version__
 from iotoll.core.errors import InfrastructureError
 from iotoll.measure.iotable import COLUMNS, Column, IoTable, present
 from iotoll.records.models import Section
+from iotoll.reports.trace.blocks import ROWS, Rows
 from iotoll.reports.trace.reader import TraceCell
 
 FORMAT = "iotoll.ios/1"
+BLOCKS = "iotoll.blocks/1"
 EXTRA: tuple[Column, ...] = (
     Column("trace", "str", "", "name of the trace file; metadata holds its SHA-256"),
     Column("cell", "str", "", "cell of the trace, or the file's name where it has no markers"),
@@ -43,9 +46,8 @@ _METADATA = {
 }
 
 
-def frame(cell: TraceCell) -> pl.DataFrame:
-    """Return the I/Os of one cell; columns that the analyser does not give are left out."""
-    table = cell.table
+def frame(cell: TraceCell, table: IoTable) -> pl.DataFrame:
+    """Return some I/Os of a cell; columns that the analyser does not give are left out."""
     count = len(table)
     columns = {
         "trace": pl.Series([cell.trace.name] * count, dtype=pl.String),
@@ -61,7 +63,10 @@ def frame(cell: TraceCell) -> pl.DataFrame:
 
 
 def _series(table: IoTable, column: Column) -> pl.Series:
-    values = table[column.name]
+    return _values(table[column.name], column)
+
+
+def _values(values: Any, column: Column) -> pl.Series:
     kind = _TYPES[column.kind]
     if column.kind == "str":
         return pl.Series(values.tolist(), dtype=kind)
@@ -71,29 +76,106 @@ def _series(table: IoTable, column: Column) -> pl.Series:
     return pl.select(pl.when(pl.Series(present(values))).then(full)).to_series()
 
 
-def write_parquet(cells: Sequence[TraceCell], path: Path) -> None:
-    """Write the I/Os of all cells; raises InfrastructureError when the file cannot be written."""
-    frames = [frame(cell) for cell in cells]
-    joined = pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+BLOCK_EXTRA: tuple[Column, ...] = (
+    EXTRA[0],
+    EXTRA[1],
+    Column("task", "str", "", "name of the task `pid`, ? where the trace does not know it"),
+)
+"""Columns of the table of requests and bios besides the analyser's."""
+
+
+def block_frame(cell: TraceCell, rows: Rows) -> pl.DataFrame:
+    """Return some requests and bios of a cell."""
+    count = len(rows["kind"])
+    columns = {
+        "trace": pl.Series([cell.trace.name] * count, dtype=pl.String),
+        "cell": pl.Series([cell.record.cell] * count, dtype=pl.String),
+        "task": pl.Series([cell.task(pid) for pid in rows["pid"].tolist()], dtype=pl.String),
+    }
+    return pl.DataFrame(columns | {c.name: _values(rows[c.name], c) for c in ROWS})
+
+
+PART = 1 << 17
+"""Rows of which a file is written at once; of more, in parts that are joined at the end."""
+
+
+class RowFile:
+    """A Parquet file whose rows come in batches; it is there when it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.waiting: list[pl.DataFrame] = []
+        self.rows = 0
+        self.parts: list[Path] = []
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add some rows."""
+        self.waiting.append(frame)
+        self.rows += len(frame)
+        if sum(len(frame) for frame in self.waiting) >= PART:
+            self._part()
+
+    def _part(self) -> None:
+        name = f".{self.path.name}.{os.getpid()}.{len(self.parts)}"
+        self.parts.append(self.path.with_name(name))
+        self._written(pl.concat(self.waiting, how="diagonal"), self.parts[-1], {})
+        self.waiting = []
+
+    def _written(self, rows: pl.DataFrame | pl.LazyFrame, path: Path, metadata: Any) -> None:
+        try:
+            if isinstance(rows, pl.LazyFrame):
+                rows.sink_parquet(path, compression="zstd", metadata=metadata)
+            else:
+                rows.write_parquet(path, compression="zstd", metadata=metadata)
+        except (OSError, pl.exceptions.ComputeError) as error:
+            # A full disk that shows while the file is ended is no OSError of polars.
+            raise InfrastructureError(f"cannot write {self.path}: {error}") from error
+
+    def write(self, metadata: Mapping[str, str]) -> None:
+        """End the file; raises InfrastructureError when it cannot be written."""
+        rows: pl.DataFrame | pl.LazyFrame
+        if self.parts:
+            if self.waiting:
+                self._part()
+            rows = pl.concat([pl.scan_parquet(part) for part in self.parts], how="diagonal")
+        else:
+            rows = pl.concat(self.waiting, how="diagonal") if self.waiting else pl.DataFrame()
+        part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            self._written(rows, part, dict(metadata))
+            part.replace(self.path)
+        except OSError as error:
+            raise InfrastructureError(f"cannot write {self.path}: {error}") from error
+        finally:
+            part.unlink(missing_ok=True)
+            self.discard()
+
+    def discard(self) -> None:
+        """Leave no part behind."""
+        for part in self.parts:
+            part.unlink(missing_ok=True)
+
+
+def metadata_of(cells: Sequence[TraceCell], layout: str = FORMAT) -> dict[str, str]:
+    """What the files say of themselves."""
     first = cells[0].record if cells else None
     traces = {cell.trace.name: cell.record.trace_sha256 for cell in cells}
-    metadata = {
-        "iotoll.format": FORMAT,
+    return {
+        "iotoll.format": layout,
         "iotoll.version": __version__,
         "iotoll.clock": first.clock.value if first else "",
         "iotoll.unit": first.unit.value if first else "",
         "iotoll.traces": json.dumps(traces, sort_keys=True),
         "iotoll.filters": json.dumps(first.filters if first else {}, sort_keys=True),
     }
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        joined.write_parquet(part, compression="zstd", metadata=metadata)
-        part.replace(path)
-    except (OSError, pl.exceptions.ComputeError) as error:
-        # A full disk that shows while the file is ended is no OSError of polars.
-        raise InfrastructureError(f"cannot write {path}: {error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+
+
+def write_parquet(cells: Sequence[TraceCell], path: Path) -> None:
+    """Write the I/Os of all cells; raises InfrastructureError when the file cannot be written."""
+    file = RowFile(path)
+    for cell in cells:
+        file.add(frame(cell, cell.table))
+    file.write(metadata_of(cells))
 
 
 def columns_page() -> str:
@@ -101,7 +183,8 @@ def columns_page() -> str:
     lines = [
         "# Columns of the per-I/O table",
         "",
-        "`iotoll analyze TRACE --parquet FILE` writes one row per measured I/O, in order of start.",
+        "`iotoll analyze TRACE --parquet FILE` (or `--ios`) writes one row per measured I/O, in order of start; in a",
+        "long trace an I/O that ends after 8,192 younger ones comes after those.",
         "Unit `clock` is that of the trace: ns, or instructions on the clock `instructions`; the",
         "file's metadata says which. A column is left out when the trace has no event to fill it.",
         "This page is written by `python -m iotoll.reports.trace.parquet`.",

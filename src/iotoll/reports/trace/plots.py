@@ -21,6 +21,7 @@ from iotoll.records.models import CellRecord, Clock, Section, Unit
 from iotoll.reports.page.svg import METADATA, STYLE, palette
 from iotoll.reports.page.text import clean, plural
 from iotoll.reports.page.view import section_label, shown_sections
+from iotoll.reports.trace.blocks import cells, layers, whole
 from iotoll.reports.trace.lanes import lanes
 from iotoll.reports.trace.reader import TraceCell
 from iotoll.reports.trace.spans import spans
@@ -30,6 +31,8 @@ IOS_SHOWN, IOS_PER_THREAD = 12, 5
 
 _CUT_FROM = 0.5
 """The share of the time shown that must be the device's alone for it to be cut out."""
+
+SLOW_SHOWN = 12
 
 POINTS = 600
 """Most corners of one curve: more would not be seen."""
@@ -47,12 +50,15 @@ _SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
 def write_figures(cell: TraceCell, folder: Path) -> list[Path]:
-    """Write ``CELL-cdf.svg`` and ``CELL-timeline.svg``; no file where there is no I/O to draw."""
-    if not len(cell.table):
-        return []
+    """Write ``CELL-cdf.svg``, ``-timeline.svg`` and ``-layers.svg``; none of what there is not."""
+    figures = []
+    if len(cell.table) and cell.table.sections:
+        figures += [("cdf", cdf(cell)), ("timeline", timeline(cell))]
+    if cell.slow is not None and len(cell.slow["kind"]):
+        figures.append(("layers", layer_figure(cell)))
     name = "".join(c if c.isalnum() or c in "-._" else "-" for c in cell.record.cell)
     made = []
-    for kind, figure in (("cdf", cdf(cell)), ("timeline", timeline(cell))):
+    for kind, figure in figures:
         path = folder / f"{name}-{kind}.svg"
         results.write_text(path, svg_text(figure))
         made.append(path)
@@ -130,6 +136,12 @@ def _short(value: float) -> str:
     return f"{value:g}"
 
 
+def _some(cell: TraceCell, table: IoTable) -> str:
+    """How many I/Os are drawn, and of how many, chosen evenly."""
+    drawn = plural(len(table), "I/O")
+    return drawn if cell.ios < 0 else f"{drawn} of {cell.ios:,}, evenly chosen"
+
+
 def _curve(values: Ints) -> tuple[np.ndarray, np.ndarray]:
     """Corners of the distribution: value, and share of I/Os that do not exceed it."""
     ordered = np.sort(values)
@@ -140,13 +152,13 @@ def _curve(values: Ints) -> tuple[np.ndarray, np.ndarray]:
 
 def cdf(cell: TraceCell) -> Figure:
     """Draw, per section, the share of I/Os that took at most so long (elapsed; log axis)."""
-    table, colours = cell.table, palette()
+    table, colours = cell.sample or cell.table, palette()
     sections = [s for s in shown_sections(cell.record.clock) if s in table.sections]
     figure, axes = new_axes(
         8.2,
         4.6,
         f"{clean(cell.record.cell)}: latency sections",
-        _note(cell, f"{plural(len(table), 'I/O')}, elapsed"),
+        _note(cell, _some(cell, table) + ", elapsed"),
     )
     label = cell.record.unit.value
     drawn: list[Section] = []
@@ -185,6 +197,56 @@ def cdf(cell: TraceCell) -> Figure:
             handlelength=3.2,
             labelcolor=colours["ink"],
         )
+    return figure
+
+
+_LAYERS = {
+    "layers above": "vfs_fs",
+    "block layer": "submission",
+    "driver": "return",
+    "device": "hardware",
+    "driver and device": "hardware",
+    "device and completion": "hardware",
+    "completion": "completion",
+}
+
+
+def layer_figure(cell: TraceCell) -> Figure:
+    """Draw the slowest requests and bios as stacked bars, by layer."""
+    colours = palette()
+    rows = list(cells(cell.slow or {}))[:SLOW_SHOWN]
+    longest = max(whole(row) for row in rows)
+    divisor, unit = _unit(cell, float(longest))
+    figure, axes = new_axes(
+        11,
+        1.9 + 0.34 * max(len(rows), 3),
+        f"{clean(cell.record.cell)}: the slowest requests by layer",
+        _note(cell, f"{plural(len(rows), 'request')} or bios, slowest first"),
+    )
+    used: dict[str, str] = {}
+    for place, row in enumerate(rows):
+        parts = layers(row)
+        for name, begin, end in parts:
+            kind = name.partition(": ")[2].partition(" ")[0] or name
+            colour = _LAYERS.get(name) or {"before": "vfs_fs", "after": "return"}.get(kind)
+            label = name if name in _LAYERS else f"device above: {kind}"
+            if name.startswith("below"):
+                colour, label = "hardware", "devices below"
+            used.setdefault(label, colours[colour or "hardware"])
+            left, width = (begin - parts[0][1]) / divisor, (end - begin) / divisor
+            axes.barh(place, width, left=left, height=0.7, color=used[label], linewidth=0)
+    labels = [f"{row['dev']} {row['rwbs']} {clean(cell.task(row['pid']))}" for row in rows]
+    axes.set_yticks(range(len(rows)), labels)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"{unit} after the first mark")
+    axes.legend(
+        handles=[Patch(color=colour, label=label) for label, colour in used.items()],
+        loc="upper left",
+        bbox_to_anchor=(1.005, 1),
+        frameon=False,
+        labelcolor=colours["ink"],
+    )
     return figure
 
 
@@ -233,13 +295,14 @@ def timeline(cell: TraceCell) -> Figure:
     shrunk = _Shrunk(cuts, origin)
     divisor, unit = _unit(cell, float(shrunk(table.end).max()))
     some = count < len(cell.table)
+    some |= cell.ios > 0
     shown = f"I/O {skipped + 1:,} to {skipped + count:,} of" if some else "all"
     sums = "" if spans(table).exact.all() else "; with several requests: sums, in order"
     figure, axes = new_axes(
         11,
         1.9 + 0.27 * max(len(labels), 3),
         f"{clean(cell.record.cell)}: I/Os by thread",
-        _note(cell, f"{shown} {plural(len(cell.table), 'I/O')}{sums}"),
+        _note(cell, f"{shown} {plural(max(cell.ios, len(cell.table)), 'I/O')}{sums}"),
     )
     used = _bars(axes, table, place, shrunk, divisor)
     for begin, _ in cuts:

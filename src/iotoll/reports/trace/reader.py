@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from iotoll import _native
 from iotoll.boots.job import is_calibration
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.boot_trace import BootTraceFile, Measured, Window, make_record, measure
 from iotoll.measure.fio import FioJob, joined, read_jobs
-from iotoll.measure.iotable import IoTable
+from iotoll.measure.iotable import IoTable, from_native
+from iotoll.measure.iotable import joined as joined_tables
+from iotoll.measure.substeps import StepSums
 from iotoll.records.models import CellRecord, Clock, Unit
+from iotoll.reports.trace import missing
+from iotoll.reports.trace.blocks import Ahead, Rows, read_blocks
 from iotoll.reports.trace.filters import Filters, resolve_device
 
 
@@ -25,6 +32,16 @@ class TraceCell:
     record: CellRecord
     table: IoTable
     tasks: Mapping[int, str]
+    slow: Rows | None = None
+    """The slowest requests and bios, slowest first."""
+    ahead: tuple[Counter[int], ...] = ()
+    """Of each of them: the tasks of the requests that were at the device when it was issued."""
+    ios: int = -1
+    """I/Os of the cell, of which ``table`` has the first ones; -1: all of them."""
+    sample: IoTable | None = None
+    """Some of all I/Os, evenly chosen, where ``table`` has not all of them."""
+    longest: IoTable | None = None
+    """The slowest I/Os, where ``table`` has not all of them."""
 
     @property
     def trace(self) -> Path:
@@ -54,7 +71,30 @@ def open_trace(trace: Path) -> BootTraceFile:
         raise UsageError(str(error)) from error
 
 
-def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -> list[TraceCell]:
+@dataclass(frozen=True)
+class Wants:
+    """What is asked for beside the table.
+
+    ``whole``: all I/Os at once, in memory; ``slowest``: so many; ``take_ios`` and ``take_rows`` get
+    the I/Os, and the requests and bios, in batches.
+    """
+
+    whole: bool = True
+    slowest: int = 0
+    take_ios: Callable[[TraceCell, IoTable], None] | None = None
+    take_rows: Callable[[TraceCell, Rows], None] | None = None
+
+
+ALL = Wants()
+
+
+def load(
+    trace: Path,
+    clock: Clock,
+    filters: Filters,
+    fio: Path | None = None,
+    wants: Wants = ALL,
+) -> list[TraceCell]:
     """Read one trace; raises UsageError for what is wrong with the words or the file."""
     file = open_trace(trace)
     try:
@@ -70,11 +110,48 @@ def load(trace: Path, clock: Clock, filters: Filters, fio: Path | None = None) -
         jobs = _jobs(fio, [w.name for w in parts]) if fio else {}
         inside = [Window(w.name, max(w.start, begin), min(w.end, end)) for w in parts]
         inside = [w for w in inside if w.start < w.end]
-        found = measure(file, inside, clock, **filters.options(device))
-        return [_cell(measured, clock, filters, jobs, digest) for measured in found]
+        options = filters.options(device)
+        # The board's clock and fio's figures are of all I/Os.
+        whole = wants.whole or bool(fio) or clock is Clock.INSTRUCTIONS
+        if not whole:
+            options["keep_ios"] = False
+        found = measure(file, inside, clock, **options)
+        options.pop("keep_ios", None)
+        cells = [_cell(measured, clock, filters, jobs, digest) for measured in found]
+        cells = with_blocks(file, inside, cells, options, wants)
+        _some_there(cells, filters)
+        if not whole:
+            return streamed(file, inside, cells, options, wants)
+        for cell in cells:
+            if wants.take_ios:
+                wants.take_ios(cell, cell.table)
+        return cells
     except InfrastructureError as error:
         # The message itself says whether the file is damaged, or something else.
         raise UsageError(str(error).removeprefix("corrupt trace: ")) from error
+
+
+def _some_there(cells: Sequence[TraceCell], filters: Filters) -> None:
+    """Raise UsageError where nothing of the trace is on the device that was asked for."""
+    if filters.device is None or any(_seen(cell) for cell in cells):
+        return
+    whole = {device for cell in cells for device in _devices(cell)}
+    known = f"; it has {', '.join(sorted(whole))}" if whole else ""
+    raise UsageError(
+        f"--device {filters.device}: no request or bio of the trace is on it{known}"
+        " (a partition shows only by block_bio_remap)"
+    )
+
+
+def _seen(cell: TraceCell) -> bool:
+    return bool((cell.record.blocks or {}).get("devices")) or cell.record.total.elapsed.count > 0
+
+
+def _devices(cell: TraceCell) -> list[str]:
+    spans = [Window(cell.record.cell, 0, 2**63)]
+    ((sums, _),) = read_blocks(cell.file, spans)
+    parts = [part for part, _ in sums["partitions"]]
+    return [device["dev"] for device in sums["devices"]] + parts
 
 
 def _check_clock(file: BootTraceFile, clock: Clock, filters: Filters, fio: Path | None) -> None:
@@ -141,3 +218,119 @@ def about(file: BootTraceFile) -> dict[str, Any]:
 def in_ticks(cell: TraceCell) -> bool:
     """Whether the times of a cell are ticks that nothing tells the length of."""
     return cell.record.unit is Unit.TICKS
+
+
+NO_IO = "no I/O reached the device"
+
+KEPT = 1 << 14
+"""I/Os that are kept of a cell, of however many."""
+
+
+class Flow:
+    """What is kept of the I/Os of a cell while they pass by."""
+
+    def __init__(self, cell: TraceCell, slowest: int) -> None:
+        self.cell, self.slowest = cell, slowest
+        self.steps = StepSums(bounded=True)
+        self.first: list[IoTable] = []
+        self.sample: list[IoTable] = []
+        self.every, self.ios = 1, 0
+        self.longest: IoTable | None = None
+
+    def take(self, table: IoTable) -> None:
+        """Take some I/Os."""
+        self.steps.add(table)
+        kept = sum(len(part) for part in self.first)
+        if kept < KEPT:
+            self.first.append(table.take(np.arange(min(len(table), KEPT - kept))))
+        # Every nth I/O, and with twice as many of them, only every second of those.
+        places = np.arange(-self.ios % self.every, len(table), self.every)
+        self.sample.append(table.take(places))
+        self.ios += len(table)
+        if sum(len(part) for part in self.sample) > KEPT:
+            all_ = joined_tables(self.sample)
+            self.sample = [all_.take(np.arange(0, len(all_), 2))]
+            self.every *= 2
+        if self.slowest:
+            both = [table] if self.longest is None else [self.longest, table]
+            together = joined_tables(both)
+            order = np.argsort(-together.duration, kind="stable")[: self.slowest]
+            self.longest = together.take(np.sort(order))
+
+    def end(self) -> TraceCell:
+        """The cell with what was kept."""
+        table = joined_tables(self.first) if self.first else self.cell.table
+        record = self.cell.record.model_copy(update={"steps": self.steps.records()})
+        cell = replace(self.cell, record=record, table=table)
+        if self.ios <= len(table):
+            return cell
+        sample = joined_tables(self.sample)
+        return replace(cell, ios=self.ios, sample=sample, longest=self.longest)
+
+
+def streamed(
+    file: BootTraceFile,
+    windows: Sequence[Window],
+    cells: Sequence[TraceCell],
+    options: _native.Options,
+    wants: Wants,
+) -> list[TraceCell]:
+    """Read the I/Os of the cells, one batch after the other: memory does not grow with them."""
+    flows = [Flow(cell, wants.slowest) for cell in cells]
+    if any(cell.record.total.elapsed.count for cell in cells):
+
+        def take(window: int, raw: Mapping[str, Any]) -> None:
+            table = from_native(raw).without(cells[window].record.not_in_source)
+            flows[window].take(table)
+            if wants.take_ios:
+                wants.take_ios(flows[window].cell, table)
+
+        wishes = [
+            (w.start, w.end, c.dev or None, not (c.record.own_unknown or file.is_blktrace))
+            for w, c in zip(windows, cells, strict=True)
+        ]
+        with file.reading():
+            _native.stream(str(file.data), wishes, take, **options)
+    return [flow.end() for flow in flows]
+
+
+def with_blocks(
+    file: BootTraceFile,
+    windows: Sequence[Window],
+    cells: Sequence[TraceCell],
+    options: _native.Options,
+    wants: Wants,
+) -> list[TraceCell]:
+    """Add the requests and bios of each cell, and leave out what its events cannot tell."""
+    chosen: _native.Options = {
+        name: options.get(name)  # type: ignore[misc]
+        for name in ("device", "comm", "pids", "directions", "min_size", "max_size")
+    }
+    given = wants.take_rows
+    take = (lambda window, rows: given(cells[window], rows)) if given else None
+    found = read_blocks(file, windows, max(wants.slowest, SHOWN), take, **chosen)
+    ahead = Ahead([slow for _, slow in found])
+    if wants.slowest:
+        read_blocks(file, windows, 0, ahead.take, **chosen)
+    made = []
+    for place, (cell, (sums, slow)) in enumerate(zip(cells, found, strict=True)):
+        record = cell.record
+        update: dict[str, Any] = {"blocks": sums, "warnings": missing.warnings(record, sums)}
+        if record.invalid == NO_IO and sums["devices"]:
+            update["invalid"] = None
+        record = missing.pruned(record.model_copy(update=update), sums)
+        gone = [s for s in record.not_in_source if s not in cell.record.not_in_source]
+        made.append(
+            replace(
+                cell,
+                record=record,
+                table=cell.table.without(gone),
+                slow=slow,
+                ahead=tuple(ahead.found[place]),
+            )
+        )
+    return made
+
+
+SHOWN = 12
+"""Slow requests that a picture shows."""

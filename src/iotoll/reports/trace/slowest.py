@@ -16,6 +16,7 @@ from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.records.models import Clock, Section
 from iotoll.records.models.io_checks import IoEvent, SlowIo
 from iotoll.reports.page.text import clean, number, plural, unit_label
+from iotoll.reports.trace.blocks import cells, layers, whole
 from iotoll.reports.trace.reader import TraceCell
 
 EVENT_LIMIT = 400
@@ -35,8 +36,8 @@ def slowest(cell: TraceCell, count: int) -> list[SlowIo]:
     On the clock `instructions` the device's time means nothing: the longest in software come
     first.
     """
-    table = cell.table
-    order = np.argsort(-ranked(cell), kind="stable")[:count]
+    table = cell.table if cell.longest is None else cell.longest
+    order = np.argsort(-ranked(cell, table), kind="stable")[:count]
     chosen = table.take(order)
     wanted = [_wanted(chosen, row, cell.dev) for row in range(len(chosen))]
     try:
@@ -47,9 +48,8 @@ def slowest(cell: TraceCell, count: int) -> list[SlowIo]:
     return [_slow(cell, chosen, row, part) for row, part in enumerate(found)]
 
 
-def ranked(cell: TraceCell) -> Ints:
+def ranked(cell: TraceCell, table: IoTable) -> Ints:
     """What I/Os are ranked by: their duration, without ``hardware`` where that means nothing."""
-    table = cell.table
     if cell.record.clock is Clock.TIME or Section.HARDWARE not in table.sections:
         return table.duration
     return table.duration - table.elapsed(Section.HARDWARE)
@@ -113,6 +113,34 @@ def print_slowest(cell: TraceCell, ios: list[SlowIo], console: Console) -> None:
         console.print(_events(io, wide=console.width >= WIDE))
         if io.events_left_out:
             console.print(Text(f"! {plural(io.events_left_out, 'more event')} left out", "yellow"))
+
+
+def print_slow_requests(cell: TraceCell, count: int, console: Console) -> None:
+    """Print the slowest requests and bios: each by layer, and what was at the device before it."""
+    if cell.slow is None:
+        return
+    unit = unit_label(cell.record.unit, cell.record.clock)
+    for place, row in enumerate(list(cells(cell.slow))[:count]):
+        console.print()
+        task = f"{clean(cell.task(row['pid']))} {row['pid']}"
+        where = f"{row['dev']} sector {row['sector']}" if row["sector"] is not None else row["dev"]
+        title = f"Slowest {row['kind']} {place + 1}: {number(whole(row))} {unit}, {row['rwbs']}"
+        inode = f", inode {row['inode']}" if row["inode"] is not None else ""
+        text = f"{title} {plural(row['bytes'], 'byte')} on {where}, {task}{inode}"
+        console.print(Text(text, "bold"))
+        parts = "  ".join(f"{name} {number(end - at)}" for name, at, end in layers(row))
+        console.print(Text(parts, "dim"))
+        if row["kind"] == "request":
+            console.print(Text(_ahead(cell, place, row["ahead"]), "dim"))
+
+
+def _ahead(cell: TraceCell, place: int, ahead: int) -> str:
+    """Whose requests were at the device when a slow one was issued."""
+    if not ahead:
+        return "nothing was at the device when it was issued"
+    tasks = cell.ahead[place].most_common(6) if place < len(cell.ahead) else []
+    by_task = ", ".join(f"{clean(cell.task(pid))} {pid}: {number(n)}" for pid, n in tasks)
+    return f"at the device when it was issued: {plural(ahead, 'request')} ({by_task})"
 
 
 def _events(io: SlowIo, *, wide: bool) -> Table:

@@ -6,6 +6,7 @@ Where a table is too wide for the terminal, columns that matter least are left o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -24,6 +25,7 @@ from iotoll.reports.page.text import (
     section_title,
     unit_label,
 )
+from iotoll.reports.trace.missing import command
 
 PATHS_SHOWN = 5
 _HEADS = ("median", "mean", "p99", "max", "share")
@@ -78,14 +80,92 @@ def print_cell(record: CellRecord, console: Console) -> None:
     if record.total.elapsed.count:
         ios = plural(record.total.elapsed.count, "I/O")
         _sections(record, console, f"Elapsed, {unit}, {ios}", "elapsed")
-        if not record.not_in_source:
+        if record.total.own.count:
             _sections(record, console, f"Executed for the I/O itself (own), {unit}", "own")
             _own_table(record, console, unit)
         _steps(record, console, unit)
         if part := record.total.elapsed.resolution:
             line = f"More values than are kept one by one: quantiles known to {percent(part)}"
             console.print(Text(line, "dim"))
+    if record.blocks:
+        print_blocks(record, console)
     _facts(record, console)
+
+
+def print_blocks(record: CellRecord, console: Console) -> None:
+    """Print the requests and bios of each device, its layers and tasks, and what else could be told."""
+    blocks = record.blocks or {}
+    unit = unit_label(record.unit, record.clock)
+    durations = ("Q2D\nmedian", "D2C\nmedian", "\np99", "Q2C\nmedian", "\np99")
+    heads = ("device", "what", "rows", *durations, "deepest")
+    rows: list[_Row] = []
+    for device in blocks["devices"]:
+        found = device["durations"]
+        for what in (w for w in ("requests", "bios") if device[w]):
+            figures = [_figure(found, *key, device, what) for key in _DURATIONS]
+            deepest = number(device["deepest"]) if what == "requests" else ""
+            rows.append((_device(device), what, number(device[what]), *figures, deepest))
+    _print(console, f"Requests and bios, {unit}", heads, rows, ("device", "what"), ("deepest",))
+    _layers(blocks, console)
+    for device in blocks["devices"]:
+        tasks = [
+            f"{clean(t['task'] or '?')} {t['pid']}: {number(t['rows'])}"
+            for t in device["tasks"][:_TASKS]
+        ]
+        more = len(device["tasks"]) - _TASKS
+        text = ", ".join(tasks) + (", ..." if more > 0 else "")
+        console.print(Text(f"{device['dev']} by task: {text}", "dim"))
+    if told := command(record, blocks):
+        what, line = told
+        console.print(Text(f"For {what}, record with:", "dim"))
+        console.print(Text(f"  {line}"), soft_wrap=True)
+
+
+_TASKS = 4
+_DURATIONS = (
+    ("q2d", "median"),
+    ("d2c", "median"),
+    ("d2c", "p99"),
+    ("q2c", "median"),
+    ("q2c", "p99"),
+)
+
+
+def _figure(found: dict[str, Any], name: str, which: str, device: dict[str, Any], what: str) -> str:
+    """A duration; none of a device some of whose completions are missing."""
+    both = device["requests"] and device["bios"]
+    if name not in found or (both and what == "bios"):
+        return ""
+    if name != "q2d" and device["overdue"]:
+        return "missing"
+    return number(found[name][which])
+
+
+def _device(device: dict[str, Any]) -> str:
+    parts = [device["dev"]]
+    if device["partitions"]:
+        parts.append(f"(of {', '.join(device['partitions'])})")
+    if device["above"]:
+        parts.append(f"under {', '.join(device['above'])}")
+    return " ".join(parts)
+
+
+def _layers(blocks: dict[str, Any], console: Console) -> None:
+    """How long bios of devices on others were in each layer."""
+    rows: list[_Row] = []
+    for device in blocks["devices"]:
+        if not device["below"]:
+            continue
+        found = device["durations"]
+        figures = [
+            number(found[name]["median"]) if name in found and not device["overdue"] else ""
+            for name in ("before", "below", "after")
+        ]
+        rows.append((device["dev"], ", ".join(device["below"]), number(device["bios"]), *figures))
+    if rows:
+        heads = ("device", "on", "bios", "before\nmedian", "below\nmedian", "after\nmedian")
+        title = "Layers: in the device, in those below, in the device again"
+        _print(console, title, heads, rows, heads[:2])
 
 
 def _head(record: CellRecord, console: Console) -> None:
@@ -96,6 +176,8 @@ def _head(record: CellRecord, console: Console) -> None:
     if record.filters:
         words = " ".join(f"{option} {clean(value)}" for option, value in record.filters.items())
         console.print(Text(f"Only: {words}", "bold"))
+    for line in record.warnings or ():
+        console.print(Text(f"! {clean(line)}", "bold yellow"), soft_wrap=True)
     if record.invalid is not None:
         console.print(Text(f"! invalid: {clean(record.invalid)}", "bold yellow"))
     for note in record.trace.get("notes", ()):

@@ -139,6 +139,84 @@ case_loop() {
     unmounted
 }
 
+# Reads and writes of a device as it is.
+raw() {
+    name=$1 set=$2 disk=$3
+    shift 3
+    load "$name" "$set" --filename="$disk" --size=8m --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw --bs=4k \
+        --number_ios=64 --random_generator=lfsr "$@"
+}
+# With a device mapper target over the first 8 MiB of the disk: TARGET, what follows it.
+on_target() {
+    target=$1
+    dmsetup create --noudevsync "$target" --table "0 16384 $*" || fail "dmsetup $target"
+    [ -e "/dev/mapper/$target" ] || dmsetup mknodes
+    raw "dm_$target" "$SET" "/dev/mapper/$target"
+    dmsetup remove --noudevsync "$target"
+}
+case_dm_delay() { on_target delay "$DEV" 0 3; }
+case_dm_crypt() { on_target crypt cipher_null-ecb - 0 "$DEV" 0; }
+case_dm_stripe() { on_target striped 2 64 "$DEV" 32768 "$DEV" 65536; }
+# With md over two partitions: LEVEL.
+on_md() {
+    printf '2048,40960\n43008,40960\n' | sfdisk -q "$DEV" || fail "sfdisk"
+    case $NODE in *[0-9]) part=${DEV}p ;; *) part=$DEV ;; esac
+    wait_for "${part}2" || fail "no ${part}2"
+    mdadm --create /dev/md0 --run --level="$1" --raid-devices=2 --assume-clean --metadata=1.0 \
+        "${part}1" "${part}2" >/dev/null 2>&1 || fail "mdadm"
+    sleep 1
+    raw "md_raid$1" "$SET" /dev/md0
+    mdadm --stop /dev/md0 >/dev/null 2>&1
+    dd if=/dev/zero of="$DEV" bs=1M count=1 conv=fsync 2>/dev/null
+    mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$DEV"
+}
+case_md_raid1() { on_md 1; }
+case_md_raid0() { on_md 0; }
+case_zram() {
+    echo 32M >/sys/block/zram0/disksize
+    raw zram "$SET" /dev/zram0
+}
+# Two jobs on two partitions.
+case_partitions() {
+    printf '2048,20480\n22528,20480\n' | sfdisk -q "$DEV" || fail "sfdisk"
+    case $NODE in *[0-9]) part=${DEV}p ;; *) part=$DEV ;; esac
+    wait_for "${part}2" || fail "no ${part}2"
+    load partitions "$SET" --size=8m --ioengine=psync --direct=1 --rw=randread --bs=4k --number_ios=48 \
+        --filename="${part}1" --name=second --filename="${part}2"
+    dd if=/dev/zero of="$DEV" bs=1M count=1 conv=fsync 2>/dev/null
+    mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$DEV"
+}
+
+# --- Requests without a system call in the trace ---
+case_block_only() { raw block_only block "$DEV"; }
+case_raw_syscalls() { raw raw_syscalls raw_syscalls "$DEV"; }
+# What a task has left in the page cache is written back by a kernel thread.
+case_writeback() {
+    mounted
+    record writeback writeback sh -c 'dd if=/dev/zero of=/mnt/back bs=64k count=32 2>/dev/null; sync'
+    unmounted
+}
+# SCSI commands by ioctl: requests that have no bio.
+case_passthrough() {
+    load passthrough "$SET" --filename="$DEV" --size=8m --ioengine=sg --direct=1 --rw=randread --bs=4k --number_ios=48
+}
+
+# --- Recordings that lack something ---
+# Only the load's own tasks: no interrupt, so hardly a completion.
+case_pid_filter() {
+    RECORDER="-F -c"
+    raw pid_filter "$SET" "$DEV" --ioengine=psync --iodepth=1
+    RECORDER=
+}
+case_no_complete() { raw no_complete issue "$DEV"; }
+# Two instances that record the same events.
+case_two_instances() {
+    RECORDER="-B second -e block -C $TRACE_CLOCK"
+    raw two_instances block "$DEV"
+    RECORDER=
+    : >"$OUT/two_instances.whole"
+}
+
 # --- blktrace's own files beside a trace of the same I/Os ---
 case_blktrace() {
     mounted

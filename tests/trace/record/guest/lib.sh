@@ -54,7 +54,7 @@ record() {
     # The recorder sleeps until the end, so that its own writes are not among the events.
     echo 100 >"$TRACEFS/buffer_percent" 2>/dev/null
     # shellcheck disable=SC2086 # options are words
-    trace-cmd record -q --compression none -C "$TRACE_CLOCK" -b "$BUFFER_KB" $options \
+    trace-cmd record -q --compression none -C "$TRACE_CLOCK" -b "$BUFFER_KB" $options ${RECORDER:-} \
         -o "$OUT/$name.dat" "$@" >"$OUT/$name.log" 2>&1 || say "FAIL $name: $(tail -n 3 "$OUT/$name.log")"
 }
 

@@ -1,0 +1,87 @@
+"""Requests and bios: each row of real traces against a second reader, to the nanosecond."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iotoll.measure.boot_trace import BootTraceFile, Window
+from iotoll.reports.trace.blocks import Rows, cells, read_blocks
+from tests.trace.independent_blocks import read
+
+HERE = Path(__file__).parent
+RECORDED = sorted(HERE.glob("blocks/*.dat"))
+KERNELS = sorted(HERE.glob("data/kernels/*.dat"))
+WHOLE = [Window("all", 0, 2**63)]
+SPLIT = ("-split", "-requeue", "-merge", "-dm", "-fstrim", "-discard", "sqpoll")
+"""Names of traces whose bios the second reader does not follow to the end: what is split or merged
+behind a multipath device, or issued again."""
+
+
+def rows_of(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Sums and rows of a whole trace."""
+    found: list[dict[str, Any]] = []
+
+    def take(_: int, rows: Rows) -> None:
+        found.extend(cells(rows))
+
+    ((sums, _),) = read_blocks(BootTraceFile(path), WHOLE, take=take)
+    return sums, found
+
+
+@pytest.mark.skipif(not shutil.which("trace-cmd"), reason="needs trace-cmd to print the traces")
+@pytest.mark.parametrize("path", [*RECORDED, *KERNELS], ids=lambda path: path.stem)
+def test_g4_1_every_request_has_its_row_to_the_nanosecond(path: Path) -> None:
+    second = read(path)
+    _, rows = rows_of(path)
+    issued = [row for row in rows if row["at_issue"] is not None and not row["requeues"]]
+    product = {(r["dev"], r["at_issue"], r["sector"] or 0): r for r in issued}
+    for key, request in second.requests.items():
+        if (key[0], key[1], key[2]) not in product:
+            # A request that was issued again has its last issue.
+            again = [r for r in rows if r["requeues"] and r["dev"] == key[0]]
+            assert again or request.queued is None, key
+            continue
+        row = product[key]
+        if request.told and not row["ambiguous"] and "requeue" not in path.stem:
+            assert row["at_complete"] == request.done, (key, row)
+        if request.queued is not None and not any(word in path.stem for word in SPLIT):
+            assert row["at_queue"] == request.queued, (key, row)
+
+
+@pytest.mark.skipif(not shutil.which("trace-cmd"), reason="needs trace-cmd to print the traces")
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_g4_4_bios_of_devices_without_requests_have_rows(path: Path) -> None:
+    second = read(path)
+    _, rows = rows_of(path)
+    product = {(r["dev"], r["at_queue"], r["sector"] or 0): r for r in rows if r["kind"] == "bio"}
+    with_requests = {key[0] for key in second.requests}
+    bios = {key: end for key, end in second.bios.items() if key[0] not in with_requests}
+    for key, end in bios.items():
+        assert key in product, key
+        if end is not None and not product[key]["ambiguous"]:
+            row = product[key]
+            assert row["at_complete"] in (end, row["at_below_done"]), (key, row)
+
+
+@pytest.mark.parametrize(
+    ("run", "device", "bios"), [("5-zram", "250:0", 250), ("5-md-raid1", "9:1", 200)]
+)
+def test_g4_4_blktrace_of_devices_without_requests(run: str, device: str, bios: int) -> None:
+    sums, rows = rows_of(HERE / "blocks" / run)
+    (found,) = sums["devices"]
+    assert (found["dev"], found["bios"], found["no_end"]) == (device, bios, 0)
+    assert all(row["q2c"] > 0 for row in rows)
+
+
+def test_g4_9_instances_that_record_the_same_count_once() -> None:
+    for kernel in ("6.1-x86_64-stacks", "6.12-x86_64-stacks-scsi"):
+        sums, rows = rows_of(HERE / "blocks" / f"{kernel}-two_instances.dat")
+        requests = [row for row in rows if row["kind"] == "request"]
+        assert len(requests) == 64
+        assert not any(device["ambiguous"] for device in sums["devices"])
+        assert np.isin([row["direction"] for row in requests], ["read", "write"]).all()
