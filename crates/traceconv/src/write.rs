@@ -328,6 +328,7 @@ pub(crate) fn scratch(source: io::Error) -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::HashMap;
 
