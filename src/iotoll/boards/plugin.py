@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from pydantic import ValidationError
 
 from iotoll.core.errors import InfrastructureError
@@ -49,6 +52,43 @@ def ran_words(prefix: Path, clock: str, only: Path) -> tuple[str, ...]:
     behind the last. ``clock`` is the first of the probes. Paths must have no comma.
     """
     return "-plugin", f"{plugin()},out={prefix},probes={clock},only={only}"
+
+
+COUNTS, _IDLE, _LEAVE = "counts.bin", "counts.idle", "counts.leave"
+"""Files that the plugin counts with: what it writes, and spans of code that it reads."""
+
+
+@dataclass(frozen=True)
+class CountedCode:
+    """What of a kernel the counts need: addresses, as (first, behind the last) where two.
+
+    ``mark`` is the function that is called when a cell begins or ends; ``idle`` is the idle loop,
+    and ``leave`` what runs for others when it ends: exceptions, and functions that it calls.
+    """
+
+    mark: int
+    idle: Sequence[tuple[int, int]]
+    leave: Sequence[tuple[int, int]]
+
+
+def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> tuple[str, ...]:
+    """QEMU's words that count how often code runs, into ``COUNTS`` in a folder, beside ``words``.
+
+    These may have the plugin already, as `ran_words` has it: it is loaded once.
+    """
+    for name, spans in ((_IDLE, code.idle), (_LEAVE, code.leave)):
+        np.array(sorted(spans), "<u8").tofile(folder / name)
+    loaded = [word for word in words if word.startswith(f"{plugin()},")]
+    others = [word for word in words if word != "-plugin" and word not in loaded]
+    first = loaded[0] if loaded else str(plugin())
+    first += f",counts={folder / COUNTS},at={code.mark:#x}:0"
+    first += f",idle={folder / _IDLE},leave={folder / _LEAVE}"
+    return *others, "-plugin", first
+
+
+def records_all(words: Sequence[str]) -> bool:
+    """Whether the words have the plugin record each instruction (`plugin_words`)."""
+    return any(word.startswith(f"{plugin()},") and ",only=" not in word for word in words)
 
 
 def _caches(model: CacheModel) -> str:

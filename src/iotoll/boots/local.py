@@ -25,6 +25,7 @@ from iotoll.boards.qemu import (
 )
 from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
 from iotoll.boots import proof
+from iotoll.boots.counts import COUNTED, Counter
 from iotoll.boots.console import ConsoleState, read_console
 from iotoll.boots.patience import Patience
 from iotoll.core.digest import json_sha256
@@ -135,7 +136,9 @@ def boot(
     with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
         files = _files(plan, Path(name))
         _make_ramdisk(plan, files)
-        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files) + list(plan.words)
+        counter = _counter(plan, files)
+        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
+        command += counter.words
         with RunningBoard(plan.virtual, command, files) as running:
             state = _watch(plan, files, running, on_cell, cancelled)
             if _reached(plan, state):
@@ -145,6 +148,7 @@ def boot(
         files.handover.unlink()
         if files.turns.is_file():
             shutil.move(files.turns, plan.folder / TURNS)
+        counter.keep(files.work, plan.folder)
     record = _record(plan, command, files, time.monotonic() - started)
     proof.check(plan.name, plan.kernel, plan.board.name, record.facts.before, plan.key)
     results.write(plan.folder / "boot.json", record)
@@ -175,6 +179,13 @@ def boot_again(
 def hung_console(plan: BootPlan) -> Path:
     """Where the console of a boot that hung is kept."""
     return plan.folder.with_name(f"{plan.folder.name}.hung.log")
+
+
+def _counter(plan: BootPlan, files: BootFiles) -> Counter:
+    """Counts what an exact board executes, where its kernel and this machine allow that."""
+    if not (plan.board.is_exact and plan.clock is Clock.INSTRUCTIONS):
+        return Counter(plan.words)
+    return Counter.of(plan.kernel, files.work, plan.words)
 
 
 def _files(plan: BootPlan, work: Path) -> BootFiles:
@@ -311,8 +322,9 @@ def unpack(handover: Path, target: Path) -> None:
                 member.name = member.name.lstrip("/")
                 # A sparse file has any size and takes none.
                 plain = (member.isreg() and not member.issparse()) or member.isdir()
-                # Only QEMU says which CPU executed when.
-                if not plain or ".." in Path(member.name).parts or Path(member.name) == Path(TURNS):
+                # Only QEMU says which CPU executed when, and what.
+                own = Path(member.name) in (Path(TURNS), Path(COUNTED))
+                if not plain or ".." in Path(member.name).parts or own:
                     raise tarfile.ReadError(f"{member.name!r} may not be unpacked")
                 member.mode = 0o755 if member.isdir() else 0o644
                 members.append(member)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from iotoll.kernels.debuginfo import FunctionLines
 from iotoll.measure.explain.compare import FunctionChange, InlinedChange, SectionChange
 from iotoll.measure.explain.pieces import Pieces
-from iotoll.measure.explain.symbols import Symbols
+from iotoll.kernels.symbols import Symbols
 from iotoll.records.models import FunctionDelta, InlinedDelta
 from iotoll.run.explain_lines import Lines
 

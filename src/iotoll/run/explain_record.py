@@ -10,7 +10,7 @@ from iotoll.measure.explain.attribute import CellParts
 from iotoll.measure.explain.compare import SectionChange, compare_cell, compare_whole
 from iotoll.measure.explain.coverage import coverage
 from iotoll.measure.explain.pieces import Pieces
-from iotoll.measure.explain.symbols import Symbols
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.touch_changes import compare_touches
 from iotoll.records.models import (
     CacheModel,

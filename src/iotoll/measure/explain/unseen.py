@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from iotoll.measure.explain.changed import BRANCH, LONGEST, NOP, distance, matches
 from iotoll.measure.explain.profile import CUT
-from iotoll.measure.explain.symbols import Symbols
+from iotoll.kernels.symbols import Symbols
 from iotoll.records.models import UnseenFunction
 from iotoll.records.rundir import SIDES
 

@@ -9,7 +9,7 @@ import pytest
 
 from iotoll.core.errors import UsageError
 from iotoll.measure.explain.record import probes
-from iotoll.measure.explain.symbols import NOWHERE, USER, read_symbols
+from iotoll.kernels.symbols import NOWHERE, USER, read_symbols
 from tests.unit.measure.explain.kernels import BASE, NOP, RET, kallsyms_image, symbols
 
 
