@@ -36,6 +36,15 @@ def plugin() -> Path:
     return Path(done.stdout.strip())
 
 
+@cache
+def plugin_name() -> str:
+    """What stands for the plugin in a boot's identity; empty where it cannot be built."""
+    try:
+        return plugin().parent.name
+    except InfrastructureError:
+        return ""
+
+
 def plugin_words(
     prefix: Path, probes: str, spans: Path | None, caches: CacheModel | None = None
 ) -> tuple[str, ...]:

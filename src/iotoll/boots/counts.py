@@ -128,7 +128,8 @@ def _by_function(path: Path, symbols: Symbols) -> dict[str, object]:
 def _readable(windows: Sequence[Counts], symbols: Symbols) -> dict[str, object]:
     """Names once, and per window the functions that ran, by their place in the list of names."""
     ran = np.flatnonzero(sum((w[0] for w in windows), np.zeros(len(symbols.names) + 2, np.int64)))
-    names = [symbols.name(i if i < len(symbols.names) else i - len(symbols.names) - 2) for i in ran]
+    count = len(symbols.names)
+    names = [symbols.name(i if i < count else i - count - 2) for i in ran.tolist()]
     rows = []
     for window in windows:
         times, idle = window[:, ran]

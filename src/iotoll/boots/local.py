@@ -13,6 +13,7 @@ from pathlib import Path
 
 from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
+from iotoll.boards.plugin import plugin_name
 from iotoll.boards.qemu import (
     TURNS,
     BootFiles,
@@ -25,8 +26,8 @@ from iotoll.boards.qemu import (
 )
 from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
 from iotoll.boots import proof
-from iotoll.boots.counts import COUNTED, Counter
 from iotoll.boots.console import ConsoleState, read_console
+from iotoll.boots.counts import COUNTED, Counter
 from iotoll.boots.patience import Patience
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import (
@@ -115,7 +116,8 @@ class BootPlan:
             known += [board_words(self.board, self.clock, self.accelerator)]
             known += [kernel_words(self.board), disk_words(self.board, "")]
             if self.board.qemu.patched:
-                known.append(patched.digest())
+                # Its counts are part of what the boot leaves.
+                known += [patched.digest(), plugin_name()]
         return json_sha256(known)
 
 
@@ -149,7 +151,7 @@ def boot(
         if files.turns.is_file():
             shutil.move(files.turns, plan.folder / TURNS)
         counter.keep(files.work, plan.folder)
-    record = _record(plan, command, files, time.monotonic() - started)
+    record = _record(plan, command, files, time.monotonic() - started, counter.why)
     proof.check(plan.name, plan.kernel, plan.board.name, record.facts.before, plan.key)
     results.write(plan.folder / "boot.json", record)
     return record
@@ -344,7 +346,9 @@ def unpack(handover: Path, target: Path) -> None:
         ) from error
 
 
-def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float) -> BootRecord:
+def _record(
+    plan: BootPlan, command: list[str], files: BootFiles, seconds: float, uncounted: str
+) -> BootRecord:
     tools = {
         **tool_versions(plan.virtual),
         **{f"image {k}": v for k, v in plan.image.packages.items()},
@@ -369,6 +373,7 @@ def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float
             before=read_facts(_text(plan.folder / "boot/facts")),
             after=read_facts(_text(plan.folder / "after/facts")),
         ),
+        uncounted=uncounted,
         digests=sealed.digests(plan.folder),
     )
 

@@ -44,6 +44,18 @@ class SectionRule(Model):
     why: str = ""
 
 
+class WorkRule(Model):
+    """When work outside I/Os is a cost (`iotoll.verdict.work`): instructions per I/O of a cell.
+
+    It must exceed ``threshold``, and ``noise`` times what boots of the base differ by.
+    """
+
+    threshold: int = Field(100, ge=0)
+    noise: float = Field(2.0, ge=0)
+    gated: bool = True
+    why: str = ""
+
+
 class CellException(Model):
     """Another rule for the sections of some cells; ``cells`` are glob patterns.
 
@@ -113,6 +125,7 @@ class Policy(Model):
     explain: ExplainRule = Field(default_factory=ExplainRule)
     sections: dict[Section, SectionRule]
     whole: SectionRule
+    work: WorkRule = Field(default_factory=WorkRule)
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 

@@ -90,6 +90,31 @@ class SectionComparison(Comparison):
     section: Section
 
 
+class WorkFunction(Model):
+    """What one function executed in a cell, instructions per I/O, wherever it ran."""
+
+    name: str
+    base: float
+    candidate: float
+    changed: bool = Field(False, description="its machine code is another one in the candidate")
+
+
+class WorkComparison(Comparison):
+    """All that the CPUs executed for a cell, per I/O, less what the I/Os' own parts grew by.
+
+    ``delta`` is what is left: work outside I/Os. ``candidate`` is ``base`` and that.
+    """
+
+    total: float = Field(description="all of the candidate: `candidate` and `inside`")
+    inside: float = Field(description="what sections or whole I/O grew by: theirs, not told twice")
+    own: float | None = Field(
+        None, description="the largest difference between two boots of the base; absent with one"
+    )
+    functions: list[WorkFunction] = Field(
+        default_factory=list, description="those that differ most, in any task or interrupt"
+    )
+
+
 class PoolRecord(Model):
     """What no single cell shows and several do together: one section over some cells."""
 
@@ -214,6 +239,9 @@ class CellVerdict(Model):
     )
     whole: Comparison | None = Field(
         None, description="clock `instructions`: the I/O from call to return, waiting included"
+    )
+    work: WorkComparison | None = Field(
+        None, description="work outside I/Os; absent where the board does not count it"
     )
 
 

@@ -18,6 +18,7 @@ from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
+from iotoll.reports.page.work import work_outside
 from iotoll.verdict.accept import proposed
 
 _GROUPS = 3
@@ -51,6 +52,8 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
             facts.append(Fact("What moved", tuple(lines)))
         facts.append(Fact("Whole path", tuple(_whole_path(groups, views, unit))))
         facts.append(Fact("Where", tuple(_where(evidence, groups, views, unit))))
+    if outside := work_outside(evidence, groups):
+        facts.append(Fact("Outside I/Os", tuple(outside)))
     if found := evidence.explained:
         facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
         outcome = verdict.outcome if verdict else None
