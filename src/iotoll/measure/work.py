@@ -23,7 +23,7 @@ _RECORDER = re.compile(
     r"(__|do_)?(trace|tracing|traceiter|perf_trace|perf_syscall|ftrace|syscall_trace|ring_buffer|rb|"
     r"event_trigger|kprobe|kprobes|kretprobe|aggr_pre|rethook|arch_rethook|single_step)_"
 )
-"""Functions of trace events, their ring buffer, and kernel probes (kernel/trace, kernel/kprobes.c)."""
+"""Functions of trace events, their ring buffer and kernel probes (kernel/trace)."""
 
 LEAST = 1
 """Functions with fewer instructions per I/O are counted together, as the function of no name."""

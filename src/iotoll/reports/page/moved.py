@@ -23,8 +23,8 @@ class MovementGroup:
     """All movements of one section of one device in one direction, biggest first.
 
     ``section`` is None for the whole I/O, where it moved by more than its sections, and for work
-    outside I/Os, which ``name`` tells apart. ``kind`` is ``regression``, ``accepted`` (it grew, and may), ``improvement``, ``undecided`` (its cell has no
-    verdict yet) or ``ungated``.
+    outside I/Os, which ``name`` tells apart. ``kind`` is ``regression``, ``accepted`` (it grew, and
+    may), ``improvement``, ``undecided`` (its cell has no verdict yet) or ``ungated``.
     """
 
     device: str
