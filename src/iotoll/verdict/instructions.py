@@ -143,7 +143,7 @@ def _cell(
         sections = _balanced(sections)
     found = compare(paired[None], policy.rule(name, None), policy)
     whole = Comparison(**found) if found else None
-    work = compare_work(*sides, sections, whole, policy.work)
+    work = compare_work(*sides, (sections, whole), policy.work, frozenset(candidate.changed or ()))
     gated = [part for part in (*sections, whole, work) if part is not None and part.gated]
     outcome, why = Outcome.PASS, ""
     if unknown := [part for part in gated if part.moved == "unknown"]:

@@ -47,11 +47,12 @@ class SectionRule(Model):
 class WorkRule(Model):
     """When work outside I/Os is a cost (`iotoll.verdict.work`): instructions per I/O of a cell.
 
-    It must exceed ``threshold``, and ``noise`` times what boots of the base differ by.
+    It must exceed ``threshold`` in each boot, or ``changed`` in the functions alone whose machine
+    code the candidate changed: what these execute is no noise.
     """
 
     threshold: int = Field(100, ge=0)
-    noise: float = Field(2.0, ge=0)
+    changed: int = Field(16, ge=0)
     gated: bool = True
     why: str = ""
 

@@ -11,8 +11,7 @@ many. What two boots of the base differ by is noise all the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from iotoll.records.models import (
@@ -32,61 +31,65 @@ SHOWN = 8
 def compare_work(
     base: Sequence[CellRecord],
     candidate: Sequence[CellRecord],
-    sections: Sequence[SectionComparison],
-    whole: Comparison | None,
+    parts: tuple[Sequence[SectionComparison], Comparison | None],
     rule: WorkRule,
+    changed: frozenset[str] = frozenset(),
 ) -> WorkComparison | None:
     """Candidate against base over the boots of both; None where one side was not counted.
 
-    ``sections`` and ``whole`` are what the same cell's I/Os differ by.
+    ``parts`` are the sections and the whole I/O of the same cell; ``changed`` the functions with
+    other machine code.
     """
     ours, theirs = ([r.work for r in side if r.work] for side in (base, candidate))
-    if not ours or not theirs or len(ours) < len(theirs):
+    if not ours or len(ours) < len(theirs) or not theirs:
         return None
     pairs = list(zip(ours, theirs, strict=False))
-    differences = [after.per_io - before.per_io for before, after in pairs]
-    inside = _inside(sections, whole)
-    outside = [_less(difference, inside) for difference in differences]
-    own = _own(ours)
-    limit = max(float(rule.threshold), rule.noise * own)
+    inside = _inside(*parts)
+    every = [after.per_io - before.per_io for before, after in pairs]
+    some = [_sum(after, changed) - _sum(before, changed) for before, after in pairs]
+    outside = [_less(difference, inside) for difference in every]
+    by_change = [_less(difference, inside) for difference in some]
     moved: Literal["grew", "shrank", "same"] = "same"
-    if all(value > limit for value in outside):
-        moved = "grew"
-    elif all(value < -limit for value in outside):
-        moved = "shrank"
-    first = sum(before.per_io for before, _ in pairs) / len(pairs)
-    delta = round(sum(outside) / len(outside), 1)
-    total = first + sum(differences) / len(pairs)
+    for name, way in (("grew", 1), ("shrank", -1)):
+        if _exceed(outside, rule.threshold, way) or _exceed(by_change, rule.changed, way):
+            moved = name  # type: ignore[assignment]
+    first, delta, own = _mean(o.per_io for o in ours[: len(pairs)]), _mean(outside), _own(ours)
+    if abs(_mean(by_change)) > abs(delta):
+        delta = _mean(by_change)  # noise of the others hides some of it
     return WorkComparison(
         base=round(first, 1),
         candidate=round(first + delta, 1),
-        delta=delta,
+        delta=round(delta, 1),
         relative=delta / first if first else 0.0,
         threshold=float(rule.threshold),
         gated=rule.gated,
         moved=moved,
-        confidence=_confidence(outside, own),
+        confidence=_confidence(outside, by_change, own),
         why=rule.why,
-        total=round(total, 1),
+        total=round(first + _mean(every), 1),
         inside=round(inside, 1),
+        changed=round(_mean(by_change), 1),
         own=round(own, 1) if len(ours) > 1 else None,
-        functions=_functions(pairs),
+        functions=_functions(pairs, changed),
     )
+
+
+def _exceed(values: Sequence[float], limit: float, way: int) -> bool:
+    """Whether each boot's value is beyond the limit, upwards or downwards."""
+    return all(way * value > limit for value in values)
+
+
+def _sum(work: WorkRecord, functions: frozenset[str]) -> float:
+    """Instructions per I/O of some functions."""
+    return sum(n for name, n in work.functions.items() if name in functions) / work.ios
 
 
 def _inside(sections: Sequence[SectionComparison], whole: Comparison | None) -> float:
     """Mean instructions that an I/O grew by in what is compared I/O by I/O."""
-    found = sum(_mean(section) for section in sections)
-    if whole is not None and whole.has_moved and abs(mean := _mean(whole)) > abs(found):
-        return mean
+    found = sum(part.twins.mean for part in sections if part.twins)
+    if whole is not None and whole.twins and whole.has_moved and abs(whole.twins.mean) > abs(found):
+        return whole.twins.mean
     return found
-
-
-def _mean(part: Comparison) -> float:
-    """Of the mean difference of an I/O's part, what falls on each of the cell's I/Os."""
-    if part.twins is None:
-        return 0.0
-    return part.twins.mean
 
 
 def _less(difference: float, inside: float) -> float:
@@ -102,31 +105,32 @@ def _own(boots: Sequence[WorkRecord]) -> float:
     return max(totals) - min(totals)
 
 
-def _confidence(outside: Sequence[float], own: float) -> str:
+def _confidence(outside: Sequence[float], by_change: Sequence[float], own: float) -> str:
     each = ", ".join(f"{value:+,.1f}" for value in outside)
-    if len(outside) == 1:
-        return f"{each} per I/O in one boot of each side"
-    return f"{each} per I/O in {len(outside)} boots; {own:,.1f} between boots of the base"
+    text = f"{each} per I/O" if len(outside) == 1 else f"{each} per I/O in {len(outside)} boots"
+    if any(by_change):
+        text += f", {_mean(by_change):+,.1f} of it in changed functions"
+    return text + (f"; boots of the base differ by up to {own:,.1f}" if own else "")
 
 
-@dataclass(frozen=True)
-class _Sum:
-    name: str
-    base: float
-    candidate: float
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
 
 
-def _functions(pairs: Sequence[tuple[WorkRecord, WorkRecord]]) -> list[WorkFunction]:
-    """The named functions that differ most, per I/O, over all boots."""
-    names = {name for pair in pairs for side in pair for name in side.functions if name}
-    sums = [_Sum(n, *(_mean_of(n, [p[i] for p in pairs]) for i in (0, 1))) for n in names]
-    sums.sort(key=lambda one: (-abs(one.candidate - one.base), one.name))
-    return [
-        WorkFunction(name=one.name, base=round(one.base, 1), candidate=round(one.candidate, 1))
-        for one in sums[:SHOWN]
-        if round(one.base, 1) != round(one.candidate, 1)
-    ]
-
-
-def _mean_of(name: str, boots: Sequence[WorkRecord]) -> float:
-    return sum(boot.functions.get(name, 0) / boot.ios for boot in boots) / len(boots)
+def _functions(
+    pairs: Sequence[tuple[WorkRecord, WorkRecord]], changed: frozenset[str]
+) -> list[WorkFunction]:
+    """The named functions that differ most, per I/O, over all boots; changed ones first."""
+    found = []
+    for name in {name for pair in pairs for side in pair for name in side.functions if name}:
+        base, candidate = (
+            round(_mean(pair[i].functions.get(name, 0) / pair[i].ios for pair in pairs), 1)
+            for i in (0, 1)
+        )
+        if base != candidate:
+            found.append(
+                WorkFunction(name=name, base=base, candidate=candidate, changed=name in changed)
+            )
+    found.sort(key=lambda f: (not f.changed, -abs(f.candidate - f.base), f.name))
+    return found[:SHOWN]

@@ -22,6 +22,11 @@ class SideResult(Model):
     build: BuildRecord
     boots: list[BootRecord]
     cells: dict[str, list[CellRecord]] = Field(description="per cell, one record per boot")
+    changed: list[str] | None = Field(
+        None,
+        description="of a candidate: functions with other machine code than the base's, where the"
+        " images tell and the cells' work was counted",
+    )
 
 
 class Cluster(Model):
@@ -107,6 +112,9 @@ class WorkComparison(Comparison):
 
     total: float = Field(description="all of the candidate: `candidate` and `inside`")
     inside: float = Field(description="what sections or whole I/O grew by: theirs, not told twice")
+    changed: float = Field(
+        0.0, description="of `delta`, what the functions have whose machine code changed"
+    )
     own: float | None = Field(
         None, description="the largest difference between two boots of the base; absent with one"
     )
