@@ -23,11 +23,12 @@ from tests.unit.measure.explain.kernels import NOP, RET, symbols
 HELPER = """
 #include "counts.h"
 #include <stdlib.h>
-struct counts *counts_new(const char *path)
+struct counts *counts_new(const char *path, const struct span *spans, unsigned int count)
 {
     struct counts *made = calloc(1, sizeof(*made));
     made->file = fopen(path, "wb");
     fwrite(COUNTS_MAGIC, 8, 1, made->file);
+    counts_functions(made, spans, count);
     return made;
 }
 int counts_close(struct counts *counts)
@@ -67,7 +68,9 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded.counts_cpu.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
     loaded.counts_cpu.restype = ctypes.c_bool
     loaded.counts_now.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p]
-    loaded.counts_idle.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32]
+    loaded.counts_idle.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32]
+    loaded.counts_function.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    loaded.counts_new.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint32]
     for name in ("mark", "close", "free"):
         getattr(loaded, f"counts_{name}").argtypes = [ctypes.c_void_p]
     loaded.counts_leave.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
@@ -79,7 +82,8 @@ class Board:
 
     def __init__(self, core: ctypes.CDLL, path: Path, cpus: int) -> None:
         self.core = core
-        self.counts = core.counts_new(str(path).encode())
+        self.spans = counted_code(KERNEL).functions
+        self.counts = core.counts_new(str(path).encode(), self.spans.ctypes.data, len(self.spans))
         self.counters = [np.zeros(1 << 20, np.uint64) for _ in range(cpus)]
         self.idles = [False] * cpus
         for cpu, counters in enumerate(self.counters):
@@ -97,7 +101,9 @@ class Board:
             self.core.counts_leave(self.counts, cpu)
             self.idles[cpu] = False
         elif name == "do_idle" or self.idles[cpu]:
-            self.core.counts_idle(self.counts, cpu, (ctypes.c_uint32 * 1)(piece), 1)
+            self.core.counts_idle(
+                self.counts, cpu, self.core.counts_function(self.counts, span[0])
+            )
             self.idles[cpu] = True
         self.counters[cpu][piece] += times
 
@@ -180,9 +186,10 @@ def test_a_kernel_whose_idling_nobody_sees_is_not_counted(tmp_path: Path) -> Non
 
 def test_the_plugin_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin, "plugin", lambda: Path("so"))
-    code = CountedCode(0x10, [(0x30, 0x40), (0x20, 0x28)], [(0x50, 0x60)])
+    functions = np.array([[0x10, 0x60]], np.uint64)
+    code = CountedCode(0x10, [(0x30, 0x40), (0x20, 0x28)], [(0x50, 0x60)], functions)
     added = f",counts={tmp_path}/counts.bin,at=0x10:0,idle={tmp_path}/counts.idle"
-    added += f",leave={tmp_path}/counts.leave"
+    added += f",leave={tmp_path}/counts.leave,functions={tmp_path}/counts.functions"
     assert count_words(tmp_path, code) == ("-plugin", f"so{added}")
     assert np.fromfile(tmp_path / "counts.idle", "<u8").tolist() == [0x20, 0x28, 0x30, 0x40]
     words = ("-nodefaults", "-plugin", "so,out=x,probes=0x1:0,only=y")

@@ -5,14 +5,59 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool counts_functions(struct counts *counts, const struct span *spans, uint32_t count)
+{
+    counts->spans = spans;
+    counts->function_count = count + 1;
+    counts->functions = calloc(count + 1, sizeof(*counts->functions));
+    return counts->functions;
+}
+
+uint32_t counts_function(const struct counts *counts, uint64_t address)
+{
+    uint32_t none = counts->function_count - 1, low = 0, high = none;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (counts->spans[middle].to > address)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < none && counts->spans[low].from <= address ? low : none;
+}
+
+static bool add_piece(struct function *function, uint32_t piece)
+{
+    if (function->count == function->room) {
+        uint32_t room = function->room ? 2 * function->room : 8;
+        uint32_t *pieces = realloc(function->pieces, room * sizeof(*pieces));
+
+        if (!pieces)
+            return false;
+        function->pieces = pieces;
+        function->room = room;
+    }
+    function->pieces[function->count++] = piece;
+    return true;
+}
+
 uint32_t counts_piece(struct counts *counts, uint64_t address, uint64_t instructions)
 {
-    uint32_t number;
+    uint32_t number, known;
 
     if (!counts->pieces.count)
         blocks_number(&counts->pieces, 0, 1);
+    known = counts->pieces.count;
     number = blocks_number(&counts->pieces, address, instructions);
-    return number < PIECES_MAX ? number : NO_BLOCK;
+    if (number >= PIECES_MAX)
+        return NO_BLOCK;
+    /* One that is new has not run yet, so what `entered` says of it is right: 0. */
+    if (number == known &&
+        !add_piece(&counts->functions[counts_function(counts, address)], number))
+        return NO_BLOCK;
+    return number;
 }
 
 bool counts_cpu(struct counts *counts, uint32_t cpu)
@@ -26,8 +71,8 @@ bool counts_cpu(struct counts *counts, uint32_t cpu)
     one->begun = calloc(PIECES_MAX, sizeof(*one->begun));
     one->entered = calloc(PIECES_MAX, sizeof(*one->entered));
     one->idle = calloc(PIECES_MAX, sizeof(*one->idle));
-    one->stamps = calloc(PIECES_MAX, sizeof(*one->stamps));
-    one->seen = calloc(PIECES_MAX, sizeof(*one->seen));
+    one->stamps = calloc(counts->function_count, sizeof(*one->stamps));
+    one->seen = calloc(counts->function_count, sizeof(*one->seen));
     if (cpu >= counts->cpu_count)
         counts->cpu_count = cpu + 1;
     return one->begun && one->entered && one->idle && one->stamps && one->seen;
@@ -90,23 +135,21 @@ void counts_mark(struct counts *counts)
     counts->marks++;
 }
 
-void counts_idle(struct counts *counts, uint32_t cpu, const uint32_t *pieces, uint32_t count)
+void counts_idle(struct counts *counts, uint32_t cpu, uint32_t function)
 {
     struct cpu_counts *one = &counts->cpus[cpu];
+    const struct function *entered = &counts->functions[function];
 
     if (!one->idles) {
         one->idles = true;
         one->span++;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t piece = pieces[i];
-
-        if (one->stamps[piece] == one->span)
-            continue;
-        one->stamps[piece] = one->span;
-        one->entered[piece] = one->now[piece];
-        one->seen[one->seen_count++] = piece;
-    }
+    if (one->stamps[function] == one->span)
+        return;
+    one->stamps[function] = one->span;
+    one->seen[one->seen_count++] = function;
+    for (uint32_t i = 0; i < entered->count; i++)
+        one->entered[entered->pieces[i]] = one->now[entered->pieces[i]];
 }
 
 void counts_leave(struct counts *counts, uint32_t cpu)
@@ -114,9 +157,13 @@ void counts_leave(struct counts *counts, uint32_t cpu)
     struct cpu_counts *one = &counts->cpus[cpu];
 
     for (uint32_t i = 0; i < one->seen_count; i++) {
-        uint32_t piece = one->seen[i];
+        const struct function *function = &counts->functions[one->seen[i]];
 
-        one->idle[piece] += one->now[piece] - one->entered[piece];
+        for (uint32_t j = 0; j < function->count; j++) {
+            uint32_t piece = function->pieces[j];
+
+            one->idle[piece] += one->now[piece] - one->entered[piece];
+        }
     }
     one->seen_count = 0;
     one->idles = false;
@@ -143,5 +190,8 @@ void counts_free(struct counts *counts)
         free(one->stamps);
         free(one->seen);
     }
+    for (uint32_t i = 0; i < counts->function_count; i++)
+        free(counts->functions[i].pieces);
+    free(counts->functions);
     blocks_free(&counts->pieces);
 }

@@ -4,7 +4,7 @@
  *
  *   -plugin libiotoll-record.so[,out=PREFIX,probes=ADDRESS:REGISTER+ADDRESS:REGISTER[,spans=FILE]
  *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1][,only=FILE]]
- *                               [,counts=FILE,at=ADDRESS:0,idle=FILE,leave=FILE]
+ *                               [,counts=FILE,at=ADDRESS:0,idle=FILE,leave=FILE,functions=FILE]
  *
  * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark). The
  * first probe is the clock: recording begins at its first mark or, with spans, while its value is in
@@ -16,7 +16,7 @@
  *
  * With counts, FILE says how often each piece of code ran between marks, on each CPU (counts.h). A mark
  * is when the function at ADDRESS begins. A block that begins in one of the spans of idle's FILE is of
- * the idle loop, and one in a span of leave's ends idling. That works with only, and alone; not with a
+ * the idle loop, and one in a span of leave's ends idling; functions has all functions. That works with only, and alone; not with a
  * whole record.
  *
  * Instructions are counted one by one, not by the lengths of the blocks: QEMU leaves a block early
@@ -48,7 +48,6 @@ static struct span *only;
 static int64_t only_count;
 static struct caches caches;
 static char *prefix;
-static bool is_arm64;
 static struct counts counts;
 static struct qemu_plugin_scoreboard *count_scores, *idle_scores;
 static qemu_plugin_u64 idle_flag;
@@ -56,7 +55,7 @@ static struct span count_mark; /* its first number is an address */
 static struct spans {
     struct span *list;
     int64_t count;
-} idle_code, leave_code;
+} idle_code, leave_code, function_code;
 
 struct site {
     uint32_t block; /* that begins with the probe's instruction */
@@ -199,12 +198,6 @@ static void translate_chosen(struct qemu_plugin_tb *tb)
     }
 }
 
-/* The pieces that a block begins with or has; lives as long as QEMU. */
-struct pieces {
-    uint32_t count;
-    uint32_t list[];
-};
-
 static void refresh_counters(void)
 {
     for (uint32_t cpu = 0; cpu < counts.cpu_count; cpu++)
@@ -222,15 +215,13 @@ static void on_count_mark(unsigned int vcpu, void *data)
             qemu_plugin_u64_set(idle_flag, cpu, 0);
 }
 
-static void on_idle(unsigned int vcpu, void *data)
+static void on_idle(unsigned int vcpu, void *function)
 {
-    const struct pieces *pieces = data;
-
     if (!counts.open)
         return;
     counts_now(&counts, vcpu, qemu_plugin_scoreboard_find(count_scores, vcpu));
     qemu_plugin_u64_set(idle_flag, vcpu, 1);
-    counts_idle(&counts, vcpu, pieces->list, pieces->count);
+    counts_idle(&counts, vcpu, GPOINTER_TO_UINT(function));
 }
 
 static void on_leave(unsigned int vcpu, void *data)
@@ -240,38 +231,10 @@ static void on_leave(unsigned int vcpu, void *data)
     counts_leave(&counts, vcpu);
 }
 
-/* Whether what follows an instruction may not run, though nothing jumps: it reads memory, for example. */
-static bool may_stop(const struct qemu_plugin_insn *insn)
+/* Calls of a block before it counts: whether the CPU idles is known from the first one on. */
+static void watch_block(struct qemu_plugin_tb *tb, uint64_t address)
 {
-    uint32_t word = 0;
-
-    if (!is_arm64 || qemu_plugin_insn_data(insn, &word, sizeof(word)) != sizeof(word))
-        return true;
-    /* Data processing with constants or registers, floating point included (Arm ARM, C4.1). */
-    switch (word >> 25 & 0xf) {
-    case 0x5:
-    case 0x7:
-    case 0x8:
-    case 0x9:
-    case 0xd:
-    case 0xf:
-        return false;
-    }
-    return true;
-}
-
-static void count_piece(struct qemu_plugin_insn *first, uint32_t piece, uint64_t add)
-{
-    qemu_plugin_u64 counter = {count_scores, piece * sizeof(uint64_t)};
-
-    qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(first, QEMU_PLUGIN_INLINE_ADD_U64, counter,
-                                                        add);
-}
-
-/* Calls of a block before its pieces: whether the CPU idles is known from the first one on. */
-static void watch_block(struct qemu_plugin_tb *tb, struct pieces *pieces)
-{
-    uint64_t address = qemu_plugin_tb_vaddr(tb);
+    uint32_t function = counts_function(&counts, address);
 
     if (address == count_mark.from)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, on_count_mark, QEMU_PLUGIN_CB_NO_REGS, NULL);
@@ -279,47 +242,32 @@ static void watch_block(struct qemu_plugin_tb *tb, struct pieces *pieces)
         qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_leave, QEMU_PLUGIN_CB_NO_REGS,
                                                   QEMU_PLUGIN_COND_NE, idle_flag, 0, NULL);
     else if (is_within(&idle_code, address))
-        qemu_plugin_register_vcpu_tb_exec_cb(tb, on_idle, QEMU_PLUGIN_CB_NO_REGS, pieces);
-    else
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, on_idle, QEMU_PLUGIN_CB_NO_REGS,
+                                             GUINT_TO_POINTER(function));
+    else if (function < function_code.count && function_code.list[function].from == address)
         qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_idle, QEMU_PLUGIN_CB_NO_REGS,
-                                                  QEMU_PLUGIN_COND_NE, idle_flag, 0, pieces);
+                                                  QEMU_PLUGIN_COND_NE, idle_flag, 0,
+                                                  GUINT_TO_POINTER(function));
 }
 
 static void translate_counts(struct qemu_plugin_tb *tb)
 {
-    size_t count = qemu_plugin_tb_n_insns(tb), begun = 0;
-    struct pieces *pieces;
+    uint64_t address = qemu_plugin_tb_vaddr(tb), instructions = qemu_plugin_tb_n_insns(tb), add = 1;
+    qemu_plugin_u64 counter = {count_scores, 0};
 
-    if (qemu_plugin_tb_vaddr(tb) < UINT64_C(1) << 63) {
-        for (size_t i = 0; i < count; i++) {
-            struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+    if (address < UINT64_C(1) << 63) {
+        add = instructions;
+    } else {
+        uint32_t piece = counts_piece(&counts, address, instructions);
 
-            if (i + 1 < count && !may_stop(insn))
-                continue;
-            count_piece(qemu_plugin_tb_get_insn(tb, begun), 0, i + 1 - begun);
-            begun = i + 1;
-        }
-        return;
-    }
-    pieces = g_malloc(sizeof(*pieces) + count * sizeof(*pieces->list));
-    pieces->count = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct qemu_plugin_insn *first;
-        uint32_t piece;
-
-        if (i + 1 < count && !may_stop(qemu_plugin_tb_get_insn(tb, i)))
-            continue;
-        first = qemu_plugin_tb_get_insn(tb, begun);
-        piece = counts_piece(&counts, qemu_plugin_insn_vaddr(first), i + 1 - begun);
-        begun = i + 1;
         if (piece == NO_BLOCK) {
             counts.failed = true;
-            continue;
+            return;
         }
-        pieces->list[pieces->count++] = piece;
-        count_piece(first, piece, 1);
+        counter.offset = piece * sizeof(uint64_t);
+        watch_block(tb, address);
     }
-    watch_block(tb, pieces);
+    qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, counter, add);
 }
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
@@ -383,6 +331,7 @@ static void end_counts(void)
     counts_free(&counts);
     g_free(idle_code.list);
     g_free(leave_code.list);
+    g_free(function_code.list);
 }
 
 static void end_record(void)
@@ -466,7 +415,10 @@ static bool take_counts(const char *option, const char *value)
         return take_pairs(value, &count_mark, 1) == 1;
     if (g_str_has_prefix(option, "idle="))
         return take_spans(value, &idle_code);
-    return g_str_has_prefix(option, "leave=") && take_spans(value, &leave_code);
+    if (g_str_has_prefix(option, "leave="))
+        return take_spans(value, &leave_code);
+    return g_str_has_prefix(option, "functions=") && take_spans(value, &function_code) &&
+           counts_functions(&counts, function_code.list, (uint32_t)function_code.count);
 }
 
 static bool take_option(const char *option)
@@ -504,15 +456,15 @@ static bool take_option(const char *option)
 /* Whether the options together mean something; says what is missing. */
 static bool are_whole(const char *target)
 {
-    bool counts_whole = count_mark.from && idle_code.count > 0 && leave_code.count > 0;
+    bool counts_whole = count_mark.from && idle_code.count > 0 && leave_code.count > 0 &&
+                        function_code.count > 0;
 
-    is_arm64 = strcmp(target, "aarch64") == 0;
-    if (prefix && !is_arm64)
+    if (prefix && strcmp(target, "aarch64") != 0)
         failed(target, "only boards with the architecture aarch64 can be recorded");
     else if (prefix && probe_count == 0)
         failed("options", "with out=PREFIX, probes=ADDRESS:REGISTER is needed");
     else if (counts.file && !counts_whole)
-        failed("options", "with counts=FILE, at=, idle= and leave= are needed");
+        failed("options", "with counts=FILE, at=, idle=, leave= and functions= are needed");
     else if (counts.file && prefix && !only)
         failed("options", "counts=FILE goes with only=FILE, not with a whole record");
     else if (!prefix && !counts.file)

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 
 from iotoll.core.errors import InfrastructureError
@@ -63,8 +64,8 @@ def ran_words(prefix: Path, clock: str, only: Path) -> tuple[str, ...]:
     return "-plugin", f"{plugin()},out={prefix},probes={clock},only={only}"
 
 
-COUNTS, _IDLE, _LEAVE = "counts.bin", "counts.idle", "counts.leave"
-"""Files that the plugin counts with: what it writes, and spans of code that it reads."""
+COUNTS = "counts.bin"
+"""The file that the plugin counts into."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,13 @@ class CountedCode:
 
     ``mark`` is the function that is called when a cell begins or ends; ``idle`` is the idle loop,
     and ``leave`` what runs for others when it ends: exceptions, and functions that it calls.
+    ``functions`` are all that there are.
     """
 
     mark: int
     idle: Sequence[tuple[int, int]]
     leave: Sequence[tuple[int, int]]
+    functions: npt.NDArray[np.uint64]
 
 
 def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> tuple[str, ...]:
@@ -85,13 +88,14 @@ def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> t
 
     These may have the plugin already, as `ran_words` has it: it is loaded once.
     """
-    for name, spans in ((_IDLE, code.idle), (_LEAVE, code.leave)):
-        np.array(sorted(spans), "<u8").tofile(folder / name)
+    parts = {"idle": sorted(code.idle), "leave": sorted(code.leave), "functions": code.functions}
+    for name, spans in parts.items():
+        np.asarray(spans, "<u8").tofile(folder / f"counts.{name}")
     loaded = [word for word in words if word.startswith(f"{plugin()},")]
     others = [word for word in words if word != "-plugin" and word not in loaded]
     first = loaded[0] if loaded else str(plugin())
     first += f",counts={folder / COUNTS},at={code.mark:#x}:0"
-    first += f",idle={folder / _IDLE},leave={folder / _LEAVE}"
+    first += "".join(f",{name}={folder}/counts.{name}" for name in parts)
     return *others, "-plugin", first
 
 

@@ -99,7 +99,9 @@ def counted_code(symbols: Symbols) -> CountedCode:
         if symbols.span(name) is None:
             raise UsageError(f"the kernel has no function {name}: what runs cannot be counted")
     assert mark is not None
-    return CountedCode(mark[0], idle, leave)
+    end = np.array([symbols.base + len(symbols.image)], np.uint64)
+    ends = np.concatenate([symbols.starts[1:], end])
+    return CountedCode(mark[0], idle, leave, np.column_stack((symbols.starts, ends)))
 
 
 def _by_function(path: Path, symbols: Symbols) -> dict[str, object]:
