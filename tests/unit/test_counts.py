@@ -1,4 +1,4 @@
-"""What the plugin counts (tools/plugin/counts.c, compiled as a library), and its file by function."""
+"""What the plugin counts (tools/plugin/counts.c, compiled as a library), by function."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 class Board:
-    """CPUs that execute functions of `KERNEL` whole, one piece each, under the plugin's counting."""
+    """CPUs that execute functions of `KERNEL`, one piece each, while the plugin counts."""
 
     def __init__(self, core: ctypes.CDLL, path: Path, cpus: int) -> None:
         self.core = core
@@ -101,9 +101,7 @@ class Board:
             self.core.counts_leave(self.counts, cpu)
             self.idles[cpu] = False
         elif name == "do_idle" or self.idles[cpu]:
-            self.core.counts_idle(
-                self.counts, cpu, self.core.counts_function(self.counts, span[0])
-            )
+            self.core.counts_idle(self.counts, cpu, self.core.counts_function(self.counts, span[0]))
             self.idles[cpu] = True
         self.counters[cpu][piece] += times
 
@@ -119,7 +117,7 @@ def board(core: ctypes.CDLL, tmp_path: Path) -> Iterator[Board]:
 
 
 def test_g1_2_idling_is_told_apart_on_each_cpu(board: Board, tmp_path: Path) -> None:
-    """The same function counts as idle or not by who runs it; an interrupt of idling is no idling."""
+    """The same function counts as idle or not by who runs it; an interrupt does not idle."""
     board.run("ktime_get")  # before the first mark
     board.run("tracing_mark_write")
     board.run("ktime_get", times=5)
@@ -143,7 +141,9 @@ def test_g1_2_idling_is_told_apart_on_each_cpu(board: Board, tmp_path: Path) -> 
     window = found["windows"][0]
     rows = {
         found["functions"][place]: (busy, idle)
-        for place, busy, idle in zip(*(window[n] for n in ("functions", "busy", "idle")), strict=True)
+        for place, busy, idle in zip(
+            *(window[n] for n in ("functions", "busy", "idle")), strict=True
+        )
     }
     assert rows["ktime_get"] == (4 * (5 + 3 + 7), 4 * (2 + 1 + 11))
     assert rows["do_idle"] == (0, 3 * 3)
@@ -165,7 +165,7 @@ def test_counts_that_do_not_fit_the_runs_are_an_error(board: Board, tmp_path: Pa
         read_work(tmp_path, {"cell": 1}, ["cell", "other"])
     for cut in (0, 7, 40, len(data) - 1):
         (tmp_path / COUNTS).write_bytes(data[:cut])
-        with pytest.raises(InfrastructureError, match="cut off|not a file of the plugin"):
+        with pytest.raises(InfrastructureError, match=r"cut off|not a file of the plugin"):
             Counter((), KERNEL).keep(tmp_path, tmp_path)
     assert read_work(tmp_path / "none", {}, []) == {}
 

@@ -18,7 +18,7 @@ from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
-from iotoll.reports.page.work import work_outside
+from iotoll.reports.page.work import ran_outside, work_outside
 from iotoll.verdict.accept import proposed
 
 _GROUPS = 3
@@ -57,7 +57,7 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
     if found := evidence.explained:
         facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
         outcome = verdict.outcome if verdict else None
-        facts.append(Fact("What ran", tuple(what_ran(found, outcome))))
+        facts.append(Fact("What ran", tuple(what_ran(found, outcome, ran_outside(evidence)))))
     elif _is_unexplained_pass(evidence):
         facts.append(Fact("What ran", tuple(map(clean, not_looked_at(evidence.hunks)))))
     if once := seen_once(views):

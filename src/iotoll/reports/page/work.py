@@ -55,3 +55,17 @@ def _functions(group: MovementGroup) -> str:
     ]
     named = f": {', '.join(words)}" if words else ""
     return f"{group.device}, instructions per I/O in {plural(len(group.moves), 'workload')}{named}"
+
+
+def ran_outside(evidence: Evidence) -> dict[str, float]:
+    """Changed functions that no I/O ran and something else did: instructions per I/O, at most."""
+    candidate, explained = evidence.sides.get("candidate"), evidence.explained
+    if candidate is None or explained is None:
+        return {}
+    works = [r.work for several in candidate.cells.values() for r in several if r.work]
+    most = {
+        function.name: max((w.functions.get(function.name, 0) / w.ios for w in works), default=0.0)
+        for function in explained.coverage.functions
+        if not function.executed
+    }
+    return {name: round(value, 1) for name, value in most.items() if value}
