@@ -79,14 +79,17 @@ static FILE *open_file(const char *ending)
 
 static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
 {
-    g_autoptr(GArray) all = qemu_plugin_get_registers();
+    g_autoptr(GArray) all = NULL;
 
     (void)id;
     if (counts.file && !counts_cpu(&counts, vcpu)) {
         failed("counts", "too many CPUs, or too little memory");
         counts.failed = true;
     }
-    if (prefix && vcpu != 0) {
+    if (!prefix)
+        return;
+    all = qemu_plugin_get_registers();
+    if (vcpu != 0) {
         failed("the board", "has several CPUs: their instructions cannot be told apart yet");
         recorder.failed = true;
     }

@@ -187,6 +187,9 @@ def _counter(plan: BootPlan, files: BootFiles) -> Counter:
     """Counts what an exact board executes, where its kernel and this machine allow that."""
     if not (plan.board.is_exact and plan.clock is Clock.INSTRUCTIONS):
         return Counter(plan.words)
+    if plan.virtual.qemu.cpus > 1:
+        # QEMU 10.0.2 with the plugin aborts when the second CPU starts (arm_mmu_idx_el).
+        return Counter(plan.words, why="boards with several CPUs are not counted yet")
     return Counter.of(plan.kernel, files.work, plan.words)
 
 
