@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from iotoll.boards import plugin
-from iotoll.boards.plugin import COUNTS, CountedCode, count_words
+from iotoll.boards.plugin import COUNTS, CountedCode, count_words, records_all
 from iotoll.boots.counts import COUNTED, Counter, counted_code
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
@@ -185,16 +185,18 @@ def test_a_kernel_whose_idling_nobody_sees_is_not_counted(tmp_path: Path) -> Non
 
 
 def test_the_plugin_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "plugin", lambda: Path("so"))
+    monkeypatch.setattr(plugin, "plugin", lambda: Path("libiotoll-record.so"))
     functions = np.array([[0x10, 0x60]], np.uint64)
     code = CountedCode(0x10, [(0x30, 0x40), (0x20, 0x28)], [(0x50, 0x60)], functions)
     added = f",counts={tmp_path}/counts.bin,at=0x10:0,idle={tmp_path}/counts.idle"
     added += f",leave={tmp_path}/counts.leave,functions={tmp_path}/counts.functions"
-    assert count_words(tmp_path, code) == ("-plugin", f"so{added}")
+    assert count_words(tmp_path, code) == ("-plugin", f"libiotoll-record.so{added}")
     assert np.fromfile(tmp_path / "counts.idle", "<u8").tolist() == [0x20, 0x28, 0x30, 0x40]
-    words = ("-nodefaults", "-plugin", "so,out=x,probes=0x1:0,only=y")
+    words = ("-nodefaults", "-plugin", "libiotoll-record.so,out=x,probes=0x1:0,only=y")
     assert count_words(tmp_path, code, words) == (
         "-nodefaults",
         "-plugin",
-        f"so,out=x,probes=0x1:0,only=y{added}",
+        f"libiotoll-record.so,out=x,probes=0x1:0,only=y{added}",
     )
+    assert not records_all(words)
+    assert records_all(("-plugin", "libiotoll-record.so,out=x,probes=0x1:0"))

@@ -64,6 +64,7 @@ def ran_words(prefix: Path, clock: str, only: Path) -> tuple[str, ...]:
     return "-plugin", f"{plugin()},out={prefix},probes={clock},only={only}"
 
 
+_NAME = "libiotoll-record.so"
 COUNTS = "counts.bin"
 """The file that the plugin counts into."""
 
@@ -91,7 +92,7 @@ def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> t
     parts = {"idle": sorted(code.idle), "leave": sorted(code.leave), "functions": code.functions}
     for name, spans in parts.items():
         np.asarray(spans, "<u8").tofile(folder / f"counts.{name}")
-    loaded = [word for word in words if word.startswith(f"{plugin()},")]
+    loaded = [word for word in words if _is_plugin(word)]
     others = [word for word in words if word != "-plugin" and word not in loaded]
     first = loaded[0] if loaded else str(plugin())
     first += f",counts={folder / COUNTS},at={code.mark:#x}:0"
@@ -101,7 +102,11 @@ def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> t
 
 def records_all(words: Sequence[str]) -> bool:
     """Whether the words have the plugin record each instruction (`plugin_words`)."""
-    return any(word.startswith(f"{plugin()},") and ",only=" not in word for word in words)
+    return any(_is_plugin(word) and ",only=" not in word for word in words)
+
+
+def _is_plugin(word: str) -> bool:
+    return Path(word.partition(",")[0]).name == _NAME
 
 
 def _caches(model: CacheModel) -> str:
