@@ -51,7 +51,7 @@ class WorkRule(Model):
     code the candidate changed: what these execute is no noise.
     """
 
-    threshold: int = Field(100, ge=0)
+    threshold: int = Field(500, ge=0)
     changed: int = Field(16, ge=0)
     gated: bool = True
     why: str = ""

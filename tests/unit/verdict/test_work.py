@@ -100,13 +100,13 @@ def test_what_moves_into_a_worker_and_grows_there_is_told(policy: Policy) -> Non
 @pytest.mark.parametrize(
     ("more", "changed", "moved"),
     [
-        ({"__schedule": 99}, [], "same"),
-        ({"__schedule": 101}, [], "grew"),
+        ({"__schedule": 499}, [], "same"),
+        ({"__schedule": 501}, [], "grew"),
         ({"worker": 16}, ["worker"], "same"),
         ({"worker": 17}, ["worker"], "grew"),
         ({"worker": 17, "__schedule": -60}, ["worker"], "grew"),
         ({"worker": 17}, [], "same"),
-        ({"__schedule": -101}, [], "shrank"),
+        ({"__schedule": -501}, [], "shrank"),
     ],
 )
 def test_changed_functions_have_a_smaller_threshold(
