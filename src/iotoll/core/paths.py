@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
@@ -44,6 +45,41 @@ def cache_dir() -> Path:
     base = Path(named) if named else (Path(xdg) if xdg else Path.home() / ".cache") / "iotoll"
     base.mkdir(parents=True, exist_ok=True)
     return base
+
+
+def check_tree(root: Path) -> None:
+    """Raise UsageError for what iotoll neither follows nor opens below a folder of its own.
+
+    That is anything but folders and plain files with one name: through a symbolic or a hard link a
+    command would write to somebody else's file, and a pipe would be read for ever. The folder
+    itself may be a link, which is its user's own; a folder that is not there yet is no error.
+    """
+    waiting = [str(root)]
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif what := _not_plain(entry):
+                raise UsageError(
+                    f"{entry.path}: is {what}: nothing below {root} is followed: replace it by a"
+                    " copy, or remove it"
+                )
+
+
+def _not_plain(entry: os.DirEntry[str]) -> str:
+    try:
+        facts = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:  # another step of the run removed it meanwhile
+        return ""
+    if stat.S_ISLNK(facts.st_mode):
+        return "a symbolic link"
+    if not stat.S_ISREG(facts.st_mode):
+        return "a pipe, a socket or a device"
+    return "a hard link, which is another file as well" if facts.st_nlink > 1 else ""
 
 
 def check_target(path: Path) -> None:

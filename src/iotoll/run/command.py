@@ -16,6 +16,7 @@ from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
+from iotoll.core.paths import check_tree
 from iotoll.patch import candidate, selection
 from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
@@ -201,6 +202,7 @@ def _report_study(folder: Path, commit: bool, cover: bool, output: Output) -> No
     from iotoll.reports.study.quoted import commit_text as study_commit
     from iotoll.reports.study.quoted import cover_text as study_cover
 
+    check_tree(folder)
     record = results.read(folder / STUDY, StudyRecord)
     if commit or cover:
         click.echo((study_cover if cover else study_commit)(record), nl=False)

@@ -12,6 +12,7 @@ from typing import Any
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
 from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.kernels.compiled import SOURCES
 from iotoll.records import results
 from iotoll.records.failure import failure_of
 from iotoll.records.models import Clock, Outcome, SelectionRecord, SourceRecord, VerdictRecord
@@ -41,7 +42,9 @@ def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | Mo
     """The verdict, or what it needs; ``after`` is what was asked for last, which has run."""
     if not setup.cells:
         why = results.read(setup.run.selection, SelectionRecord).why
-        return new_verdict(setup, Outcome.PASS, f"Nothing to measure: {why}.")
+        listed = (setup.run.build("base") / SOURCES).is_file()
+        confirmed = ", and no object of the board's kernel is made of it" if listed else ""
+        return new_verdict(setup, Outcome.PASS, f"Nothing to measure: {why}{confirmed}.")
     if _is_same_source(setup):
         sentence = (
             "Base and candidate are the same source, so there is nothing to compare: name another "

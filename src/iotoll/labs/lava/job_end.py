@@ -18,6 +18,7 @@ from iotoll.core.proc import tail
 from iotoll.labs.lava.classify import classify, evidence
 from iotoll.labs.lava.issues import Issue
 from iotoll.labs.lava.job_log import JobLog, read_log, read_time
+from iotoll.labs.lava.journal import DEATHS
 from iotoll.labs.lava.server import FileStore, JobState, LavaServer
 from iotoll.labs.lava.testcases import STATISTICS
 from iotoll.measure import board_records, serial
@@ -151,6 +152,7 @@ def store(
         command=["LAVA", f"job {state.id}", str(state.device)],
         seconds=round(sum(phases.values()), 1),
         cells=plan.cells,
+        died=[a.why for a in attempts if a.outcome in DEATHS],
         measured="board",
         facts=FactRecord.model_validate(documents.facts),
         digests=sealed.digests(plan.folder, [plan.folder / board_records.NAME]),

@@ -72,14 +72,31 @@ class DuckDb:
         self.con.raw_sql(f"SET temp_directory='{spill}'")
         # Queries that need an order ask for it.
         self.con.raw_sql("SET preserve_insertion_order=false")
+        self._folders: set[str] = set()
+        self._locked = False
 
     def read(self, name: str, files: Sequence[str]) -> None:
         """As `Engine.read`."""
+        self._folders |= {file.rpartition("/")[0] for file in files}
         self.con.read_parquet(list(files), table_name=name, hive_partitioning=False)
 
     def sql(self, text: str) -> pa.Table:
-        """As `Engine.sql`."""
+        """As `Engine.sql`; the query reads the history's files and no other, and writes none."""
+        self._lock()
         return self.con.sql(text).to_pyarrow()
+
+    def _lock(self) -> None:
+        """From here on DuckDB opens only what lies beside the tables, and no setting changes."""
+        if self._locked:
+            return
+        self._locked = True
+        names = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(self._folders))
+        for text in (
+            f"allowed_directories=[{names}]",
+            "enable_external_access=false",
+            "lock_configuration=true",
+        ):
+            self.con.raw_sql(f"SET {text}")
 
     def table(self, rows: Any) -> pa.Table:
         """As `Engine.table`."""

@@ -241,6 +241,10 @@ class BootRecord(Model):
     event_cost: dict[str, float] = Field(
         default_factory=dict, description="calibrated cost of one trace event, clock units, by name"
     )
+    died: list[str] = Field(
+        default_factory=list,
+        description="how each try of this boot before it ended, where the kernel crashed or hung",
+    )
     measured: Literal["host", "board"] = Field(
         "host", description="who cut the I/Os: the host, from traces, or the board itself"
     )

@@ -10,6 +10,9 @@ from iotoll.records.models.analysis import CellRecord
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.run import BootRecord, BuildRecord, FailureRecord, Side, SourceRecord
 
+_NEARLY_ALL = 0.9
+"""No rule of any version lets so large a share of the I/Os grow past the threshold."""
+
 
 class SideResult(Model):
     """``sides/SIDE/result.json``: all cells of one kernel, with where they come from."""
@@ -87,6 +90,23 @@ class Comparison(Model):
     def has_moved(self) -> bool:
         """Whether it left its threshold, whichever way, gated or not."""
         return self.moved in ("grew", "shrank")
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it is growth that the policy gates and nobody accepted."""
+        return self.gated and self.moved == "grew" and self.accepted is None
+
+    def contradiction(self) -> str:
+        """As `Model.contradiction`, for the figures of one comparison."""
+        if self.moved != "same" or not self.gated or self.why or self.twins is None:
+            return ""
+        nearly_all = self.twins.above > _NEARLY_ALL * max(self.twins.pairs, 1)
+        if nearly_all and self.delta > self.threshold and (self.twins.chaos or 0) < _NEARLY_ALL / 2:
+            return (
+                f"{self.twins.above} of {self.twins.pairs} I/Os grew, by {self.delta:+g} where"
+                f" {self.threshold:g} is allowed, and it says that nothing moved"
+            )
+        return ""
 
 
 class SectionComparison(Comparison):
@@ -252,6 +272,43 @@ class CellVerdict(Model):
         None, description="work outside I/Os; absent where the board does not count it"
     )
 
+    @property
+    def blocks(self) -> bool:
+        """Whether growth of it blocks; that of a whole I/O not, where sections were accepted.
+
+        What of a whole I/O these cover, `iotoll.verdict.accept` decided.
+        """
+        if any(s.blocks for s in self.sections):
+            return True
+        if any(g.state == "grew" and g.accepted is None for g in self.growth):
+            return True
+        return self._whole_blocks and not any(s.accepted for s in self.sections)
+
+    @property
+    def _whole_blocks(self) -> bool:
+        return self.whole is not None and self.whole.blocks
+
+    @property
+    def _parts(self) -> list[tuple[str, Comparison]]:
+        named: list[tuple[str, Comparison]] = [(s.section.value, s) for s in self.sections]
+        return [*named, ("whole I/O", self.whole)] if self.whole else named
+
+    def contradiction(self) -> str:
+        """As `Model.contradiction`: the outcome against what was compared."""
+        for name, part in self._parts:
+            if found := part.contradiction():
+                return f"{self.cell}: {name}: {found}"
+        said = f"{self.cell}: it is {self.outcome.value}, and"
+        if self.blocks and self.outcome is not Outcome.REGRESSION:
+            return f"{said} growth of it blocks"
+        if self.outcome is Outcome.REGRESSION and not (self.blocks or self._whole_blocks):
+            return f"{said} nothing of it grew that was not accepted"
+        if self.outcome is Outcome.PASS and not self.growth:
+            gated = [part for _, part in self._parts if part.gated]
+            if not gated or any(part.moved == "unknown" for part in gated):
+                return f"{said} not all that the policy gates was compared"
+        return ""
+
 
 class VerdictRecord(Model):
     """``verdict.json``: the outcome of the run, and everything it rests on."""
@@ -286,6 +343,50 @@ class VerdictRecord(Model):
         None, description="trailers that ask to accept growth; absent where there is none"
     )
     failure: FailureRecord | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether a cell, several together, or the other clock block."""
+        own = any(c.outcome is Outcome.REGRESSION for c in self.cells)
+        own = own or any(pool.moved == "grew" for pool in self.pools)
+        return own or self._other_blocks
+
+    @property
+    def _other_blocks(self) -> bool:
+        other = self.other
+        return other is not None and other.blocks and other.outcome is Outcome.REGRESSION
+
+    def contradiction(self) -> str:
+        """As `Model.contradiction`: the outcome against exit code, failure and cells.
+
+        A forgery that agrees with itself is not noticed: `iotoll reproduce` derives the verdict
+        again from what was measured.
+        """
+        said = f"the outcome is {self.outcome.value}, and"
+        if self.exit_code != self.outcome.exit_code:
+            return f"{said} the exit code is {self.exit_code}"
+        if found := next((text for c in self.cells if (text := c.contradiction())), ""):
+            return found
+        if self.failure is not None:
+            failed = self.failure.outcome
+            return f"{said} its failure is {failed.value}" if failed is not self.outcome else ""
+        if self.outcome is Outcome.BROKEN:
+            return f"{said} no failure says why"
+        if self.outcome is Outcome.REGRESSION:
+            return "" if self.blocks else f"{said} nothing that grew blocks"
+        # A clock that the policy only shows passes where the other one judges beside it.
+        if self.blocks and (self.other is None or self._other_blocks):
+            return f"{said} growth blocks"
+        worst = {c.outcome for c in self.cells if not any(g.limit for g in c.growth)}
+        if self.outcome is Outcome.PASS:
+            bad = worst - {Outcome.PASS, Outcome.REGRESSION}
+            if bad:
+                return f"{said} a cell is {min(bad).value}"
+            if self.regressions and not self.accepted and self.other is None:
+                return f"{said} it lists {len(self.regressions)} regressions"
+        if self.outcome is Outcome.INFRASTRUCTURE and Outcome.INFRASTRUCTURE not in worst:
+            return f"{said} neither a failure nor a cell says so"
+        return ""
 
 
 class NoiseRecord(Model):

@@ -27,6 +27,14 @@ _GROUPS = 3
 _SHARE = 0.5
 """The part of a section's change that one sub-step must show, to be named as its place."""
 
+_UNCOUNTED = {
+    Clock.INSTRUCTIONS: "only instructions are counted, not the time of device register accesses, "
+    "barriers, cache misses, lock contention and memory",
+    Clock.TIME: "time is counted: not growth below what the policy calls unacceptable, nor what "
+    "no I/O waits for",
+}
+"""What a clock's values leave out, so that a pass is not read as more than it is."""
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -62,6 +70,7 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
         facts.append(Fact("What ran", tuple(map(clean, not_looked_at(evidence.hunks)))))
     if once := seen_once(views):
         facts.append(Fact("Seen once", tuple(_once_line(once, unit))))
+    facts.append(Fact("Not covered", tuple(not_covered(evidence))))
     facts.append(Fact("Mind", tuple(_mind(evidence))))
     if verdict and verdict.accepted:
         facts.append(Fact("Accepted", tuple(_accepted(evidence))))
@@ -77,6 +86,38 @@ def _is_unexplained_pass(evidence: Evidence) -> bool:
     if evidence.explained is not None or verdict is None or not verdict.cells:
         return False
     return verdict.outcome is Outcome.PASS
+
+
+def not_covered(evidence: Evidence) -> Iterable[str]:
+    """What a pass says nothing of, in one line: changed code that did not run, costs not counted.
+
+    Nothing for another outcome, and where no cell was needed.
+    """
+    verdict = evidence.verdict
+    if verdict is None or verdict.outcome is not Outcome.PASS:
+        return
+    if not verdict.cells or not verdict.can_gate:
+        return
+    parts = [text for text in (_code_not_run(evidence), _UNCOUNTED[evidence.clock]) if text]
+    yield f"{'; '.join(parts)}."
+
+
+def _code_not_run(evidence: Evidence) -> str:
+    record = evidence.explained
+    if record is None or record.failure is not None or not record.coverage.sentence:
+        return "" if evidence.hunks else "it is not known which of the changed code ran"
+    functions, cells_run = record.coverage.functions, len(record.coverage.cells)
+    idle = [f.name for f in functions if not f.executed]
+    if idle:
+        named = ", ".join(clean(name) for name in idle[:_GROUPS])
+        more = f" and {len(idle) - _GROUPS} more" if len(idle) > _GROUPS else ""
+        return (
+            f"{len(idle)} of {plural(len(functions), 'changed function')} never ran ({named}{more})"
+        )
+    ran_in = {cell for f in functions for cell, calls in f.calls.items() if calls}
+    if functions and ran_in and len(ran_in) < cells_run:
+        return f"changed code ran in {len(ran_in)} of {plural(cells_run, 'cell')}"
+    return ""
 
 
 def seen_once(views: Iterable[CellView]) -> list[tuple[CellView, Section, float]]:

@@ -38,6 +38,10 @@ PAGE = "allure.html"
 HISTORY = "allure-history.jsonl"
 """Default history, in the folder of the report: one line per report."""
 
+WORK = ".allure"
+FILES = (PAGE, HISTORY, WORK)
+"""What is written into the folder of the report."""
+
 HISTORY_LIMIT = 60
 _LIMIT = 600.0  # seconds for each program; a run of 48 cells takes about 20 on two cores
 _PYTEST_GOOD = (0, 1)  # all passed, or tests failed: what a regression does
@@ -71,7 +75,7 @@ def allure_report(source: Source, out: Path) -> Path:
     Raises UsageError when a program is not installed, InfrastructureError when one fails.
     """
     tool = require_programs()
-    work = out / ".allure"
+    work = out / WORK
     shutil.rmtree(work, ignore_errors=True)
     (work / "results").mkdir(parents=True)
     history = (source.history or out / HISTORY).resolve()
