@@ -7,6 +7,8 @@
  *   iotoll-start at FILE OFFSET_US NAME
  *       waits for FILE, and ends OFFSET_US after the moment that is in it. Where that has passed it says so
  *       on the console, as a note about the cell NAME.
+ *   iotoll-start rest FILE REST_US ROUND_US
+ *       waits for REST_US at least, and until a multiple of ROUND_US has passed since the moment that is in FILE.
  *   iotoll-start settle FILE CPU PAGES EXTRA
  *       writes PAGES pages to FILE, makes the CPU, on which it runs, give up its free pages, writes so many more
  *       that it has just fetched others (/proc/zoneinfo), and EXTRA more.
@@ -161,10 +163,11 @@ static void plan(const char *path, word lead, word round, word late, word margin
 	sleep_until(moment - margin);
 }
 
-static void at(const char *path, word offset, const char *name)
+/* The moment that is in a file; waits until it is there. */
+static word planned(const char *path)
 {
-	char text[320], *end = text;
-	word file, size, moment, late;
+	char text[32];
+	word file, size;
 
 	while ((file = call(OPENAT, HERE, (word)path, READ_ONLY, 0)) < 0)
 		sleep_until(now() + 50000);
@@ -172,7 +175,21 @@ static void at(const char *path, word offset, const char *name)
 	if (size <= 0)
 		leave(4);
 	text[size] = 0;
-	moment = number(text) + offset;
+	return number(text);
+}
+
+static void rest(const char *path, word least, word round)
+{
+	word begun = planned(path);
+
+	sleep_until(begun + ((now() + least - begun) / round + 1) * round);
+}
+
+static void at(const char *path, word offset, const char *name)
+{
+	char text[320], *end = text;
+	word moment = planned(path) + offset, late;
+
 	late = now() - moment;
 	if (late > 0 && length(name) < 200) {
 		/* On a board that is not exact the host's load decides; on an exact one, too short a lead. */
@@ -300,6 +317,8 @@ __attribute__((used, noreturn)) static void begin(word *stack)
 		plan(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]), number(arguments[6]));
 	else if (*stack == 5 && is(arguments[1], "at"))
 		at(arguments[2], number(arguments[3]), arguments[4]);
+	else if (*stack == 5 && is(arguments[1], "rest") && number(arguments[4]) > 0)
+		rest(arguments[2], number(arguments[3]), number(arguments[4]));
 	else if (*stack == 6 && is(arguments[1], "settle"))
 		settle(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]));
 	else if (*stack == 4 && is(arguments[1], "spread"))

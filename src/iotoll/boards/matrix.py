@@ -57,7 +57,8 @@ class Pace(Model):
     of several threads, and one that syncs each write, ``rate_iops_many`` (0: as many), and
     each cell begins when the kernel's clock is 1 ms past a multiple of ``round_us``, plus
     ``perturb_us`` for each boot before this one; each CPU has used ``perturb_pages`` more pages by
-    then, for each boot before this one. Its threads begin ``stagger_us`` after each other.
+    then, for each boot before this one. Its threads begin ``stagger_us`` after each other. Behind
+    each cell the board rests for ``rest_us`` at least: what the I/Os have put off runs, and counts.
     """
 
     rate_iops: int = Field(0, ge=0)
@@ -66,6 +67,7 @@ class Pace(Model):
     perturb_us: int = Field(0, ge=0)
     perturb_pages: int = Field(0, ge=0, le=64)
     stagger_us: int = Field(0, ge=0)
+    rest_us: int = Field(0, ge=0, le=60_000_000)
 
     def rate(self, cell: Cell) -> int:
         """I/Os a second of each thread of a cell.

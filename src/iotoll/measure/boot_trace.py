@@ -27,6 +27,7 @@ from iotoll.measure.iotable import IoTable, from_native
 from iotoll.measure.load_ran import other_load
 from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.measure.substeps import steps
+from iotoll.measure.work import read_work
 from iotoll.records.models import BootRecord, CellRecord, Clock
 
 if TYPE_CHECKING:
@@ -159,6 +160,10 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                     why = record.invalid or other_load(cell, measured.table)
                     span = _span(measured.table) if cell.depth > 1 else None
                     records[name] = record.model_copy(update={"invalid": why, "span": span})
+    runs_in_order = sorted((w for file in files for w in file.windows), key=lambda w: w.start)
+    ios = {name: record.ios["seen"] for name, record in records.items()}
+    for name, work in read_work(folder, ios, [w.name for w in runs_in_order]).items():
+        records[name] = records[name].model_copy(update={"work": work})
     return records, event_costs(calibration, boot.clock)
 
 

@@ -36,7 +36,7 @@ FORM = (
     "write CELLS SECTION +SIZE REASON, such as: ufs-* submission +350 checks each tag;"
     " or LIMIT OLD -> NEW REASON"
 )
-FIGURES = ("overhead", "whole", "throughput", *(s.value for s in Section))
+FIGURES = ("overhead", "whole", "work", "throughput", *(s.value for s in Section))
 _FORM = re.compile(
     r"(?P<cells>[\w*?.\[\]!-]{1,100})\s+(?P<figure>[a-z_]+)\s+\+(?P<size>\d{1,9}(?:\.\d{1,3})?)"
     r"(?P<share>%?)\s+(?P<reason>\S.*)"
@@ -184,6 +184,8 @@ def _grown(cell: CellVerdict) -> Iterator[Grown]:
             yield Grown(cell.cell, name, weight(found), share(found))
     if cell.whole and cell.whole.gated and cell.whole.moved == "grew":
         yield Grown(cell.cell, "whole", weight(cell.whole), share(cell.whole))
+    if cell.work and cell.work.gated and cell.work.moved == "grew":
+        yield Grown(cell.cell, "work", cell.work.delta, share(cell.work))
 
 
 def _judge(
@@ -332,6 +334,8 @@ def _cell(
     update: dict[str, object] = {"sections": sections, "growth": growth}
     if cell.whole and (reason := reasons.get(f"{cell.cell}: whole")):
         update["whole"] = cell.whole.model_copy(update={"accepted": reason})
+    if cell.work and (reason := reasons.get(f"{cell.cell}: work")):
+        update["work"] = cell.work.model_copy(update={"accepted": reason})
     if not left and cell.outcome is Outcome.REGRESSION:
         undecided = any(g.state in ("open", "alarm") for g in cell.growth)
         undecided |= any(s.gated and s.moved == "unknown" for s in cell.sections)

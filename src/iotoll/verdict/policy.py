@@ -44,6 +44,19 @@ class SectionRule(Model):
     why: str = ""
 
 
+class WorkRule(Model):
+    """When work outside I/Os is a cost (`iotoll.verdict.work`): instructions per I/O of a cell.
+
+    It must exceed ``threshold`` in each boot, or ``changed`` in the functions alone whose machine
+    code the candidate changed: what these execute is no noise.
+    """
+
+    threshold: int = Field(500, ge=0)
+    changed: int = Field(16, ge=0)
+    gated: bool = True
+    why: str = ""
+
+
 class CellException(Model):
     """Another rule for the sections of some cells; ``cells`` are glob patterns.
 
@@ -132,6 +145,7 @@ class Policy(Model):
     explain: ExplainRule = Field(default_factory=ExplainRule)
     sections: dict[Section, SectionRule]
     whole: SectionRule
+    work: WorkRule = Field(default_factory=WorkRule)
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 

@@ -38,7 +38,7 @@ def test_further_boots_are_perturbed_as_the_matrix_says(tmp_path: Path, matrix: 
         render_job(load_board("virt-arm64"), matrix, batches, tmp_path, number=number)
         (text,) = [p.read_text() for p in tmp_path.glob("*.fio")]
         late, pages = (number - 1) * pace.perturb_us, (number - 1) * pace.perturb_pages
-        assert f"start.sh {pace.round_us} {late} {pages} {cell}" in text
+        assert f"start.sh {pace.round_us} {pace.rest_us} {late} {pages} {cell}" in text
     assert pace.perturb_us and pace.perturb_pages % 2, "the default matrix perturbs both"
 
 
@@ -165,7 +165,13 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             assert len({lines["filename"] for lines in found}) == threads
             first, *others = (lines["exec_prerun"].split() for lines in found)
             script, *values = first[2:]
-            assert script == "/iotoll/dut/start.sh" and values == ["2048000", "0", "0", cell]
+            assert script == "/iotoll/dut/start.sh" and values == [
+                "2048000",
+                "3000000",
+                "0",
+                "0",
+                cell,
+            ]
             assert [words[1:] for words in others] == [
                 ["iotoll-start", "at", f"/tmp/iotoll-{cell}.begin", str(1190 * turn), cell]
                 for turn in range(1, threads)
@@ -265,7 +271,7 @@ def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(
     paced = f"\nrate_iops={matrix.pace.rate_iops_many}\n"
     assert paced in (tmp_path / "nvme-fsync.fio").read_text(), "one of two threads"
     fsync = (tmp_path / "nvme-fsync.fio").read_text()
-    assert re.search(r"start\.sh 2048000 0 0 nvme-\S*fsync", fsync)
+    assert re.search(r"start\.sh 2048000 3000000 0 0 nvme-\S*fsync", fsync)
     assert re.search(r"iotoll-start at \S+\.begin 1190 nvme", fsync)
     two = (tmp_path / "nvme-dev2.fio").read_text()
     offsets = re.findall(r"iotoll-start at \S+\.begin (\d+) ", two)

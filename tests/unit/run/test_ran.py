@@ -14,8 +14,8 @@ from iotoll.boards.ramdisk import Image
 from iotoll.boots.local import BootPlan
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.coverage import with_data
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.tables import io_tables
 from iotoll.records import results
 from iotoll.records.models import CoverageRecord, ExplainRecord, Outcome

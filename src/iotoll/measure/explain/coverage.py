@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.attribute import CellParts
 from iotoll.measure.explain.pieces import executions_by_line
 from iotoll.measure.explain.record import Record
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
 
 _SIZE = 4  # bytes of an instruction

@@ -258,6 +258,9 @@ class BootRecord(Model):
         default_factory=FactRecord, description="what decides whether the boot may be used"
     )
 
+    uncounted: str = Field(
+        "", description="why nothing counted what the CPUs executed, where a board could"
+    )
     digests: dict[str, str] = Field(
         default_factory=dict,
         description="SHA-256 of each file that values are made of, by its path beside boot.json",

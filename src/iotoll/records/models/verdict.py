@@ -25,6 +25,11 @@ class SideResult(Model):
     build: BuildRecord
     boots: list[BootRecord]
     cells: dict[str, list[CellRecord]] = Field(description="per cell, one record per boot")
+    changed: list[str] | None = Field(
+        None,
+        description="of a candidate: functions with other machine code than the base's, where the"
+        " images tell and the cells' work was counted",
+    )
 
 
 class Cluster(Model):
@@ -108,6 +113,34 @@ class SectionComparison(Comparison):
     """Candidate against base for one section of one cell."""
 
     section: Section
+
+
+class WorkFunction(Model):
+    """What one function executed in a cell, instructions per I/O, wherever it ran."""
+
+    name: str
+    base: float
+    candidate: float
+    changed: bool = Field(False, description="its machine code is another one in the candidate")
+
+
+class WorkComparison(Comparison):
+    """All that the CPUs executed for a cell, per I/O, less what the I/Os' own parts grew by.
+
+    ``delta`` is what is left: work outside I/Os. ``candidate`` is ``base`` and that.
+    """
+
+    total: float = Field(description="all of the candidate: `candidate` and `inside`")
+    inside: float = Field(description="what sections or whole I/O grew by: theirs, not told twice")
+    changed: float = Field(
+        0.0, description="of `delta`, what the functions have whose machine code changed"
+    )
+    own: float | None = Field(
+        None, description="the largest difference between two boots of the base; absent with one"
+    )
+    functions: list[WorkFunction] = Field(
+        default_factory=list, description="those that differ most, in any task or interrupt"
+    )
 
 
 class PoolRecord(Model):
@@ -259,6 +292,9 @@ class CellVerdict(Model):
     )
     whole: Comparison | None = Field(
         None, description="clock `instructions`: the I/O from call to return, waiting included"
+    )
+    work: WorkComparison | None = Field(
+        None, description="work outside I/Os; absent where the board does not count it"
     )
 
     @property

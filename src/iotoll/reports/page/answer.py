@@ -18,6 +18,7 @@ from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
+from iotoll.reports.page.work import ran_outside, work_outside
 from iotoll.verdict.accept import proposed
 from iotoll.verdict.limits import rate_line
 
@@ -62,10 +63,12 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
         facts.append(Fact("Where", tuple(_where(evidence, groups, views, unit))))
     facts.append(Fact("Limits", tuple(_limits(evidence))))
     facts.append(Fact("Throughput", tuple(_throughput(evidence))))
+    if outside := work_outside(evidence, groups):
+        facts.append(Fact("Outside I/Os", tuple(outside)))
     if found := evidence.explained:
         facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
         outcome = verdict.outcome if verdict else None
-        facts.append(Fact("What ran", tuple(what_ran(found, outcome))))
+        facts.append(Fact("What ran", tuple(what_ran(found, outcome, ran_outside(evidence)))))
     elif _is_unexplained_pass(evidence):
         facts.append(Fact("What ran", tuple(map(clean, not_looked_at(evidence.hunks)))))
     if once := seen_once(views):

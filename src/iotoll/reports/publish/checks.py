@@ -156,6 +156,7 @@ def _cell(cell: CellVerdict, gate: bool) -> list[Check]:
         *(_figure(cell, growth, gate) for growth in whole),
         *(_section(cell, found, gate) for found in cell.sections),
         *([_compared(cell, cell.whole, gate, figure="whole")] if cell.whole else ()),
+        *([_compared(cell, cell.work, gate, figure="work")] if cell.work else ()),
     ]
 
 
