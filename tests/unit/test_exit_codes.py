@@ -55,7 +55,7 @@ def test_g4_9_an_error_that_cannot_be_said_keeps_its_code() -> None:
 
 
 def test_g4_9_an_invalid_trace_is_told_by_the_exit_code(tmp_path: Path) -> None:
-    words = ("analyze", str(TRACE), "--device", "99:99")
+    words = ("analyze", str(TRACE), "--window", "0", "0.001")
     done = started(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert "! invalid: " in done.stdout
     assert done.returncode == 3
