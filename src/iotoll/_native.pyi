@@ -144,8 +144,8 @@ def analyze(
     """
 
 Packed = tuple[Any, ...]
-"""A column in this machine's byte order: 64-bit numbers; of an optional one a byte for each, 1 where
-it is missing; of texts 32-bit numbers of a list; of flags a byte."""
+"""A column in this machine's byte order: 64-bit numbers; of an optional one a byte for each, 1
+where it is missing; of texts 32-bit numbers of a list; of flags a byte."""
 
 def stream(
     path: str,

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 RECORDED = sorted(HERE.glob("blocks/*.dat"))
 KERNELS = sorted(HERE.glob("data/kernels/*.dat"))
 WHOLE = [Window("all", 0, 2**63)]
-SPLIT = ("-split", "-requeue", "-merge", "-dm", "-fstrim", "-discard", "sqpoll")
+SPLIT = ("-split", "-requeue", "-merge", "-dm", "-fstrim", "-discard", "sqpoll", "md_raid")
 """Names of traces whose bios the second reader does not follow to the end: what is split or merged
 behind a multipath device, or issued again."""
 
@@ -47,7 +47,9 @@ def test_g4_1_every_request_has_its_row_to_the_nanosecond(path: Path) -> None:
             assert again or request.queued is None, key
             continue
         row = product[key]
-        if request.told and not row["ambiguous"] and "requeue" not in path.stem:
+        # A flush has another sector at its end than at its issue: the second reader loses it.
+        told = request.told and not row["ambiguous"] and row["bytes"]
+        if told and "requeue" not in path.stem:
             assert row["at_complete"] == request.done, (key, row)
         if request.queued is not None and not any(word in path.stem for word in SPLIT):
             assert row["at_queue"] == request.queued, (key, row)

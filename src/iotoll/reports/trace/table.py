@@ -93,7 +93,7 @@ def print_cell(record: CellRecord, console: Console) -> None:
 
 
 def print_blocks(record: CellRecord, console: Console) -> None:
-    """Print the requests and bios of each device, its layers and tasks, and what else could be told."""
+    """Print the requests and bios of each device, its layers and tasks, and what is not told."""
     blocks = record.blocks or {}
     unit = unit_label(record.unit, record.clock)
     durations = ("Q2D\nmedian", "D2C\nmedian", "\np99", "Q2C\nmedian", "\np99")
