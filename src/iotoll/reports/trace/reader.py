@@ -303,8 +303,12 @@ def with_blocks(
 ) -> list[TraceCell]:
     """Add the requests and bios of each cell, and leave out what its events cannot tell."""
     chosen: _native.Options = {
-        name: options.get(name)  # type: ignore[misc]
-        for name in ("device", "comm", "pids", "directions", "min_size", "max_size")
+        "device": options.get("device"),
+        "comm": options.get("comm"),
+        "pids": options.get("pids"),
+        "directions": options.get("directions"),
+        "min_size": options.get("min_size"),
+        "max_size": options.get("max_size"),
     }
     given = wants.take_rows
     take = (lambda window, rows: given(cells[window], rows)) if given else None
