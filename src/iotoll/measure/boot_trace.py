@@ -84,6 +84,7 @@ class BootTraceFile:
     @property
     def is_blktrace(self) -> bool:
         """Whether it is a blktrace run: block events alone."""
+        _ = self.parts  # says what is wrong with the name
         return _native.is_blktrace(str(self.data))
 
     @property

@@ -91,7 +91,7 @@ def test_fio_beside_the_trace() -> None:
     [
         (["absent.dat"], "no such file"),
         ([SYNC8, "--window", "2", "1"], "FROM must be before TO"),
-        ([SYNC8, "--device", "sda"], "--device sda: give MAJOR:MINOR"),
+        ([SYNC8, "--device", "nosuch"], "--device nosuch: names nothing on this machine"),
         ([SYNC8, "--min-size", "big"], "--min-size big: give bytes"),
     ],
 )
@@ -166,7 +166,7 @@ def test_shares_add_up() -> None:
 def test_the_slowest_are_the_longest_with_all_their_events() -> None:
     made = cell(READ)
     found = slowest(made, 5)
-    longest = sorted(ranked(made).tolist(), reverse=True)[:5]
+    longest = sorted(ranked(made, made.table).tolist(), reverse=True)[:5]
     assert [io.duration - io.elapsed[Section.HARDWARE] for io in found] == longest
     for slow in found:
         assert sum(slow.elapsed.values()) == slow.duration
