@@ -62,7 +62,7 @@ def test_all_outputs_of_one_call_hold_the_same_ios(tmp_path: Path) -> None:
     assert record["ios"]["selected"] == len(pl.read_parquet(tmp_path / "parquet")) == 128
     assert [io["pid"] for io in record["slowest"]] == [872] * 3
     assert "--pid 872" in (tmp_path / "svg" / "nvme-write-sync-8-cdf.svg").read_text()
-    assert found.stderr.count("wrote ") == 4
+    assert found.stderr.count("wrote ") == 5
 
 
 def test_the_table_always_shows_the_counts() -> None:
@@ -258,7 +258,7 @@ def test_f6_9_a_trace_that_is_damaged_meanwhile_is_one_line(
     from iotoll.core.errors import InfrastructureError
     from iotoll.reports.trace import slowest as module
 
-    cell = SimpleNamespace(table=None, trace=tmp_path / "t.dat", dev="")
+    cell = SimpleNamespace(table=None, longest=None, trace=tmp_path / "t.dat", dev="")
     monkeypatch.setattr(module, "ranked", lambda _: np.zeros(0, dtype=np.int64))
     cell.table = SimpleNamespace(take=lambda order: [])
     (tmp_path / "t.dat").write_bytes(b"no trace")

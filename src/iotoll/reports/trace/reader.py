@@ -320,7 +320,7 @@ def with_blocks(
     for place, (cell, (sums, slow)) in enumerate(zip(cells, found, strict=True)):
         record = cell.record
         update: dict[str, Any] = {"blocks": sums, "warnings": missing.warnings(record, sums)}
-        if record.invalid == NO_IO and sums["devices"]:
+        if record.invalid == NO_IO and sums["devices"] and not record.ios["dropped_lost"]:
             update["invalid"] = None
         record = missing.pruned(record.model_copy(update=update), sums)
         gone = [s for s in record.not_in_source if s not in cell.record.not_in_source]
