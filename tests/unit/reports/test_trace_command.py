@@ -259,7 +259,7 @@ def test_f6_9_a_trace_that_is_damaged_meanwhile_is_one_line(
     from iotoll.reports.trace import slowest as module
 
     cell = SimpleNamespace(table=None, longest=None, trace=tmp_path / "t.dat", dev="")
-    monkeypatch.setattr(module, "ranked", lambda _: np.zeros(0, dtype=np.int64))
+    monkeypatch.setattr(module, "ranked", lambda _, _: np.zeros(0, dtype=np.int64))
     cell.table = SimpleNamespace(take=lambda order: [])
     (tmp_path / "t.dat").write_bytes(b"no trace")
     with pytest.raises(InfrastructureError, match=r"t\.dat: .*run the boot again"):

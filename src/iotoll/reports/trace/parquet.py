@@ -183,8 +183,8 @@ def columns_page() -> str:
     lines = [
         "# Columns of the per-I/O table",
         "",
-        "`iotoll analyze TRACE --parquet FILE` (also `--ios`) writes a row per measured I/O, in the",
-        "order of start; in a long trace an I/O that ends after 8,192 younger ones comes after those.",
+        "`iotoll analyze TRACE --parquet FILE` (also `--ios`) writes a row per measured I/O, in",
+        "order of start; of a long trace an I/O that ends after 8,192 younger ones comes later.",
         "Unit `clock` is that of the trace: ns, or instructions on the clock `instructions`; the",
         "file's metadata says which. A column is left out when the trace has no event to fill it.",
         "This page is written by `python -m iotoll.reports.trace.parquet`.",
