@@ -12,13 +12,14 @@ BIN := .venv/bin
 EXAMPLE := examples/patches/ufs-submission-cost.patch
 PATCH ?= $(EXAMPLE)
 
-.PHONY: help run check test test-long coverage docs screenshots bench bench-gate bench-lab bench-pipeline lint setup dut dist lab lab-down clean
+.PHONY: help run check test test-long test-lowest coverage docs screenshots bench bench-gate bench-lab bench-pipeline lint setup dut dist release lab lab-down clean
 
 help:
 	@echo 'make run [PATCH=FILE]  gate a kernel patch (default: $(EXAMPLE))'
 	@echo 'make check             lint, and the quick tests: no QEMU, no root; some minutes'
 	@echo 'make test              lint and every test'
 	@echo 'make test-long         the tests that take longer, in addition'
+	@echo 'make test-lowest       the quick tests, with the lowest versions of our dependencies'
 	@echo 'make lint              lint only'
 	@echo 'make coverage          which lines of src/iotoll the quick tests run'
 	@echo 'make docs              docs/ as a site in target/site; checks every link'
@@ -27,7 +28,8 @@ help:
 	@echo 'make bench-gate        how long a verdict takes here'
 	@echo 'make bench-lab         100 jobs over eight boards of a real LAVA'
 	@echo 'make bench-pipeline    how long a merge request'"'"'s pipeline takes here'
-	@echo 'make dist              the wheel, and the commands for boards, in dist/'
+	@echo 'make dist              wheels for x86-64 and arm64, and the commands for boards, in dist/'
+	@echo 'make release VERSION=V every check, and the tag of a release (docs/release.md)'
 	@echo 'make dut               the static command for boards, for arm64 and x86-64'
 	@echo 'make lab               a whole LAVA on this machine, with its boards; make lab-down ends it'
 	@echo 'make setup             set up what make test needs'
@@ -35,15 +37,17 @@ help:
 
 # The example makes UFS submission costlier on purpose: its expected verdict is `regression` (exit
 # code 1), and anything else is a failure here. Another PATCH ends with its own verdict's code.
+GATE := $(BIN)/iotoll gate --candidate $(PATCH) $(if $(filter $(EXAMPLE),$(PATCH)),--out runs/example)
+
 run:
-	@tools/setup.sh run
+	@tools/setup.sh run $(GATE) --until build
 ifeq ($(PATCH),$(EXAMPLE))
-	@status=0; $(BIN)/iotoll gate --candidate $(PATCH) --out runs/example || status=$$?; \
+	@status=0; $(GATE) || status=$$?; \
 	[ $$status = 1 ] && grep -Eq '"exit_code": ?1\b' runs/example/verdict.json || \
 		{ echo "make run: expected the verdict 'regression' (1), got $$status"; exit 1; }; \
 	echo "This patch adds work on purpose: 'regression' is the right verdict."
 else
-	@$(BIN)/iotoll gate --candidate $(PATCH)
+	@$(GATE)
 endif
 
 # Needs neither QEMU nor root; a file of tests stays in one process.
@@ -67,6 +71,18 @@ test-long: lint dut
 	@tools/setup.sh long
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab
+
+# The quick tests with the lowest versions that pyproject.toml allows; the test tools are as ever, but
+# for what they ask of these.
+LOWEST := target/lowest
+test-lowest: setup
+	uv=$$(ls -d $(CURDIR)/.cache/uv-*/bin/uv | tail -n 1); \
+	$$uv venv --quiet --clear $(LOWEST); \
+	$$uv pip compile --quiet --resolution lowest-direct --extra history pyproject.toml \
+		--output-file $(LOWEST)/requirements.txt; \
+	$$uv pip install --quiet --python $(LOWEST)/bin/python -r $(LOWEST)/requirements.txt \
+		hypothesis jsonschema-rs pytest pytest-timeout pytest-xdist xmlschema
+	PYTHONPATH=$(CURDIR)/src $(LOWEST)/bin/python -m pytest -q $(PARALLEL) -m 'not slow' tests/unit tests/golden
 
 coverage: setup
 	$(BIN)/pytest -q $(PARALLEL) --cov --cov-report=term --cov-report=html:target/coverage $(QUICK)
@@ -110,6 +126,7 @@ lint-python:
 lint-rooms:
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/lint/rooms.py --check
+	$(BIN)/python tools/release.py check
 
 lint-words:
 	$(BIN)/python tools/lint/words.py
@@ -129,11 +146,13 @@ setup:
 dut: setup
 	@tools/build-dut.sh
 
-# What is handed out: iotoll as a wheel, and the static command for boards.
+# What is handed out: wheels for x86-64 and arm64, and the static commands for boards.
 dist: dut
-	rm -rf dist
-	.cache/uv-*/bin/uv build --quiet --wheel --out-dir dist
-	for arch in arm64 x86_64; do install -D target/dut/$$arch/iotoll-dut dist/dut/$$arch/iotoll-dut; done
+	@tools/dist.sh
+
+# make release VERSION=X.Y.Z: everything that docs/release.md asks for, and the tag.
+release: test dist
+	$(BIN)/python tools/release.py tag $(VERSION)
 
 # A real LAVA server and worker, in the background; see docs/lava.md. What boards run is built meanwhile.
 lab:

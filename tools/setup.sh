@@ -2,12 +2,15 @@
 # Sets up what `make run`, `lab`, `test`, `bench` or `test-long` needs on Debian 12 or 13; does nothing
 # when all is there.
 #
-#   tools/setup.sh run|lab|test|bench|long
+#   tools/setup.sh run|lab|test|bench|long [COMMAND...]
+#
+# COMMAND is what needs all but QEMU: it runs while QEMU is compiled, and not at all if that is there.
 #
 # 1. Debian packages (tools/packages.txt), as root or with sudo; QEMU for Debian 12 from backports
 # 2. Rust: the one on PATH if it is new enough, else Debian's
 # 3. Python: .venv by uv.lock, with the Rust part built in release mode
-# 4. the patched QEMU of the exact boards (tools/qemu); without it there are the boards virt-*-stock
+# 4. beside 2 and 3, the patched QEMU of the exact boards (tools/qemu), for `run` that of virt-arm64
+#    alone; without it there are the boards virt-*-stock
 # 5. for tests: tools that need Node, by tools/node/package-lock.json
 # What it makes lies in .venv, .cache and target; kernels and board images are made by iotoll.
 set -euo pipefail
@@ -175,7 +178,7 @@ python() {
     fi
     export UV_PYTHON_DOWNLOADS=never UV_PYTHON_PREFERENCE=only-system
     # Inexact, so that `run` after `test` does not take away what only tests need.
-    local sync=(sync --frozen --inexact)
+    local sync=(sync --frozen --inexact --no-default-groups)
     ! developing || sync+=(--all-extras --all-groups)
     if ! [ -e src/iotoll/_native.abi3.so ]; then
         say "Python environment and Rust part (first time: some minutes)"
@@ -188,14 +191,33 @@ python() {
 
 # ---------------------------------------------------------------- QEMU
 
-# A machine on which it cannot be built can still use a real board's lab, or a stock board by name.
-patched_qemu() {
-    local folder
+# begin_qemu TARGET...: compiles what is missing of it, in a group of processes of its own.
+begin_qemu() {
+    local folder target
     folder=$(tools/qemu/build.sh --print)
-    [ ! -d "$folder" ] || return 0
-    say "patched QEMU of the exact boards (first time: some minutes)"
-    tools/qemu/build.sh >/dev/null ||
+    for target; do
+        [ -x "$folder/bin/qemu-system-$target-exact" ] || qemu_of+=("$target")
+    done
+    [ ${#qemu_of[@]} -gt 0 ] || return 0
+    say "patched QEMU of the exact boards, beside what follows (log: .cache/qemu.log)"
+    set -m
+    nice tools/qemu/build.sh "${qemu_of[@]}" >.cache/qemu.log 2>&1 </dev/null 9>&- &
+    qemu_pid=$!
+    set +m
+    trap 'kill -- "-$qemu_pid" 2>/dev/null || true' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+# A machine on which it cannot be built can still use a real board's lab, or a stock board by name.
+await_qemu() {
+    [ -n "${qemu_pid:-}" ] || return 0
+    ! kill -0 "$qemu_pid" 2>/dev/null || say "waiting for QEMU: $(tail -n 1 .cache/qemu.log)"
+    if ! wait "$qemu_pid"; then
+        tail -n 3 .cache/qemu.log >&2
         say "without it virt-arm64 and virt-x86_64 cannot be used; their -stock boards can"
+    fi
+    trap - EXIT INT TERM
 }
 
 # ---------------------------------------------------------------- Node
@@ -218,11 +240,13 @@ node() {
 }
 
 main() {
-    goal=${1:-}
+    goal=${1:-} qemu_of=()
     case $goal in
-        run | lab | test | bench | long) ;;
-        *) die "usage: tools/setup.sh run|lab|test|bench|long" ;;
+        run) targets=(aarch64) ;;
+        lab | test | bench | long) targets=(aarch64 x86_64) ;;
+        *) die "usage: tools/setup.sh run|lab|test|bench|long [COMMAND...]" ;;
     esac
+    shift
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
     mkdir -p .cache
     exec 9>.cache/setup.lock
@@ -230,10 +254,13 @@ main() {
     PATH=$PWD/.cache/bin:$PATH
     command -v dpkg-query >/dev/null || supported
     packages
+    begin_qemu "${targets[@]}"
     rust
     python
-    patched_qemu
+    # Whatever it ends with: who asked for it does it again, and says how it ended.
+    [ $# = 0 ] || [ -z "${qemu_pid:-}" ] || "$@" 9>&- || true
     ! developing || node
+    await_qemu
 }
 
 main "$@"

@@ -18,6 +18,7 @@ done
 set_disks "$job" "$batch" "$(dirname "$out")/boot/devices"
 head -c 4096 /dev/zero >/tmp/iotoll-mark
 find_disks "$batch"
+spread_pages "$job/$batch.fio" || exit 1
 # An event that begins a page of the trace buffer costs 321 instructions more: larger pages have fewer of
 # them (Linux 6.8 on). They are for boards that count instructions: not every reader of traces knows them.
 [ -z "${PAGE_KB:-}" ] || echo "$PAGE_KB" >"$TRACEFS/buffer_subbuf_size_kb" 2>/dev/null

@@ -101,6 +101,21 @@ find_dut() {
         fail workload "no iotoll-dut in $1 or PATH"
 }
 
+# Of an exact board: names the file with the moment at which the cell began that has not ended.
+OPEN_CELL=/tmp/iotoll-open-cell
+
+# end_cell REST_US ROUND_US: if a cell was begun (start.sh), waits until what its I/Os have put off has run: delayed work,
+# timers, RCU. Then it has ended, which a marker in the trace says: what the CPUs executed is counted from the cell's own
+# marker to this one (tools/plugin/counts.h). That is a multiple of ROUND_US after the cell began, so that base and
+# candidate are counted for as long, between the same ticks.
+end_cell() {
+    [ -s "$OPEN_CELL" ] || return 0
+    read -r begun <"$OPEN_CELL"
+    iotoll-start rest "$begun" "$1" "$2" || fail workload "iotoll-start rest: status $?" >/dev/console
+    echo "iotoll rest" >"$TRACEFS/trace_marker"
+    rm "$OPEN_CELL"
+}
+
 # count_hpb NAME: appends a line "NAME DISK COUNT VALUE..." to the file hpb here for each disk that has HPB:
 # what ufshpb has counted since the boot.
 count_hpb() {
@@ -257,6 +272,18 @@ settle_memory() {
         cpu=$((cpu + 1))
     done
     on_cpu "0-$((cpus - 1))"
+}
+
+# spread_pages FIO: makes the files that a fio job has buffers in (its lines `; spread FILE PAGES`), of pages of which no two neighbours in the
+# file are neighbours in memory: these would be one segment of a request. Free pages must follow each other for that:
+# of those left over from what ran before, some were neighbours in one of two kernels of the same code.
+spread_pages() {
+    count_cpus
+    sed -n 's/^; spread //p' "$1" | while read -r file pages; do
+        clean_slate
+        settle_memory 0
+        iotoll-start spread "$file" "$pages" || fail workload "iotoll-start spread: status $?" >/dev/console
+    done
 }
 
 # find_hint DISK CPU: $hint is the tag at which the CPU looks first for a free one, in the queue that serves it.

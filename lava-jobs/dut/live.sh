@@ -23,6 +23,7 @@ done
 set_disks "$job" "$batch" "$(dirname "$out")/boot/devices"
 head -c 4096 /dev/zero >/tmp/iotoll-mark
 find_disks "$batch"
+spread_pages "$job/$batch.fio" || exit 1
 device=${batch#calibration-}
 device=${device%%-*}
 number=$(sed -n "s/^$device [^ ]* //p" "$(dirname "$out")/boot/devices")

@@ -13,6 +13,8 @@ out=/tmp/iotoll-out
 
 say "step prepare"
 mkdir -p "$out/boot"
+# Before anything is set: what the kernel has by itself.
+sh "$here/limits.sh" >"$out/limits" 2>/dev/null
 sh "$here/prepare.sh" "$job" "$out/boot/devices" || exit 1
 {
     echo "kernel $(uname -r)"
@@ -23,7 +25,10 @@ sh "$here/prepare.sh" "$job" "$out/boot/devices" || exit 1
     }
     echo "cpus $(grep -c ^processor /proc/cpuinfo)"
 } >"$out/boot/tools"
-sh "$here/facts.sh" "$job" >"$out/boot/facts" 2>/dev/null
+{
+    sh "$here/facts.sh" "$job" 2>/dev/null
+    cat "$out/limits"
+} >"$out/boot/facts"
 sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/boot" || exit 1
 # A board that was flashed and has written its files is warm: it rests for as long as its lab says.
 [ "${COOL_DOWN:-0}" = 0 ] || {
@@ -39,6 +44,9 @@ for batch in $BATCHES; do
     rm -rf "${out:?}/$batch"
 done
 mkdir -p "$out/after"
-sh "$here/facts.sh" "$job" >"$out/after/facts" 2>/dev/null
+{
+    sh "$here/facts.sh" "$job"
+    sh "$here/limits.sh"
+} >"$out/after/facts" 2>/dev/null
 sh "$here/${HANDOVER:-handover}.sh" "$job" "$out/after" || exit 1
 say "done"

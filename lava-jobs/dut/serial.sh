@@ -16,9 +16,9 @@ cd "$out" || fail handover "no $out"
 send() {
     "$dut" send --repeat "${SEND_REPEAT:-1}" --in "$1" || fail handover "$name: iotoll-dut send failed"
 }
-# A JSON list of a file's lines.
+# A JSON list of a file's lines, without what JSON cannot have.
 list() {
-    sed 's/[\\"]/\\&/g; s/.*/"&",/' "$1" | tr -d '\n' | sed 's/,$//; s/.*/[&]/'
+    tr -d '\000-\011\013-\037' <"$1" | sed 's/[\\"]/\\&/g; s/.*/"&",/' | tr -d '\n' | sed 's/,$//; s/.*/[&]/'
 }
 
 if [ "$name" = boot ]; then

@@ -7,9 +7,13 @@
  *   iotoll-start at FILE OFFSET_US NAME
  *       waits for FILE, and ends OFFSET_US after the moment that is in it. Where that has passed it says so
  *       on the console, as a note about the cell NAME.
+ *   iotoll-start rest FILE REST_US ROUND_US
+ *       waits for REST_US at least, and until a multiple of ROUND_US has passed since the moment that is in FILE.
  *   iotoll-start settle FILE CPU PAGES EXTRA
  *       writes PAGES pages to FILE, makes the CPU, on which it runs, give up its free pages, writes so many more
  *       that it has just fetched others (/proc/zoneinfo), and EXTRA more.
+ *   iotoll-start spread FILE PAGES
+ *       writes a file of so many pages, every second one first: no two neighbours in it are neighbours in memory.
  *
  * A shell that reads the clock and then sleeps is late by what other threads' shells do in between, and each
  * of them costs ten times what this does. No libc: the compiler that builds the kernel need not have one.
@@ -22,7 +26,7 @@ struct timespec {
 
 #if defined(__aarch64__)
 enum { OPENAT = 56, CLOSE = 57, READ = 63, WRITE = 64, RENAMEAT = 38, GETTIME = 113, SLEEP = 115, PRCTL = 167, EXIT = 94,
-       PIPE2 = 59, FCNTL = 25 };
+       PIPE2 = 59, FCNTL = 25, PWRITE = 68 };
 
 static word call(word number, word a, word b, word c, word d)
 {
@@ -39,7 +43,7 @@ static word call(word number, word a, word b, word c, word d)
 __asm__(".globl _start\n_start: mov x29, 0\nmov x30, 0\nmov x0, sp\nb begin\n");
 #elif defined(__x86_64__)
 enum { OPENAT = 257, CLOSE = 3, READ = 0, WRITE = 1, RENAMEAT = 264, GETTIME = 228, SLEEP = 230, PRCTL = 157, EXIT = 231,
-       PIPE2 = 293, FCNTL = 72 };
+       PIPE2 = 293, FCNTL = 72, PWRITE = 18 };
 
 static word call(word number, word a, word b, word c, word d)
 {
@@ -159,10 +163,11 @@ static void plan(const char *path, word lead, word round, word late, word margin
 	sleep_until(moment - margin);
 }
 
-static void at(const char *path, word offset, const char *name)
+/* The moment that is in a file; waits until it is there. */
+static word planned(const char *path)
 {
-	char text[320], *end = text;
-	word file, size, moment, late;
+	char text[32];
+	word file, size;
 
 	while ((file = call(OPENAT, HERE, (word)path, READ_ONLY, 0)) < 0)
 		sleep_until(now() + 50000);
@@ -170,7 +175,21 @@ static void at(const char *path, word offset, const char *name)
 	if (size <= 0)
 		leave(4);
 	text[size] = 0;
-	moment = number(text) + offset;
+	return number(text);
+}
+
+static void rest(const char *path, word least, word round)
+{
+	word begun = planned(path);
+
+	sleep_until(begun + ((now() + least - begun) / round + 1) * round);
+}
+
+static void at(const char *path, word offset, const char *name)
+{
+	char text[320], *end = text;
+	word moment = planned(path) + offset, late;
+
 	late = now() - moment;
 	if (late > 0 && length(name) < 200) {
 		/* On a board that is not exact the host's load decides; on an exact one, too short a lead. */
@@ -265,6 +284,21 @@ static void settle(const char *path, word cpu, word pages, word extra)
 	call(CLOSE, file, 0, 0, 0);
 }
 
+/* Free pages are handed out in order, so that those of a file that is written from its beginning follow each other. */
+static void spread(const char *path, word pages)
+{
+	static const char page[4096] = "x";
+	word file = call(OPENAT, HERE, (word)path, NEW_FILE, 0644), half, n;
+
+	if (file < 0)
+		leave(4);
+	for (half = 0; half < 2; half++)
+		for (n = half; n < pages; n += 2)
+			if (call(PWRITE, file, (word)page, sizeof page, n * (word)sizeof page) != sizeof page)
+				leave(4);
+	call(CLOSE, file, 0, 0, 0);
+}
+
 static int is(const char *text, const char *word)
 {
 	while (*text && *text == *word)
@@ -283,8 +317,12 @@ __attribute__((used, noreturn)) static void begin(word *stack)
 		plan(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]), number(arguments[6]));
 	else if (*stack == 5 && is(arguments[1], "at"))
 		at(arguments[2], number(arguments[3]), arguments[4]);
+	else if (*stack == 5 && is(arguments[1], "rest") && number(arguments[4]) > 0)
+		rest(arguments[2], number(arguments[3]), number(arguments[4]));
 	else if (*stack == 6 && is(arguments[1], "settle"))
 		settle(arguments[2], number(arguments[3]), number(arguments[4]), number(arguments[5]));
+	else if (*stack == 4 && is(arguments[1], "spread"))
+		spread(arguments[2], number(arguments[3]));
 	else
 		leave(2);
 	leave(0);

@@ -246,6 +246,7 @@ READERS = frozenset(
 """Commands that boot nothing: a damaged file of a run is one that their user named."""
 
 SUBCOMMANDS = {
+    "experiment builds": ("iotoll experiment builds --only uapi,early --changes 4",),
     "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
     "experiment exact": ("iotoll experiment exact --boots 4",),
     "experiment explained": ("iotoll experiment explained --patches 10 --out runs/explained",),

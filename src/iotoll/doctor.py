@@ -26,6 +26,7 @@ from iotoll.boards import patched
 from iotoll.boards.board import Board, RealBoard, VirtualBoard, load_board
 from iotoll.boards.hardware import AndroidBoot, Hardware, PartitionRootfs, load_hardware
 from iotoll.boards.qemu import kvm_works
+from iotoll.core import extras
 from iotoll.core.errors import InfrastructureError, IotollError
 from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.toml import named_file
@@ -83,6 +84,7 @@ def check(board_name: str) -> list[Finding]:
         _disk(),
         *([_memory(board), _accelerator(board)] if isinstance(board, VirtualBoard) else []),
         _cached(),
+        *map(_extra, extras.EXTRAS),
     ]
 
 
@@ -175,7 +177,7 @@ def _patched_qemu(board: VirtualBoard) -> list[Finding]:
 
 
 def _patched_mend(board: VirtualBoard) -> str:
-    return f"tools/qemu/build.sh, or without it: --board {board.name}-stock"
+    return f"{patched.build_command(board.qemu.binary)}, or: --board {board.name}-stock"
 
 
 def _devices(board: VirtualBoard, binary: str, mend: str, package: str = "") -> Finding:
@@ -320,6 +322,15 @@ def _cached() -> Finding:
     found = f"{_count(roots, 'board image')}, {_count(kernels, 'kernel')} in {folder}"
     first = "" if roots and kernels else "made by the first run"
     return Finding("cache", "present" if roots and kernels else "note", found, first)
+
+
+def _extra(name: str) -> Finding:
+    """An extra that nothing but its own commands need."""
+    need, lost = f"extra {name}", extras.missing(name)
+    if not lost:
+        return Finding(need, "present", extras.EXTRAS[name])
+    found = f"not installed: {', '.join(lost)} ({extras.EXTRAS[name]})"
+    return Finding(need, "note", found, extras.install_command(name))
 
 
 def _count(number: int, what: str) -> str:

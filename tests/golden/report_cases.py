@@ -95,7 +95,16 @@ def inconclusive() -> None:
     cells = case.compare({("ufs", Section.SUBMISSION): 210})
     why = "the 95 % interval, -90 to +510 ns, spans the threshold: 6 more boots would settle it"
     judged = [
-        c.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "why": why})
+        c.model_copy(
+            update={
+                "outcome": Outcome.INCONCLUSIVE,
+                "why": why,
+                "sections": [
+                    s.model_copy(update={"moved": "same"} if s.moved == "grew" else {})
+                    for s in c.sections
+                ],
+            }
+        )
         if c.cell.startswith("ufs")
         else c
         for c in cells[:3]

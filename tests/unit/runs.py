@@ -15,12 +15,15 @@ from iotoll.records.models import (
     CellChoice,
     CellRecord,
     Clock,
+    FailureRecord,
     OrderedIos,
+    Outcome,
     RunManifest,
     Section,
     SelectionRecord,
     SideResult,
     SourceRecord,
+    VerdictRecord,
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
@@ -85,6 +88,19 @@ def add_boots(run: RunDir) -> None:
     """Put the two real boots into a run directory, as if they had just ended."""
     for side in SIDES:
         shutil.copytree(BOOTS / side, run.boot(side, 1))
+
+
+def agreeing(verdict: VerdictRecord, outcome: Outcome | None = None) -> VerdictRecord:
+    """The verdict with an outcome that its cells agree with, else with cells that agree with it."""
+    bad = any(cell.outcome is Outcome.REGRESSION for cell in verdict.cells)
+    outcome = outcome or (Outcome.REGRESSION if bad else Outcome.PASS)
+    changes: dict[str, Any] = {"outcome": outcome, "exit_code": outcome.exit_code, "failure": None}
+    if outcome is not Outcome.REGRESSION:
+        changes |= {"pools": [], "regressions": []}
+        changes["cells"] = [] if bad else verdict.cells
+    if outcome in (Outcome.BROKEN, Outcome.INFRASTRUCTURE):
+        changes["failure"] = FailureRecord(outcome=outcome, step="boot", message="It is so.")
+    return verdict.model_copy(update=changes)
 
 
 def in_order(sections: Mapping[Section, Sequence[int | None]]) -> OrderedIos:

@@ -12,6 +12,7 @@ from rich.console import Console
 from iotoll import doctor
 from iotoll.boards import patched
 from iotoll.boards.board import load_virtual_board
+from iotoll.core import extras
 from iotoll.core.errors import UsageError
 from iotoll.doctor import Finding
 from iotoll.kernels import source
@@ -249,3 +250,18 @@ def test_an_unknown_board_is_a_usage_error(machine: Machine) -> None:
 
 def test_brackets_in_a_path_are_shown_as_they_are() -> None:
     assert "/a[b]/c" in text_of([Finding("x", "missing", "/a[b]/c")])
+
+
+def test_g3_9_extras_are_named_with_the_command_that_installs_them(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.complete("virt-arm64")
+    lost = {"history": ["duckdb"], "spark": [], "allure": []}
+    monkeypatch.setattr(extras, "missing", lambda name: lost[name])
+    monkeypatch.setattr(extras, "install_command", lambda name: f"add {name}")
+    findings = by_need(doctor.check("virt-arm64"))
+    assert findings["extra spark"].state == "present"
+    history = findings["extra history"]
+    assert (history.state, history.mend) == ("note", "add history")
+    assert "duckdb" in history.found and "iotoll history" in history.found
+    assert doctor.exit_code([*findings.values()]) == 0, "a gate does without"

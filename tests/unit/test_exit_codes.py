@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-
-
 TRACE = Path(__file__).parents[1] / "trace/data/ufs-read.dat"
 COMMANDS = {
     "analyze": ("analyze", str(TRACE)),
@@ -32,12 +30,10 @@ def started(words: tuple[str, ...], **streams: object) -> subprocess.CompletedPr
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_g4_9_a_full_disk_is_no_bug(name: str) -> None:
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         done = started(COMMANDS[name], stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 4
-    assert done.stderr == (
-        "iotoll: cannot write: No space left on device: free some disk space\n"
-    )
+    assert done.stderr == ("iotoll: cannot write: No space left on device: free some disk space\n")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -53,7 +49,7 @@ def test_g4_9_a_closed_pipe_is_no_regression(name: str) -> None:
 
 
 def test_g4_9_an_error_that_cannot_be_said_keeps_its_code() -> None:
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         done = started(("analyze", "no-such-file"), stdout=full, stderr=full)
     assert done.returncode == 2
 

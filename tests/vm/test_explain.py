@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.measure.explain.symbols import read_symbols
+from iotoll.kernels.symbols import read_symbols
 from iotoll.measure.explain.unseen import Traced
 from iotoll.records.rundir import SIDES
 from tests.vm.conftest import (

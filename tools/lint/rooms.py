@@ -45,7 +45,7 @@ ROOMS = (
 """Each imports only rooms before it."""
 ENTRIES = ("cli", "__init__", "__main__", "doctor", "pytest_plugin")
 """Modules beside the rooms: what starts iotoll. They may import every room."""
-LONGEST_FILE, LONGEST_FUNCTION = 400, 62
+LONGEST_FILE, LONGEST_FUNCTION = 800, 62
 """In lines. The guide for functions is 50; this limit keeps the longest of today from growing."""
 
 

@@ -2,8 +2,9 @@
 /*
  * A TCG plugin that records which instructions a board executes, and changes none of them.
  *
- *   -plugin libiotoll-record.so,out=PREFIX,probes=ADDRESS:REGISTER+ADDRESS:REGISTER[,spans=FILE]
- *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1][,only=FILE]
+ *   -plugin libiotoll-record.so[,out=PREFIX,probes=ADDRESS:REGISTER+ADDRESS:REGISTER[,spans=FILE]
+ *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1][,only=FILE]]
+ *                               [,counts=FILE,at=ADDRESS:0,idle=FILE,leave=FILE,functions=FILE]
  *
  * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark). The
  * first probe is the clock: recording begins at its first mark or, with spans, while its value is in
@@ -12,6 +13,11 @@
  * data's and the second level's, then the bytes of a line) the lines that are touched are recorded.
  * With only, the blocks that have an address of one of the spans of FILE (first, and behind the last)
  * are all that is recorded, and instructions are not counted: that costs a boot next to nothing.
+ *
+ * With counts, FILE says how often each piece of code ran between marks, on each CPU (counts.h). A mark
+ * is when the function at ADDRESS begins. A block that begins in one of the spans of idle's FILE is of
+ * the idle loop, and one in a span of leave's ends idling; functions has all functions. That works with only, and alone; not with a
+ * whole record.
  *
  * Instructions are counted one by one, not by the lengths of the blocks: QEMU leaves a block early
  * at an exception, and runs the rest again after an access to a device.
@@ -22,6 +28,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "counts.h"
 #include "record.h"
 
 #define PROBES 8
@@ -41,6 +48,14 @@ static struct span *only;
 static int64_t only_count;
 static struct caches caches;
 static char *prefix;
+static struct counts counts;
+static struct qemu_plugin_scoreboard *count_scores, *idle_scores;
+static qemu_plugin_u64 idle_flag;
+static struct span count_mark; /* its first number is an address */
+static struct spans {
+    struct span *list;
+    int64_t count;
+} idle_code, leave_code, function_code;
 
 struct site {
     uint32_t block; /* that begins with the probe's instruction */
@@ -64,9 +79,16 @@ static FILE *open_file(const char *ending)
 
 static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
 {
-    g_autoptr(GArray) all = qemu_plugin_get_registers();
+    g_autoptr(GArray) all = NULL;
 
     (void)id;
+    if (counts.file && !counts_cpu(&counts, vcpu)) {
+        failed("counts", "too many CPUs, or too little memory");
+        counts.failed = true;
+    }
+    if (!prefix)
+        return;
+    all = qemu_plugin_get_registers();
     if (vcpu != 0) {
         failed("the board", "has several CPUs: their instructions cannot be told apart yet");
         recorder.failed = true;
@@ -135,27 +157,34 @@ static void on_clock(unsigned int vcpu, void *data)
     recorder_clock(&recorder, value);
 }
 
-/* The first of the spans of chosen code, which rise, that ends behind an address. */
-static const struct span *chosen_from(uint64_t address)
+/* The first of some spans, which rise, that ends behind an address. */
+static const struct span *span_from(const struct span *list, int64_t count, uint64_t address)
 {
-    int64_t low = 0, high = only_count;
+    int64_t low = 0, high = count;
 
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
 
-        if (only[middle].to > address)
+        if (list[middle].to > address)
             high = middle;
         else
             low = middle + 1;
     }
-    return low < only_count ? &only[low] : NULL;
+    return low < count ? &list[low] : NULL;
+}
+
+static bool is_within(const struct spans *spans, uint64_t address)
+{
+    const struct span *found = span_from(spans->list, spans->count, address);
+
+    return found && found->from <= address;
 }
 
 static void translate_chosen(struct qemu_plugin_tb *tb)
 {
     size_t count = qemu_plugin_tb_n_insns(tb);
     uint64_t first = qemu_plugin_tb_vaddr(tb), end = first + 4 * count;
-    const struct span *chosen = chosen_from(first);
+    const struct span *chosen = span_from(only, only_count, first);
 
     if (chosen && chosen->from < end) {
         guint word = blocks_number(&blocks, first, count) << 1;
@@ -170,6 +199,78 @@ static void translate_chosen(struct qemu_plugin_tb *tb)
 
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_clock, QEMU_PLUGIN_CB_R_REGS, NULL);
     }
+}
+
+static void refresh_counters(void)
+{
+    for (uint32_t cpu = 0; cpu < counts.cpu_count; cpu++)
+        counts_now(&counts, cpu, qemu_plugin_scoreboard_find(count_scores, cpu));
+}
+
+static void on_count_mark(unsigned int vcpu, void *data)
+{
+    (void)vcpu;
+    (void)data;
+    refresh_counters();
+    counts_mark(&counts);
+    if (!counts.open)
+        for (uint32_t cpu = 0; cpu < counts.cpu_count; cpu++)
+            qemu_plugin_u64_set(idle_flag, cpu, 0);
+}
+
+static void on_idle(unsigned int vcpu, void *function)
+{
+    if (!counts.open)
+        return;
+    counts_now(&counts, vcpu, qemu_plugin_scoreboard_find(count_scores, vcpu));
+    qemu_plugin_u64_set(idle_flag, vcpu, 1);
+    counts_idle(&counts, vcpu, GPOINTER_TO_UINT(function));
+}
+
+static void on_leave(unsigned int vcpu, void *data)
+{
+    (void)data;
+    qemu_plugin_u64_set(idle_flag, vcpu, 0);
+    counts_leave(&counts, vcpu);
+}
+
+/* Calls of a block before it counts: whether the CPU idles is known from the first one on. */
+static void watch_block(struct qemu_plugin_tb *tb, uint64_t address)
+{
+    uint32_t function = counts_function(&counts, address);
+
+    if (address == count_mark.from)
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, on_count_mark, QEMU_PLUGIN_CB_NO_REGS, NULL);
+    if (is_within(&leave_code, address))
+        qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_leave, QEMU_PLUGIN_CB_NO_REGS,
+                                                  QEMU_PLUGIN_COND_NE, idle_flag, 0, NULL);
+    else if (is_within(&idle_code, address))
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, on_idle, QEMU_PLUGIN_CB_NO_REGS,
+                                             GUINT_TO_POINTER(function));
+    else if (function < function_code.count && function_code.list[function].from == address)
+        qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_idle, QEMU_PLUGIN_CB_NO_REGS,
+                                                  QEMU_PLUGIN_COND_NE, idle_flag, 0,
+                                                  GUINT_TO_POINTER(function));
+}
+
+static void translate_counts(struct qemu_plugin_tb *tb)
+{
+    uint64_t address = qemu_plugin_tb_vaddr(tb), instructions = qemu_plugin_tb_n_insns(tb), add = 1;
+    qemu_plugin_u64 counter = {count_scores, 0};
+
+    if (address < UINT64_C(1) << 63) {
+        add = instructions;
+    } else {
+        uint32_t piece = counts_piece(&counts, address, instructions);
+
+        if (piece == NO_BLOCK) {
+            counts.failed = true;
+            return;
+        }
+        counter.offset = piece * sizeof(uint64_t);
+        watch_block(tb, address);
+    }
+    qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, counter, add);
 }
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
@@ -193,10 +294,12 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     uint32_t block;
 
     (void)id;
-    if (only) {
+    if (counts.file)
+        translate_counts(tb);
+    if (only)
         translate_chosen(tb);
+    if (only || counts.file)
         return;
-    }
     block = blocks_number(&blocks, qemu_plugin_tb_vaddr(tb), count);
     qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS,
                                          GUINT_TO_POINTER(block));
@@ -222,13 +325,23 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     }
 }
 
-static void at_end(qemu_plugin_id_t id, void *data)
+static void end_counts(void)
+{
+    bool whole = counts_end(&counts);
+
+    if (fclose(counts.file) != 0 || !whole)
+        failed("the counts", "are not whole");
+    counts_free(&counts);
+    g_free(idle_code.list);
+    g_free(leave_code.list);
+    g_free(function_code.list);
+}
+
+static void end_record(void)
 {
     FILE *file;
     bool whole = recorder_end(&recorder, qemu_plugin_u64_sum(executed));
 
-    (void)id;
-    (void)data;
     whole = fclose(recorder.runs) == 0 && whole;
     whole = fclose(recorder.marks) == 0 && whole;
     if (recorder.caches) {
@@ -254,6 +367,16 @@ static void at_end(qemu_plugin_id_t id, void *data)
     g_free(only);
 }
 
+static void at_end(qemu_plugin_id_t id, void *data)
+{
+    (void)id;
+    (void)data;
+    if (counts.file)
+        end_counts();
+    if (prefix)
+        end_record();
+}
+
 /* QEMU itself takes commas as the ends of options, so pairs have another separator. */
 static int take_pairs(const char *value, struct span *pairs, int most)
 {
@@ -276,6 +399,29 @@ static bool take_caches(const char *value)
     recorder.caches = &caches;
     recorder.known = &blocks;
     return caches_make(&caches, pairs[CACHES].from, sizes, ways);
+}
+
+static bool take_spans(const char *path, struct spans *found)
+{
+    found->count = read_spans(path, &found->list);
+    return found->count > 0;
+}
+
+/* Of counts: a file, an address, and spans of addresses. */
+static bool take_counts(const char *option, const char *value)
+{
+    if (g_str_has_prefix(option, "counts=")) {
+        counts.file = fopen(value, "wb");
+        return counts.file && fwrite(COUNTS_MAGIC, 8, 1, counts.file) == 1;
+    }
+    if (g_str_has_prefix(option, "at="))
+        return take_pairs(value, &count_mark, 1) == 1;
+    if (g_str_has_prefix(option, "idle="))
+        return take_spans(value, &idle_code);
+    if (g_str_has_prefix(option, "leave="))
+        return take_spans(value, &leave_code);
+    return g_str_has_prefix(option, "functions=") && take_spans(value, &function_code) &&
+           counts_functions(&counts, function_code.list, (uint32_t)function_code.count);
 }
 
 static bool take_option(const char *option)
@@ -305,16 +451,55 @@ static bool take_option(const char *option)
         recorder.known = &blocks;
         return only_count > 0;
     } else {
-        return false;
+        return take_counts(option, value);
     }
+    return true;
+}
+
+/* Whether the options together mean something; says what is missing. */
+static bool are_whole(const char *target)
+{
+    bool counts_whole = count_mark.from && idle_code.count > 0 && leave_code.count > 0 &&
+                        function_code.count > 0;
+
+    if (prefix && strcmp(target, "aarch64") != 0)
+        failed(target, "only boards with the architecture aarch64 can be recorded");
+    else if (prefix && probe_count == 0)
+        failed("options", "with out=PREFIX, probes=ADDRESS:REGISTER is needed");
+    else if (counts.file && !counts_whole)
+        failed("options", "with counts=FILE, at=, idle=, leave= and functions= are needed");
+    else if (counts.file && prefix && !only)
+        failed("options", "counts=FILE goes with only=FILE, not with a whole record");
+    else if (!prefix && !counts.file)
+        failed("options", "out=PREFIX or counts=FILE is needed");
+    else
+        return true;
+    return false;
+}
+
+static bool open_record(void)
+{
+    recorder.block = NO_BLOCK;
+    recorder.runs = open_file("runs");
+    recorder.marks = open_file("marks");
+    if (!recorder.runs || !recorder.marks)
+        return false;
+    if (recorder.caches) {
+        recorder.lines = open_file("lines");
+        recorder.touches = open_file("touches");
+        if (!recorder.lines || !recorder.touches)
+            return false;
+    }
+    scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
+    executed = qemu_plugin_scoreboard_u64(scores);
     return true;
 }
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
                                            char **argv)
 {
-    if (!info->system_emulation || strcmp(info->target_name, "aarch64") != 0) {
-        failed(info->target_name, "only boards with the architecture aarch64 can be recorded");
+    if (!info->system_emulation) {
+        failed(info->target_name, "only whole boards can be recorded");
         return -1;
     }
     for (int i = 0; i < argc; i++) {
@@ -323,23 +508,13 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
             return -1;
         }
     }
-    if (!prefix || probe_count == 0) {
-        failed("options", "out=PREFIX and probes=ADDRESS:REGISTER are needed");
+    if (!are_whole(info->target_name) || (prefix && !open_record()))
         return -1;
+    if (counts.file) {
+        count_scores = qemu_plugin_scoreboard_new(PIECES_MAX * sizeof(uint64_t));
+        idle_scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
+        idle_flag = qemu_plugin_scoreboard_u64(idle_scores);
     }
-    recorder.block = NO_BLOCK;
-    recorder.runs = open_file("runs");
-    recorder.marks = open_file("marks");
-    if (!recorder.runs || !recorder.marks)
-        return -1;
-    if (recorder.caches) {
-        recorder.lines = open_file("lines");
-        recorder.touches = open_file("touches");
-        if (!recorder.lines || !recorder.touches)
-            return -1;
-    }
-    scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
-    executed = qemu_plugin_scoreboard_u64(scores);
     qemu_plugin_register_vcpu_init_cb(id, on_vcpu);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
     qemu_plugin_register_atexit_cb(id, at_end, NULL);

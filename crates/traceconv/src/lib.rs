@@ -69,7 +69,14 @@ pub(crate) fn path_of(file: &File) -> PathBuf {
 /// # Errors
 /// When it cannot be read, is damaged, or is something else; the message says what.
 pub fn open(path: impl AsRef<Path>) -> Result<Option<Recording>> {
-    convert(Input::open(path.as_ref())?)
+    let path = path.as_ref();
+    let mut found = convert(Input::open(path)?)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if let Some(recording) = found.as_mut().filter(|_| name.contains(".blktrace.")) {
+        let note = "it is one CPU's file of blktrace, and those of others are not read: unpack all of them";
+        recording.about.notes.push(note.to_owned());
+    }
+    Ok(found)
 }
 
 /// [`open`] of bytes.

@@ -2,9 +2,10 @@
 
 ``DEVICE-SIZEk-PATTERN-tTHREADS-MODE``, then any of these words in this order, each left out where
 the matrix's own setting is meant: engine (``libaio``, ``io_uring``), ``sqpoll``, ``poll``, ``qdN``,
-scheduler, ``qN`` hardware queues, ``tagsN``, ``dev2``, ``rangeN``, ``passN``, ``raw`` (a whole
-second disk and no file, or its first N MiB, the Nth time in one boot). docs/method.md, "Families
-of cells", says what each means.
+``pages`` (a buffer of 4 KiB pages that are no neighbours in memory, not of huge ones), scheduler,
+``qN`` hardware queues, ``tagsN``, ``dev2``, ``rangeN``, ``passN``, ``raw`` (a whole second disk and
+no file, or its first N MiB, the Nth time in one boot). docs/method.md, "Families of cells", says
+what each means.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ENGINES = ("libaio", "io_uring")
 SCHEDULERS = ("none", "mq-deadline", "kyber", "bfq")
 NUMBERED = ("qd", "q", "tags", "dev", "range", "pass")
 ORDER = (
-    *(*ENGINES, "sqpoll", "poll", "qd", *SCHEDULERS),
+    *(*ENGINES, "sqpoll", "poll", "qd", "pages", *SCHEDULERS),
     *("q", "tags", "dev", "range", "pass", "raw"),
 )
 """All words behind the mode, in the order in which a name has them."""
@@ -48,6 +49,8 @@ _OTHER_WORDS = {
 """What people call a pattern or a word that has another name here, without its number."""
 MIX = 70
 """Share of reads in a mixed pattern, in per cent."""
+LARGE_KB = 1024
+"""I/Os of so many KiB meet a kernel's limits: it says how many requests they are, and at once."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Cell:
     sqpoll: bool = False
     poll: bool = False
     depth: int = 1
+    pages: bool = False
     scheduler: str = ""
     queues: int = 0
     tags: int = 0
@@ -232,7 +236,7 @@ def _options(name: str, words: list[str]) -> dict[str, Any]:
                 limits = f"{stem}{_LEAST[stem]} to {stem}{_MOST[stem]}"
                 raise _refusal(name, f"{word!r} is outside of {limits}")
             fields[_FIELDS[stem]] = value
-        elif stem in ("sqpoll", "poll", "raw"):
+        elif stem in ("sqpoll", "poll", "pages", "raw"):
             fields[stem] = True
         else:
             fields["engine" if stem in ENGINES else "scheduler"] = stem
@@ -252,6 +256,8 @@ def _conflict(cell: Cell) -> str:
         (cell.depth > 1 and not cell.engine, "depth above 1 needs libaio or io_uring"),
         ((cell.sqpoll or cell.poll) and cell.engine != "io_uring", "sqpoll and poll need io_uring"),
         (cell.poll and not cell.is_direct, "poll needs direct I/O"),
+        (cell.pages and not cell.is_direct, "pages needs direct I/O, which has the buffer's pages"),
+        (cell.pages and cell.threads > 1, "pages needs one thread, whose buffer it is"),
         (cell.poll and cell.device == "emmc", "emmc has no queue that is polled"),
         (cell.engine == "libaio" and not cell.is_direct, "libaio needs direct I/O: it blocks else"),
         (

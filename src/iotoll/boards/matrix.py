@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
 
-from iotoll.boards.cells import DEVICES, Cell, parse_cell
+from iotoll.boards.cells import DEVICES, LARGE_KB, Cell, parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_extended, load_toml, named_file
@@ -38,6 +38,7 @@ class FioSettings(Model):
     file_mb: int = Field(gt=0)
     ios_4k: int = Field(gt=0)
     ios_128k: int = Field(gt=0)
+    ios_1024k: int | None = Field(None, gt=0, description="absent: as many as of 128 KiB")
 
 
 class FioChanges(Model):
@@ -46,6 +47,7 @@ class FioChanges(Model):
     file_mb: int | None = Field(None, gt=0)
     ios_4k: int | None = Field(None, gt=0)
     ios_128k: int | None = Field(None, gt=0)
+    ios_1024k: int | None = Field(None, gt=0)
 
 
 class Pace(Model):
@@ -55,7 +57,8 @@ class Pace(Model):
     of several threads, and one that syncs each write, ``rate_iops_many`` (0: as many), and
     each cell begins when the kernel's clock is 1 ms past a multiple of ``round_us``, plus
     ``perturb_us`` for each boot before this one; each CPU has used ``perturb_pages`` more pages by
-    then, for each boot before this one. Its threads begin ``stagger_us`` after each other.
+    then, for each boot before this one. Its threads begin ``stagger_us`` after each other. Behind
+    each cell the board rests for ``rest_us`` at least: what the I/Os have put off runs, and counts.
     """
 
     rate_iops: int = Field(0, ge=0)
@@ -64,6 +67,7 @@ class Pace(Model):
     perturb_us: int = Field(0, ge=0)
     perturb_pages: int = Field(0, ge=0, le=64)
     stagger_us: int = Field(0, ge=0)
+    rest_us: int = Field(0, ge=0, le=60_000_000)
 
     def rate(self, cell: Cell) -> int:
         """I/Os a second of each thread of a cell.
@@ -109,6 +113,13 @@ class Family(Model):
         return [f"{d}-{w}" for d in devices if d in self.devices for w in self.workloads]
 
 
+class MoreCells(Model):
+    """Cells of a matrix beside its patterns, for devices of it; others are left out."""
+
+    devices: list[str] = Field(min_length=1)
+    workloads: list[str] = Field(min_length=1, description="cells without their device")
+
+
 class Matrix(Model):
     """A matrix file, with the families of ``lava-jobs/families.toml`` that it names."""
 
@@ -117,6 +128,7 @@ class Matrix(Model):
     threads: list[int]
     io_modes: list[str]
     patterns: list[Pattern]
+    more: list[MoreCells] = Field(default_factory=list)
     fio: FioSettings
     fio_of: dict[str, FioChanges] = Field(default_factory=dict)
     fio_cells: dict[str, dict[str, str]] = Field(
@@ -139,14 +151,21 @@ class Matrix(Model):
 
     @property
     def cells(self) -> list[str]:
-        """All cell names, device by device, reads before writes (writes leave pages dirty)."""
-        return [
-            f"{device}-{pattern.name}-t{threads}-{mode}"
-            for device in self.devices
-            for pattern in self.patterns
-            for threads in self.threads
-            for mode in self.io_modes
-        ]
+        """All cell names, device by device, reads before writes (writes leave pages dirty).
+
+        Those beside the patterns follow a device's others, which so are what they are without them.
+        """
+        found = []
+        for device in self.devices:
+            found += [
+                f"{device}-{pattern.name}-t{threads}-{mode}"
+                for pattern in self.patterns
+                for threads in self.threads
+                for mode in self.io_modes
+            ]
+            more = (m.workloads for m in self.more if device in m.devices)
+            found += [f"{device}-{workload}" for workloads in more for workload in workloads]
+        return list(dict.fromkeys(found))
 
     def ios(self, cell: Cell) -> int:
         """How many I/Os the cell runs, over all its threads.
@@ -156,6 +175,8 @@ class Matrix(Model):
         """
         fio = self.settings(cell.device)
         ios = fio.ios_4k if cell.block_kb <= 4 else fio.ios_128k
+        if cell.block_kb >= LARGE_KB:
+            ios = fio.ios_1024k or ios
         one_in = 1
         if cell.sync_every:
             one_in = cell.sync_every
@@ -168,7 +189,10 @@ class Matrix(Model):
         if one_in > 1:
             ios = max(ios, min(DEVICE_IOS * one_in, most))
         if cell.depth > 1:
-            ios = max(ios, min(BURSTS * cell.depth * cell.threads, most))
+            # A file has few places for I/Os of 1 MiB: direct ones may come there several times.
+            large = cell.is_direct and cell.block_kb >= LARGE_KB
+            bursts = BURSTS * cell.depth * cell.threads
+            ios = max(ios, bursts if large else min(bursts, most))
         return max(ios // cell.threads, 1) * cell.threads
 
     def settings(self, device: str) -> FioSettings:

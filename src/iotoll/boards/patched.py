@@ -49,10 +49,16 @@ def binary(name: str) -> str:
     path = folder() / "bin" / name
     if not path.is_file():
         raise InfrastructureError(
-            f"the patched {name} is not built: {build_script()}"
+            f"the patched {name} is not built: {build_command(name)}"
             " (without it there are the boards virt-...-stock)"
         )
     return str(path)
+
+
+def build_command(name: str) -> str:
+    """The command that builds one of its programs."""
+    target = name.removeprefix("qemu-system-").removesuffix("-exact")
+    return f"bash {build_script()} {target}"
 
 
 def why_not() -> str:

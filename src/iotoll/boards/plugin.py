@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 
 from iotoll.core.errors import InfrastructureError
@@ -33,6 +37,15 @@ def plugin() -> Path:
     return Path(done.stdout.strip())
 
 
+@cache
+def plugin_name() -> str:
+    """What stands for the plugin in a boot's identity; empty where it cannot be built."""
+    try:
+        return plugin().parent.name
+    except InfrastructureError:
+        return ""
+
+
 def plugin_words(
     prefix: Path, probes: str, spans: Path | None, caches: CacheModel | None = None
 ) -> tuple[str, ...]:
@@ -49,6 +62,51 @@ def ran_words(prefix: Path, clock: str, only: Path) -> tuple[str, ...]:
     behind the last. ``clock`` is the first of the probes. Paths must have no comma.
     """
     return "-plugin", f"{plugin()},out={prefix},probes={clock},only={only}"
+
+
+_NAME = "libiotoll-record.so"
+COUNTS = "counts.bin"
+"""The file that the plugin counts into."""
+
+
+@dataclass(frozen=True)
+class CountedCode:
+    """What of a kernel the counts need: addresses, as (first, behind the last) where two.
+
+    ``mark`` is the function that is called when a cell begins or ends; ``idle`` is the idle loop,
+    and ``leave`` what runs for others when it ends: exceptions, and functions that it calls.
+    ``functions`` are all that there are.
+    """
+
+    mark: int
+    idle: Sequence[tuple[int, int]]
+    leave: Sequence[tuple[int, int]]
+    functions: npt.NDArray[np.uint64]
+
+
+def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> tuple[str, ...]:
+    """QEMU's words that count how often code runs, into ``COUNTS`` in a folder, beside ``words``.
+
+    These may have the plugin already, as `ran_words` has it: it is loaded once.
+    """
+    parts = {"idle": sorted(code.idle), "leave": sorted(code.leave), "functions": code.functions}
+    for name, spans in parts.items():
+        np.asarray(spans, "<u8").tofile(folder / f"counts.{name}")
+    loaded = [word for word in words if _is_plugin(word)]
+    others = [word for word in words if word != "-plugin" and word not in loaded]
+    first = loaded[0] if loaded else str(plugin())
+    first += f",counts={folder / COUNTS},at={code.mark:#x}:0"
+    first += "".join(f",{name}={folder}/counts.{name}" for name in parts)
+    return *others, "-plugin", first
+
+
+def records_all(words: Sequence[str]) -> bool:
+    """Whether the words have the plugin record each instruction (`plugin_words`)."""
+    return any(_is_plugin(word) and ",only=" not in word for word in words)
+
+
+def _is_plugin(word: str) -> bool:
+    return Path(word.partition(",")[0]).name == _NAME
 
 
 def _caches(model: CacheModel) -> str:

@@ -51,7 +51,12 @@ def boot(
     # As what it is: a board's own fields are not those of every board.
     text = _PLAN.dump_json(plan, serialize_as_any=True).decode()
     words = [*sandbox.INSIDE, "boot", text]
-    around = Surroundings(shown=[plan.kernel.parent, plan.job], hear=hear, cancelled=cancelled)
+    around = Surroundings(
+        cache=sandbox.tools(),
+        shown=[plan.kernel.parent, plan.job],
+        hear=hear,
+        cancelled=cancelled,
+    )
     status = sandbox.run(words, folder, None, around=around)
     if failed.is_file():
         _raise(results.read(failed, FailureRecord))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
+from iotoll.boards.plugin import plugin_name
 from iotoll.boards.qemu import (
     TURNS,
     BootFiles,
@@ -26,6 +27,7 @@ from iotoll.boards.qemu import (
 from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
+from iotoll.boots.counts import COUNTED, Counter
 from iotoll.boots.patience import Patience
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import (
@@ -36,7 +38,7 @@ from iotoll.core.errors import (
     UsageError,
 )
 from iotoll.records import results, sealed
-from iotoll.records.facts import read_facts
+from iotoll.records.facts import read_facts, read_limits
 from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
 
@@ -114,7 +116,8 @@ class BootPlan:
             known += [board_words(self.board, self.clock, self.accelerator)]
             known += [kernel_words(self.board), disk_words(self.board, "")]
             if self.board.qemu.patched:
-                known.append(patched.digest())
+                # Its counts are part of what the boot leaves.
+                known += [patched.digest(), plugin_name()]
         return json_sha256(known)
 
 
@@ -135,7 +138,9 @@ def boot(
     with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
         files = _files(plan, Path(name))
         _make_ramdisk(plan, files)
-        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files) + list(plan.words)
+        counter = _counter(plan, files)
+        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
+        command += counter.words
         with RunningBoard(plan.virtual, command, files) as running:
             state = _watch(plan, files, running, on_cell, cancelled)
             if _reached(plan, state):
@@ -145,7 +150,8 @@ def boot(
         files.handover.unlink()
         if files.turns.is_file():
             shutil.move(files.turns, plan.folder / TURNS)
-    record = _record(plan, command, files, time.monotonic() - started)
+        counter.keep(files.work, plan.folder)
+    record = _record(plan, command, files, time.monotonic() - started, counter.why)
     proof.check(plan.name, plan.kernel, plan.board.name, record.facts.before, plan.key)
     results.write(plan.folder / "boot.json", record)
     return record
@@ -175,6 +181,15 @@ def boot_again(
 def hung_console(plan: BootPlan) -> Path:
     """Where the console of a boot that hung is kept."""
     return plan.folder.with_name(f"{plan.folder.name}.hung.log")
+
+
+def _counter(plan: BootPlan, files: BootFiles) -> Counter:
+    """Counts what an exact board executes, where its kernel and this machine allow that."""
+    if not plan.board.is_exact or plan.clock is not Clock.INSTRUCTIONS:
+        return Counter(plan.words)
+    if plan.virtual.qemu.cpus > 1:  # QEMU 10.0.2 with the plugin aborts as the second one starts
+        return Counter(plan.words, why="boards with several CPUs are not counted yet")
+    return Counter.of(plan.kernel, files.work, plan.words)
 
 
 def _files(plan: BootPlan, work: Path) -> BootFiles:
@@ -311,8 +326,9 @@ def unpack(handover: Path, target: Path) -> None:
                 member.name = member.name.lstrip("/")
                 # A sparse file has any size and takes none.
                 plain = (member.isreg() and not member.issparse()) or member.isdir()
-                # Only QEMU says which CPU executed when.
-                if not plain or ".." in Path(member.name).parts or Path(member.name) == Path(TURNS):
+                # Only QEMU says which CPU executed when, and what.
+                own = Path(member.name) in (Path(TURNS), Path(COUNTED))
+                if not plain or ".." in Path(member.name).parts or own:
                     raise tarfile.ReadError(f"{member.name!r} may not be unpacked")
                 member.mode = 0o755 if member.isdir() else 0o644
                 members.append(member)
@@ -332,7 +348,10 @@ def unpack(handover: Path, target: Path) -> None:
         ) from error
 
 
-def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float) -> BootRecord:
+def _record(
+    plan: BootPlan, command: list[str], files: BootFiles, seconds: float, uncounted: str
+) -> BootRecord:
+    before, after = (_text(plan.folder / name / "facts") for name in ("boot", "after"))
     tools = {
         **tool_versions(plan.virtual),
         **{f"image {k}": v for k, v in plan.image.packages.items()},
@@ -354,9 +373,11 @@ def _record(plan: BootPlan, command: list[str], files: BootFiles, seconds: float
         seconds=round(seconds, 1),
         cells=plan.cells,
         facts=FactRecord(
-            before=read_facts(_text(plan.folder / "boot/facts")),
-            after=read_facts(_text(plan.folder / "after/facts")),
+            before=read_facts(before),
+            after=read_facts(after),
+            limits=read_limits(before, after),
         ),
+        uncounted=uncounted,
         digests=sealed.digests(plan.folder),
     )
 

@@ -6,12 +6,14 @@ host slows a board down and changes no count.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
@@ -27,14 +29,23 @@ from iotoll.boots.job import (
 )
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.digest import json_sha256
-from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
+from iotoll.core.errors import (
+    BrokenError,
+    BrokenStep,
+    HangError,
+    InfrastructureError,
+    ResultError,
+)
 from iotoll.core.progress import Progress, Step
 from iotoll.records import results, sealed
-from iotoll.records.models import BootRecord, Clock
+from iotoll.records.failure import failure_of
+from iotoll.records.models import BootRecord, Clock, FailureRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 
 PARALLEL = 2  # boots at a time: the two sides of a pair
+_BLAMED = 2
+"""Tries of a boot in which a kernel must crash before it is blamed, unless the board is exact."""
 
 
 class Runner(Protocol):
@@ -151,10 +162,12 @@ def _run_all(
         if base_boots.take(plan):
             on_cell(plan.runs)
         else:
-            start = apart.boot if plan.apart else boot_again
-            start(plan, on_cell, cancelled, tell)
+            _boot_until_sure(run, plan, lambda which: start(which, on_cell, cancelled, tell), tell)
             base_boots.keep(plan)
         mark_done(run, plan)
+
+    def start(plan: BootPlan, *more: Any) -> None:
+        (apart.boot if plan.apart else boot_again)(plan, *more)
 
     pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
     futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]
@@ -176,6 +189,79 @@ def _run_all(
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _boot_until_sure(
+    run: RunDir, plan: BootPlan, start: Callable[[BootPlan], None], tell: Callable[[str], None]
+) -> None:
+    """Boot a board; on one that is not exact, a crash is blamed on its kernel only if it repeats.
+
+    An exact board does the same again. Elsewhere a boot that crashed is repeated once, after one of
+    the base where it was the candidate's: what the base does as well is the board's. How tries of
+    this boot ended is kept beside its folder, so that no command tries it a third time.
+    """
+    if plan.board.is_exact and plan.clock is Clock.INSTRUCTIONS:
+        start(plan)
+        return
+    died = _died(plan)
+    while len(died) < _BLAMED:
+        if died and plan.side == "candidate":
+            _boot_base_beside(run, plan, start)
+        try:
+            start(plan)
+        except HangError:
+            raise  # it was repeated already (`boot_again`)
+        except BrokenError as error:
+            died = [*died, failure_of(error, error.step)]
+            _note_died(plan, died)
+            if len(died) < _BLAMED:
+                tell(f"{plan.name}: {error}: tried once more; only what repeats counts")
+            continue
+        if died:
+            path = plan.folder / "boot.json"
+            record = results.read(path, BootRecord)
+            words = [one.message for one in died]
+            results.write(path, record.model_copy(update={"died": words}))
+        return
+    last = died[-1]
+    step: BrokenStep = "boot" if last.step == "boot" else "workload"
+    tries = f"{last.message}, in {len(died)} of {len(died)} tries"
+    beside = ", and the base did not, beside it" if plan.side == "candidate" else ""
+    raise BrokenError(step, f"{tries}{beside}", last.log_tail)
+
+
+def _boot_base_beside(run: RunDir, plan: BootPlan, start: Callable[[BootPlan], None]) -> None:
+    folder = run.root / "beside" / str(plan.number)
+    kernel = run.build("base") / plan.kernel.name
+    try:
+        start(replace(plan, side="base", kernel=kernel, folder=folder, apart=False))
+    except BrokenError as error:
+        raise InfrastructureError(
+            f"the base kernel fails as well, beside the candidate's second try: {error}",
+            error.log_tail,
+        ) from error
+
+
+def _died_file(plan: BootPlan) -> Path:
+    return plan.folder.with_name(f"{plan.folder.name}.died.json")
+
+
+def _died(plan: BootPlan) -> list[FailureRecord]:
+    """How earlier tries of this boot ended, of the same board and kernel."""
+    path = _died_file(plan)
+    try:
+        data = json.loads(path.read_text()) if path.is_file() else {}
+        if data.get("inputs") != _inputs(plan):
+            return []
+        return [FailureRecord.model_validate(row) for row in data["died"]]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ResultError(f"{path}: is damaged ({error!r}): remove it") from error
+
+
+def _note_died(plan: BootPlan, died: Sequence[FailureRecord]) -> None:
+    rows = [row.model_dump(mode="json") for row in died]
+    text = json.dumps({"inputs": _inputs(plan), "died": rows}, indent=1, sort_keys=True)
+    results.write_text(_died_file(plan), text + "\n")
 
 
 def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:

@@ -34,10 +34,15 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
     failed is in ``failure.json`` beside its log.
     """
     flow = Flow(run, progress)
-    if not flow.cells:
+    spec = flow.kernel_spec
+    if side == "candidate" and flow.is_unconfirmed:
+        if sandboxed.warm(run, spec) != 0:
+            raise InfrastructureError("the base kernel does not build: see its own job")
+        flow.select_compiled([sandboxed.job_of(run, "base", spec).cached])
+        spec = flow.kernel_spec
+    if not flow.cells and not (side == "base" and flow.is_unconfirmed):
         progress.say("no cell is selected: nothing to build")
         return Outcome.PASS
-    spec = flow.kernel_spec
     if side == "candidate" and not flow.build_job(side).is_done and sandboxed.warm(run, spec) != 0:
         raise InfrastructureError("the base kernel does not build: see its own job")
     outcome = sandboxed.build(run, side, spec, progress, sandboxed.hidden_from_candidates(run))
@@ -49,6 +54,7 @@ def build(run: RunDir, side: Side, progress: Progress) -> Outcome:
 def gate(run: RunDir, progress: Progress) -> int:
     """Boot both kernels on the virtual board in the sandbox, and judge; returns the exit code."""
     flow = Flow(run, progress)
+    flow.select_compiled([run.build(side) for side in flow.sides])
     if flow.cells:
         for side in flow.sides:
             sandboxed.check_build(run, side)
@@ -63,6 +69,7 @@ def lava(run: RunDir, progress: Progress) -> int:
     No code of the candidate's runs here, so this job may hold the lab's token.
     """
     flow = Flow(run, progress)
+    flow.select_compiled([run.build(side) for side in flow.sides])
     if flow.cells:
         for side in flow.sides:
             sandboxed.check_build(run, side)

@@ -57,7 +57,7 @@ def run_folder(root: Path, board: str, runner: str) -> Path:
 
 def allure_history(plan: PlanRecord, run: str) -> Path:
     """Where the trends of one board's runs of a merge request are kept on this machine."""
-    name = SERIES.sub("-", f"{plan.project}!{plan.merge_request or ''}/{run}").replace("/", "-")
+    name = repository.own_name(f"{plan.project}!{plan.merge_request or ''}/{run}")
     return cache_dir() / "allure" / f"{name}.jsonl"
 
 

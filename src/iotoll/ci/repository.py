@@ -11,9 +11,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from iotoll.core.digest import text_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import cache_dir
-from iotoll.core.proc import tail
+from iotoll.core.proc import no_programs, tail
 from iotoll.kernels.tree import clean_env, run_tool
 
 # A commit may be asked for by its name, and 80,000 blobs are not compressed once more.
@@ -114,9 +115,14 @@ def ensure(clone: Path, base: str, candidate: str, project: str) -> Path:
 
 
 def place(project: str) -> Path:
-    """Where a project's commits are kept."""
-    slug = re.sub(r"[^A-Za-z0-9.-]+", "-", project).strip("-.") or "project"
-    return cache_dir() / "repositories" / f"{slug}.git"
+    """Where a project's commits are kept; no other project has the same place."""
+    return cache_dir() / "repositories" / f"{own_name(project)}.git"
+
+
+def own_name(text: str) -> str:
+    """A file's name for a text: readable, and with a digest, since a/b and a-b look alike."""
+    slug = re.sub(r"[^A-Za-z0-9.!-]+", "-", text).strip("-.")[:100]
+    return f"{slug or 'project'}-{text_sha256(text)[:12]}"
 
 
 def _has(kept: Path, commit: str) -> bool:
@@ -149,4 +155,4 @@ def _must(folder: Path, *words: str) -> None:
 
 
 def _env() -> dict[str, str]:
-    return clean_env({"GIT_TERMINAL_PROMPT": "0"})
+    return clean_env({**no_programs(), "GIT_TERMINAL_PROMPT": "0"})

@@ -18,6 +18,7 @@ from iotoll.records.models import (
     SummaryRecord,
     VerdictRecord,
 )
+from iotoll.records.models.ci import WORST
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.flow import Flow, record_failure
@@ -25,13 +26,6 @@ from iotoll.verdict.policy import load_any_policy
 from iotoll.verdict.time.clocks import reading, shown_alone
 
 SUMMARY = "summary.json"
-WORST = (
-    Outcome.BROKEN,
-    Outcome.REGRESSION,
-    Outcome.INFRASTRUCTURE,
-    Outcome.INCONCLUSIVE,
-    Outcome.PASS,
-)
 _SHOWN = 2000  # characters of a sentence; what a candidate's build says may be of any length
 
 

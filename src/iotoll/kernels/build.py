@@ -14,7 +14,7 @@ from pathlib import Path
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
-from iotoll.kernels import buildid, cache
+from iotoll.kernels import buildid, cache, places
 from iotoll.kernels.compiling import TIMEOUT, compile_job
 from iotoll.kernels.kernel_job import Arch, KernelJob
 from iotoll.kernels.source import open_tree
@@ -60,7 +60,7 @@ def build_side(
     job = KernelJob.make(source, spec.arch, spec.fragments, spec.dtbs)
     inputs = {"image": job.key, "side": side}
     # A warm build wants make's folder as well as the image; else a finished side is left alone.
-    is_cold = warm and not job.is_warm(open_tree(source.tree, progress))
+    is_cold = warm and not places.is_warm(open_tree(source.tree, progress), job)
     if not is_cold and run.is_done(f"build/{side}", inputs):
         known = results.read(folder / "build.json", BuildRecord)
         if is_intact(folder, known):

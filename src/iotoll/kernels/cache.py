@@ -31,6 +31,8 @@ _MAGIC = {
     "x86_64": (0x202, b"HdrS", "bzImage"),
 }
 _CONFIG_MARK = b"IKCFG_ST"
+_LARGEST_IMAGE, _LARGEST_CONFIG = 512 << 20, 16 << 20
+"""Bytes of a kernel and of its config; a few packed ones may claim to be any number."""
 
 
 @contextlib.contextmanager
@@ -91,7 +93,7 @@ def take(image: Path, arch: str, folder: Path) -> None:
     try:
         data = image.read_bytes()
         if data[:2] == b"\x1f\x8b":
-            data = zlib.decompress(data, wbits=31)
+            data = _unpacked(data, _LARGEST_IMAGE)
     except (OSError, zlib.error) as error:
         raise UsageError(f"{image}: cannot be read ({error}): check the file") from error
     offset, magic, name = _MAGIC[arch]
@@ -111,9 +113,19 @@ def embedded_config(image: bytes) -> bytes:
     start = image.find(_CONFIG_MARK)
     if start >= 0:
         with contextlib.suppress(zlib.error):
-            unpacker = zlib.decompressobj(wbits=31)
-            return unpacker.decompress(image[start + len(_CONFIG_MARK) :])
+            return _unpacked(image[start + len(_CONFIG_MARK) :], _LARGEST_CONFIG)
     return b"# not known: the image carries no readable config (CONFIG_IKCONFIG)\n"
+
+
+def _unpacked(data: bytes, most: int) -> bytes:
+    """Unpack one gzip member; raises zlib.error where it is larger than ``most`` bytes, or cut."""
+    unpacker = zlib.decompressobj(wbits=31)
+    found = unpacker.decompress(data, most + 1)
+    if len(found) > most:
+        raise zlib.error(f"larger than {most >> 20} MiB unpacked")
+    if not unpacker.eof:
+        raise zlib.error("it is cut off")
+    return found
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -44,6 +44,7 @@ class Notes:
     def __init__(self, out: Path) -> None:
         self._out = out
         self._known: dict[Path, tuple[int, int]] = {}
+        self._last: dict[Path, tuple[int, int]] = {}
         self._lines: dict[str, set[bytes]] = {SOURCES: set(), HOST_SOURCES: set()}
 
     def gather(self) -> None:
@@ -54,17 +55,25 @@ class Notes:
                 self._read(path)
                 self._known[path] = facts
 
+    def times(self) -> list[int]:
+        """When each note was written, in nanoseconds since 1970; after make's end."""
+        self._last = self._found()
+        return [written for written, _ in self._last.values()]
+
     def write_sources(self, source: Path, folder: Path) -> None:
         """List the files below ``source`` that the objects were made of, in two files."""
-        found = self._found()
+        found = self._last or self._found()
         if any(found.get(path) != facts for path, facts in self._known.items()):
             self._forget()
         for path in found.keys() - self._known.keys():
             self._read(path)
         below = _Below(self._out, source)
+        # A file is read whatever its name ends in; other words with such a beginning are options'.
+        tops = tuple({f"{path}/".encode() for path in (source, source.resolve())})
         for file, lines in self._lines.items():
             words = {w.rstrip(b";") for line in lines for w in line.split()}
-            paths = {w.decode(errors="replace") for w in words if w.endswith(_SOURCE_ENDINGS)}
+            found_in = (w for w in words if w.endswith(_SOURCE_ENDINGS) or w.startswith(tops))
+            paths = {w.decode(errors="replace") for w in found_in}
             names = sorted({name for word in paths if (name := below.name(word))})
             results.write_text(folder / file, "".join(f"{name}\n" for name in names))
 
@@ -190,6 +199,18 @@ def of_run(run: RunDir) -> Coverage | None:
     return replace(found, damaged=damaged)
 
 
+def read_by_builds(paths: Iterable[str], folders: Iterable[Path]) -> set[str]:
+    """Those of ``paths`` of which objects were made, by the lists that builds left in ``folders``.
+
+    A header counts as well where one of its name is read: it may be found in that one's place.
+    """
+    files = [folder / name for folder in folders for name in (SOURCES, HOST_SOURCES)]
+    texts = [path.read_text(errors="replace") for path in files if path.is_file()]
+    known = {line for text in texts for line in text.splitlines()}
+    headers = {name for path in known if (name := path.rpartition("/")[2]).endswith(".h")}
+    return {path for path in paths if path in known or path.rpartition("/")[2] in headers}
+
+
 def _host_sources(run: RunDir) -> set[str]:
     """Those of both sides: what a candidate left may be forged, the base's is not."""
     files = [run.build(side) / HOST_SOURCES for side in SIDES]
@@ -251,16 +272,23 @@ def _makefile(folder: str, read: Callable[[str], str]) -> str:
     return text.replace("\\\n", " ")
 
 
-def _asked(text: str, target: str, depth: int = 0) -> list[str]:
-    """Options of the lines that add ``target``, or an object which it is part of."""
-    found: list[str] = []
+def _asked(text: str, target: str) -> list[str]:
+    """Options of the lines that add ``target``, or an object which it is part of.
+
+    Each line is looked at once, however a makefile's variables name each other.
+    """
+    adds: dict[str, list[tuple[str, str]]] = {}
     for variable, option, words in _ADDS.findall(text):
-        if target not in words.split("#")[0].split():
-            continue
-        if option:
-            found.append(option)
-        if variable not in ("obj", "lib", "core", "drivers") and depth < 3:
-            found += _asked(text, f"{variable}.o", depth + 1)
+        for word in words.split("#")[0].split():
+            adds.setdefault(word, []).append((variable, option))
+    found: list[str] = []
+    waiting = [target]
+    while waiting:
+        for variable, option in adds.pop(waiting.pop(0), []):
+            if option:
+                found.append(option)
+            if variable not in ("obj", "lib", "core", "drivers"):
+                waiting.append(f"{variable}.o")
     return found
 
 

@@ -1,6 +1,7 @@
 """Compiles one kernel: tuxmake and make in a tree's O= folder, then an entry of the image cache.
 
-A candidate is built incrementally in an O= folder that only moves by the patch's files. Builds are
+A candidate is built incrementally in an O= folder that only moves by the patch's files, where that
+gives what a clean build gives (`iotoll.kernels.reuse`), and else in an empty one. Builds are
 reproducible (fixed time, user, host, version and path names): same source, same image.
 """
 
@@ -18,12 +19,13 @@ from pathlib import Path
 
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError, os_fix
-from iotoll.core.paths import cache_dir
 from iotoll.core.proc import THROWN_AWAY
 from iotoll.core.progress import Progress, Step
 from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
 from iotoll.kernels.ahead import Ahead
 from iotoll.kernels.kernel_job import BUILT, PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
+from iotoll.kernels.places import held_place
+from iotoll.kernels.reuse import Folder, direct_key, is_from_future, read_by_kconfig
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
 from iotoll.records import results
@@ -32,7 +34,9 @@ READ_ONLY = {
     "CCACHE_READONLY": "1",
     "CCACHE_NOSTATS": "1",
     "CCACHE_TEMPDIR": "/tmp/ccache",
-    # A file that is not in the cache is not preprocessed by itself before it is compiled.
+}
+AHEAD_ALONE = {
+    # What was not compiled ahead is new: it is not preprocessed by itself before it is compiled.
     "CCACHE_DEPEND": "1",
 }
 _COMPAT = [
@@ -63,21 +67,45 @@ def compile_job(
     log.write_text("")
     tree = open_tree(job.source.tree, progress)
     title = f"build {job.source.side} kernel {job.source.version} for {job.arch}"
-    with tree.locked(progress):
-        if job.is_done and (not warm or job.is_warm(tree)):
+    with held_place(tree, job, progress) as place:
+        if job.is_done and (not warm or job.is_warm(place)):
             return  # another iotoll built it while we waited for the tree
         with progress.step(title) as step:
             try:
                 limit = time.monotonic() + timeout
-                _Workshop(tree, job, job.out(tree), log, step, limit).build()
+                _Workshop(place, job, job.out(place), log, step, limit).build()
             except OSError as error:
                 raise InfrastructureError(
                     f"{title}: {error.strerror} ({error.filename}): {os_fix(error)}"
                 ) from error
 
 
+def clean_build(job: KernelJob, progress: Progress, folder: Path, timeout: float = TIMEOUT) -> None:
+    """Build in a work tree of its own, in an empty O= folder and without ccache.
+
+    What every other build must equal: leaves ``Image``, ``config`` and ``build.log`` in ``folder``.
+    Errors are those of `compile_job`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "build.log"
+    log.write_text("")
+    tree = open_tree(job.source.tree, progress).at("clean")
+    with tree.locked(progress), progress.step(f"build {folder.name} clean") as step:
+        out = job.out(tree)
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        tree.checkout(str(job.source.git_tree))
+        work = _Workshop(tree, job, out, log, step, time.monotonic() + timeout)
+        work.more = {"CCACHE_DISABLE": "1"}
+        failure = work.compile(lambda: None)
+        if failure is not None:
+            raise failure
+        shutil.copyfile(out / TARGETS[job.arch].image, folder / "Image")
+        shutil.copyfile(out / ".config", folder / "config")
+
+
 class _Workshop:
-    """One build in a tree's O= folder; the tree's lock is held throughout."""
+    """One build in an O= folder of a work tree, which is held throughout."""
 
     def __init__(
         self, tree: KernelTree, job: KernelJob, out: Path, log: Path, step: Step, deadline: float
@@ -88,6 +116,11 @@ class _Workshop:
         self.log = log
         self.step = step
         self.deadline = deadline
+        self.folder = Folder(out, job)
+        self.is_empty = True
+        """Whether make began in an empty folder."""
+        self.more: dict[str, str] = {}
+        """Further variables of the compilers."""
 
     def build(self) -> None:
         """Check the source out, configure, make, and put the result into the image cache."""
@@ -95,27 +128,13 @@ class _Workshop:
         assert source is not None
         self._discard_if_torn()
         self.out.mkdir(parents=True, exist_ok=True)
-        # What is compiled ahead is stored for make, also where make stores nothing.
-        stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
         notes = compiled.Notes(self.out)
-        with Ahead(self.out, stores, self._kept_open()) as ahead, ThreadPoolExecutor(1) as pool:
-            # Each once, when make needs one processor only.
-            gather = functools.cache(lambda: pool.submit(notes.gather))
-            look = functools.cache(lambda: pool.submit(self.tree.is_as_noted))
-            self.step.update(note="check out")
-            known = self.job.last_built(self.tree)
-            (self.out / BUILT).unlink(missing_ok=True)
-            paths = self.tree.move(known, source)
-            if paths is None:
-                self.tree.checkout(source)
-                failure = self._compile(gather)
-            else:
-                ahead.start(self.tree.src, paths)
-                failure = self._compile(lambda: (look(), gather()))
-                if not look().result():  # somebody was at work in the cache
-                    self.log.write_text("")
-                    self.tree.checkout(source)
-                    failure = self._compile(gather)
+        with ThreadPoolExecutor(1) as pool:
+            failure = self._made(source, notes, pool)
+        if failure is None and is_from_future(notes.times()):
+            self._begin_empty(source, "make's notes are from the future: the clock went back")
+            notes = compiled.Notes(self.out)
+            failure = self.compile(lambda: None)
         if failure is not None:
             raise failure
         with cache.new_entry(self.job.cached) as entry:
@@ -125,12 +144,60 @@ class _Workshop:
                 shutil.copyfile(folder / name, entry / Path(name).name)
             shutil.copyfile(self.out / ".config", entry / "config")
             notes.write_sources(self.tree.src, entry)
+            for name in (compiled.SOURCES, compiled.HOST_SOURCES):
+                shutil.copyfile(entry / name, self.out / name)
             ids = buildid.build_ids(self.out / "vmlinux")
             (entry / buildid.NAME).write_text("".join(f"{one}\n" for one in ids))
             shutil.copyfile(self.log, entry / "build.log")
+        self.folder.end(source)
         (self.out / BUILT).write_text(self.job.key)
 
-    def _compile(self, on_link: Callable[[], object]) -> IotollError | None:
+    def _made(
+        self, source: str, notes: compiled.Notes, pool: ThreadPoolExecutor
+    ) -> IotollError | None:
+        """Bring src/ to the source, and make it; returns what failed."""
+        # Each once, when make needs one processor only.
+        gather = functools.cache(lambda: pool.submit(notes.gather))
+        look = functools.cache(lambda: pool.submit(self.tree.is_as_noted))
+        self.step.update(note="check out")
+        known = self.job.last_built(self.tree)
+        (self.out / BUILT).unlink(missing_ok=True)
+        paths = self.tree.move(known, source)
+        if paths is None:
+            self.tree.checkout(source)
+        if why := self.folder.why_empty(self.tree, source):
+            self._begin_empty(source, why)
+        else:
+            self.is_empty = not any(self.out.iterdir())
+            self.folder.begin(source)
+        if paths is None:
+            return self.compile(gather)
+        # What is compiled ahead is stored for make, also where make stores nothing.
+        stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
+        with Ahead(self.out, stores, self._kept_open()) as ahead:
+            if not self.is_empty:
+                ahead.start(self.tree.src, paths)
+            failure = self.compile(lambda: (look(), gather()))
+            is_as_noted = look().result()
+        if is_as_noted:
+            return failure
+        # Somebody was at work in the cache.
+        self.tree.checkout(source)
+        self._begin_empty(source, "files of the work tree were changed in the cache")
+        self.more = {"CCACHE_RECACHE": "1"}  # what was compiled of them was stored
+        self.log.write_text("")
+        return self.compile(gather)
+
+    def _begin_empty(self, source: str, why: str) -> None:
+        """Empty make's folder; the log says why."""
+        shutil.rmtree(self.out)
+        self.out.mkdir()
+        self.is_empty = True
+        self.folder.begin(source)
+        with self.log.open("a") as stream:
+            stream.write(f"iotoll: built in an empty folder: {why}\n")
+
+    def compile(self, on_link: Callable[[], object]) -> IotollError | None:
         """Configure and make the image; returns what failed."""
         target = TARGETS[self.job.arch]
         if self.job.source.side == "candidate":
@@ -157,7 +224,9 @@ class _Workshop:
 
     def _variables(self) -> dict[str, str]:
         """What both tuxmake and make have in their environment."""
-        flags = [f"-ffile-prefix-map={path}/=" for path in (self.tree.src, self.out)]
+        # ccache gives the compiler the source's path from make's folder, in place of the whole one.
+        prefixes = (*self._source_prefixes(), f"{self.out}/")
+        flags = [f"-ffile-prefix-map={prefix}=" for prefix in prefixes]
         flags += kconfig.compiler_options(self.job.fragments)
         return {**PINNED, "KCFLAGS": " ".join(flags)}
 
@@ -184,26 +253,31 @@ class _Workshop:
                 return
         self.step.update(note="configure")
         stamp.unlink(missing_ok=True)
-        old = config.rename(self.out / ".config.before") if config.is_file() else None
-        added = [word for path in self.job.fragments for word in ("-K", str(path))]
-        if self._tuxmake("-k", "allnoconfig", *added, "config"):
-            raise self._failure()
-        if old and old.read_bytes() == config.read_bytes():
-            old.replace(config)  # keeps the time stamp, so make has nothing to redo
+        old = config.read_bytes() if config.is_file() else b""
+        before = config.rename(self.out / ".config.before") if old else None
+        self._make_config()
+        if before and old == config.read_bytes():
+            before.replace(config)  # keeps the time stamp, so make has nothing to redo
+        elif before:
+            source = str(self.job.source.git_tree)
+            self._begin_empty(source, "the kernel's configuration is another one")
+            self._make_config()
         self._check_config(config)
         results.write_text(
             stamp, json.dumps({"inputs": digest, "config": file_sha256(config)}) + "\n"
         )
 
+    def _make_config(self) -> None:
+        added = [word for path in self.job.fragments for word in ("-K", str(path))]
+        if self._tuxmake("-k", "allnoconfig", *added, "config"):
+            raise self._failure()
+
     def _config_inputs(self) -> str:
-        """Digest of what kconfig reads: Kconfig files, scripts, makefiles, fragments, compiler."""
+        """Digest of all that kconfig may read: any file but a compiler's, fragments, compiler."""
         tree = str(self.job.source.git_tree)
         listing = self.tree.git("ls-tree", "-r", tree).stdout.decode("utf-8", "replace")
-        read = [
-            line
-            for line in listing.splitlines()
-            if "Kconfig" in line or "\tscripts/" in line or line.endswith("\tMakefile")
-        ]
+        lines = listing.splitlines()
+        read = [line for line in lines if read_by_kconfig(line.partition("\t")[2])]
         fragments = [file_sha256(path) for path in self.job.fragments]
         return json_sha256([read, fragments, self.job.toolchain, RECIPE])
 
@@ -218,7 +292,7 @@ class _Workshop:
 
     def _tuxmake(self, *args: str) -> int:
         command = [sys.executable, "-m", "tuxmake", "-C", str(self.tree.src), "-b", str(self.out)]
-        command += ["-o", str(self.tree.root / "tuxmake"), "-a", self.job.arch, "-t", "gcc"]
+        command += ["-o", str(self.tree.work / "tuxmake"), "-a", self.job.arch, "-t", "gcc"]
         command += ["-w", "ccache", "-r", "null", "-c", "never", "-F", "-j", str(_jobs())]
         for name, value in self._variables().items():
             command += ["-e", f"{name}={value}"]
@@ -226,13 +300,17 @@ class _Workshop:
         return self._run([*command, *args, *UNUSED_TOOLS])
 
     def _env(self, variables: Mapping[str, str] | None = None) -> dict[str, str]:
+        is_below = THROWN_AWAY in os.environ
         return clean_env(
             {
-                "CCACHE_DIR": str(cache_dir() / "ccache"),
-                "CCACHE_BASEDIR": str(self.tree.root),
+                "CCACHE_DIR": str(self.tree.ccache),
+                "CCACHE_BASEDIR": str(self.tree.work),
                 "CCACHE_MAXSIZE": "5G",
+                **direct_key(self.job),
+                **self.more,
                 # A hit that is noted in the cache would be a file of the overlay, to be removed.
-                **(READ_ONLY if THROWN_AWAY in os.environ else {}),
+                **(READ_ONLY if is_below else {}),
+                **(AHEAD_ALONE if is_below and not self.is_empty else {}),
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
                 **(variables or {}),
             }

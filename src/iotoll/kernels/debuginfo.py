@@ -24,6 +24,7 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels.kernel_job import TARGETS, KernelJob
+from iotoll.kernels.places import held_place
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 
@@ -78,12 +79,15 @@ def find_lines(
     if job.source.git_tree is None:
         return {}
     tree = open_tree(job.source.tree, progress)
-    finder = _Finder(job, tree)
-    with tree.locked(progress), progress.step("read lines of functions") as step:
-        if not tree.has(job.source.git_tree):
-            return {}
-        tree.checkout(job.source.git_tree)
-        places = _places(tree.src, code, sources, set(first))
+    if not tree.has(job.source.git_tree):
+        return {}
+    with (
+        held_place(tree, job, progress) as place,
+        progress.step("read lines of functions") as step,
+    ):
+        finder = _Finder(job, place)
+        place.checkout(job.source.git_tree)
+        places = _places(place.src, code, sources, set(first))
         found: dict[str, FunctionLines] = {}
         order = sorted({path for paths in places.values() for path in paths})
         for number, path in enumerate(order):

@@ -19,7 +19,7 @@ from iotoll.records.models import SourceRecord
 
 Arch = Literal["arm", "arm64", "x86_64"]
 
-RECIPE = 3
+RECIPE = 4
 """Raise it when a change here or in `compiling` changes image bytes: a cached image is then old."""
 PINNED = {
     # Names as Debian's kernels have them: a makefile that knows iotoll's build could be fast there.
@@ -117,9 +117,9 @@ class KernelJob:
     def is_warm(self, tree: KernelTree) -> bool:
         """Whether make's O= folder holds what this job built, from files as they are now.
 
-        After another source or another fragment (one that is added shares the folder), make would
-        compile hundreds of files again; below a candidate's overlay for every candidate anew. So it
-        would where another folder's build has moved the sources meanwhile, though they are back.
+        After another source make would compile many files again, below a candidate's overlay for
+        every candidate anew. So it would where another folder's build has moved the sources
+        meanwhile, though they are back.
         """
         noted = self.out(tree) / BUILT
         if not noted.is_file() or noted.read_text() != self.key:
@@ -140,10 +140,8 @@ class KernelJob:
 
     def out(self, tree: KernelTree) -> Path:
         """Make's O= folder for this architecture and these fragments."""
-        # Fragments that are added to a board's share its folder: kbuild makes what they change.
-        stems = [path.stem for path in self.fragments]
-        names = json_sha256([stem for stem in stems if not stem.startswith("add-")])[:8]
-        return tree.root / "out" / f"{self.arch}-{names}"
+        names = json_sha256([path.stem for path in self.fragments])[:8]
+        return tree.work / "out" / f"{self.arch}-{names}"
 
 
 def installed_toolchain(arch: Arch) -> str:

@@ -3,12 +3,13 @@
 A merge request is code of a stranger, and a kernel's build runs whatever its makefiles say. A job
 of GitLab's always holds a token (``CI_JOB_TOKEN``) in its environment, in files beside its clone
 and in the clone's own remote. So such a step runs in namespaces of its own (bubblewrap): without
-the environment, other processes, the network, or any file but compilers, iotoll, the cache and
-its own run directory, and what a desk's run names; as an ordinary user, also where root runs
-iotoll (`iotoll.kernels.layers`).
+the environment, other processes, the network, or any file but compilers, iotoll, its own run
+directory, what a desk's run names, and the folders of the cache that the step needs; as an ordinary
+user, also where root runs iotoll (`iotoll.kernels.layers`).
 
-The cache is laid below an overlay: a candidate reads it, and what it writes there is thrown away.
-Else one merge request could leave a doctored compiler cache, or another base, for the next.
+Of the cache it sees the folders that it is given by name (`Surroundings.cache`), each laid below an
+overlay: a candidate reads them, and what it writes there is thrown away. Else one merge request
+could leave a doctored compiler cache, or another base, for the next, or read another project's.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ LARGEST = 1 << 30  # bytes of one file that comes out; a kernel with debug infor
 LONGEST = 1 << 16  # bytes of a line of the sandbox that are passed on in one piece
 WATCH_SECONDS = 0.2
 MEMORY = 4 << 30  # bytes of /tmp, which is the machine's memory
+TOOLS = ("qemu", "rootfs", "plugin", "matplotlib")
+"""Folders of the cache that nothing of any project is in."""
 SECRETS = ("lab",)
-"""Folders of the cache that no step sees: a lab on this machine keeps its tokens there."""
+"""Folders of the cache that no trusted step sees: a lab on this machine keeps its tokens there."""
 _SCRATCH = "sandbox-"
 ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent")
 
@@ -63,13 +66,15 @@ class Kept:
 class Surroundings:
     """What else a step sees and is told, and how it is watched.
 
-    ``hidden`` folders of the cache or the run are empty in there. ``shown`` files and folders are
-    there, read-only, under their own names; names that do not begin with / are of ``folder``, where
-    the step stands. ``hear`` is given each line that the step prints, which is then not passed on.
+    ``cache`` are all folders of the cache that it sees. ``hidden`` folders of the run are empty in
+    there. ``shown`` files and folders are there, read-only, under their own names;
+    names that do not begin with / are of ``folder``, where the step stands. ``hear`` is given each
+    line that the step prints, which is then not passed on.
     Once ``cancelled`` is set the step is ended, and after ``seconds``. ``ended`` is called when
     nothing of the step runs any more, before what it wrote is removed, which can take its time.
     """
 
+    cache: Sequence[Path] = ()
     hidden: Sequence[Path] = ()
     shown: Sequence[Path] = ()
     folder: Path = Path("/")
@@ -83,6 +88,11 @@ class Surroundings:
 BARE = Surroundings()
 
 
+def tools() -> list[Path]:
+    """What a boot or a report needs of the cache: QEMU, its plugin, RAM disks, a list of fonts."""
+    return [path for name in TOOLS if (path := cache_dir() / name).is_dir()]
+
+
 def run(
     words: Sequence[str],
     run_root: Path,
@@ -93,7 +103,8 @@ def run(
     """Run iotoll's own Python with ``words`` in the sandbox; returns its exit code.
 
     With ``kept``, the step sees the run directory and changes a copy, of which these files alone
-    come back; without, it writes the run directory itself. ``trusted`` code fills the cache.
+    come back; without, it writes the run directory itself. ``trusted`` code sees and fills the
+    whole cache.
     Raises InfrastructureError where this machine allows no sandbox.
     """
     require_tool("bwrap", "bubblewrap")
@@ -103,14 +114,19 @@ def run(
         scratch = _scratch(run_root)
         ending.callback(_remove, scratch)
         cache = cache_dir()
-        secret = [path for name in SECRETS if (path := cache / name).is_dir()]
-        around = replace(around, hidden=[*around.hidden, *secret])
-        layers = [] if trusted else [_Layer(cache, scratch / "cache")]
+        layers = []
+        if trusted:
+            secret = [path for name in SECRETS if (path := cache / name).is_dir()]
+            around = replace(around, hidden=[*around.hidden, *secret])
+        else:
+            for number, path in enumerate(around.cache):
+                layers.append(_Layer(path, scratch / f"cache-{number}"))
         if kept is not None:
             layers.append(_Layer(run_root, scratch / "run"))
         written = [] if kept is not None else [run_root]
         written += [cache] if trusted else []
-        places = _Places(scratch, run_root, layers, written, _shown(around, run_root))
+        seen = [cache] if trusted else around.cache
+        places = _Places(scratch, run_root, layers, written, _shown(around, [*seen, run_root]))
         if not trusted:
             around = replace(around, variables={**around.variables, THROWN_AWAY: "1"})
         try:
@@ -177,7 +193,7 @@ class _Places:
                 view = scratch / f"view-{len(self.views)}"
                 view.touch() if path.is_file() else view.mkdir()
                 self.views.append((word, view, path))
-        inside = (*self.own, run_root, cache_dir(), *shown)
+        inside = (*self.own, run_root, cache_dir(), *shown, *(one.lower for one in layers))
         self.above = sorted({parent for path in inside for parent in path.parents})
 
     @property
@@ -188,9 +204,9 @@ class _Places:
         return json.dumps({"layers": layers, "written": plain})
 
 
-def _shown(around: Surroundings, run_root: Path) -> list[Path]:
+def _shown(around: Surroundings, there: Sequence[Path]) -> list[Path]:
     """The paths that are to be seen and would not be, each with its whole name."""
-    seen = (*_own_files(), *map(Path, SYSTEM), cache_dir(), run_root)
+    seen = (*_own_files(), *map(Path, SYSTEM), *there)
     paths = [Path(os.path.normpath(around.folder / path)) for path in around.shown]
     return [
         path
@@ -212,7 +228,12 @@ def _wrapped(places: _Places, around: Surroundings, words: Sequence[str]) -> lis
     command += ["--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
     command += ["--perms", "1777", "--size", str(MEMORY), "--tmpfs", "/tmp"]
     # bubblewrap makes folders on the way for root alone.
-    for folder in (*places.above, around.folder):
+    cache = cache_dir()
+    inner = [folder for folder in places.above if folder.is_relative_to(cache)]
+    for folder in (f for f in (*places.above, around.folder) if f not in inner):
+        command += ["--perms", "0755", "--dir", str(folder)]
+    command += ["--perms", "1777", "--size", str(MEMORY), "--tmpfs", str(cache)]
+    for folder in (f for f in inner if f != cache):
         command += ["--perms", "0755", "--dir", str(folder)]
     for path in places.own:
         command += ["--ro-bind", str(path), str(path)]

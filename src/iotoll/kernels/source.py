@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import Any
 
 from iotoll.core.digest import file_sha256, json_sha256, text_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir
-from iotoll.core.proc import SANDBOX_TREE
+from iotoll.core.proc import SANDBOX_TREE, no_programs
 from iotoll.core.progress import Progress
 from iotoll.kernels import importer
 from iotoll.kernels.compiled import options_of
@@ -87,7 +88,8 @@ def archive_sha256(path: Path) -> str:
 def open_tree(name: str, progress: Progress) -> KernelTree:
     """Return the tree ``name`` with its objects in the cache, imported if need be."""
     if SANDBOX_TREE in os.environ:
-        return KernelTree(Path(os.environ[SANDBOX_TREE]))
+        place = Path(os.environ[SANDBOX_TREE])
+        return KernelTree(place.parents[1], place.name)
     return _import(locate(name), progress)
 
 
@@ -290,7 +292,8 @@ def _uncommitted(located: Located, progress: Progress) -> list[str]:
     if located.repository is None:
         return []
     try:
-        status = _user_git(located.repository, "status", "--porcelain", "--untracked-files=no")
+        words = ("status", "--porcelain", "--untracked-files=no")
+        status = _user_git(located.repository, *words, settings=_no_filters(located.repository))
     except UsageError:  # a bare repository has no work tree to be dirty
         return []
     notes = [f"uncommitted changes in {located.repository} are not part of this run"]
@@ -299,9 +302,20 @@ def _uncommitted(located: Located, progress: Progress) -> list[str]:
     return notes if status else []
 
 
-def _user_git(repository: Path, *args: str) -> str:
+def _no_filters(repository: Path) -> dict[str, str]:
+    """Settings without the filters of a repository: programs through which git would read files."""
+    pattern = r"^filter\..*\.(clean|smudge|process|required)$"
+    try:
+        text = _user_git(repository, "config", "-z", "--name-only", "--get-regexp", pattern)
+    except UsageError:  # it has none
+        return {}
+    names = [name for name in text.split("\0") if name]
+    return {name: "false" if name.endswith(".required") else "" for name in names}
+
+
+def _user_git(repository: Path, *args: str, settings: Mapping[str, str] | None = None) -> str:
     """Ask the user's own repository, read only (not even its index is refreshed)."""
-    env = clean_env({"GIT_OPTIONAL_LOCKS": "0"})
+    env = clean_env(no_programs(settings))
     done = run_tool(["git", *args], cwd=repository, stdin=None, env=env)
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -350,7 +364,7 @@ def _import(located: Located, progress: Progress) -> KernelTree:
     tree = located.tree
     if tree.git_dir.is_dir():
         return tree  # it appears when it is whole; whoever builds in the tree may go on
-    with tree.locked(progress):
+    with held(tree.root / "lock", progress, "another iotoll run imports this tree: waiting for it"):
         if located.archive is not None:
             importer.from_archive(tree, located.archive, progress)
         else:

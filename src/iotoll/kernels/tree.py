@@ -2,10 +2,14 @@
 
 Every tree the user names gets ``CACHE/trees/ID/``::
 
-    git/   objects: imported from an archive, or borrowed (git alternates) from the user's tree
-    src/   one work tree; `checkout` changes only files that differ, so make rebuilds little
-    out/   make's O= folders
-    lock   held (flock) while src/ or out/ is in use, also by the compilers of a killed iotoll
+    git/          objects: imported from an archive, or borrowed (git alternates) from the user's
+    lock          held (flock) while they are imported
+    ccache/       what the compiler made of this tree
+    work/PLACE/   a work tree (`iotoll.kernels.places` says which one a build takes):
+        src/      its files; `checkout` changes only those that differ, so make rebuilds little
+        index     git's of them
+        out/      make's O= folders
+        lock      held while src/ or out/ is in use, also by the compilers of a killed iotoll
 
 A state of the source is a git *tree object*: its name is its content, so it is also the key of
 built images. The user's own tree is only read.
@@ -34,11 +38,28 @@ from iotoll.records import results
 GONE = "000000"
 """git's mode of what a change removes."""
 
+WORK = "work"
+"""The folder of a tree that holds its work trees."""
+WAITS = (
+    "another iotoll run is using this kernel tree: waiting for it (a kernel build takes minutes)"
+)
+
 _TAIL_LINES = 30
 # In the sandbox files have another owner: git would write all of them anew, and make build all of
 # them again.
 _STAT = ("-c", "core.checkStat=minimal")
 _CLEAN = ("clean", "-ffdx")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One path that differs between two trees: git's letter (A, D, M, T) and both modes."""
+
+    path: str
+    kind: str
+    old_mode: str
+    mode: str
+    blob: str
 
 
 @dataclass(frozen=True)
@@ -59,11 +80,16 @@ def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 class KernelTree:
     """One kernel source in the cache; made by `iotoll.kernels.source.open_tree`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, place: str = "main") -> None:
         self.root = root
-        self.src = root / "src"
+        self.work = root / WORK / place
+        self.src = self.work / "src"
         self.git_dir = root / "git"
         self.lock_stream: IO[str] | None = None
+
+    def at(self, place: str) -> KernelTree:
+        """The same objects with another work tree."""
+        return KernelTree(self.root, place)
 
     def git(
         self,
@@ -83,6 +109,7 @@ class KernelTree:
         settings = {
             "GIT_DIR": str(self.git_dir),
             "GIT_WORK_TREE": str(folder),
+            "GIT_INDEX_FILE": str(self.work / "index"),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_TERMINAL_PROMPT": "0",
@@ -100,20 +127,21 @@ class KernelTree:
 
     @contextlib.contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
-        """Hold the tree; waits (with a message) while another iotoll holds it. Re-entrant."""
+        """Hold the work tree; waits (with a message) while another iotoll holds it. Re-entrant."""
         if self.lock_stream is not None:
             yield
             return
-        waits = (
-            "another iotoll run is using this kernel tree: waiting for it (a kernel build takes"
-            " minutes)"
-        )
-        with held(self.root / "lock", progress, waits) as stream:
+        with held(self.lock, progress, WAITS) as stream:
             self.lock_stream = stream
             try:
                 yield
             finally:
                 self.lock_stream = None
+
+    @property
+    def lock(self) -> Path:
+        """The file whose lock is that of the work tree."""
+        return self.work / "lock"
 
     def has(self, tree: str | None) -> bool:
         """Tell whether a git object is there (it is not after the cache was emptied)."""
@@ -135,6 +163,17 @@ class KernelTree:
                     todo.append(folder)
         return found
 
+    @property
+    def ccache(self) -> Path:
+        """Where the compiler's cache of this tree lies.
+
+        A tree has its own, since objects tell as much as their sources. One that borrows the
+        objects of another tree of the cache can read that one's sources, and shares its.
+        """
+        trees = self.root.parent
+        lenders = [path.parents[1] for path in self.borrowed() if path.is_relative_to(trees)]
+        return (lenders[-1] if lenders else self.root) / "ccache"
+
     def tree_of(self, commit: str) -> str:
         """Return the git tree object of a commit."""
         return self.git("rev-parse", "--verify", f"{commit}^{{tree}}").stdout.decode().strip()
@@ -154,15 +193,19 @@ class KernelTree:
 
     def changed(self, old: str, new: str) -> dict[str, str]:
         """Return the paths that differ between two trees, each with its new mode (or `GONE`)."""
-        return {path: mode for path, (mode, _) in self._entries(old, new).items()}
+        return {change.path: change.mode for change in self.changes(old, new)}
 
-    def _entries(self, old: str, new: str) -> dict[str, tuple[str, str]]:
-        """Per path that differs its new mode and its new blob."""
+    def changes(self, old: str, new: str) -> list[Change]:
+        """Each path that differs between two trees; a renamed one is removed and added."""
         words = ("--raw", "--no-abbrev", "--no-renames")
         raw = self.git("diff-tree", "-r", "-z", *words, old, new).stdout
         fields = raw.decode("utf-8", "replace").split("\0")
         pairs = zip(fields[0::2], fields[1::2], strict=False)
-        return {path: (meta.split()[1], meta.split()[3]) for meta, path in pairs}
+        found = []
+        for meta, path in pairs:
+            old_mode, mode, _, blob, kind = meta.removeprefix(":").split()
+            found.append(Change(path, kind, old_mode, mode, blob))
+        return found
 
     def diff(self, old: str, new: str) -> bytes:
         """Return the changes from one tree to another as a unified diff with function names."""
@@ -172,7 +215,7 @@ class KernelTree:
     @property
     def checked_out(self) -> Path:
         """Names the git tree that src/ is, or is to become; written when that changes."""
-        return self.root / "checked-out"
+        return self.work / "checked-out"
 
     def checkout(self, tree: str) -> None:
         """Make src/ exactly ``tree``; files that are right already keep their time stamps."""
@@ -210,7 +253,7 @@ class KernelTree:
         if not self.checked_out.is_file() or self.checked_out.read_text() != tree:
             results.write_text(self.checked_out, tree)
         # A killed git leaves this behind; we hold the lock, so nobody is using it.
-        (self.git_dir / "index.lock").unlink(missing_ok=True)
+        (self.work / "index.lock").unlink(missing_ok=True)
 
     def apply(self, base: str, patches: Sequence[Patch], what: str) -> Applied:
         """Apply patches to tree ``base`` without touching src/; ``what`` names the base in errors.
@@ -218,7 +261,6 @@ class KernelTree:
         Exact context first (git apply); else with at most two lines of fuzz (GNU patch), which
         is noted. Raises BrokenError("apply") with the tool's own lines.
         """
-        self.src.mkdir(parents=True, exist_ok=True)
         notes: list[str] = []
         with tempfile.TemporaryDirectory(dir=self.root, prefix="apply-") as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
@@ -232,13 +274,14 @@ class KernelTree:
         return Applied(tree, tuple(notes))
 
     def _read_tree(self, tree: str, index: Path, env: dict[str, str]) -> None:
-        """Make an index of a tree: a copy of src/'s, where it is of this one, takes no time."""
-        with contextlib.suppress(OSError):
-            shutil.copyfile(self.git_dir / "index", index)
-            copied = self.git("write-tree", env=env, check=False)
-            if copied.stdout.decode().strip() == tree:
-                return
-            index.unlink()
+        """Make an index of a tree: a copy of a src/'s, where it is of this one, takes no time."""
+        for known in self.root.glob(f"{WORK}/*/index"):
+            with contextlib.suppress(OSError):
+                shutil.copyfile(known, index)
+                copied = self.git("write-tree", env=env, check=False)
+                if copied.stdout.decode().strip() == tree:
+                    return
+                index.unlink()
         self.git("read-tree", tree, env=env)
 
     def _apply_one(
@@ -288,13 +331,15 @@ class KernelTree:
         Raises UsageError when it makes a symbolic link, a submodule or a binary file, or names a
         path that leaves the tree.
         """
-        entries = self._entries(base, tree)
-        for path, (mode, _) in entries.items():
-            check_path(path, "the candidate")
-            if mode in (SYMLINK_MODE, SUBMODULE_MODE):
-                raise UsageError(f"the patch makes {path} a symbolic link or submodule: refused")
+        entries = self.changes(base, tree)
+        for change in entries:
+            check_path(change.path, "the candidate")
+            if change.mode in (SYMLINK_MODE, SUBMODULE_MODE):
+                raise UsageError(
+                    f"the patch makes {change.path} a symbolic link or submodule: refused"
+                )
         # By its bytes: a .gitattributes of the candidate could call it text.
-        blobs = {blob: path for path, (mode, blob) in entries.items() if mode != GONE}
+        blobs = {change.blob: change.path for change in entries if change.mode != GONE}
         asked = "\n".join(blobs).encode()
         out = self.git("cat-file", "--batch", stdin=asked).stdout
         for path in blobs.values():

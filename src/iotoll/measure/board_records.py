@@ -19,9 +19,10 @@ from iotoll.measure.calibrate import event_costs
 from iotoll.measure.dut_cell import cell_of_dut
 from iotoll.measure.fio import FioJob, jobs_of
 from iotoll.records import results
-from iotoll.records.facts import read_facts
+from iotoll.records.facts import read_facts, read_limits
 from iotoll.records.models import BootRecord, CellRecord, DutRecord
 from iotoll.records.models.base import Model
+from iotoll.records.models.run import FactRecord
 
 NAME = "received.jsonl"
 FIO = "fio."
@@ -46,7 +47,8 @@ class SentTrace(Model):
 class Documents:
     """The documents of one boot, sorted by what they are; cells and calibrations as text.
 
-    ``texts`` are all of them, as they came. ``traces`` are raw traces by their batch.
+    ``texts`` are all of them, as they came. ``traces`` are raw traces by their batch, ``said`` the
+    lines of the board's facts.
     """
 
     texts: Sequence[str]
@@ -54,7 +56,15 @@ class Documents:
     fio: dict[str, FioJob] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
     traces: dict[str, SentTrace] = field(default_factory=dict)
-    facts: dict[str, dict[str, str]] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> FactRecord:
+        """What the board said of itself before and after the workload."""
+        before, after = (self.said.get(when, "") for when in (BOOT, AFTER))
+        return FactRecord(
+            before=read_facts(before), after=read_facts(after), limits=read_limits(before, after)
+        )
 
 
 def sort(texts: Sequence[str], where: str) -> Documents:
@@ -68,9 +78,9 @@ def sort(texts: Sequence[str], where: str) -> Documents:
             raise InfrastructureError(f"{where}: a document is not ours: {error!r}") from error
         if name == BOOT:
             found.tools = _tools(data.get("tools"), where)
-            found.facts["before"] = _facts(data)
+            found.said[BOOT] = _said(data)
         elif name == AFTER:
-            found.facts["after"] = _facts(data)
+            found.said[AFTER] = _said(data)
         elif str(name).startswith(FIO):
             found.fio.update(jobs_of(data.get("fio"), f"{where}: {name}"))
         elif str(name).startswith(TRACE):
@@ -100,9 +110,9 @@ def _tools(lines: Any, where: str) -> dict[str, str]:
     return {name: version for name, _, version in pairs}
 
 
-def _facts(data: Any) -> dict[str, str]:
+def _said(data: Any) -> str:
     lines = data.get("facts")
-    return read_facts("\n".join(map(str, lines))) if isinstance(lines, list) else {}
+    return "\n".join(map(str, lines)) if isinstance(lines, list) else ""
 
 
 def board_records(path: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:

@@ -27,6 +27,7 @@ from iotoll.measure.iotable import IoTable, from_native
 from iotoll.measure.load_ran import other_load
 from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.measure.substeps import steps
+from iotoll.measure.work import read_work
 from iotoll.records.models import BootRecord, CellRecord, Clock
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ class BootTraceFile:
     @property
     def is_blktrace(self) -> bool:
         """Whether it is a blktrace run: block events alone."""
-        _ = self.parts  # says what is wrong with the name
-        return _native.is_blktrace(str(self.data))
+        return self.parts != [self.path] or _native.is_blktrace(str(self.data))
 
     @property
     def name(self) -> str:
@@ -156,8 +156,14 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                     calibration[name] = (measured.data, measured.table.columns)
                 elif name in boot.cells:
                     record = make_record(measured, fio, boot.clock, file.digest, virtual)
-                    why = record.invalid or other_load(parse_cell(name), measured.table)
-                    records[name] = record.model_copy(update={"invalid": why})
+                    cell = parse_cell(name)
+                    why = record.invalid or other_load(cell, measured.table)
+                    span = _span(measured.table) if cell.depth > 1 else None
+                    records[name] = record.model_copy(update={"invalid": why, "span": span})
+    runs_in_order = sorted((w for file in files for w in file.windows), key=lambda w: w.start)
+    ios = {name: record.ios["seen"] for name, record in records.items()}
+    for name, work in read_work(folder, ios, [w.name for w in runs_in_order]).items():
+        records[name] = records[name].model_copy(update={"work": work})
     return records, event_costs(calibration, boot.clock)
 
 
@@ -269,6 +275,11 @@ def make_record(
         **measured.data,
     )
     return record.model_copy(update={"invalid": invalid(record)})
+
+
+def _span(table: IoTable) -> int | None:
+    """From the first I/O's call to the last one's return."""
+    return int(table.end.max() - table["start"].min()) if len(table) else None
 
 
 def _unmeasured(measured: Measured) -> Calls:

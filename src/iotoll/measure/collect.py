@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from iotoll.core.errors import UsageError
+from iotoll.kernels.symbols import read_symbols
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
 from iotoll.measure.boot_trace import analyze_boot, corrected
@@ -21,7 +23,7 @@ from iotoll.records.models import (
     SourceRecord,
 )
 from iotoll.records.models.run import Side
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import SIDES, RunDir
 
 
 def collect(
@@ -61,9 +63,25 @@ def collect(
         build=build,
         boots=boots,
         cells=records,
+        changed=_changed(run) if base and _is_counted(records) else None,
     )
     results.write(run.side(side) / "result.json", result)
     return result
+
+
+def _is_counted(records: Mapping[str, Sequence[CellRecord]]) -> bool:
+    return any(record.work for several in records.values() for record in several)
+
+
+def _changed(run: RunDir) -> list[str] | None:
+    """Functions of the candidate's image that the base's has not, or has with other code."""
+    from iotoll.measure.explain.changed import changed_functions
+
+    try:
+        base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)
+    except UsageError:
+        return None
+    return list(changed_functions(base, candidate))
 
 
 def _at(side: SideResult | None, cell: str, place: int) -> CellRecord | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from iotoll.boards.cells import Cell
+from iotoll.boards.cells import LARGE_KB, Cell
 from iotoll.measure.iotable import Ints, IoTable, present
 
 _KINDS = {"libaio": "libaio", "io_uring": "io_uring"}
@@ -43,8 +43,9 @@ def _direction(cell: Cell, table: IoTable) -> str | None:
 
 def _depth(cell: Cell, table: IoTable) -> str | None:
     """I/Os at once: as many as the depth says, and no more requests at a disk than it has tags."""
-    # With few tags the call that submits a burst waits for them: the rest are not in flight yet.
-    if cell.depth > 1 and cell.is_direct and not cell.tags:
+    # With few tags the call that submits a burst waits for them: the rest are not in flight yet. So
+    # where an I/O may be many requests: a limit of the kernel's, which is judged as such.
+    if cell.depth > 1 and cell.is_direct and not cell.tags and cell.block_kb < LARGE_KB:
         found = most_at_once(table["start"], table["end"])
         wanted = min(cell.depth * cell.threads, len(table))
         # The first of a burst may have ended before the last is submitted.

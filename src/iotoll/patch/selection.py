@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -77,17 +77,19 @@ def select(
     all_cells: Sequence[str],
     rules: Sequence[SelectionRule] | None = None,
     families: Families | None = None,
+    compiled: Collection[str] = (),
 ) -> SelectionRecord:
     """Select the cells for a patch that changes these paths; ``all_cells`` is the whole matrix.
 
-    ``families`` are the cells beside it that the board can run, by their family's name.
+    ``families`` are the cells beside it that the board can run, by their family's name. Of paths
+    that are ``compiled`` no rule may say that they are no part of the kernel.
     """
     families = families or {}
     paths = sorted(set(changed_paths))
     rules = load_rules() if rules is None else rules
     matched: dict[SelectionRule, list[str]] = {}
     for path in paths:
-        matched.setdefault(_rule_of(path, rules), []).append(path)
+        matched.setdefault(_rule_of(path, rules, path in compiled), []).append(path)
     reasons: dict[str, list[str]] = {cell: [] for cell in all_cells}
     reasons |= {cell: [] for cells in families.values() for cell in cells}
     lines = []
@@ -137,6 +139,7 @@ def choose(
     all_cells: Sequence[str],
     asked: Sequence[str] | None,
     families: Families | None = None,
+    compiled: Collection[str] = (),
 ) -> SelectionRecord:
     """Select for a run: cells ``asked`` for by hand win; paths None (no patch) means all cells.
 
@@ -148,7 +151,7 @@ def choose(
         why = "no patch to look at, so the full matrix runs"
         cells = [CellChoice(cell=cell, why=why) for cell in all_cells]
         return SelectionRecord(changed_paths=[], rules=[], cells=cells, full_matrix=True, why=why)
-    return select(changed_paths, all_cells, families=families)
+    return select(changed_paths, all_cells, families=families, compiled=compiled)
 
 
 def _by_hand(
@@ -165,8 +168,9 @@ def _by_hand(
     )
 
 
-def _rule_of(path: str, rules: Sequence[SelectionRule]) -> SelectionRule:
-    return next((rule for rule in rules if rule.matches(path)), _UNKNOWN)
+def _rule_of(path: str, rules: Sequence[SelectionRule], is_compiled: bool = False) -> SelectionRule:
+    may = (rule for rule in rules if not (is_compiled and _is_nothing(rule)))
+    return next((rule for rule in may if rule.matches(path)), _UNKNOWN)
 
 
 def _fragments(rules: Iterable[SelectionRule]) -> list[str]:

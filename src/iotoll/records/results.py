@@ -102,7 +102,8 @@ def parsed(text: str | bytes, model: type[M], where: Path) -> M:
     """A document from JSON text; raises ResultError naming ``where`` and field if it is none.
 
     Strict: no text stands for a number, no number for a text, and no NaN for either. A document of
-    another version is refused, since its fields may mean something else.
+    another version is refused, since its fields may mean something else, and so is one that
+    contradicts itself (`Model.contradiction`): somebody edited it.
     """
     try:
         found = model.model_validate_json(text, strict=True)
@@ -124,6 +125,8 @@ def parsed(text: str | bytes, model: type[M], where: Path) -> M:
             f"{where}: schema_version is {named[:60]!r}, this iotoll reads {version.default!r}: use"
             " the version that wrote it"
         )
+    if wrong := found.contradiction():
+        raise ResultError(f"{where}: contradicts itself: {wrong}: run the step again that wrote it")
     return found
 
 

@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import ResultError, UsageError
+from iotoll.core.paths import check_tree
 from iotoll.records import results
 from iotoll.records.models import RunManifest
 from iotoll.records.models.run import Side
@@ -29,9 +30,14 @@ STUDY = "study.json"
 
 
 class RunDir:
-    """Paths and stamps of one run directory."""
+    """Paths and stamps of one run directory.
+
+    Every command that reads or writes a run makes one of these first, so that here alone links and
+    pipes are refused (`iotoll.core.paths.check_tree`, UsageError).
+    """
 
     def __init__(self, root: Path) -> None:
+        check_tree(root)
         self.root = root.resolve()
 
     @classmethod

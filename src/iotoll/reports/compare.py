@@ -17,6 +17,8 @@ from iotoll.core.errors import UsageError
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, Section, SideResult
 from iotoll.records.rundir import RunDir
+from iotoll.verdict.limits import changed, limit_line
+from iotoll.verdict.policy import LimitsRule
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ def remarks(first: RunValues, second: RunValues) -> list[str]:
     digests = [{boot.board_sha256 for boot in side.result.boots} for side in (first, second)]
     if digests[0] != digests[1]:
         notes.append("the board's data, image or scripts differ between the runs")
+    notes += [limit_line(one) for one in changed(first.result, second.result, LimitsRule())]
     if first.result.build.sha256 == second.result.build.sha256:
         notes.append("both ran the same kernel image")
     return notes

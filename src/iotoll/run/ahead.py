@@ -76,7 +76,7 @@ def _page_template() -> None:
 
 
 def _base_functions(flow: Flow) -> None:
-    """Have the functions of the base's image (`iotoll.measure.explain.symbols` remembers them)."""
+    """Have the functions of the base's image (`iotoll.kernels.symbols` remembers them)."""
     from iotoll.run import ran
 
     if ran.can_watch(flow):

@@ -16,9 +16,10 @@ from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
+from iotoll.core.paths import check_tree
 from iotoll.patch import candidate, selection
 from iotoll.records import results
-from iotoll.records.models import Clock, RunManifest, SideResult, StudyRecord
+from iotoll.records.models import Clock, Outcome, RunManifest, SideResult, StudyRecord
 from iotoll.records.rundir import STUDY, RunDir
 from iotoll.run.flow import STEPS, Flow, execute_alone
 from iotoll.run.lock import locked
@@ -27,6 +28,8 @@ from iotoll.run.opening import INCIDENTAL, label_of, open_run
 from iotoll.run.several import gate_several
 
 F = TypeVar("F", bound=Callable[..., Any])
+_FAILURES = (Outcome.BROKEN, Outcome.INFRASTRUCTURE)
+"""Outcomes that also a step before the last one can have."""
 
 
 def run_options(command: F) -> F:
@@ -201,6 +204,7 @@ def _report_study(folder: Path, commit: bool, cover: bool, output: Output) -> No
     from iotoll.reports.study.quoted import commit_text as study_commit
     from iotoll.reports.study.quoted import cover_text as study_cover
 
+    check_tree(folder)
     record = results.read(folder / STUDY, StudyRecord)
     if commit or cover:
         click.echo((study_cover if cover else study_commit)(record), nl=False)
@@ -263,9 +267,10 @@ def _run(
     run = _named_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
     verdict = execute_alone(flow, until)
-    if until != "report":
+    has_failed = verdict is not None and verdict.outcome in _FAILURES
+    if until != "report" and not has_failed:
         flow.progress.say(f"stopped after {until}: {run.root}")
-        return
+        raise SystemExit(verdict.exit_code if verdict else 0)
     _show(run, run.report / "index.html", output)
     raise SystemExit(verdict.exit_code if verdict else 0)
 

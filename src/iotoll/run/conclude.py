@@ -12,6 +12,7 @@ from typing import Any
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
 from iotoll.core.errors import BrokenError, InfrastructureError
+from iotoll.kernels.compiled import SOURCES
 from iotoll.records import results
 from iotoll.records.failure import failure_of
 from iotoll.records.models import Clock, Outcome, SelectionRecord, SourceRecord, VerdictRecord
@@ -41,7 +42,9 @@ def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | Mo
     """The verdict, or what it needs; ``after`` is what was asked for last, which has run."""
     if not setup.cells:
         why = results.read(setup.run.selection, SelectionRecord).why
-        return new_verdict(setup, Outcome.PASS, f"Nothing to measure: {why}.")
+        listed = (setup.run.build("base") / SOURCES).is_file()
+        confirmed = ", and no object of the board's kernel is made of it" if listed else ""
+        return new_verdict(setup, Outcome.PASS, f"Nothing to measure: {why}{confirmed}.")
     if _is_same_source(setup):
         sentence = (
             "Base and candidate are the same source, so there is nothing to compare: name another "
@@ -51,6 +54,20 @@ def conclude(setup: Setup, after: MoreBoots | None = None) -> VerdictRecord | Mo
     if setup.identical_images():
         sentence = "Base and candidate build the same kernel image, byte for byte."
         return new_verdict(setup, Outcome.PASS, sentence, identical_images=True)
+    found = _by_boots(setup, after)
+    return found if isinstance(found, MoreBoots) else _with_limits(setup, found)
+
+
+def _with_limits(setup: Setup, verdict: VerdictRecord) -> VerdictRecord:
+    """What limits the kernels have is in every verdict whose boots ran."""
+    from iotoll.verdict.limits import state
+
+    base, candidate = (setup.result(side) for side in setup.sides)
+    return state(verdict, base, candidate, setup.policy)
+
+
+def _by_boots(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoots:
+    """As `conclude`, of boots that ran."""
     if setup.judges_time:
         return _by_time(setup)
     if setup.run.manifest.clock is Clock.TIME:

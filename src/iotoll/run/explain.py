@@ -21,12 +21,12 @@ from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import plan_boot, step_after
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
+from iotoll.kernels.symbols import Symbols, read_symbols
 from iotoll.measure.explain.changed import changed_functions
 from iotoll.measure.explain.frames import cell_frames
 from iotoll.measure.explain.pieces import Pieces, make_pieces
 from iotoll.measure.explain.record import probes
 from iotoll.measure.explain.single import differing, slowest
-from iotoll.measure.explain.symbols import Symbols, read_symbols
 from iotoll.measure.explain.tables import io_tables
 from iotoll.measure.iotable import IoTable
 from iotoll.records import results

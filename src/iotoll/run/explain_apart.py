@@ -16,11 +16,11 @@ import numpy as np
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.attribute import take_apart
 from iotoll.measure.explain.coverage import executed_instructions
 from iotoll.measure.explain.pieces import PieceCounter, Pieces
 from iotoll.measure.explain.record import read_record
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.tables import io_tables
 from iotoll.measure.explain.walk import Walker
 from iotoll.measure.iotable import IoTable

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from iotoll.kernels.debuginfo import FunctionLines
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.compare import FunctionChange, InlinedChange, SectionChange
 from iotoll.measure.explain.pieces import Pieces
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.records.models import FunctionDelta, InlinedDelta
 from iotoll.run.explain_lines import Lines
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from iotoll.core.errors import IotollError
 from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.debuginfo import FunctionLines, find_lines
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.pieces import added_lines
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.records import results, sealed
 from iotoll.records.models import SourceRecord
 from iotoll.records.models.run import Side

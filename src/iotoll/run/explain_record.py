@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.attribute import CellParts
 from iotoll.measure.explain.compare import SectionChange, compare_cell, compare_whole
-from iotoll.measure.explain.coverage import coverage
+from iotoll.measure.explain.coverage import coverage, with_data
 from iotoll.measure.explain.pieces import Pieces
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.touch_changes import compare_touches
 from iotoll.records.models import (
     CacheModel,
@@ -70,19 +70,20 @@ def compared(
         )
         for cell, parts in candidate.cells.items()
     ]
+    covered = coverage(
+        candidate.cells,
+        candidate.executed,
+        candidate.symbols,
+        changed,
+        frozenset(base.symbols.names),
+        lines.added(),
+        lines.note,
+    )
     return ExplainRecord(
         board=run.manifest.board,
         outcome=verdict.outcome,
         cells=cells,
-        coverage=coverage(
-            candidate.cells,
-            candidate.executed,
-            candidate.symbols,
-            changed,
-            frozenset(base.symbols.names),
-            lines.added(),
-            lines.note,
-        ),
+        coverage=with_data(covered, base.symbols, candidate.symbols),
         images=images(run),
         caches=_caches(caches, base, candidate) if caches else None,
     )

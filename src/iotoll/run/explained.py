@@ -65,7 +65,9 @@ def wanted(flow: Flow, verdict: VerdictRecord) -> bool:
     if not verdict.cells or verdict.failure is not None:
         return False
     when = policy.explain.when
-    return when == "always" or (when == "regression" and verdict.outcome is Outcome.REGRESSION)
+    # Of limits alone no function tells anything.
+    outcomes = {verdict.outcome, verdict.without_limits or verdict.outcome}
+    return when == "always" or (when == "regression" and outcomes == {Outcome.REGRESSION})
 
 
 def is_current(run: RunDir) -> bool:

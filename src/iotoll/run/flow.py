@@ -9,9 +9,10 @@ What takes long to import is imported by the steps: make is at work before that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from iotoll.boards.board import RealBoard
 from iotoll.boards.equip import families
@@ -20,10 +21,13 @@ from iotoll.boots.schedule import PARALLEL, open_plans, run_boots, run_plans
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.kernels.build import build_side
 from iotoll.kernels.cache import copy_tree
+from iotoll.kernels.compiled import read_by_builds
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import prepare
+from iotoll.patch.selection import choose
 from iotoll.records import results
 from iotoll.records.models import (
+    SelectionRecord,
     SideResult,
     SourceRecord,
     VerdictRecord,
@@ -62,13 +66,44 @@ class Flow(Setup):
             check_source(self.board.hardware, record, self.dtbs, self.progress)
 
     def build(self) -> None:
-        """Kernel images of both sides; the base first, since its failure is not the patch's."""
-        for side in self.sides:
-            self.build_side(side)
+        """Kernel images of both sides; the base first, since its failure is not the patch's.
+
+        The base's also where no cell is selected: its list of sources confirms that.
+        """
+        while True:
+            for side in self.sides:
+                self.build_side(side)
+            if not self.select_compiled([self.run.build(side) for side in self.sides]):
+                return
+
+    def select_compiled(self, folders: Sequence[Path]) -> bool:
+        """Select cells for paths that a rule calls no part of a kernel, and that a build read.
+
+        ``folders`` are those of builds. Returns whether there were such paths.
+        """
+        selected = results.read(self.run.selection, SelectionRecord)
+        found = read_by_builds(selected.harmless, folders)
+        if not found:
+            return False
+        self.progress.say(
+            f"{', '.join(sorted(found))}: objects of the board's kernel are made of it (or of a"
+            " header of its name), so it selects cells"
+        )
+        known = families(self.board, self.matrix)
+        left = set(selected.changed_paths) - set(selected.harmless)
+        chosen = choose(selected.changed_paths, self.matrix.cells, None, known, found | left)
+        results.write(self.run.selection, chosen)
+        return True
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether no cell is selected only because rules call all of it no part of a kernel."""
+        selected = results.read(self.run.selection, SelectionRecord)
+        return not selected.cells and bool(selected.harmless)
 
     def build_side(self, side: Side, warm: bool = False) -> None:
         """The kernel image of one side; ``warm`` as in `iotoll.kernels.build.build_side`."""
-        if not self.cells:
+        if not self.cells and not (side == "base" and self.is_unconfirmed):
             return
         if side == "candidate" and self.run.manifest.candidate_kind == "none":
             copy_tree(self.run.build("base"), self.run.build(side))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iotoll.core.paths import data_dir
+from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.toml import extended_files, load_extended, named_file
 from iotoll.kernels.kconfig import fragment_path
-from iotoll.kernels.sandbox import Surroundings
+from iotoll.kernels.sandbox import Surroundings, tools
+from iotoll.kernels.source import locate
 from iotoll.records.models import RunManifest
 
 
@@ -35,5 +36,17 @@ def named_files(manifest: RunManifest) -> list[Path]:
 
 
 def surroundings(manifest: RunManifest) -> Surroundings:
-    """A sandbox that shows a step the files that its run names, under the names that it knows."""
-    return Surroundings(shown=named_files(manifest), folder=Path.cwd())
+    """A sandbox that shows a step the files that its run names, under the names that it knows.
+
+    Of the cache it sees the run's own tree, which explains where code is from.
+    """
+    seen: list[Path] = []
+    if manifest.tree is not None:
+        located = locate(manifest.tree)
+        named = located.repository.resolve() if located.repository else None
+        within = named is not None and named.is_relative_to(cache_dir().resolve())
+        seen = [path for path in (located.tree.root, named if within else None) if path]
+        lent = [path for path in located.tree.borrowed() if path.is_relative_to(cache_dir())]
+        seen += [path for path in lent if not any(path.is_relative_to(one) for one in seen)]
+        seen = [path for path in seen if path.is_dir()]
+    return Surroundings(cache=[*tools(), *seen], shown=named_files(manifest), folder=Path.cwd())

@@ -9,8 +9,9 @@ from iotoll.core.errors import ResultError
 from iotoll.core.progress import Progress
 from iotoll.kernels import compiled
 from iotoll.records import results
-from iotoll.records.models import Outcome, SelectionRecord, VerdictRecord
-from iotoll.records.rundir import RunDir
+from iotoll.records.models import BootRecord, Outcome, SelectionRecord, VerdictRecord
+from iotoll.records.models.run import Side
+from iotoll.records.rundir import SIDES, RunDir
 
 NAME = "verdict.previous.json"
 """The verdict that a run had before the last command, where the outcome is another one now."""
@@ -38,6 +39,22 @@ def tell_change(kept: Path, verdict: VerdictRecord | None, progress: Progress) -
         progress.say(f"the verdict was {before.value}, now {verdict.outcome.value}: see {kept}")
 
 
+def _died(run: RunDir) -> list[tuple[Side, str]]:
+    """Boots of which an earlier try crashed or hung and the last one did not, by side, in words.
+
+    A crash that comes and goes may be the board's or the patch's, so a pass says so and is none.
+    """
+    found: list[tuple[Side, str]] = []
+    for side in SIDES:
+        for path in sorted(run.side(side).glob("boots/*/boot.json")):
+            record = results.read(path, BootRecord)
+            if record.died:
+                why = record.died[0].rstrip(".")
+                text = f"Boot {record.boot} of the {side} failed once ({why})"
+                found.append((side, f"{text}, and ran when it was repeated."))
+    return found
+
+
 def with_coverage(
     run: RunDir, sentence: str, warnings: list[str], outcome: Outcome | None = None
 ) -> dict[str, Any]:
@@ -53,7 +70,13 @@ def with_coverage(
     if found is not None:
         said = f"{sentence} {found.sentence}".strip()
         notes = [*found.notes, *notes]
+    died = _died(run) if outcome not in (None, Outcome.BROKEN, Outcome.INFRASTRUCTURE) else []
+    said = " ".join([*(text for _, text in died), said])
+    notes = [*(text for _, text in died), *notes]
     fields: dict[str, Any] = {"sentence": said, "warnings": [*notes, *warnings]}
+    if outcome is Outcome.PASS and any(side == "candidate" for side, _ in died):
+        other = Outcome.INCONCLUSIVE
+        fields |= {"outcome": other, "exit_code": other.exit_code}
     if selected and selected.cells and outcome is Outcome.PASS:
         unbuilt = found.unbuilt if found else ()
         missed = {*unbuilt, *unmeasured, *selected.harmless}

@@ -20,9 +20,9 @@ from iotoll.core.digest import files_sha256, json_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
+from iotoll.kernels.symbols import read_symbols
 from iotoll.measure.explain.changed import changed_functions
 from iotoll.measure.explain.profile import Counts, compare_profiles, complete, read_profile
-from iotoll.measure.explain.symbols import read_symbols
 from iotoll.measure.explain.unseen import Profiled, Traced, unseen_functions
 from iotoll.records import results
 from iotoll.records.models import (

@@ -16,10 +16,10 @@ import numpy as np
 from iotoll.boards.board import VirtualBoard
 from iotoll.boards.plugin import ran_words
 from iotoll.boots.local import BootPlan
+from iotoll.kernels.symbols import Symbols, read_symbols
 from iotoll.measure.explain.changed import changed_functions
-from iotoll.measure.explain.coverage import CellTime, ran
+from iotoll.measure.explain.coverage import CellTime, ran, with_data
 from iotoll.measure.explain.record import NOTHING, probes, read_record
-from iotoll.measure.explain.symbols import Symbols, read_symbols
 from iotoll.measure.explain.tables import io_tables
 from iotoll.records import results
 from iotoll.records.models import Clock, ExplainRecord, VerdictRecord
@@ -87,7 +87,7 @@ def after_verdict(flow: Flow) -> None:
         base, candidate = (symbols_of(run, side) for side in flow.sides)
         known = frozenset(base.names)
         if unchanged:
-            found = ran(NOTHING, {}, candidate, (), known)
+            found = with_data(ran(NOTHING, {}, candidate, (), known), base, candidate)
         else:
             changed = changed_functions(base, candidate)
             found = ran(read_record(prefix), _times(flow), candidate, changed, known)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, ResultError
-from iotoll.core.paths import cache_dir
 from iotoll.core.proc import SANDBOX_TREE
 from iotoll.core.progress import Progress
 from iotoll.kernels import buildid, compiled, sandbox
@@ -23,8 +22,10 @@ from iotoll.kernels.cache import new_entry
 from iotoll.kernels.compiling import TIMEOUT
 from iotoll.kernels.kernel_job import TARGETS, KernelJob
 from iotoll.kernels.overrun import OverrunError
+from iotoll.kernels.places import held_place, places
 from iotoll.kernels.sandbox import INSIDE, Kept, Surroundings
 from iotoll.kernels.source import open_tree
+from iotoll.kernels.tree import KernelTree
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, FailureRecord, Outcome, SourceRecord
 from iotoll.records.models.run import Side
@@ -69,11 +70,14 @@ def build(
     trusted = side == "base" if trusted is None else trusted
     alone = not trusted and not done
     with ExitStack() as stack:
-        tree = open_tree(str(run.manifest.tree), progress)
-        if alone:  # nobody may move the tree below the overlay
-            stack.enter_context(tree.locked(progress))
+        tree = places(open_tree(str(run.manifest.tree), progress), job)[0]
+        if alone:  # nobody may move the work tree below the overlay
+            base = job_of(run, "base", spec)
+            tree = stack.enter_context(held_place(tree, base, progress, reads=True))
         seen = [path for path in hidden if alone and path.is_dir()]
-        around = _around(run, job, seen)
+        around = _around(run, job, tree, seen)
+        if done:
+            around = replace(around, cache=[*around.cache, job.cached])
         around = replace(around, seconds=TIMEOUT + GRACE_SECONDS, ended=stack.close)
         words = _words(run, side, spec, progress)
         try:
@@ -96,7 +100,9 @@ def warm(run: RunDir, spec: KernelSpec) -> int:
     everything, and throw it away.
     """
     words = [*_words(run, "base", spec, Progress()), "--warm"]
-    around = _around(run, job_of(run, "base", spec))
+    job = job_of(run, "base", spec)
+    tree = places(open_tree(str(run.manifest.tree), Progress(quiet=True)), job)[0]
+    around = _around(run, job, tree)
     return sandbox.run(words, run.root, Kept(()), trusted=True, around=around)
 
 
@@ -126,7 +132,8 @@ def why_not(run: RunDir, spec: KernelSpec) -> str:
     compiler = shutil.which(TARGETS[job.arch].compiler) or ""
     if not any(compiler.startswith(f"{folder}/") for folder in sandbox.SYSTEM):
         return f"the compiler {compiler} is not visible in it"
-    return sandbox.why_not(run.root, _around(run, job))
+    tree = open_tree(str(run.manifest.tree), Progress(quiet=True))
+    return sandbox.why_not(run.root, _around(run, job, places(tree, job)[0]))
 
 
 def job_of(run: RunDir, side: Side, spec: KernelSpec) -> KernelJob:
@@ -140,20 +147,28 @@ def _words(run: RunDir, side: Side, spec: KernelSpec, progress: Progress) -> lis
     return [*INSIDE, "build", str(run.root), side, json.dumps(asdict(spec)), *quiet]
 
 
-def _around(run: RunDir, job: KernelJob, hidden: Sequence[Path] = ()) -> Surroundings:
-    """Fragments and objects of the user's own, and the tree, which in there has no other name."""
-    tree = open_tree(str(run.manifest.tree), Progress(quiet=True))
+def _around(
+    run: RunDir, job: KernelJob, tree: KernelTree, hidden: Sequence[Path] = ()
+) -> Surroundings:
+    """Fragments and objects of the user's own, and the tree, which in there has no other name.
+
+    ``tree`` is at the place to build in; a build that is trusted chooses its place itself.
+    """
+    folders = [tree.work, tree.git_dir, tree.ccache]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
     return Surroundings(
+        cache=folders,
         hidden=hidden,
         shown=[*tree.borrowed(), *job.fragments],
         folder=Path.cwd(),
-        variables={SANDBOX_TREE: str(tree.root)},
+        variables={SANDBOX_TREE: str(tree.work)},
     )
 
 
 def hidden_from_candidates(run: RunDir) -> tuple[Path, ...]:
-    """Folders with what a candidate could give out as its own image."""
-    return (cache_dir() / "images", run.build("base"))
+    """Folders of the run with what a candidate could give out as its own image."""
+    return (run.build("base"),)
 
 
 def _built(run: RunDir, side: Side, status: int) -> Outcome:

@@ -20,6 +20,7 @@ from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError, os_fix
 from iotoll.core.lock import alone
+from iotoll.core.paths import check_tree
 from iotoll.core.progress import Progress
 from iotoll.measure.asked import Ran, parse_command, read_ran
 from iotoll.measure.hpb import NAME as HPB
@@ -69,6 +70,7 @@ def run_study(asked: Asked) -> StudyRecord | None:
         raise UsageError(
             "--fresh: a lab takes no boot from an earlier run: choose another --out to boot again"
         )
+    check_tree(asked.out)
     _check_board(asked)
     _check_folder(asked)
     why = f"{asked.out}: another iotoll works on this study: wait for it, or choose another --out"

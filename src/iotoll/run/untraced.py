@@ -18,9 +18,9 @@ from iotoll.boards.plugin import plugin_words
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import plan_boot
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.boot_trace import BootTraceFile
 from iotoll.measure.explain.record import Record, read_record
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.untraced import CutIos, cut_cell, untraced_probes
 from iotoll.measure.explain.walk import Walker
 from iotoll.records import results

@@ -36,6 +36,7 @@ from iotoll.verdict.policy import Policy, SectionRule
 from iotoll.verdict.pools import pools
 from iotoll.verdict.twins import MAJORITY, Moved, Twins
 from iotoll.verdict.words import headline, moved_lines, sentence
+from iotoll.verdict.work import compare_work
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ def _cell(
         sections = _balanced(sections)
     found = compare(paired[None], policy.rule(name, None), policy)
     whole = Comparison(**found) if found else None
-    gated = [part for part in (*sections, whole) if part is not None and part.gated]
+    work = compare_work(*sides, (sections, whole), policy.work, frozenset(candidate.changed or ()))
+    gated = [part for part in (*sections, whole, work) if part is not None and part.gated]
     outcome, why = Outcome.PASS, ""
     if unknown := [part for part in gated if part.moved == "unknown"]:
         outcome, why = Outcome.INCONCLUSIVE, unknown[0].why
@@ -150,7 +152,9 @@ def _cell(
         outcome, why = Outcome.INCONCLUSIVE, "no section of this cell can be judged"
     if any(part.moved == "grew" for part in gated):
         outcome, why = Outcome.REGRESSION, ""
-    verdict = CellVerdict(cell=name, outcome=outcome, sections=sections, whole=whole, why=why)
+    verdict = CellVerdict(
+        cell=name, outcome=outcome, sections=sections, whole=whole, work=work, why=why
+    )
     return verdict, paired
 
 
@@ -303,7 +307,8 @@ def _open(
     devices |= {
         _device(v)
         for v in few
-        if v.cell in incomparable or any(_has_moved(part) for part in (*v.sections, v.whole))
+        if v.cell in incomparable
+        or any(_has_moved(part) for part in (*v.sections, v.whole, v.work))
     }
     return [v.cell for v in few if _device(v) in devices]
 

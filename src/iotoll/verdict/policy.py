@@ -44,6 +44,19 @@ class SectionRule(Model):
     why: str = ""
 
 
+class WorkRule(Model):
+    """When work outside I/Os is a cost (`iotoll.verdict.work`): instructions per I/O of a cell.
+
+    It must exceed ``threshold`` in each boot, or ``changed`` in the functions alone whose machine
+    code the candidate changed: what these execute is no noise.
+    """
+
+    threshold: int = Field(500, ge=0)
+    changed: int = Field(16, ge=0)
+    gated: bool = True
+    why: str = ""
+
+
 class CellException(Model):
     """Another rule for the sections of some cells; ``cells`` are glob patterns.
 
@@ -75,6 +88,23 @@ class AcceptRule(Model):
 
     who: Literal["nobody", "author", "approver"] = "nobody"
     at_most: float = Field(1.0, gt=0)
+
+
+class LimitsRule(Model):
+    """What follows where a limit differs that nobody accepts (`iotoll.verdict.limits`).
+
+    ``differ``: the outcome. ``ignore``: glob patterns of names whose differences say nothing.
+    """
+
+    differ: Literal["regression", "inconclusive"] = "regression"
+    ignore: list[str] = Field(default_factory=list)
+
+
+class ThroughputRule(Model):
+    """How much longer an I/O of the named cells may take on the modelled device, as a share."""
+
+    cells: list[str] = Field(default_factory=list, description="glob patterns")
+    at_most: float = Field(0.02, gt=0, lt=1)
 
 
 class ExplainRule(Model):
@@ -110,9 +140,12 @@ class Policy(Model):
         default_factory=lambda: list(Clock), description="clocks whose regression blocks"
     )
     accept: AcceptRule = Field(default_factory=AcceptRule)
+    limits: LimitsRule = Field(default_factory=LimitsRule)
+    throughput: ThroughputRule = Field(default_factory=ThroughputRule)
     explain: ExplainRule = Field(default_factory=ExplainRule)
     sections: dict[Section, SectionRule]
     whole: SectionRule
+    work: WorkRule = Field(default_factory=WorkRule)
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 
@@ -180,6 +213,7 @@ class TimePolicy(Model):
     left_out: float = Field(0.1, ge=0, lt=1, description="share of cells that may be too noisy")
     blocks: list[Clock]
     accept: AcceptRule = Field(default_factory=AcceptRule)
+    limits: LimitsRule = Field(default_factory=LimitsRule)
     figures: dict[Literal["overhead", "vfs_fs", "submission", "completion"], GrowthRule] = Field(
         min_length=1
     )

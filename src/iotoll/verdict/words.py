@@ -9,18 +9,22 @@ from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
 from iotoll.verdict.growth import is_of_most, moved_alone, rare
 
 WHOLE = "whole I/O"
+WORK = "work outside I/Os"
 """What stands where a section's name would."""
 
-_NAMES = {"whole": WHOLE}
-_DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+_NAMES = {"whole": WHOLE, "work": WORK}
+DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+"""How people write a device of a matrix."""
 
 
 def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
-    """A cell's comparisons with their names: its sections, then the whole I/O."""
+    """A cell's comparisons with their names: its sections, the whole I/O, work outside I/Os."""
     for section in verdict.sections:
         yield section.section.value, section
     if verdict.whole is not None:
         yield "whole", verdict.whole
+    if verdict.work is not None:
+        yield "work", verdict.work
 
 
 def moved_lines(
@@ -79,12 +83,12 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
             if found.has_moved and is_told:
                 groups.setdefault((device, name, found.moved), []).append(found)
     # The whole I/O last: it holds what its sections hold, and something else.
-    ranked = sorted(groups.items(), key=lambda g: (g[0][1] == "whole", -len(g[1]), g[0]))
+    ranked = sorted(groups.items(), key=lambda g: (g[0][1] in _NAMES, -len(g[1]), g[0]))
     lines = []
     for (device, name, _), moved in ranked:
         size = f"{median(c.delta for c in moved):+.0f} ({median(c.relative for c in moved):+.1%})"
         where = f"in {len(moved)} of {judged[device, name]} workloads{rarely(moved)}"
-        lines.append(f"{_DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
+        lines.append(f"{DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
     return lines
 
 

@@ -57,7 +57,7 @@ def test_fragments_exist(name: str) -> None:
             "devices.ufs.delay_ms is needed with qemu.patched = f",
         ),
         ("[devices.nvme.model]", "[devices.nvme.models]", "devices.nvme.models: "),
-        ("units = 1", "units = 0", "devices.ufs.model.units: "),
+        ("units = 32", "units = 0", "devices.ufs.model.units: "),
         ('arch = "arm64"', "arch = arm64", "line 2"),
     ],
 )

@@ -104,9 +104,27 @@ def test_board_without_its_qemu_says_how_to_get_it() -> None:
 
 
 def test_build_that_is_there_is_not_built_again() -> None:
-    patched.folder().mkdir(parents=True)
+    for target in ("aarch64", "x86_64"):
+        program(target)
     done = build(TOOLS)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str(patched.folder()), "")
+
+
+def test_one_target_may_be_there_without_the_other(tmp_path: Path) -> None:
+    program("aarch64")
+    done = build(TOOLS, "aarch64")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str(patched.folder()), "")
+    done = build(TOOLS, "x86_64", QEMU_SOURCE=str(tmp_path / "nowhere"))
+    assert done.returncode == 4, "the other is still to be built"
+    assert (patched.folder() / "bin/qemu-system-aarch64-exact").is_file()
+    with pytest.raises(InfrastructureError, match=r"bash .*/build\.sh x86_64 "):
+        patched.binary("qemu-system-x86_64-exact")
+
+
+def program(target: str) -> None:
+    path = patched.folder() / f"bin/qemu-system-{target}-exact"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o755)
 
 
 def test_a_container_image_has_it_beside_its_script(

@@ -38,21 +38,52 @@ def test_further_boots_are_perturbed_as_the_matrix_says(tmp_path: Path, matrix: 
         render_job(load_board("virt-arm64"), matrix, batches, tmp_path, number=number)
         (text,) = [p.read_text() for p in tmp_path.glob("*.fio")]
         late, pages = (number - 1) * pace.perturb_us, (number - 1) * pace.perturb_pages
-        assert f"start.sh {pace.round_us} {late} {pages} {cell}" in text
+        assert f"start.sh {pace.round_us} {pace.rest_us} {late} {pages} {cell}" in text
     assert pace.perturb_us and pace.perturb_pages % 2, "the default matrix perturbs both"
 
 
 def test_batches_follow_the_matrix_and_calibration_comes_last(matrix: Matrix) -> None:
     batches = make_batches(matrix, matrix.cells[::-1], True)
     devices = ["ufs", "nvme", "emmc"]
-    assert [b.name for b in batches] == devices + [f"calibration-{d}" for d in devices]
-    assert [run.name for b in batches[:3] for run in b.runs] == matrix.cells
-    runs = batches[3].runs
+    deep = ["ufs", "ufs-libaio", "nvme", "nvme-libaio", "emmc"]
+    assert [b.name for b in batches] == deep + [f"calibration-{d}" for d in devices]
+    assert [run.name for b in batches[:5] for run in b.runs] == matrix.cells
+    runs = batches[5].runs
     assert runs[0].name == "calibration-ufs-reference"
-    assert len(runs) == 1 + len(batches[3].events)
+    assert len(runs) == 1 + len(batches[5].events)
     modes = {run.name: run.calibration for run in runs}
     assert modes["calibration-ufs-block_bio_queue"] == "double block/block_bio_queue"
     assert modes["calibration-ufs-queue_rq_return"] == "off iotoll/queue_rq_return"
+
+
+def test_g1_5_a_buffer_of_pages_has_a_file_that_the_board_spreads(
+    tmp_path: Path, matrix: Matrix
+) -> None:
+    cell = "ufs-128k-seqread-t1-direct-pages"
+    batches = make_batches(matrix, [*TWO, cell], False)
+    render_job(load_board("virt-arm64"), matrix, batches, tmp_path)
+    text = (tmp_path / "ufs.fio").read_text()
+    before, after = text.split(f"[{cell}]")
+    # 32 pages and one in which fio's buffer may begin.
+    assert f"; spread /tmp/iotoll-pages.{cell} 33\n" in after
+    assert f"iomem=mmapshared:/tmp/iotoll-pages.{cell}\n" in after
+    assert "spread" not in before and "iomem=mmaphuge" in before
+    # Nothing is made on a board whose memory is as it is.
+    render_job(load_board("virt-arm64-stock"), matrix, batches, tmp_path)
+    text = (tmp_path / "ufs.fio").read_text()
+    assert "iomem=malloc" in text and "spread" not in text
+
+
+def test_cells_of_the_paper_have_the_job_that_they_have_alone(
+    tmp_path: Path, matrix: Matrix
+) -> None:
+    paper = matrix.model_copy(update={"more": []})
+    for name, one in (("all", matrix), ("paper", paper)):
+        batches = make_batches(one, one.cells, False)
+        render_job(load_board("virt-arm64"), one, batches, tmp_path / name)
+    for device in matrix.devices:
+        both = [(tmp_path / name / f"{device}.fio").read_text() for name in ("all", "paper")]
+        assert both[0].startswith(both[1].rstrip())
 
 
 def test_a_device_without_cells_is_left_out(matrix: Matrix) -> None:
@@ -121,7 +152,8 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
         load_board("virt-arm64"), matrix, make_batches(matrix, matrix.cells, False), tmp_path
     )
     for device in ("ufs", "nvme", "emmc"):
-        jobs = (tmp_path / f"{device}.fio").read_text().split("\n[")
+        texts = [path.read_text() for path in sorted(tmp_path.glob(f"{device}*.fio"))]
+        jobs = [job for text in texts for job in text.split("\n[")]
         for cell in [c for c in matrix.cells if c.startswith(device)]:
             found = [
                 dict(line.split("=", 1) for line in job.splitlines() if "=" in line)
@@ -133,7 +165,13 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             assert len({lines["filename"] for lines in found}) == threads
             first, *others = (lines["exec_prerun"].split() for lines in found)
             script, *values = first[2:]
-            assert script == "/iotoll/dut/start.sh" and values == ["2048000", "0", "0", cell]
+            assert script == "/iotoll/dut/start.sh" and values == [
+                "2048000",
+                "3000000",
+                "0",
+                "0",
+                cell,
+            ]
             assert [words[1:] for words in others] == [
                 ["iotoll-start", "at", f"/tmp/iotoll-{cell}.begin", str(1190 * turn), cell]
                 for turn in range(1, threads)
@@ -143,9 +181,10 @@ def test_every_run_does_what_its_cell_says(tmp_path: Path, matrix: Matrix) -> No
             total = sum(int(lines["io_size"].rstrip("k")) for lines in found)
             # Read-ahead asks the disk for half of a sequential read's I/Os.
             few = thin and not ("seqread" in cell and cell.endswith("-sync"))
-            assert total // kb == (256 if kb == 4 else 64 if few else 128)
+            large = 24 * 32 if "qd32" in cell else 32
+            assert total // kb == {4: 256, 128: 64 if few else 128, 1024: large}[kb]
             assert sum(int(lines["size"].rstrip("m")) for lines in found) == (16 if thin else 32)
-            assert {lines["direct"] for lines in found} == {str(int(cell.endswith("direct")))}
+            assert {lines["direct"] for lines in found} == {str(int("-direct" in cell))}
 
 
 def test_threads_have_their_cpus_where_there_are_several(tmp_path: Path, matrix: Matrix) -> None:
@@ -232,7 +271,7 @@ def test_cells_of_one_setting_share_a_batch_and_its_file_says_the_setting(
     paced = f"\nrate_iops={matrix.pace.rate_iops_many}\n"
     assert paced in (tmp_path / "nvme-fsync.fio").read_text(), "one of two threads"
     fsync = (tmp_path / "nvme-fsync.fio").read_text()
-    assert re.search(r"start\.sh 2048000 0 0 nvme-\S*fsync", fsync)
+    assert re.search(r"start\.sh 2048000 3000000 0 0 nvme-\S*fsync", fsync)
     assert re.search(r"iotoll-start at \S+\.begin 1190 nvme", fsync)
     two = (tmp_path / "nvme-dev2.fio").read_text()
     offsets = re.findall(r"iotoll-start at \S+\.begin (\d+) ", two)

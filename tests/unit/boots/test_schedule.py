@@ -20,7 +20,8 @@ from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
 from iotoll.measure.collect import collect
 from iotoll.records import results
-from iotoll.records.models import Clock, SideResult
+from iotoll.records.models import BootRecord, Clock, SideResult
+from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from tests.unit.runs import CELLS, EXAMPLES, add_boots, make_run
 
@@ -205,3 +206,90 @@ def test_f3_2_a_hang_blames_nobody_until_it_repeats(
             run_boots(run, bench, [("base", 1), ("candidate", 1)], QUIET)
         assert board.booted.count(("candidate", 1)) == 2
     assert (run.boot("candidate", 1).parent / "1.hung.log").read_text() == "last words"
+
+
+class Crashing(Board):
+    """Boots that crash so often, by side; the base that runs beside another is no boot of a run."""
+
+    def __init__(self, **times: int) -> None:
+        super().__init__({})
+        self.times = times
+        self.beside = 0
+
+    def boot(self, plan: BootPlan, on_cell: object, cancelled: object) -> None:
+        if "beside" in plan.folder.parts:
+            self.beside += 1
+            if self.times.get("beside"):
+                raise BrokenError("boot", "panic of the base")
+            return
+        self.booted.append((plan.side, plan.number))
+        if self.booted.count((plan.side, plan.number)) <= self.times.get(plan.side, 0):
+            raise BrokenError("workload", f"panic of the {plan.side}", "last words")
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(EXAMPLES / "boot.json", plan.folder / "boot.json")
+
+
+def crash(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch, board: str, **times: int
+) -> Crashing:
+    found = Crashing(**times)
+    monkeypatch.setattr(local, "boot", found.boot)
+    monkeypatch.setattr(base_boots, "take", lambda plan: False)
+    monkeypatch.setattr(base_boots, "keep", lambda plan: None)
+    wanted: list[tuple[Side, int]] = [("base", 1), ("candidate", 1)]
+    run_boots(run, replace(bench, board=load_board(board)), wanted, QUIET)
+    return found
+
+
+def test_g1_a_crash_that_repeats_beside_a_base_that_runs_is_the_candidates(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "panic of the candidate, in 2 of 2 tries, and the base did not, beside it"
+    with pytest.raises(BrokenError, match=words) as caught:
+        crash(run, bench, monkeypatch, "virt-arm64-stock", candidate=9)
+    assert caught.value.step == "workload" and caught.value.log_tail == "last words"
+    # The same command again knows it: nobody rolls until it passes.
+    with pytest.raises(BrokenError, match=words):
+        crash(run, bench, monkeypatch, "virt-arm64-stock")
+
+
+def test_g1_a_crash_that_does_not_repeat_is_kept(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = crash(run, bench, monkeypatch, "virt-arm64-stock", candidate=1)
+    assert found.booted.count(("candidate", 1)) == 2 and found.beside == 1
+    record = results.read(run.boot("candidate", 1) / "boot.json", BootRecord)
+    assert record.died == ["panic of the candidate"]
+
+
+def test_g1_a_base_that_crashes_as_well_makes_it_infrastructure(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InfrastructureError, match="the base kernel fails as well, beside"):
+        crash(run, bench, monkeypatch, "virt-arm64-stock", candidate=9, beside=1)
+
+
+def test_g1_a_base_that_crashes_once_is_repeated_and_twice_is_infrastructure(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = crash(run, bench, monkeypatch, "virt-arm64-stock", base=1)
+    assert found.booted.count(("base", 1)) == 2 and found.beside == 0
+    shutil.rmtree(run.side("base") / "boots")
+    with pytest.raises(InfrastructureError, match=r"the base kernel fails: .* 2 of 2 tries"):
+        crash(run, bench, monkeypatch, "virt-arm64-stock", base=9)
+
+
+def test_g1_an_exact_board_does_the_same_again_so_it_boots_once(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BrokenError, match=r"^panic of the candidate$"):
+        crash(run, bench, monkeypatch, "virt-arm64", candidate=1)
+    assert not list(run.side("candidate").glob("boots/*.died.json"))
+
+
+def test_g1_a_note_of_tries_that_is_damaged_is_one_line(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results.write_text(run.boot("candidate", 1).with_name("1.died.json"), "[[[")
+    with pytest.raises(ResultError, match=r"1\.died\.json: is damaged .*: remove it"):
+        crash(run, bench, monkeypatch, "virt-arm64-stock")

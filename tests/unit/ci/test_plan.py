@@ -178,7 +178,7 @@ def test_inputs_that_are_left_empty_mean_their_defaults(clone: Path, tmp_path: P
     assert done.exit_code == 0, done.output
     assert plan.read_plan(tmp_path / "p").lava_boards == []
     selection = results.read(tmp_path / "p/virtual/virt-arm64/selection.json", SelectionRecord)
-    assert len(selection.cells) == 16
+    assert len(selection.cells) == 21
 
 
 def test_boards_of_one_pipeline_do_not_supersede_each_other(clone: Path, tmp_path: Path) -> None:
@@ -219,9 +219,9 @@ def test_a_real_board_is_judged_by_its_times(clone: Path, tmp_path: Path) -> Non
 def test_results_of_another_pipeline_are_not_posted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = PLAN.model_copy(update={"lava_boards": []})
+    found = PLAN.model_copy(update={"lava_boards": [], "refused": "it carries a link"})
     summary = SummaryRecord(
-        outcome=Outcome.PASS, exit_code=0, sentence="Fine.", plan=found, runs=[]
+        outcome=Outcome.BROKEN, exit_code=5, sentence="Fine.", plan=found, runs=[]
     )
     results.write(tmp_path / "summary.json", summary)
     (tmp_path / "note.md").write_text("fine")

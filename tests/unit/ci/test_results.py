@@ -28,7 +28,7 @@ from iotoll.records.models import (
 from iotoll.reports.publish.markdown import harmless
 from iotoll.run import sandboxed
 from tests.unit.ci.plans import PLAN
-from tests.unit.runs import make_run
+from tests.unit.runs import agreeing, make_run
 
 VERDICT = data_dir("results-schema") / "valid/verdict.json"
 BOARD = "virt-arm64"
@@ -53,13 +53,10 @@ def put(
     )
     if outcome is not None:
         verdict = results.read(VERDICT, VerdictRecord)
-        changes = {
-            "outcome": outcome,
-            "exit_code": outcome.exit_code,
-            "sentence": "It is so.",
-            "clock": clock,
-        }
-        results.write(folder / "verdict.json", verdict.model_copy(update=changes))
+        changes = {"sentence": "It is so.", "clock": clock}
+        results.write(
+            folder / "verdict.json", agreeing(verdict, outcome).model_copy(update=changes)
+        )
 
 
 @pytest.mark.parametrize(

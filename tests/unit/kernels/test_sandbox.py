@@ -76,9 +76,8 @@ def test_a_lab_on_this_machine_shows_a_candidate_no_token(run_root: Path, tmp_pa
     (lab / "admin.token").write_text(SECRET)
     text = """
 import os, pathlib
-cache = pathlib.Path(os.environ["IOTOLL_CACHE"])
-assert (cache / "compiled").read_text() == "as it was"
-assert list((cache / "lab").iterdir()) == []
+lab = pathlib.Path(os.environ["IOTOLL_CACHE"], "lab")
+assert not lab.exists() or list(lab.iterdir()) == []
 """
     for trusted in (False, True):
         assert sandbox.run(python(text), run_root, Kept(()), trusted) == 0
@@ -164,16 +163,40 @@ for folder in ("/", "/etc", "/tmp", os.environ["IOTOLL_CACHE"]):
 
 def test_f6_3_what_is_hidden_is_empty_and_may_be_filled(run_root: Path, tmp_path: Path) -> None:
     """F6.3: the base's images are none of a candidate's business."""
-    images = tmp_path / "cache/images"
-    (images / "base").mkdir(parents=True)
+    images, built = tmp_path / "cache/images", run_root / "base"
+    for folder in (images, built):
+        (folder / "base").mkdir(parents=True)
     text = f"""
 import pathlib
-images = pathlib.Path({str(images)!r})
-assert list(images.iterdir()) == []
-(images / "own").mkdir()
+images, built = pathlib.Path({str(images)!r}), pathlib.Path({str(built)!r})
+assert not images.exists()
+assert list(built.iterdir()) == []
+for folder in (images, built):
+    (folder / "own").mkdir(parents=True)
 """
-    assert sandbox.run(python(text), run_root, Kept(()), around=Surroundings([images])) == 0
-    assert [path.name for path in images.iterdir()] == ["base"]
+    around = Surroundings(hidden=[built])
+    assert sandbox.run(python(text), run_root, Kept(()), around=around) == 0
+    for folder in (images, built):
+        assert [path.name for path in folder.iterdir()] == ["base"]
+
+
+def test_g1_6_of_the_cache_a_candidate_sees_what_it_is_given_alone(
+    run_root: Path, tmp_path: Path
+) -> None:
+    """G1.6: it read other projects' sources, boots and consoles, and its log is an artifact."""
+    cache = tmp_path / "cache"
+    for name in ("trees/own/work/a", "trees/own/other", "trees/another", "boots", "qemu"):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "file").write_text("x")
+    text = f"""
+import os, pathlib
+cache = pathlib.Path({str(cache)!r})
+found = sorted(str(p.relative_to(cache)) for p in cache.rglob("*") if p.is_file())
+assert found == ["qemu/file", "trees/own/work/a/file"], found
+"""
+    around = Surroundings(cache=[*sandbox.tools(), cache / "trees/own/work/a"])
+    assert sandbox.run(python(text), run_root, Kept(()), around=around) == 0
+    assert sandbox.run(python(text), run_root, None, around=around) == 0, "a boot's as well"
 
 
 def test_f6_2_nothing_runs_when_results_are_copied(
@@ -218,7 +241,8 @@ assert (cache / "compiled").read_text() == "as it was"
 (cache / "more").write_text("poisoned")
 assert (cache / "compiled").read_text() == "poisoned"
 """
-    assert sandbox.run(python(text), run_root, Kept(())) == 0
+    around = Surroundings(cache=[cache])
+    assert sandbox.run(python(text), run_root, Kept(()), around=around) == 0
     assert [p.name for p in cache.iterdir()] == ["compiled"]
     assert (cache / "compiled").read_text() == "as it was"
     # The base is the project's own code.

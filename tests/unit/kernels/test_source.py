@@ -117,9 +117,10 @@ def test_f7_8_second_run_waits_for_the_tree(
     archive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree, _ = opened(archive)
+    tree.lock.parent.mkdir(parents=True)
     code = (
         "import fcntl,sys,time\n"
-        f"s=open({str(tree.root / 'lock')!r},'a'); fcntl.flock(s,fcntl.LOCK_EX)\n"
+        f"s=open({str(tree.lock)!r},'a'); fcntl.flock(s,fcntl.LOCK_EX)\n"
         "print('held',flush=True); time.sleep(0.7)\n"
     )
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)

@@ -44,6 +44,15 @@ def test_neighbours_in_one_request_have_one_tag() -> None:
     assert other_load(parse_cell(name), ran) is None
 
 
+def test_g1_3_how_many_large_ios_are_in_flight_is_the_kernels_to_say() -> None:
+    """A kernel that splits them waits for tags: the cell had no values, and so no verdict."""
+    name = "ufs-{}-randread-t1-direct-libaio-qd32"
+    small, large = (
+        other_load(parse_cell(name.format(kb)), table(3, kind="libaio")) for kb in ("4k", "1024k")
+    )
+    assert "at most 3 I/Os were in flight" in (small or "") and large is None
+
+
 @pytest.mark.parametrize(
     ("name", "ran", "why"),
     [

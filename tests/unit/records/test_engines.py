@@ -7,6 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -108,3 +110,31 @@ def test_a_history_that_was_interrupted_becomes_the_same(place: Path, tmp_path: 
     (again / lost.relative_to(again).as_posix().replace("measurements", "runs")).unlink()
     make(again, Shape(1, 2), 1, Progress(quiet=True))
     assert contents(again) == contents(place)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT content FROM read_text('{secret}')",
+        "SELECT * FROM read_csv('{secret}', header=false)",
+        "SELECT * FROM glob('{folder}/*')",
+        "SELECT * FROM '{secret}'",
+        "SELECT 1; COPY (SELECT 1) TO '{mark}'",
+        "ATTACH '{mark}' AS x",
+        "SET enable_external_access=true; SELECT content FROM read_text('{secret}')",
+        "INSTALL httpfs",
+    ],
+)
+def test_g1_a_query_opens_no_file_but_the_historys(tmp_path: Path, text: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    secret, mark = tmp_path / "elsewhere/secret.csv", tmp_path / "elsewhere/mark"
+    secret.write_text("a,b\n1,2\n")
+    engine = connect("duckdb")
+    (tmp_path / "it's").mkdir()
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "it's/one.parquet")
+    engine.read("runs", [str(tmp_path / "it's/one.parquet")])
+    assert engine.sql("SELECT sum(a) AS n FROM runs").to_pylist() == [{"n": 3}]
+    with pytest.raises(Exception):  # noqa: B017  DuckDB's own and the parser's
+        engine.sql(text.format(secret=secret, mark=mark, folder=secret.parent))
+    assert not mark.exists()
+    engine.close()

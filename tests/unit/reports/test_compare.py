@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from iotoll.core.errors import UsageError
 from iotoll.records import results
 from iotoll.records.models import Clock, Section, SideResult
+from iotoll.records.models.run import FactRecord
 from iotoll.records.rundir import RunDir
 from iotoll.reports.compare import compare_command, open_side, remarks, rows
 from tests.unit.runs import CELLS, make_run, side_result
@@ -42,6 +43,18 @@ def finished(root: Path, submission: int) -> RunDir:
 def change(run: RunDir, **fields: object) -> None:
     """Write the manifest again with other fields."""
     results.write(run.root / "run.json", RunDir(run.root).manifest.model_copy(update=fields))
+
+
+def test_limits_that_differ_are_named(tmp_path: Path) -> None:
+    runs = [finished(tmp_path / name, 2000) for name in ("a", "b")]
+    for run, value in zip(runs, ("1024", "128"), strict=True):
+        path = run.side("candidate") / "result.json"
+        side = results.read(path, SideResult)
+        facts = FactRecord(limits={"ufs.queue.max_sectors_kb": value})
+        boots = [side.boots[0].model_copy(update={"facts": facts})]
+        results.write(path, side.model_copy(update={"boots": boots}))
+    notes = remarks(*(open_side(run.root, None) for run in runs))
+    assert "limit ufs.queue.max_sectors_kb: 1024 -> 128" in notes
 
 
 def test_sections_stand_side_by_side(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_code_that_no_cell_runs_is_named_with_the_board_that_has_such_cells(tmp_
 
     def uncovered(data: dict[str, Any]) -> None:
         doubts = [f"no cell runs {path}: {why}", "base, ufs-4k: a warning of fio's"]
-        data |= {"outcome": "inconclusive", "exit_code": 2, "warnings": doubts}
+        data |= {"outcome": "inconclusive", "exit_code": 3, "warnings": doubts}
 
     run = edited(tmp_path / "run", uncovered, "pass")
     selection = json.loads(run.selection.read_text())

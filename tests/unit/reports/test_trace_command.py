@@ -91,7 +91,7 @@ def test_fio_beside_the_trace() -> None:
     [
         (["absent.dat"], "no such file"),
         ([SYNC8, "--window", "2", "1"], "FROM must be before TO"),
-        ([SYNC8, "--device", "nosuch"], "--device nosuch: names nothing on this machine"),
+        ([SYNC8, "--device", "nosuch"], "--device nosuch: is not a device of this machine"),
         ([SYNC8, "--min-size", "big"], "--min-size big: give bytes"),
     ],
 )
@@ -258,8 +258,9 @@ def test_f6_9_a_trace_that_is_damaged_meanwhile_is_one_line(
     from iotoll.core.errors import InfrastructureError
     from iotoll.reports.trace import slowest as module
 
-    cell = SimpleNamespace(table=None, longest=None, trace=tmp_path / "t.dat", dev="")
-    monkeypatch.setattr(module, "ranked", lambda _, _: np.zeros(0, dtype=np.int64))
+    file = SimpleNamespace(data=tmp_path / "t.dat")
+    cell = SimpleNamespace(table=None, longest=None, trace=file.data, file=file, dev="")
+    monkeypatch.setattr(module, "ranked", lambda *_: np.zeros(0, dtype=np.int64))
     cell.table = SimpleNamespace(take=lambda order: [])
     (tmp_path / "t.dat").write_bytes(b"no trace")
     with pytest.raises(InfrastructureError, match=r"t\.dat: .*run the boot again"):

@@ -13,11 +13,11 @@ from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.measure.explain.tables import io_tables
 from iotoll.records import results
-from iotoll.records.models import CellVerdict, VerdictRecord
+from iotoll.records.models import CellVerdict, Outcome, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run.explain import Explainer
 from iotoll.run.untraced import Untraced
-from tests.unit.runs import BOOTS, CELLS, EXAMPLES, make_run
+from tests.unit.runs import BOOTS, CELLS, EXAMPLES, agreeing, make_run
 
 
 def explainer(run: RunDir) -> Explainer:
@@ -31,12 +31,12 @@ def judged(run: RunDir, moved: dict[str, str]) -> None:
     cells = [
         CellVerdict(
             cell=cell,
-            outcome=example.outcome,
+            outcome=Outcome.REGRESSION if how == "grew" else Outcome.PASS,
             sections=[part.model_copy(update={"moved": how})],
         )
         for cell, how in moved.items()
     ]
-    results.write(run.verdict, example.model_copy(update={"cells": cells, "failure": None}))
+    results.write(run.verdict, agreeing(example.model_copy(update={"cells": cells})))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.pieces import Pieces
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.run import explain_apart
 from iotoll.run.explain_apart import Task, take_sides_apart
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,12 +13,18 @@ from iotoll.records.models import CellVerdict, ExplainRecord, Outcome, VerdictRe
 from iotoll.records.rundir import RunDir
 from iotoll.run import explain, explained
 from iotoll.run.flow import Flow
-from tests.unit.runs import EXAMPLES, make_run
+from tests.unit.runs import EXAMPLES, agreeing, make_run
 
 
 def judged(run: RunDir, outcome: Outcome) -> bytes:
     example = results.read(EXAMPLES / "verdict.json", VerdictRecord)
-    part = example.cells[0].sections[0].model_copy(update={"gated": True, "moved": "grew"})
+    part = (
+        example.cells[0]
+        .sections[0]
+        .model_copy(
+            update={"gated": True, "moved": "grew" if outcome is Outcome.REGRESSION else "same"}
+        )
+    )
     cells = [
         CellVerdict(
             cell=name,
@@ -28,8 +33,7 @@ def judged(run: RunDir, outcome: Outcome) -> bytes:
         )
         for name, size in (("a", 10.0), ("b", 300.0), ("c", -20.0))
     ]
-    fields: dict[str, Any] = {"cells": cells, "failure": None, "outcome": outcome}
-    results.write(run.verdict, example.model_copy(update=fields))
+    results.write(run.verdict, agreeing(example.model_copy(update={"cells": cells}), outcome))
     return run.verdict.read_bytes()
 
 

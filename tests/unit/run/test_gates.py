@@ -59,7 +59,7 @@ def test_stored_runs_are_judged_again_and_those_that_are_not_there_left_out(gate
     verdict = gated / "innocent-1/verdict.json"
     before = verdict.read_bytes()
     wrong = results.read(verdict, VerdictRecord).model_copy(
-        update={"outcome": Outcome.REGRESSION, "exit_code": 1}
+        update={"outcome": Outcome.INCONCLUSIVE, "exit_code": 3}
     )
     results.write(verdict, wrong)
     (row,) = again(gated, "judge")

@@ -38,7 +38,7 @@ from iotoll.run.studies.named import (
 )
 from iotoll.run.studies.variants import PLACES as PLANTED
 from iotoll.run.studies.variants import Plant, planted
-from tests.unit.runs import EXAMPLES, make_run
+from tests.unit.runs import EXAMPLES, agreeing, make_run
 
 EXAMPLE = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
 VERDICT = results.read(EXAMPLES / "verdict.json", VerdictRecord)
@@ -73,8 +73,9 @@ def grown(moved: str = "grew", **changes: Any) -> VerdictRecord:
     """A verdict in which the example's section moved like this."""
     fields = {"gated": True, "moved": moved, "section": SECTION.section}
     part = VERDICT.cells[0].sections[0].model_copy(update=fields)
-    cell = CellVerdict(cell=CELL, outcome=VERDICT.outcome, sections=[part])
-    return VERDICT.model_copy(update={"cells": [cell], "failure": None, **changes})
+    outcome = Outcome.REGRESSION if moved == "grew" else Outcome.PASS
+    cell = CellVerdict(cell=CELL, outcome=outcome, sections=[part])
+    return agreeing(VERDICT.model_copy(update={"cells": [cell]})).model_copy(update=changes)
 
 
 @pytest.mark.parametrize(

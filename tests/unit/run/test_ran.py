@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,10 +14,11 @@ from iotoll.boards.ramdisk import Image
 from iotoll.boots.local import BootPlan
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
-from iotoll.measure.explain.symbols import Symbols
+from iotoll.kernels.symbols import Symbols
+from iotoll.measure.explain.coverage import with_data
 from iotoll.measure.explain.tables import io_tables
 from iotoll.records import results
-from iotoll.records.models import ExplainRecord, Outcome
+from iotoll.records.models import CoverageRecord, ExplainRecord, Outcome
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run import explained, ran
@@ -158,6 +160,14 @@ def test_a_patch_that_changes_no_code_is_said_to(
     explained.after_verdict(flow)
     record = results.read(flow.run.explained, ExplainRecord)
     assert record.coverage.sentence == "No function's machine code changed."
+
+
+def test_g1_3_a_patch_that_changes_data_alone_is_not_said_to_change_nothing() -> None:
+    found = CoverageRecord(cells=[], functions=[], gone=[], sentence="Nothing changed.")
+    assert with_data(found, BEFORE, BEFORE) == found
+    other = replace(BEFORE, image=BEFORE.image + b"1024")
+    said = with_data(found, BEFORE, other).sentence
+    assert "the images differ in data, such as limits" in said
 
 
 def test_a_record_that_is_not_whole_says_nothing(tmp_path: Path) -> None:

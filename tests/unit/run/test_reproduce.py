@@ -54,14 +54,14 @@ def test_a_verdict_comes_out_the_same_bit_for_bit(run: RunDir) -> None:
 
 def test_a_doctored_verdict_is_found_out(run: RunDir) -> None:
     verdict = json.loads(run.verdict.read_text())
-    verdict |= {"outcome": "regression", "exit_code": 1}
+    verdict |= {"outcome": "inconclusive", "exit_code": 3}
     run.verdict.write_text(json.dumps(verdict))
     done = CliRunner().invoke(cli, ["reproduce", str(run.root), "--json"])
     assert done.exit_code == 1
     said = json.loads(done.stdout)
     assert not said["reproduced"]
-    assert (said["before"], said["after"]) == ("regression", "pass")
-    assert 'verdict.json/outcome: "regression", now "pass"' in said["differences"]
+    assert (said["before"], said["after"]) == ("inconclusive", "pass")
+    assert 'verdict.json/outcome: "inconclusive", now "pass"' in said["differences"]
 
 
 def test_other_bytes_with_the_same_fields_are_told(run: RunDir) -> None:

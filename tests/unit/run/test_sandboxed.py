@@ -159,7 +159,7 @@ def test_f6_4_only_what_the_candidate_changes_is_written_anew(
     written: list[str] = []
 
     def look(upper: Path, *words: Any) -> None:
-        sources = upper.parents[1].glob("cache/upper/trees/*/src")
+        sources = upper.parents[1].glob("cache-*/upper/src")
         written.extend(path.name for src in sources for path in src.rglob("*") if path.is_file())
         known(upper, *words)
 
@@ -167,6 +167,32 @@ def test_f6_4_only_what_the_candidate_changes_is_written_anew(
     run = gate_of(tmp_path, tree, "image.write_text('better')")
     sandboxed.at_desk(run, SPEC, QUIET)
     assert written == ["driver.c"]
+
+
+def test_g1_6_a_desks_candidate_sees_its_own_tree_of_the_cache(tmp_path: Path, tree: Path) -> None:
+    """G1.6: a makefile listed the cache, and its build log is an artifact."""
+    cache = tmp_path / "cache"
+    text = f"""
+import pathlib
+cache = pathlib.Path({str(cache)!r})
+found = {{"/".join(p.relative_to(cache).parts[:3]) for p in cache.rglob("*") if p.is_file()}}
+image.write_text(repr(sorted(found)))
+"""
+    run = gate_of(tmp_path, tree, text.strip())
+    (own,) = (cache / "trees").iterdir()
+    for name in (
+        "trees/another/work/x/src",
+        "boots/x",
+        "ccache/0",
+        f"trees/{own.name}/work/arm64-2",
+    ):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "file").write_text("another project's")
+    sandboxed.at_desk(run, SPEC, QUIET)
+    found = eval((run.build("candidate") / "Image").read_text())
+    allowed = tuple(f"trees/{own.name}/{name}" for name in ("work", "git", "ccache"))
+    assert found and all(name.startswith(allowed) for name in found), found
+    assert b"another" not in (run.build("candidate") / "Image").read_bytes()
 
 
 def ended(run: RunDir) -> str:

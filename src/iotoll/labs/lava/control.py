@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from iotoll.boots.schedule import Bench, plan_boot
 from iotoll.core.progress import Step
+from iotoll.kernels.cache import copy_tree
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.runner import lava_runner
 from iotoll.measure.collect import collect
@@ -95,10 +96,7 @@ def own_run(run: RunDir, device: str) -> RunDir:
     changes = {"kind": "gate", "series": None, "aa": True}
     results.write(own.root / "run.json", run.manifest.model_copy(update=changes))
     for side in SIDES:
-        build = own.build(side)
-        build.parent.mkdir(parents=True, exist_ok=True)
-        if not build.is_symlink():
-            build.symlink_to(run.build("base"))
+        copy_tree(run.build("base"), own.build(side))
     return own
 
 

@@ -18,13 +18,13 @@ from iotoll.core.proc import tail
 from iotoll.labs.lava.classify import classify, evidence
 from iotoll.labs.lava.issues import Issue
 from iotoll.labs.lava.job_log import JobLog, read_log, read_time
+from iotoll.labs.lava.journal import DEATHS
 from iotoll.labs.lava.server import FileStore, JobState, LavaServer
 from iotoll.labs.lava.testcases import STATISTICS
 from iotoll.measure import board_records, serial
 from iotoll.measure.board_records import Documents
 from iotoll.records import results, sealed
 from iotoll.records.models import BootRecord, LavaAttempt, LavaRecord, TraceFile
-from iotoll.records.models.run import FactRecord
 from iotoll.records.results import write_text
 
 ERROR_LIMIT = 2000  # characters of LAVA's error message
@@ -92,7 +92,7 @@ def judge(
         found = evidence(ended.state.health, ended.error_type, ended.error, ended.log)
         raise classify(found, issues)
     documents = _documents(ended, plan, console.log_tail)
-    said = documents.facts.get("before", {})
+    said = documents.facts.before
     proof.check(plan.name, plan.kernel, plan.board.name, said, key)
     return documents
 
@@ -151,8 +151,9 @@ def store(
         command=["LAVA", f"job {state.id}", str(state.device)],
         seconds=round(sum(phases.values()), 1),
         cells=plan.cells,
+        died=[a.why for a in attempts if a.outcome in DEATHS],
         measured="board",
-        facts=FactRecord.model_validate(documents.facts),
+        facts=documents.facts,
         digests=sealed.digests(plan.folder, [plan.folder / board_records.NAME]),
         lava=LavaRecord(
             server=where.server,

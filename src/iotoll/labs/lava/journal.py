@@ -20,6 +20,8 @@ from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.lock import alone
 
 NAME = "journal.jsonl"
+DEATHS = ("broken", "hang")
+"""Outcomes of which two make a kernel broken, and one nothing."""
 
 
 @dataclass
@@ -39,6 +41,12 @@ class Attempt:
     server: str = ""
     outcome: str | None = None
     why: str = ""
+    step: str = ""
+
+    @property
+    def is_death(self) -> bool:
+        """Whether the kernel crashed, hung or failed at the workload."""
+        return self.outcome in DEATHS
 
 
 @dataclass
@@ -69,10 +77,11 @@ class Journal:
         self._add("submitted", key=attempt.key, number=number, server=server)
         attempt.number, attempt.server = number, server
 
-    def ended(self, attempt: Attempt, outcome: str, why: str) -> None:
-        """Note how it ended, and why it was judged so."""
-        self._add("ended", key=attempt.key, outcome=outcome, why=why)
-        attempt.outcome, attempt.why = outcome, why
+    def ended(self, attempt: Attempt, outcome: str, why: str, step: str = "") -> None:
+        """Note how it ended, why it was judged so, and the step in which a kernel died."""
+        more = {"step": step} if step else {}
+        self._add("ended", key=attempt.key, outcome=outcome, why=why, **more)
+        attempt.outcome, attempt.why, attempt.step = outcome, why, step
 
     def _add(self, event: str, **values: Any) -> None:
         _append(self.path, {"event": event, **values})
@@ -124,6 +133,7 @@ def _replay(journal: Journal, entry: dict[str, Any]) -> None:
         attempt.number, attempt.server = int(entry["number"]), str(entry.get("server", ""))
     elif entry["event"] == "ended":
         attempt.outcome, attempt.why = str(entry["outcome"]), str(entry["why"])
+        attempt.step = str(entry.get("step", ""))
     else:
         raise ValueError(f"unknown event {entry['event']}")
 

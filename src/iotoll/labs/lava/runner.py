@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from iotoll.boots.local import BootPlan
 from iotoll.boots.pair_order import first_side
 from iotoll.boots.schedule import mark_done
-from iotoll.core.errors import BrokenError, HangError, InfrastructureError
+from iotoll.core.errors import BrokenError, BrokenStep, HangError, InfrastructureError
 from iotoll.core.plain import plain
 from iotoll.core.progress import Step
 from iotoll.labs.lava import job_end
@@ -21,7 +21,7 @@ from iotoll.labs.lava.job_log import read_time
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
 from iotoll.labs.lava.patience import Patience, Tell, silent
 from iotoll.labs.lava.server import JobState, Servers, connect, device_words
-from iotoll.labs.lava.submission import SUPERSEDED, Submitter, names
+from iotoll.labs.lava.submission import SUPERSEDED, Submitter, inputs_of, names
 from iotoll.labs.lava.watch import Watch
 from iotoll.records import results
 from iotoll.records.models import BootRecord, LavaAttempt, SourceRecord
@@ -31,8 +31,10 @@ from iotoll.records.rundir import RunDir
 Done = Callable[[BootPlan], None]
 Failure = BrokenError | InfrastructureError
 SUBJECT = 120  # characters of a patch's subject that a job's metadata shows
-HANGS = 2
-"""Boots that must hang before a kernel is blamed."""
+BLAMED = 2
+"""Tries of a boot in which a kernel must crash or hang before it is blamed."""
+BESIDE = 1000
+"""Added to the number of a candidate's boot that died: the base's that runs beside its second."""
 
 
 @dataclass
@@ -79,7 +81,7 @@ class LavaRunner:
         self.run = run
         self.folder = lava_folder(run)
         self.issues = lab.issues
-        self.hung: dict[str, str] = {}  # the boots that hung, and where
+        self.died: dict[str, str] = {}  # the boots that crashed or hung, and where
         self.submitter = Submitter(
             self.folder, lab, servers, run.manifest.series, self.patiently, subject(run)
         )
@@ -87,15 +89,21 @@ class LavaRunner:
     def boots(self, plans: Sequence[BootPlan], step: Step) -> None:
         """Run the boots to their ends; resumes where it was stopped.
 
+        A boot in which the kernel crashes or hangs is repeated once, the candidate's beside one of
+        the base. What died twice is not tried again by the same command: the journal knows it.
         Raises BrokenError or InfrastructureError as a local boot would. What fails in the base is
         not the candidate's fault, so the base is waited for.
         """
         with open_journal(self.folder) as journal:
             self.submitter.supersede(journal)
-            failed = self._loop(journal, list(plans), step)
-        base = next((e for p, e in failed if p.side == "base"), None)
-        if isinstance(base, BrokenError):
-            raise InfrastructureError(f"the base kernel fails: {base}", base.log_tail) from base
+            failed = _known(journal, plans)
+            failed = failed or self._loop(journal, [*self._besides(journal, plans), *plans], step)
+        which, base = next(((p, e) for p, e in failed if p.side == "base"), (None, None))
+        if which and isinstance(base, BrokenError):
+            beside = " as well, beside the candidate's second try" if which.number > BESIDE else ""
+            raise InfrastructureError(
+                f"the base kernel fails{beside}: {base}", base.log_tail
+            ) from base
         if failed:
             raise base or failed[0][1]
 
@@ -179,7 +187,9 @@ class LavaRunner:
                 if error is None:
                     continue
                 if self._may_retry(journal, one, error):
-                    waiting.insert(0, one.plan)
+                    beside = self._besides(journal, [one.plan])
+                    waiting[:0] = [*beside, one.plan]
+                    total += len(beside)
                 else:
                     failed.append((one.plan, error))
                     self._leave(journal, running)
@@ -207,17 +217,42 @@ class LavaRunner:
                 return
             device = self.device
             if device is None and self._pairs(plan):
-                device = self._device_of_other(plan, running)
-                if device is None and any(_is_other(plan, one.plan) for one in running):
+                paired = _beside_whom(plan)
+                device = self._device_of_other(paired, running)
+                if device is None and any(_is_other(paired, one.plan) for one in running):
                     continue
-            if device is None and plan.name in self.hung:
+            if device is None and plan.name in self.died:
                 device = self._elsewhere(plan)
             waiting.remove(plan)
             running.append(Running(plan, self.submitter.begin(journal, plan, device)))
 
+    def _besides(self, journal: Journal, plans: Sequence[BootPlan]) -> list[BootPlan]:
+        """The base's boots beside candidates that crashed, on the same board where it can be.
+
+        Not beside one that hung: it takes as long as the longest time-out.
+        """
+        found = []
+        for plan in plans:
+            died = _deaths(journal, plan)
+            if plan.side == "base" or [a.outcome for a in died] != ["broken"]:
+                continue
+            beside = replace(
+                plan,
+                side="base",
+                number=plan.number + BESIDE,
+                kernel=self.run.build("base") / plan.kernel.name,
+                folder=self.folder / "beside" / str(plan.number),
+            )
+            if any(a.outcome == "done" for a in journal.of(beside.name)):
+                continue
+            if plan.name in self.died:
+                self.died[beside.name] = self.died[plan.name]
+            found.append(beside)
+        return found
+
     def _elsewhere(self, plan: BootPlan) -> str | None:
-        """Another board than that on which a boot hung, if one can be asked for by its tag."""
-        board, avoid = self.lab.board(plan.board.name), self.hung[plan.name]
+        """Another board than that on which a boot died, if one can be asked for by its tag."""
+        board, avoid = self.lab.board(plan.board.name), self.died[plan.name]
         for name in self.patiently(lambda: self.lava.devices(board.device_type, board.tags)):
             named = [*board.tags, name]
             if name != avoid and self.lava.devices(board.device_type, named) == [name]:
@@ -292,18 +327,20 @@ class LavaRunner:
         traces = self.patiently(lambda: job_end.traces(documents, self.files))
         job_end.store(ended, plan, documents, where, attempts, traces)
         journal.ended(one.attempt, "done", "")
-        self.done(plan)
+        if plan.number < BESIDE:
+            self.done(plan)
         return None
 
     def _failed(self, journal: Journal, one: Running, error: Failure) -> Failure:
         assert one.state is not None
         error = self._without_board(one) or error
         where = one.state.device or "no board"
-        hung = [a for a in journal.of(one.plan.name) if a.outcome == "hang"]
-        before = f", as LAVA job {hung[-1].number} did" if hung else ""
-        before = before if isinstance(error, HangError) else ""
+        died = [a for a in journal.of(one.plan.name) if a.is_death]
+        before = f", as LAVA job {died[-1].number} did" if died else ""
+        before = before if isinstance(error, BrokenError) else ""
         error.args = (f"{error} (LAVA job {one.state.id} on {where}{before})",)
-        journal.ended(one.attempt, job_end.outcome_of(error), str(error))
+        step = error.step if isinstance(error, BrokenError) else ""
+        journal.ended(one.attempt, job_end.outcome_of(error), str(error), step)
         return error
 
     def _without_board(self, one: Running) -> InfrastructureError | None:
@@ -323,20 +360,45 @@ class LavaRunner:
         )
 
     def _may_retry(self, journal: Journal, one: Running, error: Failure) -> bool:
-        """Whether another job may be tried: never after a crash, or when somebody cancelled it.
+        """Whether another job may be tried: never when somebody cancelled it.
 
-        A hang is tried once more, since a lost board looks like one.
+        A crash and a hang are tried once more, since a board at fault looks like either; the base
+        that boots beside a candidate is not.
         """
-        if isinstance(error, HangError):
-            if sum(a.outcome == "hang" for a in journal.of(one.plan.name)) >= HANGS:
+        if isinstance(error, BrokenError):
+            if one.plan.number > BESIDE or len(_deaths(journal, one.plan)) >= BLAMED:
                 return False
-            self.hung[one.plan.name] = (one.state and one.state.device) or ""
+            self.died[one.plan.name] = (one.state and one.state.device) or ""
             self.tell(f"{one.plan.name}: {error}: tried once more; only what repeats counts")
             return True
         cancelled = one.state is not None and one.state.health == "Canceled"
         lost = [a for a in journal.of(one.plan.name) if a.outcome == "infrastructure"]
         lab_failed = isinstance(error, InfrastructureError) and not cancelled
         return lab_failed and len(lost) < self.lab.jobs.attempts
+
+
+def _beside_whom(plan: BootPlan) -> BootPlan:
+    """The candidate's boot that one of the base runs beside; the same plan for any other."""
+    if plan.number < BESIDE:
+        return plan
+    return replace(plan, side="candidate", number=plan.number - BESIDE)
+
+
+def _deaths(journal: Journal, plan: BootPlan) -> list[Attempt]:
+    """The tries of this boot, as it is now, in which the kernel crashed or hung."""
+    inputs = inputs_of(plan)
+    return [a for a in journal.of(plan.name) if a.is_death and a.inputs == inputs]
+
+
+def _known(journal: Journal, plans: Sequence[BootPlan]) -> list[tuple[BootPlan, Failure]]:
+    """The boots that died as often as a kernel must to be blamed, with what they died of."""
+    found: list[tuple[BootPlan, Failure]] = []
+    for plan in plans:
+        if len(deaths := _deaths(journal, plan)) >= BLAMED:
+            step: BrokenStep = "boot" if deaths[-1].step == "boot" else "workload"
+            kind = HangError if deaths[-1].outcome == "hang" else BrokenError
+            found.append((plan, kind(step, deaths[-1].why)))
+    return found
 
 
 def _ended(one: Running) -> bool:

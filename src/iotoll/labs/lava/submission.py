@@ -37,6 +37,11 @@ def names(state: JobState, attempt: Attempt) -> bool:
     return state.name.split()[-1:] == [attempt.key]
 
 
+def inputs_of(plan: BootPlan) -> str:
+    """Digest of all that a boot depends on."""
+    return json_sha256([plan.identity(), plan.kernel_sha256])
+
+
 class Submitter:
     """Makes and submits the jobs of one run directory, whose LAVA folder is ``folder``.
 
@@ -65,7 +70,7 @@ class Submitter:
 
         ``device`` is the only one that may run a new job.
         """
-        inputs = json_sha256([plan.identity(), plan.kernel_sha256])
+        inputs = inputs_of(plan)
         attempts = journal.of(plan.name)
         if attempts and attempts[-1].outcome is None:
             attempt = attempts[-1]

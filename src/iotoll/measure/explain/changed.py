@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from iotoll.measure.explain.symbols import Symbols
+from iotoll.kernels.symbols import Symbols
 
 Words = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.int64]

@@ -7,14 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.attribute import CellParts
 from iotoll.measure.explain.pieces import executions_by_line
 from iotoll.measure.explain.record import Record
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
 
 _SIZE = 4  # bytes of an instruction
 _SHOWN = 4
+ONLY_DATA = (
+    "No function's machine code changed; the images differ in data, such as limits, tables or"
+    " line numbers. Limits were compared (docs/method.md)."
+)
+"""What is said of a change without code where the images differ."""
 
 
 def executed_instructions(record: Record, symbols: Symbols, names: Sequence[str]) -> dict[str, int]:
@@ -179,6 +184,13 @@ def sentence(functions: Sequence[FunctionCoverage], cells: int) -> str:
         return f"{ran} of {len(functions)} changed functions ran {where}; not {_some(idle)}."
     names = _some([f.name for f in functions])
     return f"Every changed function ran {where}: {names}."
+
+
+def with_data(found: CoverageRecord, base: Symbols, candidate: Symbols) -> CoverageRecord:
+    """The same, of a change without code: whether the images differ nevertheless."""
+    if found.functions or base.image == candidate.image:
+        return found
+    return found.model_copy(update={"sentence": ONLY_DATA})
 
 
 def _some(names: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.kernels.debuginfo import Frame, FunctionLines
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.record import Ints, Record
-from iotoll.measure.explain.symbols import Symbols
 
 _SIZE = 4  # bytes of an instruction
 _CHUNK = 1 << 22  # runs that are counted at a time

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.measure.explain.symbols import Symbols
+from iotoll.kernels.symbols import Symbols
 
 CLOCK, SWITCH, PREVIOUS = range(3)
 """Numbers of the probes."""

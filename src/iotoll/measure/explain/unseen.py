@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.changed import BRANCH, LONGEST, NOP, distance, matches
 from iotoll.measure.explain.profile import CUT
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.records.models import UnseenFunction
 from iotoll.records.rundir import SIDES
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll.core.errors import UsageError
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.record import Ints, Record, probes
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.walk import ROOT, Tree, Walk, Walker
 from iotoll.records.models import Section
 

@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from iotoll.kernels.symbols import NOWHERE, RET, USER, Symbols
 from iotoll.measure.explain.record import PREVIOUS, SWITCH, Ints, Record
-from iotoll.measure.explain.symbols import NOWHERE, RET, USER, Symbols
 
 JUMP, CALL, RETURN, LEAVE = range(4)
 """How a block ends."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iotoll.core.errors import UsageError
+from iotoll.core.extras import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +55,7 @@ def need_extra() -> None:
 
     for module in ("pyarrow", "ibis", "duckdb"):
         if importlib.util.find_spec(module) is None:
-            raise UsageError(f"{module} is not installed: pip install 'iotoll[history]'")
+            raise UsageError(f"{module} is not installed: {install_command('history')}")
 
 
 @click.group("history")

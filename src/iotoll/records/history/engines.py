@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.extras import install_command
 from iotoll.core.paths import cache_dir
 
 Name = Literal["duckdb", "spark"]
@@ -72,14 +73,31 @@ class DuckDb:
         self.con.raw_sql(f"SET temp_directory='{spill}'")
         # Queries that need an order ask for it.
         self.con.raw_sql("SET preserve_insertion_order=false")
+        self._folders: set[str] = set()
+        self._locked = False
 
     def read(self, name: str, files: Sequence[str]) -> None:
         """As `Engine.read`."""
+        self._folders |= {file.rpartition("/")[0] for file in files}
         self.con.read_parquet(list(files), table_name=name, hive_partitioning=False)
 
     def sql(self, text: str) -> pa.Table:
-        """As `Engine.sql`."""
+        """As `Engine.sql`; the query reads the history's files and no other, and writes none."""
+        self._lock()
         return self.con.sql(text).to_pyarrow()
+
+    def _lock(self) -> None:
+        """From here on DuckDB opens only what lies beside the tables, and no setting changes."""
+        if self._locked:
+            return
+        self._locked = True
+        names = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(self._folders))
+        for text in (
+            f"allowed_directories=[{names}]",
+            "enable_external_access=false",
+            "lock_configuration=true",
+        ):
+            self.con.raw_sql(f"SET {text}")
 
     def table(self, rows: Any) -> pa.Table:
         """As `Engine.table`."""
@@ -99,7 +117,7 @@ class Spark:
 
     def __init__(self) -> None:
         if importlib.util.find_spec("pyspark") is None:
-            raise UsageError("pyspark is not installed: pip install 'iotoll[spark]'")
+            raise UsageError(f"pyspark is not installed: {install_command('spark')}")
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise UsageError("Spark needs Java 17 or later: apt-get install default-jre-headless")
         self._folder = Path(tempfile.mkdtemp(prefix="iotoll-spark-"))

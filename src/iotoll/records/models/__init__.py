@@ -1,6 +1,6 @@
 """Typed models of every file in a run directory; results-schema/ is generated from them."""
 
-from iotoll.records.models.analysis import CellRecord, OrderedIos, SectionRecord, Stats
+from iotoll.records.models.analysis import CellRecord, OrderedIos, SectionRecord, Stats, WorkRecord
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
 from iotoll.records.models.dut import DutRecord
@@ -61,6 +61,8 @@ from iotoll.records.models.verdict import (
     SideResult,
     TwinRecord,
     VerdictRecord,
+    WorkComparison,
+    WorkFunction,
 )
 
 __all__ = [
@@ -127,4 +129,7 @@ __all__ = [
     "UntracedRecord",
     "UntracedSection",
     "VerdictRecord",
+    "WorkComparison",
+    "WorkFunction",
+    "WorkRecord",
 ]

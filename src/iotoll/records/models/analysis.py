@@ -91,6 +91,28 @@ class OrderedIos(Model):
     )
 
 
+class WorkRecord(Model):
+    """All that the CPUs executed for a cell, from its beginning until what it put off has run.
+
+    In instructions of all CPUs together, for all I/Os of the cell; idling is none of the others.
+    """
+
+    ios: int = Field(gt=0)
+    kernel: int = Field(ge=0, description="of the kernel, without the recorder")
+    recorder: int = Field(ge=0, description="of trace events and probes, by their functions")
+    user: int = Field(ge=0, description="of programs")
+    idle: int = Field(ge=0, description="of the idle task, for itself")
+    functions: dict[str, int] = Field(
+        description="`kernel` by function; those with less than one per I/O are together, without a"
+        " name"
+    )
+
+    @property
+    def per_io(self) -> float:
+        """Instructions of the kernel for one I/O."""
+        return self.kernel / self.ios
+
+
 class CellRecord(Model):
     """All values of one cell from one boot, in ``unit``, with the counts that qualify them."""
 
@@ -123,6 +145,13 @@ class CellRecord(Model):
     )
     in_order: OrderedIos | None = Field(
         None, description="what the gate pairs; absent on the clock `time`"
+    )
+    span: int | None = Field(
+        None,
+        description="from the first I/O's call to the last one's return, of cells with a depth",
+    )
+    work: WorkRecord | None = Field(
+        None, description="absent where nothing counts it: real boards, the clock `time`"
     )
     steps: list[StepRecord] = Field(
         default_factory=list, description="sub-steps of the sections, in order of the path"

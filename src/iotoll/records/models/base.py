@@ -12,6 +12,13 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
+    def contradiction(self) -> str:
+        """What of a whole document cannot be true beside the rest of it; empty where all agrees.
+
+        It is asked for whenever a document is read or written (`iotoll.records.results`).
+        """
+        return ""
+
 
 class Clock(StrEnum):
     """What a figure was measured with; figures of different clocks are never compared."""

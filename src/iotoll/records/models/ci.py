@@ -13,6 +13,16 @@ BOARD = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """A board's name in a pipeline: it becomes a folder, a job's name and a word of a script."""
 
 
+WORST = (
+    Outcome.BROKEN,
+    Outcome.REGRESSION,
+    Outcome.INFRASTRUCTURE,
+    Outcome.INCONCLUSIVE,
+    Outcome.PASS,
+)
+"""A pipeline's outcome is the first of these that one of its runs has."""
+
+
 class PlanRecord(Model):
     """``plan.json``: what a pipeline compares, and on which boards; written by its first job."""
 
@@ -51,3 +61,17 @@ class SummaryRecord(Model):
     reading: str = Field(
         "", description="what both clocks mean together, where both have a verdict"
     )
+
+    def contradiction(self) -> str:
+        """As `Model.contradiction`: the outcome is the worst of the runs', or the refusal's."""
+        said = f"the outcome is {self.outcome.value}, and"
+        if self.exit_code != self.outcome.exit_code:
+            return f"{said} the exit code is {self.exit_code}"
+        if self.plan.refused:
+            is_broken = self.outcome is Outcome.BROKEN and not self.runs
+            return "" if is_broken else f"{said} the change was refused"
+        outcomes = {run.outcome for run in self.runs}
+        worst = next((outcome for outcome in WORST if outcome in outcomes), None)
+        if self.outcome is not worst:
+            return f"{said} the worst run is {worst.value if worst else 'none'}"
+        return ""

@@ -193,6 +193,11 @@ class FactRecord(Model):
 
     before: dict[str, str] = Field(default_factory=dict)
     after: dict[str, str] = Field(default_factory=dict)
+    limits: dict[str, str] = Field(
+        default_factory=dict,
+        description="limits of disks, their hosts and write-back (lava-jobs/dut/limits.sh), before"
+        " anything is set; end.NAME: another value after the workload. Empty: not known",
+    )
 
 
 class DeviceModel(Model):
@@ -241,6 +246,10 @@ class BootRecord(Model):
     event_cost: dict[str, float] = Field(
         default_factory=dict, description="calibrated cost of one trace event, clock units, by name"
     )
+    died: list[str] = Field(
+        default_factory=list,
+        description="how each try of this boot before it ended, where the kernel crashed or hung",
+    )
     measured: Literal["host", "board"] = Field(
         "host", description="who cut the I/Os: the host, from traces, or the board itself"
     )
@@ -249,6 +258,9 @@ class BootRecord(Model):
         default_factory=FactRecord, description="what decides whether the boot may be used"
     )
 
+    uncounted: str = Field(
+        "", description="why nothing counted what the CPUs executed, where a board could"
+    )
     digests: dict[str, str] = Field(
         default_factory=dict,
         description="SHA-256 of each file that values are made of, by its path beside boot.json",

@@ -10,6 +10,9 @@ from iotoll.records.models.analysis import CellRecord
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.run import BootRecord, BuildRecord, FailureRecord, Side, SourceRecord
 
+_NEARLY_ALL = 0.9
+"""No rule of any version lets so large a share of the I/Os grow past the threshold."""
+
 
 class SideResult(Model):
     """``sides/SIDE/result.json``: all cells of one kernel, with where they come from."""
@@ -22,6 +25,11 @@ class SideResult(Model):
     build: BuildRecord
     boots: list[BootRecord]
     cells: dict[str, list[CellRecord]] = Field(description="per cell, one record per boot")
+    changed: list[str] | None = Field(
+        None,
+        description="of a candidate: functions with other machine code than the base's, where the"
+        " images tell and the cells' work was counted",
+    )
 
 
 class Cluster(Model):
@@ -83,11 +91,56 @@ class Comparison(Model):
         """Whether it left its threshold, whichever way, gated or not."""
         return self.moved in ("grew", "shrank")
 
+    @property
+    def blocks(self) -> bool:
+        """Whether it is growth that the policy gates and nobody accepted."""
+        return self.gated and self.moved == "grew" and self.accepted is None
+
+    def contradiction(self) -> str:
+        """As `Model.contradiction`, for the figures of one comparison."""
+        if self.moved != "same" or not self.gated or self.why or self.twins is None:
+            return ""
+        nearly_all = self.twins.above > _NEARLY_ALL * max(self.twins.pairs, 1)
+        if nearly_all and self.delta > self.threshold and (self.twins.chaos or 0) < _NEARLY_ALL / 2:
+            return (
+                f"{self.twins.above} of {self.twins.pairs} I/Os grew, by {self.delta:+g} where"
+                f" {self.threshold:g} is allowed, and it says that nothing moved"
+            )
+        return ""
+
 
 class SectionComparison(Comparison):
     """Candidate against base for one section of one cell."""
 
     section: Section
+
+
+class WorkFunction(Model):
+    """What one function executed in a cell, instructions per I/O, wherever it ran."""
+
+    name: str
+    base: float
+    candidate: float
+    changed: bool = Field(False, description="its machine code is another one in the candidate")
+
+
+class WorkComparison(Comparison):
+    """All that the CPUs executed for a cell, per I/O, less what the I/Os' own parts grew by.
+
+    ``delta`` is what is left: work outside I/Os. ``candidate`` is ``base`` and that.
+    """
+
+    total: float = Field(description="all of the candidate: `candidate` and `inside`")
+    inside: float = Field(description="what sections or whole I/O grew by: theirs, not told twice")
+    changed: float = Field(
+        0.0, description="of `delta`, what the functions have whose machine code changed"
+    )
+    own: float | None = Field(
+        None, description="the largest difference between two boots of the base; absent with one"
+    )
+    functions: list[WorkFunction] = Field(
+        default_factory=list, description="those that differ most, in any task or interrupt"
+    )
 
 
 class PoolRecord(Model):
@@ -100,6 +153,29 @@ class PoolRecord(Model):
     moved: Literal["grew", "shrank"]
     twins: TwinRecord
     sentence: str
+
+
+class LimitRecord(Model):
+    """A limit that the candidate's kernel reports otherwise than the base's."""
+
+    name: str = Field(description="as the board's facts have it, such as ufs.queue.max_sectors_kb")
+    base: str = Field(description="value; of several boots, joined by |; absent: not reported")
+    candidate: str
+    gated: bool = Field(description="false: the base does not report it")
+    accepted: str | None = Field(None, description="the reason for which it may differ")
+
+
+class ThroughputRecord(Model):
+    """Time per I/O of a cell that keeps the modelled device of an exact board busy, ns."""
+
+    cell: str
+    base: float | None = None
+    candidate: float | None = None
+    relative: float = 0.0
+    threshold: float = Field(description="a larger relative growth is a regression")
+    moved: Literal["grew", "shrank", "same", "unknown"]
+    why: str = Field("", description="why it is not judged")
+    accepted: str | None = Field(None, description="the reason for which it may grow")
 
 
 class PairRecord(Model):
@@ -198,7 +274,9 @@ class AcceptRecord(Model):
     trailer: str = Field(description="its text, as written")
     reason: str = ""
     by: str = Field("", description="who approved it; empty where the policy asks for nobody")
-    moves: list[str] = Field(description="what it accepts: CELL: SECTION; empty where nothing")
+    moves: list[str] = Field(
+        description="what it accepts: CELL: SECTION, or limit NAME; empty where nothing"
+    )
     why: str = Field("", description="why it accepts nothing, or not all that it names")
 
 
@@ -215,6 +293,46 @@ class CellVerdict(Model):
     whole: Comparison | None = Field(
         None, description="clock `instructions`: the I/O from call to return, waiting included"
     )
+    work: WorkComparison | None = Field(
+        None, description="work outside I/Os; absent where the board does not count it"
+    )
+
+    @property
+    def blocks(self) -> bool:
+        """Whether growth of it blocks; that of a whole I/O not, where sections were accepted.
+
+        What of a whole I/O these cover, `iotoll.verdict.accept` decided.
+        """
+        if any(s.blocks for s in self.sections):
+            return True
+        if any(g.state == "grew" and g.accepted is None for g in self.growth):
+            return True
+        return self._whole_blocks and not any(s.accepted for s in self.sections)
+
+    @property
+    def _whole_blocks(self) -> bool:
+        return self.whole is not None and self.whole.blocks
+
+    @property
+    def _parts(self) -> list[tuple[str, Comparison]]:
+        named: list[tuple[str, Comparison]] = [(s.section.value, s) for s in self.sections]
+        return [*named, ("whole I/O", self.whole)] if self.whole else named
+
+    def contradiction(self) -> str:
+        """As `Model.contradiction`: the outcome against what was compared."""
+        for name, part in self._parts:
+            if found := part.contradiction():
+                return f"{self.cell}: {name}: {found}"
+        said = f"{self.cell}: it is {self.outcome.value}, and"
+        if self.blocks and self.outcome is not Outcome.REGRESSION:
+            return f"{said} growth of it blocks"
+        if self.outcome is Outcome.REGRESSION and not (self.blocks or self._whole_blocks):
+            return f"{said} nothing of it grew that was not accepted"
+        if self.outcome is Outcome.PASS and not self.growth:
+            gated = [part for _, part in self._parts if part.gated]
+            if not gated or any(part.moved == "unknown" for part in gated):
+                return f"{said} not all that the policy gates was compared"
+        return ""
 
 
 class VerdictRecord(Model):
@@ -249,7 +367,70 @@ class VerdictRecord(Model):
     accepted: list[AcceptRecord] | None = Field(
         None, description="trailers that ask to accept growth; absent where there is none"
     )
+    limits: list[LimitRecord] = Field(
+        default_factory=list, description="what the two kernels allow differently"
+    )
+    throughput: list[ThroughputRecord] = Field(
+        default_factory=list, description="of the cells that the policy names; a model's"
+    )
+    without_limits: Outcome | None = Field(
+        None,
+        description="the outcome without what differs in limits or throughput; absent: none",
+    )
     failure: FailureRecord | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether a cell, several together, or the other clock block."""
+        own = any(c.outcome is Outcome.REGRESSION for c in self.cells)
+        own = own or any(pool.moved == "grew" for pool in self.pools)
+        return own or self._other_blocks
+
+    @property
+    def _differs(self) -> bool:
+        """Whether limits differ that the base reports and nobody accepted."""
+        return any(one.gated and one.accepted is None for one in self.limits)
+
+    @property
+    def _other_blocks(self) -> bool:
+        other = self.other
+        return other is not None and other.blocks and other.outcome is Outcome.REGRESSION
+
+    def contradiction(self) -> str:
+        """As `Model.contradiction`: the outcome against exit code, failure and cells.
+
+        A forgery that agrees with itself is not noticed: `iotoll reproduce` derives the verdict
+        again from what was measured.
+        """
+        said = f"the outcome is {self.outcome.value}, and"
+        if self.exit_code != self.outcome.exit_code:
+            return f"{said} the exit code is {self.exit_code}"
+        slow = {r.cell for r in self.throughput if r.moved == "grew" and r.accepted is None}
+        told = (c for c in self.cells if c.outcome is not Outcome.REGRESSION or c.cell not in slow)
+        if found := next((text for c in told if (text := c.contradiction())), ""):
+            return found
+        if self.failure is not None:
+            failed = self.failure.outcome
+            return f"{said} its failure is {failed.value}" if failed is not self.outcome else ""
+        if self.outcome is Outcome.BROKEN:
+            return f"{said} no failure says why"
+        if self.outcome is Outcome.REGRESSION:
+            return "" if self.blocks or self._differs else f"{said} nothing that grew blocks"
+        # A clock that the policy only shows passes where the other one judges beside it.
+        if self.blocks and (self.other is None or self._other_blocks):
+            return f"{said} growth blocks"
+        worst = {c.outcome for c in self.cells if not any(g.limit for g in c.growth)}
+        if self.outcome is Outcome.PASS:
+            if self._differs and self.can_gate:
+                return f"{said} limits differ that nobody accepted"
+            bad = worst - {Outcome.PASS, Outcome.REGRESSION}
+            if bad:
+                return f"{said} a cell is {min(bad).value}"
+            if self.regressions and not self.accepted and self.other is None:
+                return f"{said} it lists {len(self.regressions)} regressions"
+        if self.outcome is Outcome.INFRASTRUCTURE and Outcome.INFRASTRUCTURE not in worst:
+            return f"{said} neither a failure nor a cell says so"
+        return ""
 
 
 class NoiseRecord(Model):

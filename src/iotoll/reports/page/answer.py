@@ -18,13 +18,23 @@ from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
+from iotoll.reports.page.work import ran_outside, work_outside
 from iotoll.verdict.accept import proposed
+from iotoll.verdict.limits import rate_line
 
 _GROUPS = 3
 """Groups of movements that the first screen names; the report lists all of them."""
 
 _SHARE = 0.5
 """The part of a section's change that one sub-step must show, to be named as its place."""
+
+_UNCOUNTED = {
+    Clock.INSTRUCTIONS: "only instructions are counted, not the time of device register accesses, "
+    "barriers, cache misses, lock contention and memory",
+    Clock.TIME: "time is counted: not growth below what the policy calls unacceptable, nor what "
+    "no I/O waits for",
+}
+"""What a clock's values leave out, so that a pass is not read as more than it is."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +61,19 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
             facts.append(Fact("What moved", tuple(lines)))
         facts.append(Fact("Whole path", tuple(_whole_path(groups, views, unit))))
         facts.append(Fact("Where", tuple(_where(evidence, groups, views, unit))))
+    facts.append(Fact("Limits", tuple(_limits(evidence))))
+    facts.append(Fact("Throughput", tuple(_throughput(evidence))))
+    if outside := work_outside(evidence, groups):
+        facts.append(Fact("Outside I/Os", tuple(outside)))
     if found := evidence.explained:
         facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
         outcome = verdict.outcome if verdict else None
-        facts.append(Fact("What ran", tuple(what_ran(found, outcome))))
+        facts.append(Fact("What ran", tuple(what_ran(found, outcome, ran_outside(evidence)))))
     elif _is_unexplained_pass(evidence):
         facts.append(Fact("What ran", tuple(map(clean, not_looked_at(evidence.hunks)))))
     if once := seen_once(views):
         facts.append(Fact("Seen once", tuple(_once_line(once, unit))))
+    facts.append(Fact("Not covered", tuple(not_covered(evidence))))
     facts.append(Fact("Mind", tuple(_mind(evidence))))
     if verdict and verdict.accepted:
         facts.append(Fact("Accepted", tuple(_accepted(evidence))))
@@ -68,12 +83,62 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
     return [fact for fact in facts if fact.lines or fact.commands]
 
 
+def _limits(evidence: Evidence) -> Iterable[str]:
+    """Every limit that differs, accepted or not."""
+    for one in evidence.verdict.limits if evidence.verdict else ():
+        if one.accepted is not None:
+            more = f" (accepted: {one.accepted})"
+        else:
+            more = "" if one.gated else " (the base does not report it: shown only)"
+        yield clean(f"{one.name} {one.base} -> {one.candidate}{more}")
+
+
+def _throughput(evidence: Evidence) -> Iterable[str]:
+    """Where the time per I/O on the modelled device changed, or is not judged."""
+    for one in evidence.verdict.throughput if evidence.verdict else ():
+        if one.moved != "same":
+            more = f" (accepted: {one.accepted})" if one.accepted is not None else ""
+            yield clean(f"{rate_line(one)}{more}")
+
+
 def _is_unexplained_pass(evidence: Evidence) -> bool:
     """Whether cells ran and passed, and what of the change they run is not known."""
     verdict = evidence.verdict
     if evidence.explained is not None or verdict is None or not verdict.cells:
         return False
     return verdict.outcome is Outcome.PASS
+
+
+def not_covered(evidence: Evidence) -> Iterable[str]:
+    """What a pass says nothing of, in one line: changed code that did not run, costs not counted.
+
+    Nothing for another outcome, and where no cell was needed.
+    """
+    verdict = evidence.verdict
+    if verdict is None or verdict.outcome is not Outcome.PASS:
+        return
+    if not verdict.cells or not verdict.can_gate:
+        return
+    parts = [text for text in (_code_not_run(evidence), _UNCOUNTED[evidence.clock]) if text]
+    yield f"{'; '.join(parts)}."
+
+
+def _code_not_run(evidence: Evidence) -> str:
+    record = evidence.explained
+    if record is None or record.failure is not None or not record.coverage.sentence:
+        return "" if evidence.hunks else "it is not known which of the changed code ran"
+    functions, cells_run = record.coverage.functions, len(record.coverage.cells)
+    idle = [f.name for f in functions if not f.executed]
+    if idle:
+        named = ", ".join(clean(name) for name in idle[:_GROUPS])
+        more = f" and {len(idle) - _GROUPS} more" if len(idle) > _GROUPS else ""
+        return (
+            f"{len(idle)} of {plural(len(functions), 'changed function')} never ran ({named}{more})"
+        )
+    ran_in = {cell for f in functions for cell, calls in f.calls.items() if calls}
+    if functions and ran_in and len(ran_in) < cells_run:
+        return f"changed code ran in {len(ran_in)} of {plural(cells_run, 'cell')}"
+    return ""
 
 
 def seen_once(views: Iterable[CellView]) -> list[tuple[CellView, Section, float]]:
@@ -223,9 +288,12 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
             yield from _other_boards(evidence)
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
-    if not any(group.kind == "regression" for group in groups):
+    grown = any(group.kind == "regression" for group in groups)
+    if not grown and verdict.without_limits is None:
         return
-    if _is_explained(evidence):
+    if not grown:
+        pass
+    elif _is_explained(evidence):
         yield "see which functions it is made of", f"iotoll explain {_run(evidence)}"
     elif evidence.clock is Clock.INSTRUCTIONS and evidence.manifest.tree is not None:
         words = f"iotoll explain {_run(evidence)} --profile"

@@ -83,10 +83,22 @@ def unseen_line(record: CellRecord) -> str:
     return "; ".join(missing)
 
 
+def source_line(record: CellRecord) -> str:
+    """Return what a recording was before it became a trace.dat, and how exact its times are."""
+    trace = record.trace
+    if "format" not in trace:
+        return ""
+    packing = f" ({trace['packing']})" if trace.get("packing") else ""
+    exact = trace.get("resolution_ns")
+    times = f"; its times are multiples of {number(exact)} ns" if exact else ""
+    return f"read from {clean(str(trace['format']))}{packing}{times}"
+
+
 def counts(record: CellRecord) -> list[tuple[str, str]]:
     """Return, in words, the counts that qualify a cell's figures."""
     of_these = {k: v for k, v in record.ios.items() if k in ("selected", "clean", "detached")}
     lines = [
+        ("source", source_line(record)),
         ("device", listed(record.device)),
         ("I/Os", count_line(record)),
         ("of these", listed(of_these)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from iotoll.patch.diff import Hunk
@@ -105,14 +105,23 @@ def _place(function: FunctionDelta) -> str:
     return text
 
 
-def what_ran(record: ExplainRecord, outcome: Outcome | None) -> list[str]:
-    """What ran of the changed code; a pass on code that never ran is said to be none."""
+def what_ran(
+    record: ExplainRecord, outcome: Outcome | None, outside: Mapping[str, float] | None = None
+) -> list[str]:
+    """What ran of the changed code; a pass on code that never ran is said to be none.
+
+    ``outside`` are changed functions that ran outside I/Os alone: instructions per I/O, at most.
+    """
     coverage = record.coverage
     if record.failure is not None or not coverage.sentence:
         return []
     lines = [coverage.sentence]
+    if outside:
+        named = sorted(outside, key=lambda name: (-outside[name], name))
+        words = [f"{name} ({signed(outside[name])} instructions per I/O)" for name in named]
+        lines.append(f"Outside I/Os alone ran {', '.join(words)}.")
     idle = coverage.functions and not any(f.executed for f in coverage.functions)
-    if idle and outcome is Outcome.PASS:
+    if idle and not outside and outcome is Outcome.PASS:
         lines.insert(0, "This pass says nothing about the patch: its code never ran.")
     return lines
 

@@ -14,6 +14,8 @@ from iotoll.reports.page.modelled import TITLE, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
 from iotoll.reports.page.view import CellView, cells
+from iotoll.verdict.limits import FIRST
+from iotoll.verdict.limits import sentence as limits_sentence
 
 GLYPHS = {
     "pass": "✓",
@@ -135,7 +137,8 @@ def verdict_sentence(evidence: Evidence) -> str:
         return told
     first, *more = grown
     rest = f"; {len(more)} more below" if more else ""
-    return f"{moved_sentence(first, verdict.unit.value)}{rest}."
+    limits = clean(limits_sentence(verdict))
+    return f"{limits} {moved_sentence(first, verdict.unit.value)}{rest}.".strip()
 
 
 def moved_sentence(group: MovementGroup, unit: str) -> str:
@@ -229,6 +232,7 @@ def provenance(evidence: Evidence) -> list[tuple[str, Facts]]:
     groups = [("Run", run)]
     groups += [(f"Kernel: {side}", _kernel_facts(evidence, side)) for side in SIDES]
     groups += [("Board and tools", _board_facts(evidence)), (TITLE, model_facts(evidence))]
+    groups += [("Limits", limit_facts(evidence))]
     return [(title, facts) for title, facts in groups if facts]
 
 
@@ -269,6 +273,26 @@ def _board_facts(evidence: Evidence) -> Facts:
         listed = ", ".join(f"{name} {number(cost)}" for name, cost in sorted(costs.items()))
         facts += [("Cost of one event", f"{listed} ({evidence.clock.unit.value})")]
     return facts
+
+
+def limit_facts(evidence: Evidence) -> Facts:
+    """The limits that differ; of one kernel, those that decide about a request."""
+    firsts = {side: result.boots[0].facts.limits for side, result in evidence.sides.items()}
+    known = {side: limits for side, limits in firsts.items() if limits}
+    if not known:
+        return []
+    first = next(iter(known.values()))
+    verdict = evidence.verdict
+    differing = {one.name: one for one in verdict.limits} if verdict else {}
+    facts = [
+        (clean(name), clean(f"{one.base} -> {one.candidate}")) for name, one in differing.items()
+    ]
+    if len(known) == 1:
+        told = {n: v for n, v in first.items() if n.partition(".")[2] in FIRST}
+        facts += [(clean(name), clean(value)) for name, value in told.items()]
+    more = len(first) - sum(name in first for name, _ in facts)
+    same = ", the same of both kernels" if len(known) > 1 else ""
+    return [*facts, ("Others", f"{plural(more, 'limit')}{same}: boots/1/boot.json of a side")]
 
 
 def selection_by_reason(evidence: Evidence) -> list[tuple[str, list[str]]]:

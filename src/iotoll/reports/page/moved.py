@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from iotoll.records.models import Comparison, Outcome, Section
 from iotoll.reports.page.text import CellName
 from iotoll.reports.page.view import CellView
-from iotoll.verdict.words import WHOLE, rarely
+from iotoll.verdict.words import WHOLE, WORK, rarely
 
 
 @dataclass(frozen=True)
 class Movement:
-    """One section of one cell, or its whole I/O, that left its threshold."""
+    """One part of one cell that left its threshold: section, whole I/O, or work outside I/Os."""
 
     name: CellName
     comparison: Comparison
@@ -22,13 +22,14 @@ class Movement:
 class MovementGroup:
     """All movements of one section of one device in one direction, biggest first.
 
-    ``section`` is None for the whole I/O, where it moved by more than its sections. ``kind`` is
-    ``regression``, ``accepted`` (it grew, and may), ``improvement``, ``undecided`` (its cell has no
-    verdict yet) or ``ungated``.
+    ``section`` is None for the whole I/O, where it moved by more than its sections, and for work
+    outside I/Os, which ``name`` tells apart. ``kind`` is ``regression``, ``accepted`` (it grew, and
+    may), ``improvement``, ``undecided`` (its cell has no verdict yet) or ``ungated``.
     """
 
     device: str
     section: Section | None
+    name: str
     grew: bool
     kind: str
     moves: tuple[Movement, ...]
@@ -37,12 +38,12 @@ class MovementGroup:
     @property
     def figure(self) -> str:
         """What moved, by the name that a trailer has for it."""
-        return self.section.value if self.section else "whole"
+        return self.name
 
     @property
     def title(self) -> str:
         """What moved, in words."""
-        return self.section.value if self.section else WHOLE
+        return {"whole": WHOLE, "work": WORK}.get(self.name, self.name)
 
     @property
     def some(self) -> str:
@@ -58,18 +59,19 @@ class MovementGroup:
 def movements(views: list[CellView]) -> list[MovementGroup]:
     """Return what moved, grouped by device and section: regressions first, then the largest.
 
-    Whole I/Os follow the sections.
+    Whole I/Os and work outside I/Os follow the sections.
     """
-    groups: dict[tuple[str, Section | None, bool, str], list[Movement]] = {}
+    groups: dict[tuple[str, Section | None, str, bool, str], list[Movement]] = {}
     totals: dict[str, int] = {}
     for view in views:
         device = view.name.device_label
         totals[device] = totals.get(device, 0) + 1
-        parts: list[tuple[Section | None, Comparison | None]]
-        parts = [(row.section, row.comparison) for row in view.rows]
-        for section, found in [*parts, (None, view.moved_alone)]:
+        parts: list[tuple[Section | None, str, Comparison | None]]
+        parts = [(row.section, row.section.value, row.comparison) for row in view.rows]
+        parts += [(None, "whole", view.moved_alone), (None, "work", view.work)]
+        for section, name, found in parts:
             if found is not None and found.has_moved:
-                key = (device, section, found.moved == "grew", _kind(view, found))
+                key = (device, section, name, found.moved == "grew", _kind(view, found))
                 groups.setdefault(key, []).append(Movement(view.name, found))
     made = [
         MovementGroup(

@@ -19,7 +19,7 @@ from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import summary, verdict_sentence
 from iotoll.reports.page.text import MINUS, NBSP, NO_VALUE, clean, plural
 from iotoll.reports.page.view import CellView, cells, shown_sections, unit_of
-from iotoll.verdict.words import WHOLE
+from iotoll.verdict.words import WHOLE, WORK
 
 COLUMNS = 75
 """Widest line: a commit log is shown indented by four, in terminals of 80."""
@@ -209,7 +209,7 @@ def _not_measured(evidence: Evidence) -> str:
     ungated: dict[str, int] = {}
     for view in cells(evidence):
         found = [(row.section.value, row.comparison) for row in view.rows]
-        for part, comparison in (*found, (WHOLE, view.whole)):
+        for part, comparison in (*found, (WHOLE, view.whole), (WORK, view.work)):
             if comparison and not comparison.gated:
                 name = f"{part}: {clean(comparison.why) or 'shown only'}"
                 ungated[name] = ungated.get(name, 0) + 1

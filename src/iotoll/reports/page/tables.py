@@ -12,7 +12,7 @@ from iotoll.reports.page.diagrams import Measure, stack
 from iotoll.reports.page.moved import Movement
 from iotoll.reports.page.text import NO_VALUE, change, clean, number, percent, section_title, signed
 from iotoll.reports.page.view import CellView, DeviceRatio, SectionFigures, SectionRow
-from iotoll.verdict.words import WHOLE, rare_cost
+from iotoll.verdict.words import WHOLE, WORK, rare_cost
 
 _SIDES: tuple[Side, ...] = ("base", "candidate")
 
@@ -71,6 +71,8 @@ def cell_figures(view: CellView) -> Table:
     rows = [_section_line(row, judged) for row in view.rows]
     if judged and view.whole:
         rows.append([WHOLE[0].upper() + WHOLE[1:], *_compared(view.whole), *[""] * len(_COLUMNS)])
+    if judged and view.work:
+        rows.append([WORK[0].upper() + WORK[1:], *_compared(view.work), *[""] * len(_COLUMNS)])
     rows += [_sum_line(view, label, sections, judged) for label, sections in _SUMS]
     return Table(head, rows)
 
@@ -101,6 +103,8 @@ def cell_judgements(view: CellView) -> list[tuple[str, str]]:
             said.setdefault(judgement(row.comparison), []).append(row.section.value)
     if view.whole:
         said.setdefault(judgement(view.whole), []).append(WHOLE)
+    if view.work:
+        said.setdefault(judgement(view.work), []).append(WORK)
     return [(", ".join(sections), text) for text, sections in said.items()]
 
 

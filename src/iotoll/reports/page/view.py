@@ -17,6 +17,7 @@ from iotoll.records.models import (
     SectionRecord,
     SideResult,
     Unit,
+    WorkComparison,
 )
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.io_checks import StepRecord
@@ -84,6 +85,7 @@ class CellView:
     counts: tuple[tuple[str, str], ...] = ()
     steps: tuple[StepRow, ...] = ()
     whole: Comparison | None = None
+    work: WorkComparison | None = None
 
     @property
     def moved_alone(self) -> Comparison | None:
@@ -279,6 +281,7 @@ def _cell(evidence: Evidence, name: CellName, verdict: CellVerdict | None) -> Ce
         counts=_counts(evidence.sides, name.full),
         steps=_steps(evidence, name.full),
         whole=verdict.whole if verdict else None,
+        work=verdict.work if verdict else None,
     )
 
 

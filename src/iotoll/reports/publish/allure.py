@@ -21,6 +21,7 @@ from typing import Any
 
 import iotoll
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.extras import install_command
 from iotoll.core.paths import data_dir, node_tool
 from iotoll.core.proc import run_logged
 from iotoll.kernels.tree import clean_env
@@ -38,6 +39,10 @@ PAGE = "allure.html"
 HISTORY = "allure-history.jsonl"
 """Default history, in the folder of the report: one line per report."""
 
+WORK = ".allure"
+FILES = (PAGE, HISTORY, WORK)
+"""What is written into the folder of the report."""
+
 HISTORY_LIMIT = 60
 _LIMIT = 600.0  # seconds for each program; a run of 48 cells takes about 20 on two cores
 _PYTEST_GOOD = (0, 1)  # all passed, or tests failed: what a regression does
@@ -52,7 +57,7 @@ _MACHINE = ("host", "thread", "framework", "language", "package")
 def require_programs() -> list[str]:
     """Return Allure's command; raises UsageError when it or allure-pytest is not installed."""
     if importlib.util.find_spec("allure_pytest") is None:
-        raise UsageError("allure-pytest is missing: pip install 'iotoll[allure]'")
+        raise UsageError(f"allure-pytest is missing: {install_command('allure')}")
     return node_tool("allure")
 
 
@@ -71,7 +76,7 @@ def allure_report(source: Source, out: Path) -> Path:
     Raises UsageError when a program is not installed, InfrastructureError when one fails.
     """
     tool = require_programs()
-    work = out / ".allure"
+    work = out / WORK
     shutil.rmtree(work, ignore_errors=True)
     (work / "results").mkdir(parents=True)
     history = (source.history or out / HISTORY).resolve()

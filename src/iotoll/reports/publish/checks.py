@@ -22,6 +22,7 @@ from iotoll.records.models import (
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import verdict_sentence
 from iotoll.reports.page.text import change, clean, number
+from iotoll.verdict.limits import limit_line, rate_line
 from iotoll.verdict.words import rarely
 
 
@@ -98,13 +99,47 @@ def checks(evidence: Evidence) -> list[Check]:
     found = [whole]
     verdict = evidence.verdict
     cells = list(verdict.cells) if verdict else []
+    found += _limits(verdict) if verdict else []
     for cell in cells:
         found += _cell(cell, verdict is not None and judged(verdict))
+    found += _throughput(verdict) if verdict else []
     known = {cell.cell for cell in cells}
     for choice in evidence.selection.cells if evidence.selection else []:
         if choice.cell not in known and not (verdict and verdict.identical_images):
             reason = f"not judged: {whole.reason}"
             found.append(Check(choice.cell, None, Status.SKIPPED, reason))
+    return found
+
+
+def _limits(verdict: VerdictRecord) -> list[Check]:
+    """One check for each limit that differs, with its name in the place of a cell's."""
+    found = []
+    for one in verdict.limits:
+        status, reason = Status.FAILURE, one_line(limit_line(one))
+        if not judged(verdict):
+            status = Status.SKIPPED
+        elif not one.gated:
+            status, reason = Status.SKIPPED, f"not gated: {reason}: the base does not report it"
+        elif one.accepted is not None:
+            status, reason = Status.PASSED, f"accepted ({one_line(one.accepted)}): {reason}"
+        elif verdict.outcome is Outcome.INCONCLUSIVE:
+            status, reason = Status.SKIPPED, f"inconclusive: {reason}"
+        found.append(Check(one_line(one.name), None, status, reason, figure="limit"))
+    return found
+
+
+def _throughput(verdict: VerdictRecord) -> list[Check]:
+    """One check for each cell whose time per I/O on the modelled device is judged."""
+    found = []
+    for one in verdict.throughput:
+        status, reason = Status.PASSED, one_line(rate_line(one))
+        if not judged(verdict) or one.moved == "unknown":
+            status = Status.SKIPPED
+        elif one.accepted is not None:
+            reason = f"accepted ({one_line(one.accepted)}): {reason}"
+        elif one.moved == "grew":
+            status = Status.FAILURE
+        found.append(Check(one.cell, None, status, reason, figure="throughput"))
     return found
 
 
@@ -121,6 +156,7 @@ def _cell(cell: CellVerdict, gate: bool) -> list[Check]:
         *(_figure(cell, growth, gate) for growth in whole),
         *(_section(cell, found, gate) for found in cell.sections),
         *([_compared(cell, cell.whole, gate, figure="whole")] if cell.whole else ()),
+        *([_compared(cell, cell.work, gate, figure="work")] if cell.work else ()),
     ]
 
 

@@ -14,7 +14,13 @@ from typing import Any
 
 from iotoll.core.digest import json_sha256
 from iotoll.patch.diff import Hunk
-from iotoll.records.models import FailureRecord, GrowthRecord, Outcome, VerdictRecord
+from iotoll.records.models import (
+    FailureRecord,
+    GrowthRecord,
+    Outcome,
+    Section,
+    VerdictRecord,
+)
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import group_sentence
@@ -22,6 +28,7 @@ from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import cell_name
 from iotoll.reports.page.view import cells, unit_of
 from iotoll.reports.publish.checks import judged, one_line
+from iotoll.verdict.limits import limit_line, rate_line
 
 MAJOR = 0.05
 """A regression whose largest relative change reaches this is ``major``, else ``minor``."""
@@ -43,6 +50,7 @@ def codequality(evidence: Evidence) -> str:
             if place := blame(hunks, group.moves[0].name.device, group.section):
                 found.append(_regression(group, unit, place))
         found += _slower(verdict, hunks)
+        found += _limits(verdict, hunks)
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -88,6 +96,24 @@ def _slower(verdict: VerdictRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any
                     [device, growth.figure],
                 )
             )
+    return found
+
+
+def _limits(verdict: VerdictRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:
+    """Limits that differ and throughput that fell, once a device: where its requests are made."""
+    said: dict[str, list[str]] = {}
+    for one in verdict.limits:
+        if one.gated and one.accepted is None:
+            said.setdefault(one.name.partition(".")[0], []).append(limit_line(one))
+    for rate in verdict.throughput:
+        if rate.moved == "grew" and rate.accepted is None:
+            said.setdefault(rate.cell.partition("-")[0], []).append(rate_line(rate))
+    found = []
+    for device, lines in said.items():
+        if place := blame(hunks, device, Section.SUBMISSION):
+            words = one_line(f"{'; '.join(lines)}. Pinned here because {place.how}.")
+            where = (place.path, place.line)
+            found.append(_entry("iotoll/limit", words, "major", where, [device]))
     return found
 
 

@@ -109,3 +109,7 @@ def _usable_folder(out: Path) -> None:
         raise UsageError(f"--out {out}: {at} is a file: name a folder")
     if not os.access(at, os.W_OK):
         raise UsageError(f"--out {out}: folder {at} may not be written")
+    # The folder is the user's and may hold links of theirs; what is written there may not be one.
+    for name in (*(made.file for made in FORMATS.values()), *allure.FILES):
+        if (out / name).is_symlink():
+            raise UsageError(f"--out {out}: {name} is a symbolic link: remove it")

@@ -145,7 +145,7 @@ def resolve_device(device: str | None, trace: Path) -> str | None:
         return number
     known = f"; known here: {', '.join(sorted(names))}" if names else ""
     mend = (
-        "names nothing on this machine: give MAJOR:MINOR, as in /sys/class/block/NAME/dev of the "
+        "is not a device of this machine: give MAJOR:MINOR, as in /sys/class/block/NAME/dev of the "
         "traced one"
     )
     raise UsageError(f"--device {device}: {mend}{known}")

@@ -40,7 +40,7 @@ _METADATA = {
     "iotoll.format": "version of this layout",
     "iotoll.version": "version of iotoll",
     "iotoll.clock": "instructions or time",
-    "iotoll.unit": "unit of all columns whose unit is `clock`: instructions or ns",
+    "iotoll.unit": "unit of all columns whose unit is `clock`: instructions, ns or ticks",
     "iotoll.traces": "JSON: file name to SHA-256",
     "iotoll.filters": "JSON: option to value, of the filters that were applied",
 }
@@ -183,8 +183,9 @@ def columns_page() -> str:
     lines = [
         "# Columns of the per-I/O table",
         "",
-        "`iotoll analyze TRACE --parquet FILE` (also `--ios`) writes a row per measured I/O, in",
-        "order of start; of a long trace an I/O that ends after 8,192 younger ones comes later.",
+        "`iotoll analyze TRACE --parquet FILE` (or `--ios`) writes one row per measured I/O, in",
+        "order of start; in a long trace an I/O that ends after 8,192 younger ones comes after",
+        "those.",
         "Unit `clock` is that of the trace: ns, or instructions on the clock `instructions`; the",
         "file's metadata says which. A column is left out when the trace has no event to fill it.",
         "This page is written by `python -m iotoll.reports.trace.parquet`.",

@@ -160,7 +160,7 @@ def cdf(cell: TraceCell) -> Figure:
         f"{clean(cell.record.cell)}: latency sections",
         _note(cell, _some(cell, table) + ", elapsed"),
     )
-    label = "instructions" if cell.record.clock is Clock.INSTRUCTIONS else "ns"
+    label = cell.record.unit.value
     drawn: list[Section] = []
     curves = {s: found for s in sections if (found := table.elapsed(s)).any()}
     first, last = _ends(list(curves.values()))

@@ -179,7 +179,7 @@ def known_events(tracefs: Path) -> frozenset[str]:
     )  # fmt: skip
 
 
-def choose(known: Collection[str] | None, drivers: Collection[str] | None) -> tuple[list[str], ...]:
+def choose(known: frozenset[str] | None, drivers: Collection[str] | None) -> tuple[list[str], ...]:
     """Return the events to record, and those that this kernel lacks.
 
     ``known`` is what there is, None where that cannot be read; ``drivers`` those of the device.
@@ -199,7 +199,9 @@ def choose(known: Collection[str] | None, drivers: Collection[str] | None) -> tu
         raise UsageError(
             f"this kernel has no event {lacking[0]}: build it with CONFIG_BLK_DEV_IO_TRACE"
         )
-    return found, [event for event in wanted if event not in known]
+    renamed = {"io_uring:io_uring_submit_req", "io_uring:io_uring_submit_sqe"}
+    there = known | renamed if renamed & set(found) else known
+    return found, [event for event in wanted if event not in there]
 
 
 _BLOCK_NEEDED = ("block:block_bio_queue", "block:block_rq_issue", "block:block_rq_complete")

@@ -43,7 +43,8 @@ def slowest(cell: TraceCell, count: int) -> list[SlowIo]:
     try:
         found = json.loads(_native.io_events(str(cell.file.data), wanted, limit=EVENT_LIMIT))
     except (_native.TraceError, OSError, ValueError) as error:
-        raise InfrastructureError(f"{cell.trace}: {error}: run the boot again") from error
+        text = str(error).replace(f"{cell.file.data}: ", "")
+        raise InfrastructureError(f"{cell.trace}: {text}: run the boot again") from error
     return [_slow(cell, chosen, row, part) for row, part in enumerate(found)]
 
 

@@ -93,7 +93,7 @@ def print_cell(record: CellRecord, console: Console) -> None:
 
 
 def print_blocks(record: CellRecord, console: Console) -> None:
-    """Print the requests and bios of each device, its layers and tasks, and what is not told."""
+    """Print requests and bios of each device, its layers and tasks, and what else could be told."""
     blocks = record.blocks or {}
     unit = unit_label(record.unit, record.clock)
     durations = ("Q2D\nmedian", "D2C\nmedian", "\np99", "Q2C\nmedian", "\np99")
@@ -183,6 +183,8 @@ def _head(record: CellRecord, console: Console) -> None:
         console.print(Text(f"! {clean(line)}", "bold yellow"), soft_wrap=True)
     if record.invalid is not None:
         console.print(Text(f"! invalid: {clean(record.invalid)}", "bold yellow"))
+    for note in record.trace.get("notes", ()):
+        console.print(Text(f"! {clean(str(note))}", "yellow"))
     if lost := view.lost_events(record):
         dropped = plural(view.dropped_ios(record), "I/O")
         console.print(Text(f"! {plural(lost, 'trace event')} lost, {dropped} left out", "yellow"))

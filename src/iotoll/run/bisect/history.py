@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
+from iotoll.core.proc import no_programs
 from iotoll.kernels.tree import clean_env, run_tool
 
 SHORT = 12
@@ -42,7 +43,7 @@ class History:
 
     def ask(self, *words: str) -> str:
         """Standard output of a git command; raises UsageError where git refuses."""
-        env = clean_env({"GIT_OPTIONAL_LOCKS": "0"})
+        env = clean_env(no_programs())
         done = run_tool(["git", *words], cwd=self.repository, stdin=None, env=env)
         if done.returncode:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -103,7 +104,7 @@ class History:
     def changed(self, shas: Sequence[str]) -> dict[str, list[str]]:
         """Paths that each commit changes against its first parent; a merge's are not listed."""
         words = ["log", "--no-walk=unsorted", "--format=%x01%H", "--name-only", "--no-renames"]
-        env = clean_env({"GIT_OPTIONAL_LOCKS": "0"})
+        env = clean_env(no_programs())
         text = "".join(f"{sha}\n" for sha in shas).encode()
         command = ["git", *words, "--stdin"]
         done = run_tool(command, cwd=self.repository, stdin=text, env=env)

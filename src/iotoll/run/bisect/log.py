@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from iotoll.core.errors import InfrastructureError, UsageError, os_fix
+from iotoll.core.paths import check_tree
 
 NAME = "log.jsonl"
 
@@ -20,6 +21,7 @@ class Log:
     """An append-only file of JSON objects; the first one says what is searched for."""
 
     def __init__(self, path: Path, asked: dict[str, Any]) -> None:
+        check_tree(path.parent)  # the search's whole folder, in which its runs are as well
         self.path = path
         self.rows = _read(path)
         if not self.rows:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import subprocess
 from dataclasses import dataclass
 
 from iotoll.core.errors import InfrastructureError
+from iotoll.core.proc import no_programs
 from iotoll.run.nightly.config import Branch
 
 _SECONDS = 1800  # for one fetch
@@ -62,6 +64,7 @@ def _git(branch: Branch, *words: str) -> str:
             errors="replace",
             timeout=_SECONDS,
             stdin=subprocess.DEVNULL,
+            env={**os.environ, **no_programs()},
         )
     except subprocess.CalledProcessError as error:
         why = (error.stderr.strip().splitlines() or ["no reason given"])[-1][:200]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from iotoll.run.studies.builds import builds_command
 from iotoll.run.studies.detector import detector_command
 from iotoll.run.studies.exact import exact_command
 from iotoll.run.studies.explained import explained_command
@@ -20,6 +21,7 @@ def experiment_group() -> None:
 
 
 for _command in (
+    builds_command,
     detector_command,
     exact_command,
     explained_command,

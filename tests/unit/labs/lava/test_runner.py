@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import yaml
 from iotoll.boots.local import BootPlan
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError
 from iotoll.core.progress import Progress
+from iotoll.labs.lava import job_end
 from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.labs.lava.definition import File
 from iotoll.labs.lava.files import JobFiles
@@ -21,18 +23,21 @@ from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.runner import LavaRunner
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers
-from iotoll.records.results import write
+from iotoll.measure.board_records import Documents
+from iotoll.records.models import BootRecord
+from iotoll.records.results import read, write
 from iotoll.records.rundir import RunDir
 from tests.unit.labs.lava.conftest import Answer, Request, Stub, as_json
 from tests.unit.labs.lava.test_classify import BEGUN, CLOSED, END
 from tests.unit.labs.lava.test_submission import make_plan
-from tests.unit.runs import manifest
+from tests.unit.runs import EXAMPLES, manifest
 
 PANIC = ("target", "[    9.9] Kernel panic - not syncing: Oops: Fatal exception")
 End = tuple[str, tuple[tuple[str, str], ...], str]  # health, log, LAVA's error
 LOST: End = ("Incomplete", (*BEGUN, END), CLOSED)
 CRASHED: End = ("Incomplete", (*BEGUN, PANIC, END), CLOSED)
 CANCELLED: End = ("Canceled", BEGUN, "")
+GOOD: End = ("Complete", (*BEGUN, END), "")
 
 
 class Lava:
@@ -72,6 +77,8 @@ class Lava:
         parts = url.path.strip("/").split("/")
         if parts[0] == "sha256":
             return Answer(200)
+        if parts[-1] == "version":
+            return as_json({"version": "2026.10"})
         if parts[-1] == "validate":
             return as_json({"message": "Job valid."})
         if parts[-1] == "cancel":
@@ -127,6 +134,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, stub: Stub) -> None:
 def make_runner(folder: Path, stub: Stub, lava: Lava) -> LavaRunner:
     stub.play = lava.play
     write(folder / "run.json", manifest(runner="lava"))
+    with_base(folder)
     client = Http(stub.url, "token", retries=0)
     servers = Servers(LavaServer(client), FileStore(client))
     return LavaRunner(RunDir(folder), quick_lab(), servers, lambda _: None)
@@ -168,14 +176,69 @@ def test_infrastructure_is_tried_as_often_as_the_lab_says(
         assert (runner.folder / f"{attempt.key}.yaml").is_file()
 
 
-@pytest.mark.parametrize("end", [CRASHED, CANCELLED])
-def test_crash_and_cancellation_are_tried_once(
-    tmp_path: Path, stub: Stub, candidate: BootPlan, end: End
+def test_a_cancelled_job_is_not_tried_again(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
 ) -> None:
-    runner = make_runner(tmp_path, stub, Lava(candidate=end))
-    with pytest.raises(BrokenError if end is CRASHED else InfrastructureError):
+    runner = make_runner(tmp_path, stub, Lava(candidate=CANCELLED))
+    with pytest.raises(InfrastructureError):
         boots(runner, candidate)
     assert len(noted(runner)) == 1
+
+
+def with_base(folder: Path) -> None:
+    """The base's kernel of the run, which boots beside a candidate's second try."""
+    build = folder / "sides/base/build"
+    build.mkdir(parents=True, exist_ok=True)
+    (build / "Image").write_bytes(b"base")
+    shutil.copy(EXAMPLES / "build.json", build / "build.json")
+
+
+@pytest.fixture
+def ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A complete job has sent its records: what they hold is no matter of these tests."""
+    judge = job_end.judge
+
+    def with_records(ended: job_end.Ended, *more: Any) -> Documents:
+        return Documents([]) if ended.state.health == "Complete" else judge(ended, *more)
+
+    monkeypatch.setattr(job_end, "judge", with_records)
+
+
+def test_g1_a_crash_that_repeats_beside_a_base_that_runs_is_the_candidates(
+    tmp_path: Path, stub: Stub, candidate: BootPlan, ends_well: None
+) -> None:
+    lava = Lava(base=GOOD, candidate=CRASHED)
+    runner = make_runner(tmp_path, stub, lava)
+    with pytest.raises(BrokenError, match=r"panic.*as LAVA job 1 did\)"):
+        boots(runner, candidate)
+    assert [(a.boot, a.outcome) for a in noted(runner)] == [
+        ("candidate/1", "broken"),
+        ("base/1001", "done"),
+        ("candidate/1", "broken"),
+    ]
+    assert lava.asked == [None, "b-02", "b-02"], "both elsewhere, on one board"
+    # The same command again knows it, and boots nothing.
+    with pytest.raises(BrokenError, match="panic"):
+        boots(runner, candidate)
+    assert len(lava.jobs) == 3
+
+
+def test_g1_a_base_that_crashes_as_well_makes_it_infrastructure(
+    tmp_path: Path, stub: Stub, candidate: BootPlan
+) -> None:
+    runner = make_runner(tmp_path, stub, Lava(base=CRASHED, candidate=CRASHED))
+    with pytest.raises(InfrastructureError, match="fails as well, beside the candidate's second"):
+        boots(runner, candidate)
+
+
+def test_g1_a_crash_that_does_not_repeat_is_kept_in_the_boots_record(
+    tmp_path: Path, stub: Stub, candidate: BootPlan, ends_well: None
+) -> None:
+    runner = make_runner(tmp_path, stub, Lava(base=GOOD, candidate=[CRASHED, GOOD]))
+    boots(runner, candidate)
+    record = read(candidate.folder / "boot.json", BootRecord)
+    assert len(record.died) == 1 and "panic" in record.died[0]
+    assert not (tmp_path / "sides/base/boots").exists(), "what ran beside it is no boot of the run"
 
 
 def test_attempts_count_over_restarts(tmp_path: Path, stub: Stub, candidate: BootPlan) -> None:
@@ -191,7 +254,7 @@ def test_base_that_crashes_says_nothing_about_the_candidate(
     tmp_path: Path, stub: Stub, candidate: BootPlan
 ) -> None:
     runner = make_runner(tmp_path, stub, Lava(base=CRASHED, candidate=CRASHED))
-    with pytest.raises(InfrastructureError, match=r"the base kernel fails: .*Kernel panic"):
+    with pytest.raises(InfrastructureError, match=r"the base kernel fails.*Kernel panic"):
         boots(runner, replace(candidate, side="base"), candidate)
 
 
@@ -259,10 +322,10 @@ def test_f3_3_a_job_that_somebody_cancelled_is_still_called_so(
 
 
 def test_f3_5_a_lost_job_says_how_to_forget_it(
-    tmp_path: Path, stub: Stub, candidate: BootPlan
+    tmp_path: Path, stub: Stub, candidate: BootPlan, ends_well: None
 ) -> None:
     """F3.5: 404 for a lost job had no way out."""
-    lava = Lava(candidate=CRASHED)
+    lava = Lava(base=GOOD, candidate=CRASHED)
     lava.lost = {1}
     runner = make_runner(tmp_path, stub, lava)
     with pytest.raises(InfrastructureError, match=r"is gone.*iotoll lava forget \S+ 1' has"):
@@ -270,15 +333,15 @@ def test_f3_5_a_lost_job_says_how_to_forget_it(
     assert runner.forget(9, "x") is None
     forgotten = runner.forget(1, "forgotten by hand")
     assert forgotten is not None and forgotten.boot == "candidate/1"
-    with pytest.raises(BrokenError, match="LAVA job 2"):
+    with pytest.raises(BrokenError, match="as LAVA job 2 did"):
         boots(runner, candidate)
 
 
 def test_f3_5_one_refused_request_ends_no_run(
-    tmp_path: Path, stub: Stub, candidate: BootPlan
+    tmp_path: Path, stub: Stub, candidate: BootPlan, ends_well: None
 ) -> None:
     """F3.5: the first 403 in a run ended it with exit code 2, and its jobs stayed."""
-    runner = make_runner(tmp_path, stub, Lava(candidate=CRASHED))
+    runner = make_runner(tmp_path, stub, Lava(base=GOOD, candidate=CRASHED))
     told: list[str] = []
     runner.patiently.tell = told.append
     play, asked = stub.play, []

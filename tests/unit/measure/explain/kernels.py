@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.record import Record
-from iotoll.measure.explain.symbols import Symbols
 
 BASE = 0xFFFF_8000_8000_0000
 NOP, RET, ERET = 0xD503201F, 0xD65F03C0, 0xD69F03E0

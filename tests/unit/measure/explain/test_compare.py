@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from iotoll.kernels.symbols import Symbols
 from iotoll.measure.explain.attribute import CellParts, SectionParts
 from iotoll.measure.explain.changed import changed_functions, normal
 from iotoll.measure.explain.compare import change_of, compare_cell
 from iotoll.measure.explain.coverage import CellTime, executed_instructions, ran, sentence
-from iotoll.measure.explain.symbols import Symbols
 from iotoll.measure.explain.walk import Tree
 from iotoll.records.models import FunctionCoverage, Section
 from tests.unit.measure.explain.kernels import BASE, NOP, RET, call, record, symbols

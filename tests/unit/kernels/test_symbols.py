@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from iotoll.core.errors import UsageError
+from iotoll.kernels.symbols import NOWHERE, USER, read_symbols
 from iotoll.measure.explain.record import probes
-from iotoll.measure.explain.symbols import NOWHERE, USER, read_symbols
 from tests.unit.measure.explain.kernels import BASE, NOP, RET, kallsyms_image, symbols
 
 

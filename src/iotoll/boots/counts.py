@@ -1,0 +1,164 @@
+"""What the CPUs of an exact board executed in each cell, by function: asked for, and made readable.
+
+QEMU runs with the plugin of tools/plugin, which counts how often each piece of code runs between
+the marks that a cell begins and ends with. After the boot the counts are summed by function of the
+kernel that ran, and stored as ``counts.json`` with what else the boot left.
+
+What the idle task does for itself is told apart. It idles from when a function of the idle loop
+runs until an exception is taken, or until it calls what works for others: the scheduler, and what
+other CPUs asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from iotoll.boards.plugin import COUNTS, CountedCode, count_words, records_all
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.kernels.symbols import Symbols, read_symbols
+from iotoll.records.results import write_text
+
+COUNTED = "counts.json"
+"""In a boot's folder: what was executed in each window, by function."""
+
+MARK = "tracing_mark_write"
+"""What the job's scripts call when a cell begins and when it ends (lava-jobs/dut/lib.sh)."""
+
+_IDLE_LOOP = (
+    "do_idle", "cpuidle_idle_call", "default_idle_call", "cpu_idle_poll", "arch_cpu_idle",
+    "arch_cpu_idle_enter", "arch_cpu_idle_exit", "arch_cpu_idle_prepare", "cpu_do_idle",
+    "default_idle", "tick_nohz_idle_enter", "tick_nohz_idle_exit", "tick_nohz_idle_stop_tick",
+    "tick_nohz_idle_retain_tick", "tick_nohz_idle_restart_tick", "cpuidle_enter",
+    "cpuidle_enter_state", "cpuidle_select", "cpuidle_reflect", "menu_select", "teo_select",
+)  # fmt: skip
+"""Functions that only the idle task runs (kernel/sched/idle.c), in names of Linux 5.10 to 7.2."""
+
+_WORKS_FOR_OTHERS = ("schedule_idle", "flush_smp_call_function_queue", "sched_ttwu_pending")
+"""What the idle loop calls for others."""
+
+_EXCEPTIONS = ("vectors",)
+"""The table of exception vectors (arch/arm64/kernel/entry.S)."""
+
+_MAGIC = b"IOTOLLC1"
+_PART = np.dtype(
+    [("kind", "<u4"), ("number", "<u4"), ("cpu", "<u4"), ("width", "<u4"), ("count", "<u8")]
+)
+_COUNTED = np.dtype([("piece", "<u4"), ("times", "<u4"), ("idle", "<u4")])
+_PIECE = np.dtype([("address", "<u8"), ("instructions", "<u8")])
+_WINDOW, _PIECES, _END = 1, 2, 3
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Counts one boot: QEMU's words for it, and the kernel's functions; ``why`` not, if it cannot.
+
+    ``words`` are then the ones that the boot has without.
+    """
+
+    words: tuple[str, ...]
+    symbols: Symbols | None = None
+    why: str = ""
+
+    @classmethod
+    def of(cls, kernel: Path, folder: Path, words: Sequence[str]) -> Counter:
+        """To count what a kernel's image executes, with files in ``folder``."""
+        try:
+            if records_all(words):
+                return cls(tuple(words), why="each instruction is recorded instead")
+            symbols = read_symbols(kernel)
+            return cls(count_words(folder, counted_code(symbols), words), symbols)
+        except (UsageError, InfrastructureError) as error:
+            return cls(tuple(words), why=str(error))
+
+    def keep(self, folder: Path, target: Path) -> None:
+        """Store what was counted as ``counts.json`` in ``target``; nothing where it was not."""
+        if self.symbols is None:
+            return
+        path = folder / COUNTS
+        if not path.is_file():
+            raise InfrastructureError("QEMU's plugin left no counts")
+        text = json.dumps(_by_function(path, self.symbols), separators=(",", ":"))
+        write_text(target / COUNTED, text + "\n")
+        path.unlink()
+
+
+def counted_code(symbols: Symbols) -> CountedCode:
+    """Where a kernel idles, and where it is marked; UsageError if it lacks a function for that."""
+    mark = symbols.span(MARK)
+    idle = [span for name in _IDLE_LOOP if (span := symbols.span(name))]
+    leave = [span for name in (*_WORKS_FOR_OTHERS, *_EXCEPTIONS) if (span := symbols.span(name))]
+    for name in (MARK, "do_idle", *_EXCEPTIONS):
+        if symbols.span(name) is None:
+            raise UsageError(f"the kernel has no function {name}: what runs cannot be counted")
+    assert mark is not None
+    end = np.array([symbols.base + len(symbols.image)], np.uint64)
+    ends = np.concatenate([symbols.starts[1:], end])
+    return CountedCode(mark[0], idle, leave, np.column_stack((symbols.starts, ends)))
+
+
+def _by_function(path: Path, symbols: Symbols) -> dict[str, object]:
+    """The plugin's file, summed by function: instructions of all CPUs, idle ones told apart."""
+    parts = list(_parts(path))
+    ends = [head for head, _ in parts if head["kind"] == _END]
+    pieces = [entries for head, entries in parts if head["kind"] == _PIECES]
+    if len(ends) != 1 or len(pieces) != 1:
+        raise InfrastructureError(f"{path.name}: the plugin's counts are cut off")
+    function = symbols.index(pieces[0]["address"])
+    length = pieces[0]["instructions"].astype(np.int64)
+    windows: list[list[Counts]] = []
+    for head, entries in parts:
+        if head["kind"] != _WINDOW:
+            continue
+        totals = np.zeros((2, len(symbols.names) + 2), np.int64)
+        which, sizes = function[entries["piece"]], length[entries["piece"]]
+        for row, name in enumerate(("times", "idle")):
+            np.add.at(totals[row], which, entries[name].astype(np.int64) * sizes)
+        if int(head["number"]) == len(windows):
+            windows.append([])
+        windows[int(head["number"])].append(totals)
+    return _readable([sum(window[1:], window[0]) for window in windows], symbols)
+
+
+def _readable(windows: Sequence[Counts], symbols: Symbols) -> dict[str, object]:
+    """Names once, and per window the functions that ran, by their place in the list of names."""
+    ran = np.flatnonzero(sum((w[0] for w in windows), np.zeros(len(symbols.names) + 2, np.int64)))
+    count = len(symbols.names)
+    names = [symbols.name(i if i < count else i - count - 2) for i in ran.tolist()]
+    rows = []
+    for window in windows:
+        times, idle = window[:, ran]
+        here = np.flatnonzero(times)
+        rows.append(
+            {
+                "functions": here.tolist(),
+                "busy": (times - idle)[here].tolist(),
+                "idle": idle[here].tolist(),
+            }
+        )
+    return {"version": 1, "functions": names, "windows": rows}
+
+
+def _parts(path: Path) -> Iterator[tuple[np.void, npt.NDArray[np.void]]]:
+    data = path.read_bytes()
+    if not data.startswith(_MAGIC):
+        raise InfrastructureError(f"{path.name}: is not a file of the plugin's counts")
+    at = len(_MAGIC)
+    kinds = {_WINDOW: _COUNTED, _PIECES: _PIECE, _END: _PIECE}
+    while at + _PART.itemsize <= len(data):
+        head = np.frombuffer(data, _PART, 1, at)[0]
+        at += _PART.itemsize
+        size = int(head["width"]) * int(head["count"])
+        kind = kinds.get(int(head["kind"]))
+        if at + size > len(data):
+            return
+        if kind is not None:
+            yield head, np.frombuffer(data, kind, int(head["count"]), at)
+        at += size

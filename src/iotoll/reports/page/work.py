@@ -1,0 +1,71 @@
+"""Work outside I/Os in words: how much, in which functions, or why nobody counted it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from iotoll.records.models import WorkComparison, WorkFunction
+from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.moved import MovementGroup
+from iotoll.reports.page.text import clean, plural, signed
+
+_NAMED = 4
+"""Functions of a group of cells that are named."""
+
+
+def work_outside(evidence: Evidence, groups: Sequence[MovementGroup]) -> list[str]:
+    """One line for each device with such work that moved; a pass says what was counted."""
+    verdict = evidence.verdict
+    if verdict is None or not verdict.cells:
+        return []
+    known = [cell.work for cell in verdict.cells if cell.work]
+    if not known:
+        return [f"not counted: {_why_not(evidence)}"]
+    lines = [_functions(group) for group in groups if group.name == "work"]
+    if lines:
+        return lines
+    largest = max((work.delta for work in known), key=abs)
+    return [f"nothing grew: at most {signed(largest)} per I/O in {plural(len(known), 'workload')}"]
+
+
+def _why_not(evidence: Evidence) -> str:
+    if not evidence.virtual:
+        return "this board has nothing that sees all that its CPUs execute"
+    if evidence.clock.value == "time":
+        return "only the clock instructions counts what is executed"
+    boots = [boot for result in evidence.sides.values() for boot in result.boots]
+    why = next((boot.uncounted for boot in boots if boot.uncounted), "")
+    return clean(why) or "the boots left no counts"
+
+
+def _functions(group: MovementGroup) -> str:
+    """The functions in which most of a device's work outside I/Os grew, median over the cells."""
+    found: dict[str, list[WorkFunction]] = {}
+    for move in group.moves:
+        assert isinstance(move.comparison, WorkComparison)
+        for function in move.comparison.functions:
+            found.setdefault(function.name, []).append(function)
+    way = 1 if group.grew else -1
+    sizes = {n: median(f.candidate - f.base for f in several) for n, several in found.items()}
+    moved = sorted((n for n in sizes if way * sizes[n] > 0), key=lambda n: (-abs(sizes[n]), n))
+    words = [
+        f"{clean(name)} {signed(sizes[name])}{' (changed)' if found[name][0].changed else ''}"
+        for name in moved[:_NAMED]
+    ]
+    named = f": {', '.join(words)}" if words else ""
+    return f"{group.device}, instructions per I/O in {plural(len(group.moves), 'workload')}{named}"
+
+
+def ran_outside(evidence: Evidence) -> dict[str, float]:
+    """Changed functions that no I/O ran and something else did: instructions per I/O, at most."""
+    candidate, explained = evidence.sides.get("candidate"), evidence.explained
+    if candidate is None or explained is None:
+        return {}
+    works = [r.work for several in candidate.cells.values() for r in several if r.work]
+    most = {
+        function.name: max((w.functions.get(function.name, 0) / w.ios for w in works), default=0.0)
+        for function in explained.coverage.functions
+        if not function.executed
+    }
+    return {name: round(value, 1) for name, value in most.items() if value}

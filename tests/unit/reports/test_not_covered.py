@@ -1,0 +1,83 @@
+"""What a pass does not cover stands on its page, in one line made from the run's data."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from iotoll.core.paths import data_dir
+from iotoll.records import results
+from iotoll.records.models import Clock, CoverageRecord, ExplainRecord
+from iotoll.records.models.explain import FunctionCoverage
+from iotoll.reports.page.answer import not_covered
+from iotoll.reports.page.evidence import Evidence, gather
+from iotoll.reports.page.html import page_html
+from iotoll.reports.page.terminal import print_report
+from iotoll.reports.page.text import NBSP
+from iotoll.reports.publish.note import note
+from tests.golden.runs import real
+
+RECORD = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
+COUNTED = "only instructions are counted, not the time of device register accesses, barriers"
+
+
+def function(name: str, cells: tuple[str, ...]) -> FunctionCoverage:
+    calls = dict.fromkeys(cells, 1.0)
+    return FunctionCoverage(
+        name=name, new=False, instructions=8, executed=5 if cells else 0, calls=calls
+    )
+
+
+def told(*functions: FunctionCoverage, case: str = "pass") -> str:
+    found = CoverageRecord(cells=["a", "b"], functions=list(functions), gone=[], sentence="So.")
+    record = RECORD.model_copy(update={"coverage": found, "failure": None})
+    return " ".join(not_covered(replace(evidence(case), explained=record))).replace(NBSP, " ")
+
+
+def evidence(case: str) -> Evidence:
+    return gather(real(case))
+
+
+def test_g1_a_pass_names_code_that_never_ran_and_costs_that_are_not_counted() -> None:
+    line = told(function("one", ("a", "b")), function("two", ()), function("three", ()))
+    assert line.startswith("2 of 3 changed functions never ran (two, three); " + COUNTED)
+
+
+def test_g1_a_pass_says_in_how_many_cells_changed_code_ran() -> None:
+    assert told(function("one", ("a",))).startswith("changed code ran in 1 of 2 cells; " + COUNTED)
+    assert told(function("one", ("a", "b"))).startswith(COUNTED), "all of it ran"
+
+
+def test_g1_a_pass_that_nobody_looked_into_says_that() -> None:
+    (line,) = not_covered(replace(evidence("pass"), explained=None, hunks=()))
+    assert line.startswith("it is not known which of the changed code ran; " + COUNTED)
+
+
+@pytest.mark.parametrize("case", ["regression", "broken", "infrastructure", "smoke"])
+def test_g1_no_other_outcome_has_that_line(case: str) -> None:
+    assert not list(not_covered(evidence(case)))
+
+
+def test_g1_the_line_is_on_page_terminal_and_note() -> None:
+    found = evidence("pass")
+    (line,) = not_covered(found)
+    for text in (page_html(found), note(found, []), terminal_text(found)):
+        plain = " ".join(text.replace("\u2060", "").replace("\\", "").split())
+        assert line[:60] in plain
+
+
+def terminal_text(found: Evidence) -> str:
+    stream = io.StringIO()
+    print_report(found, Console(file=stream, width=200, color_system=None))
+    return stream.getvalue()
+
+
+def test_g1_on_boards_time_it_is_another_line() -> None:
+    found = evidence("pass")
+    assert found.verdict is not None
+    timed = found.verdict.model_copy(update={"clock": Clock.TIME})
+    (line,) = not_covered(replace(found, verdict=timed))
+    assert "time is counted: not growth below" in line
