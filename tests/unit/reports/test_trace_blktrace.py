@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
+from iotoll.core.errors import UsageError
 from iotoll.records.models import CellRecord, Clock, Section
 from iotoll.reports.trace.filters import Filters
 from iotoll.reports.trace.reader import TraceCell, load
@@ -98,7 +99,8 @@ def test_filters() -> None:
     for direction, count in kinds.items():
         assert len(only(directions=(direction,)).table) == count
     assert len(only(device="8:0").table) == len(whole.table)
-    assert len(only(device="9:9").table) == 0
+    with pytest.raises(UsageError, match="9:9: no request or bio"):
+        only(device="9:9")
     halves = [only(window=window).table for window in (("0", "+1.5"), ("+1.5", "1e9"))]
     assert all(0 < len(half) < len(whole.table) for half in halves)
     assert halves[0]["end"].max() < halves[1]["start"].min()

@@ -82,10 +82,11 @@ def test_devices_have_the_names_that_the_board_gave() -> None:
     assert {resolve_device(n, UFS) for n in ("ufs", "sda", "/dev/sda", "8:0")} == {"8:0"}
     assert resolve_device(None, UFS) is None
     assert device_names(SPLIT) == {}
-    with pytest.raises(UsageError, match=r"--device sdb: give MAJOR:MINOR.*known here: .*sda"):
+    with pytest.raises(UsageError, match=r"--device sdb: is not a device.*known here: .*sda"):
         resolve_device("sdb", UFS)
-    with pytest.raises(UsageError, match=r"--device vda: give MAJOR:MINOR[^;]*$"):
-        resolve_device("vda", SPLIT)
+    with pytest.raises(UsageError, match=r"--device nosuch: is not a device[^;]*$"):
+        resolve_device("nosuch", SPLIT)
+    assert resolve_device("sdb1", SPLIT) == "8:17"
 
 
 def test_described_as_typed() -> None:

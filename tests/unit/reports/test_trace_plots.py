@@ -19,7 +19,7 @@ from tests.unit.tables import SPLIT, SYNC8, cell, full_cell
 def test_two_files_a_cell_always_the_same(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         names = [p.name for p in write_figures(cell(SPLIT, Clock.TIME), tmp_path / folder)]
-        assert names == ["virtio-split-flush-cdf.svg", "virtio-split-flush-timeline.svg"]
+        assert names == [f"virtio-split-flush-{kind}.svg" for kind in ("cdf", "timeline", "layers")]
     for name in names:
         text = (tmp_path / "a" / name).read_text()
         assert text == (tmp_path / "b" / name).read_text()

@@ -63,15 +63,6 @@ ROWS: tuple[Column, ...] = (
 )
 """Every column of the table of requests and bios."""
 
-STEPS = (
-    ("layers above", "at_top_queue", "at_queue"),
-    ("block layer", "at_queue", "at_issue"),
-    ("driver", "at_issue", "at_sent"),
-    ("device", "at_sent", "at_driver_done"),
-    ("completion", "at_driver_done", "at_complete"),
-)
-"""The layers that a request passes: name, first and last mark."""
-
 
 def rows_of(raw: Mapping[str, Any]) -> Rows:
     """The columns of a batch."""
@@ -118,7 +109,7 @@ class Ahead:
 
     def take(self, window: int, rows: Rows) -> None:
         """Look at some rows of a window."""
-        issued, done = rows["at_issue"].filled(0), rows["at_complete"].filled(0)
+        issued, done = (np.ma.filled(rows[mark], 0) for mark in ("at_issue", "at_complete"))
         for place, one in enumerate(self.slow[window]):
             at = one["at_issue"]
             if at is None:
@@ -133,6 +124,7 @@ def layers(row: Mapping[str, Any]) -> list[tuple[str, int, int]]:
 
     Marks that are missing join their neighbours' layers.
     """
+    marks: tuple[tuple[str, str], ...]
     if row["kind"] == "bio":
         marks = (
             ("layers above", "at_top_queue"),
@@ -164,8 +156,3 @@ def whole(row: Mapping[str, Any]) -> int:
     """From the first mark of a row to its completion (clock units)."""
     known = [row[mark] for mark in ("at_top_queue", "at_queue", "at_issue") if row[mark]]
     return int(row["at_complete"] - min(known))
-
-
-def joined_rows(parts: Sequence[Rows]) -> Rows:
-    """Some batches as one."""
-    return {c.name: np.ma.concatenate([p[c.name] for p in parts]) for c in ROWS}

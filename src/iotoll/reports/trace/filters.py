@@ -140,7 +140,8 @@ def resolve_device(device: str | None, trace: Path) -> str | None:
     names = device_names(trace)
     if device in names:
         return names[device]
-    if number := fixed_number(device) or own_number(device):
+    # A board that names its devices is not this machine.
+    if not names and (number := fixed_number(device) or own_number(device)):
         return number
     known = f"; known here: {', '.join(sorted(names))}" if names else ""
     mend = (

@@ -303,8 +303,12 @@ def with_blocks(
 ) -> list[TraceCell]:
     """Add the requests and bios of each cell, and leave out what its events cannot tell."""
     chosen: _native.Options = {
-        name: options.get(name)  # type: ignore[misc]
-        for name in ("device", "comm", "pids", "directions", "min_size", "max_size")
+        "device": options.get("device"),
+        "comm": options.get("comm"),
+        "pids": options.get("pids"),
+        "directions": options.get("directions"),
+        "min_size": options.get("min_size"),
+        "max_size": options.get("max_size"),
     }
     given = wants.take_rows
     take = (lambda window, rows: given(cells[window], rows)) if given else None
@@ -316,7 +320,7 @@ def with_blocks(
     for place, (cell, (sums, slow)) in enumerate(zip(cells, found, strict=True)):
         record = cell.record
         update: dict[str, Any] = {"blocks": sums, "warnings": missing.warnings(record, sums)}
-        if record.invalid == NO_IO and sums["devices"]:
+        if record.invalid == NO_IO and sums["devices"] and not record.ios["dropped_lost"]:
             update["invalid"] = None
         record = missing.pruned(record.model_copy(update=update), sums)
         gone = [s for s in record.not_in_source if s not in cell.record.not_in_source]

@@ -105,7 +105,7 @@ def print_blocks(record: CellRecord, console: Console) -> None:
             figures = [_figure(found, *key, device, what) for key in _DURATIONS]
             deepest = number(device["deepest"]) if what == "requests" else ""
             rows.append((_device(device), what, number(device[what]), *figures, deepest))
-    _print(console, f"Requests and bios, {unit}", heads, rows, ("device", "what"), ("deepest",))
+    _print(console, f"Requests and bios, {unit}", heads, rows, ("device", "what"), _LEAST)
     _layers(blocks, console)
     for device in blocks["devices"]:
         tasks = [
@@ -118,10 +118,13 @@ def print_blocks(record: CellRecord, console: Console) -> None:
     if told := command(record, blocks):
         what, line = told
         console.print(Text(f"For {what}, record with:", "dim"))
-        console.print(Text(f"  {line}"), soft_wrap=True)
+        # As a shell takes it, in short lines.
+        folded = line.replace(" -e ", " \\\n    -e ").replace(" -o ", " \\\n    -o ")
+        console.print(Text(f"  {folded}"))
 
 
 _TASKS = 4
+_LEAST = ("deepest", "\np99", "what", "Q2C\nmedian")
 _DURATIONS = (
     ("q2d", "median"),
     ("d2c", "median"),
