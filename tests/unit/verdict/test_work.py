@@ -97,6 +97,16 @@ def test_a_cost_inside_ios_is_not_told_twice(policy: Policy) -> None:
     assert (work.moved, work.delta, work.inside, work.total) == ("same", 0, 330, 2830)
 
 
+def test_g1_2_what_two_boots_of_the_base_differ_by_is_noise(policy: Policy) -> None:
+    """And so is a small share of the total: fio is woken a few times more or less."""
+    _, work = judged(policy, [{}, {"__schedule": 900}, {}], [{"__schedule": 1800}] * 3)
+    assert work is not None and (work.moved, work.threshold) == ("same", 900)
+    _, work = judged(policy, [{"fio": 100_000}] * 3, [{"fio": 102_900}] * 3)
+    assert work is not None and work.moved == "same"
+    _, work = judged(policy, [{"fio": 100_000}] * 3, [{"fio": 104_000}] * 3)
+    assert work is not None and work.moved == "grew"
+
+
 def test_what_moves_into_a_worker_and_grows_there_is_told(policy: Policy) -> None:
     """The same work, later: the total is as it was. More of it: the difference is outside."""
     same, work = judged(policy, [{}] * 3, [{}] * 3, cost=-400)
