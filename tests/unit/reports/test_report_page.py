@@ -124,7 +124,12 @@ def test_a_smoke_test_is_no_verdict(drawn: Callable[[str], str]) -> None:
 
 def test_undecided_cells_are_not_called_regressions(drawn: Callable[[str], str]) -> None:
     text = drawn("inconclusive")
-    assert "? undecided" in text and "▲ regression" not in text
+    assert "6 more boots would settle it" in text.replace("\xa0", " ")
+    assert "▲ regression" not in text
+    grown = [
+        replace(view, outcome=Outcome.INCONCLUSIVE) for view in cells(gather(real("regression")))
+    ]
+    assert {group.kind for group in movements(grown) if group.gated} == {"undecided"}
     assert "40,210 trace events lost" in text.replace("\xa0", " ")
 
 

@@ -150,8 +150,12 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path) -> None:
 
 def test_fio_of_other_jobs_is_refused(tmp_path: Path) -> None:
     fio = BOOTS / "base/ufs/fio.json"
-    with pytest.raises(UsageError, match="none of its jobs is called like a cell: nvme-write-sync"):
-        load(SYNC8, Clock.TIME, Filters(), fio)
+    other = tmp_path / "other.json"
+    other.write_text(fio.read_text().replace("ufs-4k", "nvme-4k"))
+    with pytest.raises(UsageError, match="none of its jobs is called like a cell: ufs-4k-randread"):
+        load(UFS, Clock.INSTRUCTIONS, Filters(), other)
+    (one,) = load(SYNC8, Clock.TIME, Filters(), fio)  # one cell: whatever its jobs are called
+    assert one.record.fio_check and not one.record.fio_check.agrees
     cells = load(UFS, Clock.INSTRUCTIONS, Filters(comm="fio"), fio)
     assert all(c.record.fio_check and c.record.fio_check.agrees for c in cells[:2])
     (tmp_path / "bad.json").write_text("{}")
