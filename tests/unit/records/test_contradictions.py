@@ -193,5 +193,5 @@ def test_g1_9_what_is_no_section_blocks_alone(
     agreed = {**first, "accepted": "an erratum"}
     taken = {name: [agreed] if isinstance(value, list) else agreed}
     assert alone(tmp_path / "c", "pass", **taken).outcome is Outcome.PASS
-    with pytest.raises(ResultError, match="nothing .*(blocks|not accepted)"):
+    with pytest.raises(ResultError, match=r"nothing .*(blocks|not accepted)"):
         alone(tmp_path / "d", "regression", **taken)
