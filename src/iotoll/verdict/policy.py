@@ -47,11 +47,13 @@ class SectionRule(Model):
 class WorkRule(Model):
     """When work outside I/Os is a cost (`iotoll.verdict.work`): instructions per I/O of a cell.
 
-    It must exceed ``threshold`` in each boot, or ``changed`` in the functions alone whose machine
-    code the candidate changed: what these execute is no noise.
+    In each boot it must exceed ``changed`` in the functions alone whose machine code the candidate
+    changed, since what these execute is no noise; or in all functions together the ``threshold``, the
+    ``share`` of the base's total, and what two boots of the base differ by.
     """
 
     threshold: int = Field(500, ge=0)
+    share: float = Field(0.03, ge=0)
     changed: int = Field(16, ge=0)
     gated: bool = True
     why: str = ""

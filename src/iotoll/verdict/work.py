@@ -5,8 +5,9 @@ So the *total* of a cell, all instructions of the kernel from the cell's beginni
 I/Os have put off has run, is compared as a sum, per I/O. What the I/Os' own sections, or the whole
 I/O, grew by is taken off, so that no cost is told twice; what is left is *outside*.
 
-A sum is steadier than any I/O: ticks and page refills meet other I/Os in another kernel, but are as
-many. What two boots of the base differ by is noise all the same.
+The total of all functions is not steady to the instruction: another kernel wakes fio and trace-cmd a
+few times more or less, and looks for free blocks in this cell or the next. So it must exceed a share
+of itself, and what two boots of the base differ by. What changed functions execute has no such noise.
 """
 
 from __future__ import annotations
@@ -49,11 +50,12 @@ def compare_work(
     some = [_sum(after, changed) - _sum(before, changed) for before, after in pairs]
     outside = [_less(difference, inside) for difference in every]
     by_change = [_less(difference, inside) for difference in some]
+    first, delta, own = _mean(o.per_io for o in ours[: len(pairs)]), _mean(outside), _own(ours)
+    limit = max(rule.threshold, rule.share * first, own)
     moved: Literal["grew", "shrank", "same"] = "same"
     for name, way in (("grew", 1), ("shrank", -1)):
-        if _exceed(outside, rule.threshold, way) or _exceed(by_change, rule.changed, way):
+        if _exceed(outside, limit, way) or _exceed(by_change, rule.changed, way):
             moved = name  # type: ignore[assignment]
-    first, delta, own = _mean(o.per_io for o in ours[: len(pairs)]), _mean(outside), _own(ours)
     if abs(_mean(by_change)) > abs(delta):
         delta = _mean(by_change)  # noise of the others hides some of it
     return WorkComparison(
@@ -61,7 +63,7 @@ def compare_work(
         candidate=round(first + delta, 1),
         delta=round(delta, 1),
         relative=delta / first if first else 0.0,
-        threshold=float(rule.threshold),
+        threshold=round(limit, 1),
         gated=rule.gated,
         moved=moved,
         confidence=_confidence(outside, by_change, own),

@@ -73,6 +73,15 @@ def test_g1_2_work_that_no_io_waits_for_is_a_regression(policy: Policy) -> None:
     assert "UFS work outside I/Os +5000" in found.sentence
 
 
+def test_g1_2_the_headline_leads_with_the_largest_difference(policy: Policy) -> None:
+    """A little more of each section stood before 5,000 instructions that nobody waits for."""
+    found, _ = judged(policy, [{}] * 3, [{"fold_samples": 5000}] * 3, ["fold_samples"], cost=60)
+    assert found.headline[0].startswith("UFS work outside I/Os +49")
+    assert any(line.startswith("UFS submission +60") for line in found.headline[1:])
+    found, _ = judged(policy, [{}] * 3, [{"fold_samples": 100}] * 3, ["fold_samples"], cost=60)
+    assert found.headline[0].startswith("UFS submission +60"), "a section that grew by more"
+
+
 def test_one_boot_that_shows_it_asks_for_further_ones(policy: Policy) -> None:
     found, _ = judged(policy, [{}], [{"worker": 5000}])
     assert found.open == [UFS]
@@ -86,6 +95,16 @@ def test_a_cost_inside_ios_is_not_told_twice(policy: Policy) -> None:
     assert found.outcome is Outcome.REGRESSION, "of the section"
     assert work is not None
     assert (work.moved, work.delta, work.inside, work.total) == ("same", 0, 330, 2830)
+
+
+def test_g1_2_what_two_boots_of_the_base_differ_by_is_noise(policy: Policy) -> None:
+    """And so is a small share of the total: fio is woken a few times more or less."""
+    _, work = judged(policy, [{}, {"__schedule": 900}, {}], [{"__schedule": 1800}] * 3)
+    assert work is not None and (work.moved, work.threshold) == ("same", 900)
+    _, work = judged(policy, [{"fio": 100_000}] * 3, [{"fio": 102_900}] * 3)
+    assert work is not None and work.moved == "same"
+    _, work = judged(policy, [{"fio": 100_000}] * 3, [{"fio": 104_000}] * 3)
+    assert work is not None and work.moved == "grew"
 
 
 def test_what_moves_into_a_worker_and_grows_there_is_told(policy: Policy) -> None:

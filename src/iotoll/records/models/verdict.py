@@ -307,6 +307,8 @@ class CellVerdict(Model):
             return True
         if any(g.state == "grew" and g.accepted is None for g in self.growth):
             return True
+        if self.work is not None and self.work.blocks:
+            return True
         return self._whole_blocks and not any(s.accepted for s in self.sections)
 
     @property
