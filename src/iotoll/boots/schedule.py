@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,7 +42,7 @@ from iotoll.records import results, sealed
 from iotoll.records.failure import failure_of
 from iotoll.records.models import BootRecord, Clock, FailureRecord
 from iotoll.records.models.run import Side
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import SIDES, RunDir
 
 PARALLEL = 2  # boots at a time: the two sides of a pair
 _BLAMED = 2
@@ -121,6 +122,41 @@ def open_plans(run: RunDir, bench: Bench, wanted: Iterable[tuple[Side, int]]) ->
     """The plans of those boots that are not done yet."""
     plans = [plan_boot(run, bench, side, number) for side, number in wanted]
     return [plan for plan in plans if not _is_done(run, plan)]
+
+
+def drop_stale(run: RunDir, bench: Bench, wanted: Collection[tuple[Side, int]]) -> list[str]:
+    """Remove further boots that are of another board, job or kernel than this bench makes now.
+
+    ``wanted`` are booted again anyway. A verdict asks for the others once more where it needs them.
+    A boot of the candidate also goes where the base's of its number is another one. Returns names.
+    """
+    listed = [
+        (side, int(path.parent.name))
+        for side in SIDES
+        for path in (run.side(side) / "boots").glob("*/boot.json")
+    ]
+    dropped = []
+    bases: dict[int, str] = {}
+    for side, number in sorted(listed):  # the base first
+        if (side, number) in wanted:
+            continue
+        record = _record_of(run, bench, side, number)
+        if record is None or (side == "candidate" and bases.get(number) != record.board_sha256):
+            shutil.rmtree(run.boot(side, number))
+            dropped.append(f"{side}/{number}")
+        elif side == "base":
+            bases[number] = record.board_sha256
+    return dropped
+
+
+def _record_of(run: RunDir, bench: Bench, side: Side, number: int) -> BootRecord | None:
+    """The record of a boot that is done, with the cells that it ran; None where it is not."""
+    try:
+        record = results.read(run.boot(side, number) / "boot.json", BootRecord)
+    except ResultError:
+        return None
+    plan = plan_boot(run, replace(bench, cells=record.cells), side, number)
+    return record if _is_done(run, plan) else None
 
 
 def run_plans(

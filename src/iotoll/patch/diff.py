@@ -40,13 +40,15 @@ class Hunk:
     """One hunk of a diff, in the new file.
 
     ``heading`` begins the function of its first change (may be empty); ``line`` is the first
-    line that is added, or where lines were removed; ``added`` counts added lines.
+    line that is added, or where lines were removed; ``added`` counts added lines. ``begins`` are
+    the lines in the hunk that begin functions, with their numbers.
     """
 
     path: str
     heading: str
     line: int
     added: int
+    begins: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,14 +113,17 @@ def hunks(text: bytes, name: str) -> list[Hunk]:
 
 def _hunk(path: str, place: re.Match[bytes], body: list[bytes]) -> Hunk:
     number, first, added = int(place[1]), 0, 0
+    begins: list[tuple[int, str]] = []
     for line in body:
         mark = line[:1]
         if mark in (b"+", b"-") and not first:
             first = number
         added += mark == b"+"
+        if mark in (b"+", b" ") and _begins(line[1:]):
+            begins.append((number, line[1:].decode("utf-8", "replace").strip()))
         number += mark not in (b"-", b"\\")
     heading = _around(place[2], body).decode("utf-8", "replace").strip()
-    return Hunk(path, heading, max(first, 1), added)
+    return Hunk(path, heading, max(first, 1), added, tuple(begins))
 
 
 def _around(heading: bytes, body: Sequence[bytes]) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 from iotoll.boards.board import RealBoard
 from iotoll.boards.equip import families
 from iotoll.boards.flash import add_dtb, check_source
-from iotoll.boots.schedule import PARALLEL, open_plans, run_boots, run_plans
+from iotoll.boots.schedule import PARALLEL, drop_stale, open_plans, run_boots, run_plans
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.kernels.build import build_side
 from iotoll.kernels.cache import copy_tree
@@ -158,6 +158,7 @@ class Flow(Setup):
             from iotoll.run import ran
 
             abreast = 1 if self.judges_time else PARALLEL
+            self._drop_stale()
             if ran.can_watch(self):
                 plans = ran.watched(self, open_plans(self.run, self.bench, self.wanted))
                 with ahead.meanwhile(ahead.while_it_boots(self), ahead.STARTS):
@@ -206,10 +207,18 @@ class Flow(Setup):
         with self.progress.step("write the report"):
             render_report(self.run)
 
+    def _drop_stale(self) -> None:
+        """Boots that an earlier verdict asked for, of what is no longer the same board and job."""
+        dropped = drop_stale(self.run, self.bench, self.wanted)
+        if dropped:
+            names = ", ".join(dropped)
+            self.progress.say(f"{names}: of another board, job or kernel than now: removed")
+
     def _boot_more(self, more: MoreBoots) -> None:
         if not self.stored:
             bench = self.bench if more.cells is None else replace(self.bench, cells=more.cells)
             run_boots(self.run, bench, more.boots, self.progress, more.abreast, self.connect)
+            self._drop_stale()
         elif not all((self.run.boot(*boot) / "boot.json").is_file() for boot in more.boots):
             names = ", ".join(f"{side}/{number}" for side, number in more.boots)
             raise InfrastructureError(f"the run does not hold all boots that it needs: {names}")

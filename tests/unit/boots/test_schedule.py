@@ -22,7 +22,7 @@ from iotoll.measure.collect import collect
 from iotoll.records import results
 from iotoll.records.models import BootRecord, Clock, SideResult
 from iotoll.records.models.run import Side
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import SIDES, RunDir
 from tests.unit.runs import CELLS, EXAMPLES, add_boots, make_run
 
 QUIET = Progress(quiet=True)
@@ -137,6 +137,45 @@ def test_finished_boots_are_not_repeated(
     assert boot_all(run, bench, monkeypatch) == []
     (run.boot("candidate", 1) / "boot.json").unlink()
     assert boot_all(run, bench, monkeypatch) == [("candidate", 1)]
+
+
+def booted(run: RunDir, bench: Bench, numbers: tuple[int, ...], cells: list[str]) -> None:
+    """Both sides' boots of these numbers, as if they had just ended."""
+    for side in SIDES:
+        for number in numbers:
+            plan = plan_boot(run, replace(bench, cells=cells), side, number)
+            record = results.read(EXAMPLES / "boot.json", BootRecord)
+            update = {"side": side, "number": number, "digests": {}}
+            update |= {"board_sha256": plan.identity(), "cells": cells}
+            results.write(plan.folder / "boot.json", record.model_copy(update=update))
+            schedule.mark_done(run, plan)
+
+
+def test_g1_2_further_boots_of_another_plugin_go_and_are_booted_again(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stayed: "base and candidate ran on different boards or jobs", however often it ran."""
+    wanted: list[tuple[Side, int]] = [("base", 1), ("candidate", 1)]
+    booted(run, bench, (1, 2, 3), CELLS[:1])
+    assert schedule.drop_stale(run, bench, wanted) == []
+    monkeypatch.setattr(local, "plugin_name", lambda: "another plugin")
+    found = schedule.drop_stale(run, bench, wanted)
+    assert found == ["base/2", "base/3", "candidate/2", "candidate/3"]
+    assert all(run.boot(*one).is_dir() for one in wanted), "they are booted again anyway"
+    assert not run.boot("base", 2).exists()
+    booted(run, bench, (2, 3), CELLS[:1])
+    assert schedule.drop_stale(run, bench, wanted) == []
+
+
+def test_a_candidates_boot_goes_with_the_bases(run: RunDir, bench: Bench) -> None:
+    """The base's further boots ran again with other cells, and the candidate's have not yet."""
+    booted(run, bench, (1, 2), CELLS[:1])
+    wanted: list[tuple[Side, int]] = [("base", 1), ("candidate", 1)]
+    kept = (run.boot("candidate", 2) / "boot.json").read_text()
+    booted(run, bench, (2,), CELLS)
+    (run.boot("candidate", 2) / "boot.json").write_text(kept)
+    schedule.mark_done(run, plan_boot(run, replace(bench, cells=CELLS[:1]), "candidate", 2))
+    assert schedule.drop_stale(run, bench, wanted) == ["candidate/2"]
 
 
 def test_a_failed_boot_is_repeated_and_the_other_is_not(

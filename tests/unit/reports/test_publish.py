@@ -22,13 +22,16 @@ from iotoll.core.paths import node_tool
 from iotoll.records import results
 from iotoll.records.models import SideResult, VerdictRecord
 from iotoll.records.rundir import RunDir
-from iotoll.reports.page.evidence import gather
+from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.publish import FORMATS, Source, write
 from iotoll.reports.publish.checks import Status, checks
+from iotoll.reports.publish.codequality import codequality
 from iotoll.reports.publish.junit import junit
 from iotoll.reports.publish.kcidb import kcidb
 from iotoll.reports.publish.links import Link, is_web, job_annotations, parse_link
+from iotoll.reports.publish.openmetrics import openmetrics
 from tests.golden.runs import CASES, HOSTILE, IDS, hostile, real
+from tests.unit.reports.test_report_answer import edited
 
 ALL = pytest.mark.parametrize("case", CASES, ids=IDS)
 LINK = Link("report", "https://gitlab.example/group/project/-/jobs/1/artifacts/file/report.html")
@@ -231,6 +234,52 @@ def test_code_quality_has_the_fields_that_gitlab_documents(case: Path) -> None:
         assert isinstance(location, dict)
         assert not location["path"].startswith(("/", "./")) and location["lines"]["begin"] >= 1
     assert len({e["fingerprint"] for e in found}) == len(found)
+
+
+def outside(folder: Path, function: str) -> Evidence:
+    """A measured regression whose largest cost is work outside I/Os."""
+
+    def change(data: dict[str, Any]) -> None:
+        for cell in data["cells"]:
+            cell["work"] = {
+                **{"base": 2500.0, "candidate": 23531.0, "delta": 21031.0, "relative": 8.4},
+                **{"threshold": 500.0, "gated": True, "moved": "grew", "confidence": "+21,031.0"},
+                **{"total": 23531.0, "inside": 0.0},
+                "functions": [
+                    {"name": "cpuidle_enter", "base": 90.0, "candidate": 40.0},
+                    {"name": function, "base": 0.0, "candidate": 21000.0, "changed": True},
+                ],
+            }
+
+    return gather(edited(folder, change))
+
+
+def test_g1_2_code_quality_names_the_function_outside_ios(tmp_path: Path) -> None:
+    evidence = outside(tmp_path / "run", "ufshcd_request_checksum")
+    found = json.loads(codequality(evidence))
+    (entry,) = [one for one in found if "work outside I/Os" in one["description"]]
+    assert "ufshcd_request_checksum() executes it" in entry["description"]
+    place = entry["location"]
+    assert place["path"] == "drivers/ufs/core/ufshcd.c"
+    (begun,) = {
+        line
+        for hunk in evidence.hunks
+        for line, text in hunk.begins
+        if "ufshcd_request_checksum(" in text
+    }
+    assert place["lines"]["begin"] == begun
+    elsewhere = json.loads(codequality(outside(tmp_path / "other", "process_one_work")))
+    (entry,) = [one for one in elsewhere if "work outside I/Os" in one["description"]]
+    assert "completion is spent in this file" in entry["description"]
+
+
+def test_g1_2_metrics_and_checks_have_work_outside_ios(tmp_path: Path) -> None:
+    evidence = outside(tmp_path / "run", "worker")
+    assert 'section="work"' in openmetrics(evidence)
+    (check, *_) = [c for c in checks(evidence) if c.figure == "work"]
+    assert check.status is Status.FAILURE and "+21,031" in check.reason.replace("\u00a0", " ")
+    paths = [one["path"] for one in json.loads(kcidb(evidence, [], "ci"))["tests"]]
+    assert any(path.endswith(".work") for path in paths)
 
 
 def test_code_quality_points_at_the_line_that_costs() -> None:

@@ -7,6 +7,7 @@ comparison are the real ones. `iotoll experiment ranges` searches with real kern
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import subprocess
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from iotoll.core.errors import BrokenError
 from iotoll.core.progress import Progress
 from iotoll.records import results
-from iotoll.records.models import CellRecord, Section
+from iotoll.records.models import CellRecord, Section, WorkRecord
 from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.bisect.meter import Meter
 from iotoll.run.bisect.setting import Setting
@@ -54,7 +55,10 @@ class Tree:
 
 
 class TextMeter(Meter):
-    """Builds and boots by reading the driver: ``cost N`` adds N, ``SYNTAX`` and ``PANIC`` break."""
+    """Builds and boots by reading the driver.
+
+    ``cost N`` and ``outside N`` add N; ``SYNTAX`` and ``PANIC`` break.
+    """
 
     sources_of_all = (DRIVER,)
 
@@ -92,11 +96,28 @@ class TextMeter(Meter):
                 Section.COMPLETION: [500 + late] * 64,
             }
             changes = {"cell": cell, "in_order": in_order(counts), "invalid": None}
+            changes["work"] = _work(text, cost + late, int(image[:2], 16))
             results.write(folder / f"{cell}.json", record.model_copy(update=changes))
+        named = re.findall(r"^code (\w+)", text, re.M)
+        results.write_text(folder / "changed.json", json.dumps(named) + "\n")
         results.write_text(folder / "done", "")
         self.log.add(
             "booted", commit=commit, image=image, cells=len(cells), stored=False, seconds=1.0
         )
+
+
+def _work(text: str, inside: int, noise: int) -> WorkRecord:
+    """What ``outside N`` costs in a worker, and ``code NAME N`` in a function that is changed.
+
+    The scheduler costs up to 255 instructions more or less with each kernel, as it does on boards.
+    """
+    ios, counts = 64, {"__schedule": 2000 + noise, "driver": 1500 + inside}
+    counts["worker"] = sum(int(n) for n in re.findall(r"^outside (-?\d+)$", text, re.M))
+    for name, n in re.findall(r"^code (\w+) (\d+)$", text, re.M):
+        counts[name] = counts.get(name, 0) + int(n)
+    functions = {name: n * ios for name, n in counts.items() if n}
+    total = sum(functions.values())
+    return WorkRecord(ios=ios, kernel=total, recorder=0, user=0, idle=0, functions=functions)
 
 
 def meter(tree: Tree, root: Path, first: str, **asked: object) -> TextMeter:

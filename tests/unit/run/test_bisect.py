@@ -59,6 +59,34 @@ def test_without_a_cell_what_moved_is_taken(tree: Tree, tmp_path: Path) -> None:
     assert {r["cells"] for r in rows[2:]} == {1}, "then the one in question"
 
 
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("outside 21000", 21000),
+        ("outside 21000 beside\ncost 4", 21000),
+        ("code fold_samples 60", 60),
+    ],
+)
+def test_g1_2_a_cost_outside_ios_is_found_as_any_other(
+    tree: Tree, tmp_path: Path, text: str, full: int
+) -> None:
+    """A delayed work pays it: no section moves, and what kernels differ by is no part of it."""
+    text = text.replace(" beside", "")
+    commits = row(tree, 32, c21=text)
+    found, measured = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)
+    assert found.commits == [commits[21]]
+    assert found.target == (CELL, "work") and abs(found.full - full) < 300
+    assert measured.spent.builds - 2 <= 5
+    wanted = search(tree, tmp_path / "s", commits[0], commits[-1], cell=CELL, section="work")[0]
+    assert wanted.commits == [commits[21]]
+
+
+def test_g1_2_noise_outside_ios_is_no_movement(tree: Tree, tmp_path: Path) -> None:
+    commits = row(tree, 9, c2="code queue 12", c4="outside 200")
+    found, _ = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)
+    assert found.commits == [] and "nothing moved" in found.why
+
+
 def test_nothing_moved_is_said(tree: Tree, tmp_path: Path) -> None:
     commits = row(tree, 4)
     found, _ = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)

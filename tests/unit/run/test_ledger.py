@@ -49,6 +49,24 @@ def test_plus_and_minus_are_all_found_and_add_up(tree: Tree, tmp_path: Path) -> 
     assert measured.spent.builds <= 2 + 4 * 6
 
 
+def test_g1_2_costs_outside_ios_have_their_rows(tree: Tree, tmp_path: Path) -> None:
+    """Two commits whose work nobody waits for; noise between them is no commit's."""
+    special = {"c9": "outside 21000", "c30": "cost 7", "c50": "outside -9000"}
+    commits = row(tree, 64, **special)
+    ledger, measured = account(tree, tmp_path / "l", commits[0], commits[-1])
+    places = {family.section: n for n, family in enumerate(ledger.families)}
+    assert set(places) == {"submission", "work"} and ledger.adds_up()
+    named = {r.title.split('"')[1]: r.values for r in ledger.rows if len(r.title.split('"')) > 1}
+    large = {t: v[places["work"]] / 10 for t, v in named.items() if abs(v[places["work"]]) > 5000}
+    assert large == {
+        "change 9": pytest.approx(21000, abs=300),
+        "change 50": pytest.approx(-9000, abs=300),
+    }
+    assert named["change 30"][places["submission"]] == 70
+    assert measured.spent.builds <= 2 + 3 * 6, "noise is not divided"
+    assert "work outside I/Os" in ledger_text(ledger)
+
+
 def test_interrupted_it_goes_on_without_building_again(tree: Tree, tmp_path: Path) -> None:
     commits = row(tree, 32, c9="cost 20", c30="cost -7")
     partial, first = account(tree, tmp_path / "l", commits[0], commits[-1], most=5)

@@ -73,6 +73,15 @@ def test_g1_2_work_that_no_io_waits_for_is_a_regression(policy: Policy) -> None:
     assert "UFS work outside I/Os +5000" in found.sentence
 
 
+def test_g1_2_the_headline_leads_with_the_largest_difference(policy: Policy) -> None:
+    """A little more of each section stood before 5,000 instructions that nobody waits for."""
+    found, _ = judged(policy, [{}] * 3, [{"fold_samples": 5000}] * 3, ["fold_samples"], cost=60)
+    assert found.headline[0].startswith("UFS work outside I/Os +49")
+    assert any(line.startswith("UFS submission +60") for line in found.headline[1:])
+    found, _ = judged(policy, [{}] * 3, [{"fold_samples": 100}] * 3, ["fold_samples"], cost=60)
+    assert found.headline[0].startswith("UFS submission +60"), "a section that grew by more"
+
+
 def test_one_boot_that_shows_it_asks_for_further_ones(policy: Policy) -> None:
     found, _ = judged(policy, [{}], [{"worker": 5000}])
     assert found.open == [UFS]

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from iotoll.reports.bisect.text import named
+from iotoll.reports.bisect.text import named, titled
 
 Part = tuple[str, str]
 
 WHY = {
     "same": "nothing differs between their ends",
-    "tiny": "less than an instruction per I/O: not divided",
+    "tiny": "an instruction per I/O at most, or noise of work outside I/Os: not divided",
     "limit": "not divided: the limit on builds was reached",
     "skipped": "not divided: those between them do not build or boot",
     "commit": "",
@@ -139,7 +139,7 @@ def ledger_text(ledger: Ledger) -> str:
 def _values(ledger: Ledger, values: Sequence[int]) -> list[str]:
     shown = [(f, v) for f, v in zip(ledger.families, values, strict=True) if v]
     wide = max((len(f.label) for f, _ in shown), default=0)
-    return [f"{f.label:<{wide}}  {f.section:<10} {number(v):>8}" for f, v in shown]
+    return [f"{f.label:<{wide}}  {titled(f.section):<10} {number(v):>8}" for f, v in shown]
 
 
 def ledger_data(ledger: Ledger) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iotoll.reports.bisect.ledger import Ledger, number
+from iotoll.reports.bisect.text import titled
 from iotoll.reports.markup import page_environment
 
 WIDTH, HEIGHT, LEFT, TOP = 760, 220, 60, 16
@@ -84,7 +85,7 @@ def _waterfall(ledger: Ledger, index: int) -> Waterfall:
     total = ledger.totals[index]
     bars.append(_bar(len(rows), wide, at(0), at(levels[-1]), "total", "B minus A", total))
     family = ledger.families[index]
-    return Waterfall(f"{family.label}: {family.section}", bars, at(0), number(total))
+    return Waterfall(f"{family.label}: {titled(family.section)}", bars, at(0), number(total))
 
 
 def _bar(

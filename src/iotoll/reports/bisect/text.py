@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from iotoll.verdict.words import WORK
+
 SHORT = 12
 
 
 def named(commit: dict[str, Any]) -> str:
     """A commit as kernel mails name it."""
     return f'{commit["sha"][:SHORT]} ("{commit["subject"]}")'
+
+
+def titled(section: str) -> str:
+    """A section as people read it."""
+    return WORK if section == "work" else section
 
 
 def bisect_text(answer: dict[str, Any]) -> str:
@@ -24,7 +31,7 @@ def bisect_text(answer: dict[str, Any]) -> str:
 
 
 def _first(answer: dict[str, Any]) -> str:
-    where = f"{answer['cell']}: {answer['section']}"
+    where = f"{answer['cell']}: {titled(answer['section'] or '')}"
     new = answer["terms"][1]
     if answer["outcome"] == "found":
         delta = answer["confirmed"]["delta"]

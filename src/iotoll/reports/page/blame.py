@@ -6,7 +6,7 @@ in. It says how it was made, and stays silent where no changed file fits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -89,6 +89,17 @@ def blame(
     if function := function_of(hunk.heading):
         how += f"; {'by its name, ' if named else 'the largest change, '}in {function}"
     return Place(path, hunk.line, how, function_of(hunk.heading))
+
+
+def in_function(hunks: Sequence[Hunk], names: Iterable[str]) -> Place | None:
+    """The first of these functions that the patch changes: where it begins, or is changed."""
+    for name in names:
+        for hunk in hunks:
+            begun = [line for line, text in hunk.begins if function_of(text) == name]
+            if begun or function_of(hunk.heading) == name:
+                where = begun[0] if begun else hunk.line
+                return Place(hunk.path, where, f"{name}() executes it", name)
+    return None
 
 
 def _suspect(path: str, device: str, section: Section, parts: Parts) -> bool:

@@ -59,7 +59,7 @@ class MovementGroup:
 def movements(views: list[CellView]) -> list[MovementGroup]:
     """Return what moved, grouped by device and section: regressions first, then the largest.
 
-    Whole I/Os and work outside I/Os follow the sections.
+    Whole I/Os follow the sections, and work outside I/Os stands among these by its size.
     """
     groups: dict[tuple[str, Section | None, str, bool, str], list[Movement]] = {}
     totals: dict[str, int] = {}
@@ -85,7 +85,7 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
         made,
         key=lambda g: (
             _KINDS.index(g.kind),
-            g.section is None,
+            g.name == "whole",
             -abs(g.moves[0].comparison.delta),
         ),
     )

@@ -1,7 +1,7 @@
 """GitLab's Code Quality report: regressions and broken builds, at the line of the patch.
 
 A regression is listed once per device and section, and only where `iotoll.reports.page.blame`
-pins it to a changed file; the note and the report list all of them. Fields as GitLab documents
+pins it to a changed file (work outside I/Os: to the function that executes it); the note and the report list all of them. Fields as GitLab documents
 them.
 """
 
@@ -20,8 +20,9 @@ from iotoll.records.models import (
     Outcome,
     Section,
     VerdictRecord,
+    WorkComparison,
 )
-from iotoll.reports.page.blame import Place, blame
+from iotoll.reports.page.blame import Place, blame, in_function
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import group_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
@@ -45,13 +46,30 @@ def codequality(evidence: Evidence) -> str:
     elif verdict and judged(verdict):
         unit = unit_of(evidence).value
         for group in movements(cells(evidence)):
-            if group.kind != "regression" or group.section is None:
+            if group.kind != "regression":
                 continue
-            if place := blame(hunks, group.moves[0].name.device, group.section):
+            if place := _place(group, hunks):
                 found.append(_regression(group, unit, place))
         found += _slower(verdict, hunks)
         found += _limits(verdict, hunks)
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _place(group: MovementGroup, hunks: Sequence[Hunk]) -> Place | None:
+    """Where a section is spent, or the function that works outside I/Os; None where nothing fits.
+
+    A whole I/O is spent everywhere.
+    """
+    device = group.moves[0].name.device
+    if group.section is not None:
+        return blame(hunks, device, group.section)
+    works = [m.comparison for m in group.moves if isinstance(m.comparison, WorkComparison)]
+    grown = [f.name for work in works for f in work.functions if f.candidate > f.base]
+    if not works:
+        return None
+    place = in_function(hunks, dict.fromkeys(grown))
+    # What no I/O waits for is most often put off where I/Os complete.
+    return place or blame(hunks, device, Section.COMPLETION)
 
 
 def _regression(group: MovementGroup, unit: str, place: Place) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.text import clean
 from iotoll.reports.publish.checks import judged
 from iotoll.reports.publish.samples import all_figures, base_unit, in_base_unit
+from iotoll.verdict.words import parts
 
 
 def openmetrics(evidence: Evidence) -> str:
@@ -60,8 +61,8 @@ class _Collected(Collector):
         words = "A larger change is a regression."
         threshold = gauge("iotoll_threshold", words, *place, "gated")
         for cell in verdict.cells if verdict else []:
-            for found in cell.sections:
-                where = (cell.cell, found.section.value, str(found.gated).lower())
+            for name, found in parts(cell):
+                where = (cell.cell, name, str(found.gated).lower())
                 self._add(change, in_base_unit(found.delta, unit), *where)
                 self._add(threshold, in_base_unit(found.threshold, unit), *where)
         yield from (values, change, threshold)

@@ -11,7 +11,7 @@ from iotoll.records.models import Section
 from iotoll.run.bisect.history import SHORT, History
 from iotoll.run.bisect.meter import Meter
 from iotoll.run.bisect.scope import selected_cells, without_effect
-from iotoll.run.bisect.setting import WHOLE, Part
+from iotoll.run.bisect.setting import WHOLE, WORK, Part
 from iotoll.verdict.search.graph import steps
 from iotoll.verdict.search.ledger import Line, Row, Values, minus, plus
 
@@ -56,6 +56,7 @@ class Accountant:
         self.cells: list[str] = []
         self.parts: set[Part] = set()
         self.weights: dict[str, float] = {}
+        self.total: Values = {}
         self.limited = False
 
     def account(self, good: str, bad: str, cells: Sequence[str] | None) -> Accounted:
@@ -67,7 +68,7 @@ class Accountant:
             selected_cells(self.history, good, bad, known) if cells is None else list(cells)
         )
         points = self._points(good, bad)
-        total = self._ends(good, bad) if self.cells else {}
+        total = self.total = self._ends(good, bad) if self.cells else {}
         self._expect(points, total)
         rows = self._line(points).rows() if self.cells else []
         entries = [self._entry(row) for row in rows]
@@ -115,16 +116,37 @@ class Accountant:
     # ------------------------------------------------------------ the division
 
     def _line(self, points: Sequence[str]) -> Line:
-        tiny = round(self.meter.policy.sign.mean * TENTHS)
-        return Line(points, self._values, self._may, tiny, self.weights, self._small)
+        return Line(points, self._values, self._may, self._tiny, self.weights, self._small)
+
+    def _tiny(self, deltas: Values) -> bool:
+        """Whether all of it is too little to look for."""
+        least = round(self.meter.policy.sign.mean * TENTHS)
+        return all(
+            abs(tenths) <= (self._noise(part) if part[1] == WORK else least)
+            for part, tenths in deltas.items()
+        )
 
     def _small(self, deltas: Values) -> bool:
         """Whether the gate would call all of it the same."""
         rule = self.meter.policy.rule
         return all(
-            abs(tenths) <= rule(cell, Section(section)).threshold * TENTHS
-            for (cell, section), tenths in deltas.items()
+            abs(tenths)
+            <= (
+                self._noise(part)
+                if part[1] == WORK
+                else rule(part[0], Section(part[1])).threshold * TENTHS
+            )
+            for part, tenths in deltas.items()
         )
+
+    def _noise(self, part: Part) -> int:
+        """Tenths by which work outside I/Os differs between boots without a commit's doing.
+
+        Where A and B differ by no more, only functions with other code were looked at.
+        """
+        rule = self.meter.policy.work
+        whole = rule.threshold * TENTHS
+        return whole if abs(self.total.get(part, 0)) > whole else rule.changed * TENTHS
 
     def _may(self) -> bool:
         allowed = self.max_builds is None or self.meter.spent.builds < self.max_builds
@@ -139,7 +161,10 @@ class Accountant:
         found = {
             part: round(value.delta * TENTHS)
             for part, value in known.items()
-            if part[1] != WHOLE and value.moved != "unknown"
+            if part[1] != WHOLE
+            and value.moved != "unknown"
+            # A sum of many functions is never the same twice: below its threshold it is noise.
+            and (part[1] != WORK or value.moved != "same")
         }
         shown = {part: tenths for part, tenths in found.items() if tenths}
         if not any(row["commit"] == commit for row in self.meter.log.of("valued")):

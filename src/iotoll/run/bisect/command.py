@@ -71,7 +71,8 @@ def range_options(command: F) -> F:
 @click.option("--good", "--old", "good", required=True, metavar="A", help="Revision before.")
 @click.option("--bad", "--new", "bad", default="HEAD", show_default=True, metavar="B")
 @click.option("--cell", help="Search what moved in this cell. Default: what moved most.")
-@click.option("--section", help="Search this section, or 'whole' for the whole I/O.")
+@click.option("--section", 
+    help="Search this section, 'whole' (the whole I/O) or 'work' (outside I/Os).")  # fmt: skip
 @range_options
 @board_options
 @click.option(
@@ -250,7 +251,8 @@ class _Step(click.Command):
 @click.option("--bad", "--new", "bad", metavar="B", help="Revision that has all of the change.")
 @click.option("--commit", default="HEAD", show_default=True, help="The revision that is judged.")
 @click.option("--cell", required=True, help="The cell that is measured.")
-@click.option("--section", required=True, help="Its section, or 'whole' for the whole I/O.")
+@click.option("--section", required=True, 
+    help="Its section, 'whole' (the whole I/O) or 'work' (outside I/Os).")  # fmt: skip
 @click.option(
     "--at-least", type=FiniteRange(), help="Without B: bad from this many instructions on."
 )

@@ -14,12 +14,13 @@ from iotoll.records.models import ExplainRecord, Outcome, Section, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run.bisect import apart
 from iotoll.run.bisect.history import History
-from iotoll.run.bisect.setting import WHOLE, Part, Setting, request_of
+from iotoll.run.bisect.setting import WHOLE, WORK, Part, Setting, request_of
 from iotoll.run.explain import Explainer
 from iotoll.run.flow import Flow, execute
 from iotoll.run.lock import locked
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
+from iotoll.verdict.words import parts
 
 _NAMED = 5
 """Functions of a commit that are named."""
@@ -71,6 +72,8 @@ def confirm(
         except BrokenError as error:
             raise InfrastructureError(f"the confirmation failed: {error}") from error
         found = _of(verdict, target, run)
+        if target[1] == WORK:
+            return _with(found, outside(verdict, target[0]), "")
         if not explain or verdict.identical_images or setting.lab is not None:
             return found
         return _explained(found, run, target, setting, progress)
@@ -123,11 +126,7 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
     cell, section = target
     delta, moved = 0.0, False
     for judged in (c for c in verdict.cells if c.cell == cell):
-        part = (
-            judged.whole
-            if section == WHOLE
-            else next((s for s in judged.sections if s.section == section), None)
-        )
+        part = dict(parts(judged)).get(section)
         if part is not None:
             delta, moved = part.delta, part.has_moved
         for growth in (g for g in judged.growth if g.figure == section):
@@ -154,6 +153,17 @@ def _explained(
         # The commit is found all the same; what could not be said is said.
         return _with(found, [], str(error))
     return _with(found, functions_of(record, target)[:_NAMED], "")
+
+
+def outside(verdict: VerdictRecord, cell: str) -> list[Function]:
+    """Functions of a cell's work outside I/Os, as the gate counted them: no boot explains more."""
+    works = [judged.work for judged in verdict.cells if judged.cell == cell and judged.work]
+    found = [
+        Function(one.name, round(one.candidate - one.base, 1), one.changed)
+        for work in works
+        for one in work.functions
+    ]
+    return found[:_NAMED]
 
 
 def functions_of(record: ExplainRecord, target: Part) -> list[Function]:

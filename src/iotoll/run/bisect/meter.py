@@ -7,6 +7,7 @@ kept by the kernel image, not by the commit: a commit that leaves the image as i
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -30,7 +31,9 @@ from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.kernels.compiled import SOURCES
 from iotoll.kernels.kernel_job import KernelJob
 from iotoll.kernels.source import base_of
+from iotoll.kernels.symbols import read_symbols
 from iotoll.measure.collect import analyze
+from iotoll.measure.explain.changed import changed_functions
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import (
@@ -38,21 +41,27 @@ from iotoll.records.models import (
     BuildRecord,
     CellRecord,
     Clock,
+    Comparison,
     RunManifest,
     Section,
+    SectionComparison,
     SourceRecord,
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run.bisect import apart
 from iotoll.run.bisect.log import Log
-from iotoll.run.bisect.setting import WHOLE, Part, Setting, request_of
+from iotoll.run.bisect.setting import WHOLE, WORK, Part, Setting, request_of
 from iotoll.run.flow import Flow
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
 from iotoll.verdict import twins
 from iotoll.verdict.instructions import compare
 from iotoll.verdict.policy import Policy, load_policy
+from iotoll.verdict.work import compare_work
+
+_CHANGED = "changed.json"
+"""Beside the records of an image: its functions with other machine code than A's."""
 
 
 @dataclass(frozen=True)
@@ -126,20 +135,21 @@ class Meter:
         theirs = self.records(commit, cells)
         if theirs is None:
             return None
+        changed = self._changed(commit, cells)
         return {
             (cell, part): value
             for cell in cells
-            for part, value in _parts(self.policy, cell, ours[cell], theirs[cell]).items()
+            for part, value in parts(self.policy, (ours[cell], theirs[cell]), changed).items()
         }
 
     def records(self, commit: str, cells: Sequence[str]) -> dict[str, CellRecord] | None:
         """The records of a commit's cells; None when it does not build or boot."""
         if self.why(commit):
             return None
-        key = json_sha256(list(cells))[:16]
+        key = _key(cells)
         if (commit, key) not in self._records:
             try:
-                self._records[commit, key] = self._measured(commit, cells, key)
+                self._records[commit, key] = self._measured(commit, cells)
             except BrokenError as error:
                 self.log.add("skipped", commit=commit, step=error.step, why=str(error))
                 self.progress.say(f"{commit[:12]} is skipped: {self.why(commit)}")
@@ -188,12 +198,12 @@ class Meter:
 
     # ------------------------------------------------------------ how
 
-    def _measured(self, commit: str, cells: Sequence[str], key: str) -> dict[str, CellRecord]:
+    def _measured(self, commit: str, cells: Sequence[str]) -> dict[str, CellRecord]:
         image = self.image(commit)
         run = None
         if image is None:
             run, image = self._build(commit, cells)
-        folder = self.root / "records" / f"{image[:32]}-{key}"
+        folder = self._stored(image, cells)
         if not (folder / "done").is_file():
             if run is None:
                 run, _ = self._build(commit, cells)
@@ -204,6 +214,32 @@ class Meter:
                 why = record.invalid or "it has no I/Os in order"
                 raise BrokenError("workload", f"{cell}: {why}")
         return found
+
+    def _stored(self, image: str, cells: Sequence[str]) -> Path:
+        return self.root / "records" / f"{image[:32]}-{_key(cells)}"
+
+    def _changed(self, commit: str, cells: Sequence[str]) -> frozenset[str]:
+        """Functions of a measured commit with other code than A's; none where nobody noted them."""
+        path = self._stored(self.image(commit) or "", cells) / _CHANGED
+        return frozenset(json.loads(path.read_text())) if path.is_file() else frozenset()
+
+    def _note_changed(self, run: RunDir, commit: str, folder: Path) -> None:
+        """Keep A's image; of another commit, note the functions with other code than A's.
+
+        Not in a sandbox: outside of it no image of a stranger is taken to pieces.
+        """
+        if self.setting.sandbox:
+            return
+        image, first = run.build("candidate") / "Image", self.root / "first" / "Image"
+        try:
+            if commit == self.first:
+                first.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(image, first)
+            elif first.is_file():
+                found = changed_functions(read_symbols(first), read_symbols(image))
+                results.write_text(folder / _CHANGED, json.dumps(found) + "\n")
+        except UsageError:
+            return  # an image without symbols, which nothing counts either
 
     def _folder(self, commit: str) -> Path:
         return self.root / "work" / f"{commit[:12]}-{os.getpid()}"
@@ -292,6 +328,7 @@ class Meter:
                 apart.boot(run, self._side(commit), cells, folder)
             self._note_boot(commit, image, cells, False, started)
             return
+        self._note_changed(run, commit, folder)
         bench = replace(self._bench, cells=list(cells))
         plan = plan_boot(run, bench, "candidate", 1)
         # Under the base's name, so that the store of boots keeps it for other searches.
@@ -325,21 +362,43 @@ def _store(plan: BootPlan, folder: Path) -> None:
     results.write_text(folder / "done", "")
 
 
-def _parts(policy: Policy, cell: str, base: CellRecord, other: CellRecord) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    sections: list[Section | None] = [*policy.sections, None]
-    depth = parse_cell(cell).depth
-    for section, paired in twins.pair([base], [other], sections, depth).items():
-        fields = compare(paired, policy.rule(cell, section), policy)
-        if fields is not None:
-            name = WHOLE if section is None else section.value
-            found[name] = Value(
-                delta=float(fields["delta"]),
-                moved=str(fields["moved"]),
-                share=float(fields.get("share", 0.0)),
-                gated=bool(fields["gated"]),
-            )
+def parts(
+    policy: Policy, sides: tuple[CellRecord, CellRecord], changed: frozenset[str] = frozenset()
+) -> dict[str, Value]:
+    """One cell of a commit against A's: its sections, the whole I/O and work outside I/Os.
+
+    ``changed`` are the functions with other machine code (`iotoll.verdict.work`).
+    """
+    cell = sides[0].cell
+    names: list[Section | None] = [*policy.sections, None]
+    paired = twins.pair([sides[0]], [sides[1]], names, parse_cell(cell).depth)
+    compared = {name: compare(paired[name], policy.rule(cell, name), policy) for name in names}
+    sections = [
+        SectionComparison(section=name, **fields)
+        for name, fields in compared.items()
+        if name is not None and fields is not None
+    ]
+    fields = compared[None]
+    whole = Comparison(**fields) if fields is not None else None
+    work = compare_work([sides[0]], [sides[1]], (sections, whole), policy.work, changed)
+    found = {one.section.value: _value(one, one.delta) for one in sections}
+    if whole is not None:
+        found[WHOLE] = _value(whole, whole.delta)
+    if work is not None:
+        # Up to its threshold the sum is noise, and what changed functions execute is not.
+        few = abs(work.delta) <= work.threshold
+        found[WORK] = _value(work, work.changed if few else work.delta)
     return found
+
+
+def _value(found: Comparison, delta: float) -> Value:
+    # What cannot be compared says nothing of any share of the I/Os.
+    share = 0.0 if found.moved == "unknown" else found.share
+    return Value(delta=delta, moved=found.moved, share=share, gated=found.gated)
+
+
+def _key(cells: Sequence[str]) -> str:
+    return json_sha256(list(cells))[:16]
 
 
 def usage(folder: Path) -> dict[str, Any]:

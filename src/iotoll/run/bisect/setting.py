@@ -11,6 +11,8 @@ from iotoll.run.manifest import RunRequest
 
 WHOLE = "whole"
 """The name of the whole I/O among the sections."""
+WORK = "work"
+"""The name of work outside I/Os among the sections (`iotoll.verdict.work`)."""
 
 Part = tuple[str, str]
 """Cell and section."""

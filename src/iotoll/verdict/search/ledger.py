@@ -53,15 +53,14 @@ class Line:
     """A line of commits, oldest first; ``points[0]`` is where it begins and belongs to no row.
 
     ``measure`` gives a commit's values, or None for one that must be skipped. ``may`` tells whether
-    another kernel may be built. Differences of at most ``tiny`` tenths in every part are not
-    divided. ``small`` tells what the gate does not count. ``weights`` of 0 are commits that cannot
-    change the kernel.
+    another kernel may be built. ``tiny`` tells which differences are not divided, ``small`` what
+    the gate does not count. ``weights`` of 0 are commits that cannot change the kernel.
     """
 
     points: Sequence[str]
     measure: Callable[[str], Values | None]
     may: Callable[[], bool]
-    tiny: int = 0
+    tiny: Callable[[Values], bool] = lambda deltas: False
     weights: Mapping[str, float] | None = None
     small: Callable[[Values], bool] = lambda deltas: False
 
@@ -109,7 +108,7 @@ class Line:
             return "same"
         if high - low == 1:
             return "commit"
-        if max(abs(d) for d in deltas.values()) <= self.tiny:
+        if self.tiny(deltas):
             return "tiny"
         return None
 
