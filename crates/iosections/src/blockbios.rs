@@ -74,24 +74,23 @@ impl<S: RowSink> BlockRows<S> {
         };
         let mut bio = Bio::new(at, span);
         bio.moved = true;
-        match above.and_then(|above| self.bios.get_mut(above).map(|bio| (above, bio))) {
-            Some((above, parent)) => {
-                parent.mapped = parent.mapped.saturating_add(span.sectors.max(1));
-                parent.children += 1;
-                parent.row.below = parent.row.below.or(Some(span.dev));
-                if parent.row.below_span.0 == 0 {
-                    parent.row.below_span.0 = at.ts;
-                }
-                bio.row.top = parent.row.top;
-                bio.row.top_queued = parent.row.top_queued;
-                (bio.row.pid, bio.row.inode) = (parent.row.pid, parent.row.inode);
-                bio.parent = Some(above);
+        if let Some((above, parent)) =
+            above.and_then(|above| self.bios.get_mut(above).map(|bio| (above, bio)))
+        {
+            parent.mapped = parent.mapped.saturating_add(span.sectors.max(1));
+            parent.children += 1;
+            parent.row.below = parent.row.below.or(Some(span.dev));
+            if parent.row.below_span.0 == 0 {
+                parent.row.below_span.0 = at.ts;
             }
-            None => {
-                // Without a bio above it is a partition's, if it is queued next.
-                bio.row.part = Some(from.0);
-                bio.row.queued = 0;
-            }
+            bio.row.top = parent.row.top;
+            bio.row.top_queued = parent.row.top_queued;
+            (bio.row.pid, bio.row.inode) = (parent.row.pid, parent.row.inode);
+            bio.parent = Some(above);
+        } else {
+            // Without a bio above it is a partition's, if it is queued next.
+            bio.row.part = Some(from.0);
+            bio.row.queued = 0;
         }
         self.insert(bio);
     }

@@ -82,7 +82,11 @@ impl<S: RowSink> BlockRows<S> {
 
     fn give_all(&mut self, lost: bool) {
         let mut left: Vec<BlockRow> = self.requests.drain().map(|live| live.row).collect();
-        left.extend(self.bios.drain().filter_map(|bio| bio.unissued()));
+        left.extend(
+            self.bios
+                .drain()
+                .filter_map(super::blockstate::Bio::unissued),
+        );
         left.sort_by_key(|row| (row.queued.max(row.issued), row.sector));
         for mut row in left {
             row.lost |= lost;

@@ -311,6 +311,10 @@ type BlocksOf<'py> = (String, Bound<'py, PyDict>);
 /// The requests and bios of some windows; each goes to `take(window, columns)` where it is given.
 #[pyfunction]
 #[pyo3(signature = (path, windows, *, keep = 0, take = None, **options))]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "pyo3 makes a list of tuples into a Vec"
+)]
 fn blocks<'py>(
     py: Python<'py>,
     path: &str,
