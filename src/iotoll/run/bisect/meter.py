@@ -66,12 +66,16 @@ _CHANGED = "changed.json"
 
 @dataclass(frozen=True)
 class Value:
-    """One section of one cell against A: ``delta`` instructions per I/O, as the gate has it."""
+    """One section of one cell against A: ``delta`` instructions per I/O, as the gate has it.
+
+    Up to ``threshold`` it is none.
+    """
 
     delta: float
     moved: str
     share: float
     gated: bool
+    threshold: float
 
 
 @dataclass
@@ -394,7 +398,7 @@ def parts(
 def _value(found: Comparison, delta: float) -> Value:
     # What cannot be compared says nothing of any share of the I/Os.
     share = 0.0 if found.moved == "unknown" else found.share
-    return Value(delta=delta, moved=found.moved, share=share, gated=found.gated)
+    return Value(delta, found.moved, share, found.gated, found.threshold)
 
 
 def _key(cells: Sequence[str]) -> str:
