@@ -16,6 +16,7 @@ from iotoll.reports.trace.filters import Filters
 from iotoll.reports.trace.missing import command
 from iotoll.reports.trace.reader import KEPT, Flow, TraceCell, Wants, load
 from tests.trace.independent_blocks import read
+from tests.unit.analyzing import run
 
 HERE = Path(__file__).parent
 # The second reader takes each instance for itself.
@@ -134,6 +135,17 @@ def test_g4_5_missing_completions_are_no_sections(case: str) -> None:
         assert section not in cell.record.sections
         assert not cell.table.has(f"elapsed_{section.value}")
     assert cell.record.total.elapsed.count == 0
+
+
+@pytest.mark.parametrize(
+    ("case", "code"), [("pid_filter", 3), ("no_complete", 3), ("block_only", 0), ("writeback", 0)]
+)
+def test_g4_5_the_exit_code_says_that_completions_are_missing(case: str, code: int) -> None:
+    path = HERE / f"blocks/6.12-x86_64-stacks-{case}.dat"
+    done = run(path)
+    assert done.exit_code == code
+    assert ("never end in the trace" in done.stdout) == (code == 3)
+    assert "Requests and bios" in done.stdout, "the table is there"
 
 
 def test_g4_6_no_more_than_some_ios_are_kept() -> None:

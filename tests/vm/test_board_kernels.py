@@ -165,7 +165,7 @@ def test_zedboard_measures_itself(zynq: Zynq, tmp_path: Path) -> None:
     texts = [one.text for one in receive(console.encode())]
     assert None not in texts
     documents = sort([text for text in texts if text is not None], "the board's console")
-    assert documents.facts["before"]["tainted"] == "0"
+    assert documents.facts.before["tainted"] == "0"
     for name in ZED_CELLS:
         cell = cell_of_dut(documents.cells[name], Clock.TIME, documents.fio[name].totals())
         assert cell.invalid is None

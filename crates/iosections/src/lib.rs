@@ -10,8 +10,11 @@
 mod account;
 mod batch;
 mod block;
+mod blockbios;
+mod blockrequests;
 mod blockrow;
 mod blockrows;
+mod blockstate;
 mod calls;
 mod chains;
 mod class;
@@ -50,7 +53,8 @@ mod turns;
 mod waiting;
 
 pub use blockrow::{BlockRow, RowKind, RowSink};
-pub use blockrows::{At, BlockRows, Step};
+pub use blockrows::Step;
+pub use blockstate::{At, BlockRows};
 pub use class::Class;
 pub use engine::{Engine, Options, Tasks};
 pub use event::{Call, Dev, Driver, Event, Kind, Lost, Now, Span, Tag};

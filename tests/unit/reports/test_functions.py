@@ -90,7 +90,7 @@ def group(section: Section) -> MovementGroup:
     verdict = results.read(data_dir("results-schema") / "valid/verdict.json", VerdictRecord)
     comparison = verdict.cells[0].sections[0].model_copy(update={"section": section})
     moves = (Movement(cell_name(RECORD.cells[0].cell), comparison),)
-    return MovementGroup("ufs", section, True, "regression", moves, 16)
+    return MovementGroup("ufs", section, section.value, True, "regression", moves, 16)
 
 
 def test_the_largest_function_is_named_with_its_inlined_one_and_what_is_left() -> None:

@@ -100,7 +100,9 @@ def test_movement_sentence_names_range_and_cells() -> None:
     for delta in (310, 300):
         found = SectionComparison.model_validate({**comparison, "delta": delta})
         moves.append(moved.Movement(text.cell_name("ufs-x-direct"), found))
-    group = moved.MovementGroup("UFS", Section.SUBMISSION, True, "regression", tuple(moves), 4)
+    group = moved.MovementGroup(
+        "UFS", Section.SUBMISSION, "submission", True, "regression", tuple(moves), 4
+    )
     sentence = group_sentence(group, "instructions").replace(text.NBSP, " ")
     assert sentence == (
         "UFS submission grew in 2 of 4 workloads: +300 to +310 instructions (median +30.0 %)"

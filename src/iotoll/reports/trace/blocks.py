@@ -100,7 +100,7 @@ def read_blocks(
     return [(json.loads(text), rows_of(raw)) for text, raw in found]
 
 
-class Ahead:
+class InFlight:
     """Whose requests were at the device when some slow ones were issued."""
 
     def __init__(self, slow: Sequence[Rows]) -> None:

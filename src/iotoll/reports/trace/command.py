@@ -22,6 +22,7 @@ from iotoll.reports.page.text import clean, plural
 from iotoll.reports.trace.blocks import Rows
 from iotoll.reports.trace.compare import compared, paired, print_compared, write_shares
 from iotoll.reports.trace.filters import DIRECTIONS, Filters, parse_size
+from iotoll.reports.trace.missing import incomplete
 from iotoll.reports.trace.reader import TraceCell, Wants, in_ticks, load
 from iotoll.reports.trace.slowest import print_slow_requests, print_slowest, slowest
 from iotoll.reports.trace.table import print_cell
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NAMED = 12
 INCOMPLETE = 3
-"""Exit code where the figures of a cell cannot be used: the data do not tell (docs/reference)."""
+"""Exit code where something is missing that a cell's figures need (docs/reference)."""
 
 
 @click.command("analyze")
@@ -107,7 +108,8 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     or a file of `blkparse -d`; a perf.data, a Perfetto trace, or the text of ftrace, trace-cmd
     report, perf script or systrace. It may be packed by gzip, xz, zstd, bzip2 or lz4.
 
-    The exit code is 3 where a cell is invalid: what the trace lacks is then said in its table.
+    The exit code is 3 where a cell is invalid, where completions are missing (a filter by PID, -e
+    without them), and where events are lost: the table says which.
     """
     filters = Filters(
         device=options["device"],
@@ -154,7 +156,7 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
         _compare(cells, traces, options)
     else:
         _show(cells, options["as_json"], options["quiet"], options["count"])
-    if any(cell.record.invalid for cell in cells):
+    if any(incomplete(cell.record) for cell in cells):
         raise SystemExit(INCOMPLETE)
 
 

@@ -43,6 +43,12 @@ def overdue(blocks: Mapping[str, Any]) -> tuple[int, int]:
     return sum(d["overdue"] for d in devices), rows
 
 
+def incomplete(record: CellRecord) -> bool:
+    """Whether something is missing that figures need; events that nobody recorded are not."""
+    late, _ = overdue(record.blocks) if record.blocks else (0, 0)
+    return bool(record.invalid or late or record.trace.get("lost_events"))
+
+
 def warnings(record: CellRecord, blocks: Mapping[str, Any]) -> list[str]:
     """What a reader must know before any figure."""
     found = []

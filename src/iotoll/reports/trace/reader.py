@@ -20,7 +20,7 @@ from iotoll.measure.iotable import joined as joined_tables
 from iotoll.measure.substeps import StepSums
 from iotoll.records.models import CellRecord, Clock, Unit
 from iotoll.reports.trace import missing
-from iotoll.reports.trace.blocks import Ahead, Rows, read_blocks
+from iotoll.reports.trace.blocks import InFlight, Rows, read_blocks
 from iotoll.reports.trace.filters import Filters, resolve_device
 
 
@@ -34,7 +34,7 @@ class TraceCell:
     tasks: Mapping[int, str]
     slow: Rows | None = None
     """The slowest requests and bios, slowest first."""
-    ahead: tuple[Counter[int], ...] = ()
+    in_flight: tuple[Counter[int], ...] = ()
     """Of each of them: the tasks of the requests that were at the device when it was issued."""
     ios: int = -1
     """I/Os of the cell, of which ``table`` has the first ones; -1: all of them."""
@@ -313,9 +313,9 @@ def with_blocks(
     given = wants.take_rows
     take = (lambda window, rows: given(cells[window], rows)) if given else None
     found = read_blocks(file, windows, max(wants.slowest, SHOWN), take, **chosen)
-    ahead = Ahead([slow for _, slow in found])
+    in_flight = InFlight([slow for _, slow in found])
     if wants.slowest:
-        read_blocks(file, windows, 0, ahead.take, **chosen)
+        read_blocks(file, windows, 0, in_flight.take, **chosen)
     made = []
     for place, (cell, (sums, slow)) in enumerate(zip(cells, found, strict=True)):
         record = cell.record
@@ -330,7 +330,7 @@ def with_blocks(
                 record=record,
                 table=cell.table.without(gone),
                 slow=slow,
-                ahead=tuple(ahead.found[place]),
+                in_flight=tuple(in_flight.found[place]),
             )
         )
     return made

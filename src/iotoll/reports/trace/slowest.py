@@ -131,16 +131,16 @@ def print_slow_requests(cell: TraceCell, count: int, console: Console) -> None:
         parts = "  ".join(f"{name} {number(end - at)}" for name, at, end in layers(row))
         console.print(Text(parts, "dim"))
         if row["kind"] == "request":
-            console.print(Text(_ahead(cell, place, row["ahead"]), "dim"))
+            console.print(Text(_in_flight(cell, place, row["ahead"]), "dim"))
 
 
-def _ahead(cell: TraceCell, place: int, ahead: int) -> str:
+def _in_flight(cell: TraceCell, place: int, requests: int) -> str:
     """Whose requests were at the device when a slow one was issued."""
-    if not ahead:
+    if not requests:
         return "nothing was at the device when it was issued"
-    tasks = cell.ahead[place].most_common(6) if place < len(cell.ahead) else []
+    tasks = cell.in_flight[place].most_common(6) if place < len(cell.in_flight) else []
     by_task = ", ".join(f"{clean(cell.task(pid))} {pid}: {number(n)}" for pid, n in tasks)
-    return f"at the device when it was issued: {plural(ahead, 'request')} ({by_task})"
+    return f"at the device when it was issued: {plural(requests, 'request')} ({by_task})"
 
 
 def _events(io: SlowIo, *, wide: bool) -> Table:
