@@ -106,7 +106,15 @@ def test_g2_13_an_installed_wheel_gates_a_patch(how: str, wheel: Path, tmp_path:
     check_data(iotoll)
     out = tmp_path / "run"
     patch = EXAMPLES / "ufs-submission-cost.patch"
-    words = ["gate", "--candidate", patch, "--cells", CELLS, "--matrix", UNCALIBRATED]
+    words: list[str | Path] = [
+        "gate",
+        "--candidate",
+        patch,
+        "--cells",
+        CELLS,
+        "--matrix",
+        UNCALIBRATED,
+    ]
     done = subprocess.run(
         [iotoll, *words, "--out", out],
         cwd=tmp_path,

@@ -1,8 +1,6 @@
 //! Bios: queued, split, carried on to partitions, disks and devices below, and over.
 
-use smallvec::SmallVec;
-
-use crate::blockrow::RowSink;
+use crate::blockrow::{BlockRow, RowSink};
 use crate::blockstate::{At, Bio, BlockRows, Carried, Disk};
 use crate::event::{Dev, Span};
 use crate::limits;

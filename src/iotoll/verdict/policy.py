@@ -48,8 +48,8 @@ class WorkRule(Model):
     """When work outside I/Os is a cost (`iotoll.verdict.work`): instructions per I/O of a cell.
 
     In each boot it must exceed ``changed`` in the functions alone whose machine code the candidate
-    changed, since what these execute is no noise; or in all functions together the ``threshold``, the
-    ``share`` of the base's total, and what two boots of the base differ by.
+    changed, since what these execute is no noise; or in all functions together the ``threshold``,
+    the ``share`` of the base's total, and what two boots of the base differ by.
     """
 
     threshold: int = Field(500, ge=0)

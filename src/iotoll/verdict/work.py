@@ -5,9 +5,10 @@ So the *total* of a cell, all instructions of the kernel from the cell's beginni
 I/Os have put off has run, is compared as a sum, per I/O. What the I/Os' own sections, or the whole
 I/O, grew by is taken off, so that no cost is told twice; what is left is *outside*.
 
-The total of all functions is not steady to the instruction: another kernel wakes fio and trace-cmd a
-few times more or less, and looks for free blocks in this cell or the next. So it must exceed a share
-of itself, and what two boots of the base differ by. What changed functions execute has no such noise.
+The total of all functions is not steady to the instruction: another kernel wakes fio and trace-cmd
+a few times more or less, and looks for free blocks in this cell or the next. So it must exceed a
+share of itself, and what two boots of the base differ by. What changed functions execute has no
+such noise.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def booted(run: RunDir, bench: Bench, numbers: tuple[int, ...], cells: list[str]
         for number in numbers:
             plan = plan_boot(run, replace(bench, cells=cells), side, number)
             record = results.read(EXAMPLES / "boot.json", BootRecord)
-            update = {"side": side, "number": number, "digests": {}}
+            update: dict[str, object] = {"side": side, "number": number, "digests": {}}
             update |= {"board_sha256": plan.identity(), "cells": cells}
             results.write(plan.folder / "boot.json", record.model_copy(update=update))
             schedule.mark_done(run, plan)

@@ -149,3 +149,49 @@ def test_g1_9_a_pipelines_summary_is_the_worst_of_its_runs(tmp_path: Path) -> No
         path.write_text(json.dumps(json.loads(summary.model_dump_json()) | changes))
         with pytest.raises(ResultError, match=words):
             results.read(path, SummaryRecord)
+
+
+def alone(tmp_path: Path, outcome: str, **changes: Any) -> VerdictRecord:
+    """A verdict of a pass, with something in its first cell (`work`) or in the whole of it."""
+
+    def change(data: dict[str, Any]) -> None:
+        work = changes.pop("work", None)
+        data |= {"outcome": outcome, "exit_code": Outcome(outcome).exit_code, **changes}
+        if work:
+            data["cells"][0] |= {"work": work, "outcome": outcome}
+
+    return results.read(edited(tmp_path, change, "pass") / "verdict.json", VerdictRecord)
+
+
+WORK = {
+    "base": 80000.0, "candidate": 100000.0, "delta": 20000.0, "relative": 0.25, "threshold": 100.0,
+    "gated": True, "moved": "grew", "confidence": "sure", "total": 100000.0, "inside": 0.0,
+}  # fmt: skip
+RATE = {
+    "cell": "ufs-1024k-randread", "base": 1.0, "candidate": 2.0, "relative": 1.0,
+    "threshold": 0.02, "moved": "grew",
+}  # fmt: skip
+LIMIT = {"name": "ufs.queue.max_sectors_kb", "base": "1024", "candidate": "128", "gated": True}
+
+
+@pytest.mark.parametrize(
+    ("grown", "words"),
+    [
+        ({"work": WORK}, "growth of it blocks"),
+        ({"throughput": [RATE]}, "throughput fell that nobody accepted"),
+        ({"limits": [LIMIT]}, "limits differ that nobody accepted"),
+    ],
+)
+def test_g1_9_what_is_no_section_blocks_alone(
+    tmp_path: Path, grown: dict[str, Any], words: str
+) -> None:
+    assert alone(tmp_path / "a", "regression", **grown).outcome is Outcome.REGRESSION
+    with pytest.raises(ResultError, match=words):
+        alone(tmp_path / "b", "pass", **grown)
+    ((name, value),) = grown.items()
+    (first,) = value if isinstance(value, list) else (value,)
+    agreed = {**first, "accepted": "an erratum"}
+    taken = {name: [agreed] if isinstance(value, list) else agreed}
+    assert alone(tmp_path / "c", "pass", **taken).outcome is Outcome.PASS
+    with pytest.raises(ResultError, match=r"nothing .*(blocks|not accepted)"):
+        alone(tmp_path / "d", "regression", **taken)

@@ -93,7 +93,8 @@ def test_code_quality_names_the_patch_where_requests_are_made(tmp_path: Path) ->
 
 def test_g1_3_throughput_that_is_not_judged_is_no_pass(tmp_path: Path) -> None:
     unknown = {**RATE, "base": None, "candidate": None, "moved": "unknown", "why": "not judged: x"}
-    evidence = run(tmp_path / "run", throughput=[unknown], limits=[])
+    passes = {"outcome": "pass", "exit_code": 0}
+    evidence = run(tmp_path / "run", throughput=[unknown], limits=[], **passes)
     (check,) = [c for c in checks(evidence) if c.figure == "throughput"]
     assert check.status is Status.SKIPPED and "not judged" in check.reason
 
@@ -109,7 +110,8 @@ def test_g1_3_throughput_that_is_not_judged_is_no_pass(tmp_path: Path) -> None:
 def test_a_limits_check_says_what_the_verdict_does(
     tmp_path: Path, changes: dict[str, Any], status: Status
 ) -> None:
-    evidence = run(tmp_path / "run", limits=[{**LIMIT, **changes}])
+    passes = {"outcome": "pass", "exit_code": 0} if changes else {}
+    evidence = run(tmp_path / "run", limits=[{**LIMIT, **changes}], **passes)
     (check,) = [c for c in checks(evidence) if c.figure == "limit"]
     assert check.status is status
 

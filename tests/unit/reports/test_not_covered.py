@@ -10,7 +10,7 @@ from rich.console import Console
 
 from iotoll.core.paths import data_dir
 from iotoll.records import results
-from iotoll.records.models import Clock, CoverageRecord, ExplainRecord
+from iotoll.records.models import Clock, CoverageRecord, ExplainRecord, VerdictRecord
 from iotoll.records.models.explain import FunctionCoverage
 from iotoll.reports.page.answer import not_covered
 from iotoll.reports.page.evidence import Evidence, gather
@@ -21,7 +21,7 @@ from iotoll.reports.publish.note import note
 from tests.golden.runs import real
 
 RECORD = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
-COUNTED = "only instructions are counted, not the time of device register accesses, barriers"
+COUNTED = "instructions are counted, not the time of register accesses, barriers"
 
 
 def function(name: str, cells: tuple[str, ...]) -> FunctionCoverage:
@@ -80,4 +80,35 @@ def test_g1_on_boards_time_it_is_another_line() -> None:
     assert found.verdict is not None
     timed = found.verdict.model_copy(update={"clock": Clock.TIME})
     (line,) = not_covered(replace(found, verdict=timed))
-    assert "time is counted: not growth below" in line
+    assert "time is counted, not growth below" in line
+
+
+def test_g1_2_work_outside_ios_is_named_where_it_was_not_counted() -> None:
+    found = evidence("pass")
+    (line,) = not_covered(found)
+    assert ", nor work outside I/Os (the boots left no counts)." in line
+    known = results.read(data_dir("results-schema") / "valid/verdict.json", VerdictRecord)
+    (work,) = [cell.work for cell in known.cells if cell.work]
+    assert found.verdict is not None
+    first, *rest = found.verdict.cells
+    for cells, words in (
+        ([first.model_copy(update={"work": work}), *rest], f"work outside I/Os in {len(rest)} of"),
+        ([c.model_copy(update={"work": work}) for c in (first, *rest)], ""),
+    ):
+        verdict = found.verdict.model_copy(update={"cells": cells})
+        (line,) = not_covered(replace(found, verdict=verdict))
+        line = line.replace(NBSP, " ")
+        assert words in line and ("outside" in line) == bool(words)
+
+
+def test_g1_2_the_reason_is_the_boots_own() -> None:
+    found = evidence("pass")
+    why = "boards with several CPUs are not counted yet"
+    sides = {
+        name: side.model_copy(
+            update={"boots": [b.model_copy(update={"uncounted": why}) for b in side.boots]}
+        )
+        for name, side in found.sides.items()
+    }
+    (line,) = not_covered(replace(found, sides=sides))
+    assert f"nor work outside I/Os ({why})." in line

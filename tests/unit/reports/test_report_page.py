@@ -6,6 +6,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from importlib import resources
@@ -13,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.records.models import Outcome
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
+from iotoll.reports.page.evidence import gather
+from iotoll.reports.page.moved import movements
+from iotoll.reports.page.view import cells
+from tests.golden.runs import real
 
 CASES = Path(__file__).parents[2] / "golden" / "data" / "report"
 NAMES = sorted(path.name for path in CASES.iterdir())
@@ -124,7 +130,12 @@ def test_a_smoke_test_is_no_verdict(drawn: Callable[[str], str]) -> None:
 
 def test_undecided_cells_are_not_called_regressions(drawn: Callable[[str], str]) -> None:
     text = drawn("inconclusive")
-    assert "? undecided" in text and "▲ regression" not in text
+    assert "6 more boots would settle it" in text.replace("\xa0", " ")
+    assert "▲ regression" not in text
+    grown = [
+        replace(view, outcome=Outcome.INCONCLUSIVE) for view in cells(gather(real("regression")))
+    ]
+    assert {group.kind for group in movements(grown) if group.gated} == {"undecided"}
     assert "40,210 trace events lost" in text.replace("\xa0", " ")
 
 

@@ -157,10 +157,12 @@ def others(fio: Path, folder: Path) -> Path:
 
 def test_fio_of_other_jobs_does_not_agree(tmp_path: Path) -> None:
     fio = BOOTS / "base/ufs/fio.json"
-    # All jobs belong to the only cell, whatever they are called: that they are others' shows.
-    (cell,) = load(SYNC8, Clock.TIME, Filters(), fio)
-    assert cell.record.fio_check and not cell.record.fio_check.agrees
-    assert cell.record.invalid and cell.record.invalid.startswith("fio did ")
+    other = tmp_path / "other.json"
+    other.write_text(fio.read_text().replace("ufs-4k", "nvme-4k"))
+    with pytest.raises(UsageError, match="none of its jobs is called like a cell: ufs-4k-randread"):
+        load(UFS, Clock.INSTRUCTIONS, Filters(), other)
+    (one,) = load(SYNC8, Clock.TIME, Filters(), fio)  # one cell: whatever its jobs are called
+    assert one.record.fio_check and not one.record.fio_check.agrees
     cells = load(UFS, Clock.INSTRUCTIONS, Filters(comm="fio"), fio)
     assert all(c.record.fio_check and c.record.fio_check.agrees for c in cells[:2])
     with pytest.raises(UsageError, match="none of its jobs is called like a cell: ufs"):

@@ -394,6 +394,11 @@ class VerdictRecord(Model):
         return any(one.gated and one.accepted is None for one in self.limits)
 
     @property
+    def _slower(self) -> set[str]:
+        """Cells whose throughput fell, and nobody accepted it."""
+        return {r.cell for r in self.throughput if r.moved == "grew" and r.accepted is None}
+
+    @property
     def _other_blocks(self) -> bool:
         other = self.other
         return other is not None and other.blocks and other.outcome is Outcome.REGRESSION
@@ -407,7 +412,7 @@ class VerdictRecord(Model):
         said = f"the outcome is {self.outcome.value}, and"
         if self.exit_code != self.outcome.exit_code:
             return f"{said} the exit code is {self.exit_code}"
-        slow = {r.cell for r in self.throughput if r.moved == "grew" and r.accepted is None}
+        slow = self._slower
         told = (c for c in self.cells if c.outcome is not Outcome.REGRESSION or c.cell not in slow)
         if found := next((text for c in told if (text := c.contradiction())), ""):
             return found
@@ -417,7 +422,8 @@ class VerdictRecord(Model):
         if self.outcome is Outcome.BROKEN:
             return f"{said} no failure says why"
         if self.outcome is Outcome.REGRESSION:
-            return "" if self.blocks or self._differs else f"{said} nothing that grew blocks"
+            known = self.blocks or self._differs or self._slower
+            return "" if known else f"{said} nothing that grew blocks"
         # A clock that the policy only shows passes where the other one judges beside it.
         if self.blocks and (self.other is None or self._other_blocks):
             return f"{said} growth blocks"
@@ -425,6 +431,8 @@ class VerdictRecord(Model):
         if self.outcome is Outcome.PASS:
             if self._differs and self.can_gate:
                 return f"{said} limits differ that nobody accepted"
+            if self._slower and self.can_gate:
+                return f"{said} throughput fell that nobody accepted"
             bad = worst - {Outcome.PASS, Outcome.REGRESSION}
             if bad:
                 return f"{said} a cell is {min(bad).value}"

@@ -18,7 +18,7 @@ from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
-from iotoll.reports.page.work import ran_outside, work_outside
+from iotoll.reports.page.work import not_counted, ran_outside, work_outside
 from iotoll.verdict.accept import proposed
 from iotoll.verdict.limits import rate_line
 
@@ -29,10 +29,9 @@ _SHARE = 0.5
 """The part of a section's change that one sub-step must show, to be named as its place."""
 
 _UNCOUNTED = {
-    Clock.INSTRUCTIONS: "only instructions are counted, not the time of device register accesses, "
-    "barriers, cache misses, lock contention and memory",
-    Clock.TIME: "time is counted: not growth below what the policy calls unacceptable, nor what "
-    "no I/O waits for",
+    Clock.INSTRUCTIONS: "instructions are counted, not the time of register accesses, barriers, "
+    "cache misses, lock contention and memory",
+    Clock.TIME: "time is counted, not growth below what the policy calls unacceptable",
 }
 """What a clock's values leave out, so that a pass is not read as more than it is."""
 
@@ -119,8 +118,9 @@ def not_covered(evidence: Evidence) -> Iterable[str]:
         return
     if not verdict.cells or not verdict.can_gate:
         return
-    parts = [text for text in (_code_not_run(evidence), _UNCOUNTED[evidence.clock]) if text]
-    yield f"{'; '.join(parts)}."
+    outside = not_counted(evidence)
+    costs = f"{_UNCOUNTED[evidence.clock]}{f', nor {outside}' if outside else ''}"
+    yield f"{'; '.join(text for text in (_code_not_run(evidence), costs) if text)}."
 
 
 def _code_not_run(evidence: Evidence) -> str:

@@ -15,18 +15,31 @@ _NAMED = 4
 
 
 def work_outside(evidence: Evidence, groups: Sequence[MovementGroup]) -> list[str]:
-    """One line for each device with such work that moved; a pass says what was counted."""
+    """One line for each device with such work that moved, or how little did.
+
+    Nothing where it was not counted: `not_counted` has the reason.
+    """
     verdict = evidence.verdict
     if verdict is None or not verdict.cells:
         return []
     known = [cell.work for cell in verdict.cells if cell.work]
     if not known:
-        return [f"not counted: {_why_not(evidence)}"]
+        return []
     lines = [_functions(group) for group in groups if group.name == "work"]
     if lines:
         return lines
     largest = max((work.delta for work in known), key=abs)
     return [f"nothing grew: at most {signed(largest)} per I/O in {plural(len(known), 'workload')}"]
+
+
+def not_counted(evidence: Evidence) -> str:
+    """In how many cells work outside I/Os was not counted, and why; empty where it was in all."""
+    found = evidence.verdict.cells if evidence.verdict else []
+    left = sum(cell.work is None for cell in found)
+    if not left:
+        return ""
+    some = f" in {left} of {plural(len(found), 'cell')}" if left < len(found) else ""
+    return f"work outside I/Os{some} ({_why_not(evidence)})"
 
 
 def _why_not(evidence: Evidence) -> str:

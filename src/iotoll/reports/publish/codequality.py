@@ -1,8 +1,8 @@
 """GitLab's Code Quality report: regressions and broken builds, at the line of the patch.
 
 A regression is listed once per device and section, and only where `iotoll.reports.page.blame`
-pins it to a changed file; work outside I/Os is pinned to the function that executes it. The note
-and the report list all of them. Fields as GitLab documents them.
+pins it to a changed file (work outside I/Os: to the function that executes it); the note and the
+report list all of them. Fields as GitLab documents them.
 """
 
 from __future__ import annotations
