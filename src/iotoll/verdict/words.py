@@ -69,8 +69,8 @@ def _share(found: Comparison) -> str:
 def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
     """What moved, by device and section, by the median over the cells in which it did.
 
-    The largest number of cells first; work outside I/Os before all where it is the largest
-    difference. A whole I/O only where it moved by more than its sections.
+    The largest number of cells first; work outside I/Os before all where it is larger than what
+    any section moved by. A whole I/O only where it moved by more than its sections.
     """
     groups: dict[tuple[str, str, str], list[Comparison]] = {}
     judged: dict[tuple[str, str], int] = {}
@@ -84,12 +84,12 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
             if found.has_moved and is_told:
                 groups.setdefault((device, name, found.moved), []).append(found)
     sizes = {key: abs(median(c.delta for c in moved)) for key, moved in groups.items()}
-    largest = max(sizes.values(), default=0.0)
+    largest = max((size for key, size in sizes.items() if key[1] not in _NAMES), default=0.0)
     # The whole I/O last: it holds what its sections hold, and something else.
     ranked = sorted(
         groups.items(),
         key=lambda g: (
-            not (g[0][1] == "work" and sizes[g[0]] >= largest),
+            not (g[0][1] == "work" and sizes[g[0]] > largest),
             g[0][1] in _NAMES,
             -len(g[1]),
             g[0],

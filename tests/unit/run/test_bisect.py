@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.records import results
+from iotoll.records.models import VerdictRecord, WorkComparison, WorkFunction
+from iotoll.records.rundir import RunDir
 from iotoll.run.bisect import log as logs
+from iotoll.run.bisect.culprit import Function, outside
+from iotoll.run.bisect.culprit import _of as confirmed_of
 from iotoll.run.bisect.find import Asked, Finder, Found
 from iotoll.run.bisect.history import History
 from iotoll.run.bisect.hold import held
 from iotoll.run.bisect.log import NAME, Log
 from tests.unit.run.commits import CELL, OTHER, QUIET, TextMeter, Tree, meter
+from tests.unit.runs import EXAMPLES
 
 
 @pytest.fixture
@@ -79,6 +85,22 @@ def test_g1_2_a_cost_outside_ios_is_found_as_any_other(
     assert measured.spent.builds - 2 <= 5
     wanted = search(tree, tmp_path / "s", commits[0], commits[-1], cell=CELL, section="work")[0]
     assert wanted.commits == [commits[21]]
+
+
+def test_g1_2_the_gates_own_counts_name_the_function_outside_ios(tmp_path: Path) -> None:
+    verdict = results.read(EXAMPLES / "verdict.json", VerdictRecord)
+    grown = WorkFunction(name="fold_samples", base=0.0, candidate=21000.0, changed=True)
+    work = WorkComparison(
+        **{"base": 2500.0, "candidate": 23531.0, "delta": 21031.0, "relative": 8.4},
+        **{"threshold": 500.0, "gated": True, "moved": "grew", "confidence": "+21,031.0"},
+        **{"total": 23531.0, "inside": 0.0, "functions": [grown]},
+    )
+    cells = [cell.model_copy(update={"work": work}) for cell in verdict.cells]
+    verdict = verdict.model_copy(update={"cells": cells})
+    cell = cells[0].cell
+    found = confirmed_of(verdict, (cell, "work"), RunDir(tmp_path))
+    assert (found.delta, found.moved) == (21031.0, True)
+    assert outside(verdict, cell) == [Function("fold_samples", 21000.0, True)]
 
 
 def test_g1_2_noise_outside_ios_is_no_movement(tree: Tree, tmp_path: Path) -> None:

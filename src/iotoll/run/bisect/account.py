@@ -57,6 +57,7 @@ class Accountant:
         self.parts: set[Part] = set()
         self.weights: dict[str, float] = {}
         self.total: Values = {}
+        self.noise: dict[Part, int] = {}
         self.limited = False
 
     def account(self, good: str, bad: str, cells: Sequence[str] | None) -> Accounted:
@@ -144,9 +145,9 @@ class Accountant:
 
         Where A and B differ by no more, only functions with other code were looked at.
         """
-        rule = self.meter.policy.work
-        whole = rule.threshold * TENTHS
-        return whole if abs(self.total.get(part, 0)) > whole else rule.changed * TENTHS
+        whole = self.noise.get(part, 0)
+        few = self.meter.policy.work.changed * TENTHS
+        return whole if abs(self.total.get(part, 0)) > whole else few
 
     def _may(self) -> bool:
         allowed = self.max_builds is None or self.meter.spent.builds < self.max_builds
@@ -158,6 +159,9 @@ class Accountant:
         known = self.meter.values(commit, self.cells)
         if known is None:
             return None
+        for part, value in known.items():
+            if part[1] == WORK:
+                self.noise[part] = round(value.threshold * TENTHS)
         found = {
             part: round(value.delta * TENTHS)
             for part, value in known.items()

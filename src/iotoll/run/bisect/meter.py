@@ -66,12 +66,16 @@ _CHANGED = "changed.json"
 
 @dataclass(frozen=True)
 class Value:
-    """One section of one cell against A: ``delta`` instructions per I/O, as the gate has it."""
+    """One section of one cell against A: ``delta`` instructions per I/O, as the gate has it.
+
+    Up to ``threshold`` it is none.
+    """
 
     delta: float
     moved: str
     share: float
     gated: bool
+    threshold: float
 
 
 @dataclass
@@ -224,12 +228,7 @@ class Meter:
         return frozenset(json.loads(path.read_text())) if path.is_file() else frozenset()
 
     def _note_changed(self, run: RunDir, commit: str, folder: Path) -> None:
-        """Keep A's image; of another commit, note the functions with other code than A's.
-
-        Not in a sandbox: outside of it no image of a stranger is taken to pieces.
-        """
-        if self.setting.sandbox:
-            return
+        """Keep A's image; of another commit, note the functions with other code than A's."""
         image, first = run.build("candidate") / "Image", self.root / "first" / "Image"
         try:
             if commit == self.first:
@@ -327,7 +326,7 @@ class Meter:
             with self.progress.step(f"boot {commit[:12]} on {self.board.name}, in the sandbox"):
                 apart.boot(run, self._side(commit), cells, folder)
             self._note_boot(commit, image, cells, False, started)
-            return
+            return  # nothing outside of the sandbox takes a stranger's image to pieces
         self._note_changed(run, commit, folder)
         bench = replace(self._bench, cells=list(cells))
         plan = plan_boot(run, bench, "candidate", 1)
@@ -394,7 +393,7 @@ def parts(
 def _value(found: Comparison, delta: float) -> Value:
     # What cannot be compared says nothing of any share of the I/Os.
     share = 0.0 if found.moved == "unknown" else found.share
-    return Value(delta=delta, moved=found.moved, share=share, gated=found.gated)
+    return Value(delta, found.moved, share, found.gated, found.threshold)
 
 
 def _key(cells: Sequence[str]) -> str:
