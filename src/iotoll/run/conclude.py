@@ -62,6 +62,8 @@ def _with_limits(setup: Setup, verdict: VerdictRecord) -> VerdictRecord:
     """What limits the kernels have is in every verdict whose boots ran."""
     from iotoll.verdict.limits import state
 
+    if not all((setup.run.side(side) / "result.json").is_file() for side in setup.sides):
+        return verdict  # a smoke test needs no values
     base, candidate = (setup.result(side) for side in setup.sides)
     return state(verdict, base, candidate, setup.policy)
 
