@@ -81,7 +81,7 @@ def _says(one: One, servers: Servers, said: str) -> bool:
         ("panics-in-workload", "workload", "fs/ext4/file.c"),
     ],
 )
-def test_crash_of_the_candidate_is_never_tried_again(
+def test_g1_crash_of_the_candidate_is_tried_once_more_beside_the_base(
     boots: Boots, fault: str, step: str, words: str
 ) -> None:
     one = boots(fault)
@@ -89,7 +89,8 @@ def test_crash_of_the_candidate_is_never_tried_again(
         one.go()
     assert caught.value.step == step
     assert words in caught.value.log_tail
-    assert [a.outcome for a in attempts(one)] == ["broken"]
+    assert [a.outcome for a in attempts(one)] == ["broken", "done", "broken"]
+    assert "as LAVA job" in str(caught.value)
 
 
 @patience
