@@ -23,6 +23,7 @@ DOCUMENT = """--- a/Documentation/a.rst
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
+    """A tree that is no kernel: its base cannot be built, which would confirm a patch of documents."""
     kernel_tree(tmp_path / "linux", {"Documentation/a.rst": "one\n"})
     (tmp_path / "good.patch").write_text(DOCUMENT)
     (tmp_path / "other.patch").write_text(DOCUMENT.replace("two", "three"))
@@ -44,15 +45,15 @@ def gate(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_each_candidate_has_its_own_end_in_the_order_given(place: Path) -> None:
     done = gate(place, "bad.patch", "good.patch", "other.patch", "--out", "all", "--json")
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 4, done.stderr
     found = json.loads(done.stdout)
     assert [one["candidate"] for one in found] == ["bad.patch", "good.patch", "other.patch"]
-    assert [one["exit_code"] for one in found] == [2, 0, 0]
+    assert [one["exit_code"] for one in found] == [2, 4, 4]
     assert "holds no change" in found[0]["sentence"]
-    assert {one["outcome"] for one in found[1:]} == {"pass"}
+    assert {one["outcome"] for one in found[1:]} == {"infrastructure"}
     for name in ("good", "other"):
         verdict = json.loads((place / "all" / name / "verdict.json").read_text())
-        assert verdict["outcome"] == "pass"
+        assert verdict["outcome"] == "infrastructure"
         asked = json.loads((place / "all" / name / "run.json").read_text())
         assert asked["candidate"].endswith(f"{name}.patch")
     assert not (place / "all/bad/verdict.json").exists()
@@ -60,7 +61,7 @@ def test_each_candidate_has_its_own_end_in_the_order_given(place: Path) -> None:
 
 def test_words_for_people(place: Path) -> None:
     done = gate(place, "good.patch", "other.patch")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 4, done.stderr
     lines = done.stdout.splitlines()
     assert [line.partition(":")[0].strip() for line in lines] == [
         "good.patch",
