@@ -318,8 +318,11 @@ class Lazy(click.Group):
         module, name = entry.target.split(":")
         command = cast(click.Command, getattr(importlib.import_module(module), name))
         command.epilog = _epilog(entry.examples)
+        # click keeps a command's help option as it was first asked for, which may be without this one.
+        command.context_settings.setdefault("help_option_names", HELP)
         if isinstance(command, click.Group):
             for name, member in command.commands.items():
+                member.context_settings.setdefault("help_option_names", HELP)
                 member.epilog = _epilog(SUBCOMMANDS.get(f"{cmd_name} {name}", ()))
         return command
 
@@ -340,6 +343,10 @@ class Lazy(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
+HELP = ["-h", "--help"]
+"""Options that show a command's help."""
+
+
 def _epilog(examples: Iterable[str]) -> str | None:
     lines = [f"  {line}" for line in examples]
     return "\n".join(["\b", "Examples:", *lines]) if lines else None
@@ -347,7 +354,7 @@ def _epilog(examples: Iterable[str]) -> str | None:
 
 @click.group(
     cls=Lazy,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": HELP, "max_content_width": 100},
 )
 @click.version_option(__version__)
 def cli() -> None:

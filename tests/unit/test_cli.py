@@ -202,7 +202,7 @@ def test_corrupt_result_file_is_named(place: Path, iotoll: Iotoll) -> None:
 def test_analyze_shows_a_table_and_clean_json(place: Path, iotoll: Iotoll) -> None:
     trace = BOOTS / "base/ufs/trace.dat"
     done = iotoll("analyze", trace, "--clock", "instructions", "--comm", "fio", "--json")
-    assert done.returncode == 0
+    assert done.returncode == 3, "it ends within the second cell: a request's completion is missing"
     assert [r["cell"] for r in json.loads(done.stdout)][:2] == CELLS
     table = iotoll("analyze", trace, "--clock", "instructions", "--comm", "fio")
     assert CELLS[0] in table.stdout
