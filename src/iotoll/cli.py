@@ -318,7 +318,7 @@ class Lazy(click.Group):
         module, name = entry.target.split(":")
         command = cast(click.Command, getattr(importlib.import_module(module), name))
         command.epilog = _epilog(entry.examples)
-        # click keeps a command's help option as it was first asked for, which may be without this one.
+        # click keeps a command's help option as it was first asked for, maybe without this one.
         command.context_settings.setdefault("help_option_names", HELP)
         if isinstance(command, click.Group):
             for name, member in command.commands.items():

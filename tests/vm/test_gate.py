@@ -112,7 +112,9 @@ def test_neutral_patch_passes(neutral: Done) -> None:
     assert {c["outcome"] for c in neutral.verdict["cells"]} == {"pass"}
     page = (neutral.run / "report/index.html").read_text()
     coverage = json.loads((neutral.run / "explain.json").read_text())["coverage"]
-    assert coverage["sentence"].startswith("No function's machine code changed; the images differ in")
+    assert coverage["sentence"].startswith(
+        "No function's machine code changed; the images differ in"
+    )
     assert "machine code changed" in page
     assert "<html" in page
 

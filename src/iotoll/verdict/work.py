@@ -54,7 +54,8 @@ def compare_work(
     first, delta, own = _mean(o.per_io for o in ours[: len(pairs)]), _mean(outside), _own(ours)
     limit = max(rule.threshold, rule.share * first, own)
     moved: Literal["grew", "shrank", "same"] = "same"
-    for name, way in (("grew", 1), ("shrank", -1)):
+    # Growth in one boot is an alarm that asks for more boots. Less needs them, and asks for none.
+    for name, way in (("grew", 1), ("shrank", -1))[: 2 if len(pairs) > 1 else 1]:
         if _exceed(outside, limit, way) or _exceed(by_change, rule.changed, way):
             moved = name  # type: ignore[assignment]
     if abs(_mean(by_change)) > abs(delta):

@@ -23,7 +23,7 @@ DOCUMENT = """--- a/Documentation/a.rst
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A tree that is no kernel: its base cannot be built, which would confirm a patch of documents."""
+    """A tree that is no kernel: its base, which would confirm documentation, cannot be built."""
     kernel_tree(tmp_path / "linux", {"Documentation/a.rst": "one\n"})
     (tmp_path / "good.patch").write_text(DOCUMENT)
     (tmp_path / "other.patch").write_text(DOCUMENT.replace("two", "three"))

@@ -90,6 +90,12 @@ def test_one_boot_that_shows_it_asks_for_further_ones(policy: Policy) -> None:
     assert work is not None and work.moved == "same"
 
 
+def test_g1_2_less_in_one_boot_asks_for_no_further_ones(policy: Policy) -> None:
+    """The base's first boot read a bitmap in this cell: nearly each candidate was booted again."""
+    found, work = judged(policy, [{"bitmap": 900}], [{}])
+    assert found.open == [] and work is not None and work.moved == "same"
+
+
 def test_a_cost_inside_ios_is_not_told_twice(policy: Policy) -> None:
     found, work = judged(policy, [{}] * 3, [{"queue": 330}] * 3, ["queue"], cost=330)
     assert found.outcome is Outcome.REGRESSION, "of the section"
