@@ -85,7 +85,7 @@ def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock)
     cells = [cell.record for cell in load(Path(trace), clock, Filters(comm="fio"))]
     # Sub-steps, threads and marks need more than the document's columns; filters, and what
     # `analyze` says of requests and of what is missing, are the host's.
-    hosts = {"steps": [], "filters": {}, "blocks": None, "warnings": None}
+    hosts: dict[str, object] = {"steps": [], "filters": {}, "blocks": None, "warnings": None}
     expected = [cell.model_copy(update=hosts) for cell in cells]
     found = [dut_cell.cell_of_dut(text or "", clock) for text in received]
     assert list(map(_unordered, found)) == list(map(_unordered, expected))
