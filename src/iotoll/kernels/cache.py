@@ -37,7 +37,10 @@ _LARGEST_IMAGE, _LARGEST_CONFIG = 512 << 20, 16 << 20
 
 @contextlib.contextmanager
 def new_entry(final: Path) -> Iterator[Path]:
-    """Give a folder to fill; it becomes ``final`` at once, and only if the body succeeds."""
+    """Give a folder to fill; it becomes ``final`` at once, and only if the body succeeds.
+
+    An entry that is there and whole stays: somebody else may be copying its files.
+    """
     final.parent.mkdir(parents=True, exist_ok=True)
     # Not named by the process: another machine that shares the cache has the same numbers.
     temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
@@ -45,13 +48,14 @@ def new_entry(final: Path) -> Iterator[Path]:
     try:
         yield temporary
         results.write_text(temporary / DIGESTS, json.dumps(_digests(temporary)) + "\n")
-        shutil.rmtree(final, ignore_errors=True)
-        try:
-            temporary.rename(final)
-        except OSError:
-            # Another one, building the same source from another tree, was first.
-            if not is_whole(final):
-                raise
+        # Another process may make the same entry from another work tree.
+        if not is_whole(final):
+            shutil.rmtree(final, ignore_errors=True)
+            try:
+                temporary.rename(final)
+            except OSError:
+                if not is_whole(final):
+                    raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     _prune(final.parent)

@@ -32,6 +32,21 @@ def test_f6_4_a_replaced_image_in_the_cache_is_none(tmp_path: Path, name: str) -
     assert not cache.is_whole(final)
 
 
+def test_an_entry_that_is_whole_stays_where_it_is(tmp_path: Path) -> None:
+    """Another build of the same source ended while this one's image was being copied."""
+    final = tmp_path / "images/key"
+    with cache.new_entry(final) as entry:
+        (entry / "Image").write_bytes(b"kernel")
+    with (final / "Image").open("rb") as copied:
+        with cache.new_entry(final) as entry:
+            (entry / "Image").write_bytes(b"kernel")
+        assert os.fstat(copied.fileno()).st_nlink == 1
+    (final / "Image").write_bytes(b"torn")
+    with cache.new_entry(final) as entry:
+        (entry / "Image").write_bytes(b"kernel")
+    assert cache.is_whole(final)
+
+
 @pytest.mark.parametrize("name", ["Image", "config"])
 def test_f6_8_a_damaged_image_of_a_run_is_noticed(tmp_path: Path, name: str) -> None:
     for one in ("Image", "config"):
