@@ -21,7 +21,7 @@ help:
 	@echo 'make test-long         the tests that take longer, in addition'
 	@echo 'make test-lowest       the quick tests, with the lowest versions of our dependencies'
 	@echo 'make lint              lint only'
-	@echo 'make coverage          which lines of src/iotoll the quick tests run'
+	@echo 'make coverage          which lines of iotoll the quick tests run'
 	@echo 'make docs              docs/ as a site in target/site; checks every link'
 	@echo 'make screenshots       the pictures of docs/, again, from a stored run'
 	@echo 'make bench [TRACE=F]   how fast the analyser is, beside its peers'
@@ -81,7 +81,8 @@ test-lowest: setup
 	$$uv pip compile --quiet --resolution lowest-direct --extra history pyproject.toml \
 		--output-file $(LOWEST)/requirements.txt; \
 	$$uv pip install --quiet --python $(LOWEST)/bin/python -r $(LOWEST)/requirements.txt \
-		hypothesis jsonschema-rs pytest pytest-timeout pytest-xdist xmlschema
+		hypothesis jsonschema-rs pytest pytest-timeout pytest-xdist xmlschema; \
+	$$uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable lab
 	PYTHONPATH=$(CURDIR)/src $(LOWEST)/bin/python -m pytest -q $(PARALLEL) -m 'not slow' tests/unit tests/golden
 
 coverage: setup
@@ -113,7 +114,7 @@ bench-pipeline: setup
 	$(BIN)/python tools/bench/pipeline.py
 
 # Side by side, each with its output in one piece.
-LINTS := lint-python lint-rooms lint-words lint-types lint-rust
+LINTS := lint-python lint-packages lint-words lint-types lint-rust
 .PHONY: $(LINTS)
 
 lint: setup
@@ -123,14 +124,14 @@ lint-python:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-lint-rooms:
+lint-packages:
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python tools/lint/rooms.py --check
+	$(BIN)/python tools/lint/packages.py --check
 	$(BIN)/python tools/release.py check
 
 lint-words:
 	$(BIN)/python tools/lint/words.py
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile docs src/iotoll pipelines lava-jobs tools tests
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile docs src/iotoll lab pipelines lava-jobs tools tests
 
 lint-types:
 	$(BIN)/mypy

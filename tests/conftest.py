@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from iotoll_lab.local.root import get_root
 
 from iotoll.core.progress import Progress
-from iotoll.labs.local.root import get_root
 
 Check = Callable[[str, str], None]
 
@@ -49,13 +49,13 @@ SLOW = {
     "tests/unit/verdict/time/test_simulate.py": "simulates hundreds of merge requests",
     "tests/unit/reports/test_trace_command.py::test_more_ios": "analyses more I/Os than are kept",
     "tests/unit/reports/test_trace_perfetto.py": "reads every slice back",
-    "tests/unit/records/test_history.py::test_kill_9": "kills a writer again and again",
-    "tests/unit/records/test_history.py::test_object_store": "starts a server of object stores",
-    "tests/unit/records/test_engines.py": "starts Spark again and again",
+    "tests/unit/nightly/test_history.py::test_kill_9": "kills a writer again and again",
+    "tests/unit/nightly/test_history.py::test_object_store": "starts a server of object stores",
+    "tests/unit/nightly/test_engines.py": "starts Spark again and again",
     "tests/unit/patch/test_hostile.py::test_f6_9": "reads patches of many megabytes",
-    "tests/unit/run/test_bisect": "searches whole git repositories",
-    "tests/unit/run/test_ledger.py": "searches whole git repositories",
-    "tests/unit/run/test_reproduce.py": "derives whole verdicts from traces",
+    "tests/unit/bisect/test_bisect": "searches whole git repositories",
+    "tests/unit/bisect/test_ledger.py": "searches whole git repositories",
+    "tests/unit/gate/test_reproduce.py": "derives whole verdicts from traces",
     "tests/trace/test_independent.py": "analyses every fixture a second time, slowly",
     "tests/unit/kernels/test_build.py::test_what_ignores": "waits until a build takes too long",
     "tests/gitlab/test_client.py": "waits as a client does whose server is away",
@@ -83,14 +83,14 @@ FIRST = (
     "tests/vm/test_dut.py",
     "tests/trace/test_oracle_events.py",
     "tests/trace/test_independent.py",
-    "tests/unit/run/test_bisect.py",
-    "tests/unit/records/test_engines.py",
-    "tests/unit/records/test_history.py",
+    "tests/unit/bisect/test_bisect.py",
+    "tests/unit/nightly/test_engines.py",
+    "tests/unit/nightly/test_history.py",
     "tests/unit/verdict/time/test_simulate.py",
     "tests/unit/reports/test_report_page.py",
     "tests/unit/test_pytest_plugin.py",
     "tests/unit/kernels/",
-    "tests/unit/run/test_bisect_shared.py",
+    "tests/unit/bisect/test_bisect_shared.py",
     "tests/gitlab/",
 )
 """Files that take longest, in this order: they begin first, so that all processes end together."""

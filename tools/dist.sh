@@ -39,5 +39,7 @@ for arch in arm64 x86_64; do
 done
 wheel x86_64 amd64
 wheel aarch64 arm64
+say 'wheel of iotoll-lab'
+"$uv" build --quiet --wheel --package iotoll-lab --out-dir dist
 (cd dist && sha256sum -- *.whl dut/*/*) >dist/SHA256SUMS
 say "$(ls dist/*.whl | tr '\n' ' ')"

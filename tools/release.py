@@ -18,11 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACES = {
     "src/iotoll/__init__.py": r'(?m)^__version__ = "([^"]+)"$',
     "pyproject.toml": r'(?ms)^\[project\]$.*?^version = "([^"]+)"$',
+    "lab/pyproject.toml": r'(?ms)^\[project\]$.*?^version = "([^"]+)"$',
     "Cargo.toml": r'(?ms)^\[workspace\.package\]$.*?^version = "([^"]+)"$',
     "uv.lock": r'(?m)^name = "iotoll"\nversion = "([^"]+)"$',
 }
 """Where the version stands. Cargo.lock has it once for each crate of the workspace."""
-CRATE = r'(?m)^name = "{}"\nversion = "([^"]+)"$'
+LOCKED = r'(?m)^name = "{}"\nversion = "([^"]+)"$'
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 HEADING = r"(?m)^## {} \(\d{{4}}-\d{{2}}-\d{{2}}\)$"
 WHEELS = ("x86_64", "aarch64")
@@ -32,7 +33,8 @@ def places(root: Path) -> dict[str, list[str]]:
     """Regular expressions by file; the one group of each is a version."""
     found = {name: [pattern] for name, pattern in PLACES.items()}
     members = tomllib.loads((root / "Cargo.toml").read_text())["workspace"]["members"]
-    found["Cargo.lock"] = [CRATE.format(Path(member).name) for member in members]
+    found["uv.lock"].append(LOCKED.format("iotoll-lab"))
+    found["Cargo.lock"] = [LOCKED.format(Path(member).name) for member in members]
     return found
 
 

@@ -180,6 +180,7 @@ python() {
     # Inexact, so that `run` after `test` does not take away what only tests need.
     local sync=(sync --frozen --inexact --no-default-groups)
     ! developing || sync+=(--all-extras --all-groups)
+    [ "$goal" != lab ] || sync+=(--group lab --extra history)
     if ! [ -e src/iotoll/_native.abi3.so ]; then
         say "Python environment and Rust part (first time: some minutes)"
         "$uv" "${sync[@]}" --reinstall-package iotoll

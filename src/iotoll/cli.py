@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
 from typing import NamedTuple, cast
 
 import click
@@ -15,6 +18,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from iotoll import __version__
 from iotoll.core.cli_support import guarded
+from iotoll.core.errors import UsageError
 
 GROUPS = ("Judge", "Look", "Investigate", "Lab", "CI")
 """The headings of ``iotoll --help``, in their order."""
@@ -32,7 +36,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "gate": Entry(
         "Judge",
-        "iotoll.run.command:gate_command",
+        "iotoll.gate.command:gate_command",
         "Compare a candidate kernel with its base: patch in, verdict out.",
         (
             "iotoll gate --candidate my.patch",
@@ -42,31 +46,31 @@ COMMANDS = {
     ),
     "measure": Entry(
         "Judge",
-        "iotoll.run.command:measure_command",
+        "iotoll.gate.command:measure_command",
         "Measure one kernel: its values per cell, and no verdict.",
         ("iotoll measure --tree ~/linux --base v6.12.50",),
     ),
     "study": Entry(
         "Judge",
-        "iotoll.run.study_command:study_command",
+        "iotoll.studies.command:study_command",
         "Measure what a published study measured, and set its numbers beside ours.",
         ("iotoll study ufs-nvme", "iotoll study ufs-nvme --out runs/ufs-nvme"),
     ),
     "reproduce": Entry(
         "Judge",
-        "iotoll.run.reproduce_command:reproduce_command",
+        "iotoll.gate.reproduce:reproduce_command",
         "Derive the verdict of RESULT (a run directory or a file in it) again.",
         ("iotoll reproduce runs/NAME", "iotoll reproduce runs/NAME --again"),
     ),
     "nightly": Entry(
         "Judge",
-        "iotoll.run.nightly.command:nightly_command",
+        "iotoll.nightly.command:nightly_command",
         "Measure the tips that CONFIG names, add them to the history, and write the trend.",
         ("iotoll nightly nightly.toml",),
     ),
     "report": Entry(
         "Look",
-        "iotoll.run.command:report_command",
+        "iotoll.report:report_command",
         "Write a run directory's report again and print it.",
         ("iotoll report runs/NAME", "iotoll report runs/NAME --quiet"),
     ),
@@ -103,7 +107,7 @@ COMMANDS = {
     ),
     "history": Entry(
         "Look",
-        "iotoll.records.history.command:history_group",
+        "iotoll.nightly.history.command:history_group",
         "The history of all runs: add runs to it, and query it.",
         (
             "iotoll history add runs/NAME --branch mainline",
@@ -112,13 +116,13 @@ COMMANDS = {
     ),
     "trend": Entry(
         "Look",
-        "iotoll.reports.trend.command:trend_command",
+        "iotoll.nightly.trend.command:trend_command",
         "Show what grew over the nights of a history, since when, and how much budget is left.",
         ("iotoll trend --branch mainline", "iotoll trend --out public --budget instructions=40"),
     ),
     "change": Entry(
         "Look",
-        "iotoll.reports.trend.command:change_command",
+        "iotoll.nightly.trend.command:change_command",
         "Set the state of a CHANGE in a history, or show its log.",
         (
             "iotoll change 0123456789ab",
@@ -127,25 +131,25 @@ COMMANDS = {
     ),
     "plan": Entry(
         "Look",
-        "iotoll.run.plan.command:plan_command",
+        "iotoll.labs.plan:plan_command",
         "Estimate how many boards and runners a load needs, by simulating LAVA's scheduler.",
         ("iotoll plan --requests 200 --families 3", "iotoll plan --requests 1000 --boards 200"),
     ),
     "list": Entry(
         "Look",
-        "iotoll.run.list_command:list_command",
+        "iotoll.listing:list_command",
         "List the available boards, cells, matrices, policies or studies.",
         ("iotoll list boards", "iotoll list cells --matrix small --json"),
     ),
     "explain": Entry(
         "Investigate",
-        "iotoll.run.explain_command:explain_command",
+        "iotoll.explain.command:explain_command",
         "Show which functions account for the differences of RUN (a run directory or file in it).",
         ("iotoll explain runs/NAME", "iotoll explain runs/NAME --json"),
     ),
     "bisect": Entry(
         "Investigate",
-        "iotoll.run.bisect.command:bisect_command",
+        "iotoll.bisect.command:bisect_command",
         "Name the commit between A and B that changed the instructions of an I/O.",
         (
             "iotoll bisect --tree ~/linux --good v6.12.50 --bad v6.12.51",
@@ -154,19 +158,19 @@ COMMANDS = {
     ),
     "bisect-step": Entry(
         "Investigate",
-        "iotoll.run.bisect.command:step_command",
+        "iotoll.bisect.command:step_command",
         "Judge one revision for `git bisect run`: exit code 0 good, 1 bad, 125 cannot be tested.",
         ("iotoll bisect-step --good A --cell ufs-4k-randread-t1-direct --section submission",),
     ),
     "ledger": Entry(
         "Investigate",
-        "iotoll.run.bisect.ledger_command:ledger_command",
+        "iotoll.bisect.ledger_command:ledger_command",
         "Account for every instruction between A and B, commit by commit.",
         ("iotoll ledger v6.12.50..v6.12.51 --tree ~/linux --max-builds 20",),
     ),
     "step": Entry(
         "Investigate",
-        "iotoll.run.command:step_command",
+        "iotoll.gate.command:step_command",
         "Run one step of a run directory alone (gate --until source makes one).",
         ("iotoll step judge runs/NAME",),
     ),
@@ -182,12 +186,6 @@ COMMANDS = {
         "Estimate how often the gate would be wrong on a board, and how many boots it needs.",
         ("iotoll simulate --noise 2 --growth 3 --boot-seconds 90",),
     ),
-    "experiment": Entry(
-        "Investigate",
-        "iotoll.run.studies.experiment:experiment_group",
-        "Experiments on boards and on the gate itself.",
-        ("iotoll experiment exact --boots 4", "iotoll experiment planted"),
-    ),
     "receive": Entry(
         "Lab",
         "iotoll.measure.serial:receive_command",
@@ -202,21 +200,9 @@ COMMANDS = {
     ),
     "lava": Entry(
         "Lab",
-        "iotoll.run.lava_command:lava_command",
+        "iotoll.gate.lava_command:lava_command",
         "Run boots as LAVA jobs, step by step; `iotoll gate --runner lava` does all of it.",
         ("iotoll lava render runs/NAME", "iotoll lava submit runs/NAME"),
-    ),
-    "lab": Entry(
-        "Lab",
-        "iotoll.labs.local.command:lab_command",
-        "Run a whole LAVA on this machine: server, worker, file server, boards.",
-        ("iotoll lab up", "iotoll lab down"),
-    ),
-    "simboard": Entry(
-        "Lab",
-        "iotoll.labs.simboard.command:simboard_group",
-        "Simulated HiKey960 boards for a lab without boards (docs/boards.md).",
-        ("iotoll simboard serve hikey-01",),
     ),
     "doctor": Entry(
         "Lab",
@@ -237,7 +223,7 @@ COMMANDS = {
         ('eval "$(iotoll completion bash)"',),
     ),
 }
-"""Every command by its name."""
+"""Every command of iotoll alone, by its name."""
 
 READERS = frozenset(
     [name for name, entry in COMMANDS.items() if entry.group == "Look"]
@@ -246,19 +232,6 @@ READERS = frozenset(
 """Commands that boot nothing: a damaged file of a run is one that their user named."""
 
 SUBCOMMANDS = {
-    "experiment builds": ("iotoll experiment builds --only uapi,early --changes 4",),
-    "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
-    "experiment exact": ("iotoll experiment exact --boots 4",),
-    "experiment explained": ("iotoll experiment explained --patches 10 --out runs/explained",),
-    "experiment history": (
-        "iotoll experiment history --rows 1000000",
-        "iotoll experiment history --rows 1000000 --engine duckdb --engine spark",
-    ),
-    "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
-    "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
-    "experiment ranges": ("iotoll experiment ranges --ranges 2",),
-    "experiment search": ("iotoll experiment search --ranges 100",),
-    "experiment sized": ("iotoll experiment sized --first 7 --patches 6 --cells 'nvme-*'",),
     "lava render": ("iotoll lava render runs/NAME --out rendered",),
     "lava submit": ("iotoll lava submit runs/NAME",),
     "lava wait": ("iotoll lava wait runs/NAME",),
@@ -277,16 +250,6 @@ SUBCOMMANDS = {
     "history export": ("iotoll history export --table runs --out runs.csv",),
     "history compact": ("iotoll history compact",),
     "history migrate": ("iotoll history migrate --history old",),
-    "lab up": ("iotoll lab up",),
-    "lab down": ("iotoll lab down",),
-    "lab status": ("iotoll lab status --json",),
-    "lab service": ("iotoll lab service stop worker",),
-    "simboard serve": ("iotoll simboard serve hikey-01 --state /tmp/boards",),
-    "simboard power": ("iotoll simboard power hikey-01 reset",),
-    "simboard fault": ("iotoll simboard fault hikey-01 uart-cut 5",),
-    "simboard state": ("iotoll simboard state",),
-    "simboard uart": ("iotoll simboard uart hikey-01",),
-    "simboard install": ("iotoll simboard install worker-root",),
     "ci select": ("iotoll ci select --clone ~/linux --base v6.12.50 --candidate my-branch",),
     "ci build": ("iotoll ci build virt-arm64 candidate --clone ~/linux",),
     "ci gate": ("iotoll ci gate virt-arm64",),
@@ -302,19 +265,51 @@ SUBCOMMANDS = {
 }
 """The examples of each command of a group, by both names."""
 
+LAB_COMMANDS = frozenset({"experiment", "lab", "simboard"})
+"""Commands of the distribution iotoll-lab, which need not be installed."""
+_GROUP = "iotoll.commands"
+"""Entry points: modules with a `COMMANDS` and a `SUBCOMMANDS` of their distribution."""
+
+
+@cache
+def _others() -> tuple[ModuleType, ...]:
+    return tuple(point.load() for point in entry_points(group=_GROUP))
+
+
+def all_commands() -> dict[str, Entry]:
+    """Every command by its name, also those that other distributions add."""
+    found = dict(COMMANDS)
+    for module in _others():
+        found |= module.COMMANDS
+    return found
+
+
+def all_examples() -> dict[str, tuple[str, ...]]:
+    """As `SUBCOMMANDS`, with those of other distributions."""
+    found = dict(SUBCOMMANDS)
+    for module in _others():
+        found |= module.SUBCOMMANDS
+    return found
+
 
 class Lazy(click.Group):
     """Imports a command when it is run, or when its own help is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands, in the order of the help."""
-        return list(COMMANDS)
+        return list(all_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name with its examples; None when there is none."""
-        if cmd_name not in COMMANDS:
+        # Only what iotoll does not have itself is looked for elsewhere: that takes some time.
+        entry = COMMANDS.get(cmd_name) or all_commands().get(cmd_name)
+        if entry is None:
+            if cmd_name in LAB_COMMANDS:
+                raise UsageError(
+                    f"{cmd_name} is a command of iotoll-lab, which is not installed: `make lab` in"
+                    " iotoll's repository installs it"
+                )
             return None
-        entry = COMMANDS[cmd_name]
         module, name = entry.target.split(":")
         command = cast(click.Command, getattr(importlib.import_module(module), name))
         command.epilog = _epilog(entry.examples)
@@ -323,13 +318,13 @@ class Lazy(click.Group):
         if isinstance(command, click.Group):
             for name, member in command.commands.items():
                 member.context_settings.setdefault("help_option_names", HELP)
-                member.epilog = _epilog(SUBCOMMANDS.get(f"{cmd_name} {name}", ()))
+                member.epilog = _epilog(all_examples().get(f"{cmd_name} {name}", ()))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One section of the help per group."""
         for group in GROUPS:
-            rows = [(name, e.help) for name, e in COMMANDS.items() if e.group == group]
+            rows = [(name, e.help) for name, e in all_commands().items() if e.group == group]
             with formatter.section(group):
                 formatter.write_dl(rows)
 
@@ -337,7 +332,7 @@ class Lazy(click.Group):
         """The commands and options that begin with ``incomplete``."""
         found = [
             CompletionItem(name, help=entry.help)
-            for name, entry in COMMANDS.items()
+            for name, entry in all_commands().items()
             if name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)

@@ -83,7 +83,7 @@ def test_hostile_texts_are_read_and_not_obeyed(
 def test_pictures_of_cells_can_be_opened_alone(tmp_path: Path, opened: Open) -> None:
     from iotoll.reports.page.evidence import gather
     from iotoll.reports.page.view import cells
-    from iotoll.reports.publish.pictures import pictures
+    from iotoll.reports.publish.judged import pictures
 
     evidence = gather(hostile(tmp_path / "run"))
     view = cells(evidence)[0]

@@ -8,7 +8,7 @@ import pytest
 
 from iotoll.records import results
 from iotoll.records.models import StudyRecord
-from iotoll.reports.study.page import write_pages
+from iotoll.studies.page import write_pages
 from tests.browser.conftest import Open
 
 RECORDS = Path(__file__).parents[2] / "docs/studies"

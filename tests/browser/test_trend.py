@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iotoll.records.history.store import Store
-from iotoll.reports.trend import view
-from iotoll.reports.trend.page import write_page
+from iotoll.nightly.history.store import Store
+from iotoll.nightly.trend import view
+from iotoll.nightly.trend.page import write_page
 from tests.browser.conftest import Open, Opened
 from tests.unit.nights import history
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from iotoll.ci import approvals
+from iotoll.ci import plan
 from iotoll.ci.command import ci_command
 from iotoll.ci.gitlab import ACCEPT_LABEL, GitLab
 from iotoll.core.errors import InfrastructureError, ResultError, UsageError
@@ -102,9 +102,9 @@ def test_the_command_leaves_a_file_for_this_commit_alone(
     done = CliRunner().invoke(ci_command, ["accept", "--approval", str(path)])
     assert done.exit_code == 0, done.output
     assert f"accepted by user-{MAINTAINER}" in done.output
-    assert approvals.read(path, COMMIT) == f"user-{MAINTAINER}"
+    assert plan.read(path, COMMIT) == f"user-{MAINTAINER}"
     with pytest.raises(ResultError, match="is of commit 222222222222, not of 333333333333"):
-        approvals.read(path, "3" * 40)
+        plan.read(path, "3" * 40)
     monkeypatch.delenv("CI_MERGE_REQUEST_IID")
     done = CliRunner().invoke(ci_command, ["accept", "--approval", str(path)])
     assert isinstance(done.exception, UsageError)
@@ -115,7 +115,7 @@ def test_the_command_leaves_a_file_for_this_commit_alone(
 )
 def test_files_that_are_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "approval.json"
-    assert approvals.read(path, COMMIT) is None
+    assert plan.read(path, COMMIT) is None
     path.write_text(text)
     with pytest.raises(ResultError, match="is not what 'iotoll ci accept' writes"):
-        approvals.read(path, COMMIT)
+        plan.read(path, COMMIT)

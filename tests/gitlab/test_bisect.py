@@ -11,17 +11,17 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from iotoll.bisect.command import bisect_command
 from iotoll.ci import repository
 from iotoll.ci.bisect import asked, note, read
 from iotoll.ci.command import ci_command
+from iotoll.ci.gitlab import Teller
 from iotoll.ci.repository import MergeChange
-from iotoll.ci.tell import Teller
 from iotoll.core.errors import ResultError, UsageError
-from iotoll.run.bisect.command import bisect_command
 from tests.gitlab.pipeline import ROOT
 from tests.gitlab.stub import BOT, PROJECT, SOMEBODY, TOKEN, Fault, State, serving
 from tests.gitlab.test_yaml import check
-from tests.unit.run.commits import Tree
+from tests.unit.bisect.commits import Tree
 
 PIPELINE = ROOT / "pipelines/bisect.yml"
 SHA = "ab" * 20

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from iotoll_lab.simboard.profile import simulated_device
 
 from iotoll.boards.hardware import load_hardware
 from iotoll.core.paths import data_dir
-from iotoll.labs.simboard.device import simulated_device
 from tests.conftest import Check
 
 LAVA_JOBS = data_dir("lava-jobs")

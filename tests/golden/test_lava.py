@@ -20,9 +20,9 @@ from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
 from iotoll.labs.lava.definition import File, fastboot_job, render, uboot_job, virtual_job
 from iotoll.labs.lava.dictionary import virtual_device
-from iotoll.labs.lava.testcases import expected_cases
+from iotoll.labs.lava.files import expected_cases
 from iotoll.records.models import Clock
-from iotoll.reports.study.data import load_study, studies_folder
+from iotoll.studies.data import load_study, studies_folder
 from tests.conftest import Check
 
 BOARDS = ("virt-arm64", "virt-x86_64")

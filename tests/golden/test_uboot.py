@@ -21,12 +21,12 @@ from iotoll.boards.ramdisk import Image
 from iotoll.boots.local import BootPlan
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import UsageError
+from iotoll.labs.fileserver import make_server
 from iotoll.labs.lava.config import load_lab
 from iotoll.labs.lava.definition import render
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.server import FileStore
-from iotoll.labs.local.fileserver import make_server
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, Clock
 from iotoll.records.results import write

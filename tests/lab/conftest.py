@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from iotoll_lab.local.lifecycle import LocalLab
 
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import plan_boot
 from iotoll.core.paths import data_dir, dut_command
 from iotoll.core.progress import Progress
+from iotoll.gate.flow import Flow
 from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.runner import LavaRunner
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers
-from iotoll.labs.local.layout import LabState
-from iotoll.labs.local.lifecycle import LocalLab
+from iotoll.labs.local import LabState
 from iotoll.records import results
 from iotoll.records.models import SelectionRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
-from iotoll.run.flow import Flow
 from tests.vm.conftest import FAULTS, LIMIT, command, environment, needs_board
 
 UFS = "ufs-4k-randread-t1-direct"

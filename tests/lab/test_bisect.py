@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
+from iotoll.bisect.bayes import SURE
 from iotoll.ci.repository import find_change, keep
 from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.server import Servers
-from iotoll.labs.local.layout import LabState
+from iotoll.labs.local import LabState
 from iotoll.records.models import BootRecord
 from iotoll.records.results import read
-from iotoll.verdict.search.bayes import SURE
 from tests.gitlab.pipeline import PROJECT, kernel_repository
 from tests.lab.conftest import UFS
 from tests.repository import git

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from iotoll_lab.local.lifecycle import LocalLab
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.server import LavaServer, Servers
-from iotoll.labs.local.layout import LabState
-from iotoll.labs.local.lifecycle import LocalLab
+from iotoll.labs.local import LabState
 from tests.lab.conftest import Boots
 from tests.lab.test_faults import HEALTHY, attempts, when_running
 from tests.vm.conftest import LIMIT, command, environment

@@ -10,11 +10,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from iotoll_lab.local.lifecycle import LocalLab
+from iotoll_lab.simboard import client
 
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import load_lab
-from iotoll.labs.local.lifecycle import LocalLab
-from iotoll.labs.simboard import client
 
 pytestmark = pytest.mark.lab
 

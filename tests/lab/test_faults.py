@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from iotoll_lab.local.lifecycle import LocalLab
 
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError
 from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.server import Servers
-from iotoll.labs.local.layout import LabState
-from iotoll.labs.local.lifecycle import LocalLab
+from iotoll.labs.local import LabState
 from tests.lab.conftest import Boots, One
 from tests.vm.conftest import LIMIT, patience
 from tests.vm.test_gate import boards

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from iotoll.labs.lava.files import expected_cases
 from iotoll.labs.lava.journal import read_journal
 from iotoll.labs.lava.server import Servers
 from iotoll.labs.lava.submission import SUPERSEDED
-from iotoll.labs.lava.testcases import expected_cases
-from iotoll.labs.local.layout import LabState
+from iotoll.labs.local import LabState
 from iotoll.records.models import BootRecord, Clock, Section, SideResult
 from iotoll.records.results import read
 from tests.lab.conftest import UFS, Start

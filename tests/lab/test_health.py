@@ -12,7 +12,7 @@ import pytest
 import urllib3
 
 from iotoll.labs.lava.server import LavaServer
-from iotoll.labs.local.layout import LabState
+from iotoll.labs.local import LabState
 from tests.lab.conftest import UFS, Built
 from tests.vm.conftest import LIMIT, command, environment
 

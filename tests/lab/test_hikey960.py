@@ -14,24 +14,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from iotoll_lab.simboard import client
 
 from iotoll.boots.schedule import plan_boot
 from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
+from iotoll.gate.flow import Flow
 from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.runner import LavaRunner
 from iotoll.labs.lava.server import LavaServer, Servers
-from iotoll.labs.local.layout import LabState
-from iotoll.labs.simboard import client
+from iotoll.labs.local import LabState
 from iotoll.measure.collect import collect
 from iotoll.records.models import BootRecord, CellRecord, Clock, Section, SideResult
 from iotoll.records.models.run import Side
 from iotoll.records.results import read, write
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.run.flow import Flow
 from tests.lab.conftest import UFS
 from tests.lab.test_health import check_by_lava, lava
 from tests.vm.conftest import (

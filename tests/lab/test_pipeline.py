@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.labs.local.layout import LabState
+from iotoll.labs.local import LabState
 from tests.gitlab.pipeline import (
     CELL,
     PIPELINE,

@@ -6,8 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from iotoll.labs.local.services import ENVIRONMENT
+from iotoll_lab.local.services import ENVIRONMENT
 
 pytestmark = pytest.mark.lab
 JOBS = sorted((Path(__file__).parents[1] / "golden/data/lava/jobs").glob("*.yaml"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.labs.local.layout import LabState
+from iotoll.labs.local import LabState
 from iotoll.records import results
 from iotoll.records.models import Clock, Section, SideResult, StudyRecord
 from iotoll.records.models.study import StudyRow, StudyTable, StudyValue

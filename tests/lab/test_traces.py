@@ -9,7 +9,7 @@ import pytest
 
 from iotoll.labs.lava.journal import read_journal
 from iotoll.labs.lava.server import Servers
-from iotoll.labs.local.layout import LabState
+from iotoll.labs.local import LabState
 from iotoll.records.models import BootRecord
 from iotoll.records.results import read
 from tests.lab.conftest import UFS

@@ -13,7 +13,7 @@ import pytest
 
 from iotoll import _native
 from iotoll.core.errors import ResultError
-from iotoll.measure import boot_trace, dut_cell
+from iotoll.measure import board_records, boot_trace
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.serial import receive
 from iotoll.records.models import CellRecord, Clock, Section
@@ -87,7 +87,7 @@ def test_host_makes_the_same_cells_of_it(command: Dut, trace: str, clock: Clock)
     # `analyze` says of requests and of what is missing, are the host's.
     hosts: dict[str, object] = {"steps": [], "filters": {}, "blocks": None, "warnings": None}
     expected = [cell.model_copy(update=hosts) for cell in cells]
-    found = [dut_cell.cell_of_dut(text or "", clock) for text in received]
+    found = [board_records.cell_of_dut(text or "", clock) for text in received]
     assert list(map(_unordered, found)) == list(map(_unordered, expected))
     for one, other in zip(found, expected, strict=True):
         assert _values(one) == _values(other)
@@ -117,7 +117,7 @@ def _values(cell: CellRecord) -> dict[Section, Counter[int | None]]:
 
 def test_fio_judges_the_cell_of_a_board_too(command: Dut) -> None:
     text = command.output("record", DATA / "ufs-read.dat", "--comm", "fio")
-    cell = dut_cell.cell_of_dut(text, Clock.TIME, {"ios": 10**6, "error": 0})
+    cell = board_records.cell_of_dut(text, Clock.TIME, {"ios": 10**6, "error": 0})
     assert cell.trace_sha256 is None
     assert cell.invalid is not None
     assert "fio did 1000000 I/Os" in cell.invalid
@@ -222,7 +222,7 @@ def test_documents_of_boards_are_checked(command: Dut) -> None:
 
     def refused(clock: Clock = Clock.INSTRUCTIONS, **changes: Any) -> str:
         with pytest.raises(ResultError) as caught:
-            dut_cell.cell_of_dut(json.dumps({**document, **changes}), clock)
+            board_records.cell_of_dut(json.dumps({**document, **changes}), clock)
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
@@ -236,4 +236,4 @@ def test_documents_of_boards_are_checked(command: Dut) -> None:
     assert "field sections" in refused(record={**record, "sections": {"x": 1}})
     for text in ("", "{", "[" * 100_000):
         with pytest.raises(ResultError, match="not readable JSON"):
-            dut_cell.cell_of_dut(text, Clock.TIME)
+            board_records.cell_of_dut(text, Clock.TIME)

@@ -1,4 +1,4 @@
-"""What unit tests of several rooms share."""
+"""What unit tests of several packages share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iotoll.labs.local.fileserver import make_server
+from iotoll.labs.fileserver import make_server
 
 
 @pytest.fixture

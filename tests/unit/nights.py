@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from iotoll.records.history.store import Store
-from iotoll.records.history.tables import SCHEMAS, Point, blank, measurements
+from iotoll.nightly.history.store import Store
+from iotoll.nightly.history.tables import SCHEMAS, Point, blank, measurements
 
 FIRST = date(2026, 1, 1)
 Values = Mapping[tuple[str, str], Sequence[float | None]]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from iotoll.bisect.history import History
 from iotoll.ci.plan import allure_history
 from iotoll.ci.repository import place
 from iotoll.cli import cli
@@ -24,7 +25,6 @@ from iotoll.kernels.compiled import options_of
 from iotoll.labs.lava.classify import without_figures
 from iotoll.records import results
 from iotoll.records.models import PlanRecord, RunManifest, SourceRecord, VerdictRecord
-from iotoll.run.bisect.history import History
 from iotoll.verdict.accept import parse
 
 MAKEFILE = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 50\nEXTRAVERSION =\n"

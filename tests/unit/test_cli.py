@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import pytest
 
-from iotoll.cli import COMMANDS, GROUPS, SUBCOMMANDS, cli, main
+from iotoll.cli import GROUPS, all_commands, all_examples, cli, main
 from tests.repository import kernel_tree
 from tests.unit.runs import BOOTS, CELLS, add_boots, make_run
 
@@ -270,20 +270,20 @@ def await_reader(fifo: Path, seconds: float = 100) -> int:
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", all_commands())
 def test_every_command_has_its_help(iotoll: Iotoll, name: str) -> None:
     done = iotoll(name, "--help")
     assert done.returncode == 0 and re.match(rf"Usage: .*{name} ", done.stdout)
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    assert COMMANDS[name].help == command.get_short_help_str(limit=200)
-    assert COMMANDS[name].group in GROUPS
+    assert all_commands()[name].help == command.get_short_help_str(limit=200)
+    assert all_commands()[name].group in GROUPS
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", all_commands())
 def test_examples_name_options_and_arguments_that_exist(name: str) -> None:
-    lines = {name: COMMANDS[name].examples}
-    lines |= {key: lines for key, lines in SUBCOMMANDS.items() if key.split()[0] == name}
+    lines = {name: all_commands()[name].examples}
+    lines |= {key: lines for key, lines in all_examples().items() if key.split()[0] == name}
     for key, example in ((key, line) for key, examples in lines.items() for line in examples):
         words = shlex.split(example.removeprefix('eval "$(').removesuffix(')"'))
         assert " ".join(words).startswith(f"iotoll {key}")
@@ -297,13 +297,13 @@ def test_examples_name_options_and_arguments_that_exist(name: str) -> None:
 
 def test_every_command_of_a_group_has_examples(iotoll: Iotoll) -> None:
     found = set()
-    for name in COMMANDS:
+    for name in all_commands():
         command = cli.get_command(click.Context(cli), name)
         assert command is not None and "Examples:" in (command.epilog or "")
         for inner, member in getattr(command, "commands", {}).items():
             found.add(f"{name} {inner}")
-            assert "Examples:" in (member.epilog or ""), f"cli.SUBCOMMANDS lacks {name} {inner}"
-    assert found == SUBCOMMANDS.keys()
+            assert "Examples:" in (member.epilog or ""), f"SUBCOMMANDS lacks {name} {inner}"
+    assert found == all_examples().keys()
 
 
 def test_help_imports_no_command(place: Path) -> None:
@@ -311,7 +311,8 @@ def test_help_imports_no_command(place: Path) -> None:
         import sys
         from iotoll.cli import cli
         cli(["--help"], standalone_mode=False)
-        allowed = ("iotoll", "iotoll._native", "iotoll.cli", "iotoll.core",
+        allowed = ("iotoll", "iotoll._native", "iotoll.cli", "iotoll.core", "iotoll_lab",
+                   "iotoll_lab.commands",
                    "iotoll.core.cli_support", "iotoll.core.errors", "iotoll.core.plain")
         print("IMPORTED", *(m for m in sys.modules if m.startswith("iotoll") and m not in allowed))
         print("HEAVY", *(sys.modules.keys() & {"numpy", "pydantic", "rich", "polars", "scipy"}))"""
@@ -324,9 +325,9 @@ def test_help_imports_no_command(place: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("iotoll.run.command", ["matplotlib", "scipy", "playwright", "gitlab", "kcidb_io"]),
+        ("iotoll.gate.command", ["matplotlib", "scipy", "playwright", "gitlab", "kcidb_io"]),
         ("iotoll.reports.compare", ["matplotlib", "scipy", "polars"]),
-        ("iotoll.run.list_command", ["pydantic", "matplotlib", "scipy", "numpy"]),
+        ("iotoll.listing", ["pydantic", "matplotlib", "scipy", "numpy"]),
     ],
 )
 def test_no_command_waits_for_the_libraries_of_another(module: str, without: list[str]) -> None:
@@ -354,7 +355,7 @@ def test_completion_knows_commands_and_options(place: Path) -> None:
         )
         return done.stdout.split()
 
-    assert {f"plain,{name}" for name in COMMANDS} <= set(complete("iotoll "))
+    assert {f"plain,{name}" for name in all_commands()} <= set(complete("iotoll "))
     assert set(complete("iotoll list ")) == {
         f"plain,{kind}" for kind in ("boards", "cells", "matrices", "policies", "studies")
     }

@@ -18,7 +18,7 @@ from iotoll.boots.counts import COUNTED, Counter, counted_code
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
 from iotoll.measure.work import read_work
-from tests.unit.measure.explain.kernels import NOP, RET, symbols
+from tests.unit.explain.kernels import NOP, RET, symbols
 
 HELPER = """
 #include "counts.h"

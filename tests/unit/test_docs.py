@@ -14,10 +14,11 @@ from pathlib import Path
 import click
 import pytest
 
-from iotoll.cli import COMMANDS, cli
+from iotoll.cli import all_commands, cli
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/iotoll"
+LAB = ROOT / "lab/src/iotoll_lab"
 OPTION = re.compile(r"(?<![\w/`-])--([a-z][a-z0-9]+(?:-[a-z0-9]+)*)\b")
 OTHERS = {
     "build-base": "nbdkit's and others' builds",
@@ -49,7 +50,7 @@ def options(command: click.Command, context: click.Context) -> Iterator[str]:
 def known() -> set[str]:
     """Options of iotoll, its pytest plugin, its scripts and static commands."""
     found = {"help", *OTHERS, *options(cli, click.Context(cli))}
-    for path in [SOURCE / "pytest_plugin.py", *SOURCE.glob("run/studies/*.py")]:
+    for path in [SOURCE / "pytest_plugin.py", *LAB.glob("experiments/*.py")]:
         found |= set(re.findall(r"\"--([a-z][a-z-]+)\"", path.read_text()))
     for path in ROOT.glob("tools/**/*.py"):
         found |= set(re.findall(r"\"--([a-z][a-z0-9-]+)[=\"]", path.read_text()))
@@ -61,7 +62,7 @@ def known() -> set[str]:
 def commands_of_iotoll(text: str) -> Iterator[tuple[str, str]]:
     """Each ``iotoll COMMAND ...`` in a document up to the end of its code: command and the rest."""
     for match in re.finditer(r"(?<![\w/.-])iotoll ([a-z]+)\b([^`#|\n]*)", text):
-        if match[1] in COMMANDS:
+        if match[1] in all_commands():
             yield match[1], match[2]
 
 
@@ -91,7 +92,7 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
 
 def test_messages_name_options_that_exist() -> None:
     wrong = []
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in sorted([*SOURCE.rglob("*.py"), *LAB.rglob("*.py")]):
         if "_data" in path.parts:
             continue
         for line, text in messages(path):
@@ -106,23 +107,23 @@ def test_messages_name_options_that_exist() -> None:
     assert not wrong, wrong
 
 
-def test_the_readme_lists_the_rooms_that_there_are() -> None:
+def test_the_readme_lists_the_packages_that_there_are() -> None:
     text = (ROOT / "README.md").read_text()
     listed = re.findall(r"^    src/iotoll/([a-z]+)/ ", text, flags=re.M)
     there = {p.parent.name for p in SOURCE.glob("*/__init__.py")}
     assert set(listed) == there
     sys.path.insert(0, str(ROOT / "tools/lint"))
     try:
-        import rooms
+        import packages
     finally:
         sys.path.pop(0)
-    assert tuple(listed) == rooms.ROOMS
+    assert tuple(listed) == packages.PACKAGES
     picture = (ROOT / "docs/architecture.md").read_text()
     assert re.findall(r"^\| `([a-z]+)` \|", picture, flags=re.M) == listed
 
 
-# make lint runs tools/lint/rooms.py itself.
-@pytest.mark.parametrize("tool", ["tools/docs/reference.py", "tools/docs/rooms_picture.py"])
+# make lint runs tools/lint/packages.py itself.
+@pytest.mark.parametrize("tool", ["tools/docs/reference.py", "tools/docs/packages_picture.py"])
 def test_what_is_generated_is_current(tool: str) -> None:
     is_current(tool)
 
@@ -134,7 +135,7 @@ def test_the_pages_of_the_studies_are_current() -> None:
 def is_current(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / tool, "--check"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'lab/src'}"},
         capture_output=True,
         text=True,
     )

@@ -56,6 +56,7 @@ def test_a_version_is_written_to_every_file(copy: Path) -> None:
     assert set(release.versions(copy)) == {
         "src/iotoll/__init__.py",
         "pyproject.toml",
+        "lab/pyproject.toml",
         "Cargo.toml",
         "Cargo.lock",
         "uv.lock",
@@ -127,7 +128,7 @@ def test_g2_13_make_run_installs_no_test_tools() -> None:
     tools = _names([line for lines in groups.values() for line in lines])
     assert {"moto", "mypy", "pytest"} <= tools
     assert not tools & installed
-    assert not {"cfn-lint", "boto3", "duckdb", "pyspark"} & installed
+    assert not {"cfn-lint", "boto3", "duckdb", "pyspark", "iotoll-lab"} & installed
     # uv takes the group `dev` unless it is told not to, and tools/setup.sh tells it.
     setup = (ROOT / "tools/setup.sh").read_text()
     assert "sync=(sync --frozen --inexact --no-default-groups)" in setup

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from iotoll.core.errors import UsageError
+from iotoll.nightly.history.files import write_local
 from iotoll.records import results
-from iotoll.records.history.files import write_local
 from tests.unit.runs import EXAMPLES, manifest
 from tests.unit.test_cli import Done, Iotoll, iotoll, mistake, place
 

@@ -25,8 +25,7 @@ from iotoll.boots.console import read_console
 from iotoll.boots.job import make_batches, render_job
 from iotoll.boots.schedule import Bench
 from iotoll.labs.lava.config import load_lab
-from iotoll.measure.board_records import sort
-from iotoll.measure.dut_cell import cell_of_dut
+from iotoll.measure.board_records import cell_of_dut, sort
 from iotoll.measure.serial import receive
 from iotoll.records import results
 from iotoll.records.models import Clock, Section, SideResult

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iotoll.measure.explain.tables import io_tables
+from iotoll.explain.tables import io_tables
 from tests.vm.conftest import measure, succeed
 
 pytestmark = pytest.mark.vm

@@ -13,14 +13,14 @@ import pytest
 from iotoll.boots.local import boot
 from iotoll.boots.schedule import plan_boot
 from iotoll.core.progress import Progress
+from iotoll.gate.flow import Flow
+from iotoll.measure.board_records import cell_of_dut
 from iotoll.measure.boot_trace import analyze_boot
-from iotoll.measure.dut_cell import cell_of_dut
 from iotoll.measure.fio import read_jobs
 from iotoll.measure.serial import receive
 from iotoll.measure.shift import measure_shift
 from iotoll.records.models import CellRecord, Clock, Section
 from iotoll.records.rundir import RunDir
-from iotoll.run.flow import Flow
 from tests.trace import dut
 from tests.vm.conftest import measure
 

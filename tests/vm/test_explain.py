@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.explain.unseen import Traced
 from iotoll.kernels.symbols import read_symbols
-from iotoll.measure.explain.unseen import Traced
 from iotoll.records.rundir import SIDES
 from tests.vm.conftest import (
     CELLS,

@@ -9,10 +9,10 @@ import pytest
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
+from iotoll.gate.flow import Flow, execute_alone
 from iotoll.kernels.source import locate
-from iotoll.measure.hpb import HIT, MAPS, MISS, counts_of
 from iotoll.records.rundir import RunDir
-from iotoll.run.flow import Flow, execute_alone
+from iotoll.studies.quantities import HIT, MAPS, MISS, counts_of
 from tests.vm.conftest import LIMIT, needs_board, succeed
 
 pytestmark = [

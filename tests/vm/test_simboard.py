@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from iotoll_lab.simboard import client
 
 from iotoll.core.proc import require_tool
-from iotoll.labs.simboard import client
 from tests.vm.conftest import command, environment, hikey960, make_images
 
 pytestmark = pytest.mark.vm

@@ -22,14 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from iotoll_lab.local.lifecycle import LocalLab
+
 from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
 from iotoll.labs.lava.config import load_lab
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.journal import Journal, read_journal
 from iotoll.labs.lava.server import LavaServer
-from iotoll.labs.local.layout import LabState
-from iotoll.labs.local.lifecycle import LocalLab
+from iotoll.labs.local import LabState
 from iotoll.records import results
 from iotoll.records.models import BootRecord
 

@@ -12,8 +12,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from iotoll_lab.simboard.uart import Uart
+
 from iotoll.core.paths import dut_command
-from iotoll.labs.simboard.uart import Uart
 from iotoll.measure import serial
 
 ROOT = Path(__file__).resolve().parents[2]

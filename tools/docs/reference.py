@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from iotoll.cli import COMMANDS, GROUPS, cli
+from iotoll.cli import GROUPS, all_commands, cli
 from iotoll.records.results import DOCUMENTS, schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ def cli_page() -> str:
     top = new_context(cli, "iotoll", None)
     for group in GROUPS:
         lines += [f"## {group}", ""]
-        for name in (n for n, entry in COMMANDS.items() if entry.group == group):
+        for name in (n for n, entry in all_commands().items() if entry.group == group):
             command = cli.get_command(top, name)
             assert command is not None
             for path, text in commands(command, new_context(command, name, top)):

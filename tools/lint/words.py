@@ -29,6 +29,8 @@ PLACES = (
     "examples/**/*.md",
     "src/iotoll/**/*.py",
     "src/iotoll/**/*.j2",
+    "lab/src/**/*.py",
+    "lab/*.md",
     "lava-jobs/**/*.toml",
     "lava-jobs/dut/*",
     "lava-jobs/profile/*",

@@ -28,7 +28,6 @@ from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
 from iotoll.boots.counts import COUNTED, Counter
-from iotoll.boots.patience import Patience
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import (
     BrokenError,
@@ -41,6 +40,40 @@ from iotoll.records import results, sealed
 from iotoll.records.facts import read_facts, read_limits
 from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
+
+
+class Patience:
+    """Seconds since it was made, without those in which a process waited for a processor.
+
+    It must be asked often, as a time-out is: what counts between two questions is the thread that
+    waited longest. On a kernel without schedstat all host time counts.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._tasks = Path(f"/proc/{pid}/task")
+        self._last = time.monotonic()
+        self._waits = self._read()
+        self._given = 0.0
+
+    def seconds(self) -> float:
+        """Seconds that the process was given so far."""
+        now, waits = time.monotonic(), self._read()
+        grown = (wait - self._waits.get(name, wait) for name, wait in waits.items())
+        passed = now - self._last
+        self._given += passed - min(passed, max(grown, default=0) / 1e9)
+        self._last, self._waits = now, waits
+        return self._given
+
+    def _read(self) -> dict[str, int]:
+        """Nanoseconds that each thread waited on a run queue; none once the process is gone."""
+        found = {}
+        try:
+            for task in self._tasks.iterdir():
+                found[task.name] = int((task / "schedstat").read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            return found
+        return found
+
 
 POLL_SECONDS = 0.1
 HANDOVER_LIMIT = 4 << 30
@@ -61,8 +94,8 @@ class BootPlan:
 
     A ``fresh`` boot is never taken from the store of earlier boots: it is to be compared with one.
     ``until`` names a step: the boot is ended when the workload reaches it (empty: it runs whole).
-    One that runs ``apart`` is in the sandbox (`iotoll.boots.apart`). With ``cells_only`` the board
-    leaves out the job's calibration, which comes last: it is the base's that counts.
+    One that runs ``apart`` is in the sandbox (`iotoll.boots.sandboxed_boot`). With ``cells_only``
+    the board leaves out the job's calibration, which comes last: it is the base's that counts.
     """
 
     side: Side

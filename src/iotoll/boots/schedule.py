@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.ramdisk import Image, scripts_sha256
-from iotoll.boots import apart, base_boots
+from iotoll.boots import base_boots, sandboxed_boot
 from iotoll.boots.job import (
     CALIBRATION_IOS,
     TIMED_IOS,
@@ -203,7 +203,7 @@ def _run_all(
         mark_done(run, plan)
 
     def start(plan: BootPlan, *more: Any) -> None:
-        (apart.boot if plan.apart else boot_again)(plan, *more)
+        (sandboxed_boot.boot if plan.apart else boot_again)(plan, *more)
 
     pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
     futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]

@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
+from iotoll.bisect.command import bisect_command as search
 from iotoll.ci import repository
 from iotoll.core.errors import InfrastructureError, ResultError, UsageError
 from iotoll.records.results import write_text
 from iotoll.reports.publish.markdown import harmless
 from iotoll.reports.publish.markdown import text as words_of
-from iotoll.run.bisect.command import bisect_command as search
 
 ANSWER, NOTE = "bisect.json", "note.md"
 LONGEST = 1000  # commits of a range, whose history the cache gets
@@ -141,8 +141,7 @@ def note(answer: dict[str, Any], link: str | None = None) -> str:
 @click.option("--root", type=click.Path(path_type=Path), default="iotoll-bisect", show_default=True)
 def post_command(link: str | None, issue: bool, root: Path) -> None:
     """Tell the merge request that brought the culprit, or open an issue."""
-    from iotoll.ci.command import gitlab_of
-    from iotoll.ci.tell import Teller
+    from iotoll.ci.gitlab import Teller, gitlab_of
 
     answer = read(root)
     if answer["outcome"] != "found":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,10 @@ from typing import Any, TypeVar, cast
 import click
 
 from iotoll.boards.matrix import chosen_cells, load_matrix
-from iotoll.ci import approvals, bisect, children, jobs, pipeline_note, plan, summary
+from iotoll.ci import bisect, children, jobs, plan, summary
+from iotoll.ci import plan as approvals
+from iotoll.ci import summary as pipeline_note
+from iotoll.ci.plan import ci_number, ci_variable
 from iotoll.ci.repository import earlier_tag, ensure, find_change
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
@@ -118,8 +119,8 @@ def select_command(**options: Any) -> None:
         lava_matrix=options["lava_matrix"] or matrix,
         lava_policy=options["lava_policy"] or None,
         cells=tuple(cells) if cells else None,
-        merge_request=_number("CI_MERGE_REQUEST_IID"),
-        pipeline=_number("CI_PIPELINE_ID"),
+        merge_request=ci_number("CI_MERGE_REQUEST_IID"),
+        pipeline=ci_number("CI_PIPELINE_ID"),
         approved_by=options["approved_by"] or approvals.read(options["approval"], change.candidate),
     )
     options["approved_by"] = request.approved_by
@@ -272,7 +273,7 @@ def accept_command(approval: Path) -> None:
     A member with the role Maintainer who is not the author, by the label iotoll-accept, after the
     newest push. What is accepted is named by Iotoll-Accept trailers.
     """
-    request = _number("CI_MERGE_REQUEST_IID")
+    request = ci_number("CI_MERGE_REQUEST_IID")
     if request is None:
         raise UsageError("CI_MERGE_REQUEST_IID: a regression is accepted in a merge request")
     commit = _candidate()
@@ -292,7 +293,7 @@ def post_command(link: str | None, root: Path) -> None:
         raise UsageError(f"{root}: was not planned in a merge request's pipeline")
     # What the plan says came through jobs that a candidate has a hand in: GitLab's word counts.
     for name, value in (("CI_PIPELINE_ID", pipeline), ("CI_MERGE_REQUEST_IID", request)):
-        if _number(name) != value:
+        if ci_number(name) != value:
             raise UsageError(f"{root}: is of another pipeline: {name} is not {value}")
     path = root / NOTE
     if path.is_symlink() or not path.is_file():
@@ -306,11 +307,11 @@ def post_command(link: str | None, root: Path) -> None:
 
 def _base(clone: Path) -> str | None:
     """What GitLab says that this pipeline's change is compared with; None: with the target."""
-    if found := _variable("CI_MERGE_REQUEST_DIFF_BASE_SHA"):
+    if found := ci_variable("CI_MERGE_REQUEST_DIFF_BASE_SHA"):
         return found
-    if tag := _variable("CI_COMMIT_TAG"):
+    if tag := ci_variable("CI_COMMIT_TAG"):
         return earlier_tag(clone, tag)
-    before = _variable("CI_COMMIT_BEFORE_SHA") if _variable("CI_COMMIT_BRANCH") else None
+    before = ci_variable("CI_COMMIT_BEFORE_SHA") if ci_variable("CI_COMMIT_BRANCH") else None
     return before if before and before.strip("0") else None
 
 
@@ -318,7 +319,7 @@ def _candidate() -> str:
     """What is asked to be merged; a clone that is not checked out has any HEAD."""
     # In a pipeline of merged results CI_COMMIT_SHA is a merge with the target.
     names = ("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "CI_COMMIT_SHA")
-    return next((found for name in names if (found := _variable(name))), "HEAD")
+    return next((found for name in names if (found := ci_variable(name))), "HEAD")
 
 
 def _told(run: Path, status: int) -> int:
@@ -328,35 +329,6 @@ def _told(run: Path, status: int) -> int:
 
 def _gitlab() -> Any:
     # python-gitlab takes 0.3 s to load, and few of the jobs speak to GitLab.
-    from iotoll.ci.gitlab import GitLab
+    from iotoll.ci.gitlab import GitLab, gitlab_of
 
     return gitlab_of(GitLab)
-
-
-def gitlab_of(client: Callable[[str, str, str], Any]) -> Any:
-    """A client of the project that this job is of; raises UsageError without a token."""
-    from iotoll.ci.gitlab import TOKEN
-
-    token = os.environ.get(TOKEN, "").strip()
-    url = _variable("CI_SERVER_URL")
-    # CI_MERGE_REQUEST_PROJECT_ID is the target's: notes and jobs are there.
-    project = _variable("CI_MERGE_REQUEST_PROJECT_ID") or _variable("CI_PROJECT_ID")
-    if not token:
-        raise UsageError(
-            f"no {TOKEN}: this job needs a token of the kernel project; a fork's pipeline has"
-            " none, and must not (docs/gitlab.md)"
-        )
-    if not url or not project:
-        raise UsageError("CI_SERVER_URL and CI_PROJECT_ID say which GitLab: set them")
-    if not re.fullmatch(r"https?://[^@\s]+", url):
-        raise UsageError(f"CI_SERVER_URL {url}: must be http:// or https:// and a host")
-    return client(url, project, token)
-
-
-def _variable(name: str) -> str | None:
-    return os.environ.get(name, "").strip() or None
-
-
-def _number(name: str) -> int | None:
-    value = _variable(name)
-    return int(value) if value and value.isdigit() else None

@@ -7,6 +7,7 @@ message. Every failure is one line with its fix.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import gitlab
 import requests  # python-gitlab's own: its exceptions come through
 from gitlab.exceptions import GitlabError
 
+from iotoll.ci.plan import ci_variable
 from iotoll.core.errors import InfrastructureError, IotollError, UsageError
 from iotoll.records.models import Outcome
 
@@ -278,3 +280,76 @@ def _pipeline_of(body: str) -> int:
 
 def _shortened(body: str) -> str:
     return body if len(body) <= LONGEST else body[:LONGEST] + "\n\n… (cut: too long for a note)"
+
+
+def gitlab_of(client: Callable[[str, str, str], Any]) -> Any:
+    """A client of the project that this job is of; raises UsageError without a token."""
+
+    token = os.environ.get(TOKEN, "").strip()
+    url = ci_variable("CI_SERVER_URL")
+    # CI_MERGE_REQUEST_PROJECT_ID is the target's: notes and jobs are there.
+    project = ci_variable("CI_MERGE_REQUEST_PROJECT_ID") or ci_variable("CI_PROJECT_ID")
+    if not token:
+        raise UsageError(
+            f"no {TOKEN}: this job needs a token of the kernel project; a fork's pipeline has"
+            " none, and must not (docs/gitlab.md)"
+        )
+    if not url or not project:
+        raise UsageError("CI_SERVER_URL and CI_PROJECT_ID say which GitLab: set them")
+    if not re.fullmatch(r"https?://[^@\s]+", url):
+        raise UsageError(f"CI_SERVER_URL {url}: must be http:// or https:// and a host")
+    return client(url, project, token)
+
+
+SHORT = 12
+
+
+class Teller(GitLab):
+    """As `GitLab`, for a search's answer: one note or issue for each culprit."""
+
+    def tell(self, commit: str, body: str, issue: bool = True) -> str:
+        """Write the note to each merged request that has ``commit``; returns what was done.
+
+        Done again it edits what it wrote. Without such a request an issue is opened, if ``issue``.
+        """
+        mark = f"<!-- iotoll-bisect:{commit} -->\n"
+        lazy = self._project.commits.get(commit, lazy=True)
+        rows = self._call("find the merge request", lazy.merge_requests)
+        numbers = [row["iid"] for row in rows if row["state"] == "merged"]
+        for number in numbers:
+            notes = self._project.mergerequests.get(number, lazy=True).notes
+            self._put(notes, mark, body)
+        if numbers:
+            return ", ".join(f"note in !{number}" for number in numbers)
+        return self._open_issue(commit, mark + body) if issue else "no merge request has it"
+
+    def _put(self, notes: Any, mark: str, body: str) -> None:
+        def ours() -> list[Any]:
+            return [n for n in self._own(notes) if n.body.startswith(mark)]
+
+        def create() -> None:
+            # Tried again after an answer that got lost, the note may be there.
+            if not ours():
+                notes.create({"body": mark + body})
+
+        known = ours()
+        if not known:
+            self._call("create the note", create)
+        elif known[0].body != mark + body:
+            first = known[0].id
+            self._call("edit the note", lambda: notes.update(first, {"body": mark + body}))
+
+    def _open_issue(self, commit: str, text: str) -> str:
+        title = f"iotoll: {commit[:SHORT]} changed the cost of an I/O"
+        issues = self._project.issues
+        words = {"search": title, "in": "title", "state": "opened", "scope": "created_by_me"}
+
+        def ours() -> list[Any]:
+            return [i for i in self._rows("list issues", issues, **words) if i.title == title]
+
+        def create() -> Any:
+            return next(iter(ours()), None) or issues.create({"title": title, "description": text})
+
+        if known := ours():
+            return f"issue #{known[0].iid} is open already"
+        return f"issue #{self._call('open an issue', create).iid}"

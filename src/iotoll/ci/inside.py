@@ -53,9 +53,9 @@ def build_command(run: Path, side: str, spec: str, warm: bool, quiet: bool) -> N
 @click.argument("plan")
 def boot_command(plan: str) -> None:
     """Boot one kernel, as a desk's run asks."""
-    from iotoll.boots import apart
+    from iotoll.boots import sandboxed_boot
 
-    raise SystemExit(apart.inside(plan))
+    raise SystemExit(sandboxed_boot.inside(plan))
 
 
 @inside.command("gate")
@@ -63,7 +63,7 @@ def boot_command(plan: str) -> None:
 def gate_command(run: Path) -> None:
     """Boot, collect, judge and report."""
     from iotoll.core.progress import Progress
-    from iotoll.run.flow import Flow, execute
+    from iotoll.gate.flow import Flow, execute
 
     verdict = execute(Flow(RunDir.open(run), Progress(), explains=True), since="boot")
     assert verdict is not None
@@ -76,9 +76,9 @@ def gate_command(run: Path) -> None:
 @click.argument("cells")
 def measure_command(run: Path, side: str, cells: str) -> None:
     """Boot one side once, for a search; its records are left in the run directory."""
-    from iotoll.run.bisect import apart
+    from iotoll.bisect import sandboxed_commits
 
-    apart.measure(RunDir.open(run), cast(Side, side), cells.split(","))
+    sandboxed_commits.measure(RunDir.open(run), cast(Side, side), cells.split(","))
 
 
 if __name__ == "__main__":

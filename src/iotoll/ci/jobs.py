@@ -9,14 +9,14 @@ from iotoll.boards.ramdisk import get_image
 from iotoll.ci.plan import run_folder
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.progress import Progress
+from iotoll.gate.flow import Flow, execute
 from iotoll.kernels import sandbox
 from iotoll.labs.lava.runner import lava_folder, lava_runner
 from iotoll.records.models import Outcome
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run import sandboxed
-from iotoll.run.flow import Flow, execute
-from iotoll.run.named_files import surroundings
+from iotoll.run.sandboxed import surroundings
 
 
 def open_run(root: Path, board: str, runner: str) -> RunDir:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +14,7 @@ from iotoll.boards.equip import families
 from iotoll.boards.matrix import load_matrix
 from iotoll.ci import repository
 from iotoll.ci.repository import MergeChange
-from iotoll.core.errors import UsageError
+from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels.source import open_tree, prepare
@@ -21,6 +23,7 @@ from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
 from iotoll.records.models import PlanRecord, RunManifest, SelectionRecord
 from iotoll.records.models.ci import BOARD
+from iotoll.records.results import write_text
 from iotoll.records.rundir import RunDir
 from iotoll.run.manifest import Runner, RunRequest, new_manifest
 
@@ -175,3 +178,41 @@ def _series(request: PipelineRequest, board: str) -> str:
 def split_names(texts: Iterable[str]) -> tuple[str, ...]:
     """Names between commas or white space; also in the brackets of an input of type array."""
     return tuple(name for text in texts for name in re.split(r"[\[\]\",\s]+", text) if name)
+
+
+def ci_variable(name: str) -> str | None:
+    """What GitLab tells its jobs under a name; None where it tells nothing."""
+    return os.environ.get(name, "").strip() or None
+
+
+def ci_number(name: str) -> int | None:
+    """The same as a number; None where it is none."""
+    value = ci_variable(name)
+    return int(value) if value and value.isdigit() else None
+
+
+_NAME = re.compile(r"[\w.-]{1,255}")
+LARGEST = 4096  # bytes
+
+
+def write(path: Path, name: str, commit: str) -> None:
+    """Note that ``name`` accepts what the trailers of ``commit`` name."""
+    write_text(path, json.dumps({"approved_by": name, "commit": commit}) + "\n")
+
+
+def read(path: Path | None, commit: str) -> str | None:
+    """Who accepts it; None where there is no file. Raises ResultError for another commit's."""
+    if path is None or not path.exists():
+        return None
+    try:
+        if path.is_symlink() or path.stat().st_size > LARGEST:
+            raise ValueError("it is a link, or too large")
+        data = json.loads(path.read_text())
+        name, of = str(data["approved_by"]), str(data["commit"])
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a user's name")
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ResultError(f"{path}: is not what 'iotoll ci accept' writes: {error}") from error
+    if of != commit:
+        raise ResultError(f"{path}: is of commit {of[:12]}, not of {commit[:12]}")
+    return name

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from iotoll.ci.plan import run_folder
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, IotollError
 from iotoll.core.progress import Progress
+from iotoll.gate.flow import Flow, record_failure
 from iotoll.records import results
 from iotoll.records.models import (
     Clock,
@@ -21,7 +23,7 @@ from iotoll.records.models import (
 from iotoll.records.models.ci import WORST
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.run.flow import Flow, record_failure
+from iotoll.reports.publish.markdown import text
 from iotoll.verdict.policy import load_any_policy
 from iotoll.verdict.time.clocks import reading, shown_alone
 
@@ -137,3 +139,35 @@ def _record(
         sentence=sentence[:_SHOWN],
         clock=clock,
     )
+
+
+WORDS = {
+    Outcome.PASS: "pass",
+    Outcome.REGRESSION: "REGRESSION",
+    Outcome.INCONCLUSIVE: "INCONCLUSIVE: the data do not allow a decision; this is not a pass",
+    Outcome.INFRASTRUCTURE: "infrastructure: it says nothing about the change",
+    Outcome.BROKEN: "BROKEN",
+}
+
+
+def pipeline_note(summary: SummaryRecord, details: Iterable[str], link: str | None) -> str:
+    """The whole note in Markdown: verdict, one line per board, then each run's own note."""
+    notes = list(details)
+    lines = []
+    if len(summary.runs) != 1 or len(notes) != 1:  # the note of a single run says all of it
+        lines += [f"### iotoll: {WORDS[summary.outcome]}", "", text(summary.sentence), ""]
+    if len(summary.runs) > 1:
+        lines += ["| board | outcome | |", "|---|---|---|"]
+        for run in summary.runs:
+            where = "LAVA" if run.runner == "lava" else "virtual"
+            words = text(run.sentence)
+            lines.append(f"| {text(run.board)} ({where}) | {run.outcome.value} | {words} |")
+        lines.append("")
+    if summary.reading:
+        lines += [text(summary.reading), ""]
+    for part in notes:
+        lines += [part.rstrip(), ""]
+    plan = summary.plan
+    pins = f"candidate `{plan.candidate[:12]}`, merge base `{plan.base[:12]}`"
+    lines.append(f"[Pipeline with all results]({link}), {pins}" if link else pins)
+    return "\n".join(lines) + "\n"

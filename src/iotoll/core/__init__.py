@@ -1,1 +1,1 @@
-"""What every room uses: errors, files, processes, progress, the command line's own parts."""
+"""What every package uses: errors, files, processes, progress, the command line's own parts."""

@@ -22,9 +22,9 @@ from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, Us
 from iotoll.core.proc import THROWN_AWAY
 from iotoll.core.progress import Progress, Step
 from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
-from iotoll.kernels.ahead import Ahead
 from iotoll.kernels.kernel_job import BUILT, PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
 from iotoll.kernels.places import held_place
+from iotoll.kernels.precompile import Ahead
 from iotoll.kernels.reuse import Folder, direct_key, is_from_future, read_by_kconfig
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env

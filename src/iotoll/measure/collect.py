@@ -75,7 +75,7 @@ def _is_counted(records: Mapping[str, Sequence[CellRecord]]) -> bool:
 
 def _changed(run: RunDir) -> list[str] | None:
     """Functions of the candidate's image that the base's has not, or has with other code."""
-    from iotoll.measure.explain.changed import changed_functions
+    from iotoll.kernels.changed import changed_functions
 
     try:
         base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)

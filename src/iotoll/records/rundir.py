@@ -21,7 +21,7 @@ from iotoll.core.digest import json_sha256
 from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.paths import check_tree
 from iotoll.records import results
-from iotoll.records.models import RunManifest
+from iotoll.records.models import BuildRecord, RunManifest
 from iotoll.records.models.run import Side
 
 SIDES: tuple[Side, ...] = get_args(Side)
@@ -117,3 +117,10 @@ class RunDir:
 
     def _stamp(self, step: str) -> Path:
         return self.root / ".steps" / f"{step.replace('/', '.')}.json"
+
+
+def images(run: RunDir) -> list[str]:
+    """What tells whether a record is of the run's kernels as they are now."""
+    return [
+        results.read(run.build(side) / "build.json", BuildRecord).image_sha256 for side in SIDES
+    ]

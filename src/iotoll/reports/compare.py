@@ -184,7 +184,7 @@ def _print(one: RunValues, other: RunValues, found: list[CompareRow], output: Ou
     from rich.table import Table
     from rich.text import Text
 
-    from iotoll.reports.page.text import clean, number, signed, signed_percent
+    from iotoll.records.text import clean, number, signed, signed_percent
 
     console = output.console
     table = Table(box=None, pad_edge=False)

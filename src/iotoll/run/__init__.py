@@ -1,1 +1,1 @@
-"""One run from a patch to its report, and the commands and studies made of runs."""
+"""A run: its manifest, its folder, its kernels; what gate, explain, bisect and others share."""

@@ -1,10 +1,13 @@
-"""A run's folder: made for its manifest, or opened again by the command that resumes it."""
+"""A run's folder: made for its manifest, opened again by the command that resumes it, locked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from iotoll.core.errors import ResultError, UsageError, os_fix
+from iotoll.core.lock import alone
 from iotoll.records import results
 from iotoll.records.models import RunManifest
 from iotoll.records.rundir import RunDir
@@ -51,3 +54,25 @@ def _opened(root: Path, manifest: RunManifest) -> RunDir:
         root.mkdir(parents=True, exist_ok=True)
         results.write(path, manifest)
     return RunDir.open(root)
+
+
+def open_result(path: Path) -> RunDir:
+    """The run directory of a RESULT: itself, or a file of it (``verdict.json``, the report)."""
+    for folder in (path, *path.resolve().parents):
+        if (folder / "run.json").is_file():
+            return RunDir.open(folder)
+    raise UsageError(f"{path}: is not a run directory, and not in one")
+
+
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(run: RunDir) -> Iterator[None]:
+    """Hold a run directory; raises UsageError while another iotoll holds it.
+
+    The lock ends with its process, however that ends.
+    """
+    why = f"{run.root}: another iotoll works on this run: wait for it, or choose another --out"
+    with alone(run.root / LOCK, UsageError(why)):
+        yield

@@ -14,20 +14,23 @@ from pathlib import Path
 
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, ResultError
+from iotoll.core.paths import cache_dir, data_dir
 from iotoll.core.proc import SANDBOX_TREE
 from iotoll.core.progress import Progress
+from iotoll.core.toml import extended_files, load_extended, named_file
 from iotoll.kernels import buildid, compiled, sandbox
 from iotoll.kernels.build import KernelSpec
 from iotoll.kernels.cache import new_entry
 from iotoll.kernels.compiling import TIMEOUT
+from iotoll.kernels.kconfig import fragment_path
 from iotoll.kernels.kernel_job import TARGETS, KernelJob
 from iotoll.kernels.overrun import OverrunError
 from iotoll.kernels.places import held_place, places
-from iotoll.kernels.sandbox import INSIDE, Kept, Surroundings
-from iotoll.kernels.source import open_tree
+from iotoll.kernels.sandbox import INSIDE, Kept, Surroundings, tools
+from iotoll.kernels.source import locate, open_tree
 from iotoll.kernels.tree import KernelTree
 from iotoll.records import results
-from iotoll.records.models import BuildRecord, FailureRecord, Outcome, SourceRecord
+from iotoll.records.models import BuildRecord, FailureRecord, Outcome, RunManifest, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 
@@ -193,3 +196,40 @@ def check_build(run: RunDir, side: Side) -> None:
         raise ResultError(f"{folder}: holds no image of the {side}: build it again")
     if file_sha256(path) != record.image_sha256:
         raise ResultError(f"{path}: is not what build.json says: build it again")
+
+
+def named_files(manifest: RunManifest) -> list[Path]:
+    """All files that board, matrix and policy of a run are made of, each once.
+
+    Also those that they name in turn: what they extend, the board's hardware and its fragments.
+    Raises UsageError where one cannot be read.
+    """
+    jobs = data_dir("lava-jobs")
+    boards, matrices = jobs / "boards", jobs / "matrices"
+    board, matrix = named_file(boards, manifest.board), named_file(matrices, manifest.matrix)
+    policy = named_file(data_dir("pipelines") / "policies", manifest.policy)
+    found = [policy, *extended_files(matrices, matrix), *extended_files(boards, board)]
+    data = load_extended(boards, board)
+    if "hardware" in data:
+        hardware = named_file(jobs / "hardware", str(data["hardware"]))
+        found.append(hardware)
+        data = load_extended(jobs / "hardware", hardware)
+    found += [fragment_path(str(name)) for name in data.get("fragments", ())]
+    return list(dict.fromkeys(found))
+
+
+def surroundings(manifest: RunManifest) -> Surroundings:
+    """A sandbox that shows a step the files that its run names, under the names that it knows.
+
+    Of the cache it sees the run's own tree, which explains where code is from.
+    """
+    seen: list[Path] = []
+    if manifest.tree is not None:
+        located = locate(manifest.tree)
+        named = located.repository.resolve() if located.repository else None
+        within = named is not None and named.is_relative_to(cache_dir().resolve())
+        seen = [path for path in (located.tree.root, named if within else None) if path]
+        lent = [path for path in located.tree.borrowed() if path.is_relative_to(cache_dir())]
+        seen += [path for path in lent if not any(path.is_relative_to(one) for one in seen)]
+        seen = [path for path in seen if path.is_dir()]
+    return Surroundings(cache=[*tools(), *seen], shown=named_files(manifest), folder=Path.cwd())

@@ -30,13 +30,15 @@ class Setup:
     """One run directory and what its manifest names, loaded once.
 
     With ``stored`` nothing boots: what a verdict needs and the run does not hold is an error. With
-    ``fresh`` no boot is taken from the store of earlier boots.
+    ``fresh`` no boot is taken from the store of earlier boots. With ``explains`` the report also
+    has what the policy wants explained.
     """
 
     run: RunDir
     progress: Progress
     stored: bool = False
     fresh: bool = False
+    explains: bool = False
 
     @cached_property
     def board(self) -> VirtualBoard | RealBoard:

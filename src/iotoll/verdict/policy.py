@@ -17,7 +17,9 @@ from iotoll.verdict.time.levels import confirm_levels
 
 
 class SignRule(Model):
-    """When differences between twins are a cost, and no chaos (see `iotoll.verdict.twins`)."""
+    """When differences between twins are a cost, and no chaos (see
+    `iotoll.verdict.instructions.pairing`).
+    """
 
     alarm: float = Field(gt=2, description="as `z`, of the first boot: worth further boots")
     z: float = Field(gt=2, description="net I/Os that moved one way, in square roots of all moved")

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from iotoll_lab.simboard import profile
+from iotoll_lab.simboard.disks import Flash
 
 from iotoll.boards.board import load_board
 from iotoll.boards.matrix import load_matrix
@@ -19,8 +21,6 @@ from iotoll.boots.job import make_batches, render_job
 from iotoll.core.paths import data_dir
 from iotoll.labs.lava.classify import classify, evidence
 from iotoll.labs.lava.issues import load_issues
-from iotoll.labs.simboard import profile
-from iotoll.labs.simboard.disks import Flash
 from tests.unit.labs.lava.test_classify import BEGUN, END, log_of
 
 LIB = data_dir("lava-jobs") / "dut/lib.sh"

@@ -10,11 +10,11 @@ import pytest
 from iotoll.boots import proof
 from iotoll.core.errors import InfrastructureError, ResultError
 from iotoll.core.progress import Progress
+from iotoll.gate.flow import Flow
 from iotoll.kernels.buildid import build_ids
 from iotoll.measure.collect import analyze
 from iotoll.records import results, sealed
 from iotoll.records.models import BootRecord, BuildRecord
-from iotoll.run.flow import Flow
 from tests.unit.runs import EXAMPLES, add_boots, make_run
 
 OURS, OLD = "ab" * 20, "cd" * 20

@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from iotoll.ci import children, jobs, pipeline_note
+from iotoll.ci import children, jobs
+from iotoll.ci import summary as pipeline_note
 from iotoll.ci.summary import summarize
 from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.paths import data_dir

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from iotoll_lab.local import root as lab_root
 
 from iotoll.boards import ramdisk
 from iotoll.core.lock import held
 from iotoll.core.progress import Progress
-from iotoll.labs.local import root as lab_root
 
 HOLD = """
 import sys, time

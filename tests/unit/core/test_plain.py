@@ -14,7 +14,7 @@ from iotoll.core.errors import ResultError, UsageError
 from iotoll.core.plain import plain, plain_log
 from iotoll.records import results
 from iotoll.records.models import FailureRecord, Outcome
-from iotoll.run.lock import locked
+from iotoll.run.opening import locked
 from tests.unit.runs import make_run
 
 HOSTILE = "a\x1b[2J\u202eb\x9b\u2066c\rd\x00"
@@ -69,7 +69,7 @@ def test_f3_1_two_runs_of_one_folder_do_not_meet(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     text = (
         "import sys, pathlib; from iotoll.records.rundir import RunDir;"
-        " from iotoll.run.lock import locked; held = locked(RunDir(pathlib.Path(sys.argv[1])));"
+        " from iotoll.run.opening import locked; held = locked(RunDir(pathlib.Path(sys.argv[1])));"
         " held.__enter__(); print('held', flush=True); sys.stdin.read()"
     )
     words = [sys.executable, "-c", text, str(run.root)]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.gate.conclude import with_coverage
 from iotoll.kernels import compiled
 from iotoll.records import results
 from iotoll.records.models import Outcome, SelectionRecord, SourceRecord
-from iotoll.run.previous import with_coverage
 from tests.unit.runs import make_run
 
 MAKEFILES = {

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from iotoll.core.errors import UsageError
+from iotoll.explain.record import probes
 from iotoll.kernels.symbols import NOWHERE, USER, read_symbols
-from iotoll.measure.explain.record import probes
-from tests.unit.measure.explain.kernels import BASE, NOP, RET, kallsyms_image, symbols
+from tests.unit.explain.kernels import BASE, NOP, RET, kallsyms_image, symbols
 
 
 def test_names_and_addresses_are_those_of_the_image(tmp_path: Path) -> None:

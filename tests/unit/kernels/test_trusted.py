@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.gate.conclude import with_coverage
 from iotoll.kernels import cache, compiled
 from iotoll.kernels.build import is_intact
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, SourceRecord
-from iotoll.run.previous import with_coverage
 from tests.unit.runs import EXAMPLES, make_run
 
 UFS = "drivers/ufs/core/ufshcd.c"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from iotoll.labs.local import fileserver
+from iotoll.labs import fileserver
 
 DATA = b"kernel" * 1000
 HEX = hashlib.sha256(DATA).hexdigest()

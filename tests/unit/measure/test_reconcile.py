@@ -18,11 +18,11 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.measure import boot_trace
 from iotoll.measure.fio import FioJob, Latency, read_jobs
 from iotoll.measure.fio_choice import Calls, choice
+from iotoll.measure.fio_words import fio_lines, fio_warnings
 from iotoll.measure.iotable import from_native
 from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.records import results
 from iotoll.records.models import BootRecord, CellRecord, Clock
-from iotoll.reports.page.counts import fio_lines, fio_warnings
 from tests.unit.runs import BOOTS, CELLS
 from tests.unit.tables import full, raw
 

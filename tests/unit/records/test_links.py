@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from iotoll.bisect.log import NAME, Log
 from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import check_tree
 from iotoll.records.rundir import RunDir
-from iotoll.run.bisect.log import NAME, Log
 from iotoll.run.opening import open_run
 from tests.unit.runs import make_run, manifest
 

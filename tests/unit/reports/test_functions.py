@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from iotoll.core.paths import data_dir
+from iotoll.explain.terminal import print_explained
 from iotoll.patch.diff import Hunk
 from iotoll.records import results
 from iotoll.records.models import (
@@ -23,12 +24,11 @@ from iotoll.records.models import (
     VerdictRecord,
 )
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.reports.explain.terminal import print_explained
+from iotoll.records.text import NBSP, cell_name
 from iotoll.reports.page import render_report, terminal_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
 from iotoll.reports.page.moved import Movement, MovementGroup
-from iotoll.reports.page.text import NBSP, cell_name
 from iotoll.reports.publish.note import note
 
 GOLDEN = Path(__file__).parents[2] / "golden/data/report"

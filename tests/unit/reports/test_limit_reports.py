@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.headline import headline
 from iotoll.reports.page.html import page_html
+from iotoll.reports.page.summary import answer
 from iotoll.reports.page.terminal import print_report
 from iotoll.reports.publish.checks import Status, checks
 from iotoll.reports.publish.codequality import codequality

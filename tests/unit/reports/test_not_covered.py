@@ -12,11 +12,11 @@ from iotoll.core.paths import data_dir
 from iotoll.records import results
 from iotoll.records.models import Clock, CoverageRecord, ExplainRecord, VerdictRecord
 from iotoll.records.models.explain import FunctionCoverage
-from iotoll.reports.page.answer import not_covered
+from iotoll.records.text import NBSP
 from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.html import page_html
+from iotoll.reports.page.summary import not_covered
 from iotoll.reports.page.terminal import print_report
-from iotoll.reports.page.text import NBSP
 from iotoll.reports.publish.note import note
 from tests.golden.runs import real
 

@@ -16,13 +16,13 @@ import pytest
 
 from iotoll.records.models import BootRecord, Outcome, Section
 from iotoll.records.rundir import RunDir
+from iotoll.records.text import NBSP
 from iotoll.reports.page import diagrams
-from iotoll.reports.page.answer import answer, seen_once
 from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.headline import headline
 from iotoll.reports.page.html import page_html
 from iotoll.reports.page.moved import movements
-from iotoll.reports.page.text import NBSP
+from iotoll.reports.page.summary import answer, seen_once
 from iotoll.reports.page.view import cells
 from iotoll.reports.publish.checks import Status, checks
 from iotoll.reports.publish.junit import junit
@@ -287,6 +287,6 @@ def test_f4_5_boards_do_not_collide_in_junit() -> None:
 
 
 def test_f4_6_a_report_that_draws_nothing_does_not_load_matplotlib() -> None:
-    words = "import sys, iotoll.run.command; sys.exit('matplotlib' in sys.modules)"
+    words = "import sys, iotoll.gate.command; sys.exit('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", words], check=False)
     assert done.returncode == 0

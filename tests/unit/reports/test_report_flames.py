@@ -15,7 +15,7 @@ from iotoll.records.rundir import SIDES, RunDir
 from iotoll.reports.page import render_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.view import cells
-from iotoll.reports.publish.pictures import pictures
+from iotoll.reports.publish.judged import pictures
 
 CASES = Path(__file__).parents[2] / "golden" / "data" / "report"
 EXAMPLE = data_dir("results-schema") / "valid/explain.json"

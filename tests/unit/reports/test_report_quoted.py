@@ -14,7 +14,7 @@ from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.quoted import COLUMNS, commit_text, cover_text
+from iotoll.reports.page.plain_text import COLUMNS, commit_text, cover_text
 from tests.golden.runs import CASES, DATA, IDS, hostile, real
 
 WITHOUT = {"broken", "broken-build", "infrastructure", "documentation"}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from iotoll.records import results
+from iotoll.records import results, text
 from iotoll.records.models import CellRecord, Clock, Section, SectionComparison, SideResult
-from iotoll.reports.page import moved, side_table, text, view
+from iotoll.reports.page import moved, side_table, view
 from iotoll.reports.page.headline import group_sentence
 from iotoll.reports.trace.table import print_cell
 

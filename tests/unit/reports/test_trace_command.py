@@ -15,7 +15,7 @@ from rich.console import Console
 
 from iotoll.measure.substeps import steps
 from iotoll.records.models import CellRecord, Clock, Section
-from iotoll.reports.page.text import number
+from iotoll.records.text import number
 from iotoll.reports.trace.filters import Filters
 from iotoll.reports.trace.reader import TraceCell, load
 from iotoll.reports.trace.slowest import EVENT_LIMIT, print_slowest, ranked, readable, slowest

@@ -18,11 +18,11 @@ from rich.console import Console
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
 from iotoll.records.models import Section
-from iotoll.reports.page.text import number
+from iotoll.records.text import number
 from iotoll.reports.trace import perfetto
-from iotoll.reports.trace.lanes import lanes
 from iotoll.reports.trace.perfetto import write_perfetto
 from iotoll.reports.trace.reader import TraceCell
+from iotoll.reports.trace.spans import lanes
 from tests.unit.tables import SPLIT, SYNC8, cell, full_cell
 
 SECTIONS = {s.value for s in Section}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.bisect import sandboxed_commits
 from iotoll.ci import jobs
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import InfrastructureError, IotollError, UsageError
@@ -15,8 +16,7 @@ from iotoll.kernels import sandbox
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, VerdictRecord
 from iotoll.records.rundir import RunDir
-from iotoll.run.bisect import apart
-from iotoll.run.named_files import named_files, surroundings
+from iotoll.run.sandboxed import named_files, surroundings
 from tests.unit.runs import CELLS, make_run
 
 READ = """
@@ -25,7 +25,7 @@ from pathlib import Path
 from iotoll.core.progress import Progress
 from iotoll.kernels.kconfig import fragment_path
 from iotoll.records.rundir import RunDir
-from iotoll.run.flow import Flow
+from iotoll.gate.flow import Flow
 flow = Flow(RunDir.open(Path(sys.argv[1])), Progress(quiet=True))
 assert flow.board.memory_mb == 1536, flow.board
 assert flow.matrix.threads == [3] and flow.matrix.devices == ["ufs"], flow.matrix
@@ -124,5 +124,5 @@ def test_a_searchs_boot_reads_them(own: Path) -> None:
     record = record.model_copy(update={"image_sha256": file_sha256(image)})
     results.write(run.build("candidate") / "build.json", record)
     with pytest.raises(InfrastructureError) as caught:
-        apart.boot(run, "candidate", [CELLS[0]], own.parent / "records")
+        sandboxed_commits.boot(run, "candidate", [CELLS[0]], own.parent / "records")
     assert "in silence" not in str(caught.value), caught.value

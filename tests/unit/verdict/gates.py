@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from iotoll.records.models import Section, SideResult
-from iotoll.verdict import instructions
+from iotoll.verdict.instructions import rule
 from iotoll.verdict.policy import Policy
 from tests.unit.runs import side_result
 
@@ -47,14 +47,12 @@ def changed(base: Counts, section: Section, cost: Callable[[int], int]) -> Count
 
 def judge(
     policy: Policy, base: Mapping[str, Counts], other: Mapping[str, Counts]
-) -> instructions.Judgement:
+) -> rule.Judgement:
     cells = list(base)
-    return instructions.judge(
-        side_result("base", base), side_result("candidate", other), policy, cells
-    )
+    return rule.judge(side_result("base", base), side_result("candidate", other), policy, cells)
 
 
-def grown(judged: instructions.Judgement) -> dict[Section, float]:
+def grown(judged: rule.Judgement) -> dict[Section, float]:
     return {s.section: s.delta for v in judged.cells for s in v.sections if s.moved == "grew"}
 
 

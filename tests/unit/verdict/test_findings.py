@@ -9,7 +9,7 @@ import pytest
 
 from iotoll.records.models import Outcome
 from iotoll.records.models.run import Side
-from iotoll.verdict import instructions
+from iotoll.verdict.instructions import rule
 from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import (
@@ -35,7 +35,7 @@ def test_f1_1_boots_that_grew_by_different_sizes_are_no_pass(policy: Policy) -> 
     """+142 in one pair and +200 in the other, both regressions, were called a pass."""
     base = [side_result("base", {UFS: counts(1)})] * 3
     grew = [side_result("candidate", {UFS: counts(1, {S: cost})}) for cost in (142, 200, 142)]
-    judged = instructions.judge(boots(*base), boots(*grew), policy, [UFS])
+    judged = rule.judge(boots(*base), boots(*grew), policy, [UFS])
     assert judged.outcome is Outcome.REGRESSION
     assert list(grown(judged)) == [S]
 
@@ -45,7 +45,7 @@ def test_f1_2_growth_of_one_section_is_not_confirmed_by_that_of_another(policy: 
     base = [side_result("base", {UFS: counts(1)})] * 3
     odd = [side_result("candidate", {UFS: counts(1, {s: 300})}) for s in list(counts())[:2]]
     same = side_result("candidate", {UFS: counts(1)})
-    judged = instructions.judge(boots(*base), boots(*odd, same), policy, [UFS])
+    judged = rule.judge(boots(*base), boots(*odd, same), policy, [UFS])
     assert judged.outcome is not Outcome.REGRESSION
     assert grown(judged) == {}
 
@@ -92,5 +92,5 @@ def test_f1_8_f7_4_a_kernel_with_two_modes_is_not_blocked_by_itself(
         for at, side in enumerate(names)
     ]
     always = modes[1].all() and not modes[0].any()
-    judged = instructions.judge(sides[0], sides[1], policy, [UFS])
+    judged = rule.judge(sides[0], sides[1], policy, [UFS])
     assert always or judged.outcome is not Outcome.REGRESSION

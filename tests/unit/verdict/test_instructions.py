@@ -12,10 +12,10 @@ import scipy.stats
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock, Outcome, Section, SideResult
-from iotoll.verdict import instructions
-from iotoll.verdict import twins as pairing
+from iotoll.verdict.instructions import pairing
+from iotoll.verdict.instructions import rule as instructions
+from iotoll.verdict.instructions.pairing import Twins, find
 from iotoll.verdict.policy import Policy, load_policy
-from iotoll.verdict.twins import Twins, find
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import (
     EIGHT,

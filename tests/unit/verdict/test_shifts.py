@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from iotoll.verdict import shifts
-from iotoll.verdict import twins as pairing
-from iotoll.verdict.twins import Moved, Twins
+from iotoll.verdict.instructions import detectors, pairing
+from iotoll.verdict.instructions.pairing import Moved, Twins
 
 SIZES = [12, 50, 200, 1000, 4000]
 WAIT, COST = 5846, 402
@@ -42,7 +41,7 @@ def waits(cost: int, seed: int, share: float = 0.4) -> NDArray[np.int64]:
 
 
 def find(found: Twins, z: float = 5.0) -> Moved | None:
-    return shifts.find(found, SIZES, z, share=0.02, mean=1.0, chaos=4.0)
+    return detectors.find(found, SIZES, z, share=0.02, mean=1.0, chaos=4.0)
 
 
 OWN = [waits(0, seed) for seed in (101, 102, 103)]
@@ -77,7 +76,7 @@ def test_a_cost_in_all_ios_is_seen_beside_longer_paths() -> None:
     random = np.random.default_rng(5)
     differences = 404 + random.choice([0, 1397, -1397], IOS, p=[0.5, 0.25, 0.25])
     own = [random.choice([0, 1397, -1397], IOS, p=[0.5, 0.25, 0.25]) for _ in range(3)]
-    found = shifts._by_sizes(twins(differences, own), 12, 5.0, 0.02, 1.0, 4.0)
+    found = detectors._by_sizes(twins(differences, own), 12, 5.0, 0.02, 1.0, 4.0)
     assert found is not None and found.grew
     assert found.cost == 404.0
 
@@ -92,15 +91,15 @@ def test_sizes_that_contradict_each_other_say_nothing() -> None:
 def test_a_size_that_one_boot_lacks_is_chance() -> None:
     differences = np.zeros(IOS, np.int64)
     differences[IOS // 3 :: 4] = 300
-    assert shifts._by_sizes(twins(differences, OWN), 12, 5.0, 0.02, 1.0, 4.0) is None
+    assert detectors._by_sizes(twins(differences, OWN), 12, 5.0, 0.02, 1.0, 4.0) is None
 
 
 def test_a_size_that_the_base_shows_one_way_must_be_clearer() -> None:
     differences, own = np.zeros(IOS, np.int64), np.zeros(IOS, np.int64)
     differences[::10], own[::20] = 300, 300
     found = twins(differences, [own])
-    assert shifts.one_sided(found, 12, 5.0, 1.0) != []
-    assert shifts.one_sided(found, 12, 5.0, 4.0) == []
+    assert detectors.one_sided(found, 12, 5.0, 1.0) != []
+    assert detectors.one_sided(found, 12, 5.0, 4.0) == []
 
 
 def test_ios_of_one_round_wait_in_place_of_each_other() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iotoll.records.models import Section
-from iotoll.verdict import instructions
+from iotoll.verdict.instructions import rule
 from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import UFS, S, changed, counts, judge
@@ -55,6 +55,6 @@ def test_the_headline_names_a_whole_io_that_moved_by_more_than_its_sections(
     later = record.in_order.model_copy(update={"whole": whole})
     record = record.model_copy(update={"in_order": later})
     other = other.model_copy(update={"cells": {UFS: [record]}})
-    judged = instructions.judge(base, other, policy, [UFS])
+    judged = rule.judge(base, other, policy, [UFS])
     assert len(judged.headline) == named, judged.headline
     assert len([*judged.regressions, *judged.improvements]) == 2, "nothing is left out below"

@@ -8,7 +8,7 @@ import pytest
 
 from iotoll.records.models import Outcome, SideResult, WorkComparison, WorkRecord
 from iotoll.records.models.run import Side
-from iotoll.verdict import instructions
+from iotoll.verdict.instructions import rule as instructions
 from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import UFS, Counts, S, counts

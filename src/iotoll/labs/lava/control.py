@@ -19,7 +19,7 @@ from iotoll.records import results
 from iotoll.records.models import SideResult
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.verdict import instructions
+from iotoll.verdict.instructions import rule
 from iotoll.verdict.policy import Policy
 from iotoll.verdict.words import parts
 
@@ -56,27 +56,27 @@ def control(
     """
     own = own_run(run, device)
     plain = replace(bench, calibrate=False)
-    judged: list[instructions.Judgement] = []
+    judged: list[rule.Judgement] = []
     for number in PAIRS:
         plans = [plan_boot(own, plain, side, number) for side in SIDES]
         lava_runner(own, lab, device).boots(
             [p for p in plans if not (p.folder / "boot.json").is_file()], step
         )
         base, other = (_result(own, plain, side, number) for side in SIDES)
-        judged.append(instructions.judge(base, other, policy, plain.cells))
+        judged.append(rule.judge(base, other, policy, plain.cells))
         if not _moved(judged[-1]):
             return BoardFinding(device, ())
     return finding(device, judged)
 
 
-def finding(device: str, judged: Sequence[instructions.Judgement]) -> BoardFinding:
+def finding(device: str, judged: Sequence[rule.Judgement]) -> BoardFinding:
     """What two pairs of boots of one kernel say of a board: only what both show counts."""
     first, second = (_places(one) for one in judged)
     lines = [line for place, line in second.items() if place in first]
     return BoardFinding(device, tuple(lines))
 
 
-def _places(judged: instructions.Judgement) -> dict[tuple[str, str, str], str]:
+def _places(judged: rule.Judgement) -> dict[tuple[str, str, str], str]:
     """What moved: by cell, part and direction, in words."""
     return {
         (v.cell, name, part.moved): f"{v.cell}: {name} {part.delta:+.0f} instructions"
@@ -86,7 +86,7 @@ def _places(judged: instructions.Judgement) -> dict[tuple[str, str, str], str]:
     }
 
 
-def _moved(judged: instructions.Judgement) -> tuple[str, ...]:
+def _moved(judged: rule.Judgement) -> tuple[str, ...]:
     return (*judged.regressions, *judged.improvements)
 
 

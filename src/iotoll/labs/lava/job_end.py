@@ -16,11 +16,11 @@ from iotoll.boots.local import BootPlan
 from iotoll.core.errors import BrokenError, HangError, InfrastructureError, IotollError
 from iotoll.core.proc import tail
 from iotoll.labs.lava.classify import classify, evidence
+from iotoll.labs.lava.files import STATISTICS
 from iotoll.labs.lava.issues import Issue
 from iotoll.labs.lava.job_log import JobLog, read_log, read_time
 from iotoll.labs.lava.journal import DEATHS
 from iotoll.labs.lava.server import FileStore, JobState, LavaServer
-from iotoll.labs.lava.testcases import STATISTICS
 from iotoll.measure import board_records, serial
 from iotoll.measure.board_records import Documents
 from iotoll.records import results, sealed

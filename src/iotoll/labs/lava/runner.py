@@ -8,25 +8,81 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from iotoll.boots.console import CRASH, read_console
 from iotoll.boots.local import BootPlan
 from iotoll.boots.pair_order import first_side
 from iotoll.boots.schedule import mark_done
-from iotoll.core.errors import BrokenError, BrokenStep, HangError, InfrastructureError
+from iotoll.core.errors import BrokenError, BrokenStep, HangError, InfrastructureError, UsageError
 from iotoll.core.plain import plain
 from iotoll.core.progress import Step
 from iotoll.labs.lava import job_end
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.http import ServerError, TooLargeError
-from iotoll.labs.lava.job_log import read_time
+from iotoll.labs.lava.job_log import read_log, read_time
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
-from iotoll.labs.lava.patience import Patience, Tell, silent
-from iotoll.labs.lava.server import JobState, Servers, connect, device_words
+from iotoll.labs.lava.retry import Patience, Tell, silent
+from iotoll.labs.lava.server import JobState, LavaServer, Servers, connect, device_words
 from iotoll.labs.lava.submission import SUPERSEDED, Submitter, inputs_of, names
-from iotoll.labs.lava.watch import Watch
 from iotoll.records import results
 from iotoll.records.models import BootRecord, LavaAttempt, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
+
+LOOK_SECONDS = 10.0
+KEPT = 1 << 20
+"""Bytes of a job's log that are kept while it runs: a crash is looked for in what came last."""
+
+
+@dataclass
+class _Seen:
+    """What is known of a job's log: ``lines`` of it were read, ``last`` is the end of them."""
+
+    due: float
+    lines: int = 0
+    first: bytes = b""
+    last: bytes = b""
+    crashed: bool = False
+
+
+class Watch:
+    """Tells which running jobs have a crashed kernel, so that they can be cancelled.
+
+    Each job's log is asked for every ``seconds``, from the first line on that is not known yet.
+    """
+
+    def __init__(self, lava: LavaServer, seconds: float = LOOK_SECONDS) -> None:
+        self.lava = lava
+        self.seconds = seconds
+        self._jobs: dict[int, _Seen] = {}
+
+    def crashed(self, state: JobState) -> bool:
+        """Whether a job's kernel crashed; true at the second look, when its trace is complete."""
+        if state.state != "Running":
+            return False
+        now = time.monotonic()
+        seen = self._jobs.setdefault(state.id, _Seen(now + self.seconds))
+        if now < seen.due:
+            return False
+        seen.due = now + self.seconds
+        before, seen.crashed = seen.crashed, seen.crashed or self._look(state.id, seen)
+        return before
+
+    def _look(self, number: int, seen: _Seen) -> bool:
+        try:
+            data = self.lava.log(number, seen.lines)
+        except (InfrastructureError, UsageError):
+            return False  # the job's own end will tell
+        first = data.partition(b"\n")[0]
+        if seen.lines and first == seen.first:  # a server that does not know `start` sent it all
+            seen.lines, seen.last = 0, b""
+        seen.first = seen.first or first
+        seen.lines += data.count(b"\n")
+        seen.last = (seen.last + data)[-KEPT:]
+        # LAVA also writes down for which words it waits: so the console alone counts.
+        if not CRASH.search(seen.last.decode(errors="replace")):
+            return False
+        return read_console(read_log(seen.last).console).crashed
+
 
 Done = Callable[[BootPlan], None]
 Failure = BrokenError | InfrastructureError

@@ -14,7 +14,7 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.definition import File, definition_sha256
 from iotoll.labs.lava.http import RETRIES, Http, ServerError, find_token
-from iotoll.labs.local.lifecycle import LocalLab
+from iotoll.labs.local import running
 
 API = "api/v0.2"
 LOG_LIMIT = 128 << 20
@@ -297,7 +297,7 @@ def connect(lab: Lab, retries: int = RETRIES) -> Servers:
     """
     server, files, token_file = lab.server, lab.files, None
     if not server:
-        state = LocalLab().state
+        state = running()
         if state is None:
             raise InfrastructureError("no lab is up on this machine: iotoll lab up (make lab)")
         server, files, token_file = state.url, state.files_url, state.token_file

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from iotoll.boots.local import BootPlan
 from iotoll.core.digest import json_sha256
-from iotoll.labs.lava import patience
+from iotoll.labs.lava import retry
 from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.definition import Job, definition_sha256, render
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import AccessError, ServerError
 from iotoll.labs.lava.journal import Attempt, Journal
-from iotoll.labs.lava.patience import Patience
+from iotoll.labs.lava.retry import Patience
 from iotoll.labs.lava.server import JobState, Servers
 from iotoll.records.results import write_text
 
@@ -170,10 +170,10 @@ class Submitter:
                 return
             except (ServerError, AccessError) as error:
                 waited = time.monotonic() - begun
-                if isinstance(error, AccessError) or waited > patience.PATIENCE_SECONDS:
+                if isinstance(error, AccessError) or waited > retry.PATIENCE_SECONDS:
                     self.patiently.endure(error, waited)
                 doubt = doubt or (isinstance(error, ServerError) and error.sent)
-                time.sleep(patience.PAUSE_SECONDS)
+                time.sleep(retry.PAUSE_SECONDS)
 
     def _find(self, key: str, patience: float) -> int | None:
         """The job with this key; a second one, which nobody asked for, is cancelled."""

@@ -27,7 +27,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.reports.page.text import clean
+from iotoll.records.text import clean
 
 M = TypeVar("M", bound=Model)
 

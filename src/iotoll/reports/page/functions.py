@@ -8,9 +8,9 @@ from statistics import median
 
 from iotoll.patch.diff import Hunk
 from iotoll.records.models import ExplainRecord, FunctionDelta, Outcome, PartDelta
+from iotoll.records.text import cell_name, plural, signed
 from iotoll.reports.page.blame import function_of
 from iotoll.reports.page.moved import MovementGroup
-from iotoll.reports.page.text import cell_name, plural, signed
 from iotoll.verdict.words import WHOLE
 
 _NAMED = 5

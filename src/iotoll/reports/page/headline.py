@@ -9,10 +9,10 @@ from statistics import median
 from iotoll.records.models import Clock, Outcome, SourceRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
+from iotoll.records.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.modelled import TITLE, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
 from iotoll.reports.page.view import CellView, cells
 from iotoll.verdict.limits import FIRST
 from iotoll.verdict.limits import sentence as limits_sentence

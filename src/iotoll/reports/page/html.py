@@ -12,9 +12,9 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from iotoll.records.models import Clock, Section
+from iotoll.records.text import clean, clock_note, section_title, unit_label
 from iotoll.reports.markup import page_environment
 from iotoll.reports.page import diagrams, tables
-from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
@@ -29,7 +29,7 @@ from iotoll.reports.page.headline import (
 )
 from iotoll.reports.page.modelled import NOTE, latency_table, model_facts, models_of
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.text import clean, clock_note, section_title, unit_label
+from iotoll.reports.page.summary import answer
 from iotoll.reports.page.view import (
     CellView,
     by_group,

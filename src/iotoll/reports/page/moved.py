@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from iotoll.records.models import Comparison, Outcome, Section
-from iotoll.reports.page.text import CellName
+from iotoll.records.text import CellName
 from iotoll.reports.page.view import CellView
 from iotoll.verdict.words import WHOLE, WORK, rarely
 

@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from iotoll.measure.fio_words import fio_warnings
 from iotoll.records.models import CellRecord, Clock, SideResult
 from iotoll.records.models.base import SOFTWARE_SECTIONS, Section
-from iotoll.reports.page import view
-from iotoll.reports.page.counts import fio_warnings
-from iotoll.reports.page.text import (
+from iotoll.records.text import (
     CellName,
     cell_name,
     clean,
@@ -23,6 +22,7 @@ from iotoll.reports.page.text import (
     plural,
     unit_label,
 )
+from iotoll.reports.page import view
 
 
 def side_table(result: SideResult, console: Console) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from iotoll.records.models import Comparison, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import Side
+from iotoll.records.text import NO_VALUE, change, clean, number, percent, section_title, signed
 from iotoll.reports.page.diagrams import Measure, stack
 from iotoll.reports.page.moved import Movement
-from iotoll.reports.page.text import NO_VALUE, change, clean, number, percent, section_title, signed
 from iotoll.reports.page.view import CellView, DeviceRatio, SectionFigures, SectionRow
 from iotoll.verdict.words import WHOLE, WORK, rare_cost
 

@@ -13,8 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from iotoll.records.models import Comparison, Section
+from iotoll.records.text import (
+    NO_VALUE,
+    change,
+    clean,
+    clock_note,
+    number,
+    percent,
+    signed,
+    unit_label,
+)
 from iotoll.reports.page import diagrams
-from iotoll.reports.page.answer import answer
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
@@ -28,16 +37,7 @@ from iotoll.reports.page.headline import (
 )
 from iotoll.reports.page.modelled import NOTE, TITLE, latency_table, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.text import (
-    NO_VALUE,
-    change,
-    clean,
-    clock_note,
-    number,
-    percent,
-    signed,
-    unit_label,
-)
+from iotoll.reports.page.summary import answer
 from iotoll.reports.page.view import (
     CellView,
     by_group,

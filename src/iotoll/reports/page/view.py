@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from iotoll.measure.fio_words import fio_lines, fio_warnings
 from iotoll.records.models import (
     CellRecord,
     CellVerdict,
@@ -23,9 +24,9 @@ from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.io_checks import StepRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
-from iotoll.reports.page.counts import counts, fio_lines, fio_warnings
+from iotoll.records.text import CellName, cell_name, clean, plural
+from iotoll.reports.page.counts import counts
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.text import CellName, cell_name, clean, plural
 from iotoll.verdict.growth import moved_alone
 
 ONCE = "in one of two pairs"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from iotoll.records.models import WorkComparison, WorkFunction
+from iotoll.records.text import clean, plural, signed
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.moved import MovementGroup
-from iotoll.reports.page.text import clean, plural, signed
 
 _NAMED = 4
 """Functions of a group of cells that are named."""

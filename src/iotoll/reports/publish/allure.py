@@ -28,9 +28,9 @@ from iotoll.kernels.tree import clean_env
 from iotoll.records import results
 from iotoll.records.models import Unit
 from iotoll.records.models.run import Side
+from iotoll.records.text import cell_name, clean
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import headline
-from iotoll.reports.page.text import cell_name, clean
 from iotoll.reports.publish import Source
 from iotoll.reports.publish.markdown import unlinked
 from iotoll.reports.publish.samples import Figure, all_figures

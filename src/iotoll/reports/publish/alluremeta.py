@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import allure
 from allure_commons.types import AttachmentType
 
+from iotoll.records.text import clean, clock_note, section_title
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import candidate_title
-from iotoll.reports.page.text import clean, clock_note, section_title
 from iotoll.reports.publish.checks import Check, moved_by
 from iotoll.reports.publish.links import Link
 

@@ -19,9 +19,9 @@ from iotoll.records.models import (
     SectionComparison,
     VerdictRecord,
 )
+from iotoll.records.text import change, clean, number
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import verdict_sentence
-from iotoll.reports.page.text import change, clean, number
 from iotoll.verdict.limits import limit_line, rate_line
 from iotoll.verdict.words import rarely
 

@@ -22,11 +22,11 @@ from iotoll.records.models import (
     VerdictRecord,
     WorkComparison,
 )
+from iotoll.records.text import cell_name
 from iotoll.reports.page.blame import Place, blame, in_function
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import group_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.text import cell_name
 from iotoll.reports.page.view import cells, unit_of
 from iotoll.reports.publish.checks import judged, one_line
 from iotoll.verdict.limits import limit_line, rate_line

@@ -7,9 +7,9 @@ from collections import Counter
 from xml.etree import ElementTree
 
 from iotoll.records.models import Outcome
+from iotoll.records.text import clean
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import summary
-from iotoll.reports.page.text import clean
 from iotoll.reports.publish.checks import Check, Status, checks
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -19,8 +19,8 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.records.models import FailureRecord, Outcome, SideResult
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
+from iotoll.records.text import clean, clock_note
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.text import clean, clock_note
 from iotoll.reports.publish.checks import Check, Status, checks
 from iotoll.reports.publish.samples import Figure, all_figures
 

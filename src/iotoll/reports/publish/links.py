@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from iotoll.core.errors import UsageError
+from iotoll.records.text import clean
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.text import clean
 
 _UNSAFE = set(" \t\r\n\"'<>\\^`{|}()[]")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from iotoll.records.models import GrowthRecord, Outcome, VerdictRecord
-from iotoll.reports.page.answer import answer
+from iotoll.records.text import change, clock_note, number, plural, signed, signed_percent
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.headline import (
     GLYPHS,
@@ -21,7 +21,7 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.text import change, clock_note, number, plural, signed, signed_percent
+from iotoll.reports.page.summary import answer
 from iotoll.reports.page.view import CellView, cells, unit_of
 from iotoll.reports.publish.checks import Status, checks, judged
 from iotoll.reports.publish.links import Link, run_links

@@ -9,8 +9,8 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from iotoll.records.models import Outcome
+from iotoll.records.text import clean
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.text import clean
 from iotoll.reports.publish.checks import judged
 from iotoll.reports.publish.samples import all_figures, base_unit, in_base_unit
 from iotoll.verdict.words import parts

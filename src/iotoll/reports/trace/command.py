@@ -18,7 +18,7 @@ from iotoll.core.paths import check_target
 from iotoll.core.progress import Progress
 from iotoll.measure.iotable import IoTable
 from iotoll.records.models import Clock
-from iotoll.reports.page.text import clean, plural
+from iotoll.records.text import clean, plural
 from iotoll.reports.trace.blocks import Rows
 from iotoll.reports.trace.compare import compared, paired, print_compared, write_shares
 from iotoll.reports.trace.filters import DIRECTIONS, Filters, parse_size

@@ -13,15 +13,8 @@ from rich.text import Text
 from iotoll.core.errors import UsageError
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Section, Stats
+from iotoll.records.text import clean, number, percent, plural, section_title, signed_percent
 from iotoll.reports.page import view
-from iotoll.reports.page.text import (
-    clean,
-    number,
-    percent,
-    plural,
-    section_title,
-    signed_percent,
-)
 
 Compared = dict[str, Any]
 """What two cells are beside each other, as ``--json`` prints it."""

@@ -19,11 +19,10 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
 from iotoll.measure.iotable import Ints, IoTable, present
-from iotoll.reports.page.text import number
+from iotoll.records.text import number
 from iotoll.reports.page.view import section_label
-from iotoll.reports.trace.lanes import lanes
 from iotoll.reports.trace.reader import TraceCell
-from iotoll.reports.trace.spans import AT_BLOCK, Spans, at_block, instants, spans
+from iotoll.reports.trace.spans import AT_BLOCK, Spans, at_block, instants, lanes, spans
 
 SEQUENCE = 1
 CHUNK = 2_000

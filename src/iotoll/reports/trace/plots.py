@@ -18,13 +18,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from iotoll.measure.iotable import Ints, IoTable
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, Section, Unit
+from iotoll.records.text import clean, plural
 from iotoll.reports.page.svg import METADATA, STYLE, palette
-from iotoll.reports.page.text import clean, plural
 from iotoll.reports.page.view import section_label, shown_sections
 from iotoll.reports.trace.blocks import cells, layers, whole
-from iotoll.reports.trace.lanes import lanes
 from iotoll.reports.trace.reader import TraceCell
-from iotoll.reports.trace.spans import spans
+from iotoll.reports.trace.spans import lanes, spans
 
 IOS_SHOWN, IOS_PER_THREAD = 12, 5
 """I/Os that a timeline shows: so many, and so many more for each thread."""

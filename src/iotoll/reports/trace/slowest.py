@@ -15,7 +15,7 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.records.models import Clock, Section
 from iotoll.records.models.io_checks import IoEvent, SlowIo
-from iotoll.reports.page.text import clean, number, plural, unit_label
+from iotoll.records.text import clean, number, plural, unit_label
 from iotoll.reports.trace.blocks import cells, layers, whole
 from iotoll.reports.trace.reader import TraceCell
 

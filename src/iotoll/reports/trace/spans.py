@@ -7,7 +7,8 @@ such an I/O's sums are drawn one after the other, and its slice says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,3 +57,20 @@ def instants(table: IoTable) -> list[tuple[str, Ints, Ints]]:
             rows = np.nonzero(present(column))[0]
             found.append((mark, rows, np.ma.getdata(column)[rows]))
     return found
+
+
+def lanes(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Return the lane (from 0) of each half-open interval; ``starts`` must not fall.
+
+    An interval takes the lowest lane that is free at its start.
+    """
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    chosen = []
+    for start, end in zip(starts, ends, strict=True):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lane = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (end, lane))
+        chosen.append(lane)
+    return chosen

@@ -13,10 +13,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from iotoll.measure.fio_words import fio_lines
 from iotoll.records.models import CellRecord, Clock, Section, Stats
-from iotoll.reports.page import view
-from iotoll.reports.page.counts import counts, fio_lines
-from iotoll.reports.page.text import (
+from iotoll.records.text import (
     clean,
     clock_note,
     number,
@@ -25,6 +24,8 @@ from iotoll.reports.page.text import (
     section_title,
     unit_label,
 )
+from iotoll.reports.page import view
+from iotoll.reports.page.counts import counts
 from iotoll.reports.trace.missing import command
 
 PATHS_SHOWN = 5

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
+from iotoll.records import results
 from iotoll.records.models import (
     CellVerdict,
     GrowthRecord,
@@ -17,10 +18,12 @@ from iotoll.records.models import (
     Section,
     SectionComparison,
     SequentialRecord,
+    SideResult,
 )
-from iotoll.verdict.policy import TimePolicy
-from iotoll.verdict.time.noise import history
-from iotoll.verdict.time.pairs import OVERHEAD, Pairs
+from iotoll.records.rundir import SIDES, RunDir
+from iotoll.verdict.policy import TimePolicy, load_time_policy
+from iotoll.verdict.time.noise import history, history_file, load
+from iotoll.verdict.time.pairs import OVERHEAD, Pairs, make_pairs
 from iotoll.verdict.time.screen import ASIDE
 from iotoll.verdict.time.sequential import Judged, Known, Look, Plan, State, judge, look_at, plan_of
 from iotoll.verdict.words import no_figures
@@ -348,3 +351,16 @@ def _left_out(sequential: SequentialRecord) -> str:
     """The boards that were left out, named; empty when none was."""
     boards = sorted({r.device for r in sequential.pairs if "far noisier today" in r.unused})
     return f" Left out, too noisy today: {', '.join(boards)}." if boards else ""
+
+
+def decide_run(run: RunDir, cells: Sequence[str]) -> Decision:
+    """What the pairs so far say, by the history as it was when the run was first judged."""
+    manifest = run.manifest
+    policy = load_time_policy(manifest.policy)
+    own = run.root / "noise.json"
+    if not own.is_file():
+        known = history_file(manifest.board, manifest.matrix)
+        results.write(own, load(known, manifest.board, manifest.matrix))
+    base, candidate = (results.read(run.side(s) / "result.json", SideResult) for s in SIDES)
+    pairs = make_pairs(base, candidate, cells, list(policy.figures), manifest.seed)
+    return decide(pairs, cells, policy, results.read(own, NoiseRecord), manifest.seed)

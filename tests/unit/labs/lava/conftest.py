@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from iotoll.labs.lava import http, patience, submission
+from iotoll.labs.lava import http, retry, submission
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
     monkeypatch.setattr(http, "BACKOFF_SECONDS", 0.0)
-    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(submission, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(submission, "DOUBT_SECONDS", 0.1)
     handler = type("StubHandler", (Handler,), {})

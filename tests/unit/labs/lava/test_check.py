@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.gate.lava_command import lava_command
 from iotoll.labs.lava import check
 from iotoll.labs.lava.check import checks, demand
 from iotoll.labs.lava.config import Lab, load_lab
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers
-from iotoll.run.lava_command import lava_command
 from tests.unit.labs.lava.conftest import Answer, Request, Stub, as_json
 
 HIKEY = "hikey960"
@@ -138,7 +138,7 @@ def test_f3_4_the_command(
 
 def test_f3_5_a_page_that_is_no_log_is_asked_for_again(stub: Stub) -> None:
     """F3.5: a 200 answer that is no LAVA log cost a whole boot."""
-    from iotoll.labs.lava.patience import Patience
+    from iotoll.labs.lava.retry import Patience
 
     log = b'- {"dt": "2026-11-21T20:02:00", "lvl": "target", "msg": "x"}\n'
     stub.answers(Answer(200, b"<html>Proxy: please wait</html>"), Answer(200, log))
@@ -150,7 +150,7 @@ def test_f3_5_a_page_that_is_no_log_is_asked_for_again(stub: Stub) -> None:
 
 def test_f3_6_only_new_lines_of_a_log_are_asked_for(stub: Stub) -> None:
     """F3.6: the whole log every ten seconds."""
-    from iotoll.labs.lava.watch import Watch
+    from iotoll.labs.lava.runner import Watch
     from tests.unit.labs.lava.test_watch import PANIC, job, log
 
     lines = [log("target", f"iotoll: cell {n}").body for n in range(5)]

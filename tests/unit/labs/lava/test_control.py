@@ -10,7 +10,7 @@ from iotoll.labs.lava.control import finding
 from iotoll.labs.lava.http import Http
 from iotoll.labs.lava.server import LavaServer
 from iotoll.records.models import Section
-from iotoll.verdict import instructions
+from iotoll.verdict.instructions import rule
 from iotoll.verdict.policy import load_policy
 from tests.unit.labs.lava.conftest import Answer, Request, Stub, as_json
 from tests.unit.runs import side_result
@@ -19,11 +19,11 @@ from tests.unit.verdict.gates import UFS, counts
 POLICY = load_policy("instructions")
 
 
-def pair(seed: int, cost: int) -> instructions.Judgement:
+def pair(seed: int, cost: int) -> rule.Judgement:
     """A pair of boots of one kernel; the second boot's submission costs so much more."""
     base = side_result("base", {UFS: counts(seed)})
     other = side_result("candidate", {UFS: counts(seed, {Section.SUBMISSION: cost})})
-    return instructions.judge(base, other, POLICY, [UFS])
+    return rule.judge(base, other, POLICY, [UFS])
 
 
 @pytest.mark.parametrize("cost", [80, -80])

@@ -363,7 +363,7 @@ def test_f3_5_one_refused_request_ends_no_run(
 def test_f3_5_a_token_that_stays_refused_names_the_way_out(
     tmp_path: Path, stub: Stub, candidate: BootPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("iotoll.labs.lava.patience.ACCESS_SECONDS", 0.05)
+    monkeypatch.setattr("iotoll.labs.lava.retry.ACCESS_SECONDS", 0.05)
     runner = make_runner(tmp_path, stub, Lava(candidate=CRASHED))
     play = stub.play
     stub.play = lambda r: Answer(401) if r.method == "GET" and "/jobs/" in r.path else play(r)

@@ -14,13 +14,13 @@ from iotoll.boards.board import load_board
 from iotoll.boards.ramdisk import Image
 from iotoll.boots.local import BootPlan
 from iotoll.core.errors import UsageError
-from iotoll.labs.lava import patience
+from iotoll.labs.lava import retry
 from iotoll.labs.lava.config import load_lab
 from iotoll.labs.lava.definition import File
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import Http, ServerError
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
-from iotoll.labs.lava.patience import Patience
+from iotoll.labs.lava.retry import Patience
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers
 from iotoll.labs.lava.submission import Submitter
 from iotoll.records.models import BuildRecord, Clock
@@ -248,7 +248,7 @@ def test_patience_ends_at_once_for_what_it_does_not_mend(
     assert len(stub.requests) == 1
     stub.answers(Answer(503), Answer(503), as_json({}))
     assert Patience()(lambda: client.get("x")) == {}
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.05)
     stub.answers(Answer(503))
     with pytest.raises(ServerError):
         Patience()(lambda: client.get("x"))

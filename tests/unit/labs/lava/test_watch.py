@@ -7,8 +7,8 @@ import json
 import pytest
 
 from iotoll.labs.lava.http import Http
+from iotoll.labs.lava.runner import Watch
 from iotoll.labs.lava.server import JobState, LavaServer
-from iotoll.labs.lava.watch import Watch
 from tests.unit.labs.lava.conftest import Answer, Stub
 
 PANIC = "[    1.9] Kernel panic - not syncing: Fatal exception"

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from iotoll_lab.experiments.validate import real_line
 
 from iotoll.boots.pair_order import boot_order
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.core.progress import Progress
+from iotoll.gate import flow as flow_module
+from iotoll.gate.flow import Flow
 from iotoll.records import results
 from iotoll.records.models import Outcome, SelectionRecord, SideResult, VerdictRecord
 from iotoll.records.models.run import Side
@@ -19,9 +22,6 @@ from iotoll.records.rundir import SIDES, RunDir
 from iotoll.reports.page import render_report
 from iotoll.reports.publish import FORMATS, Source
 from iotoll.reports.publish.checks import Status, checks
-from iotoll.run import flow as flow_module
-from iotoll.run.flow import Flow
-from iotoll.run.studies.validate import real_line
 from tests.unit.runs import make_run
 from tests.unit.verdict.time.sides import CELLS, noisy, side
 

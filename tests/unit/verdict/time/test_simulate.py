@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from iotoll_lab.experiments.rivals import RIVALS
 
 from iotoll.boots.pair_order import boot_order, first_side
-from iotoll.run.studies.rivals import RIVALS
 from iotoll.verdict.policy import load_time_policy
 from iotoll.verdict.time.sequential import State, plan_of
 from iotoll.verdict.time.simulate import KINDS, Planted, Tally, batches, board_noise, interval

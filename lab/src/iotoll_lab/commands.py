@@ -1,0 +1,52 @@
+"""The commands that iotoll-lab adds to iotoll: `iotoll.cli` finds them by the entry point."""
+
+from __future__ import annotations
+
+from iotoll.cli import Entry
+
+COMMANDS = {
+    "experiment": Entry(
+        "Investigate",
+        "iotoll_lab.experiments.command:experiment_group",
+        "Experiments on boards and on the gate itself.",
+        ("iotoll experiment exact --boots 4", "iotoll experiment planted"),
+    ),
+    "lab": Entry(
+        "Lab",
+        "iotoll_lab.local.command:lab_command",
+        "Run a whole LAVA on this machine: server, worker, file server, boards.",
+        ("iotoll lab up", "iotoll lab down"),
+    ),
+    "simboard": Entry(
+        "Lab",
+        "iotoll_lab.simboard.command:simboard_group",
+        "Simulated HiKey960 boards for a lab without boards (docs/boards.md).",
+        ("iotoll simboard serve hikey-01",),
+    ),
+}
+
+SUBCOMMANDS: dict[str, tuple[str, ...]] = {
+    "experiment builds": ("iotoll experiment builds --only uapi,early --changes 4",),
+    "experiment detector": ("iotoll experiment detector --series 300 --seed 2",),
+    "experiment exact": ("iotoll experiment exact --boots 4",),
+    "experiment explained": ("iotoll experiment explained --patches 10 --out runs/explained",),
+    "experiment history": (
+        "iotoll experiment history --rows 1000000",
+        "iotoll experiment history --rows 1000000 --engine duckdb --engine spark",
+    ),
+    "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
+    "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
+    "experiment ranges": ("iotoll experiment ranges --ranges 2",),
+    "experiment search": ("iotoll experiment search --ranges 100",),
+    "experiment sized": ("iotoll experiment sized --first 7 --patches 6 --cells 'nvme-*'",),
+    "lab up": ("iotoll lab up",),
+    "lab down": ("iotoll lab down",),
+    "lab status": ("iotoll lab status --json",),
+    "lab service": ("iotoll lab service stop worker",),
+    "simboard serve": ("iotoll simboard serve hikey-01 --state /tmp/boards",),
+    "simboard power": ("iotoll simboard power hikey-01 reset",),
+    "simboard fault": ("iotoll simboard fault hikey-01 uart-cut 5",),
+    "simboard state": ("iotoll simboard state",),
+    "simboard uart": ("iotoll simboard uart hikey-01",),
+    "simboard install": ("iotoll simboard install worker-root",),
+}

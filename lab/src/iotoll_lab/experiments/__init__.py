@@ -1,0 +1,1 @@
+"""Experiments behind docs/validation.md: on boards, and on the gate itself."""

@@ -1,0 +1,1 @@
+"""A whole LAVA on this machine: server, worker, file server, boards."""

@@ -1,0 +1,328 @@
+"""The commands ``iotoll bisect`` and ``iotoll bisect-step``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from iotoll.bisect.boards_command import search_boards
+from iotoll.bisect.culprit import Confirmed, confirm
+from iotoll.bisect.find import Asked, Finder, Found, crossed
+from iotoll.bisect.history import History
+from iotoll.bisect.log import NAME, Log
+from iotoll.bisect.meter import Meter, usage
+from iotoll.bisect.setting import Setting, locked
+from iotoll.bisect.terminal import bisect_text
+from iotoll.core.cli_support import FiniteRange, Output, output_options, told
+from iotoll.core.digest import json_sha256
+from iotoll.core.errors import UsageError
+from iotoll.core.paths import cache_dir
+from iotoll.core.progress import Progress
+from iotoll.records import results
+
+F = TypeVar("F", bound=Callable[..., Any])
+SKIP, BAD, STOP = 125, 1, 128
+"""Exit codes that ``git bisect run`` knows: cannot be tested, bad, and an end of the search."""
+
+
+def board_options(command: F) -> F:
+    """Options that name the board and what runs on it."""
+    for option in reversed(
+        [
+            click.option("--board", default="virt-arm64", show_default=True, help="Exact board."),
+            click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
+            click.option("--policy", help="Policy. Default: that of the board's clock."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def range_options(command: F) -> F:
+    """Options that a search has as git does."""
+    for option in reversed(
+        [
+            click.option("--first-parent", is_flag=True, help="Follow first parents of merges."),
+            click.option(
+                "--path", "paths", multiple=True, help="Only commits that change this path."
+            ),
+            click.option(
+                "--term-old",
+                "--term-good",
+                default="good",
+                help="Name of the old state, as in git bisect.",
+            ),
+            click.option("--term-new", "--term-bad", default="bad", help="Name of the new state."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("bisect")
+@click.option("--tree", required=True, type=click.Path(path_type=Path), help="Kernel git tree.")
+@click.option("--good", "--old", "good", required=True, metavar="A", help="Revision before.")
+@click.option("--bad", "--new", "bad", default="HEAD", show_default=True, metavar="B")
+@click.option("--cell", help="Search what moved in this cell. Default: what moved most.")
+@click.option("--section", 
+    help="Search this section, 'whole' (the whole I/O) or 'work' (outside I/Os).")  # fmt: skip
+@range_options
+@board_options
+@click.option(
+    "--sandbox", is_flag=True, help="Build and boot where commits see no secret (docs/bisect.md)."
+)
+@click.option("--runner", type=click.Choice(["local", "lava"]), default="local", show_default=True)
+@click.option("--lab", default="local", show_default=True, help="LAVA lab, with --runner lava.")
+@click.option("--boards", default=2, show_default=True, type=click.IntRange(1, 16),
+    help="Commits that a lab measures at once.")  # fmt: skip
+@click.option("--max-pairs", default=400, show_default=True, type=click.IntRange(4),
+    help="Pairs of boots after which a search in a lab gives up.")  # fmt: skip
+@click.option("--noise", type=FiniteRange(0, 1, min_open=True, max_open=True),
+    help="Noise of one pair as a share. Default: the board's A/A history.")  # fmt: skip
+@click.option("--cheaper", is_flag=True, help="In a lab: search for a decrease.")
+@click.option("--explain/--no-explain", default=True, help="Name the function (two more boots).")
+@click.option("--out", type=click.Path(path_type=Path), help="Default: runs/bisect-NAME.")
+@output_options
+def bisect_command(
+    tree: Path, good: str, bad: str, out: Path | None, quiet: bool, as_json: bool, **options: Any
+) -> None:
+    """Name the commit between A and B that changed the instructions of an I/O.
+
+    Re-running the command resumes. Exit code 0: one commit is named and confirmed;
+    3: skipped commits hide it, or nothing moved.
+    """
+    output = Output(quiet, as_json)
+    started = time.monotonic()
+    history = History(_repository(tree))
+    asked = _asked(history, good, bad, options)
+    setting = setting_of(tree, options)
+    if setting.lab is not None:
+        raise SystemExit(search_boards(history, asked, setting, out, output, options))
+    identity = {"asked": asdict(asked), "setting": asdict(setting)}
+    root = out or Path("runs") / f"bisect-{asked.bad[:12]}-{json_sha256(identity)[:8]}"
+    with locked(root):
+        meter = Meter(root, setting, asked.good, Log(root / NAME, identity), output.progress)
+        # Everything named on the command line is read before anything long begins.
+        _ = meter.board, meter.matrix, meter.policy
+        found = Finder(meter, history, asked, output.progress).find()
+        confirmed = _confirmed(root, meter, history, found, options["explain"], output.progress)
+        answer = _answer(asked, history, meter, found, confirmed, time.monotonic() - started)
+        results.write_text(root / "bisect.json", json.dumps(answer, indent=1) + "\n")
+        results.write_text(root / "bisect.txt", bisect_text(answer))
+    _show(answer, root, output)
+    raise SystemExit(0 if answer["outcome"] == "found" else 3)
+
+
+def setting_of(tree: Path, options: dict[str, Any]) -> Setting:
+    """What the options name; raises UsageError where they do not fit together."""
+    lab = options["lab"] if options.get("runner") == "lava" else None
+    sandbox = bool(options.get("sandbox"))
+    if lab and sandbox:
+        raise UsageError(
+            "--sandbox: a search in a lab builds on this machine without one: search on an exact"
+            " board, or leave --sandbox out for commits that you trust"
+        )
+    if sandbox and not tree.resolve().is_relative_to(cache_dir().resolve()):
+        raise UsageError(
+            f"--sandbox: it sees no tree outside of the cache, such as {tree}: run 'iotoll ci"
+            " bisect --clone TREE --good A --bad B', which copies the commits into it"
+        )
+    policy = options["policy"] or ("time" if lab else "instructions")
+    return Setting(str(tree.resolve()), options["board"], options["matrix"], policy, lab, sandbox)
+
+
+def _repository(tree: Path) -> Path:
+    if not tree.is_dir():
+        raise UsageError(f"--tree {tree}: no such folder: name a kernel git tree")
+    return tree
+
+
+def _asked(history: History, good: str, bad: str, options: dict[str, Any]) -> Asked:
+    return Asked(
+        history.commit(good, "--good"),
+        history.commit(bad, "--bad"),
+        options["cell"],
+        options["section"],
+        options["first_parent"],
+        tuple(options["paths"]),
+        (options["term_old"], options["term_new"]),
+    )
+
+
+def _confirmed(
+    root: Path,
+    meter: Meter,
+    history: History,
+    found: Found,
+    explain: bool,
+    progress: Progress,
+) -> Confirmed | None:
+    """The commit against its parent; None where one of them cannot be tested."""
+    if len(found.commits) != 1 or found.target is None:
+        return None
+    commit = found.commits[0]
+    parents = history.parents(commit)
+    if not parents or any(
+        meter.values(one, [found.target[0]]) is None for one in (parents[0], commit)
+    ):
+        return None
+    folder = root / f"culprit-{commit[:12]}"
+    return confirm(folder, meter.setting, parents[0], commit, found.target, progress, explain)
+
+
+def _answer(
+    asked: Asked,
+    history: History,
+    meter: Meter,
+    found: Found,
+    confirmed: Confirmed | None,
+    seconds: float,
+) -> dict[str, Any]:
+    commits = [asdict(history.known(c)) for c in found.commits]
+    is_sure = confirmed is not None and confirmed.moved and crossed_way(confirmed, found)
+    outcome = "found" if len(commits) == 1 and is_sure else "range" if commits else "nothing"
+    if len(commits) == 1 and not is_sure:
+        outcome = "unconfirmed"
+    return {
+        "schema_version": "iotoll.bisect/1",
+        "outcome": outcome,
+        "good": asdict(history.known(asked.good)),
+        "bad": asdict(history.known(asked.bad)),
+        "terms": asked.terms,
+        "why": found.why,
+        "cell": found.target[0] if found.target else None,
+        "section": found.target[1] if found.target else None,
+        "full": found.full,
+        "commits": commits,
+        "skipped": {c["sha"]: meter.why(c["sha"]) for c in commits if meter.why(c["sha"])},
+        "confirmed": asdict(confirmed) if confirmed else None,
+        "moved": [
+            {"cell": part[0], "section": part[1], "delta": value.delta}
+            for part, value in sorted(found.moved.items())
+        ],
+        "range": found.range_size,
+        "candidates": found.candidates,
+        "tested": [
+            {"commit": sha, "is": word, "delta": delta} for sha, word, delta in found.tested
+        ],
+        "spent": {**asdict(meter.spent), "seconds": round(seconds, 1)},
+        "disk": usage(meter.root),
+    }
+
+
+def crossed_way(confirmed: Confirmed, found: Found) -> bool:
+    """Whether the commit changed the value the same way as the whole range did."""
+    return confirmed.delta * found.full > 0
+
+
+def _show(answer: dict[str, Any], root: Path, output: Output) -> None:
+    if output.as_json:
+        click.echo(json.dumps(answer, indent=1, sort_keys=True))
+        return
+    text = bisect_text(answer)
+    click.echo(text.splitlines()[0] if output.quiet else text.rstrip("\n"))
+    if not output.quiet:
+        click.echo(f"written: {root / 'bisect.json'}")
+
+
+class _Step(click.Command):
+    """A command whose every failure ends ``git bisect run``, which takes 1 to 124 as bad."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as error:
+            error.show()
+            raise SystemExit(STOP) from error
+
+
+@click.command("bisect-step", cls=_Step)
+@click.option("--tree", default=".", type=click.Path(path_type=Path), show_default=True)
+@click.option("--good", "--old", "good", required=True, metavar="A", help="Revision before.")
+@click.option("--bad", "--new", "bad", metavar="B", help="Revision that has all of the change.")
+@click.option("--commit", default="HEAD", show_default=True, help="The revision that is judged.")
+@click.option("--cell", required=True, help="The cell that is measured.")
+@click.option("--section", required=True, 
+    help="Its section, 'whole' (the whole I/O) or 'work' (outside I/Os).")  # fmt: skip
+@click.option(
+    "--at-least", type=FiniteRange(), help="Without B: bad from this many instructions on."
+)
+@board_options
+@click.option(
+    "--out",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Folder for what earlier steps measured.",
+)
+@click.option("--quiet", is_flag=True, help="No progress.")
+def step_command(
+    tree: Path, good: str, bad: str | None, commit: str, quiet: bool, **options: Any
+) -> None:
+    """Judge one revision for `git bisect run`: exit code 0 good, 1 bad, 125 cannot be tested.
+
+    It is bad when it has at least half of what B has over A; without B, when the section moved at
+    all. A failure of this machine ends the search with 128.
+    """
+    try:
+        code = _step(tree, good, bad, commit, Progress(quiet), options)
+    except Exception as error:
+        # Whatever it is: another exit code would tell git that the commit is bad.
+        click.echo(f"iotoll: {told(error)[0]}", err=True)
+        raise SystemExit(STOP) from error
+    raise SystemExit(code)
+
+
+def _step(
+    tree: Path, good: str, bad: str | None, commit: str, progress: Progress, options: dict[str, Any]
+) -> int:
+    history = History(_repository(tree))
+    first, tested = history.commit(good, "--good"), history.commit(commit, "--commit")
+    setting = setting_of(tree, options)
+    folder = history.ask("rev-parse", "--path-format=absolute", "--git-path", "iotoll-bisect")
+    identity = {"step": [first, options["cell"]], "setting": asdict(setting)}
+    # Below .git, where `git bisect` also keeps its state: nothing untracked appears in the tree.
+    root = options["out"] or Path(folder) / json_sha256(identity)[:12]
+    with locked(root):
+        meter = Meter(root, setting, first, Log(root / NAME, identity), progress)
+        full = None
+        if bad is not None:
+            full = _value(meter, history.commit(bad, "--bad"), options)
+            if full is None or full[1] not in ("grew", "shrank"):
+                raise UsageError(f"--bad {bad}: {options['cell']}: {options['section']} is as in A")
+        found = _value(meter, tested, options)
+        if found is None:
+            return SKIP
+        delta, moved = found
+        if full is not None:
+            is_bad = crossed(delta, full[0])
+        elif options["at_least"] is not None:
+            is_bad = delta >= options["at_least"]
+        else:
+            is_bad = moved in ("grew", "shrank")
+    click.echo(f"{history.known(tested).line}: {delta:+g}: {'bad' if is_bad else 'good'}")
+    return BAD if is_bad else 0
+
+
+def _value(meter: Meter, commit: str, options: dict[str, Any]) -> tuple[float, str] | None:
+    cell, section = options["cell"], options["section"]
+    if cell not in meter.matrix.cells:
+        raise UsageError(
+            f"--cell {cell}: not in the matrix: choose from {meter.matrix.cells[0]}, …"
+        )
+    values = meter.values(commit, [cell])
+    if values is None:
+        return None
+    if (cell, section) not in values:
+        raise UsageError(
+            f"--section {section}: {cell} has {', '.join(sorted(s for _, s in values))}"
+        )
+    value = values[cell, section]
+    return None if value.moved == "unknown" else (value.delta, value.moved)

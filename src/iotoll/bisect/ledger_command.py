@@ -1,0 +1,145 @@
+"""The command ``iotoll ledger``."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iotoll.bisect.account import Accountant, Accounted, Entry
+from iotoll.bisect.command import board_options, setting_of
+from iotoll.bisect.history import History
+from iotoll.bisect.ledger import Values
+from iotoll.bisect.log import NAME, Log
+from iotoll.bisect.meter import Meter, usage
+from iotoll.bisect.page import (
+    WHY,
+    Ledger,
+    LedgerRow,
+    families,
+    ledger_data,
+    ledger_page,
+    ledger_text,
+)
+from iotoll.bisect.setting import locked
+from iotoll.boards.matrix import chosen_cells
+from iotoll.core.cli_support import Output, output_options
+from iotoll.core.digest import json_sha256
+from iotoll.core.errors import UsageError
+from iotoll.records import results
+
+
+@click.command("ledger")
+@click.argument("range_", metavar="A..B")
+@click.option("--tree", required=True, type=click.Path(path_type=Path), help="Kernel git tree.")
+@click.option("--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST")
+@click.option("--max-builds", type=click.IntRange(1), help="Build no more kernels than this.")
+@board_options
+@click.option("--sandbox", is_flag=True, help="Build and boot where commits see no secret.")
+@click.option("--out", type=click.Path(path_type=Path), help="Default: runs/ledger-NAME.")
+@output_options
+def ledger_command(
+    range_: str,
+    tree: Path,
+    cells: str | None,
+    max_builds: int | None,
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Account for every instruction between A and B, commit by commit.
+
+    Re-running the command resumes, also with a larger --max-builds. Exit code 0, or
+    3 when the limit on builds left commits together.
+    """
+    output = Output(quiet, as_json)
+    if not tree.is_dir():
+        raise UsageError(f"--tree {tree}: no such folder: name a kernel git tree")
+    first, dots, last = range_.partition("..")
+    if not dots or not first or last.startswith("."):
+        raise UsageError(f"{range_}: write a range as A..B")
+    history = History(tree)
+    good, bad = history.commit(first, "A"), history.commit(last or "HEAD", "B")
+    setting = setting_of(tree, options)
+    identity = {"ledger": [good, bad, cells], "setting": asdict(setting)}
+    root = out or Path("runs") / f"ledger-{bad[:12]}-{json_sha256(identity)[:8]}"
+    with locked(root):
+        meter = Meter(root, setting, good, Log(root / NAME, identity), output.progress)
+        _ = meter.board, meter.policy
+        accountant = Accountant(meter, history, output.progress, max_builds)
+        started = time.monotonic()
+        chosen = chosen_cells(cells, meter.matrix.cells)
+        found = accountant.account(good, bad, chosen)
+        ledger = shown(found, history, meter, (good, bad), time.monotonic() - started)
+        results.write_text(root / "ledger.json", json.dumps(ledger_data(ledger), indent=1) + "\n")
+        results.write_text(root / "ledger.txt", ledger_text(ledger))
+        results.write_text(root / "ledger.html", ledger_page(ledger))
+    if as_json:
+        click.echo(json.dumps(ledger_data(ledger), indent=1, sort_keys=True))
+    else:
+        click.echo(ledger_text(ledger).rstrip("\n"))
+        if not quiet:
+            click.echo(f"written: {root / 'ledger.html'}")
+    raise SystemExit(3 if found.partial else 0)
+
+
+def shown(
+    found: Accounted, history: History, meter: Meter, ends: tuple[str, str], seconds: float
+) -> Ledger:
+    """The ledger as it is shown: rows named, cells that behave alike together."""
+    columns: list[Values] = []
+    for entry in found.entries:
+        columns += _columns(entry)
+    groups = families(columns)
+
+    def values(of: Values) -> tuple[int, ...]:
+        return tuple(of.get(group.part, 0) for group in groups)
+
+    rows: list[LedgerRow] = []
+
+    def add(entry: Entry, depth: int) -> None:
+        rows.append(_row(entry, history, values(entry.row.deltas), depth))
+        for inner in entry.inside:
+            add(inner, depth + 1)
+        if entry.inside and entry.interaction:
+            title = "interaction of the merged commits with the line that they are merged into"
+            rows.append(
+                LedgerRow(title, "", "", values(entry.interaction), depth + 1, "interaction")
+            )
+
+    for entry in found.entries:
+        add(entry, 0)
+    return Ledger(
+        good=asdict(history.known(ends[0])),
+        bad=asdict(history.known(ends[1])),
+        board=meter.board.name,
+        families=groups,
+        rows=rows,
+        totals=values(found.total),
+        commits=found.commits,
+        cells=len({cell for cell, _ in found.total}),
+        partial=found.partial,
+        spent={**asdict(meter.spent), "seconds": round(seconds, 1)},
+        disk=usage(meter.root),
+        skipped=found.skipped,
+    )
+
+
+def _columns(entry: Entry) -> list[Values]:
+    inner = [column for one in entry.inside for column in _columns(one)]
+    return [entry.row.deltas, entry.interaction, *inner]
+
+
+def _row(entry: Entry, history: History, values: tuple[int, ...], depth: int) -> LedgerRow:
+    commits = [history.known(sha) for sha in entry.row.commits]
+    if len(commits) == 1:
+        return LedgerRow(
+            commits[0].line, commits[0].author, WHY[entry.row.why], values, depth, entry.row.why
+        )
+    title = f"{commits[0].short}..{commits[-1].short}: {len(commits)} commits"
+    return LedgerRow(title, "", WHY[entry.row.why], values, depth, entry.row.why)

@@ -1,0 +1,1 @@
+"""Explain: which functions account for a difference, from records of what boards executed."""

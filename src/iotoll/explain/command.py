@@ -1,0 +1,137 @@
+"""The command ``iotoll explain``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from iotoll.boards.plugin import CACHES, load_caches
+from iotoll.core.errors import UsageError
+from iotoll.core.progress import Progress
+from iotoll.explain.explainer import Explainer, write_pictures
+from iotoll.explain.frames import cell_frames
+from iotoll.explain.profiled import Profiler
+from iotoll.explain.terminal import (
+    print_caches,
+    print_explained,
+    print_profile,
+    print_tree,
+    print_untraced,
+)
+from iotoll.explain.untraced import Untraced
+from iotoll.records.models.base import Model
+from iotoll.records.rundir import SIDES, RunDir
+from iotoll.run.opening import open_result
+
+
+@click.command("explain")
+@click.argument("result", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--cell", "cells", multiple=True, help="Explain this cell; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="Explain all cells, show all sections.")
+@click.option(
+    "--io",
+    "single",
+    type=click.IntRange(0),
+    help="Show the call tree of this I/O; needs one --cell.",
+)
+@click.option("--slowest", is_flag=True, help="As --io, of the candidate's slowest I/O.")
+@click.option("--differs", is_flag=True, help="As --io, of an I/O whose difference is unusual.")
+@click.option(
+    "--cache", is_flag=True, help="Also report cache lines and misses, from a cache model."
+)
+@click.option("--cache-model", metavar="NAME", help="As --cache, with this model (name or file).")
+@click.option(
+    "--untraced", is_flag=True, help="Measure both kernels in boots without trace events."
+)
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Approximate, for any board: build both kernels with function_graph's profiler and boot"
+    " them once, in the run's lab if it has one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print explain.json on stdout.")
+@click.option("--quiet", is_flag=True, help="Print only the tables.")
+def explain_command(
+    result: Path,
+    cells: tuple[str, ...],
+    everything: bool,
+    single: int | None,
+    slowest: bool,
+    differs: bool,
+    cache: bool,
+    cache_model: str | None,
+    untraced: bool,
+    profile: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Show which functions account for the differences of RUN (a run directory or file in it).
+
+    Both kernels boot again on the same virtual board, while a plugin records every instruction.
+    Without --cell the cells that moved are explained; all of them where none did. Leaves
+    explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
+    both profiles for speedscope (CELL.speedscope.json). With --untraced both kernels boot without
+    trace events instead, and untraced.json has what each section costs then. Boards that cannot be
+    recorded, real ones above all, can be profiled: profile.json. Exit code 0, whatever the verdict
+    was.
+    """
+    marked = {"io": single is not None, "slowest": slowest, "differs": differs}
+    ones = [name for name, on in marked.items() if on]
+    modelled = cache or cache_model is not None
+    _check(ones, len(cells), {"untraced": untraced, "profile": profile}, modelled, everything)
+    caches = load_caches(cache_model or CACHES) if modelled else None
+    run, progress = open_result(result), Progress(quiet or as_json)
+    if profile:
+        _profile(run, cells, as_json, progress)
+        return
+    explainer = Explainer(run, progress, single, caches)
+    chosen = explainer.choose(cells, everything)
+    if untraced:
+        without = Untraced(explainer).measure(chosen)
+        _print_json(without) if as_json else print_untraced(without, Console())
+        return
+    if slowest or differs:
+        explainer.pick(cells[0], ones[0])
+    elif ones:
+        explainer.check_single(cells[0])
+    record, sides = explainer.explain(chosen)
+    write_pictures(explainer.folder, sides)
+    if as_json:
+        _print_json(record)
+        return
+    console = Console()
+    print_explained(record, console, everything=everything)
+    if record.caches is not None:
+        print_caches(record.caches, console, everything=everything)
+    if explainer.single is not None:
+        one = (sides[side].cells[cells[0]] for side in SIDES)
+        print_tree(cell_frames(*one, single=True), explainer.single, console)
+
+
+def _check(
+    ones: Sequence[str], cells: int, ways: Mapping[str, bool], modelled: bool, everything: bool
+) -> None:
+    """Raise UsageError for options that do not fit; ``ones`` are those that name a single I/O."""
+    if len(ones) > 1:
+        raise UsageError("--io, --slowest and --differs: give one of them")
+    if ones and cells != 1:
+        raise UsageError(f"--{ones[0]} needs one --cell")
+    if ways["untraced"] and (ones or modelled):
+        raise UsageError("--untraced: give no --io, --slowest, --differs or --cache beside it")
+    if ways["profile"] and (ones or modelled or everything or ways["untraced"]):
+        raise UsageError("--profile: give no option but --cell, --json and --quiet beside it")
+
+
+def _profile(run: RunDir, cells: Sequence[str], as_json: bool, progress: Progress) -> None:
+    profiler = Profiler(run, progress)
+    found = profiler.measure(profiler.choose(cells))
+    _print_json(found) if as_json else print_profile(found, Console())
+
+
+def _print_json(record: Model) -> None:
+    document = record.model_dump(mode="json", exclude_none=True)
+    click.echo(json.dumps(document, indent=1, sort_keys=True))

@@ -1,0 +1,152 @@
+"""The recorded I/Os of both sides taken apart: the base in a process beside the candidate's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from iotoll.core.errors import InfrastructureError
+from iotoll.core.progress import Progress
+from iotoll.explain.attribute import take_apart
+from iotoll.explain.compared import SideParts
+from iotoll.explain.coverage import executed_instructions
+from iotoll.explain.pieces import PieceCounter, Pieces
+from iotoll.explain.record import read_record
+from iotoll.explain.tables import io_tables
+from iotoll.explain.walk import Walker
+from iotoll.kernels.symbols import Symbols
+from iotoll.measure.iotable import IoTable
+from iotoll.records.models.run import Side
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one side is taken apart from; a process can be given it.
+
+    ``folders`` are those of the recorded boot and of the gate's; ``record`` is the beginning of the
+    record's files. ``changed`` functions are looked for in all that was recorded; ``single`` is the
+    number of the I/O of each cell that is also taken apart alone. Of the cells ``wholes`` the whole
+    I/Os are taken apart as well, from call to return.
+    """
+
+    side: Side
+    record: Path
+    folders: tuple[Path, Path]
+    symbols: Symbols
+    pieces: Pieces
+    cells: tuple[str, ...]
+    changed: tuple[str, ...]
+    single: int | None
+    wholes: frozenset[str] = frozenset()
+
+
+def take_sides_apart(tasks: tuple[Task, Task], progress: Progress) -> dict[Side, SideParts]:
+    """Take both sides apart, side by side where this machine has more than one CPU."""
+    first, second = tasks
+    with progress.step(f"take I/Os apart ({first.side}, {second.side})", len(second.cells)) as step:
+
+        def on_cell(number: int) -> None:
+            step.update(number, len(second.cells), second.cells[number])
+
+        if (os.cpu_count() or 1) == 1:
+            return {task.side: take_side_apart(task, on_cell) for task in tasks}
+        with _beside(first) as result:
+            mine = take_side_apart(second, on_cell)
+            return {first.side: result(), second.side: mine}
+
+
+@contextmanager
+def _beside(task: Task) -> Iterator[Callable[[], SideParts]]:
+    """Take a side apart in another process, which does not outlive the block."""
+    # Not a fork: this process may have threads, such as that of a live progress bar.
+    context = get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(task, os.getpid(), sender), daemon=True)
+    process.start()
+    sender.close()
+
+    def result() -> SideParts:
+        try:
+            found: SideParts | Exception = receiver.recv()
+        except EOFError as error:
+            process.join()
+            raise InfrastructureError(
+                f"the process that takes the {task.side}'s I/Os apart ended with"
+                f" {process.exitcode}: is there enough memory?"
+            ) from error
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    try:
+        yield result
+    finally:
+        process.kill()
+        process.join()
+        receiver.close()
+
+
+def _work(task: Task, parent: int, sender: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's to handle
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        return
+    try:
+        sender.send(take_side_apart(task))
+    except Exception as error:
+        sender.send(error)
+
+
+def take_side_apart(task: Task, on_cell: Callable[[int], None] = lambda _: None) -> SideParts:
+    """Attribute the I/Os of one side's cells; ``on_cell`` is told which cell begins.
+
+    Raises InfrastructureError when the recorded boot is not the gate's, or has no trace of a cell.
+    """
+    record, (folder, gate) = read_record(task.record), task.folders
+    if not len(record.clock):
+        raise InfrastructureError(
+            f"{folder}: the recorded boot is not the gate's: it has no I/O at the same times;"
+            " board, image or job have changed since"
+        )
+    tables, before = io_tables(folder, task.cells), io_tables(gate, task.cells)
+    parts, same = {}, set()
+    walker, counter = Walker(record, task.symbols), PieceCounter(record, task.pieces)
+    for number, cell in enumerate(task.cells):
+        on_cell(number)
+        if cell not in tables:
+            raise InfrastructureError(f"{folder}: the board handed over no trace of {cell}")
+        parts[cell] = take_apart(
+            cell,
+            record,
+            walker,
+            tables[cell],
+            task.single,
+            counter,
+            with_whole=cell in task.wholes,
+        )
+        if cell in before and _equal(before[cell], tables[cell]):
+            same.add(cell)
+    executed = executed_instructions(record, task.symbols, task.changed)
+    return SideParts(task.symbols, parts, frozenset(same), executed, task.pieces)
+
+
+def _equal(one: IoTable, other: IoTable) -> bool:
+    """Whether two boots had the same I/Os, to the instruction."""
+    return len(one) == len(other) and all(
+        np.array_equal(one[name], other[name]) for name in ("start", *_own(one)) if other.has(name)
+    )
+
+
+def _own(table: IoTable) -> list[str]:
+    return [name for name in table.columns if name.startswith(("elapsed_", "own_"))]

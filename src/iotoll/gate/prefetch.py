@@ -1,0 +1,115 @@
+"""What a gate's later steps need, done in another thread while this one waits for make or a board.
+
+Nothing depends on it: a piece that was not reached, or failed, is done by the step that needs it,
+which then fails as it always did.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from iotoll.records import results
+from iotoll.records.models import BootRecord
+from iotoll.run.setup import Setup
+
+Work = Iterator[Callable[[], object]]
+"""Pieces of work, each as short as may be: the end of a step waits for the one that has begun."""
+
+_FOR_BOOTS = ("numpy", "iotoll.explain.gate_coverage", "iotoll.kernels.changed")
+_FOR_REPORTS = (
+    "iotoll.measure.collect",
+    "iotoll.verdict.instructions.rule",
+    "iotoll.reports.page",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_svg",
+)
+"""They take half a second to import, in the order in which the steps need them."""
+COMPILES, STARTS = 3.0, 0.5
+"""Seconds in which a build needs all processors, and a boot starts its programs."""
+LONGEST = 2.0
+"""Seconds for which the end of a step waits at most."""
+
+
+def while_it_is_built(setup: Setup) -> Work:
+    """What the boot needs: make links the kernel on one processor."""
+    for name in _FOR_BOOTS:
+        yield partial(importlib.import_module, name)
+    yield _job_template
+    yield partial(_base_functions, setup)
+
+
+def while_it_boots(setup: Setup, later: Work) -> Work:
+    """What is ``later`` than the build, and what the steps after the boot need.
+
+    The base's first boot is analysed, for one.
+    """
+    yield from later
+    for name in _FOR_REPORTS:
+        yield partial(importlib.import_module, name)
+    yield _models
+    yield _page_template
+    yield partial(_base_boot, setup)
+
+
+def _models() -> None:
+    """Have the models of all documents ready to check some."""
+    for model in results.DOCUMENTS.values():
+        model.model_rebuild()
+
+
+def _job_template() -> None:
+    """Have jinja2 compile a batch of fio jobs."""
+    from iotoll.boots import job
+
+    job.template()
+
+
+def _page_template() -> None:
+    """Have jinja2 compile the report's page."""
+    from iotoll.reports.page import html
+
+    html.template()
+
+
+def _base_functions(setup: Setup) -> None:
+    """Have the functions of the base's image (`iotoll.kernels.symbols` remembers them)."""
+    from iotoll.explain import gate_coverage
+
+    if gate_coverage.can_watch(setup):
+        _ = gate_coverage.symbols_of(setup.run, "base").codes
+
+
+def _base_boot(setup: Setup) -> None:
+    """Have the base's figures (`iotoll.measure.collect` remembers them)."""
+    from iotoll.measure.collect import analyze
+
+    folder = setup.run.boot("base", 1)
+    analyze(folder, results.read(folder / "boot.json", BootRecord))
+
+
+@contextmanager
+def meanwhile(work: Work, after: float) -> Iterator[None]:
+    """Do pieces of work while the body runs, from ``after`` seconds on.
+
+    Those that have not begun by its end stay undone.
+    """
+    ended = threading.Event()
+
+    def run() -> None:
+        ended.wait(after)
+        while not ended.is_set() and (piece := next(work, None)) is not None:
+            with suppress(Exception):
+                piece()
+
+    # A daemon: should a piece hang, an interrupted gate ends all the same.
+    thread = threading.Thread(target=run, name="ahead", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(LONGEST)

@@ -1,1 +1,0 @@
-"""Explain: which functions account for a difference, from records of what two boards executed."""

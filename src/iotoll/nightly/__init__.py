@@ -1,0 +1,1 @@
+"""Nightly: branches measured each night, their history, and what changed in it."""

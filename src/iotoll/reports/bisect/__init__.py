@@ -1,1 +1,0 @@
-"""What a search found, as text and as a page."""

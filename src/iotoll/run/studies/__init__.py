@@ -1,1 +1,0 @@
-"""Experiments over many runs: how often the gate errs, and what it finds."""

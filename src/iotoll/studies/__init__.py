@@ -1,0 +1,1 @@
+"""Published studies, measured again: their numbers beside ours."""

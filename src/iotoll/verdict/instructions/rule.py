@@ -1,0 +1,320 @@
+"""The gate on the `instructions` clock: candidate against base, I/O by I/O, on an exact board.
+
+A pure function of two result files and a policy. Each I/O is compared with its twin of the other
+kernel (`iotoll.verdict.instructions.pairing`): per cell and section, for the whole I/O, and over
+the cells of a device together, where a cost may show that is too rare for a cell alone.
+
+One boot of each side is enough for a pass. Where it shows something, `Judgement.open` names the
+cells, and the policy says how many boots there must be: each begins its cells a stated bit later on
+both sides, so that the kernels meet other timers, and what moved must have moved in all of them.
+The thresholds are data (pipelines/policies/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from iotoll.boards.cells import parse_cell
+from iotoll.core.errors import InfrastructureError
+from iotoll.records.models import (
+    CellVerdict,
+    Clock,
+    Comparison,
+    Outcome,
+    PoolRecord,
+    Section,
+    SectionComparison,
+    SideResult,
+)
+from iotoll.verdict.instructions import detectors, pairing
+from iotoll.verdict.instructions.pairing import MAJORITY, Moved, Twins
+from iotoll.verdict.instructions.pooling import pools
+from iotoll.verdict.policy import Policy, SectionRule
+from iotoll.verdict.words import headline, moved_lines, sentence
+from iotoll.verdict.work import compare_work
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a run's figures say: the outcome, and every cell's comparisons.
+
+    ``open`` are the cells that need further boots before this may be the verdict.
+    """
+
+    outcome: Outcome
+    cells: list[CellVerdict]
+    regressions: list[str]
+    improvements: list[str]
+    sentence: str
+    pools: list[PoolRecord] = field(default_factory=list)
+    headline: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+
+
+def judge(
+    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
+) -> Judgement:
+    """Judge all boots of both sides; ``cells`` are those that were selected.
+
+    Raises InfrastructureError when the two sides cannot be compared: another clock or board.
+    """
+    check_comparable(base, candidate, policy)
+    return judge_cells(base, candidate, policy, cells)
+
+
+def judge_cells(
+    base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
+) -> Judgement:
+    """As `judge`, for sides that are known to be comparable (experiments)."""
+    if any(boot.shares_clock for side in (base, candidate) for boot in side.boots):
+        policy = policy.on_shared_clock()
+    judged = [_cell(name, base, candidate, policy) for name in cells]
+    paired = {verdict.cell: found for verdict, found in judged if found}
+    verdicts = [verdict for verdict, _ in judged]
+    grown = pools(paired, verdicts, policy)
+    incomparable = [
+        v.cell
+        for v, found in judged
+        if v.outcome is Outcome.INCONCLUSIVE
+        and any(_lack(t, policy) or (not t.own and _differ(t, policy)) for t in found.values())
+    ]
+    return conclude(verdicts, grown, _open(verdicts, grown, incomparable, candidate, policy))
+
+
+def conclude(
+    verdicts: list[CellVerdict],
+    grown: Sequence[PoolRecord] = (),
+    unsettled: Sequence[str] = (),
+) -> Judgement:
+    """The outcome of a run from its cells': the worst of them, and partial results never pass."""
+    outcomes = {v.outcome for v in verdicts}
+    if any(pool.moved == "grew" for pool in grown):
+        outcomes.add(Outcome.REGRESSION)
+    order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
+    outcome = next((o for o in order if o in outcomes), Outcome.PASS)
+    lines = {how: moved_lines(verdicts, grown, how) for how in ("grew", "shrank")}
+    heads = headline(verdicts)
+    return Judgement(
+        outcome,
+        verdicts,
+        lines["grew"],
+        lines["shrank"],
+        sentence(outcome, verdicts, grown, heads),
+        list(grown),
+        heads,
+        list(unsettled),
+    )
+
+
+def check_comparable(base: SideResult, candidate: SideResult, policy: Policy) -> None:
+    """Raise InfrastructureError unless both sides ran the same jobs on the same board."""
+    clocks = {base.clock, candidate.clock, policy.clock}
+    if clocks != {Clock.INSTRUCTIONS}:
+        raise InfrastructureError("the deterministic gate judges the clock 'instructions' only")
+    boards = [[boot.board_sha256 for boot in side.boots] for side in (base, candidate)]
+    # The base may have booted more often: it shows how much it differs from itself.
+    if boards[0][: len(boards[1])] != boards[1]:
+        raise InfrastructureError("base and candidate ran on different boards or jobs: run again")
+
+
+Paired = dict[Section | None, Twins]
+
+
+def _cell(
+    name: str, base: SideResult, candidate: SideResult, policy: Policy
+) -> tuple[CellVerdict, Paired]:
+    sides = (base.cells.get(name, []), candidate.cells.get(name, []))
+    why = _unusable(sides)
+    if why:
+        return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=why), {}
+    parts: list[Section | None] = [*policy.sections, None]
+    paired = pairing.pair(*sides, parts, parse_cell(name).depth)
+    sections = [
+        SectionComparison(section=part, **found)
+        for part in policy.sections
+        if (found := compare(paired[part], policy.rule(name, part), policy))
+    ]
+    if policy.moved_between == "allow":
+        sections = _balanced(sections)
+    found = compare(paired[None], policy.rule(name, None), policy)
+    whole = Comparison(**found) if found else None
+    work = compare_work(*sides, (sections, whole), policy.work, frozenset(candidate.changed or ()))
+    gated = [part for part in (*sections, whole, work) if part is not None and part.gated]
+    outcome, why = Outcome.PASS, ""
+    if unknown := [part for part in gated if part.moved == "unknown"]:
+        outcome, why = Outcome.INCONCLUSIVE, unknown[0].why
+    if not any(s.gated for s in sections):
+        outcome, why = Outcome.INCONCLUSIVE, "no section of this cell can be judged"
+    if any(part.moved == "grew" for part in gated):
+        outcome, why = Outcome.REGRESSION, ""
+    verdict = CellVerdict(
+        cell=name, outcome=outcome, sections=sections, whole=whole, work=work, why=why
+    )
+    return verdict, paired
+
+
+def _unusable(sides: Sequence[Sequence[Any]]) -> str:
+    if not all(sides):
+        return "no values of one side"
+    if len(sides[0]) < len(sides[1]):
+        return "the candidate has more boots of it than the base"
+    return next((r.invalid for side in sides for r in side if r.invalid), "")
+
+
+def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] | None:
+    """The fields of a `Comparison`; None where neither side has any such count."""
+    pairs = len(found.differences)
+    if not pairs and not found.foreign and not found.unpaired:
+        return None
+    least = policy.min_ios * max(found.boots, 1)
+    few = f"fewer than {policy.min_ios} I/Os" if pairs < least else ""
+    if found.ios < least:
+        # So few that no share of them says anything, whether they have twins or not.
+        middle = float(np.median(found.base)) if pairs else 0.0
+        return _fields(middle, 0.0, rule, "unknown", "not compared", few, gated=False)
+    why = _incomparable(found, policy)
+    if why or not pairs:
+        middle = float(np.median(found.base)) if pairs else 0.0
+        return _fields(middle, 0.0, rule, "unknown", "not compared", why, gated=rule.gated)
+    sign = policy.sign
+    z, chaos = policy.z(found.boots), policy.chaos(found.boots)
+    moved = detectors.find(found, policy.sizes(rule), z, sign.share, sign.mean, chaos)
+    record = pairing.record(found, moved, rule.threshold)
+    # What only some I/Os have is told by its mean, and so is what it is compared with.
+    some = moved is not None and (moved.cost is not None or moved.share < MAJORITY)
+    middle = round(float(found.base.mean()), 1) if some else float(np.median(found.base))
+    size = _size(found, moved, record.commonest, record.commonest_share)
+    values = _fields(
+        middle,
+        size,
+        rule,
+        "same" if moved is None else "grew" if moved.grew else "shrank",
+        _confidence(found, moved, record.exact, record.commonest, record.commonest_share),
+        few or rule.why,
+        gated=rule.gated and not few,
+    )
+    return {**values, "share": round(moved.share, 4) if moved else 1.0, "twins": record}
+
+
+def _fields(
+    base: float,
+    delta: float,
+    rule: SectionRule,
+    moved: str,
+    confidence: str,
+    why: str,
+    gated: bool,
+) -> dict[str, Any]:
+    return {
+        "base": base,
+        "candidate": base + delta,
+        "delta": delta,
+        "relative": delta / base if base else 0.0,
+        "threshold": float(rule.threshold),
+        "gated": gated,
+        "moved": moved,
+        "confidence": confidence,
+        "why": why,
+    }
+
+
+def _incomparable(found: Twins, policy: Policy) -> str:
+    if _differ(found, policy):
+        base, candidate = found.kinds
+        return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
+    if _lack(found, policy):
+        return f"not comparable: {found.unpaired} of {found.ios} I/Os have no twin"
+    return ""
+
+
+def _differ(found: Twins, policy: Policy) -> bool:
+    """Whether more I/Os have other marks than the policy allows, and than the base itself shows.
+
+    Which of two CPUs is first decides the mark of a few I/Os. Most of them differ by the patch.
+    """
+    own = min(policy.sign.chaos * found.own_foreign, MAJORITY)
+    return found.foreign > max(policy.marks, own) * found.ios
+
+
+def _lack(found: Twins, policy: Policy) -> bool:
+    """Whether more I/Os have no twin than the policy allows, and than two boots of the base show.
+
+    One more is none: of few I/Os, each is several percent.
+    """
+    allowed = max(policy.unpaired, policy.sign.chaos * found.own_unpaired)
+    return found.unpaired > allowed * found.ios + 1
+
+
+def _size(found: Twins, moved: Moved | None, commonest: int, share: float) -> float:
+    """By how much it moved: the median where most I/Os did, else the mean of what was large."""
+    if moved is None:
+        return float(commonest) if share >= MAJORITY else 0.0
+    if moved.cost is not None:
+        return moved.cost
+    if moved.share >= MAJORITY:
+        return float(np.quantile(found.differences, 0.5, method="lower"))
+    far = found.differences[np.abs(found.differences) > moved.size]
+    return round(float(far.sum()) / len(found.differences), 1)
+
+
+def _confidence(
+    found: Twins, moved: Moved | None, exact: float, commonest: int, share: float
+) -> str:
+    if moved is None:
+        return f"{exact:.0%} of I/Os as their twins; {commonest:+d} in {share:.0%}"
+    if moved.what:
+        return moved.what
+    chaos = found.chaos(moved.size)
+    own = f"; net {chaos:.1%} in two boots of the base" if chaos else ""
+    return (
+        f"{moved.above} of {len(found.differences)} I/Os grew and {moved.below} shrank by more "
+        f"than {moved.size}; {commonest:+d} in {share:.0%}{own}"
+    )
+
+
+def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
+    """What grew counts as moved when the sections of the I/O together did not grow."""
+    if sum(s.delta for s in sections if s.has_moved) > 0:
+        return sections
+    return [
+        s.model_copy(update={"moved": "same", "why": f"moved between sections: {s.delta:+.0f}"})
+        if s.moved == "grew"
+        else s
+        for s in sections
+    ]
+
+
+def _open(
+    verdicts: Sequence[CellVerdict],
+    found: Sequence[PoolRecord],
+    incomparable: Sequence[str],
+    candidate: SideResult,
+    policy: Policy,
+) -> list[str]:
+    """The cells of each device that moved in fewer boots of the candidate than the policy asks for.
+
+    Or whose I/Os lack twins or have other marks, where the base's own boots have not yet shown how
+    many do by themselves. All of a device's cells, so that the base's further boots are the same
+    for most candidates and come from the store of earlier boots.
+    """
+    few = [v for v in verdicts if len(candidate.cells.get(v.cell, [])) < policy.perturb.boots]
+    devices = {pool.device for pool in found}
+    devices |= {
+        _device(v)
+        for v in few
+        if v.cell in incomparable
+        or any(_has_moved(part) for part in (*v.sections, v.whole, v.work))
+    }
+    return [v.cell for v in few if _device(v) in devices]
+
+
+def _has_moved(part: Comparison | None) -> bool:
+    return part is not None and part.gated and part.has_moved
+
+
+def _device(verdict: CellVerdict) -> str:
+    return verdict.cell.partition("-")[0]

@@ -1,0 +1,80 @@
+"""Small kernel images and records for the tests of explain: real tables, made-up functions."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from iotoll.explain.record import Record
+from iotoll.kernels.symbols import Symbols
+
+BASE = 0xFFFF_8000_8000_0000
+NOP, RET, ERET = 0xD503201F, 0xD65F03C0, 0xD69F03E0
+
+
+def call(place: int, target: int) -> int:
+    """The instruction ``bl`` from an address to another one."""
+    return 0x94000000 | (target - place) // 4 & 0x3FFFFFF
+
+
+def symbols(functions: dict[str, list[int]], gap: int = 0) -> Symbols:
+    """Functions one after the other, as words; ``gap`` more instructions lie before the first."""
+    code = [NOP] * gap
+    starts = []
+    for words in functions.values():
+        starts.append(BASE + 4 * len(code))
+        code += words
+    image = np.array(code, "<u4").tobytes()
+    return Symbols(np.array(starts, np.uint64), tuple(functions), image, BASE)
+
+
+def record(
+    blocks: list[tuple[int, int]], runs: list[tuple[int, int]], marks: list[tuple[int, int, int]]
+) -> Record:
+    """Blocks (address, instructions), runs (block, executed) and marks (run, probe, value)."""
+    done = np.concatenate([[0], np.cumsum([count for _, count in runs])]).astype(np.int64)
+    rows = [(run, int(done[run]), probe, value) for run, probe, value in marks]
+    kinds = [("run", "<u8"), ("executed", "<u8"), ("probe", "<u8"), ("value", "<u8")]
+    return Record(
+        np.array(blocks, [("address", "<u8"), ("instructions", "<u8")]),
+        np.array([block << 10 | count for block, count in runs], np.uint32),
+        np.array(rows, kinds),
+    )
+
+
+def kallsyms_image(path: Path, names: dict[str, int]) -> Path:
+    """An arm64 Image with the tables of scripts/kallsyms.c; names (with type) to offsets."""
+    tokens = [chr(code) if 32 < code < 127 else f"t{code}" for code in range(256)]
+    table, index = b"", []
+    for token in tokens:
+        index.append(len(table))
+        table += token.encode() + b"\0"
+    packed, marks = b"", []
+    for number, name in enumerate(names):
+        if number % 256 == 0:
+            marks.append(len(packed))
+        packed += _length(len(name)) + name.encode()
+    offsets = list(names.values())
+    image = bytearray(4096)
+    image[56:60] = b"ARM\x64"
+    for part in (
+        struct.pack("<I", len(names)),
+        packed,
+        struct.pack(f"<{len(marks)}I", *marks),
+        table,
+        struct.pack("<256H", *index),
+        struct.pack(f"<{len(offsets)}I", *offsets),
+    ):
+        image += part
+        image += bytes(-len(image) % 8)
+    place = len(image)
+    image += struct.pack("<Q", 0)
+    image += struct.pack("<3Q", BASE + place, 1027, BASE + 4096)
+    path.write_bytes(bytes(image))
+    return path
+
+
+def _length(size: int) -> bytes:
+    return bytes([size]) if size < 0x80 else bytes([size & 0x7F | 0x80, size >> 7])

@@ -1,0 +1,111 @@
+"""What is done ahead of the steps that need it: in time, and never in the way."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iotoll.core.errors import UsageError
+from iotoll.core.progress import Progress
+from iotoll.gate import prefetch
+from iotoll.gate.flow import Flow
+from iotoll.measure import collect as collecting
+from iotoll.measure.boot_trace import analyze_boot
+from iotoll.measure.collect import collect
+from iotoll.records import results, sealed
+from iotoll.records.models import BootRecord, Clock
+from tests.unit.runs import CELLS, add_boots, make_run
+
+
+def test_pieces_are_done_one_after_another_and_a_failing_one_is_no_harm() -> None:
+    done: list[str] = []
+    all_done = threading.Event()
+    work: list[Callable[[], object]] = [
+        lambda: done.append("one"),
+        lambda: 1 / 0,
+        lambda: done.append("two"),
+        all_done.set,
+    ]
+    with prefetch.meanwhile(iter(work), 0):
+        assert all_done.wait(30)
+    assert done == ["one", "two"]
+
+
+def test_what_has_not_begun_at_the_end_is_left_to_the_next_step() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def long() -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    work: prefetch.Work = itertools.chain([long], iter([lambda: done.append(1), go_on.clear]))
+    with prefetch.meanwhile(work, 0):
+        assert begun.wait(30)
+        threading.Timer(0.05, go_on.set).start()
+    assert done == [] and go_on.is_set(), "the piece that had begun was waited for"
+    with prefetch.meanwhile(work, 0):
+        while go_on.is_set():
+            time.sleep(0.001)
+    assert done == [1]
+
+
+def test_an_interrupted_step_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefetch, "LONGEST", 0.05)
+    begun, never = threading.Event(), threading.Event()
+    work: list[Callable[[], object]] = [begun.set, lambda: never.wait(60)]
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), prefetch.meanwhile(iter(work), 0):
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 30
+    never.set()
+
+
+def test_every_piece_of_a_gate_can_be_done(tmp_path: Path) -> None:
+    flow = Flow(make_run(tmp_path / "run"), Progress(quiet=True), explains=True)
+    *first, functions = flow.later
+    for piece in first:
+        piece()
+    with pytest.raises(UsageError, match="cannot be read"):
+        functions()  # this run has no image
+
+
+def test_only_a_gate_on_this_machine_does_something_ahead(tmp_path: Path) -> None:
+    for flow in (
+        Flow(make_run(tmp_path / "step"), Progress(quiet=True)),
+        Flow(
+            make_run(tmp_path / "lab", runner="lava", lab="local"),
+            Progress(quiet=True),
+            explains=True,
+        ),
+    ):
+        assert list(flow.later) == []
+
+
+def test_the_bases_boot_is_analysed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "run")
+    add_boots(run)
+    folder = run.boot("base", 1)
+    boot = results.read(folder / "boot.json", BootRecord)
+    sums = {"digests": sealed.digests(folder)}
+    results.write(folder / "boot.json", boot.model_copy(update=sums))
+    plain = collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1])
+    asked: list[Path] = []
+
+    def counting(folder: Path, boot: BootRecord) -> object:
+        asked.append(folder)
+        return analyze_boot(folder, boot)
+
+    monkeypatch.setattr(collecting, "analyze_boot", counting)
+    collecting._known.cache_clear()
+    flow = Flow(run, Progress(quiet=True))
+    for piece in prefetch.while_it_boots(flow, flow.later):
+        piece()
+    assert collect(run, CELLS, Clock.INSTRUCTIONS, "base", [1]) == plain
+    assert asked == [folder]
