@@ -42,7 +42,7 @@ def server() -> Iterator[tuple[str, State]]:
 
 
 def asked(url: str, commit: str = COMMIT) -> str:
-    return GitLab(url, PROJECT, TOKEN, timeout=5, patience=5).approver(7, commit)
+    return GitLab(url, PROJECT, TOKEN, timeout=5, retry_seconds=5).approver(7, commit)
 
 
 def test_a_maintainers_label_after_the_newest_push(server: tuple[str, State]) -> None:

@@ -195,7 +195,7 @@ def test_the_request_that_brought_it_gets_one_note(server: tuple[str, State]) ->
     url, state = server
     state.brought[SHA] = [{"iid": 7, "state": "merged"}, {"iid": 8, "state": "closed"}]
     state.add_note(f"<!-- iotoll-bisect:{SHA} -->\nnot ours", SOMEBODY)
-    teller = Teller(url, PROJECT, TOKEN, timeout=1, patience=20)
+    teller = Teller(url, PROJECT, TOKEN, timeout=1, retry_seconds=20)
     assert teller.tell(SHA, "first") == "note in !7"
     assert teller.tell(SHA, "second") == "note in !7"
     ours = [n["body"] for n in state.notes if n["author"]["id"] == BOT]
@@ -205,7 +205,7 @@ def test_the_request_that_brought_it_gets_one_note(server: tuple[str, State]) ->
 def test_without_a_request_one_issue_is_opened(server: tuple[str, State]) -> None:
     url, state = server
     state.faults.append(Fault("POST", "/issues", 502, done=True))
-    teller = Teller(url, PROJECT, TOKEN, timeout=1, patience=20)
+    teller = Teller(url, PROJECT, TOKEN, timeout=1, retry_seconds=20)
     assert teller.tell(SHA, "text", issue=False) == "no merge request has it"
     assert teller.tell(SHA, "text") == "issue #1"
     assert teller.tell(SHA, "text") == "issue #1 is open already"

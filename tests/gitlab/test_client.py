@@ -37,8 +37,8 @@ def server() -> Iterator[tuple[str, State]]:
         assert state.wrongs == []
 
 
-def client(url: str, token: str = TOKEN, patience: float = 20) -> GitLab:
-    return GitLab(url, PROJECT, token, timeout=1, patience=patience)
+def client(url: str, token: str = TOKEN, retry_seconds: float = 20) -> GitLab:
+    return GitLab(url, PROJECT, token, timeout=1, retry_seconds=retry_seconds)
 
 
 def bodies(state: State) -> list[str]:
@@ -147,12 +147,12 @@ def test_a_server_that_stays_away_is_infrastructure(
     url, state = server
     state.faults.append(Fault("GET", "/user", status, times=99))
     with pytest.raises(InfrastructureError, match="cannot ask who we are: "):
-        client(url, patience=3).note(7, 10, "new")
+        client(url, retry_seconds=3).note(7, 10, "new")
 
 
 def test_a_server_that_is_not_there_is_infrastructure() -> None:
     with pytest.raises(InfrastructureError, match=r"no answer \(ConnectionError\)"):
-        client("http://127.0.0.1:9", patience=1).note(7, 10, "x")
+        client("http://127.0.0.1:9", retry_seconds=1).note(7, 10, "x")
 
 
 def test_refusals_name_the_mend_and_are_not_repeated(server: tuple[str, State]) -> None:

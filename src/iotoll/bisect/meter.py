@@ -245,7 +245,7 @@ class Meter:
 
     def _build(self, commit: str, cells: Sequence[str]) -> tuple[RunDir, str]:
         if self.setting.sandbox:
-            return self._build_apart(commit, cells)
+            return self._build_in_sandbox(commit, cells)
         if commit != self.first and not self._warned:
             self._warned = True
             self.progress.say(
@@ -262,7 +262,7 @@ class Meter:
         self._note_build(commit, run.build("candidate"), record, cached, started)
         return run, record.sha256
 
-    def _build_apart(self, commit: str, cells: Sequence[str]) -> tuple[RunDir, str]:
+    def _build_in_sandbox(self, commit: str, cells: Sequence[str]) -> tuple[RunDir, str]:
         """In the sandbox, as a run of A against the commit; of A itself only the base is used."""
         choice = CandidateChoice("revision", self.setting.tree, self.first, commit)
         manifest = new_manifest(request_of(self.setting, choice, cells))

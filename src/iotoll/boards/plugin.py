@@ -55,7 +55,7 @@ def plugin_words(
     return "-plugin", f"{words},caches={_caches(caches)}" if caches else words
 
 
-def ran_words(prefix: Path, clock: str, only: Path) -> tuple[str, ...]:
+def coverage_words(prefix: Path, clock: str, only: Path) -> tuple[str, ...]:
     """QEMU's words that record into ``PREFIX.*`` which blocks of chosen code run, and when.
 
     ``only`` is a file of the code's addresses, pairs of u64 that rise: the first, and the one
@@ -87,7 +87,7 @@ class CountedCode:
 def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> tuple[str, ...]:
     """QEMU's words that count how often code runs, into ``COUNTS`` in a folder, beside ``words``.
 
-    These may have the plugin already, as `ran_words` has it: it is loaded once.
+    These may have the plugin already, as `coverage_words` has it: it is loaded once.
     """
     parts = {"idle": sorted(code.idle), "leave": sorted(code.leave), "functions": code.functions}
     for name, spans in parts.items():

@@ -42,7 +42,7 @@ from iotoll.records.models import BootRecord, BuildRecord, Clock
 from iotoll.records.models.run import FactRecord, Side
 
 
-class Patience:
+class GivenTime:
     """Seconds since it was made, without those in which a process waited for a processor.
 
     It must be asked often, as a time-out is: what counts between two questions is the thread that
@@ -94,8 +94,8 @@ class BootPlan:
 
     A ``fresh`` boot is never taken from the store of earlier boots: it is to be compared with one.
     ``until`` names a step: the boot is ended when the workload reaches it (empty: it runs whole).
-    One that runs ``apart`` is in the sandbox (`iotoll.boots.sandboxed_boot`). With ``cells_only``
-    the board leaves out the job's calibration, which comes last: it is the base's that counts.
+    ``in_sandbox``: see `iotoll.boots.sandboxed_boot`. With ``cells_only`` the board leaves out the
+    job's calibration, which comes last: it is the base's that counts.
     """
 
     side: Side
@@ -115,7 +115,7 @@ class BootPlan:
         str, ...
     ] = ()  # more of QEMU's command line, which change nothing that the board sees
     until: str = ""
-    apart: bool = False
+    in_sandbox: bool = False
     cells_only: bool = False
 
     @property
@@ -268,14 +268,14 @@ def _watch(
     cancelled: threading.Event | None,
 ) -> ConsoleState:
     limits = plan.virtual.limits
-    patience, last_sign = Patience(running.pid), 0.0
+    given_time, last_sign = GivenTime(running.pid), 0.0
     seen, unread, due = -1, True, 0.0
     while True:
         if cancelled is not None and cancelled.is_set():
             raise InfrastructureError("interrupted before the workload ended: run again to resume")
         status = running.poll()
         sign = _size(files.console) + _size(files.handover)
-        now, given = time.monotonic(), patience.seconds()
+        now, given = time.monotonic(), given_time.seconds()
         if sign != seen:
             seen, last_sign, unread = sign, given, True
         if unread and now >= due:

@@ -70,8 +70,8 @@ class Bench:
     ``send_times`` is how often a board in a lab sends its records over the serial line; None on a
     board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a
     lab rests before its workload. ``fresh`` boots are never taken from the store. On the clock
-    `time` the probes are calibrated with ``calibrate_times`` alone. ``apart`` are the sides that
-    this machine boots in the sandbox.
+    `time` the probes are calibrated with ``calibrate_times`` alone. ``in_sandbox`` are the sides
+    that this machine boots in the sandbox.
     """
 
     board: Board
@@ -85,7 +85,7 @@ class Bench:
     send_times: int | None = None
     cool_down: int = 0
     fresh: bool = False
-    apart: Sequence[Side] = ()
+    in_sandbox: Sequence[Side] = ()
 
     @property
     def settings(self) -> dict[str, str]:
@@ -203,7 +203,7 @@ def _run_all(
         mark_done(run, plan)
 
     def start(plan: BootPlan, *more: Any) -> None:
-        (sandboxed_boot.boot if plan.apart else boot_again)(plan, *more)
+        (sandboxed_boot.boot if plan.in_sandbox else boot_again)(plan, *more)
 
     pool = ThreadPoolExecutor(max(1, min(abreast, os.cpu_count() or 1)))
     futures: list[Future[None]] = [pool.submit(one, i, p) for i, p in enumerate(todo)]
@@ -270,7 +270,7 @@ def _boot_base_beside(run: RunDir, plan: BootPlan, start: Callable[[BootPlan], N
     folder = run.root / "beside" / str(plan.number)
     kernel = run.build("base") / plan.kernel.name
     try:
-        start(replace(plan, side="base", kernel=kernel, folder=folder, apart=False))
+        start(replace(plan, side="base", kernel=kernel, folder=folder, in_sandbox=False))
     except BrokenError as error:
         raise InfrastructureError(
             f"the base kernel fails as well, beside the candidate's second try: {error}",
@@ -323,7 +323,7 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
         runs=len([run for run in runs if not (cells_only and is_calibration(run.name))]),
         folder=run.boot(side, number),
         fresh=bench.fresh,
-        apart=side in bench.apart,
+        in_sandbox=side in bench.in_sandbox,
         cells_only=cells_only,
     )
 

@@ -54,15 +54,15 @@ MAINTAINER = 40
 class GitLab:
     """One project of a GitLab server.
 
-    ``url`` is the server's, not its API's; ``timeout`` is of one request, ``patience`` of one
+    ``url`` is the server's, not its API's; ``timeout`` is of one request, ``retry_seconds`` of one
     operation with all its repetitions, both in seconds.
     """
 
     def __init__(
-        self, url: str, project: str, token: str, timeout: float = 30, patience: float = 300
+        self, url: str, project: str, token: str, timeout: float = 30, retry_seconds: float = 300
     ) -> None:
         self._token = token
-        self._patience = patience
+        self._retry_seconds = retry_seconds
         # As a bearer token: requests drops that header where a redirect leads to another host,
         # as to the store of artifacts, but would take PRIVATE-TOKEN along.
         self._server = _Server(
@@ -208,7 +208,7 @@ class GitLab:
 
     def _call(self, what: str, work: Callable[[], T]) -> T:
         """Do something that may be repeated until the patience is over."""
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._retry_seconds
         pause = 1.0
         while True:
             try:
@@ -222,7 +222,7 @@ class GitLab:
                 why, wait = f"no answer ({type(error).__name__})", pause
             if time.monotonic() + wait > deadline:
                 raise InfrastructureError(
-                    f"cannot {what}: {why}, for {self._patience:.0f} s: run this job again"
+                    f"cannot {what}: {why}, for {self._retry_seconds:.0f} s: run this job again"
                 )
             time.sleep(wait)
             pause = min(pause * 2, 60)

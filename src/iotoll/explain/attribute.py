@@ -77,7 +77,7 @@ class CellParts:
     whole: SectionParts | None = None
 
 
-def take_apart(
+def dissect(
     cell: str,
     record: Record,
     walker: Walker,

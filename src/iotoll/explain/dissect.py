@@ -16,7 +16,7 @@ import numpy as np
 
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
-from iotoll.explain.attribute import take_apart
+from iotoll.explain.attribute import dissect
 from iotoll.explain.compared import SideParts
 from iotoll.explain.coverage import executed_instructions
 from iotoll.explain.pieces import PieceCounter, Pieces
@@ -51,7 +51,7 @@ class Task:
     wholes: frozenset[str] = frozenset()
 
 
-def take_sides_apart(tasks: tuple[Task, Task], progress: Progress) -> dict[Side, SideParts]:
+def dissect_sides(tasks: tuple[Task, Task], progress: Progress) -> dict[Side, SideParts]:
     """Take both sides apart, side by side where this machine has more than one CPU."""
     first, second = tasks
     with progress.step(f"take I/Os apart ({first.side}, {second.side})", len(second.cells)) as step:
@@ -60,9 +60,9 @@ def take_sides_apart(tasks: tuple[Task, Task], progress: Progress) -> dict[Side,
             step.update(number, len(second.cells), second.cells[number])
 
         if (os.cpu_count() or 1) == 1:
-            return {task.side: take_side_apart(task, on_cell) for task in tasks}
+            return {task.side: dissect_side(task, on_cell) for task in tasks}
         with _beside(first) as result:
-            mine = take_side_apart(second, on_cell)
+            mine = dissect_side(second, on_cell)
             return {first.side: result(), second.side: mine}
 
 
@@ -103,12 +103,12 @@ def _work(task: Task, parent: int, sender: Connection) -> None:
     if os.getppid() != parent:
         return
     try:
-        sender.send(take_side_apart(task))
+        sender.send(dissect_side(task))
     except Exception as error:
         sender.send(error)
 
 
-def take_side_apart(task: Task, on_cell: Callable[[int], None] = lambda _: None) -> SideParts:
+def dissect_side(task: Task, on_cell: Callable[[int], None] = lambda _: None) -> SideParts:
     """Attribute the I/Os of one side's cells; ``on_cell`` is told which cell begins.
 
     Raises InfrastructureError when the recorded boot is not the gate's, or has no trace of a cell.
@@ -126,7 +126,7 @@ def take_side_apart(task: Task, on_cell: Callable[[int], None] = lambda _: None)
         on_cell(number)
         if cell not in tables:
             raise InfrastructureError(f"{folder}: the board handed over no trace of {cell}")
-        parts[cell] = take_apart(
+        parts[cell] = dissect(
             cell,
             record,
             walker,

@@ -27,7 +27,7 @@ from iotoll.boots.schedule import PARALLEL, plan_boot, step_after
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.explain.compared import SideParts, compared
-from iotoll.explain.dissect import Task, take_sides_apart
+from iotoll.explain.dissect import Task, dissect_sides
 from iotoll.explain.frames import cell_frames
 from iotoll.explain.functions import Lines
 from iotoll.explain.pieces import Pieces, make_pieces
@@ -319,7 +319,7 @@ class Explainer:
                 )
                 for side in SIDES
             )
-            return take_sides_apart((base, candidate), self.progress)
+            return dissect_sides((base, candidate), self.progress)
         finally:
             for folder in records.values():
                 shutil.rmtree(folder, ignore_errors=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from iotoll.boards.board import VirtualBoard
-from iotoll.boards.plugin import ran_words
+from iotoll.boards.plugin import coverage_words
 from iotoll.boots.local import BootPlan
 from iotoll.explain.coverage import CellTime, ran, with_data
 from iotoll.explain.record import NOTHING, probes, read_record
@@ -65,7 +65,7 @@ def _words(setup: Setup) -> tuple[str, ...]:
         np.array(sorted(set(spans)), "<u8").tofile(only)
         if not spans:
             return ()
-        return ran_words(prefix, probes(candidate).partition("+")[0], only)
+        return coverage_words(prefix, probes(candidate).partition("+")[0], only)
     except Exception as error:  # a ready-made image may be anything; the gate goes on
         setup.progress.say(f"which changed functions run will not be said: {error}")
         return ()

@@ -169,7 +169,7 @@ def _by_boots(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
             "I/O can be compared with its twin. Use an exact board, such as virt-arm64."
         )
         return new_verdict(setup, Outcome.INCONCLUSIVE, sentence, can_gate=False)
-    return _by_twins(setup, after)
+    return _by_pairs(setup, after)
 
 
 def _is_same_source(setup: Setup) -> bool:
@@ -181,7 +181,7 @@ def _is_same_source(setup: Setup) -> bool:
     return base is not None and base == candidate
 
 
-def _by_twins(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoots:
+def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoots:
     """I/O by I/O; what shows in one boot of each side must show in the further ones.
 
     The base's further boots come first: most chaos that met the candidate meets the base as well.

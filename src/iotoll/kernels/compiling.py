@@ -24,7 +24,7 @@ from iotoll.core.progress import Progress, Step
 from iotoll.kernels import buildid, cache, compiled, kconfig, makerun
 from iotoll.kernels.kernel_job import BUILT, PINNED, RECIPE, TARGETS, UNUSED_TOOLS, KernelJob
 from iotoll.kernels.places import held_place
-from iotoll.kernels.precompile import Ahead
+from iotoll.kernels.precompile import Precompiler
 from iotoll.kernels.reuse import Folder, direct_key, is_from_future, read_by_kconfig
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env
@@ -174,7 +174,7 @@ class _Workshop:
             return self.compile(gather)
         # What is compiled ahead is stored for make, also where make stores nothing.
         stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
-        with Ahead(self.out, stores, self._kept_open()) as ahead:
+        with Precompiler(self.out, stores, self._kept_open()) as ahead:
             if not self.is_empty:
                 ahead.start(self.tree.src, paths)
             failure = self.compile(lambda: (look(), gather()))

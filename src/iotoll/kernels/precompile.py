@@ -25,7 +25,7 @@ _NOTED = re.compile(r"(?:saved)?cmd_\S+ := (.*)")  # saved since Linux 6.2
 _DEPENDENCIES = "-Wp,-MMD,"
 
 
-class Ahead:
+class Precompiler:
     """The compilations of one build, one at a time, while the context lasts.
 
     ``out`` is make's O= folder with the notes of an earlier build, ``env`` the environment of its
@@ -54,7 +54,7 @@ class Ahead:
         """Whether something is still to be compiled."""
         return self._thread is not None and self._thread.is_alive()
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Precompiler:
         return self
 
     def __exit__(

@@ -117,7 +117,7 @@ class Setup:
         return KernelSpec(self.board.arch, self.fragments, self.dtbs)
 
     @property
-    def boots_apart(self) -> Sequence[Side]:
+    def boots_in_sandbox(self) -> Sequence[Side]:
         """The sides that boot in the sandbox, which only a candidate at a desk needs.
 
         Where times are judged it is both, so that they differ in nothing but the kernel.
@@ -159,7 +159,7 @@ class Setup:
             send_times=lab.board(self.board.name).send_times if lab else None,
             cool_down=lab.board(self.board.name).cool_down_seconds if lab else 0,
             fresh=self.fresh,
-            apart=self.boots_apart,
+            in_sandbox=self.boots_in_sandbox,
         )
 
     @property

@@ -109,7 +109,7 @@ def parse_command(text: str) -> dict[str, str]:
     return found
 
 
-def read_ran(path: Path) -> dict[str, Ran]:
+def read_fio(path: Path) -> dict[str, Ran]:
     """What each job of fio's JSON ran; raises InfrastructureError naming the file."""
     try:
         text = path.read_text()

@@ -30,7 +30,7 @@ from iotoll.records.rundir import STUDY, RunDir
 from iotoll.reports.page.modelled import model_sentence
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import LOCK, open_run
-from iotoll.studies.asked import Ran, parse_command, read_ran
+from iotoll.studies.asked import Ran, parse_command, read_fio
 from iotoll.studies.data import Study, Variant
 from iotoll.studies.evaluate import Evaluator, Measured
 from iotoll.studies.quantities import NAME as HPB
@@ -177,7 +177,7 @@ def _ran(study: Study, run: RunDir) -> dict[str, Ran]:
         return {}
     reports = sorted(run.boot("base", 1).glob("*/fio.json"))
     return {
-        name: ran for path in reports for name, ran in read_ran(path).items() if name in study.fio
+        name: ran for path in reports for name, ran in read_fio(path).items() if name in study.fio
     }
 
 

@@ -17,7 +17,7 @@ from iotoll.verdict.time.levels import confirm_levels
 
 
 class SignRule(Model):
-    """When differences between twins are a cost, and no chaos (see
+    """When differences between paired I/Os are a cost, and no noise (see
     `iotoll.verdict.instructions.pairing`).
     """
 
@@ -182,7 +182,7 @@ class Policy(Model):
         """What the sign test must reach, with so many boots of each side."""
         return self.sign.z if boots >= self.perturb.boots else self.sign.alarm
 
-    def chaos(self, boots: int) -> float:
+    def noise(self, boots: int) -> float:
         """How many times the base's own net share must be reached, with so many boots.
 
         Half for the first boot: no boot may show less than half of what all show together.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from iotoll.boots.local import Patience
+from iotoll.boots.local import GivenTime
 
 SPIN = "while True: pass"
 
@@ -32,7 +32,7 @@ def spinning(count: int) -> Iterator[list[int]]:
 
 
 def given(pid: int, seconds: float) -> float:
-    patience, end = Patience(pid), time.monotonic() + seconds
+    patience, end = GivenTime(pid), time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.1)
         patience.seconds()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from iotoll.explain.attribute import CellParts, take_apart
+from iotoll.explain.attribute import CellParts, dissect
 from iotoll.explain.compare import compare_cell, compare_whole
 from iotoll.explain.frames import cell_frames
 from iotoll.explain.walk import Walker
@@ -56,7 +56,7 @@ def cell(
     table = IoTable(columns, len(times))
     found = record(BLOCKS, runs, marks)
     walker = Walker(found, symbols(FUNCTIONS))
-    return take_apart("cell", found, walker, table, single, with_whole=whole)
+    return dissect("cell", found, walker, table, single, with_whole=whole)
 
 
 def test_functions_of_an_io_add_up_to_its_count() -> None:
@@ -110,5 +110,5 @@ def test_a_whole_io_has_what_others_ran_meanwhile() -> None:
 def test_a_cell_without_marks_has_no_sections() -> None:
     empty = record(BLOCKS, [(0, 2)], [(0, 0, 5)])
     table = IoTable({"start": np.array([1]), "end": np.array([9])}, 1)
-    parts = take_apart("cell", empty, Walker(empty, symbols(FUNCTIONS)), table)
+    parts = dissect("cell", empty, Walker(empty, symbols(FUNCTIONS)), table)
     assert parts.sections == {} and parts.ios == 1

@@ -13,7 +13,7 @@ import pytest
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.progress import Progress
 from iotoll.explain import dissect
-from iotoll.explain.dissect import Task, take_sides_apart
+from iotoll.explain.dissect import Task, dissect_sides
 from iotoll.explain.pieces import Pieces
 from iotoll.kernels.symbols import Symbols
 
@@ -34,7 +34,7 @@ def test_what_the_other_process_meets_is_raised_here(
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(dissect, "take_side_apart", lambda *_: None)
     with pytest.raises(InfrastructureError, match="base-record/record: the plugin left no whole"):
-        take_sides_apart((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
+        dissect_sides((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
 
 
 def test_a_process_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ def test_a_process_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(dissect, "take_side_apart", kill_the_other)
     with pytest.raises(InfrastructureError, match="ended with -9: is there enough memory"):
-        take_sides_apart((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
+        dissect_sides((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
 
 
 def test_an_error_here_ends_the_other_process(
@@ -59,7 +59,7 @@ def test_an_error_here_ends_the_other_process(
 
     monkeypatch.setattr(dissect, "take_side_apart", fail)
     with pytest.raises(KeyboardInterrupt):
-        take_sides_apart((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
+        dissect_sides((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
     left = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert not [p for p in left if b"spawn_main" in Path(f"/proc/{p}/cmdline").read_bytes()]
 
@@ -71,5 +71,5 @@ def test_with_one_cpu_everything_is_done_here(
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     monkeypatch.setattr(dissect, "get_context", None)
     monkeypatch.setattr(dissect, "take_side_apart", lambda one, _: sides.append(one.side))
-    take_sides_apart((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
+    dissect_sides((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
     assert sides == ["base", "candidate"]

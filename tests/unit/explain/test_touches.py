@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from iotoll.explain.attribute import CellParts, take_apart
+from iotoll.explain.attribute import CellParts, dissect
 from iotoll.explain.touch_changes import compare_touches
 from iotoll.explain.walk import Walker
 from iotoll.measure.iotable import IoTable
@@ -44,7 +44,7 @@ def cell(ios: list[list[list[int]]]) -> CellParts:
         "end": start + 13,
     }
     walker = Walker(found, symbols(FUNCTIONS))
-    return take_apart("cell", found, walker, IoTable(columns, len(ios)))
+    return dissect("cell", found, walker, IoTable(columns, len(ios)))
 
 
 ONE = [

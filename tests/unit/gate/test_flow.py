@@ -328,5 +328,5 @@ def test_a_desks_sandbox_is_tried_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sandboxed, "at_desk", lambda *_: None)
     monkeypatch.setattr(building, "build_side", lambda *_, **__: None)
     flow.build()
-    assert flow.boots_apart == ("candidate",)
+    assert flow.boots_in_sandbox == ("candidate",)
     assert tried == ["with all that a build sees"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iotoll.kernels import precompile
-from iotoll.kernels.precompile import Ahead
+from iotoll.kernels.precompile import Precompiler
 
 WORDS = "gcc -Wp,-MMD,fs/.a.o.d -O2 -DNAME='\"a\"' -c -o fs/a.o ../src/fs/a.c"
 TAIL = " ; ./tools/objtool/objtool --hacks=jump_label fs/a.o"
@@ -49,7 +49,7 @@ def results(out: Path) -> list[str]:
 
 
 def compile_ahead(out: Path, paths: list[str], env: dict[str, str]) -> None:
-    with Ahead(out, env) as early:
+    with Precompiler(out, env) as early:
         early.start(out.parent / "src", paths)
         limit = time.monotonic() + 20
         while early.is_working and time.monotonic() < limit:
@@ -109,7 +109,7 @@ def test_a_compiler_that_runs_is_ended_with_the_build(out: Path) -> None:
     os.mkfifo(out.parent / "src/fs/endless.h")  # a compiler that opens it waits
     (out.parent / "src/fs/a.c").write_text('#include "endless.h"\n')
     started = time.monotonic()
-    with Ahead(out, environment(out)) as early:
+    with Precompiler(out, environment(out)) as early:
         early.start(out.parent / "src", ["fs/a.c"])
         time.sleep(0.5)
         assert early.is_working

@@ -27,7 +27,7 @@ from iotoll.records.rundir import SIDES, RunDir
 from iotoll.records.text import NBSP, cell_name
 from iotoll.reports.page import render_report, terminal_report
 from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
+from iotoll.reports.page.functions import coverage_of, in_functions, not_looked_at
 from iotoll.reports.page.moved import Movement, MovementGroup
 from iotoll.reports.publish.note import note
 
@@ -45,11 +45,11 @@ def coverage(executed: int) -> ExplainRecord:
 
 
 def test_a_pass_on_code_that_never_ran_says_so() -> None:
-    first, second = what_ran(coverage(0), Outcome.PASS)
+    first, second = coverage_of(coverage(0), Outcome.PASS)
     assert first == "This pass says nothing about the patch: its code never ran."
     assert second == "None ran."
-    assert what_ran(coverage(3), Outcome.PASS) == ["None ran."]
-    assert what_ran(coverage(0), Outcome.REGRESSION) == ["None ran."]
+    assert coverage_of(coverage(3), Outcome.PASS) == ["None ran."]
+    assert coverage_of(coverage(0), Outcome.REGRESSION) == ["None ran."]
 
 
 def test_f1_4_a_pass_that_nobody_explained_names_what_it_may_not_have_run() -> None:
@@ -83,7 +83,7 @@ def test_every_report_of_a_pass_says_what_it_covered(tmp_path: Path) -> None:
 
 def test_nothing_is_said_of_what_could_not_be_explained() -> None:
     failed = RECORD.model_copy(update={"failure": "the plugin was not built"})
-    assert what_ran(failed, Outcome.PASS) == []
+    assert coverage_of(failed, Outcome.PASS) == []
 
 
 def group(section: Section) -> MovementGroup:

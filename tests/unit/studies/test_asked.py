@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.studies.asked import Check, Ran, checks, parse_command, read_ran, size_of
+from iotoll.studies.asked import Check, Ran, checks, parse_command, read_fio, size_of
 
 COMMAND = (
     "fio -direct=1 -iodepth 32 -thread -rw=read -ioengine=psync -bs=1024k -size=1G"
@@ -42,7 +42,7 @@ def found(ran: Ran, command: str = COMMAND, requests: float | None = 7.83) -> di
 
 
 def test_the_articles_run_is_taken_apart(tmp_path: Path) -> None:
-    ran = read_ran(report(tmp_path / "fio.json"))["cell"]
+    ran = read_fio(report(tmp_path / "fio.json"))["cell"]
     told = found(ran)
     assert told["rw"].verdict == told["bs"].verdict == told["size"].verdict == "as asked"
     assert told["direction"].verdict == "as asked"
@@ -59,7 +59,7 @@ def test_the_articles_run_is_taken_apart(tmp_path: Path) -> None:
 
 
 def test_a_log_of_the_other_direction_is_found(tmp_path: Path) -> None:
-    ran = read_ran(report(tmp_path / "fio.json", "write"))["cell"]
+    ran = read_fio(report(tmp_path / "fio.json", "write"))["cell"]
     told = found(ran)
     assert (told["rw"].verdict, told["rw"].ran) == ("differs", "write")
     assert (told["direction"].asked, told["direction"].ran) == ("read", "write")
@@ -68,7 +68,7 @@ def test_a_log_of_the_other_direction_is_found(tmp_path: Path) -> None:
 
 
 def test_little_and_the_end_by_time_are_judged(tmp_path: Path) -> None:
-    ran = read_ran(report(tmp_path / "fio.json", ioengine="libaio"))["cell"]
+    ran = read_fio(report(tmp_path / "fio.json", ioengine="libaio"))["cell"]
     told = found(ran, COMMAND.replace("psync", "libaio").replace("=180", "=10"))
     assert told["iodepth"].verdict == "as asked"
     assert (told["I/Os in flight"].asked, told["I/Os in flight"].verdict) == ("256", "differs")
@@ -107,4 +107,4 @@ def test_what_is_not_fios_json_is_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "fio.json"
     path.write_text(text)
     with pytest.raises(InfrastructureError, match="not fio's JSON"):
-        read_ran(path)
+        read_fio(path)

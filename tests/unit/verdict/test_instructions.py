@@ -14,7 +14,7 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import Clock, Outcome, Section, SideResult
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions import rule as instructions
-from iotoll.verdict.instructions.pairing import Twins, find
+from iotoll.verdict.instructions.pairing import PairedIos, find
 from iotoll.verdict.policy import Policy, load_policy
 from tests.unit.runs import side_result
 from tests.unit.verdict.gates import (
@@ -100,8 +100,8 @@ def test_ios_that_one_timer_met_together_are_one_chance(rounds: int, found: bool
     differences = np.zeros(256, np.int64)
     differences[:40] = 321
     none = np.zeros(256, np.int64)
-    twins = Twins(differences, none + 4000, none, np.arange(256) * rounds // 40)
-    assert (find(twins, [4], z=5.0, share=0.02, mean=1.0, chaos=2.0) is not None) == found
+    twins = PairedIos(differences, none + 4000, none, np.arange(256) * rounds // 40)
+    assert (find(twins, [4], z=5.0, share=0.02, mean=1.0, noise=2.0) is not None) == found
 
 
 @pytest.mark.parametrize(("grown", "found"), [(24, True), (23, True), (22, False)])
@@ -110,11 +110,11 @@ def test_few_rounds_tell_if_nearly_all_moved_one_way(grown: int, found: bool) ->
     rounds = np.arange(192) // 8
     differences = np.where(rounds < grown, 52, -52)
     none = np.zeros(192, np.int64)
-    twins = Twins(differences, none + 6000, rounds // 8, rounds)
+    twins = PairedIos(differences, none + 6000, rounds // 8, rounds)
     assert abs(pairing.clearness(twins, 4)) < 5
     assert pairing.is_no_chance(twins, 4, 5.0) is found
     if grown == 24:
-        assert find(twins, [4], z=5.0, share=0.02, mean=1.0, chaos=4.0) is not None
+        assert find(twins, [4], z=5.0, share=0.02, mean=1.0, noise=4.0) is not None
 
 
 @pytest.mark.parametrize("z", [4.0, 5.0])
@@ -123,7 +123,7 @@ def test_chance_of_the_rounds_signs_is_that_of_a_coin(z: float) -> None:
         most = 2 * math.exp(-z * z / 2)
         for heads in range(rounds // 2, rounds + 1):
             order = np.arange(2 * rounds)
-            twins = Twins(np.where(order < 2 * heads, 9, -9), order, order, order // 2)
+            twins = PairedIos(np.where(order < 2 * heads, 9, -9), order, order, order // 2)
             p = scipy.stats.binomtest(heads, rounds).pvalue
             clear = abs(pairing.clearness(twins, 4)) >= z
             coin = rounds <= 2 * z * z and p <= most
@@ -152,8 +152,8 @@ def test_a_share_must_be_twice_what_the_base_shows_of_itself(own: int, found: bo
     differences[:40] = 321
     between[: abs(own)] = 321 * np.sign(own)
     none = np.zeros(256, np.int64)
-    twins = Twins(differences, none + 4000, none, np.arange(256), own=(none, between))
-    moved = find(twins, [4], z=5.0, share=0.02, mean=1.0, chaos=2.0)
+    twins = PairedIos(differences, none + 4000, none, np.arange(256), own=(none, between))
+    moved = find(twins, [4], z=5.0, share=0.02, mean=1.0, noise=2.0)
     assert (moved is not None) == found
     assert pairing.record(twins, moved, 4).chaos == pytest.approx(abs(own) / 256, abs=1e-4)
 
@@ -178,7 +178,7 @@ def joined_boots(sides: Sequence[SideResult]) -> SideResult:
 
 def test_so_few_ios_that_nothing_can_be_said_are_not_judged(policy: Policy) -> None:
     few = np.array([0] * 8, np.int64)
-    twins = Twins(few, few, few, np.arange(8), unpaired=4)
+    twins = PairedIos(few, few, few, np.arange(8), unpaired=4)
     made = instructions.compare(twins, policy.rule(UFS, S), policy)
     assert made is not None and not made["gated"] and made["why"] == "fewer than 24 I/Os"
     many = instructions.compare(replace(twins, unpaired=40), policy.rule(UFS, S), policy)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from iotoll.verdict.instructions import detectors, pairing
-from iotoll.verdict.instructions.pairing import Moved, Twins
+from iotoll.verdict.instructions.pairing import Moved, PairedIos
 
 SIZES = [12, 50, 200, 1000, 4000]
 WAIT, COST = 5846, 402
@@ -20,9 +20,9 @@ IOS = 384
 
 def twins(
     differences: NDArray[np.int64], own: list[NDArray[np.int64]] | None = None, in_round: int = 1
-) -> Twins:
+) -> PairedIos:
     count = len(differences)
-    return Twins(
+    return PairedIos(
         differences,
         np.full(count, 6000),
         np.arange(count) * 3 // count,
@@ -40,8 +40,8 @@ def waits(cost: int, seed: int, share: float = 0.4) -> NDArray[np.int64]:
     return found
 
 
-def find(found: Twins, z: float = 5.0) -> Moved | None:
-    return detectors.find(found, SIZES, z, share=0.02, mean=1.0, chaos=4.0)
+def find(found: PairedIos, z: float = 5.0) -> Moved | None:
+    return detectors.find(found, SIZES, z, share=0.02, mean=1.0, noise=4.0)
 
 
 OWN = [waits(0, seed) for seed in (101, 102, 103)]

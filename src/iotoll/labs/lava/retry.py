@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from iotoll.labs.lava.http import AccessError, ServerError
 
-PATIENCE_SECONDS = 900.0
+RETRY_SECONDS = 900.0
 """How long a server may be down before we give up; LAVA's jobs go on meanwhile."""
 ACCESS_SECONDS = 60.0
 """How long a server may refuse a token that it took before: a proxy, or a server that starts."""
@@ -25,7 +25,7 @@ def silent(_: str) -> None:
     """Tell nobody."""
 
 
-class Patience:
+class Retry:
     """Repeats what a server did not answer; ``tell`` gets a line when the waiting begins."""
 
     def __init__(self, tell: Tell = silent) -> None:
@@ -53,7 +53,7 @@ class Patience:
     def endure(self, error: ServerError | AccessError, waited: float) -> None:
         """Raise what waiting does not fix, or what took ``waited`` seconds, too long."""
         if isinstance(error, ServerError):
-            if error.status in FINAL or waited > PATIENCE_SECONDS:
+            if error.status in FINAL or waited > RETRY_SECONDS:
                 raise error
         elif waited > ACCESS_SECONDS:
             raise ServerError(
@@ -65,6 +65,6 @@ class Patience:
 
 
 def _left(error: ServerError | AccessError, waited: float) -> str:
-    limit = PATIENCE_SECONDS if isinstance(error, ServerError) else ACCESS_SECONDS
+    limit = RETRY_SECONDS if isinstance(error, ServerError) else ACCESS_SECONDS
     left = max(0.0, limit - waited)
     return f"{left / 60:.0f} min" if left >= 120 else f"{left:.0f} s"

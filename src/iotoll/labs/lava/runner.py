@@ -20,7 +20,7 @@ from iotoll.labs.lava.config import Lab
 from iotoll.labs.lava.http import ServerError, TooLargeError
 from iotoll.labs.lava.job_log import read_log, read_time
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
-from iotoll.labs.lava.retry import Patience, Tell, silent
+from iotoll.labs.lava.retry import Retry, Tell, silent
 from iotoll.labs.lava.server import JobState, LavaServer, Servers, connect, device_words
 from iotoll.labs.lava.submission import SUPERSEDED, Submitter, inputs_of, names
 from iotoll.records import results
@@ -128,7 +128,7 @@ class LavaRunner:
         tell: Tell = silent,
     ) -> None:
         self.tell = tell
-        self.patiently = Patience(tell)
+        self.retry = Retry(tell)
         self.lab = lab
         self.done = done
         self.device = device
@@ -139,7 +139,7 @@ class LavaRunner:
         self.issues = lab.issues
         self.died: dict[str, str] = {}  # the boots that crashed or hung, and where
         self.submitter = Submitter(
-            self.folder, lab, servers, run.manifest.series, self.patiently, subject(run)
+            self.folder, lab, servers, run.manifest.series, self.retry, subject(run)
         )
 
     def boots(self, plans: Sequence[BootPlan], step: Step) -> None:
@@ -236,7 +236,7 @@ class LavaRunner:
                     continue
                 if not state.finished:
                     if watch.crashed(state):
-                        self.patiently(partial(self.lava.cancel, state.id))
+                        self.retry(partial(self.lava.cancel, state.id))
                     continue
                 running.remove(one)
                 error = self._finish(journal, one)
@@ -309,7 +309,7 @@ class LavaRunner:
     def _elsewhere(self, plan: BootPlan) -> str | None:
         """Another board than that on which a boot died, if one can be asked for by its tag."""
         board, avoid = self.lab.board(plan.board.name), self.died[plan.name]
-        for name in self.patiently(lambda: self.lava.devices(board.device_type, board.tags)):
+        for name in self.retry(lambda: self.lava.devices(board.device_type, board.tags)):
             named = [*board.tags, name]
             if name != avoid and self.lava.devices(board.device_type, named) == [name]:
                 return name
@@ -331,7 +331,7 @@ class LavaRunner:
         if not numbers:
             return list(jobs)
         try:
-            states = self.patiently(lambda: self.lava.jobs(numbers))
+            states = self.retry(lambda: self.lava.jobs(numbers))
         except ServerError as error:
             if error.status != 404:  # HTTP: not found
                 raise
@@ -364,7 +364,7 @@ class LavaRunner:
         assert state is not None
         folder = self.folder / one.attempt.key
         try:
-            ended = self.patiently(lambda: job_end.fetch(self.lava, state, folder))
+            ended = self.retry(lambda: job_end.fetch(self.lava, state, folder))
         except TooLargeError as error:
             return self._failed(journal, one, error)
         try:
@@ -377,10 +377,10 @@ class LavaRunner:
         ]
         where = job_end.Where(
             self.lava.http.base,
-            self.patiently(self.lava.version),
+            self.retry(self.lava.version),
             self.lab.board(plan.board.name).device_type,
         )
-        traces = self.patiently(lambda: job_end.traces(documents, self.files))
+        traces = self.retry(lambda: job_end.traces(documents, self.files))
         job_end.store(ended, plan, documents, where, attempts, traces)
         journal.ended(one.attempt, "done", "")
         if plan.number < BESIDE:
@@ -409,7 +409,7 @@ class LavaRunner:
             return None
         if (ended - begun).total_seconds() < minutes * 60:
             return None
-        fleet = self.patiently(lambda: self.lava.fleet(board.device_type, board.tags))
+        fleet = self.retry(lambda: self.lava.fleet(board.device_type, board.tags))
         return InfrastructureError(
             f"no board {board.asked} was free for {minutes} minutes:"
             f" {device_words(fleet)} [no-board]"

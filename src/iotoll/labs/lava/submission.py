@@ -16,7 +16,7 @@ from iotoll.labs.lava.definition import Job, definition_sha256, render
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import AccessError, ServerError
 from iotoll.labs.lava.journal import Attempt, Journal
-from iotoll.labs.lava.retry import Patience
+from iotoll.labs.lava.retry import Retry
 from iotoll.labs.lava.server import JobState, Servers
 from iotoll.records.results import write_text
 
@@ -54,16 +54,16 @@ class Submitter:
         lab: Lab,
         servers: Servers,
         series: str | None = None,
-        patiently: Patience | None = None,
+        retry: Retry | None = None,
         subject: str = "",
     ) -> None:
-        self.patiently = patiently or Patience()
+        self.retry = retry or Retry()
         self.subject = subject
         self.folder = folder
         self.lab = lab
         self.servers = servers
         self.series = series
-        self._files = JobFiles(lambda path: self.patiently(lambda: servers.files.add(path)))
+        self._files = JobFiles(lambda path: self.retry(lambda: servers.files.add(path)))
 
     def begin(self, journal: Journal, plan: BootPlan, device: str | None = None) -> Attempt:
         """Submit a job for a boot, or take up the one that is there.
@@ -84,7 +84,7 @@ class Submitter:
                 self.cancel(journal, attempt, "the boot's inputs have changed")
         key = journal.next_key(plan.name)
         definition = self.render(plan, key, device)
-        self.patiently(lambda: self.servers.lava.validate(definition))
+        self.retry(lambda: self.servers.lava.validate(definition))
         write_text(self.folder / f"{key}.yaml", definition)
         attempt = journal.intend(plan.name, key, inputs, definition_sha256(definition))
         self._submit(journal, attempt, resumed=False)
@@ -104,7 +104,7 @@ class Submitter:
         if attempt.server != self.servers.lava.address:
             return False
         try:
-            state = self.patiently(partial(self.servers.lava.job, attempt.number))
+            state = self.retry(partial(self.servers.lava.job, attempt.number))
         except ServerError as error:
             if error.status == 404:
                 return False
@@ -116,17 +116,17 @@ class Submitter:
         if self.series is None:
             return []
         word = mark(self.series)
-        jobs = self.patiently(lambda: self.servers.lava.unfinished(word))
+        jobs = self.retry(lambda: self.servers.lava.unfinished(word))
         old = [job.id for job in jobs if f" {word} {journal.run}-" not in job.name]
         for number in old:
-            self.patiently(partial(self.servers.lava.cancel, number))
+            self.retry(partial(self.servers.lava.cancel, number))
         return old
 
     def cancel(self, journal: Journal, attempt: Attempt, why: str) -> None:
         """Cancel the job of an attempt that has not ended."""
-        number = attempt.number or self.patiently(lambda: self._find(attempt.key, DOUBT_SECONDS))
+        number = attempt.number or self.retry(lambda: self._find(attempt.key, DOUBT_SECONDS))
         if number is not None and (attempt.number is None or self.is_ours(attempt)):
-            self.patiently(lambda: self.servers.lava.cancel(number))
+            self.retry(lambda: self.servers.lava.cancel(number))
         journal.ended(attempt, SUPERSEDED, why)
 
     def health_check(self, plan: BootPlan) -> str:
@@ -170,14 +170,14 @@ class Submitter:
                 return
             except (ServerError, AccessError) as error:
                 waited = time.monotonic() - begun
-                if isinstance(error, AccessError) or waited > retry.PATIENCE_SECONDS:
-                    self.patiently.endure(error, waited)
+                if isinstance(error, AccessError) or waited > retry.RETRY_SECONDS:
+                    self.retry.endure(error, waited)
                 doubt = doubt or (isinstance(error, ServerError) and error.sent)
                 time.sleep(retry.PAUSE_SECONDS)
 
-    def _find(self, key: str, patience: float) -> int | None:
+    def _find(self, key: str, seconds: float) -> int | None:
         """The job with this key; a second one, which nobody asked for, is cancelled."""
-        end = time.monotonic() + patience
+        end = time.monotonic() + seconds
         while not (numbers := self.servers.lava.find(key)):
             if time.monotonic() >= end:
                 return None

@@ -105,7 +105,7 @@ def _place(function: FunctionDelta) -> str:
     return text
 
 
-def what_ran(
+def coverage_of(
     record: ExplainRecord, outcome: Outcome | None, outside: Mapping[str, float] | None = None
 ) -> list[str]:
     """What ran of the changed code; a pass on code that never ran is said to be none.

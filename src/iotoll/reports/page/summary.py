@@ -14,7 +14,7 @@ from iotoll.records.models.io_checks import StepRecord
 from iotoll.records.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.functions import in_functions, not_looked_at, what_ran
+from iotoll.reports.page.functions import coverage_of, in_functions, not_looked_at
 from iotoll.reports.page.headline import moved_sentence
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
@@ -67,7 +67,7 @@ def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact
     if found := evidence.explained:
         facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
         outcome = verdict.outcome if verdict else None
-        facts.append(Fact("What ran", tuple(what_ran(found, outcome, ran_outside(evidence)))))
+        facts.append(Fact("What ran", tuple(coverage_of(found, outcome, ran_outside(evidence)))))
     elif _is_unexplained_pass(evidence):
         facts.append(Fact("What ran", tuple(map(clean, not_looked_at(evidence.hunks)))))
     if once := seen_once(views):

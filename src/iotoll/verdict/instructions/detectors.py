@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotoll.verdict.instructions import pairing
-from iotoll.verdict.instructions.pairing import MAJORITY, Ints, Moved, Twins
+from iotoll.verdict.instructions.pairing import MAJORITY, Ints, Moved, PairedIos
 
 WIDTH = 12
 """Differences of one path are this far apart at most, instructions: lists and bits that are long or
@@ -62,38 +62,38 @@ class Band:
 
 
 def find(
-    twins: Twins, sizes: Sequence[int], z: float, share: float, mean: float, chaos: float
+    paired: PairedIos, sizes: Sequence[int], z: float, share: float, mean: float, noise: float
 ) -> Moved | None:
     """As `iotoll.verdict.instructions.pairing.find`, and by sums, sizes and values where that
     finds nothing.
     """
     return (
-        pairing.find(twins, sizes, z, share, mean, chaos)
-        or _by_sums(twins, sizes, z, mean)
-        or _by_sizes(twins, sizes[0], z, share, mean, chaos)
-        or _by_value(twins, sizes[0], z, mean, chaos)
+        pairing.find(paired, sizes, z, share, mean, noise)
+        or _by_sums(paired, sizes, z, mean)
+        or _by_sizes(paired, sizes[0], z, share, mean, noise)
+        or _by_value(paired, sizes[0], z, mean, noise)
     )
 
 
-def _by_sums(twins: Twins, sizes: Sequence[int], z: float, mean: float) -> Moved | None:
+def _by_sums(paired: PairedIos, sizes: Sequence[int], z: float, mean: float) -> Moved | None:
     """The sign test of the rounds' sums: most of all rounds must move the same way.
 
     And twice the share that does so between two of the base's boots: two disks at once met each
     other otherwise in an innocent kernel, in 42 rounds of 48.
     """
-    means, index = pairing.round_means(twins.differences, twins.round)
-    if len(means) == len(twins.differences):
+    means, index = pairing.round_means(paired.differences, paired.round)
+    if len(means) == len(paired.differences):
         return None
     boot = np.zeros(len(means), np.int64)
-    boot[index] = twins.boot
+    boot[index] = paired.boot
     for size in sizes:
         above, below = int((means > size).sum()), int((means < -size).sum())
         net = above - below
-        cost = float(twins.differences.mean())
+        cost = float(paired.differences.mean())
         each = [pairing.net(means[boot == n], size) * np.sign(net) for n in np.unique(boot)]
         if abs(net) < max(MAJORITY * len(means), z * (above + below) ** 0.5):
             continue
-        if abs(net) < 2 * _own_rounds(twins, size) * len(means):
+        if abs(net) < 2 * _own_rounds(paired, size) * len(means):
             continue
         if cost * np.sign(net) >= mean and min(each) >= abs(net) / len(each) / 2:
             what = f"{above} of {len(means)} rounds of I/Os grew and {below} shrank together"
@@ -101,10 +101,10 @@ def _by_sums(twins: Twins, sizes: Sequence[int], z: float, mean: float) -> Moved
     return None
 
 
-def _own_rounds(twins: Twins, size: int) -> float:
+def _own_rounds(paired: PairedIos, size: int) -> float:
     """The largest net share of rounds whose sums differ past ``size`` between the base's boots."""
     shares = []
-    for differences, rounds in zip(twins.own, twins.own_rounds, strict=True):
+    for differences, rounds in zip(paired.own, paired.own_rounds, strict=True):
         if len(differences):
             means, _ = pairing.round_means(differences, rounds)
             shares.append(abs(pairing.net(means, size)) / len(means))
@@ -112,19 +112,19 @@ def _own_rounds(twins: Twins, size: int) -> float:
 
 
 def _by_sizes(
-    twins: Twins, least: int, z: float, share: float, mean: float, chaos: float
+    paired: PairedIos, least: int, z: float, share: float, mean: float, noise: float
 ) -> Moved | None:
-    total = len(twins.differences)
-    bands = one_sided(twins, least, z, chaos)
+    total = len(paired.differences)
+    bands = one_sided(paired, least, z, noise)
     if not bands:
         return None
     first = min(bands, key=lambda band: abs(band.delta))
-    counted = _explained(twins, bands, first)
+    counted = _explained(paired, bands, first)
     if counted is None:
         return None
     ios = sum(n for _, n in counted)
     cost = sum(delta * n for delta, n in counted) / total
-    if ios < share * total or abs(cost) < mean or not _in_every_boot(twins, first):
+    if ios < share * total or abs(cost) < mean or not _in_every_boot(paired, first):
         return None
     grew = first.delta > 0
     what = ", ".join(f"{b.delta:+,d} in {b.ios} ({-b.delta:+,d} in {b.opposite})" for b in bands)
@@ -132,14 +132,14 @@ def _by_sizes(
     return Moved(least, above, below, ios / total, round(cost, 1), f"I/Os differ by {what}")
 
 
-def one_sided(twins: Twins, least: int, z: float, chaos: float) -> list[Band]:
+def one_sided(paired: PairedIos, least: int, z: float, noise: float) -> list[Band]:
     """The sizes above ``least`` that show on one side, in order of their size.
 
     A round is one chance, as in the sign test, and must reach ``z``, or of few rounds as many must
-    agree as are enough there; the net share must reach ``chaos`` times what two boots of the base
+    agree as are enough there; the net share must reach ``noise`` times what two boots of the base
     show of the same size.
     """
-    differences = twins.differences
+    differences = paired.differences
     sizes = np.abs(differences)
     left = sizes > least
     found = []
@@ -151,7 +151,7 @@ def one_sided(twins: Twins, least: int, z: float, chaos: float) -> list[Band]:
         (members,) = np.nonzero(left & (np.abs(sizes - middle) <= WIDTH))
         left[members] = False
         signs = np.sign(differences[members])
-        together = np.bincount(twins.round[members], signs).astype(np.int64)
+        together = np.bincount(paired.round[members], signs).astype(np.int64)
         votes = np.sign(together)
         moved, net = int(np.count_nonzero(votes)), int(signs.sum())
         way = 1 if net > 0 else -1
@@ -159,7 +159,7 @@ def one_sided(twins: Twins, least: int, z: float, chaos: float) -> list[Band]:
         agree = votes.sum() * way >= z * moved**0.5 or pairing.few_agree(together, z)
         if moved == 0 or not agree or opposite * OPPOSITE > ios:
             continue
-        if abs(net) < chaos * _own_net(twins, middle) * len(differences):
+        if abs(net) < noise * _own_net(paired, middle) * len(differences):
             continue
         members = members[signs == way]
         delta = int(np.quantile(differences[members], 0.5, method="lower"))
@@ -167,17 +167,19 @@ def one_sided(twins: Twins, least: int, z: float, chaos: float) -> list[Band]:
     return sorted(found, key=lambda band: (abs(band.delta), band.delta))
 
 
-def _own_net(twins: Twins, size: int) -> float:
+def _own_net(paired: PairedIos, size: int) -> float:
     """The largest net share of I/Os that differ by about ``size`` in two of the base's boots."""
     nets = [
         abs(float(np.sign(own[np.abs(np.abs(own) - size) <= WIDTH]).sum())) / len(own)
-        for own in twins.own
+        for own in paired.own
         if len(own)
     ]
     return max(nets, default=0.0)
 
 
-def _explained(twins: Twins, bands: Sequence[Band], first: Band) -> list[tuple[int, int]] | None:
+def _explained(
+    paired: PairedIos, bands: Sequence[Band], first: Band
+) -> list[tuple[int, int]] | None:
     """What each size says of the cost, as (instructions, I/Os); None if one contradicts the first.
 
     A path that only one kernel takes is chaos, in whichever direction, and so is how often.
@@ -190,7 +192,7 @@ def _explained(twins: Twins, bands: Sequence[Band], first: Band) -> list[tuple[i
         done.append(band)
         for both in (1, 2):
             wanted = both * first.delta - band.delta
-            (there,) = np.nonzero(np.abs(twins.differences - wanted) <= 2 * WIDTH)
+            (there,) = np.nonzero(np.abs(paired.differences - wanted) <= 2 * WIDTH)
             if wanted * band.delta < 0 and len(there) * PARTNER >= band.ios:
                 ios = band.ios + len(there) if both == 2 else min(band.ios, len(there))
                 counted.append((first.delta, ios))
@@ -203,28 +205,28 @@ def _explained(twins: Twins, bands: Sequence[Band], first: Band) -> list[tuple[i
     return counted
 
 
-def _in_every_boot(twins: Twins, band: Band) -> bool:
+def _in_every_boot(paired: PairedIos, band: Band) -> bool:
     """Whether each boot has at least a quarter of its share of these I/Os."""
-    boots = np.bincount(twins.boot[band.members], minlength=int(twins.boot.max()) + 1)
-    present = np.bincount(twins.boot)
-    least = band.ios / len(twins.differences) / 4
+    boots = np.bincount(paired.boot[band.members], minlength=int(paired.boot.max()) + 1)
+    present = np.bincount(paired.boot)
+    least = band.ios / len(paired.differences) / 4
     return bool((boots[present > 0] >= least * present[present > 0]).all())
 
 
-def _by_value(twins: Twins, least: int, z: float, mean: float, chaos: float) -> Moved | None:
+def _by_value(paired: PairedIos, least: int, z: float, mean: float, noise: float) -> Moved | None:
     """The value, above ``least``, by which more I/Os differ than by any between the base's boots.
 
     Each boot must show that, and hardly an I/O its opposite; a value of the other sign that is as
     common says that it is no one cost. Fewer may differ by nothing: the cost is that of the I/Os
     whose path is the same, which differ by it or by nothing.
     """
-    if not twins.unsteady(least):
+    if not paired.unsteady(least):
         return None
-    differences = twins.differences
+    differences = paired.differences
     value, share = _commonest(differences, least)
-    wanted = max(SAME, chaos * max(_commonest(own, least)[1] for own in twins.own if len(own)))
+    wanted = max(SAME, noise * max(_commonest(own, least)[1] for own in paired.own if len(own)))
     way = np.where(np.abs(differences) == abs(value), np.sign(differences * value), 0)
-    shares = [float(way[twins.boot == boot].mean()) for boot in np.unique(twins.boot)]
+    shares = [float(way[paired.boot == boot].mean()) for boot in np.unique(paired.boot)]
     if min(shares) < wanted:
         return None
     ios, opposite, same = (int((differences == one).sum()) for one in (value, -value, 0))

@@ -138,7 +138,7 @@ CLEAR = 0.1
 
 
 @dataclass(frozen=True)
-class Twins:
+class PairedIos:
     """Differences of all pairs of I/Os, shape (pairs,): candidate less base, over all boots.
 
     ``base`` holds the base's counts, ``boot`` the boot (from 0) and ``round`` the round (from 0,
@@ -170,7 +170,7 @@ class Twins:
         """All I/Os: those that are compared, and those that cannot be."""
         return len(self.differences) + self.foreign + self.unpaired
 
-    def chaos(self, size: int) -> float:
+    def noise(self, size: int) -> float:
         """The largest net share of I/Os by which two of the base's boots differ past ``size``."""
         found = (np.sign(own[np.abs(own) > size]).sum() / len(own) for own in self.own if len(own))
         return max((abs(float(share)) for share in found), default=0.0)
@@ -207,7 +207,7 @@ def pair(
     candidate: Sequence[CellRecord],
     parts: Sequence[Section | None],
     burst: int = 1,
-) -> dict[Section | None, Twins]:
+) -> dict[Section | None, PairedIos]:
     """Pair a cell's I/Os over all boots, for each of ``parts``; None is the whole I/O.
 
     The base may have more boots than the candidate: they show how much it differs from itself.
@@ -232,12 +232,12 @@ def _lags(boots: Iterable[tuple[Ordered | None, Ordered | None]]) -> Boots:
     return [(a, b, phase(a, b)) if a is not None and b is not None else None for a, b in boots]
 
 
-def _with_own(both: Boots, own: Sequence[Boots], section: Section | None, burst: int) -> Twins:
+def _with_own(both: Boots, own: Sequence[Boots], section: Section | None, burst: int) -> PairedIos:
     bases = [_differences(two, section, burst) for two in own]
     return replace(
         _differences(both, section, burst),
-        own=tuple(twins.differences for twins in bases),
-        own_rounds=tuple(twins.round for twins in bases),
+        own=tuple(paired.differences for paired in bases),
+        own_rounds=tuple(paired.round for paired in bases),
         own_unpaired=max(
             (t.unpaired / (len(t.differences) + t.unpaired) for t in bases if t.unpaired),
             default=0.0,
@@ -246,7 +246,7 @@ def _with_own(both: Boots, own: Sequence[Boots], section: Section | None, burst:
     )
 
 
-def _differences(boots: Boots, section: Section | None, burst: int) -> Twins:
+def _differences(boots: Boots, section: Section | None, burst: int) -> PairedIos:
     rows: list[Ints] = [np.empty((0, 4), np.int64)]
     unpaired = foreign = 0
     kinds = ("", "")
@@ -267,14 +267,14 @@ def _differences(boots: Boots, section: Section | None, burst: int) -> Twins:
             rows.append(np.column_stack((after.value[good] - was, was, *numbers)))
     table = np.concatenate(rows)
     _, rounds = np.unique(table[:, 2:], axis=0, return_inverse=True)
-    return Twins(
+    return PairedIos(
         table[:, 0], table[:, 1], table[:, 2], rounds.reshape(-1), unpaired, foreign, kinds
     )
 
 
-def joined(parts: Sequence[Twins]) -> Twins:
+def joined(parts: Sequence[PairedIos]) -> PairedIos:
     """The twins of several cells as one; their rounds stay apart."""
-    return Twins(
+    return PairedIos(
         np.concatenate([p.differences for p in parts]),
         np.concatenate([p.base for p in parts]),
         np.concatenate([p.boot for p in parts]),
@@ -304,12 +304,12 @@ def net(differences: Ints | NDArray[np.float64], size: int) -> int:
     return int((differences > size).sum()) - int((differences < -size).sum())
 
 
-def clearness(twins: Twins, size: int) -> float:
+def clearness(paired: PairedIos, size: int) -> float:
     """How many times its root the net number of I/Os that moved by more than ``size`` is; signed.
 
     The root is that of the sum of the rounds' squared net numbers. 0 where no I/O moved so far.
     """
-    return _clearness(_by_round(twins, size))
+    return _clearness(_by_round(paired, size))
 
 
 def _clearness(together: Ints) -> float:
@@ -317,16 +317,16 @@ def _clearness(together: Ints) -> float:
     return float(together.sum()) / root if root else 0.0
 
 
-def _by_round(twins: Twins, size: int) -> Ints:
+def _by_round(paired: PairedIos, size: int) -> Ints:
     """How many more I/Os of each round grew by more than ``size`` than shrank; shape (rounds,)."""
-    far = np.abs(twins.differences) > size
-    signs = np.sign(twins.differences[far])
-    return np.bincount(twins.round[far], signs).astype(np.int64)
+    far = np.abs(paired.differences) > size
+    signs = np.sign(paired.differences[far])
+    return np.bincount(paired.round[far], signs).astype(np.int64)
 
 
-def is_no_chance(twins: Twins, size: int, z: float) -> bool:
+def is_no_chance(paired: PairedIos, size: int, z: float) -> bool:
     """Whether chance decides the rounds' signs so with a probability of 2 exp(-z^2 / 2) at most."""
-    together = _by_round(twins, size)
+    together = _by_round(paired, size)
     return abs(_clearness(together)) >= z or few_agree(together, z)
 
 
@@ -346,41 +346,41 @@ def few_agree(together: Ints, z: float) -> bool:
 
 
 def find(
-    twins: Twins, sizes: Sequence[int], z: float, share: float, mean: float, chaos: float
+    paired: PairedIos, sizes: Sequence[int], z: float, share: float, mean: float, noise: float
 ) -> Moved | None:
     """What moved, at the smallest of ``sizes`` (instructions) at which the sign test tells.
 
-    The net share of I/Os must reach ``share``, and ``chaos`` times what two boots of the base show,
+    The net share of I/Os must reach ``share``, and ``noise`` times what two boots of the base show,
     or most of the I/Os and twice that; most of them where the base is unsteady. Their differences
     must reach ``mean`` instructions an I/O, and every boot must show at least half of that share
     the same way.
     """
-    total = len(twins.differences)
+    total = len(paired.differences)
     for size in sizes:
-        far = np.abs(twins.differences) > size
-        signs = np.sign(twins.differences[far])
+        far = np.abs(paired.differences) > size
+        signs = np.sign(paired.differences[far])
         above, below = int((signs > 0).sum()), int((signs < 0).sum())
-        own = twins.chaos(size)
-        least = max(share, min(chaos * own, max(MAJORITY, 2 * own)))
-        most = MAJORITY if twins.unsteady(size) else 0.0
+        own = paired.noise(size)
+        least = max(share, min(noise * own, max(MAJORITY, 2 * own)))
+        most = MAJORITY if paired.unsteady(size) else 0.0
         if total == 0 or abs(above - below) / total < max(least, most):
             continue
-        if not is_no_chance(twins, size, z):
+        if not is_no_chance(paired, size, z):
             continue
-        cost = float(twins.differences[far].sum()) / total * np.sign(above - below)
-        if cost >= mean and _in_every_boot(twins, size, int(np.sign(above - below)), least / 2):
+        cost = float(paired.differences[far].sum()) / total * np.sign(above - below)
+        if cost >= mean and _in_every_boot(paired, size, int(np.sign(above - below)), least / 2):
             return Moved(size, above, below, abs(above - below) / total)
     return None
 
 
-def record(twins: Twins, moved: Moved | None, size: int) -> TwinRecord:
+def record(paired: PairedIos, moved: Moved | None, size: int) -> TwinRecord:
     """The distribution of differences, as the verdict stores it; there must be at least one.
 
     ``size`` is the smallest one that was asked for: for counts where nothing moved, and less than
     the mean of what some I/Os pay beside the others.
     """
-    counts = Counter(twins.differences.tolist())
-    total = len(twins.differences)
+    counts = Counter(paired.differences.tolist())
+    total = len(paired.differences)
     # Of equally common differences the smallest one, so that the record is a function of the data.
     ranked = sorted(counts.items(), key=lambda item: (-item[1], abs(item[0]), item[0]))
     decided = moved.size if moved else size
@@ -389,17 +389,17 @@ def record(twins: Twins, moved: Moved | None, size: int) -> TwinRecord:
         exact=round(counts[0] / total, 4),
         commonest=ranked[0][0],
         commonest_share=round(ranked[0][1] / total, 4),
-        mean=round(float(twins.differences.mean()), 2),
-        above=int((twins.differences > decided).sum()),
-        below=int((twins.differences < -decided).sum()),
+        mean=round(float(paired.differences.mean()), 2),
+        above=int((paired.differences > decided).sum()),
+        below=int((paired.differences < -decided).sum()),
         size=decided,
-        chaos=round(twins.chaos(decided), 4) if twins.own else None,
+        chaos=round(paired.noise(decided), 4) if paired.own else None,
         clusters=[
             Cluster(delta=d, ios=n, opposite=counts.get(-d, 0), share=round(n / total, 4))
             for d, n in [item for item in ranked if item[0] != 0][:SHOWN]
         ],
         rare=_rare(counts, ranked[0][0], moved, size) if moved else None,
-        unpaired=twins.unpaired,
+        unpaired=paired.unpaired,
     )
 
 
@@ -423,9 +423,9 @@ def _rare(counts: Counter[int], commonest: int, moved: Moved, least: float) -> C
     )
 
 
-def _in_every_boot(twins: Twins, size: int, sign: int, share: float) -> bool:
-    for boot in np.unique(twins.boot):
-        here = twins.differences[twins.boot == boot] * sign
+def _in_every_boot(paired: PairedIos, size: int, sign: int, share: float) -> bool:
+    for boot in np.unique(paired.boot):
+        here = paired.differences[paired.boot == boot] * sign
         if net(here, size) < share * len(here):
             return False
     return True

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from iotoll.boards.cells import parse_cell
 from iotoll.records.models import CellVerdict, PoolRecord, Section
 from iotoll.verdict.instructions import pairing
-from iotoll.verdict.instructions.pairing import Moved, Twins
+from iotoll.verdict.instructions.pairing import Moved, PairedIos
 from iotoll.verdict.policy import Policy, SectionRule
 from iotoll.verdict.words import WHOLE
 
-Paired = Mapping[Section | None, Twins]
+Paired = Mapping[Section | None, PairedIos]
 
 
 def pools(
@@ -61,7 +61,7 @@ def _usual(policy: Policy, part: Section | None) -> SectionRule:
     return policy.whole if part is None else policy.sections[part]
 
 
-def _is_of_one(parts: Sequence[Twins], moved: Moved, z: float) -> bool:
+def _is_of_one(parts: Sequence[PairedIos], moved: Moved, z: float) -> bool:
     """Whether one cell shows it alone, whose own test did not find it.
 
     Without the cell that shows most, the others must show it half as clearly. Chaos that one cell's
@@ -88,8 +88,8 @@ def _pool(
     rule = _usual(policy, part)
     sign = policy.sign
     boots = min(paired[name][part].boots for name in names)
-    z, chaos = policy.z(boots), policy.chaos(boots)
-    moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean, chaos)
+    z, noise = policy.z(boots), policy.noise(boots)
+    moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean, noise)
     if moved is None or _is_of_one([paired[name][part] for name in names], moved, z):
         return None
     record = pairing.record(together, moved, rule.threshold)

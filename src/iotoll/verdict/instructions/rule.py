@@ -31,7 +31,7 @@ from iotoll.records.models import (
     SideResult,
 )
 from iotoll.verdict.instructions import detectors, pairing
-from iotoll.verdict.instructions.pairing import MAJORITY, Moved, Twins
+from iotoll.verdict.instructions.pairing import MAJORITY, Moved, PairedIos
 from iotoll.verdict.instructions.pooling import pools
 from iotoll.verdict.policy import Policy, SectionRule
 from iotoll.verdict.words import headline, moved_lines, sentence
@@ -121,7 +121,7 @@ def check_comparable(base: SideResult, candidate: SideResult, policy: Policy) ->
         raise InfrastructureError("base and candidate ran on different boards or jobs: run again")
 
 
-Paired = dict[Section | None, Twins]
+Paired = dict[Section | None, PairedIos]
 
 
 def _cell(
@@ -165,7 +165,7 @@ def _unusable(sides: Sequence[Sequence[Any]]) -> str:
     return next((r.invalid for side in sides for r in side if r.invalid), "")
 
 
-def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] | None:
+def compare(found: PairedIos, rule: SectionRule, policy: Policy) -> dict[str, Any] | None:
     """The fields of a `Comparison`; None where neither side has any such count."""
     pairs = len(found.differences)
     if not pairs and not found.foreign and not found.unpaired:
@@ -181,8 +181,8 @@ def compare(found: Twins, rule: SectionRule, policy: Policy) -> dict[str, Any] |
         middle = float(np.median(found.base)) if pairs else 0.0
         return _fields(middle, 0.0, rule, "unknown", "not compared", why, gated=rule.gated)
     sign = policy.sign
-    z, chaos = policy.z(found.boots), policy.chaos(found.boots)
-    moved = detectors.find(found, policy.sizes(rule), z, sign.share, sign.mean, chaos)
+    z, noise = policy.z(found.boots), policy.noise(found.boots)
+    moved = detectors.find(found, policy.sizes(rule), z, sign.share, sign.mean, noise)
     record = pairing.record(found, moved, rule.threshold)
     # What only some I/Os have is told by its mean, and so is what it is compared with.
     some = moved is not None and (moved.cost is not None or moved.share < MAJORITY)
@@ -222,7 +222,7 @@ def _fields(
     }
 
 
-def _incomparable(found: Twins, policy: Policy) -> str:
+def _incomparable(found: PairedIos, policy: Policy) -> str:
     if _differ(found, policy):
         base, candidate = found.kinds
         return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
@@ -231,7 +231,7 @@ def _incomparable(found: Twins, policy: Policy) -> str:
     return ""
 
 
-def _differ(found: Twins, policy: Policy) -> bool:
+def _differ(found: PairedIos, policy: Policy) -> bool:
     """Whether more I/Os have other marks than the policy allows, and than the base itself shows.
 
     Which of two CPUs is first decides the mark of a few I/Os. Most of them differ by the patch.
@@ -240,7 +240,7 @@ def _differ(found: Twins, policy: Policy) -> bool:
     return found.foreign > max(policy.marks, own) * found.ios
 
 
-def _lack(found: Twins, policy: Policy) -> bool:
+def _lack(found: PairedIos, policy: Policy) -> bool:
     """Whether more I/Os have no twin than the policy allows, and than two boots of the base show.
 
     One more is none: of few I/Os, each is several percent.
@@ -249,7 +249,7 @@ def _lack(found: Twins, policy: Policy) -> bool:
     return found.unpaired > allowed * found.ios + 1
 
 
-def _size(found: Twins, moved: Moved | None, commonest: int, share: float) -> float:
+def _size(found: PairedIos, moved: Moved | None, commonest: int, share: float) -> float:
     """By how much it moved: the median where most I/Os did, else the mean of what was large."""
     if moved is None:
         return float(commonest) if share >= MAJORITY else 0.0
@@ -262,14 +262,14 @@ def _size(found: Twins, moved: Moved | None, commonest: int, share: float) -> fl
 
 
 def _confidence(
-    found: Twins, moved: Moved | None, exact: float, commonest: int, share: float
+    found: PairedIos, moved: Moved | None, exact: float, commonest: int, share: float
 ) -> str:
     if moved is None:
         return f"{exact:.0%} of I/Os as their twins; {commonest:+d} in {share:.0%}"
     if moved.what:
         return moved.what
-    chaos = found.chaos(moved.size)
-    own = f"; net {chaos:.1%} in two boots of the base" if chaos else ""
+    noise = found.noise(moved.size)
+    own = f"; net {noise:.1%} in two boots of the base" if noise else ""
     return (
         f"{moved.above} of {len(found.differences)} I/Os grew and {moved.below} shrank by more "
         f"than {moved.size}; {commonest:+d} in {share:.0%}{own}"

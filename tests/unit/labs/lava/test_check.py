@@ -138,13 +138,13 @@ def test_f3_4_the_command(
 
 def test_f3_5_a_page_that_is_no_log_is_asked_for_again(stub: Stub) -> None:
     """F3.5: a 200 answer that is no LAVA log cost a whole boot."""
-    from iotoll.labs.lava.retry import Patience
+    from iotoll.labs.lava.retry import Retry
 
     log = b'- {"dt": "2026-11-21T20:02:00", "lvl": "target", "msg": "x"}\n'
     stub.answers(Answer(200, b"<html>Proxy: please wait</html>"), Answer(200, log))
     lava = servers(stub.url).lava
     told: list[str] = []
-    assert Patience(told.append)(lambda: lava.log(7)) == log
+    assert Retry(told.append)(lambda: lava.log(7)) == log
     assert "job 7: what the server sent is not a log: <html>Proxy" in told[0]
 
 

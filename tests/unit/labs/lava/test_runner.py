@@ -343,7 +343,7 @@ def test_f3_5_one_refused_request_ends_no_run(
     """F3.5: the first 403 in a run ended it with exit code 2, and its jobs stayed."""
     runner = make_runner(tmp_path, stub, Lava(base=GOOD, candidate=CRASHED))
     told: list[str] = []
-    runner.patiently.tell = told.append
+    runner.retry.tell = told.append
     play, asked = stub.play, []
 
     def once(request: Request) -> Answer:

@@ -20,7 +20,7 @@ from iotoll.labs.lava.definition import File
 from iotoll.labs.lava.files import JobFiles
 from iotoll.labs.lava.http import Http, ServerError
 from iotoll.labs.lava.journal import Attempt, Journal, open_journal
-from iotoll.labs.lava.retry import Patience
+from iotoll.labs.lava.retry import Retry
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers
 from iotoll.labs.lava.submission import Submitter
 from iotoll.records.models import BuildRecord, Clock
@@ -244,14 +244,14 @@ def test_patience_ends_at_once_for_what_it_does_not_mend(
     stub.answers(Answer(404))
     client = Http(stub.url, retries=0)
     with pytest.raises(ServerError):
-        Patience()(lambda: client.get("x"))
+        Retry()(lambda: client.get("x"))
     assert len(stub.requests) == 1
     stub.answers(Answer(503), Answer(503), as_json({}))
-    assert Patience()(lambda: client.get("x")) == {}
+    assert Retry()(lambda: client.get("x")) == {}
     monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.05)
     stub.answers(Answer(503))
     with pytest.raises(ServerError):
-        Patience()(lambda: client.get("x"))
+        Retry()(lambda: client.get("x"))
 
 
 def test_newer_run_of_a_series_cancels_the_older_ones_jobs(
