@@ -175,23 +175,9 @@ def _thread(root: Frame, side: int, name: str) -> dict[str, Any]:
         "funcTable": _columns(
             count, name=numbers, resource=[-1] * count, isJS=[False] * count, **_FUNCTIONS
         ),
-        "resourceTable": {"lib": [], "name": [], "host": [], "type": [], "length": 0},
-        "nativeSymbols": {
-            "libIndex": [],
-            "address": [],
-            "name": [],
-            "functionSize": [],
-            "length": 0,
-        },
-        "markers": {
-            "data": [],
-            "name": [],
-            "startTime": [],
-            "endTime": [],
-            "phase": [],
-            "category": [],
-            "length": 0,
-        },
+        "resourceTable": _columns(0, lib=[], name=[], host=[], type=[]),
+        "nativeSymbols": _columns(0, libIndex=[], address=[], name=[], functionSize=[]),
+        "markers": _columns(0, data=[], name=[], startTime=[], endTime=[], phase=[], category=[]),
     }
 
 
