@@ -43,6 +43,16 @@ def signed(value: float | None) -> str:
     return f"+{text}" if value > 0 and text not in ("0", "0.0") else text
 
 
+def fixed(value: float | None, digits: int, sign: bool = False, minus: str = MINUS) -> str:
+    """Return ``1,234.5`` with so many digits, or ``+1,234.5`` with ``sign``; zero has none."""
+    if value is None:
+        return NO_VALUE
+    text = f"{abs(value):,.{digits}f}"
+    if float(text.replace(",", "")) == 0:
+        return text
+    return f"{minus if value < 0 else '+' if sign else ''}{text}"
+
+
 def percent(ratio: float | None, digits: int = 1) -> str:
     """Return a ratio as ``5.3 %`` (no sign but a minus)."""
     if ratio is None:
