@@ -32,7 +32,7 @@ SOFTWARE = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION)
 # Instructions. The kernel does a little more or less for each event by how its ring buffer is read:
 # trace-cmd sleeps in a read, live looks. 5 per event were seen, in all sections.
 RECORDER = 8
-TOOTH = 58  # a pair of boots may favour different teeth of UFS submission (docs/decisions.md, 4)
+TOOTH = 58  # a pair of boots may favour different peaks of UFS submission (docs/decisions.md, 4)
 # While the board sends, its kernel talks on the same console.
 NOISY = """#!/bin/sh
 if [ "$1" = send ]; then

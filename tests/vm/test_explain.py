@@ -1,4 +1,4 @@
-"""Explain on a virtual board: a gated patch with planted costs, taken apart by function."""
+"""Explain on a virtual board: a gated patch with planted costs, divided by function."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import jinja2
 
 CALIBRATION_IOS, TIMED_IOS = 32, 512
-"""I/Os of a calibration run: counts of instructions are combs, times scatter."""
+"""I/Os of a calibration run: counts of instructions have peaks, times scatter."""
 PREFIX = "calibration"
 PLACE = "place.sh"
 """Of a job for several CPUs: what no CPU is named for gets one."""

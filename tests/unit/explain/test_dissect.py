@@ -1,4 +1,4 @@
-"""Both sides taken apart in two processes: what one of them meets is told, and none is left."""
+"""Both sides dissected in two processes: what one of them meets is told, and none is left."""
 
 from __future__ import annotations
 

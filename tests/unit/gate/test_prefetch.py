@@ -1,4 +1,4 @@
-"""What is done ahead of the steps that need it: in time, and never in the way."""
+"""What is fetched before the steps that need it: in time, and never in the way."""
 
 from __future__ import annotations
 

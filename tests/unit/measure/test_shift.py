@@ -1,4 +1,4 @@
-"""The statistic of the gate: a comb moved by N is found as N, and nothing else is."""
+"""The statistic of the gate: a spectrum moved by N is found as N, and nothing else is."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from iotoll.measure.shift import REACH, measure_shift
 
 TOLERANCE = 12
-WANDER = 4  # teeth wander by about so much between boots
+WANDER = 4  # peaks wander by about so much between boots
 
 
 def draw(teeth: Sequence[int], weights: Sequence[float], seed: int, count: int = 256) -> list[int]:
-    """Counts of ``count`` I/Os that hit the teeth as often as the weights say."""
+    """Counts of ``count`` I/Os that hit the peaks as often as the weights say."""
     chances = np.asarray(weights) / sum(weights)
     return list(np.random.default_rng(seed).choice(teeth, size=count, p=chances))
 
 
 @st.composite
 def combs(draw_from: st.DrawFn) -> tuple[list[int], list[float]]:
-    """Teeth at irregular distances, so that no tooth can be taken for another, and weights."""
+    """Peaks at irregular distances, so that no peak can be taken for another, and weights."""
     gaps = draw_from(st.lists(st.integers(40, 500), min_size=2, max_size=8, unique=True))
     start = draw_from(st.integers(1500, 9000))
     teeth = [start, *(start + int(gap) for gap in np.cumsum(gaps))]

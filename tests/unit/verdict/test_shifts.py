@@ -157,7 +157,7 @@ def test_most_of_all_ios_are_enough_where_the_base_moves_much() -> None:
 
 
 def spread(seed: int, exact: int = 0, share: float = 0.0) -> NDArray[np.int64]:
-    """Chaos in each of the I/Os of three boots, but for a share that differs exactly."""
+    """Noise in each of the I/Os of three boots, but for a share that differs exactly."""
     random = np.random.default_rng(seed)
     found = 2 * random.integers(-4500, 4500, (3, IOS // 3))  # never odd by chance
     found[:, : round(share * IOS / 3)] = exact
@@ -195,7 +195,7 @@ def test_one_value_is_chance(why: str) -> None:
 
 
 def test_few_rounds_that_agree_are_enough_for_a_size_too() -> None:
-    """eMMC 128 KiB reads of eight threads, 24 rounds in three boots: the mean is that of chaos."""
+    """eMMC 128 KiB reads of eight threads, 24 rounds in three boots: the mean is that of noise."""
     found = np.full(192, 21)
     found[[64, 80, 150]] = -1495
     assert found.mean() < 1
