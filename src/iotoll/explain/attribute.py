@@ -39,8 +39,8 @@ class SectionParts:
 
     ``ios`` are the numbers of those dissected, ``counts`` their instructions with shape (I/Os,
     functions), ``calls`` the calls of each function likewise; ``nodes`` are instructions by node
-    of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be taken
-    apart. ``single`` are instructions by node of the one I/O that was asked for, if it was.
+    of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be
+    dissected. ``single`` are instructions by node of the one I/O that was asked for, if it was.
     ``inlined`` are instructions of the functions that ``labels`` names, shape (I/Os, labels);
     ``touches`` the cache lines, where caches were modelled.
     """

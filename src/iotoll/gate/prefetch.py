@@ -106,7 +106,7 @@ def meanwhile(work: Work, after: float) -> Iterator[None]:
                 piece()
 
     # A daemon: should a piece hang, an interrupted gate ends all the same.
-    thread = threading.Thread(target=run, name="ahead", daemon=True)
+    thread = threading.Thread(target=run, name="prefetch", daemon=True)
     thread.start()
     try:
         yield

@@ -174,9 +174,9 @@ class _Workshop:
             return self.compile(gather)
         # What is precompiled is stored for make, also where make stores nothing.
         stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
-        with Precompiler(self.out, stores, self._kept_open()) as ahead:
+        with Precompiler(self.out, stores, self._kept_open()) as precompiler:
             if not self.is_empty:
-                ahead.start(self.tree.src, paths)
+                precompiler.start(self.tree.src, paths)
             failure = self.compile(lambda: (look(), gather()))
             is_as_noted = look().result()
         if is_as_noted:

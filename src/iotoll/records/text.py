@@ -133,7 +133,7 @@ class CellName:
         return f"{self.device_label}, {self.mode}" if self.mode else self.device_label
 
     @property
-    def twin(self) -> tuple[str, str]:
+    def peers(self) -> tuple[str, str]:
         """What equals in the same workload on another device."""
         return self.workload, self.mode
 

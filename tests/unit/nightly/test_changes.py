@@ -149,13 +149,13 @@ def test_drift_and_budget(tmp_path: Path) -> None:
     assert (drift.release, drift.since_release, drift.last_night) == ("v2", 6, 0)
     assert drift.eaten == 0.5
     assert drift.days_left == pytest.approx(15)
-    worse = {a.since: a.worse for a in view.answers(load(store))}
+    worse = {a.since: a.worse for a in view.summaries(load(store))}
     assert worse == {"last night": False, "a week ago": False, "the last release": True}
 
 
 def test_nothing_to_compare_is_no_pass(tmp_path: Path) -> None:
     store = history(tmp_path, {(CELLS[0], "overhead"): [100.0]})
-    assert [a.worse for a in view.answers(load(store))] == [None, None, None]
+    assert [a.worse for a in view.summaries(load(store))] == [None, None, None]
 
 
 def test_a_noisy_step_is_new_until_confirmed(tmp_path: Path) -> None:

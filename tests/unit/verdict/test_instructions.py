@@ -20,7 +20,7 @@ from tests.unit.runs import side_result
 from tests.unit.verdict.gates import (
     EIGHT,
     NVME,
-    TEETH,
+    PEAKS,
     UFS,
     C,
     Counts,
@@ -279,7 +279,7 @@ def test_paths_out_of_phase_are_paired_with_their_like(policy: Policy, cost: int
     def paths(first: int, more: int) -> Counts:
         return {
             s: [5000 + 2143 * ((i + first) % 2) + (more if s is S else 0) for i in range(256)]
-            for s in TEETH
+            for s in PEAKS
         }
 
     judged = judge(policy, {UFS: paths(0, 0)}, {UFS: paths(1, cost)})

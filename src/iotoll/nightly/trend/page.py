@@ -49,7 +49,7 @@ def write_page(trend: view.Trend, out: Path) -> Path:
 def _context(trend: view.Trend) -> dict[str, Any]:
     latest = max((t.nights[-1].night for t in trend.tracks), default="")
     return {
-        "answers": view.answers(trend),
+        "summaries": view.summaries(trend),
         "open": trend.open_changes[:SHOWN],
         "suspects": trend.suspects[:SHOWN],
         "closed": [c for c in trend.changes if not c.is_open][:SHOWN],

@@ -28,7 +28,7 @@ from iotoll.reports.page.headline import (
 )
 from iotoll.reports.page.modelled import NOTE, latency_table, model_facts, models_of
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.summary import answer
+from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
     CellView,
     by_group,
@@ -101,7 +101,7 @@ def _context(page: Page) -> dict[str, Any]:
     return {
         "title": candidate_title(evidence),
         "head": headline(evidence),
-        "answer": answer(evidence, page.views),
+        "first_screen": first_screen(evidence, page.views),
         "moved": [_moved(group, unit_of(evidence).value) for group in movements(page.views)],
         "kinds": KIND_LABELS,
         "summary": summary(evidence),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from iotoll.boots.pair_order import first_side
 from iotoll.core.errors import InfrastructureError
-from iotoll.measure.validity import apart, load_rules
+from iotoll.measure.validity import load_rules, mismatch
 from iotoll.records.models import BootRecord, CellRecord, PairRecord, Section, SideResult
 
 Floats = NDArray[np.float64]
@@ -100,7 +100,7 @@ def _apart(base: BootRecord, candidate: BootRecord) -> str:
         return f"its boots ran on {device_of(base)} and on {device_of(candidate)}"
     if base.board_sha256 != candidate.board_sha256:
         return "its boots had different boards, images or jobs"
-    return apart(base.facts, candidate.facts, load_rules())
+    return mismatch(base.facts, candidate.facts, load_rules())
 
 
 def _value(side: SideResult, cell: str, index: int, figure: str) -> float:

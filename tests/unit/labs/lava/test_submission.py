@@ -238,7 +238,7 @@ def test_refused_job_is_not_tried_for_ever(
     assert lava.jobs == []
 
 
-def test_patience_ends_at_once_for_what_it_does_not_mend(
+def test_retry_ends_at_once_for_what_it_does_not_mend(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub.answers(Answer(404))
