@@ -6,8 +6,8 @@
 
 A package, here, is a package or module directly below src/iotoll. `--check` ends with 1 where a
 package imports one that stands above it in docs/architecture.md, where a module has no package,
-where a file or function is longer than the project allows, and where a small module has a single
-importer. The contract that `make lint` holds is import-linter's (pyproject.toml); this script shows
+where a file or function is longer than the project allows, where a small module has a single
+importer, and where an import inside a function has no comment that says why. The contract that `make lint` holds is import-linter's (pyproject.toml); this script shows
 how far away from it a tree is, also an older one.
 """
 
@@ -17,6 +17,7 @@ import argparse
 import ast
 import io
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -70,6 +71,7 @@ class Measured:
     homeless: list[str] = field(default_factory=list)
     circles: list[str] = field(default_factory=list)
     crumbs: list[str] = field(default_factory=list)
+    unexplained: list[str] = field(default_factory=list)
     files: dict[str, int] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)
     public: int = 0
@@ -99,6 +101,8 @@ def measure(source: Path, beside: Path | None = None) -> Measured:
             found.homeless.append(str(inside))
         for module in _imported(tree):
             _note_import(found, str(inside), package, module.split(".")[1])
+        if any(_imports(node) for _, node in _functions(tree)) and not _WHY.search(text):
+            found.unexplained.append(f"{inside} imports inside a function: a comment must say why")
         for name, node in _functions(tree):
             _note_function(found, f"{inside}:{name}", node)
     graph = {
@@ -111,6 +115,13 @@ def measure(source: Path, beside: Path | None = None) -> Measured:
         graph[str(path)] = set(_modules(tree, source.name, trees.keys()))
     found.crumbs = crumbs(graph, found.files)
     return found
+
+
+_WHY = re.compile(r"^\s*#.*\b([Ii]mport|[Ll]oad)", re.MULTILINE)
+
+
+def _imports(node: ast.AST) -> bool:
+    return any(isinstance(inner, ast.Import | ast.ImportFrom) for inner in ast.walk(node))
 
 
 def circles(graph: dict[str, set[str]]) -> list[str]:
@@ -282,7 +293,7 @@ def problems(found: Measured) -> list[str]:
     ]
     homeless = [f"{name} has no package" for name in found.homeless]
     circles = [f"{name} is in a circle of imports" for name in found.circles]
-    return homeless + circles + found.wrong + too_long + found.crumbs
+    return homeless + circles + found.wrong + too_long + found.crumbs + found.unexplained
 
 
 def main() -> int:

@@ -350,6 +350,7 @@ def shared_manifest(setting: Setting, asked: Sequence[str], cell: str) -> RunMan
 
 def check_lab(setting: Setting) -> None:
     """Raise what keeps the lab from running the board's jobs, before anything long begins."""
+    # Only a search that begins needs HTTP, which takes a tenth of a second to import.
     from iotoll.labs.lava import check
     from iotoll.labs.lava.config import load_lab
     from iotoll.labs.lava.server import connect

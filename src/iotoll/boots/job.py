@@ -179,7 +179,7 @@ def _environment(
 @cache
 def template() -> jinja2.Template:
     """What a batch of fio jobs is rendered with."""
-    # Only a boot needs it, and a build comes first.
+    # Imported by a boot alone, and a build comes first.
     import jinja2
 
     environment = jinja2.Environment(

@@ -247,6 +247,7 @@ def show_run(run: RunDir, page: Path, output: Output) -> None:
     if output.as_json:
         print_json(_json_result(run))
         return
+    # What reports are made with is imported while boards boot: a gate begins without it.
     from iotoll.reports.page import side_table, terminal_report
 
     if run.manifest.kind == "measure":

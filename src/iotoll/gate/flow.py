@@ -55,6 +55,7 @@ class Flow(Building):
         Whose times are judged boot one by one: side by side they would disturb each other.
         """
         if self.needs_boots():
+            # Each step imports what it alone needs: the first ones begin without numpy and jinja2.
             from iotoll.explain import gate_coverage
 
             abreast = 1 if self.judges_time else PARALLEL

@@ -63,6 +63,7 @@ def _models() -> None:
 
 def _job_template() -> None:
     """Have jinja2 compile a batch of fio jobs."""
+    # Each of these imports what it makes ready, which is why it is not at the top.
     from iotoll.boots import job
 
     job.template()
