@@ -7,8 +7,9 @@
 A package, here, is a package or module directly below src/iotoll. `--check` ends with 1 where a
 package imports one that stands above it in docs/architecture.md, where a module has no package,
 where a file or function is longer than the project allows, where a small module has a single
-importer, and where an import inside a function has no comment that says why. The contract that `make lint` holds is import-linter's (pyproject.toml); this script shows
-how far away from it a tree is, also an older one.
+importer, and where an import inside a function has no comment that says why. The contract that
+`make lint` holds is import-linter's (pyproject.toml); this script shows how far away from it a tree
+is, also an older one.
 """
 
 from __future__ import annotations
