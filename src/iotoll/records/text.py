@@ -15,7 +15,8 @@ NO_VALUE = "\u2013"
 MINUS = "\u2212"
 NBSP = "\u00a0"
 _MODES = ("direct", "sync")
-_DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+"""How people write a device of a matrix, in the order of reports."""
 # The last group turns the direction of writing: what is shown is then not what is there.
 _CONTROL = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -125,7 +126,7 @@ class CellName:
     @property
     def device_label(self) -> str:
         """``UFS``, ``NVMe``, ``eMMC``, or the name as it is."""
-        return _DEVICES.get(self.device, self.device)
+        return DEVICES.get(self.device, self.device)
 
     @property
     def group(self) -> str:
@@ -151,5 +152,5 @@ def cell_name(full: str) -> CellName:
     head, _, last = rest.rpartition("-")
     workload, mode = (head, last) if last in _MODES and head else (rest, "")
     workload = workload.replace("-", " ")
-    rank = list(_DEVICES).index(device) if device in _DEVICES else len(_DEVICES)
+    rank = list(DEVICES).index(device) if device in DEVICES else len(DEVICES)
     return CellName(rank, device, mode, _natural(workload), workload, full)
