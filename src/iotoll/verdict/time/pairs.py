@@ -57,7 +57,7 @@ def make_pairs(
     for number in numbers:
         at = [side[number] for side in sides]
         boots = (base.boots[at[0]], candidate.boots[at[1]])
-        unused = _apart(*boots)
+        unused = _mismatch(*boots)
         records.append(
             PairRecord(
                 pair=number,
@@ -95,7 +95,7 @@ def _board_seconds(boot: BootRecord) -> float:
     return boot.seconds - (boot.lava.phases.get("queue", 0.0) if boot.lava else 0.0)
 
 
-def _apart(base: BootRecord, candidate: BootRecord) -> str:
+def _mismatch(base: BootRecord, candidate: BootRecord) -> str:
     if device_of(base) != device_of(candidate):
         return f"its boots ran on {device_of(base)} and on {device_of(candidate)}"
     if base.board_sha256 != candidate.board_sha256:
