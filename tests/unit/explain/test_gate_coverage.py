@@ -44,7 +44,9 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(gate_coverage, "symbols_of", read)
     monkeypatch.setattr(gate_coverage, "probes", lambda _: "0x10:0+0x20:1")
-    monkeypatch.setattr(gate_coverage, "coverage_words", lambda *words: ("-plugin", *map(str, words)))
+    monkeypatch.setattr(
+        gate_coverage, "coverage_words", lambda *words: ("-plugin", *map(str, words))
+    )
 
 
 def gate(root: Path, *, explains: bool = True, **changes: Any) -> Flow:
