@@ -12,6 +12,7 @@ have at most 120 characters: a table with longer rows becomes a list.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -50,9 +51,11 @@ def _wrapped(line: str) -> list[str]:
     if line.startswith(("#", "!", "    ")):
         return [line]
     indent = "  " if line.startswith("- ") else ""
-    return textwrap.wrap(
+    first, *others = textwrap.wrap(
         line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [""]
+    # A line that goes on with an operator begins no list.
+    return [first, *(re.sub(r"^( *)([-*+] )", r"\1\\\2", other) for other in others)]
 
 
 def _table(lines: list[str]) -> list[str]:
