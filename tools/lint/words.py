@@ -128,7 +128,7 @@ def found_in(path: Path, rules: list[Rule]) -> Iterator[tuple[int, str, Rule]]:
     """
     lines = list(prose(path))
     name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-    rules = [r for r in rules if name not in r.exempt and path.suffix in (r.only or path.suffix,)]
+    rules = [r for r in rules if name not in r.exempt and path.suffix in (r.only or [path.suffix])]
     for index, line in enumerate(lines):
         follows = index + 1 < len(lines) and lines[index + 1].number == line.number + 1
         after = re.sub(r"^[\s#>*-]+", "", lines[index + 1].text) if follows else ""
