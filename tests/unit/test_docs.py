@@ -147,10 +147,12 @@ def is_current(tool: str) -> None:
 def test_the_checker_of_words_finds_phrases_where_they_are_read(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "This makes it dearer.\n\n    dearer in code\n\nIt goes on where\nit stopped. Its twin is.\n"
+        "This makes it dearer.\n\n    dearer in code\n\nIt goes on where\nit stopped.\nA twin.\n"
     )
     module = tmp_path / "module.py"
-    module.write_text('"""Of its own."""\n\nX = "a board of its own"\nY = "mend it"  # dearer twin\n')
+    module.write_text(
+        '"""Of its own."""\n\nX = "a board of its own"\nY = "mend it"  # dearer twin\n'
+    )
     done = subprocess.run(
         [sys.executable, ROOT / "tools/lint/words.py", page, module],
         capture_output=True,
@@ -163,7 +165,7 @@ def test_the_checker_of_words_finds_phrases_where_they_are_read(tmp_path: Path) 
     assert found == [
         "page.md:1: 'dearer'",
         "page.md:5: 'goes on where it stopped'",
-        "page.md:6: 'twin'",
+        "page.md:7: 'twin'",
         "module.py:3: 'of its own'",
         "module.py:4: 'mend'",
         "module.py:4: 'dearer'",
