@@ -54,6 +54,7 @@ class Rule:
     shown: bool = False
     exempt: tuple[str, ...] = ()
     term: bool = False
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def load_rules(path: Path = RULES) -> list[Rule]:
             r.get("shown", False),
             tuple(r.get("except", ())),
             r.get("term", False),
+            tuple(r.get("only", ())),
         )
         for r in data["rule"]
     ]
@@ -129,7 +131,7 @@ def found_in(path: Path, rules: list[Rule]) -> Iterator[tuple[int, str, Rule]]:
     """
     lines = list(prose(path))
     name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-    rules = [rule for rule in rules if name not in rule.exempt and _is_for(rule, name)]
+    rules = [rule for rule in rules if _is_for(rule, name, path.suffix)]
     for index, line in enumerate(lines):
         follows = index + 1 < len(lines) and lines[index + 1].number == line.number + 1
         after = re.sub(r"^[\s#>*-]+", "", lines[index + 1].text) if follows else ""
@@ -142,11 +144,11 @@ def found_in(path: Path, rules: list[Rule]) -> Iterator[tuple[int, str, Rule]]:
                     yield line.number, match[0], rule
 
 
-def _is_for(rule: Rule, name: str) -> bool:
-    """Terms hold in code, also in that of tests; documents may say what a word once meant."""
-    if name.startswith("tests/"):
-        return rule.term
-    return not (rule.term and name.endswith(".md"))
+def _is_for(rule: Rule, name: str, suffix: str) -> bool:
+    """Tests are read by developers alone: of the rules only the terms are for them."""
+    if name in rule.exempt or (rule.only and suffix not in rule.only):
+        return False
+    return rule.term or not name.startswith("tests/")
 
 
 def main() -> int:
