@@ -11,9 +11,11 @@ use crate::summary::Collector;
 use crate::walk::{self, Measured, Watch};
 use crate::window::Window;
 
-/// I/Os that are given on at a time. As many more wait, so that they come in the order of their
-/// starts: only one that ends after so many younger ones comes late.
-pub const BATCH: usize = 1 << 13;
+/// I/Os that are given on at a time.
+const BATCH: usize = 1 << 11;
+/// I/Os that wait, so that all come in the order of their starts: only one that ends after so many
+/// younger ones comes late.
+const WAITING: usize = 1 << 13;
 
 /// A stretch of time, and the device whose I/Os are wanted in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +80,8 @@ impl Watch<Error> for &std::cell::RefCell<Flow<'_>> {
         let device = flow.wishes.get(window).and_then(|wish| wish.device);
         let bit = device.map_or(0, |dev| engine.bit(dev));
         flow.collect(&mut engine.sink().ios, bit);
-        if flow.waiting.len() >= 2 * BATCH {
-            flow.give(BATCH, engine.paths())?;
+        if flow.waiting.len() >= WAITING + BATCH {
+            flow.give(WAITING, engine.paths())?;
         }
         Ok(())
     }
@@ -105,7 +107,7 @@ pub fn stream(
         wishes,
         filter: &request.filter,
         taker,
-        waiting: Vec::new(),
+        waiting: Vec::with_capacity(WAITING + 2 * BATCH),
         window: 0,
     });
     let mut ended = 0;

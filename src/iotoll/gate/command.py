@@ -246,7 +246,8 @@ def show_run(run: RunDir, page: Path, output: Output) -> None:
     if output.as_json:
         print_json(_json_result(run))
         return
-    from iotoll.reports.page import side_table, terminal_report
+    from iotoll.reports.page import terminal_report
+    from iotoll.reports.page.single import side_table
 
     if run.manifest.kind == "measure":
         side_table(results.read(run.side("base") / "result.json", SideResult), output.console)

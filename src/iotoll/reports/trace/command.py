@@ -136,6 +136,7 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     with _row_files(options) as files:
         wants = Wants(
             whole=bool(options["perfetto"]),
+            some=bool(options["svg"]),
             slowest=options["count"] or 0,
             take_ios=files.ios if options["parquet"] else None,
             take_rows=files.blocks if options["requests"] else None,
@@ -239,7 +240,7 @@ def _some_left(cells: list[TraceCell], filters: Filters) -> None:
     """Raise UsageError where no I/O is of the tasks asked for: most likely a mistyped name."""
     given = filters.described()
     if not (filters.comm or filters.pids) or any(
-        len(cell.table) or (cell.record.blocks or {}).get("devices") for cell in cells
+        cell.count or (cell.record.blocks or {}).get("devices") for cell in cells
     ):
         return
     words = " ".join(f"{option} {clean(value)}" for option, value in given.items())
