@@ -281,8 +281,8 @@ impl RowTaker for Giver<'_, '_> {
 /// A window as Python says it: from, to, device, whether own times are known.
 type WishedIos = (u64, u64, Option<String>, bool);
 
-/// Gives the I/Os of some windows to `take(window, columns)` while the trace is read: all columns,
-/// or only those that are named.
+/// Gives the I/Os of some windows to `take(window, columns)` while the trace is read: all columns in
+/// the order of the starts; or only those that are named, in the order of the ends.
 #[pyfunction]
 #[pyo3(signature = (path, windows, take, *, columns = None, **options))]
 fn stream(
@@ -309,11 +309,12 @@ fn stream(
             sections: source.sections().collect(),
         });
     }
+    let in_order = columns.is_none();
     let mut giver = Giver {
         columns,
         ..Giver::new(take, told)
     };
-    let done = iorecord::stream(&source, &request, &wishes, &mut giver);
+    let done = iorecord::stream(&source, &request, &wishes, in_order, &mut giver);
     done.map_err(|error| giver.error(path, &error))
 }
 

@@ -177,10 +177,8 @@ class Durations:
 class StepSums:
     """Sub-steps of I/Os that come in batches."""
 
-    COLUMNS = (
-        *("start", "end", "requests"),
-        *(f"elapsed_{section.value}" for section in Section),
-        *(f"at_{mark}" for mark in MARKS),
+    COLUMNS = frozenset({"start", "end", "requests"}).union(
+        (f"elapsed_{section.value}" for section in Section), (f"at_{mark}" for mark in MARKS)
     )
     """What is read of a table."""
 

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import check_target
-from iotoll.core.progress import Progress
 from iotoll.measure.iotable import IoTable
 from iotoll.records.models import Clock
 from iotoll.records.text import clean, plural
@@ -263,6 +262,7 @@ def _with_slowest(cells: list[TraceCell], count: int | None) -> list[TraceCell]:
 def _files(cells: list[TraceCell], options: dict[str, Any]) -> None:
     written: list[Path] = []
     if target := options["perfetto"]:
+        from iotoll.core.progress import Progress
         from iotoll.reports.trace.perfetto import write_perfetto
 
         write_perfetto(cells, target, Progress(quiet=options["quiet"]))
