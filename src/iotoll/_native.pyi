@@ -159,8 +159,8 @@ def stream(
 
     A window: from, to, device (all without one), whether own times are known. ``take`` gets the
     window's number and the columns of `IoTable`. Order is that of the starts, but for an I/O that
-    ends after 8192 younger ones. With ``columns``: only those, in the order of the ends, which takes
-    less memory. Raises `TraceError`, or what ``take`` raised.
+    ends after 8192 younger ones. With ``columns``: only those, in the order of the ends, which
+    takes less memory. Raises `TraceError`, or what ``take`` raised.
     """
 
 def blocks(
