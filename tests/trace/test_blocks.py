@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,16 @@ import numpy as np
 import pytest
 
 from iotoll.measure.boot_trace import BootTraceFile, Window
+from iotoll.measure.iotable import IoTable
+from iotoll.measure.substeps import StepSums
 from iotoll.records.models import Clock, Section
 from iotoll.reports.trace.blocks import Rows, cells, read_blocks
 from iotoll.reports.trace.filters import Filters
 from iotoll.reports.trace.missing import command
 from iotoll.reports.trace.reader import KEPT, Flow, TraceCell, Wants, load
+from tests.trace.conftest import as_version_6
 from tests.trace.independent_blocks import read
+from tests.trace.plain import repeated
 from tests.unit.analyzing import run
 
 HERE = Path(__file__).parent
@@ -98,7 +105,8 @@ def test_g4_9_instances_that_record_the_same_count_once() -> None:
 def loaded(name: str, **filters: Any) -> TraceCell:
     """The only cell of a recording, as `iotoll analyze` has it."""
     path = HERE / "blocks" / f"{name}.dat"
-    (cell,) = load(path, Clock.TIME, Filters(**filters), None, Wants(whole=False, slowest=3))
+    wants = Wants(whole=False, some=True, slowest=3)
+    (cell,) = load(path, Clock.TIME, Filters(**filters), None, wants)
     return cell
 
 
@@ -150,7 +158,7 @@ def test_g4_5_the_exit_code_says_that_completions_are_missing(case: str, code: i
 
 def test_g4_6_no_more_than_some_ios_are_kept() -> None:
     cell = loaded("6.12-x86_64-stacks-dm_striped")
-    flow = Flow(cell, 5)
+    flow = Flow(cell, Wants(some=True, slowest=5))
     batches = 2 * KEPT // len(cell.table)
     for _ in range(batches):
         flow.take(cell.table)
@@ -161,6 +169,48 @@ def test_g4_6_no_more_than_some_ios_are_kept() -> None:
     assert done.longest is not None
     assert done.longest.duration.max() == cell.table.duration.max()
     assert all(step.ios % batches == 0 for step in done.record.steps)
+
+
+def test_g4_6_a_table_alone_keeps_no_io() -> None:
+    cell = loaded("6.12-x86_64-stacks-dm_striped")
+    flow = Flow(cell, Wants())
+    flow.cell = replace(cell, table=cell.table.take(np.arange(0)))
+    needed = {name: cell.table[name] for name in StepSums.COLUMNS if cell.table.has(name)}
+    flow.take(IoTable(needed, len(cell.table)))
+    done = flow.end()
+    assert (len(done.table), done.count) == (0, len(cell.table))
+    assert done.record.steps == cell.record.steps
+
+
+HIGH_WATER = """
+import runpy, sys
+try:
+    runpy.run_module("iotoll", run_name="__main__", alter_sys=True)
+finally:
+    print(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")), file=sys.stderr)
+"""
+
+
+def peak(trace: Path, *options: str) -> float:
+    """The most memory that ``iotoll analyze`` had at a time (MiB)."""
+    command = [sys.executable, "-c", HIGH_WATER, "analyze", str(trace), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stderr.split("VmHWM:")[1].split()[0]) / 1024
+
+
+@pytest.mark.usefixtures("trace_cmd")
+@pytest.mark.parametrize("option", ["", "--compare", "--slowest"])
+def test_g4_6_memory_does_not_grow_with_the_ios(option: str, tmp_path: Path) -> None:
+    source = HERE / "data/kernels/6.12-arm64-ufs-lean.dat"
+    data = as_version_6(source, tmp_path).read_bytes()
+    peaks = []
+    for times in (100, 500):  # 9,600 and 48,000 I/Os
+        trace = tmp_path / f"{times}.dat"
+        trace.write_bytes(repeated(data, times))
+        options = {"": [], "--compare": [option, str(trace)], "--slowest": [option, "5"]}
+        peaks.append(peak(trace, *options[option]))
+    assert peaks[0] < 100, "the libraries alone have 50"
+    assert peaks[1] - peaks[0] < 6, peaks
 
 
 def test_g4_8_the_head_of_multipath_is_a_device() -> None:

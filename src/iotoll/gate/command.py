@@ -248,7 +248,8 @@ def show_run(run: RunDir, page: Path, output: Output) -> None:
         print_json(_json_result(run))
         return
     # What reports are made with is imported while boards boot: a gate begins without it.
-    from iotoll.reports.page import side_table, terminal_report
+    from iotoll.reports.page import terminal_report
+    from iotoll.reports.page.single import side_table
 
     if run.manifest.kind == "measure":
         side_table(results.read(run.side("base") / "result.json", SideResult), output.console)
