@@ -1,7 +1,7 @@
 """Write tables of the recorded traces.
 
-    python -m tests.trace.record.table FOLDER > README.md      # a row for each trace
-    python -m tests.trace.record.table --sum FOLDER...         # for each kernel: docs/outputs.md
+python -m tests.trace.record.table FOLDER > README.md      # a row for each trace
+python -m tests.trace.record.table --sum FOLDER...         # for each kernel: docs/outputs.md
 """
 
 from __future__ import annotations
