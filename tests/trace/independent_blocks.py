@@ -16,7 +16,7 @@ from tests.trace.independent import Event, operation, report
 
 Key = tuple[str, int, int]
 NOWHERE = 2**64 - 1
-"""Where a passthrough request completes; at its issue it has no sectors."""
+"""Where passthrough requests and flushes complete; at their issue they have no sectors."""
 
 
 @dataclass
@@ -67,7 +67,6 @@ class Reader:
             told = self.announced[event.number("dev"), old[1]]
             if told and told[0][1] == event.pid and old[0] not in self.above:
                 old = event.number("dev"), old[1]
-        self.above.add(event.number("old_dev"))
         if self.announced[old]:
             stamp = self.announced[old].pop(0)
             for stamps in self.waiting.values():
@@ -100,7 +99,7 @@ class Reader:
             one for one in self.announced[dev, sector] if one not in queued
         ]
         where = (dev, sector, sectors, operation(rwbs))
-        if sectors == 0 and event.number("bytes"):
+        if sectors == 0:
             where = (dev, NOWHERE, event.number("bytes") >> 9, operation(rwbs))
         key = (name(dev), event.ts, sector)
         first = min(queued, default=[None, event.pid], key=lambda one: one[0])
@@ -113,7 +112,7 @@ class Reader:
     def rq_complete(self, event: Event) -> None:
         """A request is complete."""
         dev, sector, sectors, rwbs = event.span()
-        found = self.live[dev, sector, sectors, operation(rwbs)]
+        found = self.live[dev, sector if sectors else NOWHERE, sectors, operation(rwbs)]
         if found:
             self.requests[found.pop(0)].done = event.ts
 

@@ -37,7 +37,7 @@ BUFFER_KB = 16384
 PORT = "org.iotoll.record"
 MACHINES = {
     "arm64": ["qemu-system-aarch64", "-M", "virt,gic-version=3", "-cpu", "cortex-a72"],
-    "x86_64": ["qemu-system-x86_64", "-M", "q35", "-cpu", "max"],
+    "x86_64": ["qemu-system-x86_64", "-M", "q35", "-cpu", "max,-arch-capabilities"],
 }
 CONSOLES = {"arm64": "ttyAMA0", "x86_64": "ttyS0"}
 
