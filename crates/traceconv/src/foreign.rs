@@ -21,7 +21,12 @@ const MAGICS: &[(usize, &[u8], &str, &str)] = &[
     (0, b"\x89LZO", "packed by lzop", "unpack it first"),
     (0, b"\x1f\x9d", "packed by compress", "unpack it first"),
     (0, b"\x5d\0\0", "packed as LZMA", "unpack it first: `xz -d`"),
-    (0, b"\xff\x06\0\0sNaPpY", "packed by snappy", "unpack it first"),
+    (
+        0,
+        b"\xff\x06\0\0sNaPpY",
+        "packed by snappy",
+        "unpack it first",
+    ),
     (0, b"\xc1\x1f\xfc\xc1", CTF, RECORD),
     (0, b"\xc1\xfc\x1f\xc1", CTF, RECORD),
     (0, b"/* CTF", CTF, RECORD),
@@ -35,10 +40,20 @@ const MAGICS: &[(usize, &[u8], &str, &str)] = &[
     // A SYSTEM_TRACE_HEADER behind the first buffer's header (evntrace.h): 32 and 64 bit.
     (0x48, b"\x02\0\x01\xc0", ETL, RECORD),
     (0x48, b"\x02\0\x02\xc0", ETL, RECORD),
-    (0, b"\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2", QEMU, RECORD),
+    (
+        0,
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2",
+        QEMU,
+        RECORD,
+    ),
     (0, b"\x7fELF", "a program or a core dump (ELF)", RECORD),
     (0, b"MZ", "a program", RECORD),
-    (0, b"SQLite format 3\0", "a table of a tool's results", SOURCE),
+    (
+        0,
+        b"SQLite format 3\0",
+        "a table of a tool's results",
+        SOURCE,
+    ),
     (0, b"PAR1", "a table of a tool's results", SOURCE),
     (0, b"-----BEGIN PGP MESSAGE", "encrypted (PGP)", DECRYPT),
     (0, b"-----BEGIN AGE ENCRYPTED", "encrypted (age)", DECRYPT),
@@ -48,7 +63,12 @@ const MAGICS: &[(usize, &[u8], &str, &str)] = &[
     (0, b"\x89PNG", "a picture", SOURCE),
     (0, b"\xff\xd8\xff", "a picture", SOURCE),
     (0, b"%PDF", "a document", SOURCE),
-    (0, b"version https://git-lfs", "a pointer of Git LFS", "fetch the file: `git lfs pull`"),
+    (
+        0,
+        b"version https://git-lfs",
+        "a pointer of Git LFS",
+        "fetch the file: `git lfs pull`",
+    ),
 ];
 const CTF: &str = "a part of an LTTng trace (CTF), which is not read";
 const PCAP: &str = "a capture of network packets (pcap), not a trace of the kernel's events";
@@ -68,7 +88,10 @@ pub(crate) fn named(head: &[u8]) -> Error {
     let text = String::from_utf8_lossy(head.get(..4096).unwrap_or(head));
     let trimmed = text.trim_start();
     if trimmed.starts_with('{') && text.contains("\"fio version\"") {
-        return Error::foreign("fio's JSON", "give it with --fio, beside a trace of the same run");
+        return Error::foreign(
+            "fio's JSON",
+            "give it with --fio, beside a trace of the same run",
+        );
     }
     if trimmed.starts_with('{') || trimmed.starts_with('[') {
         return Error::foreign(

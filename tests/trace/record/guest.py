@@ -37,7 +37,7 @@ BUFFER_KB = 16384
 PORT = "org.iotoll.record"
 MACHINES = {
     "arm64": ["qemu-system-aarch64", "-M", "virt,gic-version=3", "-cpu", "cortex-a72"],
-    "x86_64": ["qemu-system-x86_64", "-M", "q35", "-cpu", "max,-arch-capabilities"],
+    "x86_64": ["qemu-system-x86_64", "-M", "q35", "-cpu", "max"],
 }
 CONSOLES = {"arm64": "ttyAMA0", "x86_64": "ttyS0"}
 
@@ -64,9 +64,7 @@ def run(
 
 def qemu_command(kernel: Kernel, arch: str, recipe: Mapping[str, Any], work: Path) -> list[str]:
     """The guest's command line, with its files in ``work``."""
-    command = [*MACHINES[arch], "-smp", str(recipe["cpus"])]
-    for accelerator in recipe["accel"]:
-        command += ["-accel", accelerator]
+    command = [*MACHINES[arch], "-accel", "tcg,thread=multi", "-smp", str(recipe["cpus"])]
     command += ["-m", str(recipe["memory_mb"]), "-nodefaults", "-display", "none", "-no-reboot"]
     command += ["-kernel", str(kernel.image), "-initrd", f"{work}/ramdisk"]
     # A host that is busy makes an emulated x86's check of its timer fail.
