@@ -143,7 +143,7 @@ def test_g4_1_traces_of_block_events_alone_are_compared_by_device() -> None:
     [
         ("scsi-block_only", "No system calls in the trace"),
         ("scsi-partitions", "8:0 by partition: 8:1 sda1: "),
-        ("scsi-pid_filter", "Without completions there are no sections"),
+        ("scsi-pid_filter", "Completions are missing, so no sections"),
         ("scsi-md_raid1", "9:0 md0"),
     ],
 )

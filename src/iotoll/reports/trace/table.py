@@ -206,9 +206,9 @@ def _no_sections(record: CellRecord) -> str:
     if not (record.blocks or {}).get("devices"):
         return "! no I/O to show"
     if overdue(record.blocks or {})[0]:
-        return "Without completions there are no sections: what there is of requests and bios:"
+        return "Completions are missing, so no sections: requests and bios by device:"
     if record.ios.get("seen"):
-        return "No I/O could be followed from a system call to its end: its requests and bios:"
+        return "No I/O could be followed to its end: requests and bios by device:"
     return "No system calls in the trace, so no sections: requests and bios by device:"
 
 

@@ -243,7 +243,7 @@ on_host() {
     log=$OUT/$1
     shift
     # A shell's background commands ignore SIGINT, and Python leaves that so.
-    chroot /host /usr/bin/env --default-signal=INT PYTHONPATH="$SOURCES" COLUMNS=80 HOME=/tmp \
+    busybox chroot /host /usr/bin/env --default-signal=INT PYTHONPATH="$SOURCES" COLUMNS=80 HOME=/tmp \
         PATH=/usr/bin:/usr/sbin:/bin:/sbin "$PYTHON" -m iotoll "$@" >"$log.out" 2>"$log.err" &
     process=$!
 }
