@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 
 from iotoll.measure.boot_trace import BootTraceFile, Window
 from iotoll.records.models import Clock, Section
@@ -281,6 +282,7 @@ def test_g4_4_the_picture_of_the_slowest_has_each_layer_as_it_is() -> None:
     axes = layer_figure(cell).axes[0]
     bars: dict[int, list[float]] = {}
     for bar in axes.patches:
+        assert isinstance(bar, Rectangle)
         bars.setdefault(round(bar.get_y() + bar.get_height() / 2), []).append(bar.get_width())
     scale = sum(map(sum, bars.values())) / sum(whole(row) for row in slow)
     for place, row in enumerate(slow):

@@ -113,8 +113,8 @@ def print_blocks(record: CellRecord, console: Console) -> None:
     _layers(blocks, console)
     for device in blocks["devices"]:
         if parts := device["partitions"]:
-            told = ", ".join(f"{_named(part)}: {number(n)}" for part, n in parts.items())
-            console.print(Text(f"{device['dev']} by partition: {told}", "dim"))
+            shares = ", ".join(f"{_named(part)}: {number(n)}" for part, n in parts.items())
+            console.print(Text(f"{device['dev']} by partition: {shares}", "dim"))
         tasks = [
             f"{clean(t['task'] or '?')} {t['pid']}: {number(t['rows'])}"
             for t in device["tasks"][:_TASKS]
