@@ -38,7 +38,6 @@ ALLOWED_SKIPS = {
 
 
 SLOW = {
-    "tests/trace/test_record_guest.py": "boots a guest with a kernel of Debian's",
     "tests/trace/test_oracle": "compiles libtracecmd's own reader, and records traces",
     "tests/unit/kernels/test_sandbox.py": "starts namespaces and overlays, as a CI job does",
     "tests/unit/run/test_sandboxed.py": "the same, with whole builds",

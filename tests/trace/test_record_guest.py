@@ -15,6 +15,7 @@ from tests.trace.record import guest
 from tests.trace.record.__main__ import load_recipe
 from tests.trace.record.kernel import unpack
 
+pytestmark = pytest.mark.patience
 KERNELS = sorted((cache_dir() / "record").glob("*/boot/vmlinuz-*-amd64"))
 
 
