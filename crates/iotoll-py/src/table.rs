@@ -218,7 +218,9 @@ pub(crate) fn blocks(c: &mut impl Columns<BlockRow>) -> PyResult<()> {
     })?;
     c.text("direction", |row| direction(row).name().to_owned())?;
     c.text("rwbs", |row| row.rwbs.letters())?;
-    c.maybe("sector", |row| Some(row.sector).filter(|_| row.bytes > 0))?;
+    c.maybe("sector", |row| {
+        Some(row.sector).filter(|&at| row.bytes > 0 && at != u64::MAX)
+    })?;
     c.number("bytes", |row| row.bytes as i64)?;
     c.number("bios", |row| row.bios.into())?;
     c.number("pid", |row| row.pid.into())?;

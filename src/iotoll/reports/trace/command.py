@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from iotoll.reports.trace.parquet import RowFile
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_TRACE = click.Path(path_type=Path)
 _NAMED = 12
 INCOMPLETE = 3
 """Exit code where something is missing that a cell's figures need (docs/reference)."""
 
 
 @click.command("analyze")
-@click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=_FILE)
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=_TRACE)
 @click.option(
     "--clock",
     type=click.Choice([c.value for c in Clock]),

@@ -68,6 +68,10 @@ def open_trace(trace: Path) -> BootTraceFile:
 
     Raises UsageError that says what the file is, where it is none of them.
     """
+    if trace.is_dir():
+        lttng = (trace / "metadata").is_file()
+        what = "a folder of an LTTng trace (CTF), which is not read" if lttng else "a folder"
+        raise UsageError(f"{trace}: is {what}; name a file, or a blktrace run")
     if not trace.is_file():
         return BootTraceFile(trace)
     try:
