@@ -93,6 +93,14 @@ def open_tree(name: str, progress: Progress) -> KernelTree:
     return _import(locate(name), progress)
 
 
+def identity(name: str, revision: str | None) -> str:
+    """What tells one state of tree ``name`` from another: a commit, or an archive's digest."""
+    located = locate(name)
+    if located.repository is None:
+        return str(located.archive_sha256)
+    return _resolve(located.repository, revision or "HEAD")
+
+
 def base_of(name: str, revision: str | None, progress: Progress) -> SourceRecord:
     """The source of one kernel of tree ``name``, outside of any run."""
     located = locate(name)

@@ -181,7 +181,7 @@ def _series(found: list[Mail], path: Path) -> Series:
     newest = versions[-1] if versions else 1
     mine = [m for m in found if m.version == newest]
     covers = [m for m in mine if m.number == 0 and m.is_tagged]
-    chosen = _in_order([m for m in mine if m.is_patch], path)
+    chosen = _in_order([m for m in mine if m.is_patch], path, one=len(versions) == 1)
     try:
         stated = mail.stated_base([*covers, *chosen])
     except UsageError as error:
@@ -226,10 +226,11 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _in_order(series: list[Mail], path: Path) -> list[Mail]:
+def _in_order(series: list[Mail], path: Path, one: bool) -> list[Mail]:
     """Sort a series by ``n/m``; file order when it has no numbers (git format-patch -N).
 
-    A mail that came by two lists counts once.
+    A mail that came by two lists counts once. Where ``one``, a single patch of a series may stand
+    alone; beside an older version it would be unclear what it replaces.
     """
     series = list({(m.message_id or number, m.body): m for number, m in enumerate(series)}.values())
     numbers = [m.number for m in series if m.number is not None]
@@ -240,7 +241,7 @@ def _in_order(series: list[Mail], path: Path) -> list[Mail]:
             raise UsageError(f"{path}: has patch {number} twice: keep one of them")
     total = max(m.of or 0 for m in series)
     missing = sorted(set(range(1, total + 1)) - set(numbers))
-    if missing and len(series) > 1:
+    if missing and (len(series) > 1 or not one):
         raise UsageError(f"{path}: patch {missing[0]}/{total} is missing: fetch the whole series")
     return sorted(series, key=lambda m: m.number or 0)
 
