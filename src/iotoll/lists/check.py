@@ -147,7 +147,7 @@ def check(data: bytes, asked: Asked) -> Checked:
 
 
 def _check_cover(asked: Asked) -> Checked:
-    """The series whose branch b4 names in a file, B4_TRACKING_FILE; else only that it is missing."""
+    """The series whose branch b4 names in the file B4_TRACKING_FILE; without one, that it lacks."""
     named = os.environ.get("B4_TRACKING_FILE")
     why = "not measured: a cover letter alone holds no patch"
     if named is None:
@@ -181,9 +181,7 @@ def _folder(data: bytes, asked: Asked) -> Path:
     return folder
 
 
-def _judge(
-    folder: Path, choice: candidate.CandidateChoice, asked: Asked, later: bool
-) -> Checked:
+def _judge(folder: Path, choice: candidate.CandidateChoice, asked: Asked, later: bool) -> Checked:
     """Gate it; ``later`` says that it is not the first of its series, which was not given."""
     board = asked.board or selection.board_for(candidate.named_paths(choice)) or "virt-arm64"
     matrix = load_matrix(asked.matrix)

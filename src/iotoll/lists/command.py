@@ -32,6 +32,8 @@ def watch_command(config: Path, quiet: bool, as_json: bool) -> None:
         click.echo(json.dumps([asdict(one) for one in found], indent=1, sort_keys=True))
         return
     counts = Counter(one.outcome or one.state for one in found)
-    click.echo(", ".join(f"{word} {number}" for word, number in sorted(counts.items())) or "no mail")
+    click.echo(
+        ", ".join(f"{word} {number}" for word, number in sorted(counts.items())) or "no mail"
+    )
     if not quiet:
         click.echo(f"page: {Path(loaded.folder) / 'index.html'}")

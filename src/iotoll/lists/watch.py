@@ -28,7 +28,7 @@ from iotoll.patch import diff
 from iotoll.patch.candidate import read_series
 from iotoll.patch.selection import glob_pattern, load_rules, select
 from iotoll.records import results
-from iotoll.records.models import Outcome, SourceRecord
+from iotoll.records.models import Outcome, SourceRecord, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.reports.publish import Source, write
 
@@ -157,12 +157,19 @@ def _publish(config: Config, store: Store, series: Series, place: Path) -> str:
     base = results.read(source, SourceRecord) if source.is_file() else None
     if run.verdict.is_file():
         write(Source(run, origin=config.origin), place, ["report", "kcidb"])
-    if base is None or not run.verdict.is_file():
-        return _named(base)
-    first = parsed(store.mails(series.key)[:1])[0]
-    if mail := reply(config, run, first, time.time()):
-        results.write_bytes(place / "reply.eml", mail)
+    if base is not None and run.verdict.is_file() and _is_known(run, base):
+        first = parsed(store.mails(series.key)[:1])[0]
+        if mail := reply(config, run, first, time.time()):
+            results.write_bytes(place / "reply.eml", mail)
     return _named(base)
+
+
+def _is_known(run: RunDir, base: SourceRecord) -> bool:
+    """Whether a verdict says something of the series: not that our guess of its base was wrong."""
+    verdict = results.read(run.verdict, VerdictRecord)
+    failure = verdict.failure
+    is_guess = failure is not None and failure.step == "apply" and base.base_by == "guess"
+    return verdict.outcome is not Outcome.INFRASTRUCTURE and not is_guess
 
 
 def _named(base: SourceRecord | None) -> str:

@@ -61,9 +61,7 @@ def _usable(evidence: Evidence, option: str) -> list[CellView]:
     return views
 
 
-def _text(
-    evidence: Evidence, parts: Iterable[str], command: Sequence[str] | None = None
-) -> str:
+def _text(evidence: Evidence, parts: Iterable[str], command: Sequence[str] | None = None) -> str:
     blocks = [part for part in parts if part]
     repeat = repeat_with(command or evidence.manifest.command)
     blocks += [_where(evidence), _not_measured(evidence), repeat]
