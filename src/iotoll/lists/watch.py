@@ -138,16 +138,24 @@ def _one(config: Config, store: Store, series: Series, place: Path, work: Measur
         store.change(series.key, why=why, tries=series.tries + 1, seconds=seconds)
         return 1
     base = _publish(config, store, series, place)
-    fields = {"outcome": outcome or "applied", "base": base, "seconds": seconds}
-    store.change(series.key, state="gated", why=why, tries=series.tries + 1, **fields)
+    store.change(
+        series.key,
+        state="gated",
+        outcome=outcome or "applied",
+        why=why,
+        base=base,
+        seconds=seconds,
+        tries=series.tries + 1,
+    )
     return 1
 
 
 def _failed(store: Store, series: Series, why: str) -> None:
     """What is not the series' own fault is tried again, some times."""
     tries = series.tries + 1
-    fields = {"outcome": Outcome.INFRASTRUCTURE.value, "state": "gated"} if tries >= TRIES else {}
-    store.change(series.key, why=_short(why), tries=tries, **fields)
+    store.change(series.key, why=_short(why), tries=tries)
+    if tries >= TRIES:
+        store.change(series.key, outcome=Outcome.INFRASTRUCTURE.value, state="gated")
 
 
 def _publish(config: Config, store: Store, series: Series, place: Path) -> str:
