@@ -110,7 +110,7 @@ def _as_stated(ask: Ask, stated: Stated, wanted: Blobs) -> tuple[Found | None, s
     """The base that a mail states, or None and why it is not taken."""
     short = stated.commit[:12]
     try:
-        ask("cat-file", "-e", f"{stated.commit}^{{commit}}")
+        commit = ask("rev-parse", "--verify", "--quiet", f"{stated.commit}^{{commit}}")
     except UsageError:
         return None, f"base-commit {short} of the mail is not in the tree"
     commits: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def _as_stated(ask: Ask, stated: Stated, wanted: Blobs) -> tuple[Found | None, s
             f"base-commit {short} of the mail has {has} of {len(wanted)} files that the patch"
             " changes, so it is not taken"
         )
-    return Found(stated.commit, f"{short}, the mail's base-commit", "mail", commits), ""
+    return Found(commit, f"{short}, the mail's base-commit", "mail", commits), ""
 
 
 def _candidates(ask: Ask, head: str) -> list[tuple[str, str]]:

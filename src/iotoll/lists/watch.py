@@ -160,6 +160,8 @@ def _failed(store: Store, series: Series, why: str) -> None:
 
 def _publish(config: Config, store: Store, series: Series, place: Path) -> str:
     """Write report, KCIDB submission and reply beside a run; returns how its base was chosen."""
+    if not (place / "run/run.json").is_file():  # its process was ended before it made one
+        return ""
     run = RunDir.open(place / "run")
     source = run.side("base") / "source.json"
     base = results.read(source, SourceRecord) if source.is_file() else None

@@ -32,20 +32,27 @@ def config(tmp_path: Path, **more: object) -> Config:
 
 
 class Gates:
-    """Stands where `iotoll gate` is started; ``ends`` are its ends, the last one repeated."""
+    """Stands where `iotoll gate` is started; ``ends`` are its ends, the last one repeated.
 
-    def __init__(self, *ends: Gated) -> None:
-        self.ends = list(ends) or [Gated(0, {})]
+    ``leaves`` says that each leaves a run that has ended, whose report takes long to draw.
+    """
+
+    def __init__(self, *ends: Gated, leaves: bool = False) -> None:
+        self.ends = list(ends) or [Gated(0, {"outcome": "pass", "sentence": "fine"})]
         self.given: list[bytes] = []
+        self.leaves = leaves
 
     def __call__(self, asked: Config, mbox: Path, run: Path) -> Gated:
         self.given.append(mbox.read_bytes())
-        finished(run)
+        if self.leaves:
+            finished(run)
         return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
 
 
-def passed(tmp_path: Path, *raws: bytes, **more: object) -> tuple[list[Series], Gates]:
-    gates = Gates()
+def passed(
+    tmp_path: Path, *raws: bytes, leaves: bool = False, **more: object
+) -> tuple[list[Series], Gates]:
+    gates = Gates(leaves=leaves)
     epoch(tmp_path / "inbox", raws)
     return watch.run(config(tmp_path, **more), QUIET, gates), gates
 
@@ -86,8 +93,8 @@ HOSTILE = {
 @pytest.mark.parametrize("name", ["huge", "path", "git", "many", "nul"])
 def test_a_hostile_mail_is_refused_and_the_next_one_is_gated(tmp_path: Path, name: str) -> None:
     series, _ = passed(tmp_path, HOSTILE[name], mail("[PATCH] ufs: good", "good"))
-    assert [one.state for one in series] == ["refused", "gated"]
-    assert series[0].why
+    assert sorted(one.state for one in series) == ["gated", "refused"]
+    assert all(one.why for one in series)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +146,7 @@ def test_a_gate_that_fails_is_tried_again_and_stops_nothing(tmp_path: Path) -> N
 def test_replies_are_sent_once_also_when_a_call_ended_while_it_sent(tmp_path: Path) -> None:
     log = tmp_path / "sent"
     send = [sys.executable, "-c", f"import sys; open({str(log)!r}, 'a').write(sys.stdin.read())"]
-    series, _ = passed(tmp_path, mail("[PATCH] ufs: a", "a"), send=send)
+    series, _ = passed(tmp_path, mail("[PATCH] ufs: a", "a"), leaves=True, send=send)
     assert series[0].sent == "sent"
     text = log.read_text()
     assert "In-Reply-To: <a>" in text
@@ -154,7 +161,7 @@ def test_replies_are_sent_once_also_when_a_call_ended_while_it_sent(tmp_path: Pa
 
 
 def test_without_a_command_replies_are_files_alone(tmp_path: Path) -> None:
-    series, _ = passed(tmp_path, mail("[PATCH] ufs: a", "a"))
+    series, _ = passed(tmp_path, mail("[PATCH] ufs: a", "a"), leaves=True)
     place = tmp_path / "watch/series" / series[0].key
     assert {"reply.eml", "kcidb.json", "report.html", "series.mbox"} <= {
         path.name for path in place.iterdir()
@@ -232,5 +239,5 @@ def test_the_base_of_a_series_is_in_its_row(tmp_path: Path) -> None:
             return done
 
     epoch(tmp_path / "inbox", [mail("[PATCH] ufs: a", "a")])
-    series = watch.run(config(tmp_path), QUIET, Based())
+    series = watch.run(config(tmp_path), QUIET, Based(leaves=True))
     assert series[0].base == "v6.12, by blobs"
