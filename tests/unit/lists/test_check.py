@@ -196,9 +196,8 @@ def configure(linux: Path, tmp_path: Path) -> dict[str, str]:
     """The lines of docs/b4.md, in a tree."""
     (tmp_path / "gitconfig").write_text("[user]\nname = T\nemail = t@example.com\n")
     command = f"{sys.executable} -m iotoll check -"
-    names = ("prep-perpatch-check-cmd", "am-perpatch-check-cmd")
-    lines = [f"  {name} = {command}\n" for name in names]
-    (linux / ".b4-config").write_text("[b4]\n" + "".join(lines))
+    (linux / ".b4-config").write_text(f"[b4]\n  prep-perpatch-check-cmd = {command}\n")
+    git(linux, "config", "b4.am-perpatch-check-cmd", command)
     commit(linux, "b4: settings")
     return environment(tmp_path)
 
