@@ -44,6 +44,7 @@ PACKAGES = (
     "explain",
     "gate",
     "studies",
+    "lists",
     "nightly",
     "bisect",
     "ci",

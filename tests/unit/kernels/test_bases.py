@@ -121,8 +121,8 @@ def test_an_archives_only_version_is_compared(tmp_path: Path, archive: Path) -> 
 
 def test_preimages_are_those_of_the_first_patch_of_a_file_and_of_new_files() -> None:
     def patch(path: str, old: str, index: str) -> bytes:
-        head = f"diff --git a/{path} b/{path}\n{index}--- {old}\n+++ b/{path}\n@@ -1 +1 @@\n-a\n+b\n"
-        return head.encode()
+        head = f"diff --git a/{path} b/{path}\n{index}--- {old}\n+++ b/{path}\n"
+        return f"{head}@@ -1 +1 @@\n-a\n+b\n".encode()
 
     texts = [
         patch("a.c", "a/a.c", "index 1234567..89abcde 100644\n"),

@@ -59,9 +59,7 @@ def epoch(folder: Path, mails: Sequence[bytes]) -> Path:
         above = f"from {known}\n" if known and not number else ""
         head = "commit refs/heads/master\ncommitter t <t@example.org> 1767225600 +0000\ndata 0\n"
         parts.append(f"{head}{above}M 100644 inline m\ndata {len(raw)}\n".encode() + raw + b"\n")
-    subprocess.run(
-        ["git", "fast-import", "--quiet"], cwd=path, input=b"".join(parts), check=True
-    )
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=path, input=b"".join(parts), check=True)
     return folder
 
 

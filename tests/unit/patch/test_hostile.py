@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iotoll.core.errors import UsageError
-from iotoll.patch import candidate, diff
+from iotoll.patch import candidate
 from iotoll.patch import mail as mails
 from iotoll.patch.selection import select
 from tests.unit.patch.test_candidate import DIFF, mail, write
