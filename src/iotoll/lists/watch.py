@@ -35,6 +35,8 @@ from iotoll.reports.publish import Source, write
 TRIES = 3
 """Gates of a series whose outcome is an infrastructure failure, before that is its result."""
 UNSENT = ("", "sending")
+NO_BASE = "no base"
+"""Outcome of a series that does not apply to a base that was a guess: no verdict of it."""
 _REASON = 500  # characters
 
 
@@ -137,11 +139,11 @@ def _one(config: Config, store: Store, series: Series, place: Path, work: Measur
     if outcome == Outcome.INFRASTRUCTURE.value and series.tries + 1 < TRIES:
         store.change(series.key, why=why, tries=series.tries + 1, seconds=seconds)
         return 1
-    base = _publish(config, store, series, place)
+    base, is_known = _publish(config, store, series, place)
     store.change(
         series.key,
         state="gated",
-        outcome=outcome or "applied",
+        outcome=outcome or "applied" if is_known else NO_BASE,
         why=why,
         base=base,
         seconds=seconds,
@@ -158,28 +160,32 @@ def _failed(store: Store, series: Series, why: str) -> None:
         store.change(series.key, outcome=Outcome.INFRASTRUCTURE.value, state="gated")
 
 
-def _publish(config: Config, store: Store, series: Series, place: Path) -> str:
-    """Write report, KCIDB submission and reply beside a run; returns how its base was chosen."""
+def _publish(config: Config, store: Store, series: Series, place: Path) -> tuple[str, bool]:
+    """Write report, KCIDB submission and reply beside a run.
+
+    Returns how its base was chosen, and whether its verdict is one of the series (`_is_known`).
+    """
     if not (place / "run/run.json").is_file():  # its process was ended before it made one
-        return ""
+        return "", True
     run = RunDir.open(place / "run")
     source = run.side("base") / "source.json"
     base = results.read(source, SourceRecord) if source.is_file() else None
-    if run.verdict.is_file():
-        write(Source(run, origin=config.origin), place, ["report", "kcidb"])
-    if base is not None and run.verdict.is_file() and _is_known(run, base):
+    if not run.verdict.is_file():
+        return _named(base), True
+    verdict = results.read(run.verdict, VerdictRecord)
+    write(Source(run, origin=config.origin), place, ["report", "kcidb"])
+    is_known = base is None or _is_known(verdict, base)
+    if base is not None and is_known and verdict.outcome is not Outcome.INFRASTRUCTURE:
         first = parsed(store.mails(series.key)[:1])[0]
         if mail := reply(config, run, first, time.time()):
             results.write_bytes(place / "reply.eml", mail)
-    return _named(base)
+    return _named(base), is_known
 
 
-def _is_known(run: RunDir, base: SourceRecord) -> bool:
+def _is_known(verdict: VerdictRecord, base: SourceRecord) -> bool:
     """Whether a verdict says something of the series: not that our guess of its base was wrong."""
-    verdict = results.read(run.verdict, VerdictRecord)
     failure = verdict.failure
-    is_guess = failure is not None and failure.step == "apply" and base.base_by == "guess"
-    return verdict.outcome is not Outcome.INFRASTRUCTURE and not is_guess
+    return not (failure and failure.step == "apply" and base.base_by == "guess")
 
 
 def _named(base: SourceRecord | None) -> str:

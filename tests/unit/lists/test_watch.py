@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from iotoll.core.errors import UsageError
+from iotoll.core.lock import alone
 from iotoll.core.progress import Progress
 from iotoll.lists import watch
 from iotoll.lists.archive import LARGEST
@@ -20,8 +21,9 @@ from iotoll.lists.store import Series, Store
 from iotoll.lists.watch import Gated
 from iotoll.patch import mail as mails
 from iotoll.records import results
-from iotoll.records.models import SourceRecord
+from iotoll.records.models import FailureRecord, Outcome, SourceRecord, VerdictRecord
 from tests.unit.lists.archives import HID, UFS, epoch, finished, mail
+from tests.unit.runs import agreeing
 
 QUIET = Progress(quiet=True)
 
@@ -241,3 +243,58 @@ def test_the_base_of_a_series_is_in_its_row(tmp_path: Path) -> None:
     epoch(tmp_path / "inbox", [mail("[PATCH] ufs: a", "a")])
     series = watch.run(config(tmp_path), QUIET, Based(leaves=True))
     assert series[0].base == "v6.12, by blobs"
+
+
+class Unapplied(Gates):
+    """A run whose patch does not apply to a base that was a guess."""
+
+    def __call__(self, asked: Config, mbox: Path, run: Path) -> Gated:
+        super().__call__(asked, mbox, run)
+        done = finished(run)
+        path = run / "sides/base/source.json"
+        record = results.read(path, SourceRecord)
+        changes = {"base_by": "guess", "base_why": "HEAD has 0 of 1"}
+        results.write(path, record.model_copy(update=changes))
+        verdict = results.read(done.verdict, VerdictRecord)
+        failure = FailureRecord(outcome=Outcome.BROKEN, step="apply", message="It fails.")
+        changed = agreeing(verdict, Outcome.BROKEN).model_copy(update={"failure": failure})
+        results.write(done.verdict, changed)
+        return Gated(5, {"outcome": "broken", "sentence": "does not apply"})
+
+
+def test_a_guess_of_the_base_that_was_wrong_is_no_verdict_and_no_reply(tmp_path: Path) -> None:
+    epoch(tmp_path / "inbox", [mail("[PATCH] ufs: a", "a")])
+    series = watch.run(config(tmp_path), QUIET, Unapplied())
+    assert (series[0].outcome, series[0].why) == ("no base", "does not apply")
+    assert not (tmp_path / "watch/series" / series[0].key / "reply.eml").exists()
+
+
+class Killed(Gates):
+    """The first call ends in the middle of the second gate."""
+
+    def __call__(self, asked: Config, mbox: Path, run: Path) -> Gated:
+        if len(self.given) == 1:
+            self.given.append(b"")
+            raise KeyboardInterrupt
+        return super().__call__(asked, mbox, run)
+
+
+def test_a_call_that_was_ended_resumes_with_the_series_that_it_had(tmp_path: Path) -> None:
+    epoch(tmp_path / "inbox", [mail(f"[PATCH] ufs: {n}", n) for n in "abc"])
+    gates = Killed()
+    with pytest.raises(KeyboardInterrupt):
+        watch.run(config(tmp_path), QUIET, gates)
+    found = watch.run(config(tmp_path), QUIET, gates)
+    assert [one.state for one in found] == ["gated"] * 3
+    subjects = [mails.mails(raw)[0].subject for raw in gates.given if raw]
+    assert subjects == ["ufs: a", "ufs: b", "ufs: c"]
+
+
+def test_one_call_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "watch").mkdir()
+    epoch(tmp_path / "inbox", [])
+    with (
+        alone(tmp_path / "watch/.lock", UsageError("x")),
+        pytest.raises(UsageError, match="another iotoll"),
+    ):
+        watch.run(config(tmp_path), QUIET, Gates())
