@@ -63,8 +63,8 @@ def find(ask: Ask, head: str, stated: Stated, wanted: Blobs) -> Found:
         if found is not None:
             return found
     said = f"{claim}; " if claim else ""
-    if not wanted:
-        return Found(head, f"{said}HEAD ({head[:12]}), as the patch does not say what it changes")
+    if not any(wanted.values()):
+        return Found(head, f"{said}HEAD ({head[:12]}), as the patch names no blob that it changes")
     named = [(head, "HEAD")]
     if _fits(ask, [head], wanted)[0] < len(wanted):
         named = _candidates(ask, head)
@@ -96,7 +96,8 @@ def of_archive(tree: KernelTree, git_tree: str, name: str, stated: Stated, wante
     if wanted:
         count = _fits(ask, [git_tree], wanted)[0]
         has = f", which has {count} of {len(wanted)} files that the patch changes, by their blobs"
-    by: Literal["blobs", "guess"] = "blobs" if wanted and count == len(wanted) else "guess"
+    fits = any(wanted.values()) and count == len(wanted)  # new files alone fit any tree
+    by: Literal["blobs", "guess"] = "blobs" if fits else "guess"
     return Found("", f"{claim}{name}, the archive's only version{has}", by)
 
 

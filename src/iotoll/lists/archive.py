@@ -49,9 +49,7 @@ def sources(path: Path) -> list[Path]:
     is_git = (path / "HEAD").is_file() or (path / ".git").exists()
     if path.is_file() or is_git:
         return [path]
-    raise UsageError(
-        f"{path}: name a public-inbox archive (git/0.git), a git epoch or a mailbox"
-    )
+    raise UsageError(f"{path}: name a public-inbox archive (git/0.git), a git epoch or a mailbox")
 
 
 def pages(source: Path, position: str, since: str = "", until: str = "") -> Iterator[Page]:

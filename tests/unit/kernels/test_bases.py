@@ -144,3 +144,16 @@ def test_of_several_versions_the_newest_is_taken(tmp_path: Path, linux: Path) ->
         "ufs: change line 3",
     ]
     assert found.notes == ("v1 of the series in both.mbox left out: v2 replaces it",)
+
+
+@pytest.mark.parametrize("kind", ["tree", "archive"])
+def test_new_files_alone_fit_any_tree_so_the_base_is_a_guess(
+    tmp_path: Path, linux: Path, archive: Path, kind: str
+) -> None:
+    """Patches of other projects are on the lists as well: blktests, xfstests."""
+    put(linux, "tests/nvme/055", "words\n")
+    commit(linux, "nvme: test something")
+    mbox = series(linux, tmp_path / "s.mbox", "-1")
+    git(linux, "reset", "-q", "--hard", "HEAD~1")
+    found = base_of(linux if kind == "tree" else archive, mbox, tmp_path)
+    assert found.base_by == "guess"
