@@ -72,7 +72,7 @@ COMMANDS = {
         "Judge",
         "iotoll.lists.check:check_command",
         "Check one PATCH (- for standard input) for b4: a line for each finding, none for a pass.",
-        ("iotoll check - < 0001-my.patch", "iotoll check --b4-json - < 0001-my.patch"),
+        ("iotoll check 0001-my.patch", "iotoll check --b4-json -"),
     ),
     "watch": Entry(
         "Judge",

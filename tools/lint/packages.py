@@ -44,9 +44,9 @@ PACKAGES = (
     "explain",
     "gate",
     "studies",
-    "lists",
     "nightly",
     "bisect",
+    "lists",
     "ci",
 )
 """Each imports only packages before it."""
