@@ -73,14 +73,14 @@ def test_a_published_value_beyond_all_of_ours_is_drawn(tmp_path: Path) -> None:
 def test_published_values_have_a_column_only_where_there_are_some(tmp_path: Path) -> None:
     found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
     grid = next(iter(grids(found)))
-    assert grid.head == [
+    assert grid.table.head == [
         "",
         "software [%]",
         "published [%]",
         "hardware [%]",
         "off the model [us]",
     ]
-    assert grid.rows == [["4K read", "30.0", "20 to 40", "70.0", "56.0"]]
+    assert grid.table.rows == [["4K read", "30.0", "20 to 40", "70.0", "56.0"]]
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,11 @@ def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> N
     assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
 
 
-@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "docs/studies").glob("*.json")))
+@pytest.mark.parametrize(
+    "name", sorted(p.stem for p in (ROOT / "docs/reference/studies").glob("*.json"))
+)
 def test_every_studys_words_fit_into_a_mail(name: str) -> None:
-    stored = results.read(ROOT / f"docs/studies/{name}.json", StudyRecord)
+    stored = results.read(ROOT / f"docs/reference/studies/{name}.json", StudyRecord)
     assert any(claim.unit for claim in stored.claims) or not stored.claims
     for text in (commit_text(stored), cover_text(stored)):
         assert text.isascii() and max(map(len, text.splitlines())) <= 75
