@@ -22,6 +22,7 @@ def watch_command(config: Path, quiet: bool, as_json: bool) -> None:
     it resumes, and no series is gated twice. Replies are files, unless CONFIG has a command that
     sends them. The exit code is 0 whatever the series' verdicts are: the page shows them.
     """
+    # The published formats take half a second to import, which --help does without.
     from iotoll.lists.config import load_config
     from iotoll.lists.watch import run
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from iotoll.core.lock import alone
 from iotoll.core.plain import plain
 from iotoll.core.proc import end_group
 from iotoll.core.progress import Progress
-from iotoll.lists import archive, page
+from iotoll.lists import archive
 from iotoll.lists.config import Config
 from iotoll.lists.reply import reply
 from iotoll.lists.store import Series, Store, as_mailbox, parsed
@@ -30,6 +31,8 @@ from iotoll.patch.selection import glob_pattern, load_rules, select
 from iotoll.records import results
 from iotoll.records.models import Outcome, SourceRecord, VerdictRecord
 from iotoll.records.rundir import RunDir
+from iotoll.records.text import clean
+from iotoll.reports.markup import page_environment
 from iotoll.reports.publish import Source, write
 
 TRIES = 3
@@ -38,6 +41,9 @@ UNSENT = ("", "sending")
 NO_BASE = "no base"
 """Outcome of a series that does not apply to a base that was a guess: no verdict of it."""
 _REASON = 500  # characters
+SHOWN = 1000
+"""Series of the page, the newest; the number of the others is said."""
+_FILES = (("report.html", "report"), ("reply.eml", "reply"), ("kcidb.json", "KCIDB"))
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ def run(config: Config, progress: Progress, work: Measure | None = None) -> list
             _pass(config, folder, store, progress, work or gate)
             return store.series()
         finally:
-            page.write_page(config, store.series(), folder)
+            write_page(config, store.series(), folder)
             store.close()
 
 
@@ -86,7 +92,7 @@ def _pass(config: Config, folder: Path, store: Store, progress: Progress, work: 
         now = next(s for s in store.series() if s.key == series.key)
         told = now.outcome or now.state
         progress.say(f"{now.subject}: {told}{f': {now.why}' if now.why else ''}")
-        page.write_page(config, store.series(), folder)
+        write_page(config, store.series(), folder)
         _send(config, folder, store, progress)
 
 
@@ -258,3 +264,27 @@ def _handed_over(command: Sequence[str], path: Path) -> str:
 
 def _short(text: str) -> str:
     return " ".join(plain(text).split())[:_REASON]
+
+
+def write_page(config: Config, series: Sequence[Series], folder: Path) -> Path:
+    """Write ``index.html`` into the folder of a watch; returns its path."""
+    shown = [one for one in reversed(series) if one.state != "skipped"]
+    environment = page_environment("iotoll.lists")
+    environment.filters["clean"] = clean
+    text = environment.get_template("series.html.j2").render(
+        rows=[_row(one, folder) for one in shown[:SHOWN]],
+        omitted=max(0, len(shown) - SHOWN),
+        counts=sorted(Counter(one.outcome or one.state for one in series).items()),
+        archives=config.archives,
+        tree=config.tree,
+    )
+    path = folder / "index.html"
+    results.write_text(path, text + "\n")
+    return path
+
+
+def _row(one: Series, folder: Path) -> dict[str, Any]:
+    place = f"series/{one.key}"
+    links = [(f"{place}/{n}", word) for n, word in _FILES if (folder / place / n).is_file()]
+    word = one.outcome or one.state
+    return {"series": one, "word": word, "links": links, "seconds": f"{one.seconds:.0f}"}
