@@ -237,7 +237,7 @@ def conclude(run: RunDir, verdict: VerdictRecord, later: bool) -> Checked:
 
 def _grown(run: RunDir, verdict: VerdictRecord) -> list[Finding]:
     """What grew: a line for each section of a device, and for each limit that differs."""
-    # The report's modules need numpy, which takes a tenth of a second: a pass does without.
+    # The report's modules take a tenth of a second to import: a pass does without.
     from iotoll.reports.page.evidence import gather
     from iotoll.reports.page.headline import group_sentence
     from iotoll.reports.page.moved import movements

@@ -31,8 +31,7 @@ from iotoll.patch.selection import glob_pattern, load_rules, select
 from iotoll.records import results
 from iotoll.records.models import Outcome, SourceRecord, VerdictRecord
 from iotoll.records.rundir import RunDir
-from iotoll.records.text import clean
-from iotoll.reports.markup import page_environment
+from iotoll.reports.kit.page import page_template
 from iotoll.reports.publish import Source, write
 
 TRIES = 3
@@ -269,9 +268,7 @@ def _short(text: str) -> str:
 def write_page(config: Config, series: Sequence[Series], folder: Path) -> Path:
     """Write ``index.html`` into the folder of a watch; returns its path."""
     shown = [one for one in reversed(series) if one.state != "skipped"]
-    environment = page_environment("iotoll.lists")
-    environment.filters["clean"] = clean
-    text = environment.get_template("series.html.j2").render(
+    text = page_template("iotoll.lists", "series.html.j2").render(
         rows=[_row(one, folder) for one in shown[:SHOWN]],
         omitted=max(0, len(shown) - SHOWN),
         counts=sorted(Counter(one.outcome or one.state for one in series).items()),
