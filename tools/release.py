@@ -1,4 +1,4 @@
-"""Versions and tags: docs/release.md.
+"""Versions and tags: CONTRIBUTING.md, Releases.
 
 python tools/release.py check          # every file states the same version (make lint)
 python tools/release.py set 0.3.0      # write it to all of them

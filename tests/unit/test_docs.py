@@ -198,5 +198,5 @@ def test_g2_12_pages_are_few_and_short(tmp_path: Path) -> None:
     ]
     for number in range(24):
         (tmp_path / f"docs/page-{number}.md").write_text("x\n")
-    assert pages(tmp_path)[0] == "27 pages: at most 26"
+    assert pages(tmp_path)[0] == "27 pages: at most 25"
     assert not pages(ROOT)

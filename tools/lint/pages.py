@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES, WORDS, WIDTH = 26, 2500, 120
+PAGES, WORDS, WIDTH = 25, 2500, 120
 
 
 def problems(root: Path) -> list[str]:
