@@ -24,6 +24,7 @@ __all__ = ["render_report", "terminal_report"]
 
 def render_report(run: RunDir) -> Path:
     """Write ``report/index.html`` and ``report/report.txt``; return the path of the page."""
+    # Whoever only analyses a trace does without what pages are made with.
     from iotoll.reports.page.evidence import gather
     from iotoll.reports.page.html import page_html
     from iotoll.reports.page.terminal import print_report
@@ -41,6 +42,7 @@ def render_report(run: RunDir) -> Path:
 
 def terminal_report(run: RunDir, console: Console) -> None:
     """Print the report of a run; made for 80 columns, wider terminals only wrap less."""
+    # As above: what pages are made with is imported where one is made.
     from iotoll.reports.page.evidence import gather
     from iotoll.reports.page.terminal import print_report
 
