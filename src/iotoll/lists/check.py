@@ -19,8 +19,8 @@ from typing import Any, Literal
 import click
 
 from iotoll.boards.board import load_board
-from iotoll.boards.equip import check_families, families
-from iotoll.boards.matrix import chosen_cells, load_matrix
+from iotoll.boards.equip import families
+from iotoll.boards.matrix import load_matrix
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import cache_dir
@@ -32,7 +32,7 @@ from iotoll.patch import candidate, mail, selection
 from iotoll.records import results
 from iotoll.records.models import Outcome, SelectionRecord, SourceRecord, VerdictRecord
 from iotoll.records.rundir import RunDir
-from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.manifest import asked_for
 from iotoll.run.opening import open_run
 
 CHECKS = "checks"
@@ -183,20 +183,13 @@ def _folder(data: bytes, asked: Asked) -> Path:
 
 def _judge(folder: Path, choice: candidate.CandidateChoice, asked: Asked, later: bool) -> Checked:
     """Gate it; ``later`` says that it is not the first of its series, which was not given."""
-    board = asked.board or selection.board_for(candidate.named_paths(choice)) or "virt-arm64"
-    matrix = load_matrix(asked.matrix)
-    chosen = chosen_cells(asked.cells, matrix.cells, matrix.family_cells)
-    check_families(load_board(board), matrix, asked.cells)
-    manifest = new_manifest(
-        RunRequest(
-            command=("iotoll", *sys.argv[1:]),
-            kind="gate",
-            choice=choice,
-            board=board,
-            matrix=asked.matrix,
-            policy=asked.policy,
-            cells=tuple(chosen) if chosen is not None else None,
-        )
+    manifest = asked_for(
+        "gate",
+        choice,
+        board=asked.board,
+        matrix=asked.matrix,
+        policy=asked.policy,
+        cells=asked.cells,
     )
     run = open_run(folder / "run", manifest)
     flow = Flow(run, Progress(quiet=True))
@@ -204,7 +197,9 @@ def _judge(folder: Path, choice: candidate.CandidateChoice, asked: Asked, later:
     if verdict is None:
         paths = results.read(run.selection, SelectionRecord).changed_paths
         # Here no build confirms what the rules say of a path, as the gate's does: it takes minutes.
-        own = selection.select(paths, matrix.cells, families=families(load_board(board), matrix))
+        matrix = load_matrix(manifest.matrix)
+        usable = families(load_board(manifest.board), matrix)
+        own = selection.select(paths, matrix.cells, families=usable)
         if not own.cells:
             return Checked((), own.why)
         verdict = execute_alone(flow)
