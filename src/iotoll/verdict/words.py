@@ -62,7 +62,8 @@ def _share(found: Comparison) -> str:
     largest = [c for c in found.twins.clusters if (c.delta > 0) == (found.moved == "grew")]
     largest = [c for c in largest if abs(c.delta) > found.twins.size]
     first = f", mostly {largest[0].delta:+d}" if largest else ""
-    return f" on average: {found.share:.0%} of I/Os moved{first}"
+    of = "rounds of I/Os" if found.twins.trial and found.twins.trial.of == "rounds" else "I/Os"
+    return f" on average: {found.share:.0%} of {of} moved{first}"
 
 
 def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
