@@ -30,7 +30,7 @@ class CountRule(Model):
 
 
 class MovedRule(Model):
-    """When a count has moved: the numbers of the one rule for all (`iotoll.verdict.instructions.decide`).
+    """When a count has moved: numbers of the one rule (`iotoll.verdict.instructions.decide`).
 
     ``sizes`` and ``mean`` are in thresholds of the count, so that they have no unit.
     """

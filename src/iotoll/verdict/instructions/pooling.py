@@ -52,7 +52,9 @@ def pools(
                     and len(paired[name][part].differences)
                 ]
                 rule = _largest(_usual(policy, part), verdicts, names)
-                record = _pool(device, count, part, {n: paired[n][part] for n in names}, rule, policy)
+                record = _pool(
+                    device, count, part, {n: paired[n][part] for n in names}, rule, policy
+                )
                 if record:
                     found.append(record)
                     break

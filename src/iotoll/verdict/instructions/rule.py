@@ -1,9 +1,9 @@
 """The gate on the `instructions` clock: candidate against base, I/O by I/O, on an exact board.
 
 A pure function of two result files and a policy. Each I/O is compared with its pair of the other
-kernel (`iotoll.verdict.instructions.pairing`) by the one rule (`iotoll.verdict.instructions.decide`):
-per cell and section, for the whole I/O, and over the cells of a device together, where a cost may
-show that is too rare for a cell alone.
+kernel (`iotoll.verdict.instructions.pairing`) by one rule
+(`iotoll.verdict.instructions.decide`): per cell and section, for the whole I/O, and over the cells
+of a device together, where a cost may show that is too rare for a cell alone.
 
 One boot of each side is enough for a pass. Where it shows something, `Judgement.open` names the
 cells, and the policy says how many boots there must be: each begins its cells a stated bit later on
@@ -254,7 +254,7 @@ def _differ(found: PairedIos, policy: Policy) -> bool:
 
 
 def _lack(found: PairedIos, policy: Policy) -> bool:
-    """Whether more I/Os are unpaired than the policy allows, and than two boots of the base show."""
+    """Whether more I/Os are unpaired than the policy allows, and than the base itself shows."""
     return _is_more(found.unpaired, found.ios, policy.unpaired, found.own_unpaired, policy)
 
 
