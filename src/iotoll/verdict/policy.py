@@ -41,7 +41,6 @@ class MovedRule(Model):
     own: float = Field(ge=1, description="times the net share between two boots of the base")
     rounds: int = Field(gt=1, description="of a boot at most: I/Os that follow share a state")
     chance: float = Field(gt=0, lt=1, description="a fair coin decides the rounds so, at most")
-    first_chance: float = Field(gt=0, lt=1, description="the same where fewer boots are there")
     mean: float = Field(ge=0, description="least growth of the mean I/O, in thresholds")
     boot: float = Field(ge=0, le=1, description="of the share that each boot must show")
     lag: float = Field(gt=0, le=1, description="more pairs alike, before I/O i is paired with i+1")
@@ -185,11 +184,6 @@ class Policy(Model):
                 known = other.model_dump(exclude={"cells", "sections"}, exclude_none=True)
                 rule = rule.model_copy(update=known)
         return rule
-
-    def chance(self, boots: int) -> float:
-        """The most that chance may do, with so many boots of each side."""
-        all_ran = boots >= self.perturb.boots
-        return self.moved.chance if all_ran else self.moved.first_chance
 
 
 class GrowthRule(Model):

@@ -31,7 +31,7 @@ def moved_lines(
 ) -> list[str]:
     """One line for everything gated that grew, or shrank."""
     lines = [
-        f"{v.cell}: {name} {c.delta:+.0f} instructions ({c.relative:+.1%}){_share(c)}"
+        f"{v.cell}: {name} {c.delta:+.0f} instructions ({_percent(c.relative)}){_share(c)}"
         for v in verdicts
         for name, c in parts(v)
         if c.moved == how and c.gated
@@ -53,6 +53,12 @@ def rare_cost(moved: Sequence[Comparison]) -> str:
     # A middle of shares and sizes could be of two cells that have nothing in common.
     middle = sorted(found, key=lambda one: one.delta)[(len(found) - 1) // 2]
     return f"{middle.delta:+,} in {middle.share:.0%} of I/Os"
+
+
+def _percent(relative: float) -> str:
+    """``+6.3%``; below 0.1 % with more digits, so that no growth reads as none."""
+    digits = 1 if abs(relative) >= 0.001 else 3
+    return f"{relative:+.{digits}%}"
 
 
 def _share(found: Comparison) -> str:
@@ -97,7 +103,9 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
     )
     lines = []
     for (device, name, _), moved in ranked:
-        size = f"{median(c.delta for c in moved):+.0f} ({median(c.relative for c in moved):+.1%})"
+        size = (
+            f"{median(c.delta for c in moved):+.0f} ({_percent(median(c.relative for c in moved))})"
+        )
         where = f"in {len(moved)} of {judged[device, name]} workloads{rarely(moved)}"
         lines.append(f"{DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
     return lines

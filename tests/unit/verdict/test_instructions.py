@@ -438,3 +438,52 @@ def test_sides_of_other_boards_or_clocks_are_not_compared(policy: Policy) -> Non
         instructions.judge(
             side_result("base", {UFS: counts(1)}, clock=Clock.TIME), base, policy, [UFS]
         )
+
+
+SYNC = "ufs-4k-randwrite-t1-sync"
+
+
+def of_five_requests(side: SideResult, more: int) -> SideResult:
+    """The side as O_SYNC writes of five requests, whose whole I/Os cost ``more``."""
+    record = side.cells[SYNC][0]
+    assert record.in_order is not None
+    path = record.paths[0].model_copy(update={"path": "WS4+hWSM8+2xhFF+hWSM4", "ios": 256})
+    assert path.requests == 5
+    whole = [value + more for value in record.in_order.whole]
+    ios = record.in_order.model_copy(update={"whole": whole})
+    record = record.model_copy(update={"in_order": ios, "paths": [path]})
+    return side.model_copy(update={"cells": {SYNC: [record]}})
+
+
+@pytest.mark.parametrize(("each", "outcome"), [(5, Outcome.PASS), (6, Outcome.REGRESSION)])
+def test_g2_5_the_threshold_of_a_whole_io_is_for_each_request(
+    policy: Policy, each: int, outcome: Outcome
+) -> None:
+    """+5 for each request passed in each section, and blocked as +25 in O_SYNC writes."""
+    sides = [side_result(side, {SYNC: counts(1)}) for side in ("base", "candidate")]
+    base, other = of_five_requests(sides[0], 0), of_five_requests(sides[1], 5 * each)
+    judged = instructions.judge_cells(base, other, policy, [SYNC])
+    assert judged.outcome is outcome
+    whole = judged.cells[0].whole
+    assert whole is not None
+    assert whole.threshold == 25
+    if outcome is Outcome.REGRESSION:
+        assert "+30 (+0.2%)" in judged.headline[0]
+
+
+def test_g2_5_growth_is_never_a_share_of_nothing(policy: Policy) -> None:
+    base = side_result("base", {UFS: {V: [900_000] * 256}})
+    other = side_result("candidate", {UFS: {V: [900_025] * 256}})
+    judged = instructions.judge_cells(base, other, policy, [UFS])
+    assert judged.headline[0].startswith("UFS vfs_fs +25 (+0.003%)")
+
+
+def test_pooled_whole_ios_have_the_largest_threshold_of_their_cells(policy: Policy) -> None:
+    """What passes in each cell by its requests is not found in all of them together."""
+    cells = [SYNC, SYNC.replace("t1", "t8"), SYNC.replace("4k", "128k")]
+    sides = []
+    for side, more in (("base", 0), ("candidate", 25)):
+        one = of_five_requests(side_result(side, {SYNC: counts(1)}), more)
+        sides.append(one.model_copy(update={"cells": dict.fromkeys(cells, one.cells[SYNC])}))
+    judged = instructions.judge_cells(*sides, policy, cells)
+    assert (judged.outcome, judged.pools) == (Outcome.PASS, [])

@@ -1,4 +1,4 @@
-"""The rule: did an integer that is counted per I/O grow? In the order of docs/method.md's ten lines.
+"""The rule: did an integer that is counted per I/O grow? In the order of docs/method.md.
 
 It knows differences between paired I/Os and the policy's numbers, and nothing of what is counted:
 instructions of a section, register reads or barriers are judged by the same function, each with
@@ -70,12 +70,12 @@ class Trial:
         tail = sum(comb(self.moved, heads) for heads in range(self.agree, self.moved + 1))
         return min(2 * tail / 2**self.moved, 1.0)
 
-    def lacks(self, rule: MovedRule, count: CountRule, least: float, chance: float) -> str:
+    def lacks(self, rule: MovedRule, count: CountRule, least: float) -> str:
         """The first line of the rule that does not hold, by its name; empty where all hold."""
         lines = {
             "share": self.share >= least,
             "own": self.share >= rule.own * self.own,
-            "chance": self.chance <= chance,
+            "chance": self.chance <= rule.chance,
             "mean": self.cost >= rule.mean * count.threshold,
             "boots": min(self.boots) >= rule.boot * self.share,
         }
@@ -88,16 +88,15 @@ LINES = ("share", "own", "chance", "mean", "boots", "")
 
 @dataclass(frozen=True)
 class Asked:
-    """What the rule asks with so many boots: the least net share, and the most that chance may."""
+    """What is asked: the numbers of the rule and of the count, and the least net share."""
 
     rule: MovedRule
     count: CountRule
     share: float
-    chance: float
 
     def lacks(self, trial: Trial) -> str:
         """As `Trial.lacks`."""
-        return trial.lacks(self.rule, self.count, self.share, self.chance)
+        return trial.lacks(self.rule, self.count, self.share)
 
 
 def find(paired: PairedIos, asked: Asked) -> Trial | None:

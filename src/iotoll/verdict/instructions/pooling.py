@@ -94,8 +94,7 @@ def _pool(
         return None
     parts = list(cells.values())
     together = joined(parts)
-    boots = min(one.boots for one in parts)
-    asked = Asked(policy.moved, count, policy.moved.pool_share, policy.chance(boots))
+    asked = Asked(policy.moved, count, policy.moved.pool_share)
     moved = find(_without_largest(parts), asked)
     if moved is None:
         return None

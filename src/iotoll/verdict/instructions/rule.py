@@ -74,8 +74,7 @@ def judge_cells(
     base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
 ) -> Judgement:
     """As `judge`, for sides that are known to be comparable (experiments)."""
-    if any(boot.shares_clock for side in (base, candidate) for boot in side.boots):
-        policy = policy.on_shared_clock()
+    policy = fitting(base, candidate, policy)
     judged = [_cell(name, base, candidate, policy) for name in cells]
     paired = {verdict.cell: found for verdict, found in judged if found}
     verdicts = [verdict for verdict, _ in judged]
@@ -87,6 +86,12 @@ def judge_cells(
         and any(_lack(t, policy) or (not t.own and _differ(t, policy)) for t in found.values())
     ]
     return conclude(verdicts, grown, _open(verdicts, grown, incomparable, candidate, policy))
+
+
+def fitting(base: SideResult, candidate: SideResult, policy: Policy) -> Policy:
+    """The policy for the boards of both sides: CPUs that take turns have other thresholds."""
+    shared = any(boot.shares_clock for side in (base, candidate) for boot in side.boots)
+    return policy.on_shared_clock() if shared else policy
 
 
 def conclude(
@@ -180,11 +185,6 @@ def per_io(count: CountRule, base: Sequence[CellRecord]) -> CountRule:
     return count.model_copy(update={"threshold": count.threshold * times})
 
 
-def asked(policy: Policy, count: CountRule, boots: int) -> Asked:
-    """What the rule asks of a cell that has so many boots of each side."""
-    return Asked(policy.moved, count, policy.moved.share, policy.chance(boots))
-
-
 def compare(found: PairedIos, count: CountRule, policy: Policy) -> dict[str, Any] | None:
     """The fields of a `Comparison`; None where neither side has any such count."""
     pairs = len(found.differences)
@@ -193,12 +193,12 @@ def compare(found: PairedIos, count: CountRule, policy: Policy) -> dict[str, Any
     least = policy.min_ios * max(found.boots, 1)
     few = f"fewer than {policy.min_ios} I/Os" if pairs < least else ""
     # So few that no share of them says anything, whether they are paired or not.
-    why = few if found.ios < least else _incomparable(found, policy)
+    why = few if found.ios < least else incomparable(found, policy)
     if why or not pairs:
         middle = float(np.median(found.base)) if pairs else 0.0
         gated = count.gated and found.ios >= least
         return _fields(middle, 0.0, count, "unknown", "not compared", why, gated)
-    wanted = asked(policy, count, found.boots)
+    wanted = Asked(policy.moved, count, policy.moved.share)
     moved = find(found, wanted)
     base, delta = size_of(found, moved, count)
     record = distribution(found, moved, wanted)
@@ -236,7 +236,8 @@ def _fields(
     }
 
 
-def _incomparable(found: PairedIos, policy: Policy) -> str:
+def incomparable(found: PairedIos, policy: Policy) -> str:
+    """Why a part cannot be compared; empty where it can."""
     if _differ(found, policy):
         base, candidate = found.kinds
         return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
