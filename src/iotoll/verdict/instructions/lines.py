@@ -101,13 +101,13 @@ def _decided(
     paired: PairedIos, wanted: Asked, shown: Trial, moved: Trial | None, policy: Policy
 ) -> list[str]:
     rule, count = wanted.rule, wanted.count
-    units = "rounds, by the means of their I/Os" if shown.rounds else "I/Os"
+    units = "rounds, by the means of their I/Os," if shown.rounds else "I/Os"
     way = "grew" if shown.grew else "shrank"
     lacks = wanted.lacks(shown)
     least_mean = rule.mean * count.threshold
     holds = _holds(lacks)
     return [
-        f"Size: {shown.above} of {shown.total} {units}, grew by more than {shown.size} and"
+        f"Size: {shown.above} of {shown.total} {units} grew by more than {shown.size} and"
         f" {shown.below} shrank by more.",
         f"Share: net {shown.share:.2%} {way}; at least {wanted.share:.2%}: {holds('share')}.",
         f"Own noise: two boots of the base differ so in net {shown.own:.2%}, {rule.own:g} times"
