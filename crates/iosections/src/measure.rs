@@ -69,7 +69,7 @@ impl Measure {
         self.build(io, end);
         let mut elapsed = [0; 5];
         self.timeline.cut(io.start, end, |from, to, section| {
-            add(&mut elapsed, section, to - from);
+            add(&mut elapsed, section, self.ran.passed(from, to));
         });
         let (own, covered) = self.own(&io.pieces, io.start, end);
         (result.elapsed, result.own) = (elapsed, own);
@@ -107,7 +107,7 @@ impl Measure {
                 };
                 add(&mut own, last, self.ran.between(piece.cpu, from, to));
                 if section != Section::Hardware {
-                    covered += to.saturating_sub(from.max(reached));
+                    covered += self.ran.passed(from.max(reached), to);
                 }
             });
             reached = reached.max(to);
