@@ -15,7 +15,14 @@ import pytest
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import data_dir
 from iotoll.kernels.symbols import RET, Symbols
-from iotoll.kernels.tracing import BEGIN, END, END_BEHIND, TracingCode, tracing_code
+from iotoll.kernels.tracing import (
+    BEGIN,
+    BRANCH,
+    END,
+    END_BEHIND,
+    TracingCode,
+    tracing_code,
+)
 
 BASE = 0xFFFF_8000_8000_0000
 NOP, BRK = 0xD503201F, 0xD42000E0
@@ -233,7 +240,7 @@ def test_tracing_ends_where_its_block_meets_the_traced_code() -> None:
 
     image, start = _kernel(traced)
     code = tracing_code(image.symbols([(start, start + 16, "one")]))
-    assert _edges(code, start) == [(2, END), (3, END), (4, BEGIN)]
+    assert _edges(code, start) == [(0, BRANCH), (2, END), (3, END), (7, END)]
     assert code.sites == {"one": (start,)}
     assert code.clock == (image.starts["trace_clock_local"], image.starts["trace_clock_local"] + 8)
 
@@ -241,7 +248,7 @@ def test_tracing_ends_where_its_block_meets_the_traced_code() -> None:
 def test_a_block_that_returns_ends_tracing_behind_it() -> None:
     image, start = _kernel(lambda at: [NOP, RET, NOP, RET, NOP])
     code = tracing_code(image.symbols([(start, start + 8, "one")]))
-    assert _edges(code, start) == [(2, BEGIN), (3, END_BEHIND)]
+    assert _edges(code, start) == [(0, BRANCH), (3, END), (3, END_BEHIND)]
 
 
 def test_other_branches_of_the_table_are_part_of_the_code() -> None:
@@ -286,3 +293,17 @@ def test_kernels_that_do_not_tell_are_refused() -> None:
     other = Symbols(symbols.starts[:2], symbols.names[:2], symbols.image, BASE)
     with pytest.raises(UsageError, match="trace_clock_local"):
         tracing_code(other)
+
+
+def test_a_copy_of_the_traced_code_is_not_tracing() -> None:
+    add = 0x91000400  # add x0, x0, #1
+    # The block's own two last instructions stand for the two between the branch and where it goes on.
+    image, start = _kernel(
+        lambda at: [NOP, add, add, NOP, RET, NOP, NOP, add, _b(at + 32, at + 12)]
+    )
+    code = tracing_code(image.symbols([(start, start + 20, "one")]))
+    assert _edges(code, start) == [(0, BRANCH), (3, END), (7, END)]
+    # A block that returns has copied all the rest.
+    image, start = _kernel(lambda at: [NOP, add, RET, NOP, add, RET])
+    code = tracing_code(image.symbols([(start, start + 12, "one")]))
+    assert _edges(code, start) == [(0, BRANCH), (4, END), (5, END_BEHIND)]

@@ -357,6 +357,7 @@ static bool is_probe(uint32_t word)
 }
 
 #define ERET 0xd69f03e0u
+#define NOP 0xd503201fu
 
 static void watch_instruction(struct qemu_plugin_insn *insn, uint32_t word, guint early)
 {
@@ -417,8 +418,11 @@ static void translate_tracing(struct qemu_plugin_tb *tb)
         }
         watch_instruction(insn, word, (guint)(end - i));
         for (; next < edge_count && edges[next].address == first + 4 * i; next++) {
-            guint early = (guint)(end - i) - (edges[next].kind == EDGE_END_BEHIND);
+            bool is_branch = edges[next].kind == EDGE_BRANCH;
+            guint early = (guint)(end - i) - (is_branch || edges[next].kind == EDGE_END_BEHIND);
 
+            if (is_branch && word == NOP)
+                continue;
             qemu_plugin_register_vcpu_insn_exec_cb(
                 insn, on_edge, QEMU_PLUGIN_CB_NO_REGS,
                 GUINT_TO_POINTER((guint)next << EARLY_BITS | early));

@@ -23,7 +23,7 @@ static uint64_t total(const struct tracing *tracing, uint64_t executed)
 
 void tracing_edge(struct tracing *tracing, uint64_t executed, const struct edge *edge)
 {
-    if (edge->kind == EDGE_BEGIN) {
+    if (edge->kind == EDGE_BEGIN || edge->kind == EDGE_BRANCH) {
         if (!tracing->now.on)
             change(tracing, executed, (struct tracing_state){.on = true, .group = edge->group});
     } else if (tracing->now.on && tracing->now.group == edge->group) {

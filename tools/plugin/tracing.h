@@ -25,10 +25,11 @@
 /* Exceptions within each other. */
 #define TRACING_DEEP 16
 
-enum edge_kind { EDGE_BEGIN = 1, EDGE_END = 2, EDGE_END_BEHIND = 3 };
+enum edge_kind { EDGE_BEGIN = 1, EDGE_END = 2, EDGE_END_BEHIND = 3, EDGE_BRANCH = 4 };
 
 /*
- * An instruction at which tracing begins, or ends: before it runs, or behind it. Only an edge of the
+ * An instruction at which tracing begins, or ends: before it runs, or behind it. Behind a tracepoint's
+ * branch it begins while the branch is there (the kernel puts a NOP in its place otherwise). Only an edge of the
  * same group ends what one has begun: code that tracing calls may be traced, too.
  */
 struct edge {

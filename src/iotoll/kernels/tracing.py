@@ -3,7 +3,8 @@
 A tracepoint is a branch that the kernel patches when the event is switched on: the block behind it
 calls the event's functions, and goes on with the traced code. Both are in the image: the kernel's
 jump table has each such branch and block, and the block's end is where its code meets what runs
-without it. A system call that is traced takes a slow path, and a probed function's return a
+without it. Where the compiler has copied some of the latter into the block, as many of the block's last
+instructions are none of tracing's. A system call that is traced takes a slow path, and a probed function's return a
 trampoline. The exceptions of kernel probes are found as they happen (tools/plugin/tracing.h).
 """
 
@@ -21,8 +22,9 @@ from iotoll.kernels.symbols import RET, Symbols
 EDGE = np.dtype([("address", "<u8"), ("kind", "<u4"), ("group", "<u4")])
 """As tools/plugin/tracing.h has it."""
 
-BEGIN, END, END_BEHIND = 1, 2, 3
-"""Tracing begins before an instruction runs, ends before it, or ends behind it."""
+BEGIN, END, END_BEHIND, BRANCH = 1, 2, 3, 4
+"""Tracing begins before an instruction runs, ends before it, or ends behind it; or begins behind a
+tracepoint's branch, if the kernel has put one in the place of its `nop`."""
 
 CLOCK = "trace_clock_local"
 """The trace's clock: it returns the time stamp of an event."""
@@ -80,13 +82,13 @@ def tracing_code(symbols: Symbols) -> TracingCode:
     blocks = {b.code: b.target for b in branches if b.key in events}
     others = {b.code: b.target for b in branches if b.key not in events}
     flows: dict[int, _Flow] = {}
-    for branch in branches:
+    for group, branch in enumerate(branches):
         if branch.key in events:
             sites.setdefault(events[branch.key], []).append(branch.code)
             number = int(symbols.index(np.array([branch.code], np.uint64))[0])
             if number not in flows:
                 flows[number] = _Flow(symbols, number, blocks, others)
-            found |= set(flows[number].edges(branch.code))
+            found |= set(flows[number].edges(branch.code, group))
     return TracingCode(
         np.array(sorted(found), EDGE),
         (clock[0], returns[0]),
@@ -193,7 +195,8 @@ def _ends(symbols: Symbols, name: str) -> Iterator[int]:
 
 # ---------------------------------------------------------------- flow of code within a function
 
-_B = 5  # bits 31 to 26
+_B, _BL = 5, 37  # bits 31 to 26
+_LONGEST = 64  # instructions that a block has copied of the traced code
 
 
 def _target(place: int, word: int, bits: int, shift: int) -> int:
@@ -211,7 +214,6 @@ class _Flow:
         self, symbols: Symbols, number: int, blocks: Mapping[int, int], others: Mapping[int, int]
     ) -> None:
         """``blocks`` are those of tracepoints by branch, ``others`` those of other branches."""
-        self._group = number
         self._blocks = blocks
         self._others = others
         name = symbols.names[number]
@@ -222,7 +224,7 @@ class _Flow:
             self._words |= zip(places.tolist(), symbols.words(places).tolist(), strict=True)
         self._plain = self._reach(int(symbols.starts[number]), set(), traced=False)[0]
 
-    def edges(self, branch: int) -> Iterator[tuple[int, int, int]]:
+    def edges(self, branch: int, group: int) -> Iterator[tuple[int, int, int]]:
         """Where the tracing behind a tracepoint's branch begins and ends."""
         block = self._blocks[branch]
         # Code that only a jump by register leads to was not met on the way from the beginning.
@@ -231,12 +233,50 @@ class _Flow:
         if block in plain or block not in self._words:
             return
         traced, met = self._reach(block, plain, traced=True)
-        yield block, BEGIN, self._group
+        yield branch, BRANCH, group
         for place in met:
-            yield place, END, self._group
+            yield place, END, group
         for place in traced:
+            leaves = self._leaves(place)
+            if leaves:
+                yield place, END_BEHIND, group
+            after = [at for at in self._next(place, traced=True) if at in plain]
+            if leaves or (after and self._is_straight(place)):
+                missed = self._skipped(branch + _SIZE, None if leaves else after[0])
+                copy = self._copy(place, missed, traced)
+                if copy:
+                    yield place - _SIZE * (copy - 1), END, group
+
+    def _skipped(self, place: int, end: int | None) -> int:
+        """How many instructions lie on the way to another one, or to the function's end.
+
+        0 where the way is not straight: what the compiler has copied is.
+        """
+        for count in range(_LONGEST):
+            if place == end:
+                return count
+            if place not in self._words or not (self._is_straight(place) or self._leaves(place)):
+                return 0
             if self._leaves(place):
-                yield place, END_BEHIND, self._group
+                return count + 1 if end is None else 0
+            place = self._next(place, traced=False)[0]
+        return 0
+
+    def _copy(self, last: int, wanted: int, traced: set[int]) -> int:
+        """Of so many instructions that a block must have at its end, up to ``last``: those it has."""
+        for count in range(1, wanted):
+            place = last - _SIZE * count
+            if place not in traced or self._next(place, traced=True) != [place + _SIZE]:
+                return count
+            if not self._is_straight(place):
+                return count
+        return wanted
+
+    def _is_straight(self, place: int) -> bool:
+        """Whether one instruction follows, and nothing is called."""
+        word = self._words[place]
+        calls = word >> 26 == _BL or word & 0xFFFFFC1F == 0xD63F0000
+        return not calls and len(self._next(place, traced=False)) == 1
 
     def _reach(self, start: int, stop: set[int], traced: bool) -> tuple[set[int], set[int]]:
         """All that may run from an instruction on, up to ``stop``; and where that was met.
