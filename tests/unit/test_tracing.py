@@ -25,7 +25,7 @@ from iotoll.kernels.tracing import (
 )
 
 BASE = 0xFFFF_8000_8000_0000
-NOP, BRK = 0xD503201F, 0xD42000E0
+NOP, BRK, BLR = 0xD503201F, 0xD42000E0, 0xD63F0060
 HEAD = 64
 """Words before the first function: an image's first bytes are its header."""
 
@@ -236,7 +236,7 @@ def _edges(code: TracingCode, start: int) -> list[tuple[int, int]]:
 
 def test_tracing_ends_where_its_block_meets_the_traced_code() -> None:
     def traced(at: int) -> list[int]:
-        return [NOP, NOP, NOP, RET, NOP, _cbz(at + 20, at + 12), NOP, _b(at + 28, at + 8)]
+        return [NOP, NOP, NOP, RET, NOP, _cbz(at + 20, at + 12), BLR, _b(at + 28, at + 8)]
 
     image, start = _kernel(traced)
     code = tracing_code(image.symbols([(start, start + 16, "one")]))
@@ -307,3 +307,13 @@ def test_a_copy_of_the_traced_code_is_not_tracing() -> None:
     image, start = _kernel(lambda at: [NOP, add, RET, NOP, add, RET])
     code = tracing_code(image.symbols([(start, start + 12, "one")]))
     assert _edges(code, start) == [(0, BRANCH), (4, END), (5, END_BEHIND)]
+
+
+def test_a_copy_may_end_in_a_branch_but_nothing_is_called_behind_it() -> None:
+    image, start = _kernel(
+        lambda at: [NOP, NOP, _cbz(at + 8, at + 16), NOP, RET]
+        + [BLR, _cbz(at + 24, at + 20), NOP, _cbz(at + 32, at + 12), _b(at + 36, at + 16)]
+    )
+    code = tracing_code(image.symbols([(start, start + 20, "one")]))
+    # The loop of calls (5, 6) is tracing, also where it could be the copy's first instruction.
+    assert _edges(code, start) == [(0, BRANCH), (3, END), (4, END), (7, END), (9, END)]

@@ -240,43 +240,48 @@ class _Flow:
             leaves = self._leaves(place)
             if leaves:
                 yield place, END_BEHIND, group
-            after = [at for at in self._next(place, traced=True) if at in plain]
-            if leaves or (after and self._is_straight(place)):
+            following = self._next(place, traced=True)
+            after = [at for at in following if at in plain]
+            rest = [at for at in following if at not in plain]
+            # Behind the end nothing may be traced: several functions may be called in a loop.
+            if (leaves or after) and not any(self._calls(at, plain) for at in rest):
                 missed = self._skipped(branch + _SIZE, None if leaves else after[0])
                 copy = self._copy(place, missed, traced)
                 if copy:
                     yield place - _SIZE * (copy - 1), END, group
 
     def _skipped(self, place: int, end: int | None) -> int:
-        """How many instructions lie on the way to another one, or to the function's end.
+        """How many instructions are on the way to another one, or to the function's end: the least.
 
-        0 where the way is not straight: what the compiler has copied is.
+        0 where something is called on all ways: the compiler has made no copy of that.
         """
+        ways, seen = [place], {place}
         for count in range(_LONGEST):
-            if place == end:
+            if end in ways:
                 return count
-            if place not in self._words or not (self._is_straight(place) or self._leaves(place)):
-                return 0
-            if self._leaves(place):
-                return count + 1 if end is None else 0
-            place = self._next(place, traced=False)[0]
+            if end is None and any(self._leaves(at) for at in ways):
+                return count + 1
+            following = [at for way in ways if not self._is_call(way) for at in self._next(way, False)]
+            ways = [at for at in dict.fromkeys(following) if at in self._words and at not in seen]
+            seen |= set(ways)
         return 0
 
     def _copy(self, last: int, wanted: int, traced: set[int]) -> int:
         """Of so many instructions that a block must have at its end, up to ``last``: those it has."""
         for count in range(1, wanted):
             place = last - _SIZE * count
-            if place not in traced or self._next(place, traced=True) != [place + _SIZE]:
-                return count
-            if not self._is_straight(place):
+            follows = place in traced and self._next(place, traced=True) == [place + _SIZE]
+            if not follows or self._is_call(place):
                 return count
         return wanted
 
-    def _is_straight(self, place: int) -> bool:
-        """Whether one instruction follows, and nothing is called."""
+    def _calls(self, start: int, stop: set[int]) -> bool:
+        """Whether something is called from an instruction on, up to ``stop``."""
+        return any(self._is_call(at) for at in self._reach(start, stop, traced=True)[0])
+
+    def _is_call(self, place: int) -> bool:
         word = self._words[place]
-        calls = word >> 26 == _BL or word & 0xFFFFFC1F == 0xD63F0000
-        return not calls and len(self._next(place, traced=False)) == 1
+        return word >> 26 == _BL or word & 0xFFFFFC1F == 0xD63F0000
 
     def _reach(self, start: int, stop: set[int], traced: bool) -> tuple[set[int], set[int]]:
         """All that may run from an instruction on, up to ``stop``; and where that was met.
