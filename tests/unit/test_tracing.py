@@ -1,4 +1,4 @@
-"""What the guest's tracing executes: the plugin's core without QEMU, and where it begins and ends."""
+"""What the guest's tracing executes: the plugin's core, and where tracing begins and ends."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_kernels_that_do_not_tell_are_refused() -> None:
 
 def test_a_copy_of_the_traced_code_is_not_tracing() -> None:
     add = 0x91000400  # add x0, x0, #1
-    # The block's own two last instructions stand for the two between the branch and where it goes on.
+    # The block's two last instructions stand for those between the branch and where it goes on.
     image, start = _kernel(
         lambda at: [NOP, add, add, NOP, RET, NOP, NOP, add, _b(at + 32, at + 12)]
     )
@@ -310,10 +310,11 @@ def test_a_copy_of_the_traced_code_is_not_tracing() -> None:
 
 
 def test_a_copy_may_end_in_a_branch_but_nothing_is_called_behind_it() -> None:
-    image, start = _kernel(
-        lambda at: [NOP, NOP, _cbz(at + 8, at + 16), NOP, RET]
-        + [BLR, _cbz(at + 24, at + 20), NOP, _cbz(at + 32, at + 12), _b(at + 36, at + 16)]
-    )
+    def traced(at: int) -> list[int]:
+        block = [BLR, _cbz(at + 24, at + 20), NOP, _cbz(at + 32, at + 12), _b(at + 36, at + 16)]
+        return [NOP, NOP, _cbz(at + 8, at + 16), NOP, RET, *block]
+
+    image, start = _kernel(traced)
     code = tracing_code(image.symbols([(start, start + 20, "one")]))
     # The loop of calls (5, 6) is tracing, also where it could be the copy's first instruction.
     assert _edges(code, start) == [(0, BRANCH), (3, END), (4, END), (7, END), (9, END)]

@@ -185,9 +185,7 @@ pub(crate) fn trace<E: From<Error>>(
     let turns = request.turns.as_deref();
     let turns = turns.map(|path| turns::read(path, trace)).transpose()?;
     let tracing = request.tracing.as_deref();
-    let tracing = tracing
-        .map(|path| tracing::read(path, trace))
-        .transpose()?;
+    let tracing = tracing.map(|path| tracing::read(path, trace)).transpose()?;
     let part = |((place, &window), sample): ((usize, &Window), &Facts)| {
         let options = options_of(trace, request, |id| sample.has(id));
         Part::new((place, window), options, names(), request)

@@ -72,7 +72,9 @@ impl Tracing {
 
     /// Whether the clock was read at this time.
     pub fn has(&self, time: u64) -> bool {
-        self.marks.binary_search_by_key(&time, |mark| mark.0).is_ok()
+        self.marks
+            .binary_search_by_key(&time, |mark| mark.0)
+            .is_ok()
     }
 
     /// What it executed between two times at which the clock was read.

@@ -102,7 +102,7 @@ def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> t
 
 
 TRACING = "tracing.bin"
-"""The file that says what the guest's tracing executed until each time stamp (tools/plugin/tracing.h)."""
+"""The file that says what the guest's tracing executed until each time stamp (tracing.h)."""
 
 
 def tracing_words(folder: Path, code: TracingCode, words: Sequence[str]) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ class Bench:
 
     @property
     def counts_tracing(self) -> bool:
-        """Whether this machine's boots count what recording the trace executes, and leave it out."""
+        """Whether the boots count what recording the trace executes: no value has it."""
         board = self.board
         return (
             self.clock is Clock.INSTRUCTIONS

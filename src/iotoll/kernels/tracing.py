@@ -3,9 +3,10 @@
 A tracepoint is a branch that the kernel patches when the event is switched on: the block behind it
 calls the event's functions, and goes on with the traced code. Both are in the image: the kernel's
 jump table has each such branch and block, and the block's end is where its code meets what runs
-without it. Where the compiler has copied some of the latter into the block, as many of the block's last
-instructions are none of tracing's. A system call that is traced takes a slow path, and a probed function's return a
-trampoline. The exceptions of kernel probes are found as they happen (tools/plugin/tracing.h).
+without it. Where the compiler has copied some of the latter into the block, as many of the block's
+last instructions are not tracing's. A system call that is traced takes a slow path, and a probed
+function's return a trampoline. The exceptions of kernel probes are found as they happen
+(tools/plugin/tracing.h).
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def tracing_code(symbols: Symbols) -> TracingCode:
     clock, vectors = symbols.span(CLOCK), symbols.span(VECTORS)
     returns = symbols.returns(CLOCK)
     if clock is None or vectors is None or len(returns) != 1:
-        raise UsageError(f"the kernel has no function {VECTORS}, or not one {CLOCK} with one return")
+        raise UsageError(
+            f"the kernel has no function {VECTORS}, or not one {CLOCK} with one return"
+        )
     branches = _jump_table(symbols)
     events = _events(symbols, {branch.key for branch in branches})
     found = set(_calls(symbols)) | set(_trampolines(symbols))
@@ -187,9 +190,8 @@ def _ends(symbols: Symbols, name: str) -> Iterator[int]:
         return
     places = np.arange(*span, _SIZE, dtype=np.uint64)
     for place, word in zip(places.tolist(), symbols.words(places).tolist(), strict=True):
-        if word == RET:
-            yield place
-        elif word >> 26 == _B and not span[0] <= _target(place, word, 26, 0) < span[1]:
+        leads_out = word >> 26 == _B and not span[0] <= _target(place, word, 26, 0) < span[1]
+        if word == RET or leads_out:
             yield place
 
 
@@ -242,9 +244,9 @@ class _Flow:
                 yield place, END_BEHIND, group
             following = self._next(place, traced=True)
             after = [at for at in following if at in plain]
-            rest = [at for at in following if at not in plain]
+            others = [at for at in following if at not in plain]
             # Behind the end nothing may be traced: several functions may be called in a loop.
-            if (leaves or after) and not any(self._calls(at, plain) for at in rest):
+            if (leaves or after) and not any(self._calls(at, plain) for at in others):
                 missed = self._skipped(branch + _SIZE, None if leaves else after[0])
                 copy = self._copy(place, missed, traced)
                 if copy:
@@ -261,13 +263,15 @@ class _Flow:
                 return count
             if end is None and any(self._leaves(at) for at in ways):
                 return count + 1
-            following = [at for way in ways if not self._is_call(way) for at in self._next(way, False)]
+            following = [
+                at for way in ways if not self._is_call(way) for at in self._next(way, False)
+            ]
             ways = [at for at in dict.fromkeys(following) if at in self._words and at not in seen]
             seen |= set(ways)
         return 0
 
     def _copy(self, last: int, wanted: int, traced: set[int]) -> int:
-        """Of so many instructions that a block must have at its end, up to ``last``: those it has."""
+        """How many of so many instructions a block has at its end, up to ``last``."""
         for count in range(1, wanted):
             place = last - _SIZE * count
             follows = place in traced and self._next(place, traced=True) == [place + _SIZE]

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from iotoll import _native
-from iotoll.boards.plugin import TRACING
 from iotoll.boards.cells import parse_cell
+from iotoll.boards.plugin import TRACING
 from iotoll.boards.qemu import TURNS
 from iotoll.boots.job import is_calibration
 from iotoll.core.digest import file_sha256, files_sha256
@@ -162,9 +162,7 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                 if is_calibration(name):
                     calibration[name] = (measured.data, measured.table.columns)
                 elif name in boot.cells:
-                    record = make_record(
-                        measured, fio, boot.clock, file.digest, virtual, recording
-                    )
+                    record = make_record(measured, fio, boot.clock, file.digest, virtual, recording)
                     cell = parse_cell(name)
                     why = record.invalid or other_load(cell, measured.table)
                     span = _span(measured.table) if cell.depth > 1 else None

@@ -45,10 +45,10 @@ def unlike(base: CellRecord, candidate: CellRecord) -> str | None:
             f" {base.trace['events'][lacking]:,}: work done for an I/O elsewhere would not count"
         )
     if (base.tracing is None) != (candidate.tracing is None):
-        with_it, without = ("candidate", "base") if base.tracing is not None else ("base", "candidate")
+        side = "base" if candidate.tracing is None else "candidate"
         return (
-            f"the {without}'s counts are without the trace's recording, the {with_it}'s are not: its"
-            " kernel does not tell where that begins and ends"
+            f"only the {side}'s counts are without what recorded the trace: the other kernel does"
+            " not tell where that begins and ends"
         )
     excess = [_excess(record) for record in (base, candidate)]
     if base.clock is not Clock.INSTRUCTIONS or excess[0] is None or excess[1] is None:

@@ -153,8 +153,8 @@ class CellRecord(Model):
     )
     tracing: int | None = Field(
         None,
-        description="instructions by which the trace was recorded, in all measured I/Os: no value of"
-        " this record has them, but fio's and its check; absent where they are in all values",
+        description="instructions that recorded the trace, in all measured I/Os: no value of this"
+        " record has them, but fio's and its check; absent where they are in all values",
     )
     work: WorkRecord | None = Field(
         None, description="absent where nothing counts it: real boards, the clock `time`"
