@@ -19,7 +19,7 @@ from statistics import median_low
 import click
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from iotoll.boards.equip import fragments
 from iotoll.boards.plugin import plugin_words
@@ -226,7 +226,7 @@ def _windows(folder: Path, record: Record) -> dict[str, tuple[int, int]]:
 
 
 def _print(rows: Sequence[Row], console: Console) -> None:
-    table = Table("cell", *(section.value for section in CUT))
+    table = Table(Column("cell", no_wrap=True), *(section.value for section in CUT))
     for cell in dict.fromkeys(row.cell for row in rows):
         mine = {row.section: row for row in rows if row.cell == cell}
         values = [_shown(mine.get(section.value)) for section in CUT]
