@@ -131,6 +131,7 @@ lint-packages:
 
 lint-words:
 	$(BIN)/python tools/lint/words.py
+	$(BIN)/python tools/lint/pages.py
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile docs src/iotoll lab pipelines lava-jobs tools tests
 
 lint-types:

@@ -11,7 +11,7 @@ from iotoll.records.models import StudyRecord
 from iotoll.studies.page import write_pages
 from tests.browser.conftest import Open
 
-RECORDS = Path(__file__).parents[2] / "docs/studies"
+RECORDS = Path(__file__).parents[2] / "docs/reference/studies"
 NAMES = sorted(path.stem for path in RECORDS.glob("*.json"))
 
 

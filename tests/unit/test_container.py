@@ -1,6 +1,6 @@
 """The container image's file copies what it needs, and nothing that was built on this machine.
 
-That it is built and runs is tried by hand (docs/container.md): no registry is in reach here.
+That it is built and runs is tried by hand (docs/gitlab.md): no registry is in reach here.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import click
 import pytest
 
 from iotoll.cli import all_commands, cli
+from iotoll.records.models import Outcome, Section
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/iotoll"
@@ -145,10 +147,12 @@ def is_current(tool: str) -> None:
 def test_the_checker_of_words_finds_phrases_where_they_are_read(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "This makes it dearer.\n\n    dearer in code\n\nIt goes on where\nit stopped.\n"
+        "This makes it dearer.\n\n    dearer in code\n\nIt goes on where\nit stopped.\nA twin.\n"
     )
     module = tmp_path / "module.py"
-    module.write_text('"""Of its own."""\n\nX = "a board of its own"\nY = "mend it"  # dearer\n')
+    module.write_text(
+        '"""Of its own."""\n\nX = "a board of its own"\nY = "mend it"  # dearer twin\n'
+    )
     done = subprocess.run(
         [sys.executable, ROOT / "tools/lint/words.py", page, module],
         capture_output=True,
@@ -161,7 +165,37 @@ def test_the_checker_of_words_finds_phrases_where_they_are_read(tmp_path: Path) 
     assert found == [
         "page.md:1: 'dearer'",
         "page.md:5: 'goes on where it stopped'",
+        "page.md:7: 'twin'",
         "module.py:3: 'of its own'",
         "module.py:4: 'mend'",
         "module.py:4: 'dearer'",
     ]
+
+
+def test_g2_12_the_glossary_has_the_words_of_a_verdict() -> None:
+    page = (ROOT / "docs/glossary.md").read_text()
+    defined = {term.strip("`") for term in re.findall(r"\*\*([^*]+)\*\*", page)}
+    words = {"paired I/Os", "round", "noise", "net", "pooled", "workload", "cell", "threshold"}
+    words |= {"gated", "not comparable", "whole I/O", "work outside I/Os", "limits", "coverage"}
+    words |= {"accepted", "seen once", "whole path", "clean build", "corrected", "usage error"}
+    words |= {outcome.value for outcome in Outcome} | {section.value for section in Section}
+    assert not words - defined
+    assert len(defined) == len(re.findall(r"\*\*[^*]+\*\*", page)) - 2, "pair and noise: two clocks"
+
+
+def test_g2_12_pages_are_few_and_short(tmp_path: Path) -> None:
+    (tmp_path / "docs/decisions").mkdir(parents=True)
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        (tmp_path / name).write_text("x\n")
+    (tmp_path / "docs/long.md").write_text("word " * 2501 + "\n")
+    (tmp_path / "docs/decisions/001-x.md").write_text("x" * 121 + "\n")
+    pages = runpy.run_path(str(ROOT / "tools/lint/pages.py"))["problems"]
+    assert pages(tmp_path) == [
+        "docs/long.md: 2501 words: at most 2500",
+        "docs/decisions/001-x.md:1: 121 characters: at most 120",
+        "docs/long.md:1: 12505 characters: at most 120",
+    ]
+    for number in range(23):
+        (tmp_path / f"docs/page-{number}.md").write_text("x\n")
+    assert pages(tmp_path)[0] == "26 pages: at most 25"
+    assert not pages(ROOT)

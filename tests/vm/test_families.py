@@ -1,7 +1,7 @@
 """Costs planted in code that one family of cells runs: found there with their size, there alone.
 
 What each patch must show was written down before it was first run (families.toml). The cells are
-those that the patch selects; docs/method.md has what was measured.
+those that the patch selects; docs/validation.md has what was measured.
 """
 
 from __future__ import annotations

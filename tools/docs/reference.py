@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/: the help of every command, and the table of result files.
+"""Writes docs/reference/: the help of every command, and the list of result files.
 
     tools/docs/reference.py [--check]
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,15 +63,14 @@ def schemas_page() -> str:
         "a JSON Schema in `results-schema/`, with examples in `valid/` and `invalid/`. Unknown",
         "fields are errors.",
         "",
-        "| schema | version | content | required fields |",
-        "|---|---|---|---|",
     ]
     for name in sorted(DOCUMENTS):
         schema = json.loads(schema_text(name))
         version = schema["properties"].get("schema_version", {}).get("default", "none")
         summary = schema.get("description", "").split("\n")[0]
         fields = ", ".join(f"`{field}`" for field in schema.get("required", []))
-        lines.append(f"| `{name}` | `{version}` | {summary} | {fields} |")
+        item = f"- `{name}` (`{version}`): {summary} Required: {fields}."
+        lines += textwrap.wrap(item, 118, subsequent_indent="  ", break_on_hyphens=False)
     lines += [
         "",
         "## When a schema changes",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the table of docs/explain.md, "Without trace events", from an untraced.json.
+"""Prints what trace events cost (docs/explain.md), from an untraced.json.
 
     iotoll explain RUN --untraced --all
     tools/docs/untraced.py RUN/untraced.json

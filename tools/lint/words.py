@@ -52,6 +52,7 @@ class Rule:
     use: str
     shown: bool = False
     exempt: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def load_rules(path: Path = RULES) -> list[Rule]:
             r["use"],
             r.get("shown", False),
             tuple(r.get("except", ())),
+            tuple(r.get("only", ())),
         )
         for r in data["rule"]
     ]
@@ -126,7 +128,7 @@ def found_in(path: Path, rules: list[Rule]) -> Iterator[tuple[int, str, Rule]]:
     """
     lines = list(prose(path))
     name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-    rules = [rule for rule in rules if name not in rule.exempt]
+    rules = [r for r in rules if name not in r.exempt and path.suffix in (r.only or [path.suffix])]
     for index, line in enumerate(lines):
         follows = index + 1 < len(lines) and lines[index + 1].number == line.number + 1
         after = re.sub(r"^[\s#>*-]+", "", lines[index + 1].text) if follows else ""

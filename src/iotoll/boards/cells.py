@@ -4,8 +4,8 @@
 the matrix's own setting is meant: engine (``libaio``, ``io_uring``), ``sqpoll``, ``poll``, ``qdN``,
 ``pages`` (a buffer of 4 KiB pages that are no neighbours in memory, not of huge ones), scheduler,
 ``qN`` hardware queues, ``tagsN``, ``dev2``, ``rangeN``, ``passN``, ``raw`` (a whole second disk and
-no file, or its first N MiB, the Nth time in one boot). docs/method.md, "Families of cells", says
-what each means.
+no file, or its first N MiB, the Nth time in one boot). docs/cells.md says what
+each means.
 """
 
 from __future__ import annotations

@@ -97,5 +97,10 @@ def _may_take(
 
 
 def _builds(place: KernelTree) -> str:
+    """The key of the job that is being built there; empty while nobody holds it alone."""
+    stream = attempted(place.lock, shared=True)
+    if stream is not None:
+        stream.close()
+        return ""
     noted = place.work / _BUILDS
     return noted.read_text() if noted.is_file() else ""

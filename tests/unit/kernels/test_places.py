@@ -105,6 +105,19 @@ def test_g1_11_a_build_of_the_same_kernel_is_waited_for(tree: Path) -> None:
     thread.join()
 
 
+def test_g1_11_what_was_built_before_those_who_read_is_not_waited_for(tree: Path) -> None:
+    """Candidates' builds one after another share the place for as long as they like."""
+    kernel, one = source.open_tree(str(tree), QUIET), job(tree)
+    first, second = places.places(kernel, one)
+    make_warm(first, one)
+    (first.work / "builds").write_text(one.key)
+    with (
+        held_place(kernel, one, QUIET, reads=True) as read,
+        held_place(kernel, one, QUIET) as place,
+    ):
+        assert (read.work, place.work) == (first.work, second.work)
+
+
 def test_g1_11_a_place_that_holds_the_build_comes_first(tree: Path) -> None:
     kernel, one = source.open_tree(str(tree), QUIET), job(tree)
     _, second = places.places(kernel, one)

@@ -15,7 +15,7 @@ from iotoll.measure.iotable import COLUMNS
 from iotoll.reports.trace.parquet import EXTRA, columns_page, write_parquet
 from tests.unit.tables import SYNC8, cell, full, full_cell
 
-PAGE = Path(__file__).parents[3] / "docs" / "columns.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/columns.md"
 
 
 def test_every_value_comes_back(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_page_is_up_to_date() -> None:
-    command = "python -m iotoll.reports.trace.parquet > docs/columns.md"
+    command = "python -m iotoll.reports.trace.parquet > docs/reference/columns.md"
     assert PAGE.read_text() == columns_page(), command
 
 

@@ -119,9 +119,11 @@ def test_a_study_in_words_is_ascii_of_75_columns_with_units(tmp_path: Path) -> N
     assert "[%]  20.0" not in cover_text(found) and "[us]" in cover_text(found)
 
 
-@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "docs/studies").glob("*.json")))
+@pytest.mark.parametrize(
+    "name", sorted(p.stem for p in (ROOT / "docs/reference/studies").glob("*.json"))
+)
 def test_every_studys_words_fit_into_a_mail(name: str) -> None:
-    stored = results.read(ROOT / f"docs/studies/{name}.json", StudyRecord)
+    stored = results.read(ROOT / f"docs/reference/studies/{name}.json", StudyRecord)
     assert any(claim.unit for claim in stored.claims) or not stored.claims
     for text in (commit_text(stored), cover_text(stored)):
         assert text.isascii() and max(map(len, text.splitlines())) <= 75

@@ -1,6 +1,6 @@
 """What moved where I/Os take several paths: by the sums of rounds, and by sizes without opposites.
 
-The figures are those of a cost of 402 instructions where an I/O finds no free tag (docs/method.md):
+The figures are those of a cost of 402 instructions where an I/O finds no free tag (docs/cells.md):
 such a wait is 5,846 longer, and who waits is decided anew in each kernel.
 """
 

@@ -1,4 +1,4 @@
-"""``python -m iotoll_lab.experiments.validate``: the tables of docs/validation.md, by
+"""``python -m iotoll_lab.experiments.validate``: the tables of docs/validation-time.md, by
 simulation.
 """
 

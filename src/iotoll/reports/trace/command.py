@@ -81,11 +81,11 @@ INCOMPLETE = 3
     type=click.IntRange(1, 1000),
     help="Print the N slowest I/Os with all their events.",
 )
-@click.option("--parquet", "--ios", type=_FILE, help="Write one row per I/O (docs/columns.md).")
+@click.option("--parquet", "--ios", type=_FILE, help="Write one row per I/O as Parquet.")
 @click.option(
     "--requests",
     type=_FILE,
-    help="Write one row per request, and per bio of devices without requests (docs/columns.md).",
+    help="Write one row per request, and per bio of devices without requests, as Parquet.",
 )
 @click.option("--perfetto", type=_FILE, help="Write a trace for https://ui.perfetto.dev.")
 @click.option(

@@ -1,4 +1,4 @@
-"""One row per I/O as Parquet; docs/columns.md is written from here (``python -m
+"""One row per I/O as Parquet; docs/reference/columns.md is written from here (``python -m
 iotoll.reports.trace.parquet``)."""
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def write_parquet(cells: Sequence[TraceCell], path: Path) -> None:
 
 
 def columns_page() -> str:
-    """Return docs/columns.md: every column that may be in the file."""
+    """Return docs/reference/columns.md: every column that may be in the file."""
     lines = [
         "# Columns of the per-I/O table",
         "",
@@ -199,8 +199,9 @@ def columns_page() -> str:
     sections = ", ".join(f"`{s.value}`" for s in Section)
     lines += [
         "",
-        f"Sections: {sections} ([method.md](method.md)). Their `elapsed_*` add up to `duration` in",
-        "every row. A sub-step is the time between two consecutive `at_*` that are not null.",
+        f"Sections: {sections} ([method.md](../method.md)).",
+        "Their `elapsed_*` add up to `duration` in every row. A sub-step is the time between two",
+        "consecutive `at_*` that are not null.",
         "",
         "| metadata key | what |",
         "|---|---|",

@@ -1,4 +1,4 @@
-"""A small version of docs/validation.md: the gate's promises on simulated boards."""
+"""A small version of docs/validation-time.md: the gate's promises on simulated boards."""
 
 from __future__ import annotations
 
