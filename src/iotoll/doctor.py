@@ -153,6 +153,7 @@ def _python() -> Finding:
 
 def _native() -> Finding:
     try:
+        # Imported here, as it may be missing or of another Python.
         from iotoll import _native
     except ImportError as error:
         return Finding("trace analyser", "missing", str(error), "make setup, or reinstall iotoll")

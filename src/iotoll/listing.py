@@ -17,6 +17,7 @@ Rows = list[dict[str, str]]
 
 def boards() -> Rows:
     """Name, kind and description of every board file."""
+    # Each list imports only what it reads: the shell completes names by these.
     from iotoll.boards.board import VirtualBoard, load_board
 
     found = []

@@ -137,6 +137,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _describe(item: pytest.Item, run: JudgedRun) -> None:
+    # Imported by a run with Allure alone: pytest loads this plugin in every run.
     from iotoll.reports.publish import alluremeta
 
     values = getattr(getattr(item, "callspec", None), "params", {})

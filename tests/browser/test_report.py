@@ -10,6 +10,9 @@ import pytest
 
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page import render_report
+from iotoll.reports.page.evidence import gather
+from iotoll.reports.page.view import cells
+from iotoll.reports.publish.judged import pictures
 from tests.browser.conftest import Open
 from tests.golden.runs import REAL, hostile
 
@@ -81,10 +84,6 @@ def test_hostile_texts_are_read_and_not_obeyed(
 
 
 def test_pictures_of_cells_can_be_opened_alone(tmp_path: Path, opened: Open) -> None:
-    from iotoll.reports.page.evidence import gather
-    from iotoll.reports.page.view import cells
-    from iotoll.reports.publish.judged import pictures
-
     evidence = gather(hostile(tmp_path / "run"))
     view = cells(evidence)[0]
     for number, svg in enumerate(pictures(evidence, view).values()):

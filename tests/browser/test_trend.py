@@ -63,7 +63,7 @@ def detail(found: Opened) -> str:
 def test_first_screen_answers(page: Path, opened: Open) -> None:
     found = opened(page)
     drawn(found)
-    answers = found.page.locator(".answer").all_inner_texts()
+    answers = found.page.locator(".question").all_inner_texts()
     assert [text.splitlines()[0] for text in answers] == [
         "Worse than last night?",
         "Worse than a week ago?",
@@ -71,7 +71,7 @@ def test_first_screen_answers(page: Path, opened: Open) -> None:
     ]
     assert "no: none of" in answers[0]
     assert "yes:" in answers[2]
-    assert found.page.locator(".answer.worse").count() == 1
+    assert found.page.locator(".question.worse").count() == 1
     box = found.page.locator("#changes").bounding_box()
     assert box is not None
     assert box["y"] < 900

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -99,7 +100,6 @@ class Ran:
 
 def encoded(job: str) -> str:
     """A job's name as gitlab-ci-local makes a folder of it: base64 of what is no word."""
-    import base64
 
     def one(match: re.Match[str]) -> str:
         return base64.urlsafe_b64encode(match[0].encode()).decode().rstrip("=")

@@ -133,7 +133,7 @@ def test_retry_after_is_kept(server: tuple[str, State], method: str) -> None:
     assert time.monotonic() - started >= 2  # the server itself notes who comes too early
 
 
-def test_a_wait_beyond_the_patience_is_infrastructure(server: tuple[str, State]) -> None:
+def test_a_wait_beyond_the_time_limit_is_infrastructure(server: tuple[str, State]) -> None:
     url, state = server
     state.faults.append(Fault("GET", NOTES, 429, {"Retry-After": "3600"}))
     with pytest.raises(InfrastructureError, match="GitLab answered 429, for 20 s: run this job"):

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from iotoll.ci import children
+from iotoll.records.models import Outcome
 from tests.gitlab.pipeline import ROOT
 from tests.unit.ci import plans
 
@@ -101,8 +102,6 @@ def test_no_job_reads_a_file_of_the_candidates() -> None:
 
 
 def test_only_infrastructure_is_tried_again() -> None:
-    from iotoll.records.models import Outcome
-
     expected = [Outcome.INFRASTRUCTURE.exit_code]
     assert template()[".iotoll"]["retry"] == children.RETRY
     assert children.RETRY["exit_codes"] == expected
@@ -110,8 +109,6 @@ def test_only_infrastructure_is_tried_again() -> None:
 
 
 def test_inconclusive_is_a_warning_and_nothing_else_is() -> None:
-    from iotoll.records.models import Outcome
-
     allowed = {"exit_codes": [Outcome.INCONCLUSIVE.exit_code]}
     found = {name: job["allow_failure"] for name, job in jobs().items() if "allow_failure" in job}
     assert found == {"iotoll-gate": allowed, "iotoll-judge": allowed}

@@ -54,7 +54,7 @@ class Plain:
 
 
 def parts_of(data: bytes) -> Plain:
-    """Take a file apart."""
+    """Read a file."""
     reader = Reader(data)
     magic = reader.take(10 + 2 + 1 + 1)
     page_size = reader.number(4)

@@ -16,7 +16,15 @@ from pathlib import Path
 import click
 import pytest
 
-from iotoll.cli import GROUPS, all_commands, all_examples, cli, main
+from iotoll.cli import (
+    GROUPS,
+    LAB_COMMANDS,
+    _others,
+    all_commands,
+    all_examples,
+    cli,
+    main,
+)
 from tests.repository import kernel_tree
 from tests.unit.runs import BOOTS, CELLS, add_boots, make_run
 
@@ -304,6 +312,16 @@ def test_every_command_of_a_group_has_examples(iotoll: Iotoll) -> None:
             found.add(f"{name} {inner}")
             assert "Examples:" in (member.epilog or ""), f"SUBCOMMANDS lacks {name} {inner}"
     assert found == all_examples().keys()
+
+
+@pytest.mark.parametrize("name", sorted(LAB_COMMANDS))
+def test_a_command_of_the_lab_says_what_installs_it(
+    name: str, iotoll: Iotoll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iotoll.cli.entry_points", lambda group: ())
+    monkeypatch.setattr("iotoll.cli._others", _others.__wrapped__)
+    told = mistake(iotoll(name))
+    assert name in told and "iotoll-lab, which is not installed" in told and "make lab" in told
 
 
 def test_help_imports_no_command(place: Path) -> None:

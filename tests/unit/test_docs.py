@@ -169,6 +169,7 @@ def test_the_checker_of_words_finds_phrases_where_they_are_read(tmp_path: Path) 
         "module.py:3: 'of its own'",
         "module.py:4: 'mend'",
         "module.py:4: 'dearer'",
+        "module.py:4: 'twin'",
     ]
 
 

@@ -33,7 +33,7 @@ LIMIT = 2700  # seconds for one command; a base kernel took 950 on a busy host
 
 
 LONG = "IOTOLL_TEST_LONG"
-patience = pytest.mark.skipif(
+long_test = pytest.mark.skipif(
     not os.environ.get(LONG), reason=f"takes long, and goes the way of other tests: set {LONG}=1"
 )
 """Tests of `make test-long` alone. As a mark, it skips before fixtures boot anything."""

@@ -1,7 +1,7 @@
 """The pipeline of a search, run whole by gitlab-ci-local on a real kernel project.
 
-Every commit but the first is built and booted in the sandbox, the culprit is confirmed and taken
-apart, and the merge request that brought it is told.
+Every commit but the first is built and booted in the sandbox, the culprit is confirmed and
+explained, and the merge request that brought it is told.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.gitlab.pipeline import (
 )
 from tests.gitlab.stub import BOT, PROJECT, TOKEN, serving
 from tests.repository import git
-from tests.vm.conftest import EXAMPLES, needs_board, patience
+from tests.vm.conftest import EXAMPLES, long_test, needs_board
 
 pytestmark = pytest.mark.vm
 CULPRIT = "ufs-submission-cost"
@@ -63,7 +63,7 @@ def asked(url: str, good: str, bad: str) -> dict[str, str]:
     }
 
 
-@patience
+@long_test
 def test_the_culprit_is_found_in_the_sandbox_and_its_request_is_told(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

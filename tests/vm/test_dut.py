@@ -32,7 +32,7 @@ SOFTWARE = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION)
 # Instructions. The kernel does a little more or less for each event by how its ring buffer is read:
 # trace-cmd sleeps in a read, live looks. 5 per event were seen, in all sections.
 RECORDER = 8
-TOOTH = 58  # a pair of boots may favour different teeth of UFS submission (docs/decisions.md, 4)
+PEAK = 58  # a pair of boots may favour different peaks of UFS submission (docs/decisions.md, 4)
 # While the board sends, its kernel talks on the same console.
 NOISY = """#!/bin/sh
 if [ "$1" = send ]; then
@@ -120,5 +120,5 @@ def test_figures_are_those_of_a_trace_but_for_the_recorder(boots: Boots) -> None
             shift = measure_shift(traced.gate[section], live.gate[section], tolerance=RECORDER)
             # Those that end in the section, and what the one that begins it does after its stamp.
             events = 1 + sum(traced.sections[section].probe_events.values())
-            off = min(abs(shift.delta + n * TOOTH) for n in (-1, 0, 1))
+            off = min(abs(shift.delta + n * PEAK) for n in (-1, 0, 1))
             assert off <= RECORDER * events, f"{name} {section}: {shift}"

@@ -1,4 +1,4 @@
-"""Explain on a virtual board: a gated patch with planted costs, taken apart by function."""
+"""Explain on a virtual board: a gated patch with planted costs, divided by function."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.vm.conftest import (
     Done,
     command,
     environment,
+    long_test,
     needs_board,
-    patience,
     run_gate,
     unexplained,
 )
@@ -95,7 +95,7 @@ def explain(run: Path, *words: str) -> str:
     return done.stdout
 
 
-@patience
+@long_test
 def test_modelled_caches_are_deterministic(gated: Path) -> None:
     first = explain(gated, "--cache", "--json")
     assert explain(gated, "--cache", "--json") == first
@@ -111,7 +111,7 @@ def test_modelled_caches_are_deterministic(gated: Path) -> None:
     )
 
 
-@patience
+@long_test
 def test_untraced_kernels_cost_what_the_calibration_says(tmp_path: Path) -> None:
     words = ("--cells", CELL, "--policy", unexplained(tmp_path))
     calibrated = run_gate(tmp_path / "run", "--candidate", PATCH, *words)
@@ -128,7 +128,7 @@ def test_untraced_kernels_cost_what_the_calibration_says(tmp_path: Path) -> None
     assert 41 <= grew <= 60, "the planted cost is no artefact of the events"
 
 
-@patience
+@long_test
 def test_hidden_costs_are_named_first_with_their_sizes(tmp_path: Path) -> None:
     """Costs in inlined and new functions, under conditions: ten generated patches."""
     words = ("experiment", "explained", "--patches", "10", "--out", tmp_path)
@@ -140,7 +140,7 @@ def test_hidden_costs_are_named_first_with_their_sizes(tmp_path: Path) -> None:
     assert [what for what, row in rows.items() if row["exact"] != row["runs"]] == []
 
 
-@patience
+@long_test
 def test_a_profile_is_approximate_and_judges_nothing(gated: Path) -> None:
     """Both kernels are built once more, with function_graph's profiler."""
     before = (gated / "verdict.json").read_bytes()

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from iotoll.records import results
 from iotoll.records.models import StudyRecord
-from iotoll.studies.page import command, grids, standalone, study_markdown, summary
+from iotoll.reports.kit.svg import standalone
+from iotoll.studies.page import command, grids, study_markdown, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs/reference/studies"

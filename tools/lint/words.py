@@ -38,6 +38,7 @@ PLACES = (
     "pipelines/*.yml",
     "tools/*.sh",
     "tools/lint/*.py",
+    "tests/**/*.py",
     "Makefile",
 )
 STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)}
@@ -52,6 +53,7 @@ class Rule:
     use: str
     shown: bool = False
     exempt: tuple[str, ...] = ()
+    term: bool = False
     only: tuple[str, ...] = ()
 
 
@@ -73,6 +75,7 @@ def load_rules(path: Path = RULES) -> list[Rule]:
             r["use"],
             r.get("shown", False),
             tuple(r.get("except", ())),
+            r.get("term", False),
             tuple(r.get("only", ())),
         )
         for r in data["rule"]
@@ -128,7 +131,7 @@ def found_in(path: Path, rules: list[Rule]) -> Iterator[tuple[int, str, Rule]]:
     """
     lines = list(prose(path))
     name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-    rules = [r for r in rules if name not in r.exempt and path.suffix in (r.only or [path.suffix])]
+    rules = [rule for rule in rules if _is_for(rule, name, path.suffix)]
     for index, line in enumerate(lines):
         follows = index + 1 < len(lines) and lines[index + 1].number == line.number + 1
         after = re.sub(r"^[\s#>*-]+", "", lines[index + 1].text) if follows else ""
@@ -139,6 +142,13 @@ def found_in(path: Path, rules: list[Rule]) -> Iterator[tuple[int, str, Rule]]:
             for match in rule.match.finditer(both):
                 if match.start() < len(line.text.rstrip()):
                     yield line.number, match[0], rule
+
+
+def _is_for(rule: Rule, name: str, suffix: str) -> bool:
+    """Tests are read by developers alone: of the rules only the terms are for them."""
+    if name in rule.exempt or (rule.only and suffix not in rule.only):
+        return False
+    return rule.term or not name.startswith("tests/")
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ use iorecord::{Analysis, IoResult, Section};
 use crate::error::Error;
 use crate::options::Options;
 
-/// Of the host's model `DutRecord` (src/iotoll/models/dut.py).
+/// Of the host's model `DutRecord` (src/iotoll/records/models/analysis.py).
 const SCHEMA: &str = "iotoll.dut/1";
 
 type Column = (&'static str, fn(&IoResult) -> Option<u64>);

@@ -162,7 +162,7 @@ class Search:
         held = self.beliefs
         return float((held.chance * (held.after - held.before)).sum()) * self.direction
 
-    def answer(self) -> tuple[list[int], float]:
+    def likeliest(self) -> tuple[list[int], float]:
         """The likeliest commits that nothing tells apart, oldest first, and their chance together.
 
         Commits that are skipped merge with the next one that is not: only that one is measured.

@@ -151,7 +151,7 @@ class BoardSearch:
             commit = self.points[ends[0]][:12]
             raise UsageError(f"{commit} cannot be measured: {why}: name another end")
         while True:
-            group, sure = self.search.answer()
+            group, sure = self.search.likeliest()
             few = [p for p in self._decisive(group) if self.search.count[p] < AGAIN]
             if sure >= SURE and not few:
                 return self._located(group, sure, "")
@@ -271,7 +271,7 @@ class BoardSearch:
     # ------------------------------------------------------------ what is said
 
     def _tell(self) -> None:
-        group, sure = self.search.answer()
+        group, sure = self.search.likeliest()
         names = ", ".join(self.points[place][:12] for place in group[:3])
         self.progress.say(f"{self._spent()} pairs: {names} with {sure:.0%}")
 
@@ -350,6 +350,7 @@ def shared_manifest(setting: Setting, asked: Sequence[str], cell: str) -> RunMan
 
 def check_lab(setting: Setting) -> None:
     """Raise what keeps the lab from running the board's jobs, before anything long begins."""
+    # Only a search that begins needs HTTP, which takes a tenth of a second to import.
     from iotoll.labs.lava import check
     from iotoll.labs.lava.config import load_lab
     from iotoll.labs.lava.server import connect

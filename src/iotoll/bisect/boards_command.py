@@ -1,4 +1,4 @@
-"""``iotoll bisect --runner lava``: the search on boards' time, and its answer."""
+"""``iotoll bisect --runner lava``: the search on boards' time, and its result."""
 
 from __future__ import annotations
 
@@ -71,23 +71,23 @@ def search_boards(
         sure: Sure = (None, None)
         if not virtual:
             sure = _checked(root, history, asked, setting, target, found, output)
-        answer = _answer(history, asked, setting, target, found, sure, root)
-        answer["outcome"] = _outcome(found, sure[0], options["cheaper"])
-        answer |= {"noise": noise, "learned": round(float(search.sigma[0]), 6)}
-        answer |= {"range": len(points) - 1, "virtual": VIRTUAL if virtual else None}
-        answer["spent"]["seconds"] = round(time.monotonic() - started, 1)
-        _write(root, answer)
-    _show(answer, output)
-    return 0 if answer["outcome"] == "found" else 3
+        result = _result(history, asked, setting, target, found, sure, root)
+        result["outcome"] = _outcome(found, sure[0], options["cheaper"])
+        result |= {"noise": noise, "learned": round(float(search.sigma[0]), 6)}
+        result |= {"range": len(points) - 1, "virtual": VIRTUAL if virtual else None}
+        result["spent"]["seconds"] = round(time.monotonic() - started, 1)
+        _write(root, result)
+    _show(result, output)
+    return 0 if result["outcome"] == "found" else 3
 
 
-def _write(root: Path, answer: dict[str, Any]) -> None:
-    results.write_text(root / "bisect.json", json.dumps(answer, indent=1) + "\n")
-    results.write_text(root / "bisect.txt", boards_text(answer))
+def _write(root: Path, result: dict[str, Any]) -> None:
+    results.write_text(root / "bisect.json", json.dumps(result, indent=1) + "\n")
+    results.write_text(root / "bisect.txt", boards_text(result))
 
 
-def _show(answer: dict[str, Any], output: Output) -> None:
-    text = json.dumps(answer, indent=1, sort_keys=True) if output.as_json else boards_text(answer)
+def _show(result: dict[str, Any], output: Output) -> None:
+    text = json.dumps(result, indent=1, sort_keys=True) if output.as_json else boards_text(result)
     click.echo(text.splitlines()[0] if output.quiet and not output.as_json else text.rstrip("\n"))
 
 
@@ -116,7 +116,7 @@ def _checked(
     return confirmed, reverted(back, setting, history, ends, target, output.progress)
 
 
-def _answer(
+def _result(
     history: History,
     asked: Asked,
     setting: Setting,

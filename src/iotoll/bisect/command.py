@@ -112,11 +112,11 @@ def bisect_command(
         _ = meter.board, meter.matrix, meter.policy
         found = Finder(meter, history, asked, output.progress).find()
         confirmed = _confirmed(root, meter, history, found, options["explain"], output.progress)
-        answer = _answer(asked, history, meter, found, confirmed, time.monotonic() - started)
-        results.write_text(root / "bisect.json", json.dumps(answer, indent=1) + "\n")
-        results.write_text(root / "bisect.txt", bisect_text(answer))
-    _show(answer, root, output)
-    raise SystemExit(0 if answer["outcome"] == "found" else 3)
+        result = _result(asked, history, meter, found, confirmed, time.monotonic() - started)
+        results.write_text(root / "bisect.json", json.dumps(result, indent=1) + "\n")
+        results.write_text(root / "bisect.txt", bisect_text(result))
+    _show(result, root, output)
+    raise SystemExit(0 if result["outcome"] == "found" else 3)
 
 
 def setting_of(tree: Path, options: dict[str, Any]) -> Setting:
@@ -176,7 +176,7 @@ def _confirmed(
     return confirm(folder, meter.setting, parents[0], commit, found.target, progress, explain)
 
 
-def _answer(
+def _result(
     asked: Asked,
     history: History,
     meter: Meter,
@@ -221,11 +221,11 @@ def crossed_way(confirmed: Confirmed, found: Found) -> bool:
     return confirmed.delta * found.full > 0
 
 
-def _show(answer: dict[str, Any], root: Path, output: Output) -> None:
+def _show(result: dict[str, Any], root: Path, output: Output) -> None:
     if output.as_json:
-        click.echo(json.dumps(answer, indent=1, sort_keys=True))
+        click.echo(json.dumps(result, indent=1, sort_keys=True))
         return
-    text = bisect_text(answer)
+    text = bisect_text(result)
     click.echo(text.splitlines()[0] if output.quiet else text.rstrip("\n"))
     if not output.quiet:
         click.echo(f"written: {root / 'bisect.json'}")

@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from markupsafe import Markup
+
 from iotoll.bisect.terminal import named, titled
-from iotoll.reports.markup import page_environment
+from iotoll.records.text import fixed
+from iotoll.reports.kit.page import Table, page_template
+from iotoll.reports.kit.svg import WIDE, Panel
 
 Part = tuple[str, str]
 
@@ -98,9 +102,7 @@ def label(cells: Sequence[str]) -> str:
 
 def number(tenths: int) -> str:
     """Tenths of an instruction as a signed number; whole where it is."""
-    sign = "+" if tenths > 0 else "-" if tenths < 0 else ""
-    whole, rest = divmod(abs(tenths), 10)
-    return f"{sign}{whole:,}" + (f".{rest}" if rest else "")
+    return fixed(tenths / 10, 1 if tenths % 10 else 0, sign=True, minus="-")
 
 
 def ledger_text(ledger: Ledger) -> str:
@@ -172,52 +174,62 @@ def ledger_data(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-WIDTH, HEIGHT, LEFT, TOP = 760, 220, 60, 16
+HEIGHT, LEFT, TOP, SPARE = 220, 60, 16, 48
+"""Of a waterfall in SVG units; ``SPARE`` is the height that its labels take."""
 SHOWN = 12
 """Waterfalls of a page: of the families with the largest movement; the table has all."""
+_COLOURS = {"grew": "grew", "shrank": "shrank", "small": "muted", "total": "vfs_fs"}
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a waterfall in the units of its SVG; ``edge`` is where the next one begins."""
+    """One bar of a waterfall, between two levels in tenths."""
 
-    x: float
-    y: float
-    width: float
-    height: float
-    edge: float
-    kind: str
     title: str
+    kind: str
+    before: int
+    after: int
     value: str
 
 
 @dataclass(frozen=True)
 class Waterfall:
-    """From A to B in one family: each bar is a row of the ledger."""
+    """From A to B in one family: each bar is a row of the ledger, the last one is B minus A."""
 
     title: str
     bars: Sequence[Bar]
-    zero: float
     total: str
 
 
 def ledger_page(ledger: Ledger) -> str:
     """The whole page."""
-    environment = page_environment("iotoll.bisect")
     falls = waterfalls(ledger)
     return (
-        environment.get_template("ledger.html.j2").render(
+        page_template("iotoll.bisect", "ledger.html.j2").render(
             ledger=ledger,
-            falls=falls,
+            falls=[(fall, Markup(_drawn(f"w{n}", fall))) for n, fall in enumerate(falls)],
             has_small=any(bar.kind == "small" for fall in falls for bar in fall.bars),
             left_out=max(0, len(ledger.families) - SHOWN),
-            number=number,
-            width=WIDTH,
-            height=HEIGHT,
-            left=LEFT,
+            rows=_table(ledger),
         )
         + "\n"
     )
+
+
+def _table(ledger: Ledger) -> Table:
+    head = ["Commit"]
+    head += [Markup("{}<br>{}").format(f.label, f.section) for f in ledger.families]
+    rows = [
+        [_row_title(row), *(number(value) if value else "" for value in row.values)]
+        for row in ledger.rows
+    ]
+    return Table(head, [*rows, ["B minus A", *map(number, ledger.totals)]], total=True)
+
+
+def _row_title(row: LedgerRow) -> Markup:
+    notes = [Markup('<span class="note">{}</span>').format(n) for n in (row.author, row.note) if n]
+    text = Markup("{}{}").format(row.title, Markup("").join(notes))
+    return Markup('<span class="inside">{}</span>').format(text) if row.depth else text
 
 
 def waterfalls(ledger: Ledger) -> list[Waterfall]:
@@ -229,38 +241,41 @@ def waterfalls(ledger: Ledger) -> list[Waterfall]:
 
 
 def _waterfall(ledger: Ledger, index: int) -> Waterfall:
-    rows = [r for r in ledger.rows if r.depth == 0 and r.values[index]]
-    levels = [0]
-    for row in rows:
-        levels.append(levels[-1] + row.values[index])
+    bars, level = [], 0
+    for row in ledger.rows:
+        if row.depth == 0 and (value := row.values[index]):
+            kind = "small" if row.kind == "small" else "grew" if value > 0 else "shrank"
+            bars.append(Bar(row.title, kind, level, level + value, number(value)))
+            level += value
+    total = number(ledger.totals[index])
+    bars.append(Bar("B minus A", "total", 0, level, total))
+    family = ledger.families[index]
+    return Waterfall(f"{family.label}: {titled(family.section)}", bars, total)
+
+
+def _drawn(name: str, fall: Waterfall) -> str:
+    """The chart: every bar begins where the one before it ends."""
+    levels = [0, *(bar.after for bar in fall.bars)]
     low, high = min(levels), max(levels)
-    scale = (HEIGHT - 3 * TOP) / max(high - low, 1)
-    wide = (WIDTH - LEFT) / (len(rows) + 1)
+    scale = (HEIGHT - SPARE) / max(high - low, 1)
+    step = (WIDE - LEFT) / len(fall.bars)
+    panel = Panel(HEIGHT, WIDE)
 
     def at(level: int) -> float:
-        return round(TOP + (high - level) * scale, 1)
+        return TOP + (high - level) * scale
 
-    bars = []
-    for place, row in enumerate(rows):
-        before, after = levels[place], levels[place + 1]
-        kind = "small" if row.kind == "small" else "grew" if after > before else "shrank"
-        bars.append(_bar(place, wide, at(before), at(after), kind, row.title, row.values[index]))
-    total = ledger.totals[index]
-    bars.append(_bar(len(rows), wide, at(0), at(levels[-1]), "total", "B minus A", total))
-    family = ledger.families[index]
-    return Waterfall(f"{family.label}: {titled(family.section)}", bars, at(0), number(total))
-
-
-def _bar(
-    place: int, wide: float, before: float, after: float, kind: str, title: str, value: int
-) -> Bar:
-    return Bar(
-        x=round(LEFT + place * wide + wide * 0.1, 1),
-        y=min(before, after),
-        width=round(wide * 0.8, 1),
-        height=max(1.0, round(abs(before - after), 1)),
-        edge=after,
-        kind=kind,
-        title=title,
-        value=number(value),
+    panel.line(LEFT, at(0), WIDE, at(0), "second")
+    panel.text(LEFT - 6, at(0), "A", align="right")
+    for place, bar in enumerate(fall.bars):
+        x, top = LEFT + step * (place + 0.1), min(at(bar.before), at(bar.after))
+        wide, tall = step * 0.8, max(1.0, abs(at(bar.before) - at(bar.after)))
+        panel.bar(x, top, wide, tall, _COLOURS[bar.kind], f"{bar.title}: {bar.value}")
+        if bar.kind != "total":
+            panel.line(x, at(bar.after), x + step, at(bar.after), "second")
+        panel.text(x + wide / 2, top - 7, bar.value, align="center")
+        named = bar.title[:12] if wide > 62 else str(place + 1)
+        below = "B" if bar.kind == "total" else named
+        panel.text(x + wide / 2, HEIGHT - 9, below, "muted", align="center")
+    return panel.svg(
+        name, f"{fall.title}: waterfall from A to B", f"{fall.total} instructions per I/O"
     )

@@ -52,7 +52,7 @@ def parse(data: bytes) -> BootImage:
 
 
 def _split(packed: bytes) -> tuple[bytes, bytes]:
-    """Take a gzip'd kernel with a DTB behind it apart."""
+    """Split a gzip'd kernel from the DTB behind it."""
     unpacker = zlib.decompressobj(wbits=31)
     try:
         kernel = unpacker.decompress(packed, UNPACKED_MAX)

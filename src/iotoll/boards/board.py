@@ -85,7 +85,7 @@ class Board(Model):
 
     @property
     def is_exact(self) -> bool:
-        """Whether the board leaves nothing to the host, so that I/Os have twins."""
+        """Whether the board leaves nothing to the host, so that I/Os can be paired."""
         return False
 
 
@@ -107,7 +107,7 @@ class VirtualBoard(Board):
 
     @property
     def is_exact(self) -> bool:
-        """Whether the board leaves nothing to the host, so that I/Os have twins."""
+        """Whether the board leaves nothing to the host, so that I/Os can be paired."""
         return self.qemu.patched
 
     @model_validator(mode="before")

@@ -7,6 +7,7 @@ kept. The image holds no job: the host appends the scripts and the job as a seco
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -190,8 +191,6 @@ def tools(versions: Mapping[str, str]) -> str:
 
 
 def _changelog_version(path: Path) -> str:
-    import gzip
-
     with gzip.open(path, "rt", errors="replace") as stream:
         match = re.match(r"\S+ \(([^)]+)\)", stream.readline())
     return match[1] if match else "unknown"

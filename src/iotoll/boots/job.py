@@ -6,7 +6,7 @@ import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import jinja2
 
 CALIBRATION_IOS, TIMED_IOS = 32, 512
-"""I/Os of a calibration run: counts of instructions are combs, times scatter."""
+"""I/Os of a calibration run: counts of instructions have peaks, times scatter."""
 PREFIX = "calibration"
 PLACE = "place.sh"
 """Of a job for several CPUs: what no CPU is named for gets one."""
@@ -125,31 +125,39 @@ def render_job(
     """
     _check_raw(board, batches)
     shutil.rmtree(target, ignore_errors=True)
-    fio = template()
     pace = _pace(board, matrix)
     threads = max([*matrix.threads, *(r.cell.threads for b in batches for r in b.runs)])
     cpus = board.qemu.cpus if isinstance(board, VirtualBoard) else 1
     if pace.round_us and cpus > 1:
         write_text(target / PLACE, (data_dir("lava-jobs") / "jobs" / PLACE).read_text())
+    fio = partial(
+        template().render,
+        pace=pace,
+        more=matrix.fio_cells,
+        late_us=(number - 1) * pace.perturb_us,
+        extra_pages=(number - 1) * pace.perturb_pages,
+        threads=threads,
+        huge_pages=board.huge_pages,
+        cpus=cpus,
+    )
     for batch in batches:
-        text = fio.render(
-            batch=batch,
-            matrix=matrix.settings(batch.device),
-            pace=pace,
-            more=matrix.fio_cells,
-            late_us=(number - 1) * pace.perturb_us,
-            extra_pages=(number - 1) * pace.perturb_pages,
-            threads=threads,
-            huge_pages=board.huge_pages,
-            cpus=cpus,
-        )
+        text = fio(batch=batch, matrix=matrix.settings(batch.device))
         write_text(target / f"{batch.name}.fio", text)
         write_text(target / f"{batch.name}.events", _lines(batch.events))
         write_text(target / f"{batch.name}.kprobes", _lines(batch.kprobes))
         if batch.settings:
             write_text(target / f"{batch.name}.disk", _shell(batch.settings))
+    settings = {**_environment(board, matrix, batches, threads), **_in_step(pace), **(more or {})}
+    write_text(target / "job.env", _shell(settings))
+    return files_sha256([p for p in target.iterdir() if p.is_file()], target)
+
+
+def _environment(
+    board: Board, matrix: Matrix, batches: list[Batch], threads: int
+) -> dict[str, object]:
+    """What job.env says of the board, its disks and their file systems."""
     disks = _disks(batches)
-    settings = {
+    return {
         "BOARD": board.name,
         # The disks of a virtual board are made for its boot: all others must be marked (lib.sh).
         "SCRATCH": 1 if isinstance(board, VirtualBoard) else "",
@@ -165,17 +173,13 @@ def render_job(
         "BUFFER_KB": board.buffer_kb,
         "IO_TIMEOUT_MS": "" if board.io_timeout_ms is None else board.io_timeout_ms,
         "TRACE_CLOCK": board.trace_clock,
-        **_in_step(pace),
-        **(more or {}),
     }
-    write_text(target / "job.env", _shell(settings))
-    return files_sha256([p for p in target.iterdir() if p.is_file()], target)
 
 
 @cache
 def template() -> jinja2.Template:
     """What a batch of fio jobs is rendered with."""
-    # Only a boot needs it, and a build comes first.
+    # Imported by a boot alone, and a build comes first.
     import jinja2
 
     environment = jinja2.Environment(

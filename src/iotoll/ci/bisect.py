@@ -141,6 +141,7 @@ def note(answer: dict[str, Any], link: str | None = None) -> str:
 @click.option("--root", type=click.Path(path_type=Path), default="iotoll-bisect", show_default=True)
 def post_command(link: str | None, issue: bool, root: Path) -> None:
     """Tell the merge request that brought the culprit, or open an issue."""
+    # python-gitlab takes 0.3 s to import, and only this job speaks to GitLab.
     from iotoll.ci.gitlab import Teller, gitlab_of
 
     answer = read(root)

@@ -207,7 +207,7 @@ class GitLab:
         return self._call(what, lambda: list(listed.list(iterator=True, **words)))
 
     def _call(self, what: str, work: Callable[[], T]) -> T:
-        """Do something that may be repeated until the patience is over."""
+        """Do something that may be repeated until its time is over."""
         deadline = time.monotonic() + self._retry_seconds
         pause = 1.0
         while True:

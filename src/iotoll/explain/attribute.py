@@ -1,7 +1,7 @@
 """Instructions by function for each I/O and latency section of a recorded cell.
 
 A section of an I/O is what ran between two events of its trace, which the record has marks of. The
-analyser's own count for the I/O is the check: an I/O counts as *taken apart* only if the
+analyser's own count for the I/O is the check: an I/O counts as *dissected* only if the
 instructions of its section add up to that count exactly, either all that ran or, where other tasks
 and interrupts ran as well, those of the I/O's own task. Others are counted, never used. Of a whole
 I/O, from call to return, everything counts that ran meanwhile, whoever ran it.
@@ -37,10 +37,10 @@ BOUNDS: Mapping[Section, tuple[str, str]] = {
 class SectionParts:
     """What ran in one section of a cell's I/Os; in the whole of them where ``section`` is None.
 
-    ``ios`` are the numbers of those taken apart, ``counts`` their instructions with shape (I/Os,
+    ``ios`` are the numbers of those dissected, ``counts`` their instructions with shape (I/Os,
     functions), ``calls`` the calls of each function likewise; ``nodes`` are instructions by node
-    of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be taken
-    apart. ``single`` are instructions by node of the one I/O that was asked for, if it was.
+    of the tree, and ``entries`` calls, over all these I/Os. ``missing`` I/Os could not be
+    dissected. ``single`` are instructions by node of the one I/O that was asked for, if it was.
     ``inlined`` are instructions of the functions that ``labels`` names, shape (I/Os, labels);
     ``touches`` the cache lines, where caches were modelled.
     """
@@ -178,7 +178,7 @@ class _Cutter:
     def section(
         self, section: Section | None, marks: Ints, steps: Ints, wanted: npt.NDArray[np.int64]
     ) -> SectionParts:
-        """Take a section apart, or with None the whole; ``wanted`` are the counts to add up to."""
+        """Dissect a section, or with None the whole; ``wanted`` are the counts to add up to."""
         walk = self._walk
         found: dict[int, Ints] = {}
         for number in np.nonzero((marks[:, 0] >= 0) & present(wanted))[0].tolist():

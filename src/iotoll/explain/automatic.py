@@ -66,7 +66,7 @@ def wanted(setup: Setup, verdict: VerdictRecord) -> bool:
 
 
 def is_current(run: RunDir) -> bool:
-    """Whether the record is of the kernels that the run has now, and takes cells apart."""
+    """Whether the record is of the kernels that the run has now, and dissects cells."""
     return is_of(run) and bool(results.read(run.explained, ExplainRecord).cells)
 
 

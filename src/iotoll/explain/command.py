@@ -23,7 +23,7 @@ from iotoll.explain.terminal import (
     print_untraced,
 )
 from iotoll.explain.untraced import Untraced
-from iotoll.records.models.base import Model
+from iotoll.records.models import Model
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.opening import open_result
 
@@ -98,18 +98,7 @@ def explain_command(
         explainer.pick(cells[0], ones[0])
     elif ones:
         explainer.check_single(cells[0])
-    record, sides = explainer.explain(chosen)
-    write_pictures(explainer.folder, sides)
-    if as_json:
-        _print_json(record)
-        return
-    console = Console()
-    print_explained(record, console, everything=everything)
-    if record.caches is not None:
-        print_caches(record.caches, console, everything=everything)
-    if explainer.single is not None:
-        one = (sides[side].cells[cells[0]] for side in SIDES)
-        print_tree(cell_frames(*one, single=True), explainer.single, console)
+    _explain(explainer, chosen, cells[:1], everything, as_json)
 
 
 def _check(
@@ -130,6 +119,28 @@ def _profile(run: RunDir, cells: Sequence[str], as_json: bool, progress: Progres
     profiler = Profiler(run, progress)
     found = profiler.measure(profiler.choose(cells))
     _print_json(found) if as_json else print_profile(found, Console())
+
+
+def _explain(
+    explainer: Explainer,
+    chosen: Sequence[str],
+    first: Sequence[str],
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Record both kernels, write the pictures and print; a single I/O is of the cell ``first``."""
+    record, sides = explainer.explain(chosen)
+    write_pictures(explainer.folder, sides)
+    if as_json:
+        _print_json(record)
+        return
+    console = Console()
+    print_explained(record, console, everything=everything)
+    if record.caches is not None:
+        print_caches(record.caches, console, everything=everything)
+    if explainer.single is not None:
+        one = (sides[side].cells[first[0]] for side in SIDES)
+        print_tree(cell_frames(*one, single=True), explainer.single, console)
 
 
 def _print_json(record: Model) -> None:

@@ -62,7 +62,7 @@ class FunctionChange:
 class SectionChange:
     """One section of one cell, or the whole I/O (None).
 
-    ``ios`` are those of either side taken apart, ``paired`` those of both.
+    ``ios`` are those of either side dissected, ``paired`` those of both.
     """
 
     cell: str
@@ -93,7 +93,7 @@ def compare_cell(base: CellParts, candidate: CellParts) -> list[SectionChange]:
 
 
 def compare_whole(base: CellParts, candidate: CellParts) -> SectionChange | None:
-    """Compare the whole I/Os; None where they were not taken apart on both sides."""
+    """Compare the whole I/Os; None where they were not dissected on both sides."""
     if base.whole is None or candidate.whole is None:
         return None
     if not len(base.whole.ios) or not len(candidate.whole.ios):

@@ -1,4 +1,4 @@
-"""``explain.json`` of two kernels whose I/Os were taken apart."""
+"""``explain.json`` of two kernels whose I/Os were dissected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from iotoll.verdict import words
 
 @dataclass(frozen=True)
 class SideParts:
-    """One kernel, recorded: its cells taken apart; ``same`` cells are those of the gate's boot."""
+    """One kernel, recorded: its cells dissected; ``same`` cells are those of the gate's boot."""
 
     symbols: Symbols
     cells: Mapping[str, CellParts]

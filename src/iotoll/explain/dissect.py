@@ -1,4 +1,4 @@
-"""The recorded I/Os of both sides taken apart: the base in a process beside the candidate's."""
+"""The recorded I/Os of both sides dissected: the base in a process beside the candidate's."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Task:
-    """What one side is taken apart from; a process can be given it.
+    """What one side is dissected from; a process can be given it.
 
     ``folders`` are those of the recorded boot and of the gate's; ``record`` is the beginning of the
     record's files. ``changed`` functions are looked for in all that was recorded; ``single`` is the
-    number of the I/O of each cell that is also taken apart alone. Of the cells ``wholes`` the whole
-    I/Os are taken apart as well, from call to return.
+    number of the I/O of each cell that is also dissected alone. Of the cells ``wholes`` the whole
+    I/Os are dissected as well, from call to return.
     """
 
     side: Side
@@ -52,9 +52,9 @@ class Task:
 
 
 def dissect_sides(tasks: tuple[Task, Task], progress: Progress) -> dict[Side, SideParts]:
-    """Take both sides apart, side by side where this machine has more than one CPU."""
+    """Dissect both sides, side by side where this machine has more than one CPU."""
     first, second = tasks
-    with progress.step(f"take I/Os apart ({first.side}, {second.side})", len(second.cells)) as step:
+    with progress.step(f"dissect I/Os ({first.side}, {second.side})", len(second.cells)) as step:
 
         def on_cell(number: int) -> None:
             step.update(number, len(second.cells), second.cells[number])
@@ -68,7 +68,7 @@ def dissect_sides(tasks: tuple[Task, Task], progress: Progress) -> dict[Side, Si
 
 @contextmanager
 def _beside(task: Task) -> Iterator[Callable[[], SideParts]]:
-    """Take a side apart in another process, which does not outlive the block."""
+    """Dissect a side in another process, which does not outlive the block."""
     # Not a fork: this process may have threads, such as that of a live progress bar.
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -82,7 +82,7 @@ def _beside(task: Task) -> Iterator[Callable[[], SideParts]]:
         except EOFError as error:
             process.join()
             raise InfrastructureError(
-                f"the process that takes the {task.side}'s I/Os apart ended with"
+                f"the process that dissects the {task.side}'s I/Os ended with"
                 f" {process.exitcode}: is there enough memory?"
             ) from error
         if isinstance(found, Exception):

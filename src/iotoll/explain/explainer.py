@@ -1,4 +1,4 @@
-"""The step *explain*: boot both kernels of a judged run again, recorded, and take I/Os apart.
+"""The step *explain*: boot both kernels of a judged run again, recorded, and dissect I/Os.
 
 On an exact board the recorded boot executes the very instructions of the gate's boot, so its trace
 is the same file; that is checked, and said. The record is kept only until it has been analysed.
@@ -123,7 +123,7 @@ NEAR = 4
 """Cells that an error names of a run that has more."""
 
 ACCOUNTED = 0.5
-"""Share of a whole I/O's difference that its sections must have, or the whole is taken apart."""
+"""Share of a whole I/O's difference that its sections must have, or the whole is dissected."""
 
 
 def check_cells(asked: Sequence[str], known: Sequence[str]) -> None:
@@ -184,7 +184,7 @@ PROFILES = {"speedscope": speedscope, "firefox": firefox, "perfetto": perfetto}
 class Explainer:
     """One run that is explained; raises UsageError where it cannot be.
 
-    ``single`` is the number of the I/O of each cell that is also taken apart alone, ``caches`` a
+    ``single`` is the number of the I/O of each cell that is also dissected alone, ``caches`` a
     model of caches for the lines that the I/Os touch.
     """
 
@@ -244,7 +244,7 @@ class Explainer:
         return [c for c in known if c in wanted]
 
     def pick(self, cell: str, how: str) -> None:
-        """Choose the I/O to take apart alone: ``slowest`` of the candidate, or ``differs``."""
+        """Choose the I/O to dissect alone: ``slowest`` of the candidate, or ``differs``."""
         if not self.setup.is_exact:
             raise UsageError(f"--{how} needs an exact board: name the I/O with --io N")
         both = [self._table(side, cell) for side in SIDES]
@@ -300,7 +300,7 @@ class Explainer:
         changed: Sequence[str],
         pieces: Mapping[Side, Pieces],
     ) -> dict[Side, SideParts]:
-        """Record both sides side by side, then take the I/Os of each apart."""
+        """Record both sides side by side, then dissect the I/Os of each."""
         records = {side: self.folder / f"{side}-record" for side in SIDES}
         try:
             plans = {side: self._plan(side, cells, symbols[side], records[side]) for side in SIDES}

@@ -149,7 +149,7 @@ def _sum(section: PartDelta) -> str:
     left = section.missing_base + section.missing_candidate
     if left:
         text += (
-            f"; not taken apart: {section.missing_base} I/Os of the base,"
+            f"; not dissected: {section.missing_base} I/Os of the base,"
             f" {section.missing_candidate} of the candidate"
         )
     return text
@@ -160,7 +160,7 @@ def print_tree(root: Frame, number_of_io: int, console: Console) -> None:
     console.print()
     console.print(Text(f"{root.name}, I/O {number_of_io}: instructions of both sides", "bold"))
     if not root.children:
-        console.print(Text("! it could not be taken apart on either side", "yellow"))
+        console.print(Text("! it could not be dissected on either side", "yellow"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("base", "candidate", "difference"):
         table.add_column(heading, justify="right", no_wrap=True)

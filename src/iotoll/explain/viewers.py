@@ -10,6 +10,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from iotoll.explain.frames import Frame
+from iotoll.reports.kit.svg import screen_style
 
 WIDTH, ROW, LETTER = 1200.0, 17, 7.0
 """Of the picture, of a row, of a letter; in pixels."""
@@ -19,12 +20,6 @@ _SAME, _SAME_SHARE = 0.5, 0.005
 
 _STRONGEST = 0.25
 """Share of a frame from which a difference has the strongest colour."""
-
-_STYLE = (
-    "<style>.paper{fill:#fff}.ink{fill:#000}@media screen and (prefers-color-scheme:dark)"
-    "{.paper{fill:#14171b}.ink{fill:#e6e8ea}}</style>"
-)
-"""The frames keep their colours on a dark screen: they are light, and their text is black."""
 
 _LEAST = 0.4  # pixels: a narrower frame is not drawn
 
@@ -40,7 +35,8 @@ def flame_svg(root: Frame) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height}"'
         ' font-family="monospace" font-size="11">'
-        f"{_STYLE}"
+        # The frames keep their colours on a dark screen: they are light, and their text is black.
+        f"{screen_style()}"
         f'<rect width="100%" height="100%" class="paper"/>'
         f'<text x="4" y="14" class="ink">{escape(title)} (red: more, blue: less, grey: the same)'
         "</text>"
@@ -175,23 +171,9 @@ def _thread(root: Frame, side: int, name: str) -> dict[str, Any]:
         "funcTable": _columns(
             count, name=numbers, resource=[-1] * count, isJS=[False] * count, **_FUNCTIONS
         ),
-        "resourceTable": {"lib": [], "name": [], "host": [], "type": [], "length": 0},
-        "nativeSymbols": {
-            "libIndex": [],
-            "address": [],
-            "name": [],
-            "functionSize": [],
-            "length": 0,
-        },
-        "markers": {
-            "data": [],
-            "name": [],
-            "startTime": [],
-            "endTime": [],
-            "phase": [],
-            "category": [],
-            "length": 0,
-        },
+        "resourceTable": _columns(0, lib=[], name=[], host=[], type=[]),
+        "nativeSymbols": _columns(0, libIndex=[], address=[], name=[], functionSize=[]),
+        "markers": _columns(0, data=[], name=[], startTime=[], endTime=[], phase=[], category=[]),
     }
 
 

@@ -30,65 +30,66 @@ _FAILURES = (Outcome.BROKEN, Outcome.INFRASTRUCTURE)
 """Outcomes that also a step before the last one can have."""
 
 
+_RUN_OPTIONS = (
+    click.option("--tree", help="Kernel git tree or source archive. Default: Debian's."),
+    click.option("--base", help="Git revision of the base in --tree."),
+    click.option(
+        "--board", help="Board or file. Default: the rules' for a patch, else virt-arm64."
+    ),
+    click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
+    click.option("--policy", help="Policy or file. Default: that of the clock."),
+    click.option(
+        "--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST"
+    ),
+    click.option(
+        "--clock",
+        type=click.Choice([c.value for c in Clock]),
+        help="Default: instructions on a virtual board, time on a real one. Time on a "
+        "virtual board cannot gate: it is a smoke test, or an experiment (--experiment).",
+    ),
+    click.option(
+        "--boots",
+        type=click.IntRange(1, 99),
+        default=1,
+        show_default=True,
+        help="Boots of each kernel; on the clock time, the minimum.",
+    ),
+    click.option(
+        "--runner",
+        type=click.Choice(["local", "lava"]),
+        default="local",
+        show_default=True,
+        help="Where the boards boot: on this machine, or in a LAVA lab.",
+    ),
+    click.option(
+        "--lab",
+        default="local",
+        show_default=True,
+        help="LAVA lab or file (--runner lava).",
+    ),
+    click.option(
+        "--series",
+        metavar="NAME",
+        help="Merge request or branch: a newer run of it cancels this one's LAVA jobs.",
+    ),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        help="Run directory. Default: runs/NAME; the same command resumes there.",
+    ),
+    click.option(
+        "--until",
+        type=click.Choice(list(STEPS)),
+        default="report",
+        show_default=True,
+        help="Stop after this step.",
+    ),
+)
+
+
 def run_options(command: F) -> F:
     """Options that gate and measure share."""
-    for option in reversed(
-        [
-            click.option("--tree", help="Kernel git tree or source archive. Default: Debian's."),
-            click.option("--base", help="Git revision of the base in --tree."),
-            click.option(
-                "--board", help="Board or file. Default: the rules' for a patch, else virt-arm64."
-            ),
-            click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
-            click.option("--policy", help="Policy or file. Default: that of the clock."),
-            click.option(
-                "--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST"
-            ),
-            click.option(
-                "--clock",
-                type=click.Choice([c.value for c in Clock]),
-                help="Default: instructions on a virtual board, time on a real one. Time on a "
-                "virtual board cannot gate: it is a smoke test, or an experiment (--experiment).",
-            ),
-            click.option(
-                "--boots",
-                type=click.IntRange(1, 99),
-                default=1,
-                show_default=True,
-                help="Boots of each kernel; on the clock time, the minimum.",
-            ),
-            click.option(
-                "--runner",
-                type=click.Choice(["local", "lava"]),
-                default="local",
-                show_default=True,
-                help="Where the boards boot: on this machine, or in a LAVA lab.",
-            ),
-            click.option(
-                "--lab",
-                default="local",
-                show_default=True,
-                help="LAVA lab or file (--runner lava).",
-            ),
-            click.option(
-                "--series",
-                metavar="NAME",
-                help="Merge request or branch: a newer run of it cancels this one's LAVA jobs.",
-            ),
-            click.option(
-                "--out",
-                type=click.Path(path_type=Path),
-                help="Run directory. Default: runs/NAME; the same command resumes there.",
-            ),
-            click.option(
-                "--until",
-                type=click.Choice(list(STEPS)),
-                default="report",
-                show_default=True,
-                help="Stop after this step.",
-            ),
-        ]
-    ):
+    for option in reversed(_RUN_OPTIONS):
         command = option(command)
     return output_options(command)
 
@@ -246,6 +247,7 @@ def show_run(run: RunDir, page: Path, output: Output) -> None:
     if output.as_json:
         print_json(_json_result(run))
         return
+    # What reports are made with is imported while boards boot: a gate begins without it.
     from iotoll.reports.page import side_table, terminal_report
 
     if run.manifest.kind == "measure":

@@ -166,7 +166,7 @@ def _by_boots(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
     if not setup.is_exact:
         sentence = (
             f"Board {setup.board.name} is not exact: its counts also depend on the host, so no "
-            "I/O can be compared with its twin. Use an exact board, such as virt-arm64."
+            "I/O can be compared with its pair. Use an exact board, such as virt-arm64."
         )
         return new_verdict(setup, Outcome.INCONCLUSIVE, sentence, can_gate=False)
     return _by_pairs(setup, after)
@@ -184,7 +184,7 @@ def _is_same_source(setup: Setup) -> bool:
 def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoots:
     """I/O by I/O; what shows in one boot of each side must show in the further ones.
 
-    The base's further boots come first: most chaos that met the candidate meets the base as well.
+    The base's further boots come first: most noise that met the candidate meets the base as well.
     """
     # It needs numpy, which takes a tenth of a second to import.
     from iotoll.verdict.instructions import rule
@@ -196,7 +196,7 @@ def _by_pairs(setup: Setup, after: MoreBoots | None) -> VerdictRecord | MoreBoot
     several = [c for c in setup.cells if len(base.cells.get(c, [])) >= policy.perturb.boots]
     few = set(judged.open).difference(several)
     what = (
-        f"{len(judged.open)} cells are of a device that moved or whose I/Os lack twins:"
+        f"{len(judged.open)} cells are of a device that moved or whose I/Os lack pairs:"
         f" {len(numbers)} boots of the"
     )
     if few and after is None and setup.run.manifest.runner == "lava":

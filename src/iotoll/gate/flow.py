@@ -41,12 +41,12 @@ class Flow(Building):
 
     @cached_property
     def later(self) -> prefetch.Work:
-        """What is done ahead for the later steps of a gate on this machine."""
+        """What is prefetched for the later steps of a gate on this machine."""
         is_here = self.explains and self.run.manifest.runner == "local"
         return prefetch.while_it_is_built(self) if is_here else iter(())
 
     def while_compiling(self) -> AbstractContextManager[None]:
-        """What is done ahead, once make needs one processor."""
+        """What is prefetched once make needs one processor."""
         return prefetch.meanwhile(self.later, prefetch.COMPILES)
 
     def boot(self) -> None:
@@ -55,6 +55,7 @@ class Flow(Building):
         Whose times are judged boot one by one: side by side they would disturb each other.
         """
         if self.needs_boots():
+            # Each step imports what it alone needs: the first ones begin without numpy and jinja2.
             from iotoll.explain import gate_coverage
 
             abreast = 1 if self.judges_time else PARALLEL

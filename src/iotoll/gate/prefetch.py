@@ -63,6 +63,7 @@ def _models() -> None:
 
 def _job_template() -> None:
     """Have jinja2 compile a batch of fio jobs."""
+    # Each of these imports what it makes ready, which is why it is not at the top.
     from iotoll.boots import job
 
     job.template()
@@ -106,7 +107,7 @@ def meanwhile(work: Work, after: float) -> Iterator[None]:
                 piece()
 
     # A daemon: should a piece hang, an interrupted gate ends all the same.
-    thread = threading.Thread(target=run, name="ahead", daemon=True)
+    thread = threading.Thread(target=run, name="prefetch", daemon=True)
     thread.start()
     try:
         yield

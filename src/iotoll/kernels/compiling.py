@@ -36,7 +36,7 @@ READ_ONLY = {
     "CCACHE_TEMPDIR": "/tmp/ccache",
 }
 AHEAD_ALONE = {
-    # What was not compiled ahead is new: it is not preprocessed by itself before it is compiled.
+    # What was not precompiled is new: it is not preprocessed by itself before it is compiled.
     "CCACHE_DEPEND": "1",
 }
 _COMPAT = [
@@ -172,11 +172,11 @@ class _Workshop:
             self.folder.begin(source)
         if paths is None:
             return self.compile(gather)
-        # What is compiled ahead is stored for make, also where make stores nothing.
+        # What is precompiled is stored for make, also where make stores nothing.
         stores = {k: v for k, v in self._env().items() if k != "CCACHE_READONLY"}
-        with Precompiler(self.out, stores, self._kept_open()) as ahead:
+        with Precompiler(self.out, stores, self._kept_open()) as precompiler:
             if not self.is_empty:
-                ahead.start(self.tree.src, paths)
+                precompiler.start(self.tree.src, paths)
             failure = self.compile(lambda: (look(), gather()))
             is_as_noted = look().result()
         if is_as_noted:

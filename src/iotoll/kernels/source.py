@@ -25,7 +25,7 @@ from iotoll.kernels import importer
 from iotoll.kernels.compiled import options_of
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.patch import candidate as candidates
-from iotoll.patch import selection, trailers
+from iotoll.patch import selection
 from iotoll.patch.candidate import Candidate
 from iotoll.records import results, sealed
 from iotoll.records.models import RunManifest, SourceRecord
@@ -210,7 +210,7 @@ def _prepare_tree(
         "side": "candidate",
         "patch_sha256": chosen.sha256,
         "patch_subjects": list(chosen.subjects),
-        "accepts": trailers.trailers(p.text.decode("utf-8", "replace") for p in chosen.patches)
+        "accepts": candidates.trailers(p.text.decode("utf-8", "replace") for p in chosen.patches)
         or None,
         "changed_paths": sorted({*chosen.changed_paths, *tree.changed(base_tree, applied.tree)}),
         "git_tree": applied.tree,
@@ -243,7 +243,7 @@ def _revision(located: Located, base: SourceRecord, commit: str) -> SourceRecord
     bodies = _user_git(located.repository, "log", "--format=%B%x00", f"{base.commit}..{commit}")
     changes = {
         "side": "candidate",
-        "accepts": trailers.trailers(reversed(bodies.split("\0"))) or None,
+        "accepts": candidates.trailers(reversed(bodies.split("\0"))) or None,
         "version": tree.version(git_tree),
         "commit": commit,
         "patch_subjects": log.splitlines()[::-1],

@@ -3,7 +3,7 @@
 Each calibration run repeats the reference run (4 KiB direct reads, one thread) with one event
 recorded twice, in a second ring buffer: the sections around the event then grow by exactly what it
 costs. A kprobe's trap is not doubled by that, so its runs leave the event out instead. On the clock
-`instructions` combs are compared here; `iotoll.measure.calibrate_time` has the clock `time`.
+`instructions` spectra are compared here; `iotoll.measure.calibrate_time` has the clock `time`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from iotoll.measure.calibrate_time import time_cost
 from iotoll.measure.shift import Shift, measure_shift
 from iotoll.records.models import Clock, Section
 
-LEAST = 100  # no event costs less (instructions); smaller shifts are the comb's own wandering
-MOST = 3000  # nor more than this: a shift so large was found between the wrong teeth
+LEAST = 100  # no event costs less (instructions); smaller shifts are the spectrum's own wandering
+MOST = 3000  # nor more than this: a shift so large was found between the wrong peaks
 LEFT_OUT = ("queue_rq_return",)
 OVERLAP, RATIO = 0.4, 2.0
-"""A shift is believed when the combs overlap so well, and so many times as well as unmoved."""
+"""A shift is believed when the spectra overlap so well, and so many times as well as unmoved."""
 OFTEN = 0.5  # an event that most I/Os do not pass cannot be calibrated by them
 
 Runs = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]

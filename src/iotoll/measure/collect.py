@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from iotoll.core.errors import UsageError
+from iotoll.kernels.changed import changed_functions
 from iotoll.kernels.symbols import read_symbols
 from iotoll.measure.board_records import NAME as RECEIVED
 from iotoll.measure.board_records import board_records
@@ -75,8 +76,6 @@ def _is_counted(records: Mapping[str, Sequence[CellRecord]]) -> bool:
 
 def _changed(run: RunDir) -> list[str] | None:
     """Functions of the candidate's image that the base's has not, or has with other code."""
-    from iotoll.kernels.changed import changed_functions
-
     try:
         base, candidate = (read_symbols(run.build(side) / "Image") for side in SIDES)
     except UsageError:

@@ -91,18 +91,16 @@ def reconcile(
 ) -> FioCheck:
     """Compare a cell with its fio job.
 
-    ``beside`` is a job that ran at the same time on another disk, which ``table`` leaves out.
-
     ``table`` holds the cell's measured I/Os, ``seen`` counts all that the trace shows. ``marker``
     is the job that fio ran just before the cell, inside the cell's window; its I/Os come first.
+    ``beside`` is a job that ran at the same time on another disk, which ``table`` leaves out.
     Without ``tolerances`` latencies are not compared: times of a virtual board say nothing.
     ``rest`` finds the system calls that ``table`` lacks, because the page cache served them; with
     it and with the options in fio's JSON only the job's own I/Os are compared.
     """
     wanted = choice(job) if rest else None
-    before = marker.ios if marker else 0
-    if wanted and marker and not wanted.covers(choice(marker)):
-        before = 0
+    chosen = marker and (not wanted or wanted.covers(choice(marker)))
+    before = marker.ios if marker and chosen else 0
     notes: list[str] = []
     found = _found(job, wanted, table, seen, rest)
     if wanted and found.seen < seen:
@@ -124,16 +122,7 @@ def reconcile(
             notes.append("bytes: a call that trims does not return them")
         else:
             bytes_agree = size == job.bytes
-        if tolerances is None:
-            notes.append("latencies: times of a virtual board are a smoke test")
-        elif job.options.get("sqthread_poll", "0") == "1":
-            notes.append("latencies: fio's also hold the wait until the kernel's thread looks")
-        elif job.options.get("iodepth", "1") != "1":
-            notes.append("latencies: of several I/Os in flight fio's also hold its own queue")
-        else:
-            if len(_without_marker(found.table, before)) < job.ios:
-                tolerances = replace(tolerances, clat=tolerances.cached, lat=tolerances.cached)
-            figures = _figures(job, durations, _is_sync(found.table), tolerances, notes)
+        figures = _latencies(job, durations, before, found, tolerances, notes)
     return FioCheck(
         ios_agree=ios_agree,
         ios_in_trace=found.seen - before - other,
@@ -141,6 +130,28 @@ def reconcile(
         figures=figures,
         not_compared=notes,
     )
+
+
+def _latencies(
+    job: FioJob,
+    durations: Ints,
+    before: int,
+    found: _Found,
+    tolerances: Tolerances | None,
+    notes: list[str],
+) -> list[FigureCheck]:
+    """Compare the latencies; none, with a note why, where fio measured something else."""
+    if tolerances is None:
+        notes.append("latencies: times of a virtual board are a smoke test")
+    elif job.options.get("sqthread_poll", "0") == "1":
+        notes.append("latencies: fio's also hold the wait until the kernel's thread looks")
+    elif job.options.get("iodepth", "1") != "1":
+        notes.append("latencies: of several I/Os in flight fio's also hold its own queue")
+    else:
+        if len(_without_marker(found.table, before)) < job.ios:
+            tolerances = replace(tolerances, clat=tolerances.cached, lat=tolerances.cached)
+        return _figures(job, durations, _is_sync(found.table), tolerances, notes)
+    return []
 
 
 def _found(

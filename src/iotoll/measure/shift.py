@@ -1,11 +1,12 @@
 """By how much did a spectrum of instruction counts move? The statistic of the deterministic gate.
 
-On the instructions clock, a section's counts over the I/Os of a cell are not a bell but a comb: a
-few exact values, one for each way through the code, each hit by many I/Os. How often each value
-is hit varies between boots of one kernel (which tag was free, which timer was due); the values
-themselves do not, but for a few instructions. A patch that adds N instructions to the path moves
-the whole comb by N. So the shift is found by sliding one comb over the other until they overlap
-best, which neither the weights of the teeth nor outliers disturb, as they would a mean or median.
+On the instructions clock, a section's counts over the I/Os of a cell are not a bell but a spectrum
+of peaks: a few exact values, one for each way through the code, each hit by many I/Os. How often
+each value is hit varies between boots of one kernel (which tag was free, which timer was due); the
+values themselves do not, but for a few instructions. A patch that adds N instructions to the path
+moves the whole spectrum by N. So the shift is found by sliding one spectrum over the other until
+they overlap best, which neither the weights of the peaks nor outliers disturb, as they would a mean
+or median.
 
 The overlap is the Bhattacharyya coefficient (Bhattacharyya 1943) of the two histograms, smoothed
 over a few instructions; as a function of the shift it is a cross-correlation of square roots.
@@ -20,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 SMOOTHING = np.array([1, 2, 1], dtype=np.float64) / 4
-"""Kernel (instructions): the comb wanders between boots as a whole, its teeth hardly at all.
+"""Kernel (instructions): the spectrum wanders between boots as a whole, its peaks hardly at all.
 
-A wider one blurs teeth that are ten instructions apart, and a shift of 20 with them.
+A wider one blurs peaks that are ten instructions apart, and a shift of 20 with them.
 """
 
 REACH = 4096
@@ -75,7 +76,7 @@ def _overlaps(before: Counts, after: Counts) -> NDArray[np.float64]:
 def _span(a: Counts, b: Counts, pad: int) -> tuple[int, int]:
     """Start and size of histograms that hold both, with ``pad`` free places at either end.
 
-    Outliers beyond the bulk cannot be part of a comb; without them the histograms stay small.
+    Outliers beyond the bulk cannot be part of the spectrum; without them the histograms stay small.
     """
     low, high = min(_floor(a), _floor(b)), max(_ceiling(a), _ceiling(b))
     return low - pad, high - low + 1 + 2 * pad

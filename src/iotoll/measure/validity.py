@@ -69,7 +69,7 @@ def broken_rule(facts: FactRecord, config_sha256: str, rules: Sequence[ValidityR
     return None
 
 
-def apart(base: FactRecord, candidate: FactRecord, rules: Sequence[ValidityRule]) -> str:
+def mismatch(base: FactRecord, candidate: FactRecord, rules: Sequence[ValidityRule]) -> str:
     """Why the boots of a pair cannot be compared; empty when they can."""
     for rule in (rule for rule in rules if rule.same_in_pair):
         other = {name: value for name, value, _ in _matching(candidate, rule)}

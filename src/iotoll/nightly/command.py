@@ -39,6 +39,7 @@ def nightly_command(config: Path, night: str | None, quiet: bool, as_json: bool)
     is a gap with its reason, and the exit code is 0: the page shows it.
     """
     need_extra()
+    # The libraries of the extra are imported after the check that they are there.
     from iotoll.nightly.changes.find import record
     from iotoll.nightly.config import load_config
     from iotoll.nightly.followup import follow_up

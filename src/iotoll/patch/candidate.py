@@ -11,6 +11,7 @@ import hashlib
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,6 +25,15 @@ CandidateKind = Literal["patch", "mbox", "revision", "range", "images", "none"]
 
 _MAX_FILES = 20_000  # of one patch; a release of the kernel changes some 14,000
 _MAX_BYTES = 64 << 20  # far above any series; keeps a mistaken argument from filling memory
+
+ACCEPT = "Iotoll-Accept"
+"""Trailer by which a change names the growth that it asks to be accepted."""
+
+MAX_TRAILERS = 50
+"""Trailers of one candidate that are read; nobody needs more, and a message may be of any size."""
+
+_TRAILER_BYTES = 500
+_END_OF_MESSAGE = re.compile(r"---(?: .*)?|diff --git .*|Index: .*")
 
 
 @dataclass(frozen=True)
@@ -244,3 +254,37 @@ def _classify_images(
     return CandidateChoice(
         "images", None, str(base_image.resolve()), str(candidate_image.resolve())
     )
+
+
+def trailers(messages: Iterable[str], key: str = ACCEPT) -> list[str]:
+    """Return the values of the trailer ``key`` in commit messages or mail bodies, in order.
+
+    There are `MAX_TRAILERS` at most.
+
+    A line counts where it begins with the key, in any case of letters, above the first diff; a
+    quoted or indented line does not, except for those that continue a value, as in mail headers.
+    """
+    found: list[str] = []
+    for message in messages:
+        for value in _trailers_of(message, key):
+            if len(found) == MAX_TRAILERS:
+                return found
+            found.append(value)
+    return found
+
+
+def _trailers_of(message: str, key: str) -> Iterator[str]:
+    start = re.compile(rf"{re.escape(key)}:[ \t]*(.*)", re.I)
+    value: str | None = None
+    for line in message.splitlines():
+        if _END_OF_MESSAGE.fullmatch(line):
+            break
+        if value is not None and line[:1] in (" ", "\t") and line.strip():
+            value = f"{value} {line.strip()}"
+            continue
+        if value is not None:
+            yield value[:_TRAILER_BYTES]
+        match = start.fullmatch(line.rstrip())
+        value = match[1].strip() if match else None
+    if value is not None:
+        yield value[:_TRAILER_BYTES]

@@ -15,7 +15,8 @@ NO_VALUE = "\u2013"
 MINUS = "\u2212"
 NBSP = "\u00a0"
 _MODES = ("direct", "sync")
-_DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+"""How people write a device of a matrix, in the order of reports."""
 # The last group turns the direction of writing: what is shown is then not what is there.
 _CONTROL = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -41,6 +42,16 @@ def signed(value: float | None) -> str:
         return NO_VALUE
     text = number(value)
     return f"+{text}" if value > 0 and text not in ("0", "0.0") else text
+
+
+def fixed(value: float | None, digits: int, sign: bool = False, minus: str = MINUS) -> str:
+    """Return ``1,234.5`` with so many digits, or ``+1,234.5`` with ``sign``; zero has none."""
+    if value is None:
+        return NO_VALUE
+    text = f"{abs(value):,.{digits}f}"
+    if float(text.replace(",", "")) == 0:
+        return text
+    return f"{minus if value < 0 else '+' if sign else ''}{text}"
 
 
 def percent(ratio: float | None, digits: int = 1) -> str:
@@ -115,7 +126,7 @@ class CellName:
     @property
     def device_label(self) -> str:
         """``UFS``, ``NVMe``, ``eMMC``, or the name as it is."""
-        return _DEVICES.get(self.device, self.device)
+        return DEVICES.get(self.device, self.device)
 
     @property
     def group(self) -> str:
@@ -123,7 +134,7 @@ class CellName:
         return f"{self.device_label}, {self.mode}" if self.mode else self.device_label
 
     @property
-    def twin(self) -> tuple[str, str]:
+    def peers(self) -> tuple[str, str]:
         """What equals in the same workload on another device."""
         return self.workload, self.mode
 
@@ -141,5 +152,5 @@ def cell_name(full: str) -> CellName:
     head, _, last = rest.rpartition("-")
     workload, mode = (head, last) if last in _MODES and head else (rest, "")
     workload = workload.replace("-", " ")
-    rank = list(_DEVICES).index(device) if device in _DEVICES else len(_DEVICES)
+    rank = list(DEVICES).index(device) if device in DEVICES else len(DEVICES)
     return CellName(rank, device, mode, _natural(workload), workload, full)

@@ -17,6 +17,7 @@ from iotoll.core.errors import UsageError
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, Section, SideResult
 from iotoll.records.rundir import RunDir
+from iotoll.records.text import clean, number, signed, signed_percent
 from iotoll.verdict.limits import changed, limit_line
 from iotoll.verdict.policy import LimitsRule
 
@@ -181,10 +182,9 @@ def _as_json(one: RunValues, other: RunValues, found: list[CompareRow]) -> dict[
 
 
 def _print(one: RunValues, other: RunValues, found: list[CompareRow], output: Output) -> None:
+    # rich takes a tenth of a second to import, which --json does without.
     from rich.table import Table
     from rich.text import Text
-
-    from iotoll.records.text import clean, number, signed, signed_percent
 
     console = output.console
     table = Table(box=None, pad_edge=False)

@@ -47,7 +47,7 @@ class Setup:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the board leaves nothing to the host, so that I/Os have twins."""
+        """Whether the board leaves nothing to the host, so that I/Os can be paired."""
         return self.board.is_exact
 
     @cached_property

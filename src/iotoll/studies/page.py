@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,9 +18,10 @@ from iotoll.records.models.study import (
     StudyValue,
     StudyVariant,
 )
-from iotoll.reports.markup import page_environment
-from iotoll.reports.page.svg import palette
-from iotoll.studies.pictures import Picture, curve_picture, shown, table_picture
+from iotoll.records.text import fixed
+from iotoll.reports.kit.page import Table, page_template
+from iotoll.reports.kit.svg import Picture, standalone
+from iotoll.studies.pictures import curve_picture, table_picture
 
 TONES = {
     "agrees": "pass",
@@ -34,7 +33,7 @@ TONES = {
     "as asked": "pass",
     "note": "inconclusive",
 }
-"""Colour of each verdict, as report.css names it."""
+"""Colour of each verdict, as page.css names it."""
 
 PUBLISHED = "published"
 """Title of the column with what was published, beside ours."""
@@ -50,15 +49,14 @@ class Grid:
     title: str
     note: str
     source: str
-    head: list[str]
-    rows: list[list[str]]
+    table: Table
     reasons: list[str]
     picture: Picture | None
 
 
 def published(values: Sequence[float]) -> str:
     """A published value or range with the digits that its source gives; empty without one."""
-    return " to ".join(shown(value, _digits(value)) for value in values)
+    return " to ".join(fixed(value, _digits(value)) for value in values)
 
 
 def _digits(value: float) -> int:
@@ -75,14 +73,14 @@ def grids(record: StudyRecord) -> Iterator[Grid]:
         for line in curve.lines:
             ends = [line.points[0], line.points[-1]] if line.points else []
             texts = [
-                ", ".join(f"{shown(x, 1)}: {shown(y, 1)}" for x, y in points)
+                ", ".join(f"{fixed(x, 1)}: {fixed(y, 1)}" for x, y in points)
                 for points in (ends, line.executed, line.published)
             ]
             rows.append([line.label, *texts])
         unit = f"[{curve.x_unit}: {curve.unit}]"
         head = ["", f"ends of the line {unit}", f"executed {unit}", f"published {unit}"]
         note = f"{curve.note} Formula: {curve.formula}.".strip()
-        yield Grid(curve.name, curve.title, note, "", head, rows, [], curve_picture(curve))
+        yield Grid(curve.name, curve.title, note, "", Table(head, rows), [], curve_picture(curve))
 
 
 def _table_grid(table: StudyTable) -> Grid:
@@ -95,7 +93,7 @@ def _table_grid(table: StudyTable) -> Grid:
     for row in table.rows:
         texts = [row.label]
         for column, seed, value in zip(table.columns, has, row.values, strict=True):
-            texts.append(shown(value.ours, column.digits))
+            texts.append(fixed(value.ours, column.digits))
             texts += [published(value.published)] if seed else []
         rows.append(texts)
     values: list[StudyValue] = [value for row in table.rows for value in row.values]
@@ -103,7 +101,7 @@ def _table_grid(table: StudyTable) -> Grid:
     formulas = "; ".join(f"{c.title} = {c.formula}" for c in table.columns)
     note = f"{table.note} Formulas: {formulas}.".strip()
     picture = table_picture(table)
-    return Grid(table.name, table.title, note, table.source, head, rows, reasons, picture)
+    return Grid(table.name, table.title, note, table.source, Table(head, rows), reasons, picture)
 
 
 def _some(reasons: list[str]) -> list[str]:
@@ -118,7 +116,7 @@ def claim_row(claim: StudyClaim) -> list[str]:
     Ours of a shape are both sides of its comparisons.
     """
     digits = max([1, *map(_digits, claim.published)])
-    ours = shown(claim.ours, digits) if claim.kind == "value" else compared(claim)
+    ours = fixed(claim.ours, digits) if claim.kind == "value" else compared(claim)
     unit = f" {claim.unit}" if claim.unit else ""
     return [
         claim.text,
@@ -138,8 +136,8 @@ def compared(claim: StudyClaim) -> str:
     parts = []
     for left, sign, right in claim.compared:
         # So many digits that both sides differ as they are shown, where they differ at all.
-        digits = next((n for n in range(1, 5) if shown(left, n) != shown(right, n)), 1)
-        parts.append(f"{shown(left, digits)} {sign} {shown(right, digits)}")
+        digits = next((n for n in range(1, 5) if fixed(left, n) != fixed(right, n)), 1)
+        parts.append(f"{fixed(left, digits)} {sign} {fixed(right, digits)}")
     return ", ".join(parts)
 
 
@@ -164,12 +162,9 @@ def command(record: StudyRecord) -> str:
 
 def study_html(record: StudyRecord) -> str:
     """The whole page as text; no script, no network."""
-    environment = page_environment("iotoll.studies")
-    style = page_environment("iotoll.reports.page").get_template("report.css")
     return (
-        environment.get_template("study.html.j2").render(
+        page_template("iotoll.studies", "study.html.j2").render(
             record=record,
-            style=Markup(style.render()),
             summary=summary(record),
             claims=[(claim_row(claim), claim) for claim in record.claims],
             reasons=reasons(record),
@@ -202,7 +197,7 @@ def study_markdown(record: StudyRecord, pictures: str = "") -> str:
         lines += [f"## {grid.title}", ""]
         if grid.picture:
             lines += [f"![{grid.title}]({pictures}{record.name}-{grid.name}.svg)", ""]
-        lines += [*_md_table(grid.head, grid.rows), grid.note, ""]
+        lines += [*_md_table(grid.table.head, grid.table.rows), grid.note, ""]
         lines += [f"Published values: {grid.source}.", ""] if grid.source else []
         lines += [f"No value: {why}." for why in grid.reasons] + ([""] if grid.reasons else [])
     lines += ["## Boots", "", *_md_table(["variant", "board", "what", "devices"], _boots(record))]
@@ -236,31 +231,6 @@ def _md_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         return "| " + " | ".join(" ".join(c.replace("|", r"\|").split()) for c in cells) + " |"
 
     return [line(head), "|" + "---|" * len(head), *(line(row) for row in rows), ""]
-
-
-def standalone(picture: Picture) -> str:
-    """The picture as an SVG file of its own, in the page's light colours, with its legend."""
-    colours = palette()
-
-    def colour(match: re.Match[str]) -> str:
-        return colours.get(match[1], "#16191d")
-
-    text = re.sub(r"var\(--([a-z_]+)\)", colour, picture.svg.replace("var(--font)", "sans-serif"))
-    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
-    assert box is not None  # Panel.svg writes it
-    height = float(box[2])
-    total = height + 16 * len(picture.legend)
-    legend = "".join(
-        f'<rect x="4" y="{height + 16 * n + 2:g}" width="10" height="10" fill="{colours[name]}"/>'
-        f'<text x="20" y="{height + 16 * n + 11:g}" font-family="sans-serif" font-size="10"'
-        f' fill="#16191d">{html.escape(words)}</text>'
-        for n, (name, words) in enumerate(picture.legend)
-    )
-    start = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {box[1]} {total:g}"'
-    text = text.replace(box[0], start)
-    ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    text = text.replace(">", f">{ground}", 1)
-    return text.replace("xlink:href", "href").replace("</svg>", f"{legend}</svg>") + "\n"
 
 
 def terminal_lines(record: StudyRecord, quiet: bool) -> list[str]:

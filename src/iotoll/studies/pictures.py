@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 
 from iotoll.records.models.study import StudyColumn, StudyCurve, StudyRow, StudyTable, StudyValue
-from iotoll.records.text import NO_VALUE
-from iotoll.reports.page.svg import WIDTH, Panel
+from iotoll.records.text import fixed
+from iotoll.reports.kit.svg import WIDTH, Panel, Picture
 
 LEFT, RIGHT = 4, WIDTH - 58
 LINE, GAP = 11, 22
 SERIES = ("vfs_fs", "submission", "completion", "return")
-"""Colours of the series, as templates/report.css names them."""
+"""Colours of the series, as page.css names them."""
 SHARES = ("submission", "hardware")
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawing with the legend that belongs to it: colour and meaning."""
-
-    svg: str
-    legend: list[tuple[str, str]]
-
-
-def shown(value: float | None, digits: int) -> str:
-    """A number as the study's tables write it: ``1,234.5``, or a dash."""
-    if value is None:
-        return NO_VALUE
-    text = f"{value:,.{digits}f}"
-    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "\u2212")
 
 
 def table_picture(table: StudyTable) -> Picture | None:
@@ -67,7 +50,7 @@ def _described(table: StudyTable, rows: list[StudyRow], places: list[int]) -> st
     for row in rows:
         values = [
             f"{table.columns[i].title} "
-            f"{shown(row.values[i].ours, table.columns[i].digits)} {table.columns[i].unit}"
+            f"{fixed(row.values[i].ours, table.columns[i].digits)} {table.columns[i].unit}"
             for i in places
         ]
         parts.append(f"{row.label}: {', '.join(values)}")
@@ -90,7 +73,7 @@ def _shares(
         panel.bar(x, y, wide, LINE - 2, SHARES[n % len(SHARES)])
         x += wide
     first = row.values[places[0]]
-    panel.text(RIGHT + 6, y + 4.5, f"{shown(first.ours, columns[0].digits)} {columns[0].unit}")
+    panel.text(RIGHT + 6, y + 4.5, f"{fixed(first.ours, columns[0].digits)} {columns[0].unit}")
     _published(panel, y, first, full)
 
 
@@ -107,7 +90,7 @@ def _bars(
         value = row.values[i]
         if value.ours is not None:
             panel.bar(LEFT, y, (RIGHT - LEFT) * max(value.ours, 0) / top, LINE - 2, SERIES[n % 4])
-        panel.text(RIGHT + 6, y + 4.5, shown(value.ours, columns[n].digits), size=10)
+        panel.text(RIGHT + 6, y + 4.5, fixed(value.ours, columns[n].digits), size=10)
         _published(panel, y, value, top)
         y += LINE
 
@@ -138,7 +121,7 @@ def curve_picture(curve: StudyCurve) -> Picture | None:
         x, y = right * step / 4, low + (high - low) * step / 4
         panel.line(*at(0, y), *at(right, y))
         panel.text(30, at(0, y)[1], f"{y:g}".replace("-", "\u2212"), "muted", 9, "right")
-        panel.text(at(x, low)[0], 226, shown(x, 0), "muted", 9, "center")
+        panel.text(at(x, low)[0], 226, fixed(x, 0), "muted", 9, "center")
     panel.text(4, 226, f"[{curve.unit}]", "muted", 9)
     panel.text(WIDTH / 2, 241, f"{curve.x_title} [{curve.x_unit}]", "muted", 10, "center")
     for n, line in enumerate(lines):
@@ -151,9 +134,9 @@ def curve_picture(curve: StudyCurve) -> Picture | None:
         for point in line.published:
             panel.dot(*at(*point), colour, hollow=True)
     described = "; ".join(
-        f"{line.label}: {shown(line.points[0][1], 1)} {curve.unit} at {shown(line.points[0][0], 1)}"
-        f" {curve.x_unit}, {shown(line.points[-1][1], 1)} {curve.unit} at"
-        f" {shown(line.points[-1][0], 1)} {curve.x_unit}"
+        f"{line.label}: {fixed(line.points[0][1], 1)} {curve.unit} at {fixed(line.points[0][0], 1)}"
+        f" {curve.x_unit}, {fixed(line.points[-1][1], 1)} {curve.unit} at"
+        f" {fixed(line.points[-1][0], 1)} {curve.x_unit}"
         for line in lines
     )
     svg = panel.svg(curve.name, f"{curve.title} [{curve.unit}]", described)

@@ -104,8 +104,8 @@ def _list(title: str, items: Sequence[str]) -> list[str]:
 
 def _table(grid: Grid) -> str:
     """The table in blocks of as many columns as fit, each with the rows' labels."""
-    heads = [_words(ascii_only(title).split()) for title in grid.head]
-    rows = [[ascii_only(" ".join(text.split())) for text in row] for row in grid.rows]
+    heads = [_words(ascii_only(title).split()) for title in grid.table.head]
+    rows = [[ascii_only(" ".join(text.split())) for text in row] for row in grid.table.rows]
     label = max((len(line) for row in rows for line in _wrapped(row[0])), default=0)
     wide = [
         max([len(line) for line in heads[i]] + [len(_cut(row[i])) for row in rows])
@@ -117,7 +117,7 @@ def _table(grid: Grid) -> str:
         while end < len(heads) and (end == start or used + 2 + wide[end] <= COLUMNS):
             used += 2 + wide[end]
             end += 1
-        if end < len(heads) and end - start > 1 and grid.head[end].startswith(PUBLISHED):
+        if end < len(heads) and end - start > 1 and grid.table.head[end].startswith(PUBLISHED):
             end -= 1  # a published value stays beside ours
         blocks.append(_block(heads, rows, wide, label, range(start, end)))
         start = end

@@ -43,7 +43,7 @@ def is_covered(whole: Comparison, sections: Sequence[Comparison]) -> bool:
 def moved_alone(whole: Comparison, sections: Sequence[Comparison]) -> bool:
     """Whether a whole I/O moved, and by more than those of its sections that moved as it did.
 
-    Chaos in a few I/Os does not make it so: means, by which `is_covered` goes, are not compared.
+    Noise in a few I/Os does not make it so: means, by which `is_covered` goes, are not compared.
     """
     if not whole.has_moved:
         return False

@@ -17,8 +17,8 @@ from statistics import fmean
 from iotoll.records.facts import LATER
 from iotoll.records.models import CellRecord, CellVerdict, Outcome, SideResult, VerdictRecord
 from iotoll.records.models.verdict import LimitRecord, ThroughputRecord
+from iotoll.records.text import DEVICES
 from iotoll.verdict.policy import LimitsRule, Policy, ThroughputRule, TimePolicy
-from iotoll.verdict.words import DEVICES
 
 ABSENT = "absent"
 """The value of a limit that a kernel does not report."""

@@ -114,7 +114,7 @@ class ThroughputRule(Model):
 class ExplainRule(Model):
     """Whether a verdict is explained by itself (`iotoll explain`), on an exact board.
 
-    ``when``: ``regression``, ``always`` or ``never``. ``cells``: the most that are taken apart,
+    ``when``: ``regression``, ``always`` or ``never``. ``cells``: the most that are dissected,
     those that grew most first. ``ran``: the gate's own first boot of the candidate tells which of
     the changed functions ran.
     """
@@ -134,7 +134,7 @@ class Policy(Model):
     marks: float = Field(
         ge=0, lt=1, description="share of I/Os whose sections may be bounded by other marks"
     )
-    unpaired: float = Field(ge=0, lt=1, description="share of I/Os that may have no twin")
+    unpaired: float = Field(ge=0, lt=1, description="share of I/Os that may have no pair")
     moved_between: Literal["block", "allow"] = Field(
         description="a cost that moved from one section of an I/O to another"
     )

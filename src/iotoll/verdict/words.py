@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
+from iotoll.records.text import DEVICES
 from iotoll.verdict.growth import is_of_most, moved_alone, rare
 
 WHOLE = "whole I/O"
@@ -13,8 +14,6 @@ WORK = "work outside I/Os"
 """What stands where a section's name would."""
 
 _NAMES = {"whole": WHOLE, "work": WORK}
-DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
-"""How people write a device of a matrix."""
 
 
 def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:

@@ -116,7 +116,7 @@ def test_a_change_far_above_the_noise_is_found_at_its_place(change: float) -> No
     search = Search(20, 1.0)
     for place in range(21):
         search.add(place, change * (place >= 13))
-    assert search.answer()[0] == [13] and search.answer()[1] > 0.999
+    assert search.likeliest()[0] == [13] and search.likeliest()[1] > 0.999
 
 
 def test_what_the_gate_does_not_count_is_in_the_sum_and_names_nobody() -> None:
@@ -146,11 +146,11 @@ def test_a_clear_step_is_found_at_its_place() -> None:
     search = Search(20, 1.0)
     for place in range(21):
         search.add(place, 100.0 * (place >= 13))
-    assert search.answer()[0] == [13] and search.answer()[1] > 0.999
+    assert search.likeliest()[0] == [13] and search.likeliest()[1] > 0.999
     down = Search(20, 1.0, direction=-1)
     for place in range(21):
         down.add(place, -100.0 * (place >= 13))
-    assert down.answer()[0] == [13]
+    assert down.likeliest()[0] == [13]
 
 
 def test_the_order_of_values_does_not_matter_so_a_log_resumes_it() -> None:
@@ -171,7 +171,7 @@ def test_skipped_commits_merge_with_the_next_one_into_a_range() -> None:
     search = Search(10, 1.0, skipped={4, 5})
     for place in (0, 1, 2, 3, 6, 7, 8, 9, 10):
         search.add(place, 50.0 * (place >= 6))
-    assert search.answer()[0] == [4, 5, 6]
+    assert search.likeliest()[0] == [4, 5, 6]
 
 
 def test_code_in_question_is_measured_first() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iotoll.boots.console import read_console
@@ -132,6 +132,7 @@ def test_a_lost_interrupt_of_the_nvme_administration_queue_is_survived() -> None
     assert read_console(BOOT + line + START).failed_at is None
 
 
+@settings(max_examples=30)
 @given(st.text())
 def test_any_text_is_judged(text: str) -> None:
     state = read_console(text)

@@ -32,11 +32,11 @@ def spinning(count: int) -> Iterator[list[int]]:
 
 
 def given(pid: int, seconds: float) -> float:
-    patience, end = GivenTime(pid), time.monotonic() + seconds
+    given, end = GivenTime(pid), time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.1)
-        patience.seconds()
-    return patience.seconds()
+        given.seconds()
+    return given.seconds()
 
 
 def test_a_process_that_gets_a_fifth_is_given_a_fifth() -> None:

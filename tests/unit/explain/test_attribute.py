@@ -1,4 +1,4 @@
-"""Taking I/Os apart: only what adds up to the analyser's own count is used."""
+"""Dissecting I/Os: only what adds up to the analyser's own count is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both sides taken apart in two processes: what one of them meets is told, and none is left."""
+"""Both sides dissected in two processes: what one of them meets is told, and none is left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_the_other_process_meets_is_raised_here(
 ) -> None:
     """Here the base's record is not there; the process beside this one finds that out."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(dissect, "take_side_apart", lambda *_: None)
+    monkeypatch.setattr(dissect, "dissect_side", lambda *_: None)
     with pytest.raises(InfrastructureError, match="base-record/record: the plugin left no whole"):
         dissect_sides((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
 
@@ -44,7 +44,7 @@ def test_a_process_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         (child,) = active_children()
         child.kill()
 
-    monkeypatch.setattr(dissect, "take_side_apart", kill_the_other)
+    monkeypatch.setattr(dissect, "dissect_side", kill_the_other)
     with pytest.raises(InfrastructureError, match="ended with -9: is there enough memory"):
         dissect_sides((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
 
@@ -57,7 +57,7 @@ def test_an_error_here_ends_the_other_process(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dissect, "take_side_apart", fail)
+    monkeypatch.setattr(dissect, "dissect_side", fail)
     with pytest.raises(KeyboardInterrupt):
         dissect_sides((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
     left = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -70,6 +70,6 @@ def test_with_one_cpu_everything_is_done_here(
     sides = []
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     monkeypatch.setattr(dissect, "get_context", None)
-    monkeypatch.setattr(dissect, "take_side_apart", lambda one, _: sides.append(one.side))
+    monkeypatch.setattr(dissect, "dissect_side", lambda one, _: sides.append(one.side))
     dissect_sides((task("base", tmp_path), task("candidate", tmp_path)), QUIET)
     assert sides == ["base", "candidate"]

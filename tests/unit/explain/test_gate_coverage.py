@@ -44,7 +44,9 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(gate_coverage, "symbols_of", read)
     monkeypatch.setattr(gate_coverage, "probes", lambda _: "0x10:0+0x20:1")
-    monkeypatch.setattr(gate_coverage, "ran_words", lambda *words: ("-plugin", *map(str, words)))
+    monkeypatch.setattr(
+        gate_coverage, "coverage_words", lambda *words: ("-plugin", *map(str, words))
+    )
 
 
 def gate(root: Path, *, explains: bool = True, **changes: Any) -> Flow:
@@ -111,7 +113,7 @@ def test_without_a_plugin_the_boots_are_as_they_were(
     def fail(*_: object) -> None:
         raise InfrastructureError("gcc is not installed")
 
-    monkeypatch.setattr(gate_coverage, "ran_words", fail)
+    monkeypatch.setattr(gate_coverage, "coverage_words", fail)
     flow = gate(tmp_path)
     flow.progress = Progress(quiet=False)
     assert gate_coverage.watched(flow, plans(flow)) == plans(flow)

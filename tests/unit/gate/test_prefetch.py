@@ -1,4 +1,4 @@
-"""What is done ahead of the steps that need it: in time, and never in the way."""
+"""What is fetched before the steps that need it: in time, and never in the way."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_piece_of_a_gate_can_be_done(tmp_path: Path) -> None:
         functions()  # this run has no image
 
 
-def test_only_a_gate_on_this_machine_does_something_ahead(tmp_path: Path) -> None:
+def test_only_a_gate_on_this_machine_prefetches(tmp_path: Path) -> None:
     for flow in (
         Flow(make_run(tmp_path / "step"), Progress(quiet=True)),
         Flow(

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.core.cli_support import Output
+from iotoll.core.errors import UsageError
 from iotoll.gate import several
+from iotoll.gate.command import gate_command
 from tests.repository import kernel_tree
 
 DOCUMENT = """--- a/Documentation/a.rst
@@ -59,26 +62,30 @@ def test_each_candidate_has_its_own_end_in_the_order_given(place: Path) -> None:
     assert not (place / "all/bad/verdict.json").exists()
 
 
-def test_words_for_people(place: Path) -> None:
-    done = gate(place, "good.patch", "other.patch")
-    assert done.returncode == 4, done.stderr
-    lines = done.stdout.splitlines()
-    assert [line.partition(":")[0].strip() for line in lines] == [
-        "good.patch",
-        "run",
-        "other.patch",
-        "run",
+def test_words_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        several.Gated("good.patch", 0, {"outcome": "pass", "sentence": "fine", "run": "a"}),
+        several.Gated("other.patch", 2, {"sentence": "holds no change"}),
     ]
-    assert all((place / line.partition(": ")[2]).is_dir() for line in lines[1::2])
-    quiet = gate(place, "good.patch", "other.patch", "--quiet").stdout.splitlines()
+    several._print(rows, Output(quiet=False, as_json=False))
+    assert capsys.readouterr().out.splitlines() == [
+        "good.patch: pass: fine",
+        "    run: a",
+        "other.patch: error: holds no change",
+    ]
+    several._print(rows, Output(quiet=True, as_json=False))
+    quiet = capsys.readouterr().out.splitlines()
     assert [line.partition(": ")[0] for line in quiet] == ["good.patch", "other.patch"]
 
 
 @pytest.mark.parametrize("second", ["good.patch", "./good.patch"])
-def test_two_of_one_name_are_refused(place: Path, second: str) -> None:
-    done = gate(place, "good.patch", second, "--out", "all")
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].startswith("iotoll: --candidate: two are named")
+def test_two_of_one_name_are_refused(
+    place: Path, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    words = ["--candidate", "good.patch", "--candidate", second, "--tree", "linux", "--out", "all"]
+    with pytest.raises(UsageError, match=r"^--candidate: two are named"):
+        gate_command.main(words, standalone_mode=False)
     assert not (place / "all").exists()
 
 

@@ -48,7 +48,7 @@ def results(out: Path) -> list[str]:
     return [line.split("Result: ")[1] for line in lines if "Result: " in line]
 
 
-def compile_ahead(out: Path, paths: list[str], env: dict[str, str]) -> None:
+def precompile_paths(out: Path, paths: list[str], env: dict[str, str]) -> None:
     with Precompiler(out, env) as early:
         early.start(out.parent / "src", paths)
         limit = time.monotonic() + 20
@@ -56,8 +56,8 @@ def compile_ahead(out: Path, paths: list[str], env: dict[str, str]) -> None:
             time.sleep(0.01)
 
 
-def test_make_finds_in_ccache_what_was_compiled_ahead(out: Path) -> None:
-    compile_ahead(out, ["fs/a.c", "Documentation/a.rst"], environment(out))
+def test_make_finds_in_ccache_what_was_precompiled(out: Path) -> None:
+    precompile_paths(out, ["fs/a.c", "Documentation/a.rst"], environment(out))
     assert "cache_miss" in results(out)
     assert [path.name for path in (out / "fs").iterdir()] == [".a.o.cmd"], "all else is make's"
     # As kbuild, which takes LC_ALL from its compilers.
@@ -93,15 +93,15 @@ def test_the_note_of_an_older_kernel_is_read(out: Path, tmp_path: Path) -> None:
 
 def test_what_does_not_compile_is_left_to_make(out: Path) -> None:
     (out.parent / "src/fs/a.c").write_text("int a(void) { return }\n")
-    compile_ahead(out, ["fs/a.c"], environment(out))
+    precompile_paths(out, ["fs/a.c"], environment(out))
     assert "compile_failed" in results(out)
 
 
 def test_what_make_has_compiled_and_large_changes_are_left_alone(out: Path) -> None:
     (out / "fs/a.o").touch()
-    compile_ahead(out, ["fs/a.c"], environment(out))
+    precompile_paths(out, ["fs/a.c"], environment(out))
     (out / "fs/a.o").unlink()
-    compile_ahead(out, ["fs/a.c"] * (precompile.MOST + 1), environment(out))
+    precompile_paths(out, ["fs/a.c"] * (precompile.MOST + 1), environment(out))
     assert results(out) == []
 
 

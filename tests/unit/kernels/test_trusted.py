@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
+from iotoll.core.digest import file_sha256
 from iotoll.gate.conclude import with_coverage
 from iotoll.kernels import cache, compiled
 from iotoll.kernels.build import is_intact
-from iotoll.records import results
+from iotoll.records import results, sealed
 from iotoll.records.models import BuildRecord, SourceRecord
 from tests.unit.runs import EXAMPLES, make_run
 
@@ -54,8 +56,6 @@ def test_f6_8_a_damaged_image_of_a_run_is_noticed(tmp_path: Path, name: str) -> 
     build = results.read(EXAMPLES / "build.json", BuildRecord)
     digest = "9b2a1d07bd46a5ee1dc2bd8ccb1f2fdde07b0a7ae2f1bd34eb2ad1b0c43ac0f5"
     assert not is_intact(tmp_path, build.model_copy(update={"image_sha256": digest, "dtbs": {}}))
-    from iotoll.core.digest import file_sha256
-
     right = file_sha256(tmp_path / "Image")
     changes = {"image_sha256": right, "config_sha256": right, "dtbs": {}}
     good = build.model_copy(update=changes)
@@ -221,10 +221,6 @@ def test_f6_3_and_f7_2_a_verdict_says_so(tmp_path: Path) -> None:
 
 def test_f6_8_a_damaged_change_is_not_read_and_that_is_said(tmp_path: Path) -> None:
     """F6.8: a damaged change.diff was not noticed."""
-    import hashlib
-
-    from iotoll.records import sealed
-
     run = make_run(tmp_path / "run", candidate_kind="patch")
     text = CHANGE.encode()
     run.change.write_bytes(text)

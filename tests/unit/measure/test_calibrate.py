@@ -11,7 +11,7 @@ from iotoll.boots.job import is_calibration
 from iotoll.measure.calibrate import LEAST, MOST, event_costs
 from iotoll.records.models import Section
 
-TEETH = [5000, 5000, 5000, 5130, 5130, 5420, 5420, 5420] * 8
+PEAKS = [5000, 5000, 5000, 5130, 5130, 5420, 5420, 5420] * 8
 Run = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
@@ -23,7 +23,7 @@ def run(
     sections: dict[str, dict[str, Any]] = {s.value: {"probe_events": {}} for s in Section}
     for event, (section, count) in (events or {}).items():
         sections[section.value]["probe_events"][event] = count
-    table = {f"own_{s.value}": [v + (moved or {}).get(s, 0) for v in TEETH] for s in Section}
+    table = {f"own_{s.value}": [v + (moved or {}).get(s, 0) for v in PEAKS] for s in Section}
     return {"sections": sections}, table
 
 
@@ -49,7 +49,7 @@ def test_event_that_fires_twice_costs_half() -> None:
 
 def scattered(step: int) -> list[int]:
     """A section whose counts are another mixture in every run, as the way back of few I/Os is."""
-    return [4000 + (i * step) % 1997 for i in range(len(TEETH))]
+    return [4000 + (i * step) % 1997 for i in range(len(PEAKS))]
 
 
 @pytest.mark.parametrize("left_out", [False, True])

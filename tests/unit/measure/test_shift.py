@@ -1,4 +1,4 @@
-"""The statistic of the gate: a comb moved by N is found as N, and nothing else is."""
+"""The statistic of the gate: a spectrum moved by N is found as N, and nothing else is."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 from iotoll.measure.shift import REACH, measure_shift
 
 TOLERANCE = 12
-WANDER = 4  # teeth wander by about so much between boots
+WANDER = 4  # peaks wander by about so much between boots
 
 
-def draw(teeth: Sequence[int], weights: Sequence[float], seed: int, count: int = 256) -> list[int]:
-    """Counts of ``count`` I/Os that hit the teeth as often as the weights say."""
+def draw(peaks: Sequence[int], weights: Sequence[float], seed: int, count: int = 256) -> list[int]:
+    """Counts of ``count`` I/Os that hit the peaks as often as the weights say."""
     chances = np.asarray(weights) / sum(weights)
-    return list(np.random.default_rng(seed).choice(teeth, size=count, p=chances))
+    return list(np.random.default_rng(seed).choice(peaks, size=count, p=chances))
 
 
 @st.composite
-def combs(draw_from: st.DrawFn) -> tuple[list[int], list[float]]:
-    """Teeth at irregular distances, so that no tooth can be taken for another, and weights."""
+def spectra(draw_from: st.DrawFn) -> tuple[list[int], list[float]]:
+    """Peaks at irregular distances, so that no peak can be taken for another, and weights."""
     gaps = draw_from(st.lists(st.integers(40, 500), min_size=2, max_size=8, unique=True))
     start = draw_from(st.integers(1500, 9000))
-    teeth = [start, *(start + int(gap) for gap in np.cumsum(gaps))]
-    weights = [draw_from(st.floats(0.2, 1.0)) for _ in teeth]
-    return teeth, weights
+    peaks = [start, *(start + int(gap) for gap in np.cumsum(gaps))]
+    weights = [draw_from(st.floats(0.2, 1.0)) for _ in peaks]
+    return peaks, weights
 
 
 beyond = st.integers(TOLERANCE + WANDER + 1, REACH - WANDER) | st.integers(
@@ -36,7 +36,7 @@ beyond = st.integers(TOLERANCE + WANDER + 1, REACH - WANDER) | st.integers(
 )
 
 
-@given(combs(), beyond, st.integers(0, 1000))
+@given(spectra(), beyond, st.integers(0, 1000))
 @settings(deadline=None, max_examples=60)
 def test_same_io_moved_is_found_exactly(
     shape: tuple[list[int], list[float]], moved: int, seed: int
@@ -47,7 +47,7 @@ def test_same_io_moved_is_found_exactly(
     assert shift.overlap > 0.98
 
 
-@given(combs(), beyond, st.integers(0, 1000))
+@given(spectra(), beyond, st.integers(0, 1000))
 @settings(deadline=None, max_examples=60)
 def test_another_draw_moved_is_found(
     shape: tuple[list[int], list[float]], moved: int, seed: int
@@ -57,7 +57,7 @@ def test_another_draw_moved_is_found(
     assert abs(shift.delta - moved) <= 1
 
 
-@given(combs(), st.integers(0, 1000))
+@given(spectra(), st.integers(0, 1000))
 @settings(deadline=None, max_examples=60)
 def test_another_draw_is_not_a_move(shape: tuple[list[int], list[float]], seed: int) -> None:
     shift = measure_shift(draw(*shape, seed), draw(*shape, seed + 1), TOLERANCE)
@@ -66,9 +66,9 @@ def test_another_draw_is_not_a_move(shape: tuple[list[int], list[float]], seed: 
 
 
 def test_weights_the_other_way_round_do_not_move_the_comb() -> None:
-    teeth = [5000, 5070, 5310, 5333]
-    before = draw(teeth, [8, 1, 1, 4], 1)
-    after = draw(teeth, [1, 6, 6, 1], 2)
+    peaks = [5000, 5070, 5310, 5333]
+    before = draw(peaks, [8, 1, 1, 4], 1)
+    after = draw(peaks, [1, 6, 6, 1], 2)
     assert abs(np.mean(after) - np.mean(before)) > 40
     shift = measure_shift(before, after, TOLERANCE)
     assert abs(shift.delta) <= TOLERANCE

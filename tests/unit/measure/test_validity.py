@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from iotoll.measure import validity
-from iotoll.measure.validity import apart, broken_rule, load_rules
+from iotoll.measure.validity import broken_rule, load_rules, mismatch
 from iotoll.records.facts import read_facts
 from iotoll.records.models.run import FactRecord
 
@@ -74,8 +74,8 @@ def test_each_rule_is_named(before: dict[str, str], after: dict[str, str], words
 def test_boots_of_another_device_are_no_pair(name: str, value: str, words: str) -> None:
     known = {**GOOD, "serial": "9876543210", "nvme.firmware_rev": "1B", "emmc.fwrev": "0x6"}
     base, candidate = FactRecord(before=known), FactRecord(before={**known, name: value})
-    assert apart(base, candidate, load_rules()).startswith(words)
-    assert apart(base, base, load_rules()) == ""
+    assert mismatch(base, candidate, load_rules()).startswith(words)
+    assert mismatch(base, base, load_rules()) == ""
 
 
 def test_every_rule_is_tested_above() -> None:

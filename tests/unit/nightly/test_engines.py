@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from iotoll_lab.experiments.history import history_command
-from iotoll_lab.experiments.history_size import Shape, make, same_answers
+from iotoll_lab.experiments.history_size import Shape, history_command, make, same_answers
 
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -239,8 +240,6 @@ def test_export_and_query(tmp_path: Path) -> None:
 def s3() -> Iterator[str]:
     """A server of S3's protocol on this machine, with one bucket; the URL's end that names it."""
     server = pytest.importorskip("moto.server", reason="moto is not installed")
-    import urllib.request
-
     old_environment = dict(os.environ)
     os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     os.environ |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}

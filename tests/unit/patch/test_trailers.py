@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iotoll.patch.trailers import LIMIT, trailers
+from iotoll.patch.candidate import MAX_TRAILERS, trailers
 
 DIFF = "---\n a.c | 1 +\n\ndiff --git a/a.c b/a.c\n--- a/a.c\n+++ b/a.c\n@@ -1 +1,2 @@\n x\n"
 
@@ -40,5 +40,5 @@ def test_a_value_goes_on_in_indented_lines() -> None:
 
 def test_a_flood_is_bounded() -> None:
     found = trailers(["Iotoll-Accept: " + "x" * 10_000 + "\n"] * 1000)
-    assert len(found) == LIMIT
+    assert len(found) == MAX_TRAILERS
     assert all(len(value) <= 500 for value in found)

@@ -99,7 +99,7 @@ def test_the_largest_function_is_named_with_its_inlined_one_and_what_is_left() -
     assert words.startswith("ufs submission: mostly ufshcd_queuecommand, +329 instructions, ")
     inlined = "of it ufshcd_check_command, inlined: +321, drivers/ufs/core/ufshcd.c:2948"
     assert f"drivers/ufs/core/ufshcd.c:2964 ({inlined})" in words
-    assert words.endswith("+2 not explained (1 workload of 1 taken apart)")
+    assert words.endswith("+2 not explained (1 workload of 1 dissected)")
     assert in_functions(RECORD, [group(Section.COMPLETION)], "instructions") == []
 
 

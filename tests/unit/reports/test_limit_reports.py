@@ -14,7 +14,7 @@ from rich.console import Console
 from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.headline import headline
 from iotoll.reports.page.html import page_html
-from iotoll.reports.page.summary import answer
+from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.terminal import print_report
 from iotoll.reports.publish.checks import Status, checks
 from iotoll.reports.publish.codequality import codequality
@@ -60,7 +60,7 @@ def test_g1_3_limits_stand_in_the_first_line_of_every_output(tmp_path: Path) -> 
     words = "Limits differ: UFS max_sectors_kb 1024 -> 128"
     assert headline(evidence).sentence.startswith(words)
     assert headline(evidence).kind == "regression"
-    told = [f"{f.label}: {line}" for f in answer(evidence) for line in f.lines]
+    told = [f"{f.label}: {line}" for f in first_screen(evidence) for line in f.lines]
     assert "Limits: ufs.queue.max_sectors_kb 1024 -> 128" in told
     assert "max_sectors_kb" in page_html(evidence)
     assert "max" in note(evidence, []).splitlines()[4]
@@ -68,7 +68,7 @@ def test_g1_3_limits_stand_in_the_first_line_of_every_output(tmp_path: Path) -> 
     assert "limit ufs.queue.max_sectors_kb: 1024 -> 128" in kcidb(evidence, [], "iotoll")
     first, second = checks(evidence)[:2]
     assert first.status is second.status is Status.FAILURE
-    commands = [command for f in answer(evidence) for _, command in f.commands]
+    commands = [command for f in first_screen(evidence) for _, command in f.commands]
     assert "Iotoll-Accept: ufs.queue.max_sectors_kb 1024 -> 128 REASON" in commands
 
 

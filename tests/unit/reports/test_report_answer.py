@@ -22,7 +22,7 @@ from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.headline import headline
 from iotoll.reports.page.html import page_html
 from iotoll.reports.page.moved import movements
-from iotoll.reports.page.summary import answer, seen_once
+from iotoll.reports.page.summary import first_screen, seen_once
 from iotoll.reports.page.view import cells
 from iotoll.reports.publish.checks import Status, checks
 from iotoll.reports.publish.junit import junit
@@ -33,7 +33,7 @@ from tests.golden.runs import CASES, IDS, real
 
 
 def lines(evidence: Evidence) -> str:
-    facts = answer(evidence)
+    facts = first_screen(evidence)
     told = [f"{f.label}: {line}" for f in facts for line in f.lines]
     told += [f"{words}: {command}" for f in facts for words, command in f.commands]
     return "\n".join(told).replace(NBSP, " ")

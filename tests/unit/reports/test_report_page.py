@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
-from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from iotoll.records.models import Outcome
 from iotoll.records.rundir import RunDir
+from iotoll.reports.kit.svg import palette
 from iotoll.reports.page import render_report
 from iotoll.reports.page.evidence import gather
 from iotoll.reports.page.moved import movements
@@ -167,11 +167,8 @@ def _luminance(colour: str) -> float:
 
 
 def test_text_has_contrast_in_light_and_dark() -> None:
-    css = resources.files("iotoll.reports.page").joinpath("templates/report.css").read_text()
-    schemes = re.findall(r":root \{(.*?)\}", css, flags=re.S)
-    assert len(schemes) == 2
-    for scheme in schemes:
-        colours = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6})", scheme))
+    for dark in (False, True):
+        colours = palette(dark)
         page_light = _luminance(colours["page"])
         for name in ("ink", "muted", "grew", "shrank", "bad", "good", "warn", "plain"):
             low, high = sorted((page_light, _luminance(colours[name])))

@@ -58,7 +58,7 @@ def test_cell_names_sort_as_a_reader_expects() -> None:
 
 def test_cell_name_parts() -> None:
     name = text.cell_name("nvme-128k-seqwrite-t8-sync")
-    assert (name.group, name.workload, name.twin) == (
+    assert (name.group, name.workload, name.peers) == (
         "NVMe, sync",
         "128k seqwrite t8",
         ("128k seqwrite t8", "sync"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from iotoll.records.models import Clock, Section
-from iotoll.reports.page.svg import palette
+from iotoll.reports.kit.svg import palette
 from iotoll.reports.trace.plots import cdf, svg_text, timeline, write_figures
 from iotoll.reports.trace.reader import TraceCell
 from tests.unit.tables import SPLIT, SYNC8, cell, full_cell

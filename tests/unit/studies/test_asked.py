@@ -41,7 +41,7 @@ def found(ran: Ran, command: str = COMMAND, requests: float | None = 7.83) -> di
     return {check.what: check for check in checks(parse_command(command), ran, requests)}
 
 
-def test_the_articles_run_is_taken_apart(tmp_path: Path) -> None:
+def test_the_articles_run_is_read(tmp_path: Path) -> None:
     ran = read_fio(report(tmp_path / "fio.json"))["cell"]
     told = found(ran)
     assert told["rw"].verdict == told["bs"].verdict == told["size"].verdict == "as asked"

@@ -73,14 +73,14 @@ def test_a_published_value_beyond_all_of_ours_is_drawn(tmp_path: Path) -> None:
 def test_published_values_have_a_column_only_where_there_are_some(tmp_path: Path) -> None:
     found = evaluated(small(tmp_path), Measured({CELL: record()}, {"ufs": MODEL}))
     grid = next(iter(grids(found)))
-    assert grid.head == [
+    assert grid.table.head == [
         "",
         "software [%]",
         "published [%]",
         "hardware [%]",
         "off the model [us]",
     ]
-    assert grid.rows == [["4K read", "30.0", "20 to 40", "70.0", "56.0"]]
+    assert grid.table.rows == [["4K read", "30.0", "20 to 40", "70.0", "56.0"]]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.unit.runs import side_result
 V, S, C, R = Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION, Section.RETURN
 UFS, NVME = "ufs-4k-randread-t1-direct", "nvme-4k-randread-t1-direct"
 EIGHT = "ufs-4k-randwrite-t8-sync"
-TEETH = {V: [3150, 3190, 3420], S: [5229, 5301, 5777], C: [2208, 2260, 2500], R: [5766, 5990]}
+PEAKS = {V: [3150, 3190, 3420], S: [5229, 5301, 5777], C: [2208, 2260, 2500], R: [5766, 5990]}
 
 Counts = Mapping[Section, Sequence[int]]
 
@@ -23,8 +23,8 @@ def counts(seed: int = 0, moved: Mapping[Section, int] | None = None, n: int = 2
     """Counts of a cell; the sections of ``moved`` cost so much more."""
     random = np.random.default_rng(seed)
     return {
-        section: [int(v) + (moved or {}).get(section, 0) for v in random.choice(teeth, size=n)]
-        for section, teeth in TEETH.items()
+        section: [int(v) + (moved or {}).get(section, 0) for v in random.choice(peaks, size=n)]
+        for section, peaks in PEAKS.items()
     }
 
 

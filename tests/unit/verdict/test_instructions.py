@@ -20,7 +20,7 @@ from tests.unit.runs import side_result
 from tests.unit.verdict.gates import (
     EIGHT,
     NVME,
-    TEETH,
+    PEAKS,
     UFS,
     C,
     Counts,
@@ -182,7 +182,7 @@ def test_so_few_ios_that_nothing_can_be_said_are_not_judged(policy: Policy) -> N
     made = instructions.compare(twins, policy.rule(UFS, S), policy)
     assert made is not None and not made["gated"] and made["why"] == "fewer than 24 I/Os"
     many = instructions.compare(replace(twins, unpaired=40), policy.rule(UFS, S), policy)
-    assert many is not None and many["gated"] and "no twin" in many["why"]
+    assert many is not None and many["gated"] and "no pair" in many["why"]
 
 
 def lacking(counts: Counts, ios: int) -> Mapping[Section, Sequence[int | None]]:
@@ -255,7 +255,7 @@ def test_symmetric_chaos_is_no_cost(policy: Policy, seed: int) -> None:
     other = [
         side_result(
             "candidate",
-            # Each cell has chaos of its own: the same one in both would count twice.
+            # Each cell has noise of its own: the same one in both would count twice.
             {c: chaotic(v, seed + 200 * n + 1000 * i) for i, (c, v) in enumerate(base.items())},
         )
         for n in (1, 2, 3)
@@ -279,7 +279,7 @@ def test_paths_out_of_phase_are_paired_with_their_like(policy: Policy, cost: int
     def paths(first: int, more: int) -> Counts:
         return {
             s: [5000 + 2143 * ((i + first) % 2) + (more if s is S else 0) for i in range(256)]
-            for s in TEETH
+            for s in PEAKS
         }
 
     judged = judge(policy, {UFS: paths(0, 0)}, {UFS: paths(1, cost)})
@@ -430,7 +430,7 @@ def test_other_marks_of_a_few_ios_are_chance_where_the_base_has_them(
 def test_ios_without_a_twin_are_not_passed_over(policy: Policy) -> None:
     judged = judge(policy, {UFS: counts(1)}, {UFS: {s: v[:200] for s, v in counts(1).items()}})
     assert judged.outcome is Outcome.INCONCLUSIVE
-    assert "56 of 256 I/Os have no twin" in judged.sentence
+    assert "56 of 256 I/Os have no pair" in judged.sentence
 
 
 def test_ungated_section_is_shown_and_does_not_block(policy: Policy) -> None:

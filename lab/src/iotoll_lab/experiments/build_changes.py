@@ -200,7 +200,14 @@ def base(read: Read) -> Edits:
 
 def states(read: Read) -> list[State]:
     """All states; ``read`` gives a file of the small tree."""
-    return [*_headers(read), *_makefiles(read), *_options(read), *_sources(read)]
+    return [
+        *_headers(read),
+        *_generated(read),
+        *_flags(read),
+        *_options(read),
+        *_objects(read),
+        *_not_c(read),
+    ]
 
 
 def whole(read: Read) -> list[State]:
@@ -270,7 +277,8 @@ def _headers(read: Read) -> list[State]:
     ]
 
 
-def _makefiles(read: Read) -> list[State]:
+def _generated(read: Read) -> list[State]:
+    """What makefiles include, and what their recipes generate."""
     makefile = "iotoll/Makefile"
     no_rule = _changed(
         read, makefile, "$(obj)/made.h: $(obj)/gen FORCE\n\t$(call if_changed,made)\n", ""
@@ -302,6 +310,13 @@ def _makefiles(read: Read) -> list[State]:
             "program that generates a header",
             {"iotoll/gen.c": _GEN.replace("MADE 1", "MADE 3")},
         ),
+    ]
+
+
+def _flags(read: Read) -> list[State]:
+    """Flags of the compiler, from one object's to all."""
+    makefile = "iotoll/Makefile"
+    return [
         State(
             "ccflags",
             "ccflags-y",
@@ -364,7 +379,8 @@ def _options(read: Read) -> list[State]:
     ]
 
 
-def _sources(read: Read) -> list[State]:
+def _objects(read: Read) -> list[State]:
+    """Which objects there are, and of which sources."""
     makefile = "iotoll/Makefile"
     return [
         State(
@@ -391,6 +407,13 @@ def _sources(read: Read) -> list[State]:
         ),
         State("wild", "source by $(wildcard)", {"iotoll/wild/two.c": _VALUE.format("two", "2")}),
         State("source", "source edited", {"iotoll/removed.c": _VALUE.format("removed", "2")}),
+    ]
+
+
+def _not_c(read: Read) -> list[State]:
+    """Inputs that are not C, and a series of several kinds."""
+    makefile = "iotoll/Makefile"
+    return [
         State(
             "beside",
             "C file beside an assembler file",

@@ -12,7 +12,7 @@ from iotoll_lab.experiments.detector import detector_command
 from iotoll_lab.experiments.exact import exact_command
 from iotoll_lab.experiments.explained import explained_command
 from iotoll_lab.experiments.gates import innocent_command, planted_command
-from iotoll_lab.experiments.history import history_command
+from iotoll_lab.experiments.history_size import history_command
 from iotoll_lab.experiments.range_command import ranges_command
 from iotoll_lab.experiments.search import search_command
 from iotoll_lab.experiments.sized import sized_command

@@ -52,7 +52,7 @@ SECONDS = "seconds.json"
 
 @dataclass(frozen=True)
 class GateRow:
-    """One gated patch; ``exact`` is the median share of I/Os that cost what their twin does.
+    """One gated patch; ``exact`` is the median share of I/Os that cost what their pair does.
 
     ``grew`` names what the verdict calls grown, by device and section: how many cells, and the
     median of their sizes in instructions. ``alarms`` counts the cells that the first boots of each
@@ -327,7 +327,7 @@ def _alarms(run: RunDir, verdict: VerdictRecord) -> int:
 
 def print_rows(rows: list[GateRow], console: Console) -> None:
     """One line for each patch, then how many there are of each outcome."""
-    table = Table("Patch", "What it does", "Outcome", "What grew", "First alarms", "Exact twins")
+    table = Table("Patch", "What it does", "Outcome", "What grew", "First alarms", "Exact pairs")
     for row in rows:
         grew = "; ".join(f"{k} {d:+.0f} in {n}" for k, (n, d) in row.grew.items())
         exact = "" if row.exact is None else f"{row.exact:.0%}"

@@ -1,4 +1,4 @@
-"""A history of a stated size, and how long its questions take.
+"""``iotoll experiment history``: a history of a stated size, and how long its questions take.
 
 Each branch has a night per day for ten years on an exact board and on a noisy one, whose nights
 have a pinned reference kernel beside the tip. A night has all cells of the matrix `default`, seven
@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import filecmp
 import itertools
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
@@ -34,6 +37,7 @@ from iotoll.nightly.changes.detector import Floats
 from iotoll.nightly.history.engines import Name
 from iotoll.nightly.history.store import Store
 from iotoll.nightly.history.tables import SCHEMAS, blank
+from iotoll.records import results
 from iotoll.records.models import Clock
 
 FIRST, NIGHTS = date(2026, 1, 1), 3650
@@ -239,3 +243,38 @@ def _alike(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
     if pa.types.is_floating(one.type):
         return bool(np.allclose(one.to_numpy(), other.to_numpy(), rtol=1e-12, atol=0))
     return bool(one.equals(other))
+
+
+@click.command("history")
+@click.option("--rows", type=click.IntRange(1, 10**10), default=10**6, show_default=True)
+@click.option("--engine", "engines", type=click.Choice(["duckdb", "spark"]), multiple=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/history"), show_default=True
+)
+def history_command(rows: int, engines: tuple[Name, ...], seed: int, out: Path) -> None:
+    """Make a history of about this many rows, and time its questions by each engine.
+
+    The history is kept in OUT/history-ROWS-SEED, so that the same command only asks again.
+    """
+    shape, progress = Shape.of(rows), Progress()
+    place = out / f"history-{rows}-{seed}"
+    make(place, shape, seed, progress)
+    size = sum(p.stat().st_size for p in place.rglob("*") if p.is_file())
+    click.echo(
+        f"{shape.rows:,} rows: {shape.branches} branches, {shape.nights} nights,"
+        f" {len(BOARDS)} boards; {size / 1e6:,.0f} MB of Parquet"
+    )
+    answers = out / "answers"
+    shutil.rmtree(answers, ignore_errors=True)
+    found = []
+    for engine in engines or ("duckdb",):
+        with progress.step(f"ask {engine}"):
+            found += ask(place, answers, shape, engine)
+    for row in found:
+        click.echo(f"{row.engine:8} {row.question:32} {row.seconds:7.1f} s {row.mb:6} MB")
+    table: dict[str, Any] = {"rows": shape.rows, "bytes": size, "asked": [asdict(r) for r in found]}
+    if len(set(engines)) == 2:
+        table["same"] = same_answers(answers)
+        click.echo(f"same answers: {'yes' if table['same'] else 'NO'}")
+    results.write_text(out / "table.json", json.dumps(table, indent=1) + "\n")

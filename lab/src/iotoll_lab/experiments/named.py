@@ -2,7 +2,7 @@
 
 The planted loop has a known number of instructions, so what is explained of each gated patch is
 compared with it: function by function, in every part of an I/O (a section, or the whole) that was
-taken apart.
+dissected.
 """
 
 from __future__ import annotations

@@ -59,6 +59,7 @@ def _rates(
     fails: NDArray[np.float64], passes: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Posterior of the step, and per commit the chance to fail before and from it."""
+    # scipy takes a second to import, and other experiments do without.
     from scipy.special import betaln
 
     f, p = np.cumsum(fails), np.cumsum(passes)

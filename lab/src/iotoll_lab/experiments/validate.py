@@ -77,6 +77,11 @@ def rows() -> list[ValidationRow]:
         for g in (0.02, 0.03, 0.04, 0.05)
     ]
     ends = [*unchanged(0.005), *unchanged(0.015)]
+    return [*_mixed(), *unchanged(0.01), *planted[:2], *ends, *planted[2:], *section, *others]
+
+
+def _mixed() -> list[ValidationRow]:
+    """Some boots, cells or boards are slower or noisier than the others."""
     mixtures: dict[str, dict[str, Any]] = {
         "5% of boots +8%": {"slow": 0.05},
         "5% of boots +8%, per cell": {"slow": 0.05, "slow_cells": True},
@@ -93,7 +98,7 @@ def rows() -> list[ValidationRow]:
         for name, more in mixtures.items()
         for what, growth in (("unchanged", 0.0), ("+2%", 0.02))
     ]
-    mixed += [
+    return mixed + [
         ValidationRow(
             "mixture",
             f"{share:.0%} of the candidate's boots +8%",
@@ -102,7 +107,6 @@ def rows() -> list[ValidationRow]:
         )
         for share in (0.3, 0.5)
     ]
-    return [*mixed, *unchanged(0.01), *planted[:2], *ends, *planted[2:], *section, *others]
 
 
 @click.command()

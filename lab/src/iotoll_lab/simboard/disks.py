@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import BinaryIO
@@ -148,8 +149,6 @@ def _zero(stream: BinaryIO, at: int, size: int) -> None:
 
 
 def _fallocate(descriptor: int, mode: int, at: int, size: int) -> bool:
-    import ctypes
-
     libc = ctypes.CDLL(None, use_errno=True)
     call = getattr(libc, "fallocate64", None) or libc.fallocate
     call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]

@@ -1,6 +1,6 @@
 """Was it the lab, or the candidate? The end of a failed job, judged by rules that see no values.
 
-`evidence` takes a job apart and leaves out whatever the board measured; `JobEvidence` alone is
+`evidence` reads a job and leaves out whatever the board measured; `JobEvidence` alone is
 judged. So no rule, whatever a known-issue file says, can depend on a measured value.
 """
 

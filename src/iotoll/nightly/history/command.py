@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +46,7 @@ def engine_option(command: Any) -> Any:
 def open_store(place: str) -> Any:
     """The store at ``place``; raises UsageError where the extra is not installed."""
     need_extra()
+    # The libraries of the extra are imported after the check that they are there.
     from iotoll.nightly.history.store import Store
 
     return Store(place)
@@ -51,8 +54,6 @@ def open_store(place: str) -> Any:
 
 def need_extra() -> None:
     """Raise UsageError unless the libraries of the extra ``history`` are there."""
-    import importlib.util
-
     for module in ("pyarrow", "ibis", "duckdb"):
         if importlib.util.find_spec(module) is None:
             raise UsageError(f"{module} is not installed: {install_command('history')}")
@@ -153,8 +154,6 @@ def _ask(place: str, sql: str, branch: str | None, engine: Name) -> pa.Table:
 
 
 def _csv(table: pa.Table) -> str:
-    import io
-
     import pyarrow.csv as pc
 
     sink = io.BytesIO()

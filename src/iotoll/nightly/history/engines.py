@@ -129,6 +129,7 @@ class Spark:
         self.con: Any = ibis.pyspark.connect(self._session)
 
     def _start(self) -> Any:
+        # pyspark is an extra, and takes a second to import: DuckDB does without.
         from pyspark.sql import SparkSession
 
         conf = self._folder / "conf"

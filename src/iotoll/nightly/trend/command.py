@@ -65,6 +65,7 @@ def trend_command(
         raise UsageError(f"--commit-url {commit_url}: write one such as https://HOST/{{commit}}")
     allowed = parse_budgets(budgets)
     store = open_store(place)
+    # The libraries of the extra are imported after the check that they are there.
     from iotoll.nightly.trend import terminal, view
 
     trend = replace(view.load(store, branch, allowed, nights, engine), links={"": commit_url})

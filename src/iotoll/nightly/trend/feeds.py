@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 from xml.etree import ElementTree
 
 from prometheus_client.core import CounterMetricFamily, Exemplar, GaugeMetricFamily, Metric
@@ -101,42 +102,21 @@ def _label(value: str) -> str:
     return clean(value).encode("utf-8", "replace").decode()
 
 
+_SOURCE = {"type": "prometheus", "uid": "${source}"}
+_QUERIES = (
+    ("Overhead", "iotoll_nightly_overhead_instructions", "{{branch}} {{board}} {{family}}"),
+    ("Drift since release", "iotoll_nightly_drift_instructions", "{{branch}} {{family}}"),
+    ("Overhead, time", "iotoll_nightly_overhead_seconds", "{{branch}} {{board}} {{family}}"),
+    ("Open changes", "iotoll_nightly_open_changes", "{{branch}}"),
+)
+
+
 def grafana() -> str:
     """A dashboard over the metrics, for any Prometheus data source."""
-    queries = (
-        ("Overhead", "iotoll_nightly_overhead_instructions", "{{branch}} {{board}} {{family}}"),
-        ("Drift since release", "iotoll_nightly_drift_instructions", "{{branch}} {{family}}"),
-        ("Overhead, time", "iotoll_nightly_overhead_seconds", "{{branch}} {{board}} {{family}}"),
-        ("Open changes", "iotoll_nightly_open_changes", "{{branch}}"),
-    )
-    source = {"type": "prometheus", "uid": "${source}"}
-    panels = [
-        {
-            "id": number + 1,
-            "type": "timeseries",
-            "title": title,
-            "datasource": source,
-            "gridPos": {"h": 9, "w": 12, "x": 12 * (number % 2), "y": 9 * (number // 2)},
-            "fieldConfig": {
-                "defaults": {"unit": "s" if name.endswith("seconds") else "short"},
-                "overrides": [],
-            },
-            "targets": [
-                {
-                    "refId": "A",
-                    "datasource": source,
-                    "expr": f'{name}{{branch=~"$branch"}}',
-                    "exemplar": True,
-                    "legendFormat": legend,
-                }
-            ],
-        }
-        for number, (title, name, legend) in enumerate(queries)
-    ]
     branch = {
         "name": "branch",
         "type": "query",
-        "datasource": source,
+        "datasource": _SOURCE,
         "query": "label_values(iotoll_nightly_open_changes, branch)",
         "includeAll": True,
         "multi": True,
@@ -152,9 +132,33 @@ def grafana() -> str:
                 "tags": ["iotoll"],
                 "time": {"from": "now-90d", "to": "now"},
                 "templating": {"list": variables},
-                "panels": panels,
+                "panels": [_panel(n, *query) for n, query in enumerate(_QUERIES)],
             },
             indent=1,
         )
         + "\n"
     )
+
+
+def _panel(number: int, title: str, name: str, legend: str) -> dict[str, Any]:
+    """The panel of one metric; two stand beside each other."""
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": title,
+        "datasource": _SOURCE,
+        "gridPos": {"h": 9, "w": 12, "x": 12 * (number % 2), "y": 9 * (number // 2)},
+        "fieldConfig": {
+            "defaults": {"unit": "s" if name.endswith("seconds") else "short"},
+            "overrides": [],
+        },
+        "targets": [
+            {
+                "refId": "A",
+                "datasource": _SOURCE,
+                "expr": f'{name}{{branch=~"$branch"}}',
+                "exemplar": True,
+                "legendFormat": legend,
+            }
+        ],
+    }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,18 @@ from iotoll.nightly.changes.series import Track
 from iotoll.nightly.trend import view
 from iotoll.records import results
 from iotoll.records.text import clean
-from iotoll.reports.markup import page_environment
+from iotoll.reports.kit.page import page_template
 
 SHOWN = 40
 """Changes in the page's table; the others are in the feed and in --json."""
+TONES = {
+    "confirmed": "regression",
+    "reappeared": "regression",
+    "bisecting": "regression",
+    "fixed": "pass",
+    "accepted": "pass",
+}
+"""Colour of a growth's state, as page.css names it."""
 
 
 def write_page(trend: view.Trend, out: Path) -> Path:
@@ -33,9 +40,7 @@ def write_page(trend: view.Trend, out: Path) -> Path:
         own = [c for c in trend.changes if any(_is_of(c, track, e.board) for e in c.effects)]
         data = json.dumps(_data(track, own, out), separators=(",", ":"), allow_nan=False)
         results.write_text(out / f"data/{number}.js", f"trendData({number},{_safe(data)});\n")
-    environment = page_environment("iotoll.nightly.trend")
-    environment.filters["clean"] = clean
-    text = environment.get_template("trend.html.j2").render(**_context(trend))
+    text = page_template("iotoll.nightly.trend", "trend.html.j2").render(**_context(trend))
     path = out / "index.html"
     results.write_text(path, text + "\n")
     return path
@@ -44,7 +49,7 @@ def write_page(trend: view.Trend, out: Path) -> Path:
 def _context(trend: view.Trend) -> dict[str, Any]:
     latest = max((t.nights[-1].night for t in trend.tracks), default="")
     return {
-        "answers": view.answers(trend),
+        "summaries": view.summaries(trend),
         "open": trend.open_changes[:SHOWN],
         "suspects": trend.suspects[:SHOWN],
         "closed": [c for c in trend.changes if not c.is_open][:SHOWN],
@@ -57,8 +62,7 @@ def _context(trend: view.Trend) -> dict[str, Any]:
         "budgets": [d for d in trend.drifts if d.eaten is not None],
         "gaps": [_gap(t) for t in trend.tracks if t.nights[-1].status == "failed"],
         "index": Markup(_safe(json.dumps(_index(trend)))),
-        "script": _asset("trend.js"),
-        "style": _asset("trend.css"),
+        "tones": TONES,
     }
 
 
@@ -164,7 +168,3 @@ def _mark(change: Change, track: Track) -> dict[str, Any]:
 def _safe(data: str) -> str:
     """JSON that can stand inside of a script element."""
     return data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _asset(name: str) -> Markup:
-    return Markup(resources.files("iotoll.nightly.trend").joinpath("assets", name).read_text())

@@ -1,4 +1,4 @@
-"""The trend in a terminal: answers, open changes, and a sparkline per cell family."""
+"""The trend in a terminal: summaries, open changes, and a sparkline per cell family."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ WIDTH = 40
 
 def show(trend: view.Trend) -> None:
     """Print the trend on standard output."""
-    for answer in view.answers(trend):
-        click.echo(f"worse than {answer.since}? {answer.sentence}")
+    for summary in view.summaries(trend):
+        click.echo(f"worse than {summary.since}? {summary.sentence}")
     for track in trend.tracks:
         night = track.nights[-1]
         if night.status == "failed":

@@ -46,7 +46,7 @@ class Trend:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Summary:
     """Whether anything is worse than at one moment, in a sentence; None: nothing to compare."""
 
     since: str
@@ -70,14 +70,14 @@ def load(
     return Trend(found, changes(found, notes(store.files)), drifts(found, budgets))
 
 
-def answers(trend: Trend) -> list[Answer]:
+def summaries(trend: Trend) -> list[Summary]:
     """Worse than last night, last week, last release: the page's first lines."""
     moments = (
         ("last night", "last_night"),
         ("a week ago", "last_week"),
         ("the last release", "since_release"),
     )
-    return [_answer(trend, name, attribute) for name, attribute in moments]
+    return [_summary(trend, name, attribute) for name, attribute in moments]
 
 
 def is_worse(drift: Drift, delta: float) -> bool:
@@ -85,19 +85,19 @@ def is_worse(drift: Drift, delta: float) -> bool:
     return delta > (EXACT_SLACK if drift.unit == "instructions" else NOISY_SLACK * drift.now)
 
 
-def _answer(trend: Trend, name: str, attribute: str) -> Answer:
+def _summary(trend: Trend, name: str, attribute: str) -> Summary:
     known = [(d, getattr(d, attribute)) for d in trend.drifts]
     known = [(d, delta) for d, delta in known if delta is not None]
     if not known:
-        return Answer(name, None, f"nothing to compare with {name}")
+        return Summary(name, None, f"nothing to compare with {name}")
     worse = [(d, delta) for d, delta in known if is_worse(d, delta)]
     lacking = len(trend.drifts) - len(known)
     unknown = f"; {lacking} not comparable" if lacking else ""
     if not worse:
-        return Answer(name, False, f"no: none of {len(known)} cell families grew{unknown}")
+        return Summary(name, False, f"no: none of {len(known)} cell families grew{unknown}")
     drift, delta = max(worse, key=lambda pair: pair[1] / pair[0].now)
     top = f"{drift.family} on {drift.branch}, {drift.board}: {amount(delta, drift.unit)}"
-    return Answer(name, True, f"yes: {len(worse)} of {len(known)} families grew, {top}{unknown}")
+    return Summary(name, True, f"yes: {len(worse)} of {len(known)} families grew, {top}{unknown}")
 
 
 def amount(value: float, unit: str) -> str:
@@ -158,7 +158,7 @@ def reproduce_command(change: Change) -> str:
 def as_json(trend: Trend) -> dict[str, Any]:
     """The same for scripts."""
     return {
-        "answers": [vars(answer) for answer in answers(trend)],
+        "answers": [vars(summary) for summary in summaries(trend)],
         "changes": [change_json(change) for change in trend.changes],
         "drift": [{**vars(drift), "eaten": drift.eaten} for drift in trend.drifts],
         "nights": [

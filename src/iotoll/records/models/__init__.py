@@ -1,9 +1,15 @@
 """Typed models of every file in a run directory; results-schema/ is generated from them."""
 
-from iotoll.records.models.analysis import CellRecord, OrderedIos, SectionRecord, Stats, WorkRecord
+from iotoll.records.models.analysis import (
+    CellRecord,
+    DutRecord,
+    OrderedIos,
+    SectionRecord,
+    Stats,
+    WorkRecord,
+)
 from iotoll.records.models.base import Clock, Model, Outcome, Section, Unit
 from iotoll.records.models.ci import PipelineRun, PlanRecord, SummaryRecord
-from iotoll.records.models.dut import DutRecord
 from iotoll.records.models.explain import (
     CacheCounts,
     CacheFunction,

@@ -59,16 +59,16 @@ class FunctionDelta(Difference):
 
 
 class PartDelta(Model):
-    """One part of a cell's I/Os, taken apart by function."""
+    """One part of a cell's I/Os, divided by function."""
 
     judged: float | None = Field(
         None, description="the gate's difference; absent if it judged none"
     )
     ios_base: int = Field(description="I/Os whose instructions add up to the analyser's count")
     ios_candidate: int
-    missing_base: int = Field(description="I/Os that could not be taken apart")
+    missing_base: int = Field(description="I/Os that could not be dissected")
     missing_candidate: int
-    paired: int = Field(description="I/Os taken apart on both sides, which are compared")
+    paired: int = Field(description="I/Os dissected on both sides, which are compared")
     base: float
     candidate: float
     delta: int = Field(description="commonest difference of the whole section")
@@ -92,13 +92,13 @@ class PartDelta(Model):
 
 
 class SectionDelta(PartDelta):
-    """One section of one cell, taken apart by function."""
+    """One section of one cell, divided by function."""
 
     section: Section
 
 
 class CellDelta(Model):
-    """One cell: every section that could be taken apart on both sides."""
+    """One cell: every section that could be dissected on both sides."""
 
     cell: str
     ios: int
@@ -196,7 +196,7 @@ class CacheSection(CacheCounts):
 
     cell: str
     section: Section
-    paired: int = Field(description="I/Os taken apart on both sides, which are compared")
+    paired: int = Field(description="I/Os dissected on both sides, which are compared")
     functions: list[CacheFunction]
 
 

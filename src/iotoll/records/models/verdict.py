@@ -33,22 +33,22 @@ class SideResult(Model):
 
 
 class Cluster(Model):
-    """I/Os that differ from their twins by the same amount, and those by as much the other way."""
+    """I/Os that differ from their pair by the same amount, and those by as much the other way."""
 
     delta: int = Field(description="candidate minus base, never 0")
     ios: int
-    opposite: int = Field(description="I/Os that differ by -delta: chaos is symmetric, costs not")
-    share: float = Field(description="ios of all twins")
+    opposite: int = Field(description="I/Os that differ by -delta: noise is symmetric, costs not")
+    share: float = Field(description="ios of all pairs")
 
 
 class TwinRecord(Model):
-    """I/O by I/O: each of the candidate's less its twin, the base's of the same thread and number.
+    """I/O by I/O: each of the candidate's less its pair, the base's of the same thread and number.
 
-    ``clusters`` are the commonest differences but 0, with their share of all twins.
+    ``clusters`` are the commonest differences but 0, with their share of all pairs.
     """
 
     pairs: int
-    exact: float = Field(description="share of I/Os that cost what their twin does")
+    exact: float = Field(description="share of I/Os that cost what their pair does")
     commonest: int = Field(description="the commonest difference")
     commonest_share: float
     mean: float = Field(description="mean difference, whatever its cause")
@@ -65,7 +65,7 @@ class TwinRecord(Model):
         description="what some I/Os have beside the commonest difference, the same way, where"
         " hardly any has as much the other way; the largest such sum",
     )
-    unpaired: int = Field(0, description="I/Os without a twin, or of which one side has no value")
+    unpaired: int = Field(0, description="I/Os without a pair, or of which one side has no value")
 
 
 class Comparison(Model):

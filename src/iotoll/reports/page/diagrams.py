@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from iotoll.records.models import Comparison, Section, SectionComparison
 from iotoll.records.models.run import Side
 from iotoll.records.text import number, percent, signed
-from iotoll.reports.page.svg import WIDTH, Panel
+from iotoll.reports.kit.svg import WIDTH, Panel
 from iotoll.reports.page.view import ONCE, CellView, DeviceRatio, SectionFigures, SectionRow
 
 _LABEL = 100

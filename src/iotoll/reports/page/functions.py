@@ -21,7 +21,7 @@ _MOST = 0.5
 
 
 def in_functions(record: ExplainRecord, groups: Sequence[MovementGroup], unit: str) -> list[str]:
-    """One line for each group of changes that was taken apart: its first function."""
+    """One line for each group of changes that was dissected: its first function."""
     if record.failure is not None:
         return [f"not explained: {record.failure}"]
     lines = [line for group in groups if (line := _line(record, group, unit))]
@@ -36,7 +36,7 @@ def _whole(record: ExplainRecord, device: str, unit: str) -> str | None:
     if not found:
         return None
     text = _mostly(found, f"{device} {WHOLE}", unit)
-    return f"{text} ({plural(len(found), 'workload')} taken apart, other tasks included)"
+    return f"{text} ({plural(len(found), 'workload')} dissected, other tasks included)"
 
 
 def _line(record: ExplainRecord, group: MovementGroup, unit: str) -> str | None:
@@ -51,7 +51,7 @@ def _line(record: ExplainRecord, group: MovementGroup, unit: str) -> str | None:
     if not sections:
         return None
     text = _mostly(sections, f"{group.device} {group.title}", unit)
-    return f"{text} ({plural(len(sections), 'workload')} of {len(group.moves)} taken apart)"
+    return f"{text} ({plural(len(sections), 'workload')} of {len(group.moves)} dissected)"
 
 
 def _mostly(sections: Sequence[PartDelta], where: str, unit: str) -> str:

@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from iotoll.records.models import CellVerdict, GrowthRecord, SequentialRecord
 from iotoll.records.text import NO_VALUE, CellName, cell_name, percent, plural, signed_percent
+from iotoll.reports.kit.page import Table
+from iotoll.reports.kit.svg import WIDTH, Panel
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.svg import WIDTH, Panel
-from iotoll.reports.page.tables import Table
 
 STATES = {
     "grew": "▲ grew: confirmed",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from jinja2 import Template
@@ -13,7 +12,7 @@ from markupsafe import Markup
 
 from iotoll.records.models import Clock, Section
 from iotoll.records.text import clean, clock_note, section_title, unit_label
-from iotoll.reports.markup import page_environment
+from iotoll.reports.kit.page import Table, page_template
 from iotoll.reports.page import diagrams, tables
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.growth import growth_view
@@ -29,7 +28,7 @@ from iotoll.reports.page.headline import (
 )
 from iotoll.reports.page.modelled import NOTE, latency_table, model_facts, models_of
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.summary import answer
+from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
     CellView,
     by_group,
@@ -54,7 +53,7 @@ class FigureView:
     caption: str
     legend: Sequence[tuple[str, str]]
     panels: Sequence[tuple[str, Markup]]
-    table: tables.Table
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,8 @@ class MovedRow:
 
     kind: str
     sentence: str
-    first: tables.Table
-    rest: tables.Table | None = None
+    first: Table
+    rest: Table | None = None
 
 
 @dataclass(frozen=True)
@@ -91,10 +90,9 @@ def page_html(evidence: Evidence) -> str:
     return template().render(**_context(page)) + "\n"
 
 
-@cache
 def template() -> Template:
     """What a page is rendered with."""
-    return page_environment("iotoll.reports.page").get_template("report.html.j2")
+    return page_template("iotoll.reports.page", "report.html.j2")
 
 
 def _context(page: Page) -> dict[str, Any]:
@@ -103,7 +101,7 @@ def _context(page: Page) -> dict[str, Any]:
     return {
         "title": candidate_title(evidence),
         "head": headline(evidence),
-        "answer": answer(evidence, page.views),
+        "first_screen": first_screen(evidence, page.views),
         "moved": [_moved(group, unit_of(evidence).value) for group in movements(page.views)],
         "kinds": KIND_LABELS,
         "summary": summary(evidence),
@@ -118,7 +116,7 @@ def _context(page: Page) -> dict[str, Any]:
         "figures": page.figures,
         "unit": unit_label(unit_of(evidence), evidence.clock),
         "note": clock_note(evidence.clock, evidence.virtual),
-        "panels": by_group(page.views),
+        "groups": by_group(page.views),
         "cell_table": tables.cell_figures,
         "cell_judgements": tables.cell_judgements,
         "cell_steps": tables.cell_steps,
@@ -139,8 +137,8 @@ def _moved(group: MovementGroup, unit: str) -> MovedRow:
     table = tables.moved_table(group.moves)
     rest = None
     if len(table.rows) > OPEN_ROWS + 2:
-        rest = tables.Table(table.head, table.rows[OPEN_ROWS:], table.words, table.prose)
-        table = tables.Table(table.head, table.rows[:OPEN_ROWS], table.words, table.prose)
+        rest = Table(table.head, table.rows[OPEN_ROWS:], table.words, table.prose)
+        table = Table(table.head, table.rows[:OPEN_ROWS], table.words, table.prose)
     return MovedRow(group.kind, group_sentence(group, unit), table, rest)
 
 

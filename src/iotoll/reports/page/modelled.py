@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.models.run import DeviceModel
 from iotoll.records.text import NO_VALUE, number
+from iotoll.reports.kit.page import Table
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.tables import Table
 from iotoll.reports.page.view import CellView
 
 TITLE = "Modelled device"

@@ -45,7 +45,7 @@ class Fact:
     commands: tuple[tuple[str, str], ...] = ()
 
 
-def answer(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact]:
+def first_screen(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact]:
     """Return the first screen of a run; empty where there is nothing to add to its headline."""
     verdict = evidence.verdict
     views = cells(evidence) if views is None else views

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from iotoll.records.models import Comparison, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import Side
 from iotoll.records.text import NO_VALUE, change, clean, number, percent, section_title, signed
+from iotoll.reports.kit.page import Table
 from iotoll.reports.page.diagrams import Measure, stack
 from iotoll.reports.page.moved import Movement
 from iotoll.reports.page.view import CellView, DeviceRatio, SectionFigures, SectionRow
 from iotoll.verdict.words import WHOLE, WORK, rare_cost
 
 _SIDES: tuple[Side, ...] = ("base", "candidate")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text; the first ``words`` columns hold words, the others numbers.
-
-    ``prose`` says that the last column holds a sentence.
-    """
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    words: int = 1
-    prose: bool = False
 
 
 def judgement(found: Comparison | None) -> str:

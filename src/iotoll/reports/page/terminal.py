@@ -37,7 +37,7 @@ from iotoll.reports.page.headline import (
 )
 from iotoll.reports.page.modelled import NOTE, TITLE, latency_table, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.summary import answer
+from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
     CellView,
     by_group,
@@ -72,7 +72,7 @@ def print_report(evidence: Evidence, console: Console) -> None:
     """Print verdict, provenance summary, what moved, sections and device comparison."""
     views = cells(evidence)
     _print_headline(evidence, console)
-    _print_answer(evidence, views, console)
+    _print_first_screen(evidence, views, console)
     _print_failure(evidence, console)
     unit = unit_of(evidence).value
     for group in movements(views):
@@ -130,8 +130,8 @@ def _print_headline(evidence: Evidence, console: Console, brief: bool = False) -
         _say(note, console, "dim")
 
 
-def _print_answer(evidence: Evidence, views: list[CellView], console: Console) -> None:
-    facts = answer(evidence, views)
+def _print_first_screen(evidence: Evidence, views: list[CellView], console: Console) -> None:
+    facts = first_screen(evidence, views)
     if not facts:
         return
     console.print()

@@ -302,13 +302,13 @@ def is_corrected(views: Iterable[CellView]) -> bool:
 
 def device_ratios(views: list[CellView]) -> dict[str, list[DeviceRatio]]:
     """Return other devices against UFS by panel (``NVMe, direct``), on corrected figures only."""
-    ufs = {v.name.twin: v for v in views if v.name.device == "ufs"}
+    ufs = {v.name.peers: v for v in views if v.name.device == "ufs"}
     panels: dict[str, list[DeviceRatio]] = {}
     for view in views:
-        twin = ufs.get(view.name.twin)
-        if twin is None or view.name.device == "ufs":
+        same = ufs.get(view.name.peers)
+        if same is None or view.name.device == "ufs":
             continue
-        ratio = DeviceRatio(view.name, _overheads(twin), _overheads(view))
+        ratio = DeviceRatio(view.name, _overheads(same), _overheads(view))
         if any(ratio.share(side) is not None for side in SIDES):
             panels.setdefault(view.name.group, []).append(ratio)
     return panels

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from iotoll.records.models import CellVerdict, Clock, Section, SectionComparison
 from iotoll.records.rundir import RunDir
+from iotoll.reports.kit.svg import Picture, standalone
 from iotoll.reports.page import diagrams
 from iotoll.reports.page.evidence import Evidence, gather
-from iotoll.reports.page.svg import WIDTH, palette
 from iotoll.reports.page.view import CellView, cells, is_corrected, shown_sections
 from iotoll.reports.publish.checks import Check, checks
 from iotoll.reports.publish.links import Link
+
+SCALE = 2.0
+"""A picture on its own has the room for twice the size of the page's."""
 
 
 def pictures(evidence: Evidence, view: CellView) -> dict[str, str]:
@@ -23,7 +25,7 @@ def pictures(evidence: Evidence, view: CellView) -> dict[str, str]:
     if any(row.comparison for row in view.rows):
         sections, end = shown_sections(evidence.clock), diagrams.reach_of([view])
         panel = diagrams.moved_panel("m", view.name.full, [view], sections, end)
-        made["Candidate minus base, with thresholds"] = standalone(panel)
+        made["Candidate minus base, with thresholds"] = standalone(Picture(panel), SCALE)
     share = evidence.clock is Clock.TIME
     draft = diagrams.Measure(not share and is_corrected([view]), share, 1.0)
     stacks = [diagrams.stack(view, side, draft) for side in evidence.sides]
@@ -31,24 +33,10 @@ def pictures(evidence: Evidence, view: CellView) -> dict[str, str]:
     if full:
         measure = diagrams.Measure(draft.corrected, share, full)
         panel = diagrams.sections_panel("s", view.name.full, [view], measure)
-        made["Latency sections"] = standalone(panel)
+        made["Latency sections"] = standalone(Picture(panel), SCALE)
     if flame := evidence.flames.get(view.name.full):
         made["Differential flame graph: red is more, blue is less"] = flame
     return made
-
-
-def standalone(panel: str) -> str:
-    """Make a file of a page's inline ``<svg>``: with its own colours, font, size and ground."""
-    found = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', panel)
-    height = found[1] if found else str(WIDTH)
-    colours = palette()
-    text = re.sub(r"var\(--([a-z_]+)\)", lambda m: colours.get(m[1], "sans-serif"), panel)
-    # Twice the size of the page's panel: a picture on its own has the room.
-    size = f'width="{2 * WIDTH}" height="{2 * float(height):g}"'
-    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    text = text.replace("<svg ", f"<svg {names} {size} ", 1)
-    ground = f'<rect width="100%" height="100%" fill="{colours["page"]}"/>'
-    return re.sub(r"(</desc>)", rf"\1{ground}", text, count=1) + "\n"
 
 
 @dataclass(frozen=True)

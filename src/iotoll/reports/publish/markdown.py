@@ -73,9 +73,9 @@ def harmless(markdown: str) -> str:
     plain = _CONTROL.sub("", markdown.replace("\r\n", "\n").replace("\r", "\n"))
     plain = _QUICK_ACTION.sub("\\1\u200b/", plain)
     plain = _ADDRESS_OR_MENTION.sub(lambda m: m["address"] or f"{m['sign']}\u200b", plain)
-    return _ENTITY.sub(_apart, plain)
+    return _ENTITY.sub(_separated, plain)
 
 
-def _apart(match: re.Match[str]) -> str:
+def _separated(match: re.Match[str]) -> str:
     """References are looked for in the finished text: an invisible space makes them none."""
     return match[0] + ("\u200b" if html.unescape(match[0]) in _SIGNS else "")

@@ -21,7 +21,7 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.summary import answer
+from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import CellView, cells, unit_of
 from iotoll.reports.publish.checks import Status, checks, judged
 from iotoll.reports.publish.links import Link, run_links
@@ -53,7 +53,7 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
         parts.append(_grown(growths, judged(verdict)))
     elif groups:
         parts.append(_moved(groups, unit_of(evidence).value))
-    if facts := _answer(evidence, views):
+    if facts := _first_screen(evidence, views):
         parts.append(facts)
     if shown := [*links, *run_links(evidence)][:12]:
         parts.append(" · ".join(link(item.label, item.url) for item in shown))
@@ -69,10 +69,10 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _answer(evidence: Evidence, views: list[CellView]) -> str:
+def _first_screen(evidence: Evidence, views: list[CellView]) -> str:
     """The first screen's facts; the table above has what moved, and a fold the commands."""
     lines, todo = [], ""
-    for fact in answer(evidence, views):
+    for fact in first_screen(evidence, views):
         if fact.label != "What moved":
             lines += [f"- **{fact.label}**: {text(line)}" for line in fact.lines]
         if fact.commands:

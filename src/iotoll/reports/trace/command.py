@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -111,27 +111,7 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     The exit code is 3 where a cell is invalid, where completions are missing (a filter by PID, -e
     without them), and where events are lost: the table says which.
     """
-    filters = Filters(
-        device=options["device"],
-        comm=options["comm"],
-        pids=options["pids"],
-        window=options["window"] or None,
-        directions=options["directions"],
-        min_size=parse_size("--min-size", options["min_size"]),
-        max_size=parse_size("--max-size", options["max_size"]),
-    )
-    if len(traces) > 1 and (options["perfetto"] or options["fio"]):
-        raise UsageError("--perfetto and --fio take one TRACE: clocks of several do not mix")
-    if options["comparing"] and len(traces) != 2:
-        raise UsageError("--compare: name two TRACEs")
-    cut = sorted(set(filters.described()) - {"--comm", "--device"})
-    if options["fio"] and cut:
-        raise UsageError(f"--fio compares whole cells: leave out {cut[0]}")
-    for option in ("parquet", "requests", "perfetto"):
-        if target := options[option]:
-            _check_target(f"--{option}", target)
-    if (folder := options["svg"]) and folder.exists() and not folder.is_dir():
-        raise UsageError(f"--svg {folder}: is a file: name a folder")
+    filters = _checked(traces, options)
     clock = Clock(options["clock"])
     with _row_files(options) as files:
         wants = Wants(
@@ -158,6 +138,32 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
         _show(cells, options["as_json"], options["quiet"], options["count"])
     if any(incomplete(cell.record) for cell in cells):
         raise SystemExit(INCOMPLETE)
+
+
+def _checked(traces: Sequence[Path], options: Mapping[str, Any]) -> Filters:
+    """The filters that the options ask for; raises UsageError for options that do not fit."""
+    filters = Filters(
+        device=options["device"],
+        comm=options["comm"],
+        pids=options["pids"],
+        window=options["window"] or None,
+        directions=options["directions"],
+        min_size=parse_size("--min-size", options["min_size"]),
+        max_size=parse_size("--max-size", options["max_size"]),
+    )
+    if len(traces) > 1 and (options["perfetto"] or options["fio"]):
+        raise UsageError("--perfetto and --fio take one TRACE: clocks of several do not mix")
+    if options["comparing"] and len(traces) != 2:
+        raise UsageError("--compare: name two TRACEs")
+    cut = sorted(set(filters.described()) - {"--comm", "--device"})
+    if options["fio"] and cut:
+        raise UsageError(f"--fio compares whole cells: leave out {cut[0]}")
+    for option in ("parquet", "requests", "perfetto"):
+        if target := options[option]:
+            _check_target(f"--{option}", target)
+    if (folder := options["svg"]) and folder.exists() and not folder.is_dir():
+        raise UsageError(f"--svg {folder}: is a file: name a folder")
+    return filters
 
 
 class _RowFiles:

@@ -128,7 +128,7 @@ def print_compared(found: Compared, traces: tuple[Path, ...], console: Console) 
 def write_shares(found: Compared, folder: Path) -> Path:
     """Write ``CELL-shares.svg``: a bar for each trace, of the sections' shares of the I/O."""
     # Loaded only here: it takes longer to start than a small trace to read.
-    from iotoll.reports.page.svg import palette
+    from iotoll.reports.kit.svg import palette
     from iotoll.reports.trace.plots import new_axes, svg_text
 
     first, second = found["cells"]

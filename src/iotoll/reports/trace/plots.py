@@ -19,7 +19,7 @@ from iotoll.measure.iotable import Ints, IoTable
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, Section, Unit
 from iotoll.records.text import clean, plural
-from iotoll.reports.page.svg import METADATA, STYLE, palette
+from iotoll.reports.kit.svg import METADATA, STYLE, palette
 from iotoll.reports.page.view import section_label, shown_sections
 from iotoll.reports.trace.blocks import cells, layers, whole
 from iotoll.reports.trace.reader import TraceCell

@@ -150,7 +150,7 @@ def _number(device: Path) -> str:
 
 
 def _below(device: Path) -> Iterable[Path]:
-    """The device, its disk if it is a partition, and what it is made of."""
+    """The device, its disk if it is a partition, and its parts."""
     yield device
     real = device.resolve()
     if (real / "partition").is_file():

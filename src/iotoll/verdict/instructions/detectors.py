@@ -1,7 +1,7 @@
 """What moved in a part of a cell: by the sign test, else by the sums of rounds, and by sizes.
 
-`iotoll.verdict.instructions.pairing` counts which twins grew. In a cell in which the base's own
-boots differ in many I/Os that says little: who waits for a tag, or at which I/O a CPU fetches
+`iotoll.verdict.instructions.pairing` counts which paired I/Os grew. In a cell in which the base's
+own boots differ in many I/Os that says little: who waits for a tag, or at which I/O a CPU fetches
 free pages, is decided anew in each kernel. Two things say more there.
 
 *Sums.* The I/Os of one round share what there is to wait for: one waits in place of another. The
@@ -11,10 +11,10 @@ sum of their differences is free of that. It is tested as single I/Os are, a rou
 as +5,846 where only the candidate takes it, and as -5,846 where only the base does: each size has
 its opposite. A cost of 402 in that path turns this into +402 (both take it), +6,248 and -5,846, of
 which none has an opposite. So a size that many rounds show and whose opposite is all but absent is
-no chaos. Of such sizes the smallest is taken for the cost; one of the other sign must be explained
+no noise. Of such sizes the smallest is taken for the cost; one of the other sign must be explained
 by it, as above, or where the cost is in all I/Os (+402, +6,248 and -5,444).
 
-*One value.* Chaos spreads: in the cells of which eight threads write through the page cache, no
+*One value.* Noise spreads: in the cells of which eight threads write through the page cache, no
 value but 0 is the difference of more than 5 % of the I/Os between two of the base's boots. Code
 costs the same each time it runs, so the I/Os that take the same path in both kernels all differ by
 one value, and what the others do is no matter.
@@ -45,14 +45,14 @@ SAME = 0.1
 """The net share of I/Os of each boot that must differ by one and the same value."""
 
 PARTNER = 4
-"""A longer path is chaos if the other kernel alone takes it at most so many times more seldom."""
+"""A longer path is noise if the other kernel alone takes it at most so many times more seldom."""
 
 
 @dataclass(frozen=True)
 class Band:
     """A size of difference that shows on one side: ``delta`` (signed) in ``ios`` I/Os.
 
-    ``opposite`` I/Os have the negative of it. ``members`` are the rows of the twins that have it.
+    ``opposite`` I/Os have the negative of it. ``members`` are the rows of the pairs that have it.
     """
 
     delta: int
@@ -182,7 +182,7 @@ def _explained(
 ) -> list[tuple[int, int]] | None:
     """What each size says of the cost, as (instructions, I/Os); None if one contradicts the first.
 
-    A path that only one kernel takes is chaos, in whichever direction, and so is how often.
+    A path that only one kernel takes is noise, in whichever direction, and so is how often.
     """
     counted = [(first.delta, first.ios)]
     done = [first]

@@ -1,11 +1,11 @@
-"""I/O by I/O: by how much did each one of the candidate's differ from its twin in the base?
+"""I/O by I/O: by how much did each one of the candidate's differ from its pair in the base?
 
 On an exact board a boot is a function of its kernel, and paced I/Os begin at the same moments of
 the board's clock in base and candidate. So I/O number i of a thread is the same work in both, and
-their difference is the patch's, unless a timer or a free tag met one of them only. Such chaos is as
+their difference is the patch's, unless a timer or a free tag met one of them only. Such noise is as
 likely to meet the one as the other: its differences are symmetric around 0, and a cost's are not.
 
-The test is a sign test. Of all I/Os whose difference is larger than some size, chaos makes about as
+The test is a sign test. Of all I/Os whose difference is larger than some size, noise makes about as
 many larger as smaller. The threads of a cell begin their I/Os together, so a timer that meets one
 of them also meets the others: the I/Os of one *round* (same boot, same number in their threads)
 share one chance. With c the net number of a round's I/Os that grew, the sum of all c reaches
@@ -17,7 +17,7 @@ enough if as many moved one way as a fair coin shows the same side with that pro
 of 24: 1.2e-7).
 Several sizes are tried, so that a rare large cost is seen among common small differences.
 
-Chaos need not be symmetric in three boots: readers that wait for each other's read-ahead take one
+Noise need not be symmetric in three boots: readers that wait for each other's read-ahead take one
 of two courses, and go on with it. What it does in a cell is seen in the base: its boots are of one
 kernel, and differ only in the moment at which their cells begin. A net share must be several times
 the largest that two of the base's boots show between them; twice is enough for most of all I/Os.
@@ -145,7 +145,7 @@ class PairedIos:
     over all boots) of the same pairs. ``foreign`` pairs have other marks on either side and are
     left out. ``own`` has the differences between each two of the base's boots, shape (pairs,) each,
     ``own_rounds`` the rounds of these pairs, and ``own_unpaired`` the largest share of I/Os without
-    a twin among them.
+    a pair among them.
     """
 
     differences: Ints
@@ -220,7 +220,7 @@ def pair(
 
 
 Boots = list[tuple[Ordered, Ordered, int] | None]
-"""Two boots' I/Os and by how many the second is ahead; None where one has no I/Os in order."""
+"""Two boots' I/Os and by how many the second is shifted; None where one has no I/Os in order."""
 
 
 def _ordered(records: Sequence[CellRecord]) -> list[Ordered | None]:
@@ -273,7 +273,7 @@ def _differences(boots: Boots, section: Section | None, burst: int) -> PairedIos
 
 
 def joined(parts: Sequence[PairedIos]) -> PairedIos:
-    """The twins of several cells as one; their rounds stay apart."""
+    """The paired I/Os of several cells as one; their rounds stay separate."""
     return PairedIos(
         np.concatenate([p.differences for p in parts]),
         np.concatenate([p.base for p in parts]),
@@ -406,7 +406,7 @@ def record(paired: PairedIos, moved: Moved | None, size: int) -> TwinRecord:
 def _rare(counts: Counter[int], commonest: int, moved: Moved, least: float) -> Cluster | None:
     """What some I/Os pay beside what most of them do: +5,000 in every 8th, where all have +8.
 
-    Its mean must be above ``least``. Chaos has opposites, as far from the commonest difference.
+    Its mean must be above ``least``. Noise has opposites, as far from the commonest difference.
     """
     total, way = counts.total(), 1 if moved.grew else -1
     found = [
@@ -432,7 +432,7 @@ def _in_every_boot(paired: PairedIos, size: int, sign: int, share: float) -> boo
 
 
 def phase(base: Ordered, candidate: Ordered) -> int:
-    """By how many I/Os the candidate is ahead: 0, or 1 either way where paths alternate.
+    """By how many I/Os the candidate is shifted: 0, or 1 either way where paths alternate.
 
     A path that every second I/O takes may begin with the first I/O in one kernel and with the
     second in the other. The lag is the one at which most I/Os have the same difference, whatever

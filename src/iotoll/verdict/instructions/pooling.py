@@ -1,4 +1,4 @@
-"""A cost too rare for one cell: the twins of several cells of a device, tested together."""
+"""A cost too rare for one cell: the paired I/Os of several cells of a device, tested together."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _usual(policy: Policy, part: Section | None) -> SectionRule:
 def _is_of_one(parts: Sequence[PairedIos], moved: Moved, z: float) -> bool:
     """Whether one cell shows it alone, whose own test did not find it.
 
-    Without the cell that shows most, the others must show it half as clearly. Chaos that one cell's
+    Without the cell that shows most, the others must show it half as clearly. Noise that one cell's
     boots have in common passed for a cost of nine cells otherwise.
     """
     sign = 1 if moved.grew else -1

@@ -1,6 +1,6 @@
 """The gate on the `instructions` clock: candidate against base, I/O by I/O, on an exact board.
 
-A pure function of two result files and a policy. Each I/O is compared with its twin of the other
+A pure function of two result files and a policy. Each I/O is compared with its pair of the other
 kernel (`iotoll.verdict.instructions.pairing`): per cell and section, for the whole I/O, and over
 the cells of a device together, where a cost may show that is too rare for a cell alone.
 
@@ -173,7 +173,7 @@ def compare(found: PairedIos, rule: SectionRule, policy: Policy) -> dict[str, An
     least = policy.min_ios * max(found.boots, 1)
     few = f"fewer than {policy.min_ios} I/Os" if pairs < least else ""
     if found.ios < least:
-        # So few that no share of them says anything, whether they have twins or not.
+        # So few that no share of them says anything, whether they are paired or not.
         middle = float(np.median(found.base)) if pairs else 0.0
         return _fields(middle, 0.0, rule, "unknown", "not compared", few, gated=False)
     why = _incomparable(found, policy)
@@ -227,7 +227,7 @@ def _incomparable(found: PairedIos, policy: Policy) -> str:
         base, candidate = found.kinds
         return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
     if _lack(found, policy):
-        return f"not comparable: {found.unpaired} of {found.ios} I/Os have no twin"
+        return f"not comparable: {found.unpaired} of {found.ios} I/Os have no pair"
     return ""
 
 
@@ -241,7 +241,7 @@ def _differ(found: PairedIos, policy: Policy) -> bool:
 
 
 def _lack(found: PairedIos, policy: Policy) -> bool:
-    """Whether more I/Os have no twin than the policy allows, and than two boots of the base show.
+    """Whether more I/Os are unpaired than the policy allows, and than two boots of the base show.
 
     One more is none: of few I/Os, each is several percent.
     """
@@ -265,7 +265,7 @@ def _confidence(
     found: PairedIos, moved: Moved | None, exact: float, commonest: int, share: float
 ) -> str:
     if moved is None:
-        return f"{exact:.0%} of I/Os as their twins; {commonest:+d} in {share:.0%}"
+        return f"{exact:.0%} of I/Os as their pairs; {commonest:+d} in {share:.0%}"
     if moved.what:
         return moved.what
     noise = found.noise(moved.size)
@@ -297,7 +297,7 @@ def _open(
 ) -> list[str]:
     """The cells of each device that moved in fewer boots of the candidate than the policy asks for.
 
-    Or whose I/Os lack twins or have other marks, where the base's own boots have not yet shown how
+    Or whose I/Os lack pairs or have other marks, where the base's own boots have not yet shown how
     many do by themselves. All of a device's cells, so that the base's further boots are the same
     for most candidates and come from the store of earlier boots.
     """

@@ -73,23 +73,13 @@ def decide(
     ]
     outcome = _outcome(found.state, verdicts)
     wanted = 0 if any(v.outcome is Outcome.INFRASTRUCTURE for v in verdicts) else found.wanted
-    sequential = SequentialRecord(
-        looks=policy.looks,
-        pairs=found.records(),
-        used=used,
-        figures=len(growths),
-        board_minutes=round(sum(record.seconds for record in pairs.records) / 60, 2),
-        alarm_error=policy.alarm_error,
-        block_error=policy.block_error,
-        pass_error=policy.pass_error,
-        promise=promise(policy),
-        inflation=round(float(look.estimate.inflation[0]), 3) if look else 1.0,
-        history=known.pairs,
-        seed=seed or 0,
-        would_do=found.would_do() if outcome is Outcome.INCONCLUSIVE else None,
-        not_judged=[
-            f"{v.cell}: {g.figure}, {g.why}" for v in verdicts for g in v.growth if g.limit
-        ],
+    sequential = found.course(policy, known.pairs, seed or 0).model_copy(
+        update={
+            "would_do": found.would_do() if outcome is Outcome.INCONCLUSIVE else None,
+            "not_judged": [
+                f"{v.cell}: {g.figure}, {g.why}" for v in verdicts for g in v.growth if g.limit
+            ],
+        }
     )
     return Decision(
         wanted,
@@ -133,6 +123,23 @@ class _Found:
     @property
     def wanted(self) -> int:
         return int(self.judged.wanted[0])
+
+    def course(self, policy: TimePolicy, history: int, seed: int) -> SequentialRecord:
+        """How the search for a decision went, with the policy's promises."""
+        return SequentialRecord(
+            looks=policy.looks,
+            pairs=self.records(),
+            used=self.used,
+            figures=len(self.pairs.names),
+            board_minutes=round(sum(record.seconds for record in self.pairs.records) / 60, 2),
+            alarm_error=policy.alarm_error,
+            block_error=policy.block_error,
+            pass_error=policy.pass_error,
+            promise=promise(policy),
+            inflation=round(float(self.look.estimate.inflation[0]), 3) if self.look else 1.0,
+            history=history,
+            seed=seed,
+        )
 
     def records(self) -> list[PairRecord]:
         """The pairs, with why one that was looked at is not used."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from iotoll.boots.pair_order import first_side
 from iotoll.core.errors import InfrastructureError
-from iotoll.measure.validity import apart, load_rules
+from iotoll.measure.validity import load_rules, mismatch
 from iotoll.records.models import BootRecord, CellRecord, PairRecord, Section, SideResult
 
 Floats = NDArray[np.float64]
@@ -57,7 +57,7 @@ def make_pairs(
     for number in numbers:
         at = [side[number] for side in sides]
         boots = (base.boots[at[0]], candidate.boots[at[1]])
-        unused = _apart(*boots)
+        unused = _mismatch(*boots)
         records.append(
             PairRecord(
                 pair=number,
@@ -95,12 +95,12 @@ def _board_seconds(boot: BootRecord) -> float:
     return boot.seconds - (boot.lava.phases.get("queue", 0.0) if boot.lava else 0.0)
 
 
-def _apart(base: BootRecord, candidate: BootRecord) -> str:
+def _mismatch(base: BootRecord, candidate: BootRecord) -> str:
     if device_of(base) != device_of(candidate):
         return f"its boots ran on {device_of(base)} and on {device_of(candidate)}"
     if base.board_sha256 != candidate.board_sha256:
         return "its boots had different boards, images or jobs"
-    return apart(base.facts, candidate.facts, load_rules())
+    return mismatch(base.facts, candidate.facts, load_rules())
 
 
 def _value(side: SideResult, cell: str, index: int, figure: str) -> float:

@@ -8,16 +8,25 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import yaml
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.gate.lava_command import lava_command
 from iotoll.labs.lava import check
 from iotoll.labs.lava.check import checks, demand
 from iotoll.labs.lava.config import Lab, load_lab
+from iotoll.labs.lava.definition import FastbootJob, File, render
 from iotoll.labs.lava.http import Http
+from iotoll.labs.lava.retry import Retry
+from iotoll.labs.lava.runner import Watch, subject
 from iotoll.labs.lava.server import FileStore, LavaServer, Servers
+from iotoll.records import results
+from iotoll.records.models import SourceRecord
+from iotoll.records.rundir import RunDir
 from tests.unit.labs.lava.conftest import Answer, Request, Stub, as_json
+from tests.unit.labs.lava.test_watch import PANIC, job, log
 
 HIKEY = "hikey960"
 
@@ -138,8 +147,6 @@ def test_f3_4_the_command(
 
 def test_f3_5_a_page_that_is_no_log_is_asked_for_again(stub: Stub) -> None:
     """F3.5: a 200 answer that is no LAVA log cost a whole boot."""
-    from iotoll.labs.lava.retry import Retry
-
     log = b'- {"dt": "2026-11-21T20:02:00", "lvl": "target", "msg": "x"}\n'
     stub.answers(Answer(200, b"<html>Proxy: please wait</html>"), Answer(200, log))
     lava = servers(stub.url).lava
@@ -150,9 +157,6 @@ def test_f3_5_a_page_that_is_no_log_is_asked_for_again(stub: Stub) -> None:
 
 def test_f3_6_only_new_lines_of_a_log_are_asked_for(stub: Stub) -> None:
     """F3.6: the whole log every ten seconds."""
-    from iotoll.labs.lava.runner import Watch
-    from tests.unit.labs.lava.test_watch import PANIC, job, log
-
     lines = [log("target", f"iotoll: cell {n}").body for n in range(5)]
     watch = Watch(servers(stub.url).lava, 0.0)
 
@@ -176,10 +180,6 @@ def test_f3_6_only_new_lines_of_a_log_are_asked_for(stub: Stub) -> None:
 
 def test_f3_8_jobs_say_what_is_judged_and_whom_to_tell(tmp_path: Path, stub: Stub) -> None:
     """F3.8: no notify, no callback, no time-outs of single actions, no docker, no subject."""
-    import yaml
-
-    from iotoll.labs.lava.definition import FastbootJob, File, render
-
     found = lab()
     board = found.boards[HIKEY]
     times = board.timeouts.model_copy(update={"actions": {"fastboot-flash-action": 7}})
@@ -205,8 +205,6 @@ def test_f3_8_jobs_say_what_is_judged_and_whom_to_tell(tmp_path: Path, stub: Stu
 
 
 def test_f3_8_a_callback_holds_no_secret() -> None:
-    from pydantic import ValidationError
-
     data = lab().model_dump()
     for url in ("ftp://x", "https://user:secret@x/", "https://x/?token=1"):
         data["jobs"]["callback"] = url
@@ -215,11 +213,6 @@ def test_f3_8_a_callback_holds_no_secret() -> None:
 
 
 def test_f3_8_the_subject_of_a_series(tmp_path: Path) -> None:
-    from iotoll.labs.lava.runner import subject
-    from iotoll.records import results
-    from iotoll.records.models import SourceRecord
-    from iotoll.records.rundir import RunDir
-
     run = RunDir(tmp_path)
     assert subject(run) == ""
     record = SourceRecord(side="candidate", tree="x", version="6.12", tree_sha256="0")

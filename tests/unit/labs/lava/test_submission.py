@@ -238,7 +238,7 @@ def test_refused_job_is_not_tried_for_ever(
     assert lava.jobs == []
 
 
-def test_patience_ends_at_once_for_what_it_does_not_mend(
+def test_retry_ends_at_once_for_what_it_does_not_mend(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub.answers(Answer(404))
@@ -248,7 +248,7 @@ def test_patience_ends_at_once_for_what_it_does_not_mend(
     assert len(stub.requests) == 1
     stub.answers(Answer(503), Answer(503), as_json({}))
     assert Retry()(lambda: client.get("x")) == {}
-    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.05)
     stub.answers(Answer(503))
     with pytest.raises(ServerError):
         Retry()(lambda: client.get("x"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,8 +116,6 @@ class Board:
 
 
 def _replace(value: Any, **changes: Any) -> Any:
-    from dataclasses import replace
-
     return replace(value, **changes) if isinstance(value, Pairs) else value
 
 

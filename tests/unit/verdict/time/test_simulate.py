@@ -11,7 +11,7 @@ from iotoll_lab.experiments.rivals import RIVALS
 
 from iotoll.boots.pair_order import boot_order, first_side
 from iotoll.verdict.policy import load_time_policy
-from iotoll.verdict.time.sequential import State, plan_of
+from iotoll.verdict.time.sequential import State, judge, plan_of
 from iotoll.verdict.time.simulate import KINDS, Planted, Tally, batches, board_noise, interval
 
 PLAN = plan_of(load_time_policy("time"), 32)
@@ -95,8 +95,6 @@ def test_batches_do_not_depend_on_where_one_begins() -> None:
 
 def test_pairs_after_the_decision_change_nothing() -> None:
     """The real gate sees pairs arrive; the simulation has them all: both must decide alike."""
-    from iotoll.verdict.time.sequential import judge
-
     rng = np.random.default_rng(4)
     ratios = rng.normal(0, 0.01, (3, 16, 128))
     history, known = np.full((3, 1, 128), 1e-4), np.full((3, 128), 59.0)

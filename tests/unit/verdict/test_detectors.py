@@ -18,7 +18,7 @@ WAIT, COST = 5846, 402
 IOS = 384
 
 
-def twins(
+def paired(
     differences: NDArray[np.int64], own: list[NDArray[np.int64]] | None = None, in_round: int = 1
 ) -> PairedIos:
     count = len(differences)
@@ -50,7 +50,7 @@ OWN = [waits(0, seed) for seed in (101, 102, 103)]
 def test_a_cost_in_a_path_that_other_ios_take_in_each_kernel() -> None:
     """The sign test misses it: about as many I/Os wait in the base alone as in the candidate."""
     for seed in range(20):
-        found = twins(waits(COST, seed), OWN)
+        found = paired(waits(COST, seed), OWN)
         assert pairing.find(found, SIZES, 5.0, 0.02, 1.0, 4.0) is None
         moved = find(found)
         assert moved is not None and moved.grew
@@ -61,14 +61,14 @@ def test_a_cost_in_a_path_that_other_ios_take_in_each_kernel() -> None:
 
 
 def test_a_path_that_became_shorter_is_an_improvement() -> None:
-    moved = find(twins(waits(-COST, 1), OWN))
+    moved = find(paired(waits(-COST, 1), OWN))
     assert moved is not None and not moved.grew and moved.cost is not None and moved.cost < 0
 
 
 def test_the_same_paths_in_another_order_are_no_cost() -> None:
     for seed in range(200):
-        assert find(twins(waits(0, seed), OWN)) is None
-        assert find(twins(waits(0, seed)), z=4.0) is None, "the first boot"
+        assert find(paired(waits(0, seed), OWN)) is None
+        assert find(paired(waits(0, seed)), z=4.0) is None, "the first boot"
 
 
 def test_a_cost_in_all_ios_is_seen_beside_longer_paths() -> None:
@@ -76,7 +76,7 @@ def test_a_cost_in_all_ios_is_seen_beside_longer_paths() -> None:
     random = np.random.default_rng(5)
     differences = 404 + random.choice([0, 1397, -1397], IOS, p=[0.5, 0.25, 0.25])
     own = [random.choice([0, 1397, -1397], IOS, p=[0.5, 0.25, 0.25]) for _ in range(3)]
-    found = detectors._by_sizes(twins(differences, own), 12, 5.0, 0.02, 1.0, 4.0)
+    found = detectors._by_sizes(paired(differences, own), 12, 5.0, 0.02, 1.0, 4.0)
     assert found is not None and found.grew
     assert found.cost == 404.0
 
@@ -85,19 +85,19 @@ def test_sizes_that_contradict_each_other_say_nothing() -> None:
     """Some I/Os are dearer and some are cheaper: not what one cost can be."""
     differences = np.zeros(IOS, np.int64)
     differences[::5], differences[1::5] = 300, -777
-    assert find(twins(differences, OWN)) is None
+    assert find(paired(differences, OWN)) is None
 
 
 def test_a_size_that_one_boot_lacks_is_chance() -> None:
     differences = np.zeros(IOS, np.int64)
     differences[IOS // 3 :: 4] = 300
-    assert detectors._by_sizes(twins(differences, OWN), 12, 5.0, 0.02, 1.0, 4.0) is None
+    assert detectors._by_sizes(paired(differences, OWN), 12, 5.0, 0.02, 1.0, 4.0) is None
 
 
 def test_a_size_that_the_base_shows_one_way_must_be_clearer() -> None:
     differences, own = np.zeros(IOS, np.int64), np.zeros(IOS, np.int64)
     differences[::10], own[::20] = 300, 300
-    found = twins(differences, [own])
+    found = paired(differences, [own])
     assert detectors.one_sided(found, 12, 5.0, 1.0) != []
     assert detectors.one_sided(found, 12, 5.0, 4.0) == []
 
@@ -105,15 +105,15 @@ def test_a_size_that_the_base_shows_one_way_must_be_clearer() -> None:
 def test_ios_of_one_round_wait_in_place_of_each_other() -> None:
     """Each round's waits cost 402 more, and who waits for how long differs in all of them."""
     random = np.random.default_rng(3)
-    chaos = random.normal(0, 3000, (IOS // 32, 32)).astype(np.int64)
-    chaos[:, -1] -= chaos.sum(axis=1)
-    differences = np.tile(chaos.reshape(-1), 6) + 300
-    own = [np.tile(random.permutation(chaos.reshape(-1)), 6)]
-    found = twins(differences, own, in_round=32)
+    noise = random.normal(0, 3000, (IOS // 32, 32)).astype(np.int64)
+    noise[:, -1] -= noise.sum(axis=1)
+    differences = np.tile(noise.reshape(-1), 6) + 300
+    own = [np.tile(random.permutation(noise.reshape(-1)), 6)]
+    found = paired(differences, own, in_round=32)
     moved = find(found)
     assert moved is not None and moved.grew and moved.cost == 300.0
     assert "72 of 72 rounds" in moved.what
-    assert find(twins(differences - 300, own, in_round=32)) is None
+    assert find(paired(differences - 300, own, in_round=32)) is None
 
 
 @pytest.mark.parametrize(("rounds", "found"), [(72, False), (30, False), (18, True)])
@@ -122,12 +122,12 @@ def test_rounds_that_move_so_between_boots_of_the_base_are_no_cost(
 ) -> None:
     """An innocent kernel was blocked: two disks, whose threads meet otherwise in each boot."""
     random = np.random.default_rng(3)
-    chaos = random.normal(0, 3000, (72, 32))
-    chaos[:, -1] -= chaos.sum(axis=1)
-    differences = (chaos + np.where(np.arange(72) % 9 < 8, 300, -300)[:, None]).astype(np.int64)
-    own = chaos.copy()
+    noise = random.normal(0, 3000, (72, 32))
+    noise[:, -1] -= noise.sum(axis=1)
+    differences = (noise + np.where(np.arange(72) % 9 < 8, 300, -300)[:, None]).astype(np.int64)
+    own = noise.copy()
     own[:rounds] += 400
-    moved = find(twins(differences.reshape(-1), [own.astype(np.int64).reshape(-1)], in_round=32))
+    moved = find(paired(differences.reshape(-1), [own.astype(np.int64).reshape(-1)], in_round=32))
     assert (moved is not None) is found
 
 
@@ -138,9 +138,9 @@ def test_where_the_base_is_unsteady_a_minority_is_no_growth() -> None:
     sign = np.concatenate([np.ones(100), -np.ones(40), np.zeros(55)])
     differences = (size * random.permutation(sign)).astype(np.int64)
     own = [(size * random.permutation(np.tile([1, -1, 1, -1, 0], 39))).astype(np.int64)]
-    assert find(twins(differences, own)) is None
+    assert find(paired(differences, own)) is None
     steady = [np.zeros(195, np.int64)]
-    assert find(twins(differences, steady)) is not None
+    assert find(paired(differences, steady)) is not None
 
 
 def test_most_of_all_ios_are_enough_where_the_base_moves_much() -> None:
@@ -150,14 +150,14 @@ def test_most_of_all_ios_are_enough_where_the_base_moves_much() -> None:
     differences = size * np.concatenate([np.ones(176), -np.ones(13)]).astype(np.int64)
     differences = random.permutation(differences)
     own = [random.permutation(size * np.repeat([1, -1, 0], [99, 36, 54]))]
-    moved = find(twins(differences, own))
+    moved = find(paired(differences, own))
     assert moved is not None and moved.grew
     half = random.permutation(size * np.repeat([1, -1], [140, 49]))
-    assert find(twins(half, own)) is None, "net 48 %"
+    assert find(paired(half, own)) is None, "net 48 %"
 
 
 def spread(seed: int, exact: int = 0, share: float = 0.0) -> NDArray[np.int64]:
-    """Chaos in each of the I/Os of three boots, but for a share that differs exactly."""
+    """Noise in each of the I/Os of three boots, but for a share that differs exactly."""
     random = np.random.default_rng(seed)
     found = 2 * random.integers(-4500, 4500, (3, IOS // 3))  # never odd by chance
     found[:, : round(share * IOS / 3)] = exact
@@ -169,14 +169,14 @@ SPREAD = [spread(seed) for seed in (201, 202, 203)]
 
 def test_one_value_in_many_ios_is_a_cost_where_all_others_differ_by_chance() -> None:
     """Eight threads that write 128 KiB through the page cache: +21 in 94 of 384 I/Os, never -21."""
-    moved = find(twins(spread(1, 21, 0.25), SPREAD, in_round=8))
+    moved = find(paired(spread(1, 21, 0.25), SPREAD, in_round=8))
     assert moved is not None and moved.grew and moved.cost == 21
     assert moved.what == "96 of 384 I/Os differ by exactly +21, 0 by -21"
-    moved = find(twins(spread(1, -21, 0.25), SPREAD, in_round=8))
+    moved = find(paired(spread(1, -21, 0.25), SPREAD, in_round=8))
     assert moved is not None and not moved.grew and moved.cost == -21
     half = spread(1, 21, 0.25)
     half[:10] = half[128:138] = half[256:266] = 0
-    moved = find(twins(half, SPREAD, in_round=8))
+    moved = find(paired(half, SPREAD, in_round=8))
     assert moved is not None and moved.cost == round(21 * 66 / 96, 1), "the others cost nothing"
 
 
@@ -191,17 +191,17 @@ def test_one_value_is_chance(why: str) -> None:
         own = [spread(seed, 43, 0.08) for seed in (201, 202, 203)]
     elif why == "other":
         found[[*range(112, 128), *range(240, 256), *range(368, 384)]] = -777
-    assert find(twins(found, own, in_round=8)) is None
+    assert find(paired(found, own, in_round=8)) is None
 
 
 def test_few_rounds_that_agree_are_enough_for_a_size_too() -> None:
-    """eMMC 128 KiB reads of eight threads, 24 rounds in three boots: the mean is that of chaos."""
+    """eMMC 128 KiB reads of eight threads, 24 rounds in three boots: the mean is that of noise."""
     found = np.full(192, 21)
     found[[64, 80, 150]] = -1495
     assert found.mean() < 1
     own = np.zeros(192, np.int64)
     own[:9] = np.resize([509, -395], 9)
-    moved = find(twins(found, [own], in_round=8))
+    moved = find(paired(found, [own], in_round=8))
     assert moved is not None and moved.grew and moved.share == 189 / 192
     found[range(8, 192, 16)] = -21
-    assert find(twins(found, [own], in_round=8)) is None, "these have opposites"
+    assert find(paired(found, [own], in_round=8)) is None, "these have opposites"
