@@ -29,7 +29,7 @@ help:
 	@echo 'make bench-lab         100 jobs over eight boards of a real LAVA'
 	@echo 'make bench-pipeline    how long a merge request'"'"'s pipeline takes here'
 	@echo 'make dist              wheels for x86-64 and arm64, and the commands for boards, in dist/'
-	@echo 'make release VERSION=V every check, and the tag of a release (docs/release.md)'
+	@echo 'make release VERSION=V every check, and the tag of a release (CONTRIBUTING.md)'
 	@echo 'make dut               the static command for boards, for arm64 and x86-64'
 	@echo 'make lab               a whole LAVA on this machine, with its boards; make lab-down ends it'
 	@echo 'make setup             set up what make test needs'
@@ -152,7 +152,7 @@ dut: setup
 dist: dut
 	@tools/dist.sh
 
-# make release VERSION=X.Y.Z: everything that docs/release.md asks for, and the tag.
+# make release VERSION=X.Y.Z: everything that CONTRIBUTING.md asks for, and the tag.
 release: test dist
 	$(BIN)/python tools/release.py tag $(VERSION)
 

@@ -1,4 +1,4 @@
-"""Versions and tags: docs/release.md.
+"""Versions and tags: CONTRIBUTING.md, Releases.
 
 python tools/release.py check          # every file states the same version (make lint)
 python tools/release.py set 0.3.0      # write it to all of them
@@ -128,7 +128,7 @@ def main(words: list[str]) -> None:
                 _git(ROOT, "tag", "--annotate", "--cleanup=verbatim", "--message", message, tag)
                 print(f"tagged v{version}; now: git push origin v{version}")
         case _:
-            print(f"usage:\n\n{(__doc__ or '').partition('.md.')[2].strip()}", file=sys.stderr)
+            print(f"usage:\n\n{(__doc__ or '').partition('Releases.')[2].strip()}", file=sys.stderr)
             raise SystemExit(2)
     for problem in problems:
         print(f"release: {problem}", file=sys.stderr)

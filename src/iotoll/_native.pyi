@@ -154,13 +154,16 @@ def stream(
     path: str,
     windows: Sequence[tuple[int, int, str | None, bool]],
     take: Callable[[int, dict[str, Packed]], None],
+    *,
+    columns: set[str] | frozenset[str] | None = None,
     **options: Unpack[Options],
 ) -> None:
     """Give the I/Os of some windows to ``take`` while the trace is read: memory does not grow.
 
     A window: from, to, device (all without one), whether own times are known. ``take`` gets the
     window's number and the columns of `IoTable`. Order is that of the starts, but for an I/O that
-    ends after 8192 younger ones. Raises `TraceError`, or what ``take`` raised.
+    ends after 8192 younger ones. With ``columns``: only those, in the order of the ends, which
+    takes less memory. Raises `TraceError`, or what ``take`` raised.
     """
 
 def blocks(

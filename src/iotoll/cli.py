@@ -68,6 +68,18 @@ COMMANDS = {
         "Measure the tips that CONFIG names, add them to the history, and write the trend.",
         ("iotoll nightly nightly.toml",),
     ),
+    "check": Entry(
+        "Judge",
+        "iotoll.lists.check:check_command",
+        "Check one PATCH (- for standard input) for b4: a line for each finding, none for a pass.",
+        ("iotoll check 0001-my.patch", "iotoll check --b4-json -"),
+    ),
+    "watch": Entry(
+        "Judge",
+        "iotoll.lists.command:watch_command",
+        "Gate the new series of a mailing list's archive, as CONFIG says, and write replies.",
+        ("iotoll watch watch.toml",),
+    ),
     "report": Entry(
         "Look",
         "iotoll.report:report_command",

@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.trace.independent import Event, operation, report
 
 Key = tuple[str, int, int]
+NOWHERE = 2**64 - 1
+"""Where passthrough requests and flushes complete; at their issue they have no sectors."""
 
 
 @dataclass
@@ -22,6 +24,7 @@ class Request:
     """A request from its issue on; ``queued`` is None where no bio shows."""
 
     queued: int | None
+    pid: int
     done: int | None = None
     told: bool = True
 
@@ -39,6 +42,7 @@ class Reader:
     live: dict[tuple[int, int, int, str], list[Key]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    above: set[int] = field(default_factory=set)
     announced: dict[tuple[int, int], list[list[int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -57,7 +61,12 @@ class Reader:
     def bio_remap(self, event: Event) -> None:
         """What goes on elsewhere is queued there now, unless its own queue event follows."""
         old = event.number("old_dev"), event.number("old_sector")
-        stamp = [event.ts]
+        stamp = [event.ts, event.pid]
+        if not self.announced[old]:
+            # To a partition: announced by the disk's number, at the place on the partition.
+            told = self.announced[event.number("dev"), old[1]]
+            if told and told[0][1] == event.pid and old[0] not in self.above:
+                old = event.number("dev"), old[1]
         if self.announced[old]:
             stamp = self.announced[old].pop(0)
             for stamps in self.waiting.values():
@@ -74,7 +83,8 @@ class Reader:
         if self.announced[dev, sector]:
             self.announced[dev, sector].pop(0)[0] = event.ts
         else:
-            self._wait(event, [event.ts])
+            self._wait(event, [event.ts, event.pid])
+        self.above.add(dev)
 
     def rq_issue(self, event: Event) -> None:
         """A request goes to the driver."""
@@ -84,13 +94,16 @@ class Reader:
         for place in range(sector, sector + sectors):
             stamps = self.waiting[dev, operation(rwbs), place]
             if stamps:
-                queued.append(stamps.pop(0)[0])
+                queued.append(stamps.pop(0))
         self.announced[dev, sector] = [
-            one for one in self.announced[dev, sector] if one[0] not in queued
+            one for one in self.announced[dev, sector] if one not in queued
         ]
         where = (dev, sector, sectors, operation(rwbs))
+        if sectors == 0:
+            where = (dev, NOWHERE, event.number("bytes") >> 9, operation(rwbs))
         key = (name(dev), event.ts, sector)
-        self.requests[key] = Request(min(queued, default=None))
+        first = min(queued, default=[None, event.pid], key=lambda one: one[0])
+        self.requests[key] = Request(*first)
         self.live[where].append(key)
         if len(self.live[where]) > 1:
             for one in self.live[where]:
@@ -99,7 +112,7 @@ class Reader:
     def rq_complete(self, event: Event) -> None:
         """A request is complete."""
         dev, sector, sectors, rwbs = event.span()
-        found = self.live[dev, sector, sectors, operation(rwbs)]
+        found = self.live[dev, sector if sectors else NOWHERE, sectors, operation(rwbs)]
         if found:
             self.requests[found.pop(0)].done = event.ts
 

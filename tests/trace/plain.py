@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -83,3 +84,20 @@ def event_name(form: bytes) -> str:
 def stamp(data: bytes, page: int) -> int:
     """A page's time stamp (clock units)."""
     return int.from_bytes(data[page : page + 8], "little")
+
+
+def repeated(data: bytes, times: int) -> bytes:
+    """The same file with its events ``times`` times, each after the other in time."""
+    parts = parts_of(data)
+    head = data[: data.rindex(parts.options) + len(parts.options)]
+    stamps = [stamp(data, page) for pages in parts.pages for page in pages]
+    period = 2 * (max(stamps) - min(stamps)) + 1_000_000_000
+    at = -(-(len(head) + 16 * len(parts.pages)) // parts.page_size) * parts.page_size
+    places, body = b"", bytearray()
+    for pages in parts.pages:
+        places += struct.pack("<QQ", at + len(body), times * len(pages) * parts.page_size)
+        for copy in range(times):
+            for page in pages:
+                body += struct.pack("<Q", stamp(data, page) + copy * period)
+                body += data[page + 8 : page + parts.page_size]
+    return (head + places).ljust(at, b"\0") + bytes(body)

@@ -26,6 +26,7 @@ from tests.trace.synthetic.drivers import DRIVERS
 from tests.trace.synthetic.formats import KERNELS
 from tests.trace.synthetic.machine import Machine
 from tests.trace.synthetic.scenarios import Bench, single
+from tests.unit.analyzing import refused
 
 BLKTRACE = DATA / "blktrace"
 RUNS = ("nvme-ext4-5.10", "nvme-ext4-6.12", "nvme-ext4-7.3", "scsi-5.10", "scsi-6.12")
@@ -122,7 +123,17 @@ def test_g4_10_a_cut_packed_file_says_so(tmp_path: Path) -> None:
 NAMED = {
     b"": "is empty",
     b"PK\x03\x04": "is an archive of files",
-    b"\x7fELF" + bytes(60): "is a program",
+    b"\x7fELF" + bytes(60): "is a program or a core dump (ELF)",
+    b"\xd4\xc3\xb2\xa1\x02\0\x04\0" + bytes(16): "is a capture of network packets (pcap)",
+    b"\x0a\x0d\x0d\x0a" + bytes(24): "is a capture of network packets (pcap)",
+    bytes(72) + b"\x02\0\x02\xc0" + bytes(40): "is a trace of Windows (ETL)",
+    b"\x57\x1d\xd1\x75" + bytes(40): "is a part of an LTTng trace (CTF), which is not read",
+    b"-----BEGIN PGP MESSAGE-----\n": "is encrypted (PGP); decrypt it first",
+    b"age-encryption.org/v1\n": "is encrypted (age); decrypt it first",
+    b"Salted__" + bytes(range(64)): "is encrypted (openssl enc); decrypt it first",
+    b"LZIP\x01": "is packed by lzip; unpack it first",
+    b"version https://git-lfs.github.com/spec/v1\n": "is a pointer of Git LFS; fetch the file",
+    b'{"fio version": "fio-3.39", "jobs": []}': "is fio's JSON; give it with --fio",
     b'{"traceEvents": []}': "is JSON (of a Chrome trace",
     b"SQLite format 3\0": "is a table of a tool's results",
     b"/* CTF 1.8 */ trace {": "is a part of an LTTng trace (CTF), which is not read",
@@ -146,18 +157,41 @@ def test_g4_10_what_is_not_supported_is_named(content: bytes, tmp_path: Path) ->
     assert "corrupt" not in line and "damaged" not in line
 
 
-def test_g4_10_perf_data_without_tracepoints_is_named(tmp_path: Path) -> None:
-    plain = (DATA / "ufs-read.dat").read_bytes()
+PERF_TYPES = {
+    0: "samples of the processor's counters",
+    1: "samples of other events",
+    8: r"records of a hardware unit \(Intel PT",
+}
+
+
+@pytest.mark.parametrize("number", PERF_TYPES)
+def test_g4_10_perf_data_without_tracepoints_is_named(number: int, tmp_path: Path) -> None:
     if shutil.which("trace-cmd") is None:
         pytest.skip("trace-cmd is not installed")
     plain = as_version_6(DATA / "ufs-read.dat", tmp_path).read_bytes()
     whole = bytearray(exported.perf_data(plain))
     (at, size) = struct.unpack_from("<QQ", whole, 24)
     for place in range(at, at + size, 144):
-        struct.pack_into("<I", whole, place, 1)  # PERF_TYPE_SOFTWARE
+        struct.pack_into("<I", whole, place, number)
     path = exported.write(tmp_path, "x", bytes(whole))
-    with pytest.raises(UsageError, match=r"a perf\.data file without tracepoints: it has"):
+    with pytest.raises(UsageError, match=rf"without tracepoints: it has {PERF_TYPES[number]}"):
         open_trace(path)
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.5, 0.98])
+@pytest.mark.parametrize("trace", ["ufs-read.dat", "nvme-write-sync-8.dat"])
+def test_g4_10_a_cut_file_is_said_to_be_cut(trace: str, kept: float, tmp_path: Path) -> None:
+    data = (DATA / trace).read_bytes()
+    path = exported.write(tmp_path, "x.dat", data[: int(len(data) * kept)])
+    line = refused(path)
+    assert line.startswith(f"{path}: ends at ") and "copy or record it again" in line
+
+
+def test_g4_10_a_folder_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "metadata").write_text("/* CTF 1.8 */")
+    assert "is a folder of an LTTng trace (CTF), which is not read" in refused(tmp_path)
+    (tmp_path / "metadata").unlink()
+    assert "is a folder; name a file" in refused(tmp_path)
 
 
 SYSTRACE = """<!DOCTYPE html>
@@ -275,25 +309,42 @@ def test_g4_7_blkparse_itself(run: str, tmp_path: Path) -> None:
         assert found[column] == truth[column], column
 
 
-def with_clock(folder: Path, clock: str, tsc: tuple[int, int] | None = None, **kind: Any) -> Path:
-    """A trace of a machine with that trace clock."""
+def with_clock(
+    folder: Path, clock: str, options: dict[int, bytes] | None = None, **kind: Any
+) -> Path:
+    """A trace of a machine with that trace clock, and more options of its file."""
     made = Machine(Layout(**kind), KERNELS[-1], cpus=2)
     single(Bench(made, DRIVERS["nvme"](made)), count=3)
-    data = made.file()
-    order = ">" if kind.get("big_endian") else "<"
-    known = data.index(b"[local] global counter\n")
-    head = known - 6
-    length = struct.unpack_from(order + "I", data, head + 2)[0]
-    text = f"local [{clock}]\0".encode()
-    option = struct.pack(order + "HI", 4, len(text)) + text
-    if tsc:
-        option += struct.pack(order + "HIIIQ", 14, 16, *tsc, 0)
-    # What comes behind must not move: its places are absolute.
-    filler = length + 6 - len(option) - 6
-    option += struct.pack(order + "HI", 999, filler) + bytes(filler)
     path = folder / "clock.dat"
-    path.write_bytes(data[:head] + option + data[head + 6 + length :])
+    path.write_bytes(made.file(clock, options))
     return path
+
+
+def test_g4_10_a_guest_file_has_the_times_of_its_host(tmp_path: Path) -> None:
+    plain = analysed(with_clock(tmp_path, "local"))[1]
+    # TIME_SHIFT of one sample: trace id, flags, CPUs; their number, time, offset, scale, fraction.
+    shift = struct.pack("<QIIIQQQQ", 0, 0, 1, 1, 5, 777, 1, 0)
+    shifted = analysed(with_clock(tmp_path, "local", {12: shift}))[1]
+    assert shifted["start"] == [at + 777 for at in plain["start"]]
+    for column in ("pid", "dev", "sector", "elapsed_hardware"):
+        assert shifted[column] == plain[column]
+
+
+def test_g4_10_a_host_file_that_names_its_guests_is_read(tmp_path: Path) -> None:
+    plain = analysed(with_clock(tmp_path, "local"))[1]
+    guest = b"vm\0" + struct.pack("<QIII", 7, 1, 0, 0)
+    assert analysed(with_clock(tmp_path, "local", {13: guest}))[1] == plain
+
+
+def test_g4_2_ticks_whose_length_the_file_names_become_ns(tmp_path: Path) -> None:
+    ticks = with_clock(tmp_path, "x86-tsc")
+    plain = analysed(ticks)[1]
+    # TSC2NSEC: ns are ticks * 3 / 2^1.
+    trace = with_clock(tmp_path, "x86-tsc", {14: struct.pack("<IIQ", 3, 1, 0)})
+    assert _native.ticks(str(trace)) is None
+    record, found = analysed(trace)
+    assert record["unit"] == "ns"
+    assert found["start"] == [at * 3 // 2 for at in plain["start"]]
 
 
 @pytest.mark.parametrize("clock", ["x86-tsc", "counter", "uptime", "ppc-tb"])

@@ -48,6 +48,7 @@ PACKAGES = (
     "studies",
     "nightly",
     "bisect",
+    "lists",
     "ci",
 )
 """Each imports only packages before it."""

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tracedat::{Run, Trace};
 
 use crate::analysis::device;
+use crate::bins::BLOCK;
 use crate::error::Error;
 use crate::filter::{Direction, Filter};
 use crate::names::{LEARNED, Names};
@@ -17,7 +18,7 @@ use crate::request::Request;
 use crate::source::Source;
 use crate::stats::Stats;
 use crate::steps::{Steps, of_blktrace};
-use crate::values::Values;
+use crate::values::{KEPT, Values};
 use crate::window::Window;
 
 /// Tasks that are told apart on a device; the rest is one.
@@ -72,14 +73,64 @@ pub fn direction(row: &BlockRow) -> Direction {
     Direction::of_letter(row.rwbs.op())
 }
 
+/// The durations of a row, in the order of [`durations`].
+const DURATIONS: [&str; 9] = [
+    "q2d", "d2c", "q2c", "d2s", "s2f", "f2c", "before", "below", "after",
+];
+
+fn durations(row: &BlockRow) -> [Option<u64>; DURATIONS.len()] {
+    let span = |from: u64, to: u64| to.checked_sub(from).filter(|_| from > 0 && to > 0);
+    let (below, above) = row.below_span;
+    let bio = row.kind == RowKind::Bio;
+    [
+        row.q2d(),
+        row.d2c(),
+        row.q2c(),
+        span(row.issued, row.sent),
+        span(row.sent.max(row.issued), row.driver_done),
+        span(row.driver_done, row.done),
+        span(row.queued, below).filter(|_| bio),
+        span(below, above).filter(|_| bio),
+        span(above, row.done).filter(|_| bio),
+    ]
+}
+
+/// Durations of one kind: they are summed up a block at a time, which is cheaper than one by one.
+#[derive(Debug, Clone, Default)]
+struct Duration {
+    waiting: Vec<u64>,
+    values: Values,
+}
+
+impl Duration {
+    /// `rows`: how many there are, of all kinds and devices.
+    fn add(&mut self, value: u64, rows: u64) {
+        self.waiting.push(value);
+        if self.waiting.len() >= BLOCK {
+            self.values.add(&self.waiting);
+            self.waiting.clear();
+            if rows > KEPT {
+                self.values.coarsen();
+            }
+        }
+    }
+
+    /// `None` without any.
+    fn stats(&self) -> Option<Stats> {
+        let mut values = self.values.clone();
+        values.add(&self.waiting);
+        Some(values.stats()).filter(|stats| stats.count > 0)
+    }
+}
+
 /// What is summed up of a device.
 #[derive(Debug, Default)]
 struct Sums {
     requests: u64,
     bios: u64,
     bytes: u64,
-    directions: BTreeMap<&'static str, u64>,
-    values: BTreeMap<&'static str, Values>,
+    directions: BTreeMap<Direction, u64>,
+    durations: [Duration; DURATIONS.len()],
     requeues: u64,
     ambiguous: u64,
     lost: u64,
@@ -103,6 +154,8 @@ struct Collector<'a> {
     names: Names,
     keep: usize,
     last: u64,
+    /// Rows so far.
+    seen: u64,
     devices: BTreeMap<Dev, Sums>,
     slow: BinaryHeap<Slow>,
     /// Rows to be given on, where somebody takes them.
@@ -141,10 +194,11 @@ impl RowSink for Collector<'_> {
 
 impl Collector<'_> {
     fn sum(&mut self, row: &BlockRow) {
+        self.seen += 1;
         let full = self.devices.len() >= DEVICES && !self.devices.contains_key(&row.dev);
         let key = if full { Dev::default() } else { row.dev };
         let sums = self.devices.entry(key).or_default();
-        sums.add(row);
+        sums.add(row, self.seen);
     }
 
     fn rank(&mut self, row: &BlockRow) {
@@ -169,13 +223,14 @@ pub fn whole(row: &BlockRow) -> Option<u64> {
 }
 
 impl Sums {
-    fn add(&mut self, row: &BlockRow) {
+    /// `rows`: how many there are of all devices.
+    fn add(&mut self, row: &BlockRow, rows: u64) {
         match row.kind {
             RowKind::Request => self.requests += 1,
             RowKind::Bio => self.bios += 1,
         }
         self.bytes += row.bytes;
-        *self.directions.entry(direction(row).name()).or_default() += 1;
+        *self.directions.entry(direction(row)).or_default() += 1;
         self.requeues += u64::from(row.requeues);
         self.ambiguous += u64::from(row.ambiguous);
         self.lost += u64::from(row.lost);
@@ -206,27 +261,9 @@ impl Sums {
         let task = self.tasks.entry(if full { -1 } else { row.pid });
         let task = task.or_default();
         *task = (task.0 + 1, task.1 + row.bytes);
-        self.durations(row);
-    }
-
-    fn durations(&mut self, row: &BlockRow) {
-        let span = |from: u64, to: u64| to.checked_sub(from).filter(|_| from > 0 && to > 0);
-        let (below, above) = row.below_span;
-        let bio = row.kind == RowKind::Bio;
-        let found = [
-            ("q2d", row.q2d()),
-            ("d2c", row.d2c()),
-            ("q2c", row.q2c()),
-            ("d2s", span(row.issued, row.sent)),
-            ("s2f", span(row.sent.max(row.issued), row.driver_done)),
-            ("f2c", span(row.driver_done, row.done)),
-            ("before", span(row.queued, below).filter(|_| bio)),
-            ("below", span(below, above).filter(|_| bio)),
-            ("after", span(above, row.done).filter(|_| bio)),
-        ];
-        for (name, value) in found {
+        for (all, value) in self.durations.iter_mut().zip(durations(row)) {
             if let Some(value) = value {
-                self.values.entry(name).or_default().add(&[value]);
+                all.add(value, rows);
             }
         }
     }
@@ -244,17 +281,18 @@ impl Sums {
         let tasks = tasks.into_iter().take(16).map(|(pid, (rows, bytes))| {
             json!({"pid": pid, "task": names.comm(*pid), "rows": rows, "bytes": bytes})
         });
-        let values: serde_json::Map<String, Value> = self
-            .values
-            .iter()
-            .map(|(name, values)| ((*name).to_owned(), stats_json(&values.clone().stats())))
+        let durations = DURATIONS.iter().zip(&self.durations);
+        let durations: serde_json::Map<String, Value> = durations
+            .filter_map(|(name, all)| Some(((*name).to_owned(), stats_json(&all.stats()?))))
             .collect();
+        let directions = self.directions.iter();
+        let directions: BTreeMap<_, _> = directions.map(|(way, n)| (way.name(), n)).collect();
         json!({
             "dev": dev.to_string(),
             "requests": self.requests,
             "bios": self.bios,
             "bytes": self.bytes,
-            "directions": self.directions,
+            "directions": directions,
             "requeues": self.requeues,
             "ambiguous": self.ambiguous,
             "lost": self.lost,
@@ -268,7 +306,7 @@ impl Sums {
             "partitions": by_name(&self.parts),
             "inodes": self.inodes,
             "tasks": tasks.collect::<Vec<_>>(),
-            "durations": values,
+            "durations": durations,
         })
     }
 }
@@ -361,6 +399,7 @@ impl Parts<'_, '_> {
                     names: names(),
                     keep: self.keep,
                     last: 0,
+                    seen: 0,
                     devices: BTreeMap::new(),
                     slow: BinaryHeap::new(),
                     rows: self.taker.is_some().then(Vec::new),

@@ -5,7 +5,7 @@ use iosections::IoResult;
 use crate::error::Error;
 
 /// What an I/O does to the data, by its first request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// It reads.
     Read,

@@ -11,9 +11,11 @@ use crate::summary::Collector;
 use crate::walk::{self, Measured, Watch};
 use crate::window::Window;
 
-/// I/Os that are given on at a time. As many more wait, so that they come in the order of their
-/// starts: only one that ends after so many younger ones comes late.
-pub const BATCH: usize = 1 << 13;
+/// I/Os that are given on at a time.
+const BATCH: usize = 1 << 11;
+/// I/Os that wait, where all are to come in the order of their starts: only one that ends after so
+/// many younger ones comes late.
+const WAITING: usize = 1 << 13;
 
 /// A stretch of time, and the device whose I/Os are wanted in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,8 @@ struct Flow<'a> {
     wishes: &'a [Wish],
     filter: &'a Filter,
     taker: &'a mut dyn IoTaker,
+    /// How many wait for older ones.
+    wait: usize,
     /// What has been looked through, and the window that it is of.
     waiting: Vec<IoResult>,
     window: usize,
@@ -78,8 +82,9 @@ impl Watch<Error> for &std::cell::RefCell<Flow<'_>> {
         let device = flow.wishes.get(window).and_then(|wish| wish.device);
         let bit = device.map_or(0, |dev| engine.bit(dev));
         flow.collect(&mut engine.sink().ios, bit);
-        if flow.waiting.len() >= 2 * BATCH {
-            flow.give(BATCH, engine.paths())?;
+        if flow.waiting.len() >= flow.wait + BATCH {
+            let wait = flow.wait;
+            flow.give(wait, engine.paths())?;
         }
         Ok(())
     }
@@ -93,8 +98,10 @@ pub fn stream(
     source: &Source,
     request: &Request,
     wishes: &[Wish],
+    in_order: bool,
     taker: &mut dyn IoTaker,
 ) -> Result<(), Error> {
+    let wait = if in_order { WAITING } else { 0 };
     let request = Request {
         keep_ios: true,
         device: None,
@@ -105,7 +112,8 @@ pub fn stream(
         wishes,
         filter: &request.filter,
         taker,
-        waiting: Vec::new(),
+        wait,
+        waiting: Vec::with_capacity(wait + 2 * BATCH),
         window: 0,
     });
     let mut ended = 0;

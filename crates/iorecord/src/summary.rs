@@ -6,7 +6,7 @@ use crate::filter::Filter;
 use crate::request::Request;
 use crate::rows::Rows;
 use crate::stats::Stats;
-use crate::values::Values;
+use crate::values::{KEPT, Values};
 
 /// Ways told apart while I/Os come in, in the order of their first I/O; the rest is one group.
 const WAYS: usize = 64;
@@ -139,6 +139,7 @@ pub(crate) struct Summary {
 /// What is summed up of all ways together.
 #[derive(Debug, Clone, Default)]
 struct All {
+    ios: u64,
     /// Own time on the way of the first request, by section.
     first: [Values; 5],
     overhead: Triple,
@@ -260,6 +261,13 @@ impl Summary {
 }
 
 impl Triple {
+    /// Values are counted in bins from now on.
+    fn coarsen(&mut self) {
+        for values in [&mut self.elapsed, &mut self.clean, &mut self.other] {
+            values.coarsen();
+        }
+    }
+
     /// Adds elapsed times and own times of I/Os that are all clean, or all not.
     fn add(&mut self, clean: bool, [elapsed, own]: [&[u64]; 2]) {
         self.elapsed.add(elapsed);
@@ -322,7 +330,11 @@ impl Way {
         }
         rows.overhead(|sums| all.overhead.add(clean, sums));
         rows.total(|sums| all.total.add(clean, sums));
+        all.ios += rows.len() as u64;
         rows.clear();
+        if all.ios > KEPT {
+            self.sections.iter_mut().for_each(Triple::coarsen);
+        }
     }
 
     /// The first of the ways that are shown as one.

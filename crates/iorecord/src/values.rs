@@ -1,10 +1,13 @@
 //! Many durations in bounded memory.
 
-use crate::bins::{BLOCK, Bins};
+use crate::bins::Bins;
 use crate::stats::{Run, Stats, summarize};
 
 /// Values up to this number are kept one by one; then only how many fall into each narrow bin.
 pub const EXACT: usize = 1 << 14;
+/// I/Os, or rows, whose values are kept one by one: of more, no matter in how many sets their values
+/// are, sets that still grow go to bins.
+pub(crate) const KEPT: u64 = 4 * EXACT as u64;
 
 /// A growing set of values.
 #[derive(Debug, Clone, Default)]
@@ -19,12 +22,6 @@ impl Values {
     pub fn add(&mut self, values: &[u64]) {
         if let Some(bins) = &mut self.bins {
             return bins.add(values);
-        }
-        if self.loose.len() >= EXACT / 8 {
-            // As much as there may be, at once: they are not copied time and again.
-            let most = EXACT + BLOCK;
-            self.loose
-                .reserve_exact(most.saturating_sub(self.loose.len()));
         }
         self.loose.extend_from_slice(values);
         if self.loose.len() > EXACT {
@@ -42,7 +39,7 @@ impl Values {
 
     /// All of them go to bins; from now on only bins are kept.
     #[inline(never)]
-    fn coarsen(&mut self) -> &mut Bins {
+    pub(crate) fn coarsen(&mut self) -> &mut Bins {
         let bins = self.bins.get_or_insert_with(|| Box::new(Bins::new()));
         bins.add(&std::mem::take(&mut self.loose));
         bins

@@ -60,7 +60,15 @@ impl<S: RowSink> BlockRows<S> {
         // Places on a partition are not those on its disk.
         let above = self.own(from.0);
         let announced = |bio: &Bio| bio.moved && bio.span.sector == from.1;
-        if let Some(found) = self.covering(above, from.1, announced) {
+        let mut found = self.covering(above, from.1, announced);
+        if found.is_none() && from.0 != span.dev {
+            // Since Linux 4.14 what goes on to a partition is announced by the disk's number, but
+            // with the place on the partition (`bio_dev` is the disk's): md on partitions.
+            let on_disk = |bio: &Bio| announced(bio) && bio.parent.is_some() && bio.fits(&span);
+            let disk = self.own(span.dev);
+            found = self.covering(disk, from.1, on_disk);
+        }
+        if let Some(found) = found {
             self.move_on(found, span, from.0);
             return;
         }

@@ -8,6 +8,9 @@ use crate::event::{Span, Tag};
 use crate::limits;
 use crate::slab::Ref;
 
+/// Where a passthrough request completes: `blk_rq_pos` is -1, and its issue names no sectors at all.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
 impl<S: RowSink> BlockRows<S> {
     /// The bios of a request: those that wait for it with some of its sectors.
     fn carried(&self, place: usize, span: &Span) -> Carried {
@@ -86,7 +89,10 @@ impl<S: RowSink> BlockRows<S> {
         (row.issued, row.cpu, row.ahead) = (at.ts, at.cpu, ahead);
         let rivals = |at: &Ref| {
             let live = self.requests.get(*at);
-            live.is_some_and(|live| live.span.sectors == span.sectors)
+            live.is_some_and(|live| {
+                live.span.sectors == span.sectors
+                    && (span.sectors > 0 || live.row.bytes >> 9 == u64::from(bytes) >> 9)
+            })
         };
         let rivals: SmallVec<[Ref; 4]> = same.iter().copied().filter(rivals).collect();
         row.ambiguous = !rivals.is_empty();
@@ -95,6 +101,9 @@ impl<S: RowSink> BlockRows<S> {
         } else {
             u64::from(bytes)
         };
+        if span.sectors == 0 && bytes > 0 {
+            row.sector = NOWHERE;
+        }
         if bios.is_empty() {
             row.pid = at.pid;
         }
@@ -239,19 +248,22 @@ impl<S: RowSink> BlockRows<S> {
         if let Some(on) = self.on(place) {
             on.has_requests |= !any;
         }
-        let mut same = self.same_place(place, span);
+        let nowhere = span.sector == NOWHERE;
+        let sectors = if nowhere { 0 } else { span.sectors };
+        let mut same = self.same_place(place, &Span { sectors, ..*span });
         let requests = &self.requests;
         same.retain(|at| requests.get(*at).is_some_and(|live| !live.requeued));
         let is_whole = |at: &Ref| {
-            requests
-                .get(*at)
-                .is_some_and(|l| l.span.sectors == span.sectors)
+            requests.get(*at).is_some_and(|l| {
+                let size = !nowhere || l.row.bytes >> 9 == u64::from(span.sectors);
+                l.span.sectors == sectors && size
+            })
         };
         let whole: Carried = same.iter().copied().filter(is_whole).collect();
         if whole.is_empty() {
             match same.first() {
-                Some(&request) => self.part_done(request, span),
-                None => self.complete_unknown(at, place, span),
+                Some(&request) if !nowhere => self.part_done(request, span),
+                _ => self.complete_unknown(at, place, span),
             }
             return;
         }

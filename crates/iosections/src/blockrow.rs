@@ -28,7 +28,7 @@ pub struct BlockRow {
     pub top_queued: u64,
     /// The operation and its flags.
     pub rwbs: Rwbs,
-    /// First sector.
+    /// First sector; `u64::MAX`: a passthrough request, which has none.
     pub sector: u64,
     /// Bytes.
     pub bytes: u64,

@@ -189,6 +189,53 @@ mod tests {
     }
 
     #[test]
+    fn g4_4_md_on_a_partition_is_announced_by_the_disks_number() {
+        let md = Dev { major: 9, minor: 0 };
+        let (announced, place) = (span(DISK, 100), span(DISK, 2148));
+        let made = rows(&[
+            Step::BioQueue(span(md, 100)),
+            Step::Remap(announced, (md, 100)),
+            Step::Remap(place, (PART, 100)),
+            Step::BioQueue(place),
+            Step::Issue(place, 4096),
+            Step::Complete(place),
+            Step::BioComplete(span(md, 100)),
+        ]);
+        assert_eq!(made.len(), 2);
+        let (request, bio) = (made[0], made[1]);
+        assert_eq!((request.dev, request.part), (DISK, Some(PART)));
+        assert_eq!(
+            (request.top, request.top_queued, request.queued),
+            (md, 1, 4)
+        );
+        assert_eq!(
+            (bio.kind, bio.dev, bio.below),
+            (RowKind::Bio, md, Some(DISK))
+        );
+        assert_eq!((bio.below_span, bio.done), ((2, 6), 7));
+    }
+
+    #[test]
+    fn g4_1_a_passthrough_request_completes_at_no_place() {
+        let rwbs = Rwbs::new(b"N");
+        let at = |sector, sectors| Span {
+            dev: DISK,
+            sector,
+            sectors,
+            rwbs,
+        };
+        let made = rows(&[
+            Step::Issue(at(0, 0), 4096),
+            Step::Issue(at(0, 0), 512),
+            Step::Complete(at(u64::MAX, 8)),
+            Step::Complete(at(u64::MAX, 1)),
+        ]);
+        let ends: Vec<_> = made.iter().map(|r| (r.bytes, r.issued, r.done)).collect();
+        assert_eq!(ends, [(4096, 1, 3), (512, 2, 4)]);
+        assert!(made.iter().all(|r| !r.ambiguous && r.sector == u64::MAX));
+    }
+
+    #[test]
     fn g4_4_a_device_without_requests_has_rows_of_bios() {
         let place = span(DISK, 100);
         let made = rows(&[Step::BioQueue(place), Step::BioComplete(place)]);

@@ -2,7 +2,7 @@
 
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use iorecord::{
@@ -17,7 +17,7 @@ use pyo3::types::PyDict;
 use crate::table::Told;
 
 /// Requests and bios that go to Python at a time.
-const ROWS: usize = 1 << 13;
+const ROWS: usize = 1 << 11;
 
 create_exception!(
     _native,
@@ -200,6 +200,8 @@ struct Giver<'f, 'py> {
     take: &'f Bound<'py, PyAny>,
     failed: Option<PyErr>,
     told: Vec<Told>,
+    /// The columns of I/Os that are given; all of them without any.
+    columns: Option<HashSet<String>>,
     /// Rows of a window that are still to be given.
     rows: (usize, Vec<BlockRow>),
 }
@@ -210,6 +212,7 @@ impl<'f, 'py> Giver<'f, 'py> {
             take,
             failed: None,
             told,
+            columns: None,
             rows: (0, Vec::new()),
         }
     }
@@ -233,7 +236,7 @@ impl<'f, 'py> Giver<'f, 'py> {
             return Ok(());
         }
         self.call(window, |table| {
-            let mut columns = table::Packed { table, rows: &rows };
+            let mut columns = table::Packed::new(table, &rows);
             table::blocks(&mut columns)?;
             Ok(columns.table)
         })
@@ -247,8 +250,12 @@ impl<'f, 'py> Giver<'f, 'py> {
 impl IoTaker for Giver<'_, '_> {
     fn take(&mut self, window: usize, ios: &[IoResult], paths: &[String]) -> Result<(), Error> {
         let told = std::mem::take(&mut self.told);
+        let only = self.columns.take();
         let done = self.call(window, |table| {
-            let mut columns = table::Packed { table, rows: ios };
+            let mut columns = table::Packed {
+                only: only.as_ref(),
+                ..table::Packed::new(table, ios)
+            };
             let name = |number: u32| {
                 let name = paths.get(number as usize);
                 name.map_or_else(|| "other".to_owned(), String::clone)
@@ -258,7 +265,7 @@ impl IoTaker for Giver<'_, '_> {
             }
             Ok(columns.table)
         });
-        self.told = told;
+        (self.told, self.columns) = (told, only);
         done
     }
 }
@@ -277,13 +284,15 @@ impl RowTaker for Giver<'_, '_> {
 /// A window as Python says it: from, to, device, whether own times are known.
 type WishedIos = (u64, u64, Option<String>, bool);
 
-/// Gives the I/Os of some windows to `take(window, columns)` while the trace is read.
+/// Gives the I/Os of some windows to `take(window, columns)` while the trace is read: all columns in
+/// the order of the starts; or only those that are named, in the order of the ends.
 #[pyfunction]
-#[pyo3(signature = (path, windows, take, **options))]
+#[pyo3(signature = (path, windows, take, *, columns = None, **options))]
 fn stream(
     path: &str,
     windows: Vec<WishedIos>,
     take: &Bound<'_, PyAny>,
+    columns: Option<HashSet<String>>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     let wrong = |error: &Error| trace_error(path, error);
@@ -303,8 +312,12 @@ fn stream(
             sections: source.sections().collect(),
         });
     }
-    let mut giver = Giver::new(take, told);
-    let done = iorecord::stream(&source, &request, &wishes, &mut giver);
+    let in_order = columns.is_none();
+    let mut giver = Giver {
+        columns,
+        ..Giver::new(take, told)
+    };
+    let done = iorecord::stream(&source, &request, &wishes, in_order, &mut giver);
     done.map_err(|error| giver.error(path, &error))
 }
 
@@ -341,10 +354,7 @@ fn blocks<'py>(
         }
     };
     let packed = |all: iorecord::Blocks| {
-        let mut columns = table::Packed {
-            table: PyDict::new(py),
-            rows: &all.slow,
-        };
+        let mut columns = table::Packed::new(PyDict::new(py), &all.slow);
         table::blocks(&mut columns)?;
         Ok((all.json, columns.table))
     };

@@ -1,6 +1,6 @@
 //! I/Os, requests and bios as columns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use iorecord::{
     BlockRow, Direction, FirstRequest, IoResult, Mark, Moment, RowKind, Section, direction,
@@ -52,10 +52,27 @@ impl<R> Columns<R> for Lists<'_, '_, R> {
 pub(crate) struct Packed<'py, 'r, R> {
     pub(crate) table: Bound<'py, PyDict>,
     pub(crate) rows: &'r [R],
+    /// The columns that are wanted; all of them without any.
+    pub(crate) only: Option<&'r HashSet<String>>,
+}
+
+impl<'py, 'r, R> Packed<'py, 'r, R> {
+    /// All columns.
+    pub(crate) fn new(table: Bound<'py, PyDict>, rows: &'r [R]) -> Self {
+        let only = None;
+        Self { table, rows, only }
+    }
+
+    fn skips(&self, name: &str) -> bool {
+        self.only.is_some_and(|only| !only.contains(name))
+    }
 }
 
 impl<R> Columns<R> for Packed<'_, '_, R> {
     fn number(&mut self, name: &str, value: impl Fn(&R) -> i64) -> PyResult<()> {
+        if self.skips(name) {
+            return Ok(());
+        }
         let bytes: Vec<u8> = self
             .rows
             .iter()
@@ -66,6 +83,9 @@ impl<R> Columns<R> for Packed<'_, '_, R> {
     }
 
     fn maybe(&mut self, name: &str, value: impl Fn(&R) -> Option<u64>) -> PyResult<()> {
+        if self.skips(name) {
+            return Ok(());
+        }
         let mut bytes = Vec::with_capacity(self.rows.len() * 8);
         let mut absent = Vec::with_capacity(self.rows.len());
         for row in self.rows {
@@ -79,12 +99,18 @@ impl<R> Columns<R> for Packed<'_, '_, R> {
     }
 
     fn flag(&mut self, name: &str, value: impl Fn(&R) -> bool) -> PyResult<()> {
+        if self.skips(name) {
+            return Ok(());
+        }
         let bytes: Vec<u8> = self.rows.iter().map(|r| u8::from(value(r))).collect();
         let bytes = PyBytes::new(self.table.py(), &bytes);
         self.table.set_item(name, (bytes,))
     }
 
     fn text(&mut self, name: &str, value: impl Fn(&R) -> String) -> PyResult<()> {
+        if self.skips(name) {
+            return Ok(());
+        }
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let mut names: Vec<String> = Vec::new();
         let mut bytes = Vec::with_capacity(self.rows.len() * 4);
@@ -192,7 +218,9 @@ pub(crate) fn blocks(c: &mut impl Columns<BlockRow>) -> PyResult<()> {
     })?;
     c.text("direction", |row| direction(row).name().to_owned())?;
     c.text("rwbs", |row| row.rwbs.letters())?;
-    c.maybe("sector", |row| Some(row.sector).filter(|_| row.bytes > 0))?;
+    c.maybe("sector", |row| {
+        Some(row.sector).filter(|&at| row.bytes > 0 && at != u64::MAX)
+    })?;
     c.number("bytes", |row| row.bytes as i64)?;
     c.number("bios", |row| row.bios.into())?;
     c.number("pid", |row| row.pid.into())?;

@@ -30,6 +30,8 @@ const TASKS: usize = 1 << 16;
 
 /// `PERF_TYPE_TRACEPOINT`.
 const TRACEPOINT: u32 = 2;
+/// From here on types are numbers that the kernel gave to PMUs (`PERF_TYPE_MAX`).
+const FIRST_UNIT: u32 = 6;
 
 /// Bits of `sample_type` in the order of their fields up to the raw data, but for the first.
 const IDENTIFIER: u64 = 1 << 16;
@@ -415,11 +417,16 @@ impl Reading {
     fn check(&self) -> Result<()> {
         let points = || self.attributes.iter().filter(|a| a.kind == TRACEPOINT);
         if points().next().is_none() || self.writer.is_none() {
-            let others = self.attributes.iter().any(|a| a.kind != TRACEPOINT);
-            let what = if others {
-                "a perf.data file without tracepoints: it has samples of other events"
-            } else {
-                "a perf.data file without tracepoints"
+            let others = self.attributes.iter().map(|a| a.kind);
+            let what = match others.filter(|&kind| kind != TRACEPOINT).max() {
+                None => "a perf.data file without tracepoints",
+                Some(0 | 3 | 4) => {
+                    "a perf.data file without tracepoints: it has samples of the processor's counters"
+                }
+                Some(FIRST_UNIT..) => {
+                    "a perf.data file without tracepoints: it has records of a hardware unit (Intel PT, Arm SPE or CoreSight, an uncore counter)"
+                }
+                Some(_) => "a perf.data file without tracepoints: it has samples of other events",
             };
             return Err(Error::foreign(what, MEND));
         }

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 
-from iotoll.boards.board import load_board
-from iotoll.boards.equip import check_families
-from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import file_sha256, json_sha256
 from iotoll.core.errors import UsageError
 from iotoll.gate.flow import STEPS, Flow, execute_alone
 from iotoll.gate.several import gate_several
-from iotoll.patch import candidate, selection
+from iotoll.patch import candidate
 from iotoll.records import results
 from iotoll.records.models import Clock, Outcome, RunManifest, SideResult
 from iotoll.records.rundir import RunDir
-from iotoll.run.manifest import RunRequest, new_manifest
+from iotoll.run.manifest import asked_for
 from iotoll.run.opening import INCIDENTAL, label_of, locked, open_run
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -187,28 +183,10 @@ def _run(
     quiet: bool,
     as_json: bool,
     clock: str | None,
-    cells: str | None,
-    matrix: str,
-    board: str | None,
     **asked: Any,
 ) -> None:
-    """Run what was asked; ``asked`` are the options that are fields of `RunRequest` as given."""
-    board = board or selection.board_for(candidate.named_paths(choice)) or "virt-arm64"
-    loaded = load_matrix(matrix)
-    chosen = chosen_cells(cells, loaded.cells, loaded.family_cells)
-    check_families(load_board(board), loaded, cells)
-    manifest = new_manifest(
-        RunRequest(
-            command=("iotoll", *sys.argv[1:]),
-            kind=kind,
-            choice=choice,
-            board=board,
-            matrix=matrix,
-            clock=Clock(clock) if clock else None,
-            cells=tuple(chosen) if chosen is not None else None,
-            **asked,
-        )
-    )
+    """Run what was asked; ``asked`` are the options of `asked_for` as given."""
+    manifest = asked_for(kind, choice, clock=Clock(clock) if clock else None, **asked)
     output = Output(quiet, as_json)
     run = _named_run(manifest, out)
     flow = Flow(run, output.progress, explains=True)
@@ -248,7 +226,8 @@ def show_run(run: RunDir, page: Path, output: Output) -> None:
         print_json(_json_result(run))
         return
     # What reports are made with is imported while boards boot: a gate begins without it.
-    from iotoll.reports.page import side_table, terminal_report
+    from iotoll.reports.page import terminal_report
+    from iotoll.reports.page.single import side_table
 
     if run.manifest.kind == "measure":
         side_table(results.read(run.side("base") / "result.json", SideResult), output.console)

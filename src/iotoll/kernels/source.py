@@ -11,22 +11,22 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from iotoll.core.digest import file_sha256, json_sha256, text_sha256
-from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir
 from iotoll.core.proc import SANDBOX_TREE, no_programs
 from iotoll.core.progress import Progress
-from iotoll.kernels import importer
+from iotoll.kernels import bases, importer
 from iotoll.kernels.compiled import options_of
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.patch import candidate as candidates
-from iotoll.patch import selection
-from iotoll.patch.candidate import Candidate
+from iotoll.patch import diff, selection
+from iotoll.patch.candidate import Candidate, Patch
 from iotoll.records import results, sealed
 from iotoll.records.models import RunManifest, SourceRecord
 from iotoll.records.models.run import Side
@@ -93,6 +93,14 @@ def open_tree(name: str, progress: Progress) -> KernelTree:
     return _import(locate(name), progress)
 
 
+def identity(name: str, revision: str | None) -> str:
+    """What tells one state of tree ``name`` from another: a commit, or an archive's digest."""
+    located = locate(name)
+    if located.repository is None:
+        return str(located.archive_sha256)
+    return _resolve(located.repository, revision or "HEAD")
+
+
 def base_of(name: str, revision: str | None, progress: Progress) -> SourceRecord:
     """The source of one kernel of tree ``name``, outside of any run."""
     located = locate(name)
@@ -122,7 +130,7 @@ def prepare(
         if manifest.tree is None or _still_there(manifest.tree, records.values(), progress):
             return records
     chosen = candidates.load(manifest)
-    records, change = _prepare_tree(manifest, chosen, progress)
+    records, change = _prepare_tree(run, chosen, progress)
     if "candidate" in records and manifest.tree is not None:
         records["candidate"] = _with_options(
             records["candidate"], open_tree(manifest.tree, progress)
@@ -184,15 +192,18 @@ def _still_there(name: str, records: Iterable[SourceRecord], progress: Progress)
 
 
 def _prepare_tree(
-    manifest: RunManifest, chosen: Candidate, progress: Progress
+    run: RunDir, chosen: Candidate, progress: Progress
 ) -> tuple[dict[Side, SourceRecord], bytes]:
     """The sources of both sides, and the candidate's whole change as one diff."""
+    manifest = run.manifest
     if manifest.tree is None:
         return {}, b""
     located = locate(manifest.tree)
     tree = _import(located, progress)
     base_commit, candidate_commit = _commits(located, chosen)
     base = _base_record(located, manifest.tree, base_commit, progress)
+    if chosen.patches:
+        base = _based(located, base, chosen, progress)
     base_tree, version = str(base.git_tree), base.version
     if chosen.kind == "none":
         if manifest.aa:
@@ -202,9 +213,11 @@ def _prepare_tree(
         revision = _revision(located, base, candidate_commit)
         change = tree.diff(base_tree, str(revision.git_tree))
         return {"base": base, "candidate": revision}, change
+    # Also the record of a run whose patch does not apply says to what.
+    results.write(run.side("base") / "source.json", base)
     with progress.step("apply the candidate"):
         applied = tree.apply(base_tree, chosen.patches, f"Linux {version}")
-    for note in applied.notes:
+    for note in (*chosen.notes, *applied.notes):
         progress.say(note)
     changes = {
         "side": "candidate",
@@ -214,10 +227,51 @@ def _prepare_tree(
         or None,
         "changed_paths": sorted({*chosen.changed_paths, *tree.changed(base_tree, applied.tree)}),
         "git_tree": applied.tree,
-        "notes": [*base.notes, *applied.notes],
+        "notes": [*base.notes, *chosen.notes, *applied.notes],
     }
     change = tree.diff(base_tree, applied.tree)
     return {"base": base, "candidate": base.model_copy(update=changes)}, change
+
+
+def _based(
+    located: Located, base: SourceRecord, chosen: Candidate, progress: Progress
+) -> SourceRecord:
+    """The base of a patch: as its user named it, as its mail states, or as its blobs show.
+
+    ``base`` is the user's, or else HEAD, or an archive's only version.
+    """
+    name = f"Linux {base.version}"
+    wanted = diff.preimages((p.text for p in chosen.patches), "the candidate")
+    if located.repository is None:
+        found = bases.of_archive(located.tree, str(base.git_tree), name, chosen.stated, wanted)
+    elif chosen.base is not None:
+        return base
+    else:
+        ask = partial(_user_git, located.repository)
+        found = bases.find(ask, str(base.commit), chosen.stated, wanted)
+    progress.say(f"base: {found.why}")
+    if found.commit and found.commit != base.commit:
+        base = _base_record(located, base.tree, found.commit, progress)
+    base = base.model_copy(update={"base_why": found.why, "base_by": found.by})
+    return _with_prerequisites(located.tree, base, found.prerequisites, progress)
+
+
+def _with_prerequisites(
+    tree: KernelTree, base: SourceRecord, commits: Sequence[str], progress: Progress
+) -> SourceRecord:
+    """The base with the patches that a series says it needs below it."""
+    if not commits:
+        return base
+    patches = [Patch(f"commit {one[:12]}", tree.diff(f"{one}^", one)) for one in commits]
+    why = f"{base.base_why}, with {len(patches)} prerequisite patches"
+    try:
+        applied = tree.apply(str(base.git_tree), patches, f"Linux {base.version}").tree
+    except BrokenError as error:
+        note = f"prerequisite patches were left out: {error}"
+        progress.say(note)
+        return base.model_copy(update={"notes": [*base.notes, note]})
+    update = {"git_tree": applied, "tree_sha256": json_sha256({"git_tree": applied})}
+    return base.model_copy(update={**update, "base_why": why})
 
 
 def _base_record(located: Located, name: str, commit: str, progress: Progress) -> SourceRecord:
@@ -313,10 +367,15 @@ def _no_filters(repository: Path) -> dict[str, str]:
     return {name: "false" if name.endswith(".required") else "" for name in names}
 
 
-def _user_git(repository: Path, *args: str, settings: Mapping[str, str] | None = None) -> str:
+def _user_git(
+    repository: Path,
+    *args: str,
+    settings: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+) -> str:
     """Ask the user's own repository, read only (not even its index is refreshed)."""
     env = clean_env(no_programs(settings))
-    done = run_tool(["git", *args], cwd=repository, stdin=None, env=env)
+    done = run_tool(["git", *args], cwd=repository, stdin=stdin, env=env)
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UsageError(f"git in {repository}: {words[0] if words else args[0] + ' failed'}")

@@ -177,6 +177,11 @@ class Durations:
 class StepSums:
     """Sub-steps of I/Os that come in batches."""
 
+    COLUMNS = frozenset({"start", "end", "requests"}).union(
+        (f"elapsed_{section.value}" for section in Section), (f"at_{mark}" for mark in MARKS)
+    )
+    """What is read of a table."""
+
     def __init__(self, *, bounded: bool) -> None:
         self.bounded = bounded
         self.names = ("start", *MARKS, "end")

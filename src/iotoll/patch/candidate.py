@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from iotoll.core.errors import UsageError
-from iotoll.patch import diff
-from iotoll.patch.diff import Mail
+from iotoll.patch import diff, mail
+from iotoll.patch.mail import Mail, Stated
 from iotoll.records.models import RunManifest
 
 CandidateKind = Literal["patch", "mbox", "revision", "range", "images", "none"]
@@ -42,6 +42,15 @@ class Patch:
 
     subject: str
     text: bytes
+
+
+@dataclass(frozen=True)
+class Series:
+    """The patches of a file in order, what they state of their base, and what was left out."""
+
+    patches: tuple[Patch, ...]
+    stated: Stated = field(default_factory=Stated)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,8 @@ class Candidate:
     base: str | None = None
     revision: str | None = None
     subjects: tuple[str, ...] = field(default=())
+    stated: Stated = field(default_factory=Stated)
+    notes: tuple[str, ...] = ()
 
 
 def is_debian(tree: str) -> bool:
@@ -132,31 +143,38 @@ def load(manifest: RunManifest) -> Candidate:
         first, last = _split_range(named)
         return Candidate(kind, base=first, revision=last)
     path = Path(named)
-    patches = read_patches(path)
+    series = read_series(path)
+    patches = series.patches
     paths = {p for patch in patches for p in diff.changed_paths(patch.text, path.name)}
     return Candidate(
         kind,
-        patches=tuple(patches),
+        patches=patches,
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         changed_paths=tuple(sorted(paths)),
         base=manifest.base,
         subjects=tuple(p.subject for p in patches if p.subject),
+        stated=series.stated,
+        notes=series.notes,
     )
 
 
 def read_patches(path: Path) -> list[Patch]:
+    """The patches of `read_series`."""
+    return list(read_series(path).patches)
+
+
+def read_series(path: Path) -> Series:
     """Read a ``.patch``, a mailbox with a series (as b4 or lore make it), either one gzipped.
 
-    Returns the patches in the order to apply them. Cover letters and replies are left out.
-    Raises UsageError for a file without a change, an incomplete series or refused content.
+    The patches are in the order to apply them. Cover letters and replies are left out, and so are
+    older versions of the series. Raises UsageError for a file without a change, an incomplete
+    series or refused content.
     """
     data = _read(path)
-    if diff.looks_like_mail(data):
-        series = [m for m in diff.mails(data) if m.is_patch]
-        patches = [Patch(m.subject, m.body) for m in _in_order(series, path)]
-    else:
-        patches = [Patch("", data)]
-    changed = set().union(*(diff.changed_paths(p.text, path.name) for p in patches))
+    series = Series((Patch("", data),))
+    if mail.looks_like_mail(data):
+        series = _series(mail.mails(data), path)
+    changed = set().union(*(diff.changed_paths(p.text, path.name) for p in series.patches))
     if not changed:
         raise UsageError(f"{path}: {_why_no_change(data)}")
     if len(changed) > _MAX_FILES:
@@ -164,12 +182,30 @@ def read_patches(path: Path) -> list[Patch]:
             f"{path}: changes {len(changed)} files, at most {_MAX_FILES} are read from a patch:"
             " give a git revision (--tree, --candidate)"
         )
-    return patches
+    return series
+
+
+def _series(found: list[Mail], path: Path) -> Series:
+    """The newest version of the series that a mailbox holds."""
+    versions = sorted({m.version for m in found if m.is_patch})
+    newest = versions[-1] if versions else 1
+    mine = [m for m in found if m.version == newest]
+    covers = [m for m in mine if m.number == 0 and m.is_tagged]
+    chosen = _in_order([m for m in mine if m.is_patch], path, one=len(versions) == 1)
+    try:
+        stated = mail.stated_base([*covers, *chosen])
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    older = " and ".join(f"v{v}" for v in versions[:-1])
+    notes = (f"{older} of the series in {path.name} left out: v{newest} replaces it",)
+    patches = tuple(Patch(m.subject, m.body) for m in chosen)
+    return Series(patches, stated, notes if older else ())
 
 
 def _why_no_change(data: bytes) -> str:
-    subjects = [m.subject for m in diff.mails(data)] if diff.looks_like_mail(data) else []
-    covers = [m for m in diff.mails(data) if m.number == 0] if subjects else []
+    found = mail.mails(data) if mail.looks_like_mail(data) else []
+    subjects = [m.subject for m in found]
+    covers = [m for m in found if m.number == 0]
     if covers:
         return (
             f'holds the cover letter "{covers[0].subject}" and no patch of its series: give them'
@@ -200,12 +236,13 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _in_order(series: list[Mail], path: Path) -> list[Mail]:
-    """Sort a series by ``n/m``; file order when it has no numbers (git format-patch -N)."""
-    versions = sorted({m.version for m in series})
-    if len(versions) > 1:
-        names = " and ".join(f"v{v}" for v in versions)
-        raise UsageError(f"{path}: holds {names} of a series: keep one (b4 am takes the newest)")
+def _in_order(series: list[Mail], path: Path, one: bool) -> list[Mail]:
+    """Sort a series by ``n/m``; file order when it has no numbers (git format-patch -N).
+
+    A mail that came by two lists counts once. Where ``one``, a single patch of a series may stand
+    alone; beside an older version it would be unclear what it replaces.
+    """
+    series = list({(m.message_id or number, m.body): m for number, m in enumerate(series)}.values())
     numbers = [m.number for m in series if m.number is not None]
     if len(numbers) != len(series) or not series:
         return series
@@ -214,7 +251,7 @@ def _in_order(series: list[Mail], path: Path) -> list[Mail]:
             raise UsageError(f"{path}: has patch {number} twice: keep one of them")
     total = max(m.of or 0 for m in series)
     missing = sorted(set(range(1, total + 1)) - set(numbers))
-    if missing and len(series) > 1:
+    if missing and (len(series) > 1 or not one):
         raise UsageError(f"{path}: patch {missing[0]}/{total} is missing: fetch the whole series")
     return sorted(series, key=lambda m: m.number or 0)
 

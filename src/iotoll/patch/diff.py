@@ -1,4 +1,4 @@
-"""Reads patch text: which paths a unified diff changes, and the messages of a mailbox.
+"""Reads patch text: which paths a unified diff changes, and from what.
 
 Nothing here applies a patch or looks at a kernel tree. Contents of hunks are skipped by their
 line counts, so a changed line that looks like a header is not mistaken for one.
@@ -6,30 +6,19 @@ line counts, so a changed line that looks like a header is not mistaken for one.
 
 from __future__ import annotations
 
-import email
-import email.policy
-import os
 import re
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from email.message import EmailMessage
-from pathlib import Path
 
 from iotoll.core.errors import UsageError
-from iotoll.core.proc import require_tool
 
 _HUNK = re.compile(rb"^@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
 _PLACE = re.compile(rb"^@@ -\d{1,9}(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@ ?(.*)")
 _TOP_LEVEL = re.compile(rb"[A-Za-z_$][^;:]*\(")
 """What begins a function in C: at the line's beginning, and no label."""
 _HUGE = re.compile(rb"^@@ [-+,\d ]*\d{10}")
-_MBOX_FROM = re.compile(rb"^From \S+ +\w{3} \w{3} +\d+ \d\d:\d\d(:\d\d)?\b.*\b\d{4}\b")
-_MAIL_HEADER = re.compile(rb"^(From|Subject|Date|Message-I[dD]|Received|Return-Path):? ", re.M)
-_PREFIX = re.compile(r"^\s*\[(?P<inside>[^\]]*PATCH[^\]]*)\]\s*", re.I)
-_NUMBER = re.compile(r"(?<![\w.])(\d{1,5})/(\d{1,5})(?![\w.])")
-_VERSION = re.compile(r"\bv(\d{1,5})\b", re.I)
+
+_INDEX = re.compile(rb"^index ([0-9a-f]{7,64})\.\.[0-9a-f]{7,64}(?: \d{6})?$")
 
 SYMLINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
@@ -49,21 +38,6 @@ class Hunk:
     line: int
     added: int
     begins: tuple[tuple[int, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Mail:
-    """One message: its subject without ``[PATCH …]``, its body as bytes, its place in a series.
-
-    ``number``/``of`` are None when the subject has no ``n/m``; ``version`` is 1 without ``vN``.
-    """
-
-    subject: str
-    body: bytes
-    is_patch: bool
-    number: int | None
-    of: int | None
-    version: int
 
 
 def changed_paths(text: bytes, name: str) -> list[str]:
@@ -87,6 +61,33 @@ def changed_paths(text: bytes, name: str) -> list[str]:
 def has_diff(text: bytes) -> bool:
     """Tell whether the text holds at least one file header of a diff."""
     return any(line.startswith((b"diff --git ", b"+++ ")) for line in _header_lines(text))
+
+
+def preimages(texts: Iterable[bytes], name: str) -> dict[str, str]:
+    """The files that a series was made on: path → beginning of its blob's hash.
+
+    It is empty for a file that must not be there. By the index lines of the first patch that
+    changes a file; files without one (git writes it, diff does not) are left out. ``name`` is for
+    messages.
+    """
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    for text in texts:
+        own: dict[str, str] = {}
+        old = ""
+        for line in _header_lines(text):
+            index = _INDEX.match(line)
+            if line.startswith(b"diff --git "):
+                old = ""
+            elif index:
+                old = index[1].decode()
+            elif old and line.startswith((b"--- ", b"+++ ")):
+                is_new = not old.strip("0")
+                if is_new == line.startswith(b"+++ "):
+                    own |= {path: "" if is_new else old for path in _paths_of(line)}
+        found |= {path: blob for path, blob in own.items() if path not in seen}
+        seen.update(changed_paths(text, name), own)
+    return found
 
 
 def hunks(text: bytes, name: str) -> list[Hunk]:
@@ -146,77 +147,6 @@ def _around(heading: bytes, body: Sequence[bytes]) -> bytes:
 def _begins(text: bytes) -> bool:
     """Whether a line begins a function: no declaration, and no macro's call."""
     return bool(_TOP_LEVEL.match(text)) and not text.rstrip().endswith(b";")
-
-
-def looks_like_mail(data: bytes) -> bool:
-    """Tell whether data begin with an mbox ``From`` line or with mail headers."""
-    first = data.lstrip(b"\r\n").split(b"\n", 1)[0]
-    if _MBOX_FROM.match(first):
-        return True
-    head = re.split(rb"\r?\n\r?\n", data.lstrip(b"\r\n"), maxsplit=1)[0]
-    return bool(re.match(rb"^[A-Za-z-]+: ", first)) and bool(_MAIL_HEADER.search(head))
-
-
-def mails(data: bytes) -> list[Mail]:
-    """Split a mailbox (or one message) and decode its messages, in file order."""
-    return [_mail(raw) for raw in _split_mbox(data)]
-
-
-def _split_mbox(data: bytes) -> list[bytes]:
-    """The messages of a mailbox, as git itself splits it, each with its ``From`` line."""
-    git = require_tool("git", "git")
-    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-        done = subprocess.run(
-            [git, "mailsplit", "-b", "--keep-cr", f"-o{name}"],
-            input=data,
-            capture_output=True,
-            check=False,
-            env={"PATH": os.environ.get("PATH", ""), "GIT_CONFIG_NOSYSTEM": "1", "HOME": name},
-        )
-        if done.returncode:
-            words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise UsageError(f"git mailsplit refuses the mailbox: {words[-1:] or 'no word'}")
-        paths = sorted(Path(name).iterdir(), key=lambda path: int(path.name))
-        return [path.read_bytes() for path in paths]
-
-
-def _mail(raw: bytes) -> Mail:
-    if _MBOX_FROM.match(raw.split(b"\n", 1)[0]):
-        raw = raw.split(b"\n", 1)[1] if b"\n" in raw else b""
-    message = email.message_from_bytes(raw.lstrip(b"\r\n"), policy=email.policy.default)
-    assert isinstance(message, EmailMessage)
-    whole = " ".join(str(message.get("Subject", "")).split())
-    body = b"\n".join(_text_parts(message))
-    if body.count(b"\r\n") == body.count(b"\n"):
-        body = body.replace(b"\r\n", b"\n")
-    subject, inside = _without_prefix(whole)
-    number = _NUMBER.search(inside)
-    version = _VERSION.search(inside)
-    reply = whole.lower().startswith("re:")
-    return Mail(
-        subject=subject or "(no subject)",
-        body=body,
-        is_patch=not reply and has_diff(body),
-        number=int(number[1]) if number else None,
-        of=int(number[2]) if number else None,
-        version=int(version[1]) if version else 1,
-    )
-
-
-def _without_prefix(subject: str) -> tuple[str, str]:
-    """Return the subject less its ``[PATCH …]`` and the words inside the brackets."""
-    match = _PREFIX.match(subject)
-    return (subject[match.end() :], match["inside"]) if match else (subject, "")
-
-
-def _text_parts(message: EmailMessage) -> Iterator[bytes]:
-    for part in message.walk():
-        kind = part.get_content_type()
-        if part.is_multipart() or not (kind.startswith("text/") or "patch" in kind):
-            continue
-        payload = part.get_payload(decode=True)
-        if isinstance(payload, bytes) and kind != "text/html":
-            yield payload
 
 
 def _header_lines(text: bytes) -> Iterator[bytes]:

@@ -67,6 +67,11 @@ def write(path: Path, document: Model) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a file atomically, as `write_bytes` does."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
     """Write a file atomically; a full disk or a missing permission is an InfrastructureError.
 
     Raises UsageError where something stands that is no file: root would replace a device.
@@ -75,7 +80,7 @@ def write_text(path: Path, text: str) -> None:
     try:
         check_target(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text)
+        temporary.write_bytes(data)
         temporary.replace(path)
     except OSError as error:
         with suppress(OSError):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from iotoll.boards.board import RealBoard, VirtualBoard, load_board
-from iotoll.boards.equip import check_cells
-from iotoll.boards.matrix import Matrix, load_matrix
+from iotoll.boards.equip import check_cells, check_families
+from iotoll.boards.matrix import Matrix, chosen_cells, load_matrix
 from iotoll.boards.qemu import kvm_works
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
-from iotoll.patch.candidate import CandidateChoice
+from iotoll.patch import selection
+from iotoll.patch.candidate import CandidateChoice, named_paths
 from iotoll.records.models import Clock, RunManifest
 from iotoll.verdict.policy import load_any_policy
 
@@ -49,6 +51,37 @@ class RunRequest:
     experiment: bool = False
     beside: Path | None = None
     approved_by: str | None = None
+
+
+def asked_for(
+    kind: Literal["gate", "measure"],
+    choice: CandidateChoice,
+    *,
+    board: str | None,
+    matrix: str,
+    cells: str | None,
+    **more: Any,
+) -> RunManifest:
+    """The manifest of what a command's options ask for: no ``board`` is the candidate's paths'.
+
+    ``cells`` are comma-separated, with * for any. ``more`` are fields of `RunRequest` as given.
+    Errors are those of `new_manifest`.
+    """
+    board = board or selection.board_for(named_paths(choice)) or "virt-arm64"
+    loaded = load_matrix(matrix)
+    chosen = chosen_cells(cells, loaded.cells, loaded.family_cells)
+    check_families(load_board(board), loaded, cells)
+    return new_manifest(
+        RunRequest(
+            command=("iotoll", *sys.argv[1:]),
+            kind=kind,
+            choice=choice,
+            board=board,
+            matrix=matrix,
+            cells=tuple(chosen) if chosen is not None else None,
+            **more,
+        )
+    )
 
 
 def new_manifest(request: RunRequest) -> RunManifest:

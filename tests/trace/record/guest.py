@@ -1,4 +1,4 @@
-"""Boots one recording guest under QEMU's TCG and brings back what its cases left."""
+"""Boots one recording guest in QEMU and brings back what its cases left."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -19,6 +20,7 @@ from iotoll.core.progress import Progress
 from tests.trace.record.kernel import Kernel, load_order, write_module
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 TOOLS = Contents(
     (*PACKAGES, "blktrace", "dmsetup", "fdisk", "mdadm", "mount", "util-linux"),
     (
@@ -71,6 +73,9 @@ def qemu_command(kernel: Kernel, arch: str, recipe: Mapping[str, Any], work: Pat
     command += ["-append", words, "-serial", f"file:{work}/console"]
     command += ["-device", "virtio-serial-pci", "-chardev", f"file,id=out,path={work}/handover.tar"]
     command += ["-device", f"virtserialport,chardev=out,name={PORT}"]
+    if recipe.get("share"):
+        share = "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
+        command += ["-virtfs", share]
     drive = f"file=nbd+unix:///?socket={work}/disk.sock,if=none,id=disk,format=raw,discard=unmap"
     return [*command, "-drive", f"{drive},cache=unsafe", *recipe["qemu"]]
 
@@ -109,6 +114,8 @@ def _write_ramdisk(
         "SET": recipe["set"],
         "TRACE_CLOCK": recipe["clock"],
         "BUFFER_KB": str(BUFFER_KB),
+        "PYTHON": sys.executable,
+        "SOURCES": str(ROOT / "src"),
     }
     lines = [f"{key}={shlex.quote(value)}\n" for key, value in job.items()]
     (root / "record/job.env").write_text("".join(lines))

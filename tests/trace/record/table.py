@@ -1,10 +1,15 @@
-"""Write the table of the recorded traces: python -m tests.trace.record.table FOLDER > README.md."""
+"""Write tables of the recorded traces.
+
+python -m tests.trace.record.table FOLDER > README.md      # a row for each trace
+python -m tests.trace.record.table --sum FOLDER...         # for each kernel: docs/outputs.md
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,5 +75,29 @@ def table(folder: Path) -> str:
     return HEAD + "".join(row(path) for path in sorted(paths, key=version))
 
 
+def sums(folders: Sequence[Path]) -> str:
+    """A row for each kernel: the number of its traces, its devices, its kinds of load."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    paths = [path for folder in folders for path in folder.glob("*.json")]
+    for path in sorted((p for p in paths if not p.name.endswith(".fio.json")), key=version):
+        release, arch, *_ = path.name.split("-")
+        found.setdefault(f"{release} {arch}", []).append(json.loads(path.read_text()))
+    lines = ["| kernel | traces | devices | loads |", "|---|---|---|---|"]
+    for kernel, traces in found.items():
+        devices = ", ".join(sorted({facts["device"] for facts in traces}))
+        cases = len({facts["case"] for facts in traces})
+        lines.append(f"| {kernel} | {len(traces)} | {devices} | {cases} |")
+    lines.append(f"| all | {sum(map(len, found.values()))} | | |")
+    return "\n".join(lines) + "\n"
+
+
+def main(words: list[str]) -> None:
+    """Print what the words ask for."""
+    if words[:1] == ["--sum"]:
+        sys.stdout.write(sums([Path(word) for word in words[1:]]))
+    else:
+        sys.stdout.write(table(Path(words[0])))
+
+
 if __name__ == "__main__":
-    sys.stdout.write(table(Path(sys.argv[1])))
+    main(sys.argv[1:])

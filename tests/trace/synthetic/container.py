@@ -117,8 +117,12 @@ def trace_dat(
     comms: Mapping[int, str],
     cpus: Sequence[Sequence[Record]],
     clock: str = "local",
+    options: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """A whole file. ``formats`` has the format texts of each system's events."""
+    """A whole file. ``formats`` has the format texts of each system's events.
+
+    ``options`` are more options of the file, by their numbers in trace-cmd.dat.v6(5).
+    """
 
     def block(codes: str, data: bytes) -> bytes:
         return layout.pack(codes, len(data)) + data
@@ -136,7 +140,10 @@ def trace_dat(
     out += block("Q", "".join(f"{pid} {comm}\n" for pid, comm in comms.items()).encode())
     out += layout.pack("I", len(cpus))
     known = f"[{clock}] global counter\n".encode() + b"\0"
-    out += b"options  \0" + layout.pack("H", 4) + block("I", known) + layout.pack("H", 0)
+    out += b"options  \0"
+    for number, value in {4: known, **(options or {})}.items():
+        out += layout.pack("H", number) + block("I", value)
+    out += layout.pack("H", 0)
     out += b"flyrecord\0"
     parts = [ring_buffer(layout, records) for records in cpus]
     at = _aligned(len(out) + 16 * len(parts), layout.page_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .container import Layout, Record, trace_dat
@@ -97,10 +98,10 @@ class Machine:
         io.end = self.emit(cpu, f"sys_exit_{io.op}", ret=ret)
         io.cut("", io.end)
 
-    def file(self) -> bytes:
-        """The trace.dat of all that happened."""
+    def file(self, clock: str = "local", options: Mapping[int, bytes] | None = None) -> bytes:
+        """The trace.dat of all that happened, with more options of the file."""
         formats: dict[str, list[str]] = {}
         for event in self.events.values():
             formats.setdefault(event.system, []).append(event.format())
         comms = {pid: comm for pid, comm in self.comms.items() if pid != IDLE}
-        return trace_dat(self.layout, formats, comms, self.records)
+        return trace_dat(self.layout, formats, comms, self.records, clock, options)

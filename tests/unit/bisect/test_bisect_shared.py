@@ -19,13 +19,13 @@ import sys
 from pathlib import Path
 from iotoll.bisect.find import Asked, Finder
 from iotoll.bisect.history import History
-from iotoll.bisect.setting import held
+from iotoll.bisect.setting import locked
 from tests.unit.bisect.commits import QUIET, Tree, meter
 tree, root, good, bad, cell = sys.argv[1:]
 class Known(Tree):
     def __init__(self, root): self.root = root
 known = Known(Path(tree))
-with held(Path(root)):
+with locked(Path(root)):
     asked = Asked(good, bad, cell)
     found = Finder(meter(known, Path(root), good), History(known.root), asked, QUIET)
     print(" ".join(found.find().commits))

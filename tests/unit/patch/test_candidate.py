@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from iotoll.core.errors import UsageError
 from iotoll.patch import candidate, diff
+from iotoll.patch import mail as mails
 from tests.unit.runs import asked
 
 DIFF = """\
@@ -111,7 +112,7 @@ def test_from_inside_a_message_does_not_split_it(tmp_path: Path) -> None:
         ("", "holds no change"),
         ("just words\n", "holds no change"),
         (mail("[PATCH 1/3] a", DIFF) + mail("[PATCH 3/3] c", DIFF), "patch 2/3 is missing"),
-        (mail("[PATCH v1] a", DIFF) + mail("[PATCH v2] a", DIFF), "v1 and v2"),
+        (mail("[PATCH v1] a", DIFF) + mail("[PATCH v2 1/2] a", DIFF), "patch 2/2 is missing"),
         (mail("[PATCH 1/1] a", DIFF) + mail("[PATCH 1/1] a", DIFF), "patch 1 twice"),
         (DIFF.replace("100644", "120000"), "symbolic link"),
         ("diff --git a/l b/l\nnew file mode 120000\n", "symbolic link"),
@@ -158,8 +159,8 @@ def test_no_bytes_make_the_reader_fail_otherwise_than_by_refusing(noise: bytes) 
     for text in (noise, DIFF.encode() + noise, noise + DIFF.encode()):
         try:
             diff.changed_paths(text, "t")
-            diff.looks_like_mail(text)
-            diff.mails(text)
+            mails.looks_like_mail(text)
+            mails.mails(text)
         except UsageError:
             pass
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from iotoll.core.errors import UsageError
-from iotoll.patch import candidate, diff
+from iotoll.patch import candidate
+from iotoll.patch import mail as mails
 from iotoll.patch.selection import select
 from tests.unit.patch.test_candidate import DIFF, mail, write
 
@@ -99,7 +100,7 @@ def test_f7_8_a_drivers_own_build_files_select_its_cells() -> None:
 
 def test_mails_of_any_bytes_are_read_or_refused() -> None:
     for data in (b"From ", FROM.encode(), FROM.encode() * 3, b"\xff" * 50, b"Subject: a\n\n"):
-        diff.mails(data)
+        mails.mails(data)
 
 
 def test_damaged_deflate_data_is_one_line(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_interrupted_write_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", full)
+        patched.setattr(Path, "write_bytes", full)
         with pytest.raises(InfrastructureError, match="No space left"):
             results.write(target, selection().model_copy(update={"why": "another"}))
     assert target.read_text() == before

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from iotoll.records import results, text
 from iotoll.records.models import CellRecord, Clock, Section, SectionComparison, SideResult
-from iotoll.reports.page import moved, side_table, view
+from iotoll.reports.page import moved, view
 from iotoll.reports.page.headline import group_sentence
+from iotoll.reports.page.single import side_table
 from iotoll.reports.trace.table import print_cell
 
 CASES = Path(__file__).parents[2] / "golden" / "data" / "report"

@@ -59,7 +59,7 @@ def test_the_table_says_so() -> None:
     assert (
         "3 hardware + completion" in text and f"1 vfs_fs {NONE} {NONE} {NONE} {NONE} 2 sub" in text
     )
-    assert "not in this source vfs_fs (blktrace sees no system calls); completion" in text
+    assert "not in this source vfs_fs, return (blktrace sees no system calls); completion" in text
     assert "Executed for the I/O itself" not in text and "clean" not in text
 
 

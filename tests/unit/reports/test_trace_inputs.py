@@ -117,3 +117,41 @@ def test_compare_wants_two_traces_of_one_clock(tmp_path: Path) -> None:
 def test_a_trace_beside_itself_differs_in_nothing() -> None:
     (found,) = json.loads(run(READ, READ, "--compare", "--json").stdout)
     assert {row["points"] for row in found["sections"].values()} <= {0.0, None}
+
+
+BLOCKS = Path(__file__).parents[2] / "trace/blocks"
+
+
+def test_g4_1_traces_of_block_events_alone_are_compared_by_device() -> None:
+    traces = [BLOCKS / f"{kernel}-x86_64-stacks-block_only.dat" for kernel in ("6.1", "6.12")]
+    (found,) = json.loads(run(*traces, "--compare", "--json").stdout)
+    alone = [json.loads(run(trace, "--json").stdout)[0]["blocks"]["devices"] for trace in traces]
+    assert [pair["devices"] for pair in found["devices"]] == [["259:0"] * 2, ["259:1"] * 2]
+    for place, side in enumerate(("first", "second")):
+        (device,) = (d for d in alone[place] if d["dev"] == "259:0")
+        took = found["devices"][0]["durations"]
+        for name, row in took.items():
+            assert row[side]["median"] == device["durations"][name]["median"]
+        assert sum(took[name][side]["share"] for name in ("q2d", "d2c")) == pytest.approx(1)
+    text = run(*traces, "--compare").stdout
+    assert "D2C issue, completion" in text and "259:0: 64 and 64 requests or bios" in text
+    assert "1 vfs_fs" not in text
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("scsi-block_only", "No system calls in the trace"),
+        ("scsi-partitions", "8:0 by partition: 8:1 sda1: "),
+        ("scsi-pid_filter", "Completions are missing, so no sections"),
+        ("scsi-md_raid1", "9:0 md0"),
+    ],
+)
+def test_g4_1_the_table_names_devices_and_says_why_sections_are_missing(
+    case: str, told: str
+) -> None:
+    shown = run(BLOCKS / f"6.12-x86_64-stacks-{case}.dat").stdout.replace("\xa0", " ")
+    assert told in shown
+    lines = [line for line in shown.splitlines() if not line.startswith("! ")]
+    assert all(len(line) <= 80 for line in lines)
+    assert "Too narrow for: \n" not in shown and ", \np99" not in shown

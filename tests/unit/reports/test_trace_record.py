@@ -175,3 +175,12 @@ def test_a_trace_cmd_that_fails_is_infrastructure(stub: Path, tmp_path: Path) ->
     )
     assert done.returncode == 4
     assert "trace-cmd" in done.stderr and "no usable file" in done.stderr.replace("\n", " ")
+
+
+def test_a_machine_without_a_driver_does_not_lack_its_events(machine: Path) -> None:
+    for event in ("nvme/nvme_setup_cmd", "scsi/scsi_dispatch_cmd_start"):
+        shutil.rmtree(machine / "kernel/tracing/events" / event)
+    done = CliRunner().invoke(cli, ["record"], catch_exceptions=False)
+    assert "has not" not in done.stdout
+    done = CliRunner().invoke(cli, ["record", "--device", "nvme0n1"], catch_exceptions=False)
+    assert "has not: nvme:nvme_setup_cmd" in done.stdout

@@ -245,11 +245,11 @@ def _headers(read: Read) -> list[State]:
         ),
         State("quote", "header beside the file", {"iotoll/quote.h": "#define QUOTE 2\n"}),
         State("optional", "__has_include finds it", {"iotoll/optional.h": "#define OPTIONAL 2\n"}),
-        State("gone", "header removed, another found", {"iotoll/late/gone.h": None}),
+        State("gone", "header removed, another found", {"include/gone.h": None}),
         State(
             "case",
             "header renamed in another case",
-            {"iotoll/late/case.h": None, "iotoll/late/CASE.h": "#define CASE 1\n"},
+            {"include/case.h": None, "include/CASE.h": "#define CASE 2\n"},
         ),
         State(
             "moved",

@@ -113,6 +113,10 @@ class SourceRecord(Model):
     accepts: list[str] | None = Field(
         None, description="values of the trailers Iotoll-Accept in its commit messages"
     )
+    base_by: Literal["mail", "blobs", "guess"] | None = Field(
+        None, description="of a patch without --base: who names the base; guess: nothing does"
+    )
+    base_why: str | None = Field(None, description="the same in one sentence")
     notes: list[str] = Field(
         default_factory=list, description="what a reader must know, e.g. hunks that needed fuzz"
     )

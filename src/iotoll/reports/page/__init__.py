@@ -1,7 +1,10 @@
 """The report: a pure function of the result files in a run directory.
 
 `render_report` writes ``RUN/report/index.html`` (one file, no network, no script) and the same as
-plain text; `terminal_report` prints it. `side_table` prints figures that belong to no verdict.
+plain text; `terminal_report` prints it.
+
+Both import the page's parts when they run: `iotoll analyze` uses small modules of this package,
+and has a limit of memory.
 """
 
 from __future__ import annotations
@@ -13,18 +16,19 @@ from rich.console import Console
 
 from iotoll.records import results
 from iotoll.records.rundir import RunDir
-from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.html import page_html
-from iotoll.reports.page.single import side_table
-from iotoll.reports.page.terminal import print_report
 
 TEXT_WIDTH = 80
 
-__all__ = ["render_report", "side_table", "terminal_report"]
+__all__ = ["render_report", "terminal_report"]
 
 
 def render_report(run: RunDir) -> Path:
     """Write ``report/index.html`` and ``report/report.txt``; return the path of the page."""
+    # Whoever only analyses a trace does without what pages are made with.
+    from iotoll.reports.page.evidence import gather
+    from iotoll.reports.page.html import page_html
+    from iotoll.reports.page.terminal import print_report
+
     evidence = gather(run)
     stream = io.StringIO()
     console = Console(file=stream, width=TEXT_WIDTH, color_system=None, force_terminal=False)
@@ -38,4 +42,8 @@ def render_report(run: RunDir) -> Path:
 
 def terminal_report(run: RunDir, console: Console) -> None:
     """Print the report of a run; made for 80 columns, wider terminals only wrap less."""
+    # As above: what pages are made with is imported where one is made.
+    from iotoll.reports.page.evidence import gather
+    from iotoll.reports.page.terminal import print_report
+
     print_report(gather(run), console)

@@ -75,8 +75,10 @@ def mark_line(record: CellRecord) -> str:
 
 def unseen_line(record: CellRecord) -> str:
     """Return the sections that the source does not tell of, and why."""
-    unseen = record.not_in_source
-    missing = [f"{section.value} ({unseen[section]})" for section in Section if section in unseen]
+    by_reason: dict[str, list[str]] = {}
+    for section in (s for s in Section if s in record.not_in_source):
+        by_reason.setdefault(record.not_in_source[section], []).append(section.value)
+    missing = [f"{', '.join(names)} ({why})" for why, names in by_reason.items()]
     if missing:
         missing.append("own time (it does not record what else ran)")
     return "; ".join(missing)
@@ -95,14 +97,19 @@ def source_line(record: CellRecord) -> str:
 
 def counts(record: CellRecord) -> list[tuple[str, str]]:
     """Return, in words, the counts that qualify a cell's figures."""
+    # Where only requests and bios are known, there is no I/O whose counts could qualify anything.
+    blocks = (record.blocks or {}).get("devices") and not record.ios.get("measured")
     of_these = {k: v for k, v in record.ios.items() if k in ("selected", "clean", "detached")}
-    lines = [
-        ("source", source_line(record)),
-        ("device", listed(record.device)),
+    followed = [
         ("I/Os", count_line(record)),
         ("of these", listed(of_these)),
         ("requests", listed(record.requests)),
         ("marks", mark_line(record)),
+    ]
+    lines = [
+        ("source", source_line(record)),
+        ("device", "" if blocks else listed(record.device)),
+        *([] if blocks else followed),
         ("not in this source", unseen_line(record)),
     ]
     return [(label, text) for label, text in lines if text]

@@ -242,6 +242,7 @@ def _kernel_facts(evidence: Evidence, side: Side) -> Facts:
         facts += [("Source", f"{source.tree}, Linux {source.version}")]
         if source.commit:
             facts += [("Commit", source.commit)]
+        facts += [("Base", clean(source.base_why))] if side == "base" and source.base_why else []
         facts += [("Tree", f"sha256 {source.tree_sha256}")]
         facts += [("Patch subject", clean(s)) for s in source.patch_subjects]
         if source.patch_sha256:

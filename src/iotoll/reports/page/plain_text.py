@@ -41,11 +41,14 @@ def commit_text(evidence: Evidence) -> str:
     return _text(evidence, [_lead(evidence), _by_section(evidence, views)])
 
 
-def cover_text(evidence: Evidence) -> str:
-    """Return the same with one line per workload, for a cover letter; raises as `commit_text`."""
+def cover_text(evidence: Evidence, command: Sequence[str] | None = None) -> str:
+    """Return the same with one line per workload, for a cover letter; raises as `commit_text`.
+
+    ``command`` repeats it; by default the run's own.
+    """
     views = _usable(evidence, "--cover")
     parts = [_lead(evidence), _by_section(evidence, views), _by_workload(evidence, views)]
-    return _text(evidence, parts)
+    return _text(evidence, parts, command)
 
 
 def _usable(evidence: Evidence, option: str) -> list[CellView]:
@@ -58,9 +61,10 @@ def _usable(evidence: Evidence, option: str) -> list[CellView]:
     return views
 
 
-def _text(evidence: Evidence, parts: Iterable[str]) -> str:
+def _text(evidence: Evidence, parts: Iterable[str], command: Sequence[str] | None = None) -> str:
     blocks = [part for part in parts if part]
-    blocks += [_where(evidence), _not_measured(evidence), repeat_with(evidence.manifest.command)]
+    repeat = repeat_with(command or evidence.manifest.command)
+    blocks += [_where(evidence), _not_measured(evidence), repeat]
     return ascii_only("\n\n".join(blocks)) + "\n"
 
 

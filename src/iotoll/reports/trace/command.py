@@ -15,7 +15,6 @@ from rich.console import Console
 
 from iotoll.core.errors import UsageError
 from iotoll.core.paths import check_target
-from iotoll.core.progress import Progress
 from iotoll.measure.iotable import IoTable
 from iotoll.records.models import Clock
 from iotoll.records.text import clean, plural
@@ -31,13 +30,14 @@ if TYPE_CHECKING:
     from iotoll.reports.trace.parquet import RowFile
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_TRACE = click.Path(path_type=Path)
 _NAMED = 12
 INCOMPLETE = 3
 """Exit code where something is missing that a cell's figures need (docs/reference)."""
 
 
 @click.command("analyze")
-@click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=_FILE)
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=_TRACE)
 @click.option(
     "--clock",
     type=click.Choice([c.value for c in Clock]),
@@ -116,6 +116,7 @@ def analyze_command(traces: tuple[Path, ...], **options: Any) -> None:
     with _row_files(options) as files:
         wants = Wants(
             whole=bool(options["perfetto"]),
+            some=bool(options["svg"]),
             slowest=options["count"] or 0,
             take_ios=files.ios if options["parquet"] else None,
             take_rows=files.blocks if options["requests"] else None,
@@ -245,7 +246,7 @@ def _some_left(cells: list[TraceCell], filters: Filters) -> None:
     """Raise UsageError where no I/O is of the tasks asked for: most likely a mistyped name."""
     given = filters.described()
     if not (filters.comm or filters.pids) or any(
-        len(cell.table) or (cell.record.blocks or {}).get("devices") for cell in cells
+        cell.count or (cell.record.blocks or {}).get("devices") for cell in cells
     ):
         return
     words = " ".join(f"{option} {clean(value)}" for option, value in given.items())
@@ -268,6 +269,7 @@ def _with_slowest(cells: list[TraceCell], count: int | None) -> list[TraceCell]:
 def _files(cells: list[TraceCell], options: dict[str, Any]) -> None:
     written: list[Path] = []
     if target := options["perfetto"]:
+        from iotoll.core.progress import Progress
         from iotoll.reports.trace.perfetto import write_perfetto
 
         write_perfetto(cells, target, Progress(quiet=options["quiet"]))

@@ -66,8 +66,44 @@ def compared(one: CellRecord, other: CellRecord) -> Compared:
         "ios": [one.total.elapsed.count, other.total.elapsed.count],
         "invalid": [one.invalid, other.invalid],
         "sections": rows,
+        "devices": _devices(one, other),
         "judged": False,
     }
+
+
+DURATIONS = ("q2d", "d2c", "q2c")
+"""Queue to issue, issue to completion, and both: what requests have without any system call."""
+
+
+def _devices(one: CellRecord, other: CellRecord) -> list[Compared]:
+    """Both sides of what requests and bios took, by device; single ones, whatever their numbers.
+
+    A share is of the mean from queue to completion.
+    """
+    sides = [
+        {d["dev"]: d for d in (record.blocks or {}).get("devices", [])} for record in (one, other)
+    ]
+    first, second = sides
+    if len(first) == len(second) == 1:
+        pairs = [(*first.values(), *second.values())]
+    else:
+        pairs = [(device, second[dev]) for dev, device in first.items() if dev in second]
+    return [
+        {
+            "devices": [a["dev"], b["dev"]],
+            "rows": [a["requests"] or a["bios"], b["requests"] or b["bios"]],
+            "durations": {name: _row(_took(a, name), _took(b, name)) for name in DURATIONS},
+        }
+        for a, b in pairs
+    ]
+
+
+def _took(device: Compared, name: str) -> Compared:
+    """A duration of a device's requests; nothing where completions are missing that it needs."""
+    known = device["durations"] if name == "q2d" or not device["overdue"] else {}
+    stats, whole = known.get(name, {}), known.get("q2c", {}).get("mean")
+    share = stats["mean"] / whole if stats and whole else None
+    return {key: stats.get(key) for key in ("median", "mean", "p99")} | {"share": share}
 
 
 def _elapsed(record: CellRecord, section: Section) -> Stats:
@@ -101,16 +137,40 @@ def print_compared(found: Compared, traces: tuple[Path, ...], console: Console) 
     for name, why in zip(names, found["invalid"], strict=True):
         if why is not None:
             console.print(Text(f"! {name} is invalid: {clean(why)}", "bold yellow"))
+    label = f"{found['unit']} (clock: {found['clock']})"
+    names_of = {WHOLE: "whole I/O", **{s.value: section_title(s) for s in Section}}
+    if any(found["ios"]):
+        _print_rows(
+            "section", [(names_of.get(n, n), row) for n, row in found["sections"].items()], console
+        )
+        note = f"Medians elapsed, in {label}. A share is of the mean I/O. Not judged."
+        console.print(Text(note, "dim"), soft_wrap=True)
+    for device in found["devices"]:
+        title = " and ".join(dict.fromkeys(device["devices"]))
+        counts = " and ".join(number(rows) for rows in device["rows"])
+        console.print(Text(f"\n{title}: {counts} requests or bios", "bold"))
+        _print_rows(
+            "from, to", [(_WORDS[n], row) for n, row in device["durations"].items()], console
+        )
+    if found["devices"]:
+        note = f"Medians, in {label}. A share is of the mean from queue to completion. Not judged."
+        console.print(Text(note, "dim"), soft_wrap=True)
+
+
+_WORDS = {"q2d": "Q2D queue, issue", "d2c": "D2C issue, completion", "q2c": "Q2C queue, completion"}
+
+
+def _print_rows(what: str, rows: Sequence[tuple[str, Compared]], console: Console) -> None:
+    """Print both sides of each row, and the change."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("section")
+    table.add_column(what)
     for head in ("median\nfirst", "\nsecond", "\nchange", "share\nfirst", "\nsecond", "\npoints"):
         table.add_column(head, justify="right", no_wrap=True)
-    for name, row in found["sections"].items():
+    for title, row in rows:
         one, other = row["first"], row["second"]
-        title = section_title(Section(name)) if name in set(Section) else name
         points = row["points"]
         table.add_row(
-            "whole I/O" if name == WHOLE else title,
+            title,
             number(one["median"]),
             number(other["median"]),
             "" if row["change"] is None else signed_percent(row["change"]),
@@ -120,9 +180,6 @@ def print_compared(found: Compared, traces: tuple[Path, ...], console: Console) 
         )
     console.print()
     console.print(table)
-    label = f"{found['unit']} (clock: {found['clock']})"
-    note = f"Medians elapsed, in {label}. A share is of the mean I/O. Not judged."
-    console.print(Text(note, "dim"), soft_wrap=True)
 
 
 def write_shares(found: Compared, folder: Path) -> Path:

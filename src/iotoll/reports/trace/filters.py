@@ -118,6 +118,14 @@ def fixed_number(name: str) -> str | None:
     return None
 
 
+def fixed_name(number: str) -> str | None:
+    """Return the name that the kernel fixes for a number, the other way round."""
+    major, minor = map(int, number.split(":"))
+    if major == 8 and minor < 256:
+        return f"sd{chr(ord('a') + minor // 16)}{minor % 16 or ''}"
+    return {7: f"loop{minor}", 9: f"md{minor}"}.get(major)
+
+
 def own_number(name: str) -> str | None:
     """Return the number that a name has on this machine; None where it has no such device."""
     node = name.removeprefix("/dev/").removeprefix("mapper/")

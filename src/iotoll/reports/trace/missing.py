@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from iotoll.records.models import CellRecord, Section, Stats
+from iotoll.records.models import CellRecord, Section, Stats, Unit
 from iotoll.records.models.analysis import SumRecord
 
 CALLS = "sys_enter_"
 INTERRUPT = "irq_handler_entry"
 REPORTS = ("nvme_complete_rq", "nvme_sq", "ufshcd_command", "mmc_request_done")
 """Events of drivers that report a completion."""
+MARKS = (*REPORTS, "nvme_setup_cmd", "mmc_request_start", "scsi_dispatch_cmd")
+"""Events of drivers that tell their part of a request from the device's."""
 
 NO_SYSTEM_CALLS = "no event of system calls"
 NO_INTERRUPT = "no event of the completion interrupt: it is part of hardware"
 
 _BLOCK = "-e block"
-_DRIVERS = {"nvme": "-e nvme", "ufs": "-e ufs", "mmc": "-e mmc"}
+_SCSI = "-e scsi:scsi_dispatch_cmd_start -e scsi:scsi_dispatch_cmd_done"
+_DRIVERS = {"nvme": "-e nvme", "ufs": "-e ufs", "mmc": "-e mmc", "scsi": _SCSI}
+_MAJORS = {259: "nvme", 179: "mmc", **dict.fromkeys((8, *range(65, 72)), "scsi")}
+"""Drivers by the major number of their disks; 259 is nearly always NVMe (BLOCK_EXT_MAJOR)."""
 _REST = {
     "vfs_fs and return": "-e syscalls -e io_uring",
     "completion, and what the interrupt took": "-e irq",
@@ -113,18 +118,27 @@ def command(record: CellRecord, blocks: Mapping[str, Any]) -> tuple[str, str] | 
         want[name] = _REST[name]
     if not has(record, "sched_switch"):
         want["own time"] = _REST["own time"]
+    if not has(record, *MARKS) and (found := _drivers(record, blocks)):
+        want["what the driver took and what the device"] = " ".join(found)
     bios = [d for d in blocks["devices"] if d["bios"] and not d["requests"]]
     ended = any(d["durations"].get("q2c") for d in bios)
     wanted = ("block_bio_queue", "block_rq_issue", "block_rq_complete")
     lacks = [name for name in wanted if name not in events]
     if lacks and not has(record, "issue", "queue", "complete"):
-        want[f"what {', '.join(lacks)} tell"] = _BLOCK
+        want[f"what {' and '.join(lacks)} {'tells' if len(lacks) == 1 else 'tell'}"] = _BLOCK
     elif bios and not ended:
         want["when bios end"] = "-e block:block_bio_complete"
     if not want:
         return None
     given = [] if _BLOCK in want.values() else [_BLOCK]
-    driver = record.device.get("driver", "")
-    given += [_DRIVERS[d] for d in _DRIVERS if d == driver]
-    words = " ".join(dict.fromkeys([*given, *want.values()]))
-    return ", ".join(want), f"trace-cmd record {words} -o trace.dat COMMAND"
+    words = " ".join(dict.fromkeys([*given, *_drivers(record, blocks), *want.values()]))
+    clock = "-C mono " if record.unit is Unit.TICKS else ""
+    return ", ".join(want), f"trace-cmd record {clock}{words} -o trace.dat COMMAND"
+
+
+def _drivers(record: CellRecord, blocks: Mapping[str, Any]) -> list[str]:
+    """The events of the drivers of the trace's disks; they are wanted with all others."""
+    with_requests = (d["dev"] for d in blocks["devices"] if d["requests"])
+    majors = [int(dev.partition(":")[0]) for dev in with_requests]
+    found = [_MAJORS.get(major, "") for major in majors] + [record.device.get("driver", "")]
+    return [events for driver, events in _DRIVERS.items() if driver in found]

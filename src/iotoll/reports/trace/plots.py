@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -217,7 +218,7 @@ def layer_figure(cell: TraceCell) -> Figure:
     longest = max(whole(row) for row in rows)
     divisor, unit = _unit(cell, float(longest))
     figure, axes = new_axes(
-        11,
+        13,
         1.9 + 0.34 * max(len(rows), 3),
         f"{clean(cell.record.cell)}: the slowest requests by layer",
         _note(cell, f"{plural(len(rows), 'request')} or bios, slowest first"),
@@ -234,11 +235,20 @@ def layer_figure(cell: TraceCell) -> Figure:
             used.setdefault(label, colours[colour or "hardware"])
             left, width = (begin - parts[0][1]) / divisor, (end - begin) / divisor
             axes.barh(place, width, left=left, height=0.7, color=used[label], linewidth=0)
+        axes.text(
+            whole(row) / divisor + 0.008 * longest / divisor,
+            place,
+            _thin_layers(cell, row),
+            va="center",
+            fontsize=8,
+            color=colours["muted"],
+        )
     labels = [f"{row['dev']} {row['rwbs']} {clean(cell.task(row['pid']))}" for row in rows]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(left=0)
-    axes.set_xlabel(f"{unit} after the first mark")
+    # Room for the words beside the longest bar.
+    axes.set_xlim(0, 1.9 * longest / divisor)
+    axes.set_xlabel(f"{unit} after the first mark; beside each bar: its other layers")
     axes.legend(
         handles=[Patch(color=colour, label=label) for label, colour in used.items()],
         loc="upper left",
@@ -247,6 +257,16 @@ def layer_figure(cell: TraceCell) -> Figure:
         labelcolor=colours["ink"],
     )
     return figure
+
+
+def _thin_layers(cell: TraceCell, row: Mapping[str, Any]) -> str:
+    """The layers of a row but the longest one, which hides them in a picture, with their times."""
+    parts = sorted(layers(row), key=lambda part: part[1] - part[2])[1:]
+    words = []
+    for name, begin, end in sorted(parts, key=lambda part: part[1]):
+        divisor, unit = _unit(cell, float(end - begin))
+        words.append(f"{name.partition(': ')[2] or name} {(end - begin) / divisor:.3g} {unit}")
+    return ", ".join(words)
 
 
 def _ends(sections: Sequence[Ints]) -> tuple[float, float]:

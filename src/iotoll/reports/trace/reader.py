@@ -37,11 +37,16 @@ class TraceCell:
     in_flight: tuple[Counter[int], ...] = ()
     """Of each of them: the tasks of the requests that were at the device when it was issued."""
     ios: int = -1
-    """I/Os of the cell, of which ``table`` has the first ones; -1: all of them."""
+    """I/Os of the cell, of which ``table`` has the first ones, or none; -1: all of them."""
     sample: IoTable | None = None
     """Some of all I/Os, evenly chosen, where ``table`` has not all of them."""
     longest: IoTable | None = None
     """The slowest I/Os, where ``table`` has not all of them."""
+
+    @property
+    def count(self) -> int:
+        """How many I/Os it has."""
+        return len(self.table) if self.ios < 0 else self.ios
 
     @property
     def trace(self) -> Path:
@@ -63,6 +68,10 @@ def open_trace(trace: Path) -> BootTraceFile:
 
     Raises UsageError that says what the file is, where it is none of them.
     """
+    if trace.is_dir():
+        lttng = (trace / "metadata").is_file()
+        what = "a folder of an LTTng trace (CTF), which is not read" if lttng else "a folder"
+        raise UsageError(f"{trace}: is {what}; name a file, or a blktrace run")
     if not trace.is_file():
         return BootTraceFile(trace)
     try:
@@ -75,11 +84,13 @@ def open_trace(trace: Path) -> BootTraceFile:
 class Wants:
     """What is asked for beside the table.
 
-    ``whole``: all I/Os at once, in memory; ``slowest``: so many; ``take_ios`` and ``take_rows`` get
-    the I/Os, and the requests and bios, in batches.
+    ``whole``: all I/Os at once, in memory; ``some``: the first ones, and some evenly chosen;
+    ``slowest``: so many; ``take_ios`` and ``take_rows`` get the I/Os, and the requests and bios, in
+    batches.
     """
 
     whole: bool = True
+    some: bool = False
     slowest: int = 0
     take_ios: Callable[[TraceCell, IoTable], None] | None = None
     take_rows: Callable[[TraceCell, Rows], None] | None = None
@@ -229,8 +240,8 @@ KEPT = 1 << 14
 class Flow:
     """What is kept of the I/Os of a cell while they pass by."""
 
-    def __init__(self, cell: TraceCell, slowest: int) -> None:
-        self.cell, self.slowest = cell, slowest
+    def __init__(self, cell: TraceCell, wants: Wants) -> None:
+        self.cell, self.wants = cell, wants
         self.steps = StepSums(bounded=True)
         self.first: list[IoTable] = []
         self.sample: list[IoTable] = []
@@ -240,22 +251,26 @@ class Flow:
     def take(self, table: IoTable) -> None:
         """Take some I/Os."""
         self.steps.add(table)
+        if self.wants.some:
+            self._choose(table)
+        self.ios += len(table)
+        if self.wants.slowest:
+            both = [table] if self.longest is None else [self.longest, table]
+            together = joined_tables(both)
+            order = np.argsort(-together.duration, kind="stable")[: self.wants.slowest]
+            self.longest = together.take(np.sort(order))
+
+    def _choose(self, table: IoTable) -> None:
         kept = sum(len(part) for part in self.first)
         if kept < KEPT:
             self.first.append(table.take(np.arange(min(len(table), KEPT - kept))))
         # Every nth I/O, and with twice as many of them, only every second of those.
         places = np.arange(-self.ios % self.every, len(table), self.every)
         self.sample.append(table.take(places))
-        self.ios += len(table)
         if sum(len(part) for part in self.sample) > KEPT:
             all_ = joined_tables(self.sample)
             self.sample = [all_.take(np.arange(0, len(all_), 2))]
             self.every *= 2
-        if self.slowest:
-            both = [table] if self.longest is None else [self.longest, table]
-            together = joined_tables(both)
-            order = np.argsort(-together.duration, kind="stable")[: self.slowest]
-            self.longest = together.take(np.sort(order))
 
     def end(self) -> TraceCell:
         """The cell with what was kept."""
@@ -264,7 +279,7 @@ class Flow:
         cell = replace(self.cell, record=record, table=table)
         if self.ios <= len(table):
             return cell
-        sample = joined_tables(self.sample)
+        sample = joined_tables(self.sample) if self.sample else None
         return replace(cell, ios=self.ios, sample=sample, longest=self.longest)
 
 
@@ -276,7 +291,8 @@ def streamed(
     wants: Wants,
 ) -> list[TraceCell]:
     """Read the I/Os of the cells, one batch after the other: memory does not grow with them."""
-    flows = [Flow(cell, wants.slowest) for cell in cells]
+    flows = [Flow(cell, wants) for cell in cells]
+    all_columns = wants.some or wants.slowest or wants.take_ios
     if any(cell.record.total.elapsed.count for cell in cells):
 
         def take(window: int, raw: Mapping[str, Any]) -> None:
@@ -290,7 +306,8 @@ def streamed(
             for w, c in zip(windows, cells, strict=True)
         ]
         with file.reading():
-            _native.stream(str(file.data), wishes, take, **options)
+            columns = None if all_columns else StepSums.COLUMNS
+            _native.stream(str(file.data), wishes, take, columns=columns, **options)
     return [flow.end() for flow in flows]
 
 

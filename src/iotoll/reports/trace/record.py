@@ -199,6 +199,9 @@ def choose(known: frozenset[str] | None, drivers: Collection[str] | None) -> tup
         raise UsageError(
             f"this kernel has no event {lacking[0]}: build it with CONFIG_BLK_DEV_IO_TRACE"
         )
+    if drivers is None:
+        # Which drivers the disks have is not known: what is not there is not missed.
+        wanted = list(EVENTS)
     renamed = {"io_uring:io_uring_submit_req", "io_uring:io_uring_submit_sqe"}
     there = known | renamed if renamed & set(found) else known
     return found, [event for event in wanted if event not in there]

@@ -26,7 +26,8 @@ from iotoll.records.text import (
 )
 from iotoll.reports.page import view
 from iotoll.reports.page.counts import counts
-from iotoll.reports.trace.missing import command
+from iotoll.reports.trace.filters import fixed_name
+from iotoll.reports.trace.missing import command, overdue
 
 PATHS_SHOWN = 5
 _HEADS = ("median", "mean", "p99", "max", "share")
@@ -59,7 +60,9 @@ def _print(
     console.print(Text(title, "bold"))
     console.print(table)
     if left_out:
-        console.print(Text(f"Too narrow for: {', '.join(left_out)}", "dim"))
+        # The second line of a head stands below that of its left neighbour.
+        names = dict.fromkeys(name.replace("\n", " ").strip() for name in left_out)
+        console.print(Text(f"Too narrow for: {', '.join(names)}", "dim"))
 
 
 def _table(
@@ -109,6 +112,9 @@ def print_blocks(record: CellRecord, console: Console) -> None:
     _print(console, f"Requests and bios, {unit}", heads, rows, ("device", "what"), _LEAST)
     _layers(blocks, console)
     for device in blocks["devices"]:
+        if parts := device["partitions"]:
+            shares = ", ".join(f"{_named(part)}: {number(n)}" for part, n in parts.items())
+            console.print(Text(f"{device['dev']} by partition: {shares}", "dim"))
         tasks = [
             f"{clean(t['task'] or '?')} {t['pid']}: {number(t['rows'])}"
             for t in device["tasks"][:_TASKS]
@@ -146,12 +152,14 @@ def _figure(found: dict[str, Any], name: str, which: str, device: dict[str, Any]
 
 
 def _device(device: dict[str, Any]) -> str:
-    parts = [device["dev"]]
-    if device["partitions"]:
-        parts.append(f"(of {', '.join(device['partitions'])})")
-    if device["above"]:
-        parts.append(f"under {', '.join(device['above'])}")
-    return " ".join(parts)
+    above = f" under {', '.join(device['above'])}" if device["above"] else ""
+    return _named(device["dev"]) + above
+
+
+def _named(dev: str) -> str:
+    """A device's number, and its name where the kernel fixes it by the number."""
+    name = fixed_name(dev)
+    return f"{dev} {name}" if name else dev
 
 
 def _layers(blocks: dict[str, Any], console: Console) -> None:
@@ -190,7 +198,18 @@ def _head(record: CellRecord, console: Console) -> None:
         dropped = plural(view.dropped_ios(record), "I/O")
         console.print(Text(f"! {plural(lost, 'trace event')} lost, {dropped} left out", "yellow"))
     if not record.total.elapsed.count:
-        console.print(Text("! no I/O to show", "yellow"))
+        console.print(Text(_no_sections(record), "yellow"))
+
+
+def _no_sections(record: CellRecord) -> str:
+    """Why there is no table of sections."""
+    if not (record.blocks or {}).get("devices"):
+        return "! no I/O to show"
+    if overdue(record.blocks or {})[0]:
+        return "Completions are missing, so no sections: requests and bios by device:"
+    if record.ios.get("seen"):
+        return "No I/O could be followed to its end: requests and bios by device:"
+    return "No system calls in the trace, so no sections: requests and bios by device:"
 
 
 def _sections(record: CellRecord, console: Console, title: str, which: str) -> None:

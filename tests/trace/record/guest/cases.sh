@@ -236,3 +236,41 @@ case_blktrace() {
     wait "$tracer"
     unmounted
 }
+
+# --- iotoll itself, in the shared root of the machine that the guest runs on ---
+# on_host LOG WORDS...: `iotoll WORDS` there, in the background; the load goes on until it ends.
+on_host() {
+    log=$OUT/$1
+    shift
+    # A shell's background commands ignore SIGINT, and Python leaves that so.
+    busybox chroot /host /usr/bin/env --default-signal=INT PYTHONPATH="$SOURCES" COLUMNS=80 HOME=/tmp \
+        PATH=/usr/bin:/usr/sbin:/bin:/sbin "$PYTHON" -m iotoll "$@" >"$log.out" 2>"$log.err" &
+    process=$!
+}
+# until_over SECONDS: reads of the disk until the command has ended; after SECONDS of recording Ctrl-C.
+until_over() {
+    while kill -0 "$process" 2>/dev/null; do
+        fio --output=/dev/null --name=load --thread --filename="$DEV" --ioengine=psync --direct=1 --rw=randread \
+            --bs=4k --size=8m --number_ios=16 >/dev/null 2>&1
+        if [ "$1" != never ] && grep -q "kinds of events" "$log.err"; then
+            sleep "$1"
+            kill -INT "$process"
+        fi
+        sleep 0.1
+    done
+    wait "$process"
+    echo $? >"$log.code"
+}
+case_iotoll_record() {
+    mkdir -p /host
+    mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 host /host || fail "9p"
+    for part in proc sys dev; do mount --rbind /$part /host/$part || fail "mount $part"; done
+    mount --bind "$OUT" /host/tmp || fail "mount tmp"
+    on_host timed record --device "$NODE" --for 3 --run --out /tmp/timed.dat
+    until_over never
+    on_host ctrlc record --run --out /tmp/ctrlc.dat
+    until_over 2
+    on_host printed record --device "$NODE" --for 3 --out /tmp/printed.dat
+    until_over never
+    umount /host/tmp
+}
