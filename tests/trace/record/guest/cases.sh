@@ -196,6 +196,21 @@ case_writeback() {
     record writeback writeback sh -c 'dd if=/dev/zero of=/mnt/back bs=64k count=32 2>/dev/null; sync'
     unmounted
 }
+# A file system of its own, in place of the disk's ext4.
+on_f2fs() {
+    mkfs.f2fs -q -f "$DEV" >/dev/null || fail "mkfs.f2fs"
+    mount -t f2fs -o noatime "$DEV" /mnt || fail "mount $DEV"
+    "$@"
+    umount /mnt || fail "umount"
+    mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$DEV"
+}
+case_f2fs_writeback() {
+    on_f2fs record f2fs_writeback writeback sh -c 'dd if=/dev/zero of=/mnt/back bs=64k count=32 2>/dev/null; sync'
+}
+case_f2fs_direct() {
+    on_f2fs load f2fs_direct writeback --filename=/mnt/data --size=8m --ioengine=psync --direct=1 --rw=randrw --bs=4k \
+        --number_ios=48
+}
 # SCSI commands by ioctl: requests that have no bio.
 case_passthrough() {
     load passthrough "$SET" --filename="$DEV" --size=8m --ioengine=sg --direct=1 --rw=randread --bs=4k --number_ios=48
