@@ -153,7 +153,7 @@ def test_the_command_reads_stored_files_and_writes_nothing(stored: Path) -> None
         (("nvme", "submission"), "the run has no such cell"),
         ((UFS, "submision"), "did you mean submission"),
         ((UFS, "hole"), "did you mean whole or"),
-        ((UFS, "work"), "has a rule of its own"),
+        ((UFS, "work"), "has a separate rule"),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_ones(
