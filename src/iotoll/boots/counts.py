@@ -23,6 +23,7 @@ import numpy.typing as npt
 from iotoll.boards.plugin import (
     COUNTS,
     TRACING,
+    WINDOWS,
     CountedCode,
     count_words,
     records_all,
@@ -95,7 +96,7 @@ class Counter:
         return cls(tracing_words(folder, code, counting), symbols, is_traced=True)
 
     def keep(self, folder: Path, target: Path) -> None:
-        """Store what was counted in ``target`` (``counts.json``, `TRACING`), if it was."""
+        """Store what was counted in ``target`` (``counts.json``, `TRACING`, `WINDOWS`), if it was."""
         if self.symbols is None:
             return
         path, tracing = folder / COUNTS, folder / TRACING
@@ -103,6 +104,7 @@ class Counter:
             raise InfrastructureError("QEMU's plugin left no counts")
         if self.is_traced:
             shutil.move(tracing, target / TRACING)
+            shutil.move(folder / WINDOWS, target / WINDOWS)
         text = json.dumps(_by_function(path, self.symbols), separators=(",", ":"))
         write_text(target / COUNTED, text + "\n")
         path.unlink()
