@@ -36,6 +36,7 @@ from iotoll.core.errors import (
     InfrastructureError,
     UsageError,
 )
+from iotoll.kernels.tracing import tracing_rules
 from iotoll.records import results, sealed
 from iotoll.records.facts import read_facts, read_limits
 from iotoll.records.models import BootRecord, BuildRecord, Clock

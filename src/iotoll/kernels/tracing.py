@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from iotoll.core.digest import file_sha256
 from iotoll.core.errors import UsageError
 from iotoll.kernels.symbols import RET, Symbols
 
@@ -48,6 +51,12 @@ _CALLS_BEGIN = "invoke_syscall"
 _CALLS_END = ("syscall_trace_exit",)
 _TRAMPOLINES = ("arch_rethook_trampoline", "__kretprobe_trampoline", "kretprobe_trampoline")
 _GROUP_CALLS, _GROUP_RETURNS = 1 << 30, 1 << 30 | 1
+
+
+@cache
+def tracing_rules() -> str:
+    """What stands for the rules of this module in a boot's identity: they decide what it counts."""
+    return file_sha256(Path(__file__))
 
 
 @dataclass(frozen=True)

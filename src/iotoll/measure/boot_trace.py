@@ -180,7 +180,7 @@ def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:
     A section whose probes cost more than its median has no corrected one: the mean I/O has probes
     that the median one has not (journal writes of some I/Os), and nothing tells how many.
     """
-    if not costs:
+    if not costs or record.tracing is not None:
         return record
     sections = {}
     for section, part in record.sections.items():
@@ -226,6 +226,12 @@ def _device(devices: Mapping[str, str], window: Window, folder: Path) -> str:
     return devices[label]
 
 
+_BEHIND_DEVICE = frozenset(
+    ("at_irq", "at_softirq", "at_driver_done", "at_rq_complete", "at_io_done", "at_dio_complete")
+) | {"at_uring_complete", "at_waking", "at_sched_in", "end"}
+"""Columns of times at which an I/O's device has done its work."""
+
+
 @dataclass(frozen=True)
 class Recording:
     """What recording the trace of a boot executed: instructions until each of its times, rising."""
@@ -244,11 +250,17 @@ class Recording:
         return cls(times, executed)
 
     def without(self, table: IoTable) -> IoTable:
-        """The I/Os by a clock that stands still while the trace is recorded."""
+        """The I/Os by a clock that stands still while the trace is recorded.
+
+        It goes on while a request is at the device, which works on: marks behind that are as much
+        later. Of several requests the last one's end is right, and the marks between are not used.
+        """
         names = [name for name in table.columns if name in ("start", "end") or name[:3] == "at_"]
-        return IoTable(
-            {**table.columns, **{name: self._less(table[name]) for name in names}}, len(table)
-        )
+        found = {name: self._less(table[name]) for name in names}
+        length = sum(table[f"elapsed_{section.value}"] for section in table.sections)
+        at_device = length - (found["end"] - found["start"])
+        found |= {name: found[name] + at_device for name in _BEHIND_DEVICE & found.keys()}
+        return IoTable({**table.columns, **found}, len(table))
 
     def _less(self, times: npt.NDArray[Any]) -> npt.NDArray[Any]:
         place = np.searchsorted(self.times, np.ma.getdata(times), side="right")
