@@ -41,8 +41,9 @@ from iotoll.run.opening import open_result
 @click.option("--slowest", is_flag=True, help="As --io, of the candidate's slowest I/O.")
 @click.option("--differs", is_flag=True, help="As --io, of an I/O whose difference is unusual.")
 @click.option(
-    "--cache", is_flag=True, help="Also report cache lines and misses, from a cache model."
+    "--cache", is_flag=True, help="Also report cache lines and misses (a model): boots again."
 )
+@click.option("--again", is_flag=True, help="Boot both kernels again, whatever the run has kept.")
 @click.option("--cache-model", metavar="NAME", help="As --cache, with this model (name or file).")
 @click.option(
     "--untraced", is_flag=True, help="Measure both kernels in boots without trace events."
@@ -64,6 +65,7 @@ def explain_command(
     differs: bool,
     cache: bool,
     cache_model: str | None,
+    again: bool,
     untraced: bool,
     profile: bool,
     as_json: bool,
@@ -71,13 +73,14 @@ def explain_command(
 ) -> None:
     """Show which functions account for the differences of RUN (a run directory or file in it).
 
-    Both kernels boot again on the same virtual board, while a plugin records every instruction.
-    Without --cell the cells that moved are explained; all of them where none did. Leaves
-    explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
-    both profiles for speedscope (CELL.speedscope.json). With --untraced both kernels boot without
-    trace events instead, and untraced.json has what each section costs then. Boards that cannot be
-    recorded, real ones above all, can be profiled: profile.json. Exit code 0, whatever the verdict
-    was.
+    The gate's boots have kept what they executed, on boards that count it. Otherwise, with --again
+    and with --cache, both kernels boot again on the same virtual board, while a plugin records
+    every instruction. Without --cell the cells that moved are explained; all of them where none
+    did. Leaves explain.json in RUN, and in RUN/explain for each cell a differential flame graph
+    (CELL.svg) and both profiles for speedscope (CELL.speedscope.json). With --untraced both
+    kernels boot without trace events instead, and untraced.json has what each section costs then.
+    Boards that cannot be recorded, real ones above all, can be profiled: profile.json. Exit code
+    0, whatever the verdict was.
     """
     marked = {"io": single is not None, "slowest": slowest, "differs": differs}
     ones = [name for name, on in marked.items() if on]
@@ -88,7 +91,7 @@ def explain_command(
     if profile:
         _profile(run, cells, as_json, progress)
         return
-    explainer = Explainer(run, progress, single, caches)
+    explainer = Explainer(run, progress, single, caches, again)
     chosen = explainer.choose(cells, everything)
     if untraced:
         without = Untraced(explainer).measure(chosen)

@@ -35,10 +35,11 @@ _PR_SET_PDEATHSIG = 1
 class Task:
     """What one side is dissected from; a process can be given it.
 
-    ``folders`` are those of the recorded boot and of the gate's; ``record`` is the beginning of the
-    record's files, None where the gate's own boot kept what it executed. ``changed`` functions are looked for in all that was recorded; ``single`` is the
-    number of the I/O of each cell that is also dissected alone. Of the cells ``wholes`` the whole
-    I/Os are dissected as well, from call to return.
+    ``folders`` are those of the recorded boot and of the gate's; ``record`` is the beginning of
+    the record's files, None where the gate's own boot kept what it executed. ``changed`` functions
+    are looked for in all that was recorded; ``single`` is the number of the I/O of each cell that
+    is also dissected alone. Of the cells ``wholes`` the whole I/Os are dissected as well, from
+    call to return.
     """
 
     side: Side
@@ -52,8 +53,8 @@ class Task:
     wholes: frozenset[str] = frozenset()
 
 
-def dissect_sides(tasks: tuple[Task, Task], progress: Progress) -> dict[Side, SideParts]:
-    """Dissect both sides, side by side where this machine has more than one CPU."""
+def dissect_sides(tasks: tuple[Task, ...], progress: Progress) -> dict[Side, SideParts]:
+    """Dissect base and candidate, side by side where this machine has more than one CPU."""
     first, second = tasks
     with progress.step(f"dissect I/Os ({first.side}, {second.side})", len(second.cells)) as step:
 

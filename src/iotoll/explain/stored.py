@@ -57,21 +57,28 @@ def _record(windows: Windows, spans: Sequence[tuple[int, int]]) -> Record:
     number = np.where(known, marks["window"], 0).astype(np.int64)
     length = np.where(known, windows.windows["instructions"][number].astype(np.int64), 0)
     executed = np.cumsum(length + marks["user"].astype(np.int64))
-    # The blocks, and behind them one for user space.
-    blocks = np.zeros(len(windows.blocks) + 1, BLOCK)
-    blocks["address"][:-1] = windows.blocks["address"]
-    blocks["instructions"] = np.append(windows.blocks["instructions"], _LONGEST)
-    return Record(blocks, runs, _marks(windows, wanted, ends, executed))
+    return Record(_blocks(windows), runs, _marks(windows, wanted, ends, executed))
+
+
+def _blocks(windows: Windows) -> np.ndarray:
+    """The blocks; the same as parts of longer ones, which neither call nor return; user space."""
+    address, size = windows.blocks["address"], windows.blocks["instructions"].astype(np.int64)
+    blocks = np.zeros(2 * len(size) + 1, BLOCK)
+    blocks["address"][:-1] = np.concatenate([address, address])
+    blocks["instructions"] = np.concatenate([size, size + 1, [_LONGEST]])
+    return blocks
 
 
 def _runs(windows: Windows, marks: np.ndarray) -> tuple[np.ndarray, Ints]:
     """All runs as packed words, and how many of them there are up to each mark."""
-    user = len(windows.blocks)
+    user = 2 * len(windows.blocks)
     length = windows.blocks["instructions"].astype(np.uint32)
     window, entry, often = windows.entries
     block = entry < stored.ACCESS
     window, entry, often = window[block], entry[block], often[block]
-    words = np.repeat((entry.astype(np.uint32) << RUN_BITS) | length[entry], often)
+    # What has no order shows no call.
+    number = entry + np.where(windows.windows["is_ordered"][window], 0, len(windows.blocks))
+    words = np.repeat((number.astype(np.uint32) << RUN_BITS) | length[entry], often)
     sizes = np.bincount(window, often, len(windows.windows)).astype(np.int64)
     begins = np.concatenate([[0], np.cumsum(sizes)])
     parts: list[np.ndarray] = [np.zeros(0, np.uint32)]
