@@ -148,6 +148,7 @@ def moved_cells(verdict: VerdictRecord) -> list[str]:
     keys: dict[str, tuple[bool, float]] = {}
     for cell in verdict.cells:
         sections = [abs(s.delta or 0.0) for s in cell.sections if _has_moved(s)]
+        sections += [0.0 for element in cell.elements if _has_moved(element)]
         if sections:
             keys[cell.cell] = False, -max(sections)
         elif cell.whole is not None and _has_moved(cell.whole):

@@ -141,8 +141,9 @@ def analyze_boot(
 ) -> tuple[dict[str, CellRecord], dict[str, float]]:
     """Analyse all batches of a boot; returns the cells' records and the events' calibrated costs.
 
-    ``image`` is the kernel that booted: with it, other costs than instructions are counted. Costs are empty when the boot ran no calibration. Raises InfrastructureError when a trace is
-    corrupt or a cell of ``boot.cells`` is missing: partial results never pass.
+    ``image`` is the kernel that booted: with it, other costs than instructions are counted. Costs
+    are empty when the boot ran no calibration. Raises InfrastructureError when a trace is corrupt
+    or a cell of ``boot.cells`` is missing: partial results never pass.
     """
     devices = _devices(folder / "boot/devices")
     files = [BootTraceFile(path) for path in sorted(folder.glob("*/trace.dat"))]

@@ -116,9 +116,7 @@ def analyze(
 
 
 @lru_cache(maxsize=1)
-def _known(
-    folder: Path, text: str, image: Path
-) -> tuple[dict[str, CellRecord], dict[str, float]]:
+def _known(folder: Path, text: str, image: Path) -> tuple[dict[str, CellRecord], dict[str, float]]:
     return _analyzed(folder, BootRecord.model_validate_json(text), image)
 
 

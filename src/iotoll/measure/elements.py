@@ -27,7 +27,7 @@ from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import ACCESS, Ints, Windows
 from iotoll.records.models.analysis import ElementRecord, Runs
-from iotoll.records.models.base import Model, Section
+from iotoll.records.models.base import Model
 
 Number = Annotated[int, BeforeValidator(lambda n: int(n, 0) if isinstance(n, str) else n)]
 Word = Annotated[tuple[Number, Number], Field(description="mask, and what is left of the word")]

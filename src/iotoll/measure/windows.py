@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from iotoll import _native
 from iotoll.boards.plugin import TRACING, WINDOWS
+from iotoll.boots.counts import PACKED
 from iotoll.core.errors import InfrastructureError
 
 CLOCK, SWITCH, EXCEPTION, ENTRY = range(4)
@@ -33,7 +34,6 @@ ACCESS = 1 << 31
 Ints = npt.NDArray[np.int64]
 
 _MAGIC = b"IOTOLLW1"
-_PACKED = b"IOTOLLWZ"
 _PART = np.dtype(
     [("kind", "<u4"), ("number", "<u4"), ("cpu", "<u4"), ("width", "<u4"), ("count", "<u8")]
 )
@@ -130,9 +130,9 @@ def read_windows(folder: Path) -> Windows | None:
         return None
     try:
         data = path.read_bytes()
-        if data.startswith(_PACKED):
-            data = zlib.decompress(data[len(_PACKED) :])
-        parts = dict(_parts(data))
+        if data.startswith(PACKED):
+            data = zlib.decompress(data[len(PACKED) :])
+        parts: dict[str, Any] = dict(_parts(data))
         times = np.array(_native.tracing(folder / TRACING), np.int64).reshape(-1, 2)[:, 0]
         names = tuple(name.decode("ascii", "replace") for name in parts["devices"].tolist())
         found = Windows(**{**parts, "devices": names}, times=times)
@@ -140,11 +140,6 @@ def read_windows(folder: Path) -> Windows | None:
         raise InfrastructureError(f"{path}: not what the plugin writes: {error}") from error
     _check(path, found)
     return found
-
-
-def pack_windows(path: Path, target: Path) -> None:
-    """Store the plugin's file, packed."""
-    target.write_bytes(_PACKED + zlib.compress(path.read_bytes(), 1))
 
 
 def _parts(data: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -61,6 +61,12 @@ class WorkRule(Model):
     why: str = ""
 
 
+class ElementRule(Model):
+    """Up to ``threshold`` more of an element for an I/O are none (``pipelines/elements.toml``)."""
+
+    threshold: int = Field(ge=0)
+
+
 class CellException(Model):
     """Another rule for the sections of some cells; ``cells`` are glob patterns.
 
@@ -150,6 +156,10 @@ class Policy(Model):
     sections: dict[Section, SectionRule]
     whole: SectionRule
     work: WorkRule = Field(default_factory=WorkRule)
+    elements: dict[str, ElementRule] = Field(
+        default_factory=dict, description="those that are gated; others are shown where they move"
+    )
+    element_mean: float = Field(0.02, gt=0, description="as `sign.mean`, of an element")
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 
@@ -177,6 +187,18 @@ class Policy(Model):
                 known = other.model_dump(exclude={"cells", "sections"}, exclude_none=True)
                 rule = rule.model_copy(update=known)
         return rule
+
+    def element(self, key: str) -> SectionRule:
+        """The rule for an element, by its name with or without a device."""
+        found = self.elements.get(key) or self.elements.get(key.partition(".")[0])
+        if found is None:
+            return SectionRule(threshold=0, gated=False, why="shown only: the policy has no rule")
+        return SectionRule(threshold=found.threshold)
+
+    def of_elements(self) -> Policy:
+        """This policy for counts that are no instructions: one more in some I/Os is a cost."""
+        sign = self.sign.model_copy(update={"mean": self.element_mean})
+        return self.model_copy(update={"sign": sign})
 
     def z(self, boots: int) -> float:
         """What the sign test must reach, with so many boots of each side."""
