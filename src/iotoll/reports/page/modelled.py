@@ -28,9 +28,7 @@ def note(views: Sequence[CellView]) -> str:
     """Return what the latencies are, in words."""
     recorder = "what records the trace while no device works is left out of the I/O's"
     return _NOTE.format(
-        recorder=recorder
-        if all_counted(views)
-        else "the cost of recording the trace is in the I/O's"
+        recorder=recorder if all_counted(views) else "the cost of recording the trace is in the I/O's"
     )
 
 
