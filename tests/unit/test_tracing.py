@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,11 +22,9 @@ from iotoll.kernels.tracing import (
     TracingCode,
     tracing_code,
 )
+from tests.unit.explain.kernels import BASE, HEAD, NOP, TracedImage
 
-BASE = 0xFFFF_8000_8000_0000
-NOP, BRK, BLR = 0xD503201F, 0xD42000E0, 0xD63F0060
-HEAD = 64
-"""Words before the first function: an image's first bytes are its header."""
+BRK, BLR = 0xD42000E0, 0xD63F0060
 
 
 class Tracing(ctypes.Structure):
@@ -183,41 +180,9 @@ def _cbz(place: int, target: int) -> int:
     return 0xB4000000 | ((target - place) // 4 & 0x7FFFF) << 5
 
 
-class Image:
-    """Made-up functions, a jump table behind them, and relocations of tracepoints' structures."""
-
-    def __init__(self, functions: dict[str, list[int]]) -> None:
-        self.starts = {}
-        words = [0] * HEAD
-        for name, code in functions.items():
-            self.starts[name] = BASE + 4 * len(words)
-            words += code
-        self._words = words
-        self._names = tuple(functions)
-
-    def symbols(self, sites: list[tuple[int, int, str]]) -> Symbols:
-        """``sites`` are branch, block, and the event whose key it has."""
-        data = np.array(self._words, "<u4").tobytes()
-        data += bytes(-len(data) % 8)
-        table = BASE + len(data)
-        events = sorted({event for _, _, event in sites if event})
-        # As many entries as a kernel has: the rest are branches of no tracepoint.
-        filler = self.starts["filler"]
-        rows = [*sites, *[(filler + 4 * n, filler + 4 * n + 4, "") for n in range(16)]]
-        keys = {event: BASE + 0x100000 + 0x100 * n for n, event in enumerate(["", *events])}
-        for n, (branch, block, event) in enumerate(rows):
-            at = table + 16 * n
-            data += struct.pack("<iiq", branch - at, block - at - 4, keys[event] - at - 8 | 1)
-        for event in events:
-            place, value = keys[event] + 32, self.starts[f"__traceiter_{event}"]
-            data += struct.pack("<QQQ", place, 1027, value)
-        starts = np.array([self.starts[name] for name in self._names], np.uint64)
-        return Symbols(starts, self._names, data, BASE)
-
-
-def _kernel(traced: Callable[[int], list[int]]) -> tuple[Image, int]:
+def _kernel(traced: Callable[[int], list[int]]) -> tuple[TracedImage, int]:
     start = BASE + 4 * HEAD
-    image = Image(
+    image = TracedImage(
         {
             "traced": traced(start),
             "vectors": [NOP] * 4,
@@ -260,7 +225,7 @@ def test_other_branches_of_the_table_are_part_of_the_code() -> None:
 
 def test_slow_path_of_system_calls_and_trampolines() -> None:
     start = BASE + 4 * HEAD
-    image = Image(
+    image = TracedImage(
         {
             "syscall_trace_enter": [NOP, RET],
             "syscall_trace_exit": [NOP, RET, _b(start + 16, start + 400)],

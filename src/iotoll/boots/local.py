@@ -151,7 +151,7 @@ class BootPlan:
             known += [kernel_words(self.board), disk_words(self.board, "")]
             if self.board.qemu.patched:
                 # Its counts are part of what the boot leaves.
-                known += [patched.digest(), plugin_name()]
+                known += [patched.digest(), plugin_name(), tracing_rules()]
         return json_sha256(known)
 
 

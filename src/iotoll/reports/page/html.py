@@ -26,7 +26,7 @@ from iotoll.reports.page.headline import (
     selection_by_reason,
     summary,
 )
-from iotoll.reports.page.modelled import latency_table, model_facts, models_of, note
+from iotoll.reports.page.modelled import latency_note, latency_table, model_facts, models_of
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
@@ -112,7 +112,7 @@ def _context(page: Page) -> dict[str, Any]:
         "remarks": remarks(page.views),
         "models": model_facts(evidence),
         "latencies": latency_table(evidence, page.views),
-        "latency_note": note(page.views),
+        "latency_note": latency_note(page.views),
         "values": values_of(page.views),
         "counted": all_counted(page.views),
         "growth": growth_view(evidence),

@@ -24,12 +24,12 @@ _NOTE = (
 )
 
 
-def note(views: Sequence[CellView]) -> str:
+def latency_note(views: Sequence[CellView]) -> str:
     """Return what the latencies are, in words."""
-    recorder = "what records the trace while no device works is left out of the I/O's"
-    return _NOTE.format(
-        recorder=recorder if all_counted(views) else "the cost of recording the trace is in the I/O's"
-    )
+    recorder = "the cost of recording the trace is in the I/O's"
+    if all_counted(views):
+        recorder = "what records the trace while no device works is left out of the I/O's"
+    return _NOTE.format(recorder=recorder)
 
 
 def models_of(evidence: Evidence) -> dict[str, DeviceModel]:

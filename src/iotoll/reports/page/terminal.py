@@ -35,7 +35,7 @@ from iotoll.reports.page.headline import (
     remarks,
     summary,
 )
-from iotoll.reports.page.modelled import TITLE, latency_table, model_facts, note
+from iotoll.reports.page.modelled import TITLE, latency_note, latency_table, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
@@ -238,7 +238,7 @@ def _print_modelled(evidence: Evidence, views: list[CellView], console: Console)
         return
     _heading(f"{TITLE}: latency and IOPS are the model's", console)
     _print_facts(model_facts(evidence), console)
-    _say(note(views), console, "dim")
+    _say(latency_note(views), console, "dim")
     # Pairs of both sides are wider than a terminal: the page has them, here is the candidate's.
     table = _grid("cell", *found.head[1:])
     for row in found.rows:
