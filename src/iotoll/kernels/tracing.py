@@ -63,7 +63,8 @@ def tracing_rules() -> str:
 class TracingCode:
     """``edges`` rise by address; ``clock`` are first instruction and return of `CLOCK`.
 
-    ``vectors`` and ``switch`` are where the two functions are. ``sites`` has the addresses of the branches of each event that has any.
+    ``vectors`` and ``switch`` are where the two functions are. ``sites`` has the addresses of the
+    branches of each event that has any.
     """
 
     edges: npt.NDArray[np.void]
