@@ -101,9 +101,11 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
 
 
 def analyze(
-    folder: Path, boot: BootRecord, image: Path
+    folder: Path, boot: BootRecord, image: Path | None = None
 ) -> tuple[dict[str, CellRecord], dict[str, float]]:
-    """The cells' records and the events' costs of a boot of ``image``, by whoever cut its I/Os.
+    """The cells' records and the events' costs of a boot, by whoever cut its I/Os.
+
+    With the ``image`` that booted, elements of cost are counted (`iotoll.measure.elements`).
 
     What was found last is remembered, for the same record and files: the base's first boot is
     asked for its costs and for its cells.
@@ -121,7 +123,7 @@ def _known(folder: Path, text: str, image: Path) -> tuple[dict[str, CellRecord],
 
 
 def _analyzed(
-    folder: Path, boot: BootRecord, image: Path
+    folder: Path, boot: BootRecord, image: Path | None
 ) -> tuple[dict[str, CellRecord], dict[str, float]]:
     if boot.measured == "board":
         return board_records(folder / RECEIVED, boot)

@@ -49,11 +49,9 @@ def with_elements(side: SideResult, elements: Mapping[str, Elements]) -> SideRes
 
 def judged(policy: Policy, base: Elements, candidate: Elements, cell: str = UFS) -> rule.Judgement:
     values = {cell: counts(1)}
-    sides = (
-        with_elements(side_result(side, values), {cell: elements})
-        for side, elements in (("base", base), ("candidate", candidate))
-    )
-    return rule.judge(*sides, policy, [cell])
+    before = with_elements(side_result("base", values), {cell: base})
+    after = with_elements(side_result("candidate", values), {cell: candidate})
+    return rule.judge(before, after, policy, [cell])
 
 
 def test_one_register_read_more_for_each_io_blocks_and_is_named(policy: Policy) -> None:
@@ -115,12 +113,13 @@ def test_fewer_are_no_regression(policy: Policy) -> None:
 def test_a_whole_io_is_told_where_its_sections_do_not_have_it(policy: Policy) -> None:
     base = {READS: {S: [1] * 256}}
     values = {UFS: counts(1)}
-    sides = [with_elements(side_result(s, values), {UFS: base}) for s in ("base", "candidate")]
-    record = sides[1].cells[UFS][0]
+    before = with_elements(side_result("base", values), {UFS: base})
+    after = with_elements(side_result("candidate", values), {UFS: base})
+    record = after.cells[UFS][0]
     assert record.vector is not None
     more = record.vector[READS].model_copy(update={"whole": packed([4] * 256)})
     cells = {UFS: [record.model_copy(update={"vector": {READS: more}})]}
-    found = rule.judge(sides[0], sides[1].model_copy(update={"cells": cells}), policy, [UFS])
+    found = rule.judge(before, after.model_copy(update={"cells": cells}), policy, [UFS])
     (one,) = found.cells[0].elements
     assert (one.section, one.delta) == (None, 3)
     assert "whole I/O +3 register reads of UFS" in found.headline[0]
