@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from iotoll.boards.plugin import (
     COUNTS,
     TRACING,
+    WINDOWS,
     CountedCode,
     count_words,
     records_all,
@@ -31,7 +33,7 @@ from iotoll.boards.plugin import (
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.kernels.symbols import Symbols, read_symbols
 from iotoll.kernels.tracing import tracing_code
-from iotoll.records.results import write_text
+from iotoll.records.results import write_bytes, write_text
 
 COUNTED = "counts.json"
 """In a boot's folder: what was executed in each window, by function."""
@@ -53,6 +55,9 @@ _WORKS_FOR_OTHERS = ("schedule_idle", "flush_smp_call_function_queue", "sched_tt
 
 _EXCEPTIONS = ("vectors",)
 """The table of exception vectors (arch/arm64/kernel/entry.S)."""
+
+PACKED = b"IOTOLLWZ"
+"""What a stored file of windows begins with; behind it, the plugin's own, packed by zlib."""
 
 _MAGIC = b"IOTOLLC1"
 _PART = np.dtype(
@@ -95,7 +100,7 @@ class Counter:
         return cls(tracing_words(folder, code, counting), symbols, is_traced=True)
 
     def keep(self, folder: Path, target: Path) -> None:
-        """Store what was counted in ``target`` (``counts.json``, `TRACING`), if it was."""
+        """Store in ``target`` what was counted: ``counts.json``, and `TRACING` with `WINDOWS`."""
         if self.symbols is None:
             return
         path, tracing = folder / COUNTS, folder / TRACING
@@ -103,9 +108,15 @@ class Counter:
             raise InfrastructureError("QEMU's plugin left no counts")
         if self.is_traced:
             shutil.move(tracing, target / TRACING)
+            pack_windows(folder / WINDOWS, target / WINDOWS)
         text = json.dumps(_by_function(path, self.symbols), separators=(",", ":"))
         write_text(target / COUNTED, text + "\n")
         path.unlink()
+
+
+def pack_windows(path: Path, target: Path) -> None:
+    """Store the plugin's file of windows, packed: windows that nearly repeat are much alike."""
+    write_bytes(target, PACKED + zlib.compress(path.read_bytes(), 1))
 
 
 def counted_code(symbols: Symbols) -> CountedCode:

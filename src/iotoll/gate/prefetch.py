@@ -89,7 +89,8 @@ def _base_boot(setup: Setup) -> None:
     from iotoll.measure.collect import analyze
 
     folder = setup.run.boot("base", 1)
-    analyze(folder, results.read(folder / "boot.json", BootRecord))
+    record = results.read(folder / "boot.json", BootRecord)
+    analyze(folder, record, setup.run.build("base") / "Image")
 
 
 @contextmanager

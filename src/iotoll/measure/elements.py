@@ -1,0 +1,276 @@
+"""What an I/O costs besides instructions: register accesses, barriers, atomics, wake-ups ...
+
+What counts as which element is data (``pipelines/elements.toml``). All are counted in what the
+gate's boot executed (`iotoll.measure.windows`), so without what records the trace, and divided into
+the sections of I/Os by the same analysis as instructions, which an element takes the place of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import groupby
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field, ValidationError
+
+from iotoll import _native
+from iotoll.core.errors import InfrastructureError
+from iotoll.core.paths import data_dir
+from iotoll.core.toml import first_error, load_toml
+from iotoll.kernels.symbols import Symbols
+from iotoll.kernels.tracing import VECTORS
+from iotoll.measure.io_order import GATE_COLUMNS
+from iotoll.measure.iotable import IoTable
+from iotoll.measure.windows import ACCESS, Ints, Windows
+from iotoll.records.models.analysis import ElementRecord, Runs
+from iotoll.records.models.base import Model
+
+Number = Annotated[int, BeforeValidator(lambda n: int(n, 0) if isinstance(n, str) else n)]
+Word = Annotated[tuple[Number, Number], Field(description="mask, and what is left of the word")]
+
+SHARE = 0.01
+"""Functions that have less of an element per I/O are not named."""
+
+
+class Element(Model):
+    """One kind of cost; each way of counting adds to the others."""
+
+    one: str
+    many: str
+    words: list[Word] = Field(default_factory=list)
+    but: list[Word] = Field(default_factory=list)
+    functions: list[str] = Field(default_factory=list)
+    vectors: list[int] = Field(default_factory=list)
+    access: Literal["load", "store"] | None = None
+
+
+class Elements(Model):
+    """The file of elements; ``devices`` are names of memory regions, as globs, with their own."""
+
+    devices: dict[str, str]
+    elements: dict[str, Element]
+
+    def device(self, region: str) -> str:
+        """What the device of a memory region is called."""
+        return next((n for p, n in self.devices.items() if fnmatchcase(region, p)), region)
+
+    def text(self, key: str, number: float) -> str:
+        """``+1 register read of UFS``, of an element as `ElementRecord` is named by."""
+        name, _, device = key.partition(".")
+        known = self.elements.get(name)
+        kind = (known.one if abs(number) == 1 else known.many) if known else name
+        return f"{number:+g} {kind}" + (f" of {device}" if device else "")
+
+
+@lru_cache(maxsize=1)
+def load_elements() -> Elements:
+    """The elements that are counted; raises UsageError when their file is not valid."""
+    path = data_dir("pipelines") / "elements.toml"
+    try:
+        return Elements.model_validate(load_toml(path))
+    except ValidationError as error:
+        raise first_error(path, error) from error
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """One element in a boot's windows: which entries have it, how often, and whose it is there.
+
+    ``owner`` is the function as `Symbols.index` has it: the one that has the instruction, or calls
+    what is counted. All of shape (entries that have it,).
+    """
+
+    key: str
+    window: Ints
+    count: Ints
+    owner: Ints
+
+
+class ElementCounter:
+    """Counts the elements of one boot; ``symbols`` are those of the kernel that it ran."""
+
+    def __init__(self, windows: Windows, symbols: Symbols) -> None:
+        self._windows = windows
+        self._symbols = symbols
+        self._times = np.sort(windows.times)
+        self._order = np.argsort(windows.times, kind="stable")
+        self._counted = list(_counted(windows, symbols, load_elements()))
+        sums = np.zeros((len(windows.windows), len(self._counted)), np.int64)
+        for place, one in enumerate(self._counted):
+            np.add.at(sums[:, place], one.window, one.count)
+        self._until = windows.sums(sums)[self._order]
+
+    def of_cells(
+        self,
+        path: str,
+        device: str,
+        spans: Sequence[tuple[int, int]],
+        tables: Sequence[IoTable],
+        comm: str,
+    ) -> list[dict[str, ElementRecord]]:
+        """The elements of windows of a trace, of which ``tables`` has the I/Os; by element."""
+        wholes = [self._whole(table) for table in tables]
+        found: list[dict[str, ElementRecord]] = [{} for _ in tables]
+        for place, one in enumerate(self._counted):
+            if not any(whole[:, place].any() for whole in wholes):
+                continue
+            columns = self._sections(place, path, device, spans, comm)
+            for cell, (table, whole) in enumerate(zip(tables, wholes, strict=True)):
+                if len(columns[cell]["pid"]) != len(table):
+                    raise InfrastructureError(f"{path}: {one.key} was cut into other I/Os")
+                if whole[:, place].any():
+                    found[cell][one.key] = self._record(one, table, whole[:, place], columns[cell])
+        return found
+
+    def _whole(self, table: IoTable) -> Ints:
+        """Elements of each I/O from call to return, shape (I/Os, elements)."""
+        first = np.searchsorted(self._times, table["start"])
+        last = np.searchsorted(self._times, table.end)
+        whole: Ints = self._until[last] - self._until[first]
+        return whole
+
+    def _sections(
+        self, place: int, path: str, device: str, spans: Sequence[tuple[int, int]], comm: str
+    ) -> list[dict[str, Any]]:
+        """The columns of `GATE_COLUMNS` with an element in place of instructions, by window."""
+        counts = np.column_stack((self._times, self._until[:, place])).astype(np.uint64)
+        parts: list[list[dict[str, Any]]] = [[] for _ in spans]
+        _native.stream(
+            path,
+            [(*span, device, True) for span in spans],
+            lambda window, columns: parts[window].append(columns),
+            columns={"pid", "start", *GATE_COLUMNS.values()},
+            counts=counts.tobytes(),
+            comm=comm,
+        )
+        return [_joined(batches) for batches in parts]
+
+    def _record(
+        self, one: _Counted, table: IoTable, whole: Ints, columns: Mapping[str, Any]
+    ) -> ElementRecord:
+        """As `iotoll.measure.io_order.ordered` orders I/Os."""
+        rows = np.lexsort((np.arange(len(table)), table["pid"]))
+        mine = np.lexsort((columns["start"], columns["pid"]))
+        return ElementRecord(
+            sections={
+                section: _runs(np.ma.array(columns[name])[mine])
+                for section, name in GATE_COLUMNS.items()
+            },
+            whole=_runs(np.ma.array(whole[rows])),
+            functions=self._functions(one, table),
+        )
+
+    def _functions(self, one: _Counted, table: IoTable) -> dict[str, int]:
+        """How many each function has from a cell's first I/O to its last."""
+        first, last = np.searchsorted(self._times, [table["start"].min(), table.end.max()])
+        low, high = self._windows.places[self._order[[first, last]]]
+        ran = self._windows.marks["window"][low:high].astype(np.int64)
+        often = np.bincount(ran[ran < len(self._windows.windows)], minlength=1)
+        often = np.concatenate([often, np.zeros(len(self._windows.windows), np.int64)])
+        sums: dict[int, int] = {}
+        for owner, count in zip(
+            one.owner.tolist(), (one.count * often[one.window]).tolist(), strict=True
+        ):
+            sums[owner] = sums.get(owner, 0) + count
+        least = SHARE * len(table)
+        named = ((self._symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
+        return dict(sorted(named))
+
+
+def _joined(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Columns as arrays, masked where a value is missing."""
+    found: dict[str, Any] = {}
+    for name in ("pid", "start", *GATE_COLUMNS.values()):
+        parts = [batch[name] for batch in batches]
+        values = np.frombuffer(b"".join(part[0] for part in parts), np.int64)
+        masks = [part[1] for part in parts if len(part) > 1]
+        mask = np.frombuffer(b"".join(masks), np.bool_) if masks else np.zeros(len(values), bool)
+        found[name] = np.ma.array(values, mask=mask)
+    return found
+
+
+def _runs(values: Any) -> Runs:
+    """The values in their order, each with how often it follows itself."""
+    return [(value, len(list(same))) for value, same in groupby(values.tolist())]
+
+
+# ---------------------------------------------------------------- what has which element
+
+
+def _counted(windows: Windows, symbols: Symbols, known: Elements) -> list[_Counted]:
+    window, entry, often = windows.entries
+    is_block = entry < ACCESS
+    places = np.where(
+        is_block,
+        windows.blocks["address"][np.where(is_block, entry, 0)],
+        windows.accesses["address"][np.where(is_block, 0, entry & ~ACCESS)]
+        if len(windows.accesses)
+        else 0,
+    ).astype(np.uint64)
+    owner = symbols.index(places)
+    # Who calls: what ran before in the same window, where its order is known.
+    follows = np.concatenate([[False], window[1:] == window[:-1]])
+    follows &= windows.windows["is_ordered"].astype(bool)[window]
+    caller = np.where(follows, np.roll(owner, 1), -2)
+    found = []
+    for name, element in known.elements.items():
+        counts = _of_blocks(windows, symbols, element)
+        here = np.flatnonzero(is_block & (counts[np.where(is_block, entry, 0)] > 0))
+        whose = caller if element.functions else owner
+        if len(here):
+            count = counts[entry[here]] * often[here]
+            found.append(_Counted(name, window[here], count, whose[here]))
+        found += [
+            _Counted(f"{name}.{device}", window[at], often[at], owner[at])
+            for device, at in _of_accesses(windows, entry, element, known).items()
+        ]
+    return found
+
+
+def _of_blocks(windows: Windows, symbols: Symbols, element: Element) -> Ints:
+    """How many of an element each block has; shape (blocks,)."""
+    address = windows.blocks["address"]
+    counts = np.zeros(len(address), np.int64)
+    words = windows.special["word"]
+    hit = _matches(words, element.words) & ~_matches(words, element.but)
+    owner = np.repeat(np.arange(len(address)), windows.blocks["special"])
+    np.add.at(counts, owner[hit], 1)
+    names = [
+        place
+        for place, name in zip(symbols.starts.tolist(), symbols.names, strict=True)
+        if element.functions
+        and any(fnmatchcase(name.partition(".")[0], p) for p in element.functions)
+    ]
+    counts += np.isin(address, np.array(names, np.uint64))
+    span = symbols.span(VECTORS)
+    if element.vectors and span:
+        counts += np.isin(address, np.array(element.vectors, np.uint64) + np.uint64(span[0]))
+    return counts
+
+
+def _matches(words: Any, patterns: Sequence[tuple[int, int]]) -> Any:
+    hit = np.zeros(len(words), np.bool_)
+    for mask, value in patterns:
+        hit |= (words & np.uint32(mask)) == np.uint32(value)
+    return hit
+
+
+def _of_accesses(
+    windows: Windows, entry: Ints, element: Element, known: Elements
+) -> dict[str, Ints]:
+    """Which entries access each device as the element says."""
+    if element.access is None or not len(windows.accesses):
+        return {}
+    names = np.array([known.device(region) for region in windows.devices])
+    device = names[windows.accesses["device"]]
+    wanted = windows.accesses["is_store"] == (element.access == "store")
+    number = np.where(entry >= ACCESS, entry & ~ACCESS, -1)
+    return {
+        str(name): at
+        for name in np.unique(device[wanted])
+        if len(at := np.flatnonzero((number >= 0) & ((device == name) & wanted)[number]))
+    }
