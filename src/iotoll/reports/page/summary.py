@@ -288,6 +288,7 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
             yield from _other_boards(evidence)
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
+    yield from _other_families(evidence)
     grown = any(group.kind == "regression" for group in groups)
     if not grown and verdict.without_limits is None:
         return
@@ -307,11 +308,28 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
         yield words, f"Iotoll-Accept: {line} REASON"
 
 
+def _other_families(evidence: Evidence) -> Iterable[tuple[str, str]]:
+    """Families that the changed paths select and another board runs, with the command."""
+    for name, board in (evidence.selection.left_out if evidence.selection else {}).items():
+        words = _without(evidence.manifest.command, ("--out", "--board", "--cells"))
+        more = ["--board", board, "--cells", name]
+        yield f"run the family {name} as well", shlex.join([*words, *more])
+
+
+def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The command without these options and their values."""
+    kept, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        if word in options:
+            left = left[1:]
+        elif word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept
+
+
 def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
-    words = evidence.manifest.command
-    if "--out" in words[:-1]:  # it is another run
-        at = words.index("--out")
-        words = [*words[:at], *words[at + 2 :]]
+    words = _without(evidence.manifest.command, ("--out",))  # it is another run
     reasons = evidence.selection.unmeasured.values() if evidence.selection else ()
     named = [found[1] for why in reasons if (found := re.search(r"--board (\S+)", why))]
     for board in dict.fromkeys(named):
