@@ -48,10 +48,7 @@ def windows(
         contents=np.array([entry for one in contents for entry in one], np.uint32),
         windows=made(
             6,
-            [
-                (len(one), ordered[n] if ordered else 1, 0)
-                for n, one in enumerate(contents)
-            ],
+            [(len(one), ordered[n] if ordered else 1, 0) for n, one in enumerate(contents)],
         ),
         marks=made(7, [(n, CLOCK, 0) for n in range(len(contents))]),
         switches=made(8, []),
@@ -133,8 +130,7 @@ def test_whole_ios_have_what_ran_from_call_to_return() -> None:
     counter = ElementCounter(found, symbols(FUNCTIONS))
     table = IoTable({"start": np.array([100, 200]), "end": np.array([300, 400])}, 2)
     whole = {
-        one.key: counter._whole(table)[:, place].tolist()
-        for place, one in enumerate(counter._counted)
+        one.key: counter._whole(place, table).tolist() for place, one in enumerate(counter._counted)
     }
     assert whole == {"dmb": [2, 3], "wakeups": [1, 0]}
 
