@@ -7,9 +7,10 @@ the sections of I/Os by the same analysis as instructions, which an element take
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from itertools import groupby
 from typing import Annotated, Any, Literal
@@ -263,13 +264,24 @@ def _of_blocks(windows: Windows, symbols: Symbols, element: Element) -> Ints:
     owner = np.repeat(np.arange(len(address)), windows.blocks["special"])
     counts = np.bincount(owner[hit], minlength=len(address)).astype(np.int64)
     if element.functions:
-        entered = np.flatnonzero(np.isin(symbols.starts, address)).tolist()
-        names = ((n, symbols.names[n].partition(".")[0]) for n in entered)
-        known = [n for n, name in names if any(fnmatchcase(name, p) for p in element.functions)]
-        counts += np.isin(address, symbols.starts[known])
+        counts += _enters(windows, symbols, element.functions)
     span = symbols.span(VECTORS)
     if element.vectors and span:
-        counts += np.isin(address, np.array(element.vectors, np.uint64) + np.uint64(span[0]))
+        for vector in element.vectors:
+            counts += address == np.uint64(span[0] + vector)
+    return counts
+
+
+def _enters(windows: Windows, symbols: Symbols, patterns: Sequence[str]) -> Ints:
+    """Which blocks begin one of the functions that globs name; shape (blocks,)."""
+    address = windows.blocks["address"]
+    function = symbols.index(address)
+    begins = np.flatnonzero((function >= 0) & (symbols.starts[function] == address))
+    is_named = re.compile("|".join(map(translate, patterns))).match
+    entered = function[begins].tolist()
+    named = {n for n in set(entered) if is_named(symbols.names[n].partition(".")[0])}
+    counts = np.zeros(len(address), np.int64)
+    counts[begins] = [number in named for number in entered]
     return counts
 
 
