@@ -22,7 +22,6 @@ from iotoll import _native
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_toml
-from iotoll.kernels.symbols import Symbols
 from iotoll.kernels.tracing import VECTORS
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable
@@ -92,14 +91,13 @@ class _Counted:
 
 
 class ElementCounter:
-    """Counts the elements of one boot; ``symbols`` are those of the kernel that it ran."""
+    """Counts the elements of one boot."""
 
-    def __init__(self, windows: Windows, symbols: Symbols) -> None:
+    def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        self._symbols = symbols
         self._order = np.argsort(windows.times, kind="stable")
         self._times = windows.times[self._order]
-        self._counted = _counted(windows, symbols, load_elements())
+        self._counted = _counted(windows, load_elements())
         size = len(windows.windows)
         self._until = [
             windows.sums(np.bincount(one.window, one.count, size).astype(np.int64))[self._order]
@@ -184,7 +182,7 @@ class ElementCounter:
         totals = np.bincount(place.reshape(-1), counts, len(owners)).astype(np.int64)
         sums = dict(zip(owners.tolist(), totals.tolist(), strict=True))
         least = SHARE * len(table)
-        named = ((self._symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
+        named = ((self._windows.symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
         return dict(sorted(named))
 
 
@@ -208,17 +206,17 @@ def _runs(values: Any) -> Runs:
 # ---------------------------------------------------------------- what has which element
 
 
-def _counted(windows: Windows, symbols: Symbols, known: Elements) -> list[_Counted]:
+def _counted(windows: Windows, known: Elements) -> list[_Counted]:
     window, entry, often = windows.entries
     size = len(windows.blocks)
     places = np.concatenate([windows.blocks["address"], windows.accesses["address"]])
-    functions = symbols.index(places)
+    functions = windows.symbols.index(places)
     # Blocks, and behind them accesses: how many of each element they have.
     number = np.where(entry < ACCESS, entry, size + (entry & ~ACCESS))
     counts = {
         key: (element, each)
         for name, element in known.elements.items()
-        for key, each in _each(name, element, windows, symbols, known)
+        for key, each in _each(name, element, windows, known)
         if each.any()
     }
     any_has = np.zeros(len(places), np.bool_)
@@ -241,11 +239,11 @@ def _counted(windows: Windows, symbols: Symbols, known: Elements) -> list[_Count
 
 
 def _each(
-    name: str, element: Element, windows: Windows, symbols: Symbols, known: Elements
+    name: str, element: Element, windows: Windows, known: Elements
 ) -> Iterator[tuple[str, Ints]]:
     """How many of an element each block and each access has, by the element's key."""
     blocks, accesses = len(windows.blocks), len(windows.accesses)
-    yield name, np.concatenate([_of_blocks(windows, symbols, element), np.zeros(accesses, int)])
+    yield name, np.concatenate([_of_blocks(windows, element), np.zeros(accesses, int)])
     if element.access is None or not accesses:
         return
     devices = np.array([known.device(region) for region in windows.devices])
@@ -256,7 +254,7 @@ def _each(
         yield f"{name}.{one}", np.concatenate([np.zeros(blocks, np.int64), here])
 
 
-def _of_blocks(windows: Windows, symbols: Symbols, element: Element) -> Ints:
+def _of_blocks(windows: Windows, element: Element) -> Ints:
     """How many of an element each block has; shape (blocks,)."""
     address = windows.blocks["address"]
     words = windows.special["word"]
@@ -264,17 +262,17 @@ def _of_blocks(windows: Windows, symbols: Symbols, element: Element) -> Ints:
     owner = np.repeat(np.arange(len(address)), windows.blocks["special"])
     counts = np.bincount(owner[hit], minlength=len(address)).astype(np.int64)
     if element.functions:
-        counts += _enters(windows, symbols, element.functions)
-    span = symbols.span(VECTORS)
+        counts += _enters(windows, element.functions)
+    span = windows.symbols.span(VECTORS)
     if element.vectors and span:
         for vector in element.vectors:
             counts += address == np.uint64(span[0] + vector)
     return counts
 
 
-def _enters(windows: Windows, symbols: Symbols, patterns: Sequence[str]) -> Ints:
+def _enters(windows: Windows, patterns: Sequence[str]) -> Ints:
     """Which blocks begin one of the functions that globs name; shape (blocks,)."""
-    address = windows.blocks["address"]
+    address, symbols = windows.blocks["address"], windows.symbols
     function = symbols.index(address)
     begins = np.flatnonzero((function >= 0) & (symbols.starts[function] == address))
     is_named = re.compile("|".join(map(translate, patterns))).match

@@ -24,9 +24,7 @@ def boot(
     contents: list[list[int]], marks: list[tuple[int, int, int]], ordered: list[int] | None = None
 ) -> Windows:
     """Windows of numbers of `BLOCKS`, and marks (window, kind, user); the clock's times rise."""
-    length = [
-        sum(BLOCKS[entry][1] for entry in one if entry < len(BLOCKS)) for one in contents
-    ]
+    length = [sum(BLOCKS[entry][1] for entry in one if entry < len(BLOCKS)) for one in contents]
     rows = zip((len(one) for one in contents), ordered or [1] * len(contents), length, strict=True)
     clocks = sum(kind == stored.CLOCK for _, kind, _ in marks)
     return Windows(
@@ -39,6 +37,7 @@ def boot(
         marks=np.array(marks, _KINDS[7][1]),
         switches=np.array([(7, 9)], _KINDS[8][1]),
         times=100 * np.arange(1, clocks + 1),
+        symbols=symbols(FUNCTIONS),
     )
 
 

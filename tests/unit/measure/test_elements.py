@@ -53,12 +53,13 @@ def windows(
         marks=made(7, [(n, CLOCK, 0) for n in range(len(contents))]),
         switches=made(8, []),
         times=np.array(times or range(len(contents)), np.int64),
+        symbols=symbols(FUNCTIONS),
     )
 
 
 def sums(found: Windows) -> dict[str, int]:
     """How many of each element all windows have together."""
-    counted = _counted(found, symbols(FUNCTIONS), load_elements())
+    counted = _counted(found, load_elements())
     return {one.key: int(one.count.sum()) for one in counted}
 
 
@@ -113,7 +114,7 @@ def test_a_call_belongs_to_who_calls_and_an_instruction_to_who_has_it() -> None:
     names = symbols(FUNCTIONS)
     owners = {
         one.key: [names.name(owner) for owner in one.owner.tolist()]
-        for one in _counted(found, names, load_elements())
+        for one in _counted(found, load_elements())
     }
     assert owners == {"dmb": ["try_to_wake_up"], "wakeups": ["send"]}
 
@@ -127,7 +128,7 @@ def test_whole_ios_have_what_ran_from_call_to_return() -> None:
     found = windows(
         [(SEND, [DMB_ISH]), (WAKE, [NOP])], [[0], [1], [0, 0], [0]], times=[100, 200, 300, 400]
     )
-    counter = ElementCounter(found, symbols(FUNCTIONS))
+    counter = ElementCounter(found)
     table = IoTable({"start": np.array([100, 200]), "end": np.array([300, 400])}, 2)
     whole = {
         one.key: counter._whole(place, table).tolist() for place, one in enumerate(counter._counted)
