@@ -22,6 +22,7 @@ from iotoll import _native
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_toml
+from iotoll.kernels.symbols import Symbols
 from iotoll.kernels.tracing import VECTORS
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable
@@ -31,6 +32,9 @@ from iotoll.records.models.base import Model
 
 Number = Annotated[int, BeforeValidator(lambda n: int(n, 0) if isinstance(n, str) else n)]
 Word = Annotated[tuple[Number, Number], Field(description="mask, and what is left of the word")]
+
+_PASSED = 32
+"""Blocks of functions that pass a call on, of which the caller is looked for behind."""
 
 SHARE = 0.01
 """Functions that have less of an element per I/O are not named."""
@@ -49,8 +53,13 @@ class Element(Model):
 
 
 class Elements(Model):
-    """The file of elements; ``devices`` are names of memory regions, as globs, with their own."""
+    """The file of elements.
 
+    ``devices`` are names of memory regions, as globs, with their own; ``through`` are functions
+    that only pass a call on.
+    """
+
+    through: list[str]
     devices: dict[str, str]
     elements: dict[str, Element]
 
@@ -224,11 +233,7 @@ def _counted(windows: Windows, known: Elements) -> list[_Counted]:
         any_has |= each > 0
     here = np.flatnonzero(any_has[number])
     window_here, number_here, often_here = window[here], number[here], often[here]
-    # Who calls: what ran before in the same window, where its order is known.
-    before = np.maximum(here - 1, 0)
-    follows = (here > 0) & (window[before] == window_here)
-    follows &= windows.windows["is_ordered"].astype(bool)[window_here]
-    caller = np.where(follows, functions[number[before]], -2)
+    caller = _callers(windows, here, functions[number], _named(windows.symbols, known.through))
     found = []
     for key, (element, each) in counts.items():
         mine = np.flatnonzero(each[number_here] > 0)
@@ -236,6 +241,31 @@ def _counted(windows: Windows, known: Elements) -> list[_Counted]:
         count = each[number_here[mine]] * often_here[mine]
         found.append(_Counted(key, window_here[mine], count, whose))
     return [one for one in found if len(one.count)]
+
+
+def _callers(windows: Windows, here: Ints, function: Ints, through: set[int]) -> Ints:
+    """Who calls what entries begin: what ran before in the same window, where its order is known.
+
+    ``function`` is that of each entry of all windows; those of ``through`` are passed over.
+    """
+    window = windows.entries[0]
+    ordered = windows.windows["is_ordered"].astype(bool)
+    passes = np.isin(function, np.array(sorted(through), np.int64))
+    at, left = here - 1, np.ones(len(here), np.bool_)
+    for _ in range(_PASSED):
+        left = left & (at >= 0) & (window[at] == window[here]) & passes[at]
+        if not left.any():
+            break
+        at = at - left
+    known = (at >= 0) & (window[at] == window[here]) & ordered[window[here]]
+    found: Ints = np.where(known, function[at], -2)
+    return found
+
+
+def _named(symbols: Symbols, patterns: Sequence[str]) -> set[int]:
+    """Numbers of the functions that globs name."""
+    is_named = re.compile("|".join(map(translate, patterns))).match
+    return {n for n, name in enumerate(symbols.names) if is_named(name.partition(".")[0])}
 
 
 def _each(
@@ -275,11 +305,9 @@ def _enters(windows: Windows, patterns: Sequence[str]) -> Ints:
     address, symbols = windows.blocks["address"], windows.symbols
     function = symbols.index(address)
     begins = np.flatnonzero((function >= 0) & (symbols.starts[function] == address))
-    is_named = re.compile("|".join(map(translate, patterns))).match
-    entered = function[begins].tolist()
-    named = {n for n in set(entered) if is_named(symbols.names[n].partition(".")[0])}
+    named = _named(symbols, patterns)
     counts = np.zeros(len(address), np.int64)
-    counts[begins] = [number in named for number in entered]
+    counts[begins] = [number in named for number in function[begins].tolist()]
     return counts
 
 

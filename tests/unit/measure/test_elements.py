@@ -22,8 +22,9 @@ FUNCTIONS = {
     "send": [NOP, call(BASE + 4, BASE + 16), NOP, RET],
     "try_to_wake_up": [NOP, NOP, NOP, RET],
     **VECTORS,
+    "wake_up_process": [NOP, NOP, NOP, RET],
 }
-SEND, WAKE, TABLE = BASE, BASE + 16, BASE + 32
+SEND, WAKE, TABLE, PASS = BASE, BASE + 16, BASE + 32, BASE + 32 + 2048
 
 
 def windows(
@@ -117,6 +118,14 @@ def test_a_call_belongs_to_who_calls_and_an_instruction_to_who_has_it() -> None:
         for one in _counted(found, load_elements())
     }
     assert owners == {"dmb": ["try_to_wake_up"], "wakeups": ["send"]}
+
+
+def test_who_only_passes_a_call_on_is_not_the_one_who_calls() -> None:
+    found = windows([(SEND, [NOP]), (PASS, [NOP]), (PASS + 4, [NOP]), (WAKE, [NOP])],
+                    [[0, 1, 2, 3], [2, 3]])  # fmt: skip
+    (one,) = _counted(found, load_elements())
+    names = symbols(FUNCTIONS)
+    assert [names.name(owner) for owner in one.owner.tolist()] == ["send", "[unknown]"]
 
 
 def test_exceptions_are_known_by_their_vectors() -> None:
