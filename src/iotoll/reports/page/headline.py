@@ -161,7 +161,7 @@ def other_costs(evidence: Evidence, gated: bool = True) -> list[str]:
 
 
 def moved_sentence(group: MovementGroup, unit: str) -> str:
-    """Return ``UFS submission +329 instructions (+6.2 %) in 16 of 16 workloads``: medians."""
+    """Return ``UFS submission +329 instructions (+13.8 %) in 16 of 16 workloads``: medians."""
     deltas = [m.comparison.delta for m in group.moves]
     low, high = sorted((min(deltas), max(deltas)), key=abs)
     span = "" if signed(low) == signed(high) else f", {signed(low)} to {signed(high)}"
