@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from iotoll_lab.experiments.vector import Planted, planted
 
 from iotoll.core.errors import UsageError
 from iotoll.measure.elements import load_elements
 from iotoll.verdict.policy import load_policy
-from iotoll_lab.experiments.vector import Planted, planted
 
 
 def test_at_least_twelve_costs_are_planted_in_five_layers() -> None:
