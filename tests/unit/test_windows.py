@@ -21,9 +21,9 @@ from iotoll.measure.windows import (
     Windows,
     read_windows,
 )
+from tests.unit.explain.kernels import BASE, NOP, symbols
 
-BASE = 0xFFFF_8000_8000_0000
-NOP, DMB, LDR = 0xD503201F, 0xD5033BBF, 0xF9400000
+DMB, LDR = 0xD5033BBF, 0xF9400000
 CLOCK, SWITCH, EXCEPTION, ENTRY = range(4)
 ORDERED = 1 << 15
 
@@ -110,6 +110,8 @@ class Board:
     def read(self) -> Windows:
         assert self.core.finish_all()
         write_times(self.folder, self.times)
+        path = self.folder / WINDOWS
+        pack_windows(path, path, symbols({"all": [NOP] * 4096}))
         found = read_windows(self.folder)
         assert found is not None
         return found
@@ -296,23 +298,27 @@ def test_what_was_not_understood_makes_no_file(core: ctypes.CDLL, tmp_path: Path
     board.plain(0, 4)
     board.leave(9)
     assert not board.core.finish_all()
-    write_times(tmp_path, [])
     with pytest.raises(InfrastructureError, match="cut off"):
-        read_windows(tmp_path)
+        pack_windows(tmp_path / WINDOWS, tmp_path / "packed", symbols({"all": [NOP]}))
 
 
-def test_a_packed_file_reads_as_the_same(board: Board) -> None:
-    board.plain(0, 4)
+def test_what_is_stored_has_the_functions_of_its_blocks(core: ctypes.CDLL, tmp_path: Path) -> None:
+    board = Board(core, tmp_path)
+    board.plain(1, 2)
+    board.plain(10, 2)
     board.clock(100)
-    before = board.read()
-    path = board.folder / WINDOWS
-    path.rename(board.folder / "plain")
-    pack_windows(board.folder / "plain", path)
-    after = read_windows(board.folder)
-    assert after is not None and after.contents.tolist() == before.contents.tolist()
+    assert board.core.finish_all()
+    write_times(tmp_path, board.times)
+    path = tmp_path / WINDOWS
+    known = symbols({"first": [NOP] * 4, "unused": [NOP] * 4, "last": [NOP] * 4})
+    pack_windows(path, path, known)
+    found = read_windows(tmp_path)
+    assert found is not None and found.symbols.names == ("first", "last")
+    numbers = found.symbols.index(found.blocks["address"])
+    assert [found.symbols.name(number) for number in numbers.tolist()] == ["first", "last"]
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(InfrastructureError, match="not what the plugin writes"):
-        read_windows(board.folder)
+        read_windows(tmp_path)
 
 
 def test_marks_of_another_boot_are_refused(board: Board) -> None:

@@ -25,6 +25,7 @@
  *   PART_MARKS     struct window_mark; those of the clock are as many as tracing.h's file has
  *   PART_SWITCHES  struct window_switch, of the marks of that kind in their order
  *   PART_LAST      nothing: the file is whole
+ * What is stored of it is packed, and has the functions of its blocks before PART_LAST (src/iotoll/boots/counts.py).
  */
 #ifndef IOTOLL_WINDOWS_H
 #define IOTOLL_WINDOWS_H

@@ -66,6 +66,8 @@ _PART = np.dtype(
 _COUNTED = np.dtype([("piece", "<u4"), ("times", "<u4"), ("idle", "<u4")])
 _PIECE = np.dtype([("address", "<u8"), ("instructions", "<u8")])
 _WINDOW, _PIECES, _END = 1, 2, 3
+_BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u4"), ("special", "<u4")])
+_WINDOWS_LAST, _FUNCTIONS = 9, 10  # of tools/plugin/windows.h, and what is added here
 
 Counts = npt.NDArray[np.int64]
 
@@ -108,15 +110,36 @@ class Counter:
             raise InfrastructureError("QEMU's plugin left no counts")
         if self.is_traced:
             shutil.move(tracing, target / TRACING)
-            pack_windows(folder / WINDOWS, target / WINDOWS)
+            pack_windows(folder / WINDOWS, target / WINDOWS, self.symbols)
         text = json.dumps(_by_function(path, self.symbols), separators=(",", ":"))
         write_text(target / COUNTED, text + "\n")
         path.unlink()
 
 
-def pack_windows(path: Path, target: Path) -> None:
-    """Store the plugin's file of windows, packed: windows that nearly repeat are much alike."""
-    write_bytes(target, PACKED + zlib.compress(path.read_bytes(), 1))
+def pack_windows(path: Path, target: Path, symbols: Symbols) -> None:
+    """Store the plugin's file of windows, packed: windows that nearly repeat are much alike.
+
+    With the functions of its blocks, so that whoever reads it needs no image. Raises
+    InfrastructureError where it is not whole.
+    """
+    data = path.read_bytes()
+    last = np.frombuffer(data[-_PART.itemsize :], _PART)
+    if not data.startswith(b"IOTOLLW1") or len(last) != 1 or last[0]["kind"] != _WINDOWS_LAST:
+        raise InfrastructureError(f"{path.name}: the plugin's windows are cut off")
+    head = np.frombuffer(data, _PART, 1, 8)[0]
+    blocks = np.frombuffer(data, _BLOCK, int(head["count"]), 8 + _PART.itemsize)
+    numbers = np.unique(symbols.index(blocks["address"]))
+    numbers = numbers[numbers >= 0]
+    functions = {
+        "starts": symbols.starts[numbers].tolist(),
+        "names": [symbols.name(number) for number in numbers.tolist()],
+        "base": symbols.base,
+        "size": len(symbols.image),
+    }
+    text = json.dumps(functions, separators=(",", ":")).encode()
+    part = np.array([(_FUNCTIONS, 0, 0, 1, len(text))], _PART).tobytes()
+    whole = data[: -_PART.itemsize] + part + text + data[-_PART.itemsize :]
+    write_bytes(target, PACKED + zlib.compress(whole, 1))
 
 
 def counted_code(symbols: Symbols) -> CountedCode:

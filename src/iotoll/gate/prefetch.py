@@ -89,8 +89,7 @@ def _base_boot(setup: Setup) -> None:
     from iotoll.measure.collect import analyze
 
     folder = setup.run.boot("base", 1)
-    record = results.read(folder / "boot.json", BootRecord)
-    analyze(folder, record, setup.run.build("base") / "Image")
+    analyze(folder, results.read(folder / "boot.json", BootRecord))
 
 
 @contextmanager

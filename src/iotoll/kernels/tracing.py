@@ -120,7 +120,10 @@ def tells_tracing(image: Path) -> bool:
     return True
 
 
-def _places(symbols: Symbols) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+_Span = tuple[int, int]
+
+
+def _places(symbols: Symbols) -> tuple[_Span, _Span, _Span]:
     """First instruction and return of `CLOCK`, and the spans of `VECTORS` and `SWITCH`."""
     clock, vectors, switch = (symbols.span(name) for name in (CLOCK, VECTORS, SWITCH))
     returns = symbols.returns(CLOCK)

@@ -21,7 +21,6 @@ from iotoll.boards.qemu import TURNS
 from iotoll.boots.job import is_calibration
 from iotoll.core.digest import file_sha256, files_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
-from iotoll.kernels.symbols import read_symbols
 from iotoll.measure.calibrate import event_costs
 from iotoll.measure.elements import ElementCounter
 from iotoll.measure.fio import FioJob, read_jobs
@@ -136,14 +135,11 @@ class BootTraceFile:
         return [Window(name, t, end) for (t, name), end in zip(marks, ends, strict=False)]
 
 
-def analyze_boot(
-    folder: Path, boot: BootRecord, image: Path | None = None
-) -> tuple[dict[str, CellRecord], dict[str, float]]:
+def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
     """Analyse all batches of a boot; returns the cells' records and the events' calibrated costs.
 
-    ``image`` is the kernel that booted: with it, other costs than instructions are counted. Costs
-    are empty when the boot ran no calibration. Raises InfrastructureError when a trace is corrupt
-    or a cell of ``boot.cells`` is missing: partial results never pass.
+    Costs are empty when the boot ran no calibration. Raises InfrastructureError when a trace is
+    corrupt or a cell of ``boot.cells`` is missing: partial results never pass.
     """
     devices = _devices(folder / "boot/devices")
     files = [BootTraceFile(path) for path in sorted(folder.glob("*/trace.dat"))]
@@ -158,7 +154,7 @@ def analyze_boot(
     turns = folder / TURNS if (folder / TURNS).is_file() else None
     tracing = folder / TRACING if (folder / TRACING).is_file() else None
     recording = Recording.read(tracing) if tracing else None
-    elements = _elements(folder, image)
+    elements = _elements(folder)
     records: dict[str, CellRecord] = {}
     calibration = {}
     for file in files:
@@ -188,10 +184,10 @@ def analyze_boot(
     return records, event_costs(calibration, boot.clock)
 
 
-def _elements(folder: Path, image: Path | None) -> ElementCounter | None:
+def _elements(folder: Path) -> ElementCounter | None:
     """Counts what else the I/Os of a boot cost, where it kept what it executed."""
     windows = read_windows(folder)
-    return ElementCounter(windows, read_symbols(image)) if windows and image else None
+    return ElementCounter(windows) if windows else None
 
 
 def _vectors(

@@ -49,7 +49,7 @@ def collect(
     for number in numbers:
         folder = run.boot(side, number)
         record = results.read(folder / "boot.json", BootRecord)
-        figures, _ = analyze(folder, record, run.build(side) / "Image")
+        figures, _ = analyze(folder, record)
         boots.append(record.model_copy(update={"event_cost": costs}))
         why = broken_rule(record.facts, build.config_sha256, load_rules()) if timed else None
         for name, cell in figures.items():
@@ -97,34 +97,26 @@ def calibrated_costs(run: RunDir) -> dict[str, float]:
     record = results.read(folder / "boot.json", BootRecord)
     if record.clock is Clock.TIME and run.manifest.kind == "gate":
         return {}
-    return analyze(folder, record, run.build("base") / "Image")[1]
+    return analyze(folder, record)[1]
 
 
-def analyze(
-    folder: Path, boot: BootRecord, image: Path | None = None
-) -> tuple[dict[str, CellRecord], dict[str, float]]:
+def analyze(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
     """The cells' records and the events' costs of a boot, by whoever cut its I/Os.
-
-    With the ``image`` that booted, elements of cost are counted (`iotoll.measure.elements`).
 
     What was found last is remembered, for the same record and files: the base's first boot is
     asked for its costs and for its cells.
     """
     sealed.check(folder, boot.digests)
     # A record of an older iotoll does not say which files it is of.
-    if not boot.digests:
-        return _analyzed(folder, boot, image)
-    return _known(folder, boot.model_dump_json(), image)
+    return _known(folder, boot.model_dump_json()) if boot.digests else _analyzed(folder, boot)
 
 
 @lru_cache(maxsize=1)
-def _known(folder: Path, text: str, image: Path) -> tuple[dict[str, CellRecord], dict[str, float]]:
-    return _analyzed(folder, BootRecord.model_validate_json(text), image)
+def _known(folder: Path, text: str) -> tuple[dict[str, CellRecord], dict[str, float]]:
+    return _analyzed(folder, BootRecord.model_validate_json(text))
 
 
-def _analyzed(
-    folder: Path, boot: BootRecord, image: Path | None
-) -> tuple[dict[str, CellRecord], dict[str, float]]:
+def _analyzed(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord], dict[str, float]]:
     if boot.measured == "board":
         return board_records(folder / RECEIVED, boot)
-    return analyze_boot(folder, boot, image)
+    return analyze_boot(folder, boot)

@@ -7,9 +7,10 @@ the sections of I/Os by the same analysis as instructions, which an element take
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from itertools import groupby
 from typing import Annotated, Any, Literal
@@ -32,6 +33,9 @@ from iotoll.records.models.base import Model
 Number = Annotated[int, BeforeValidator(lambda n: int(n, 0) if isinstance(n, str) else n)]
 Word = Annotated[tuple[Number, Number], Field(description="mask, and what is left of the word")]
 
+_PASSED = 32
+"""Blocks of functions that pass a call on, of which the caller is looked for behind."""
+
 SHARE = 0.01
 """Functions that have less of an element per I/O are not named."""
 
@@ -49,8 +53,13 @@ class Element(Model):
 
 
 class Elements(Model):
-    """The file of elements; ``devices`` are names of memory regions, as globs, with their own."""
+    """The file of elements.
 
+    ``devices`` are names of memory regions, as globs, with their own; ``through`` are functions
+    that only pass a call on.
+    """
+
+    through: list[str]
     devices: dict[str, str]
     elements: dict[str, Element]
 
@@ -91,18 +100,18 @@ class _Counted:
 
 
 class ElementCounter:
-    """Counts the elements of one boot; ``symbols`` are those of the kernel that it ran."""
+    """Counts the elements of one boot."""
 
-    def __init__(self, windows: Windows, symbols: Symbols) -> None:
+    def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        self._symbols = symbols
-        self._times = np.sort(windows.times)
         self._order = np.argsort(windows.times, kind="stable")
-        self._counted = list(_counted(windows, symbols, load_elements()))
-        sums = np.zeros((len(windows.windows), len(self._counted)), np.int64)
-        for place, one in enumerate(self._counted):
-            np.add.at(sums[:, place], one.window, one.count)
-        self._until = windows.sums(sums)[self._order]
+        self._times = windows.times[self._order]
+        self._counted = _counted(windows, load_elements())
+        size = len(windows.windows)
+        self._until = [
+            windows.sums(np.bincount(one.window, one.count, size).astype(np.int64))[self._order]
+            for one in self._counted
+        ]
 
     def of_cells(
         self,
@@ -113,31 +122,37 @@ class ElementCounter:
         comm: str,
     ) -> list[dict[str, ElementRecord]]:
         """The elements of windows of a trace, of which ``tables`` has the I/Os; by element."""
-        wholes = [self._whole(table) for table in tables]
         found: list[dict[str, ElementRecord]] = [{} for _ in tables]
         for place, one in enumerate(self._counted):
-            if not any(whole[:, place].any() for whole in wholes):
+            wholes = [self._whole(place, table) for table in tables]
+            if not any(whole.any() for whole in wholes):
                 continue
             columns = self._sections(place, path, device, spans, comm)
             for cell, (table, whole) in enumerate(zip(tables, wholes, strict=True)):
                 if len(columns[cell]["pid"]) != len(table):
                     raise InfrastructureError(f"{path}: {one.key} was cut into other I/Os")
-                if whole[:, place].any():
-                    found[cell][one.key] = self._record(one, table, whole[:, place], columns[cell])
+                if whole.any():
+                    found[cell][one.key] = self._record(one, table, whole, columns[cell])
         return found
 
-    def _whole(self, table: IoTable) -> Ints:
-        """Elements of each I/O from call to return, shape (I/Os, elements)."""
+    def _whole(self, place: int, table: IoTable) -> Ints:
+        """How many of an element each I/O has from call to return, shape (I/Os,)."""
+        until = self._until[place]
         first = np.searchsorted(self._times, table["start"])
         last = np.searchsorted(self._times, table.end)
-        whole: Ints = self._until[last] - self._until[first]
+        whole: Ints = until[last] - until[first]
         return whole
 
     def _sections(
         self, place: int, path: str, device: str, spans: Sequence[tuple[int, int]], comm: str
     ) -> list[dict[str, Any]]:
         """The columns of `GATE_COLUMNS` with an element in place of instructions, by window."""
-        counts = np.column_stack((self._times, self._until[:, place])).astype(np.uint64)
+        # Those before the first window and behind the last one are asked for by nobody.
+        ends = [min(span[1], np.iinfo(np.int64).max) for span in spans]
+        low = max(int(np.searchsorted(self._times, spans[0][0])) - 1, 0)
+        high = int(np.searchsorted(self._times, max(ends), side="right"))
+        here = slice(low, high)
+        counts = np.column_stack((self._times[here], self._until[place][here])).astype(np.uint64)
         parts: list[list[dict[str, Any]]] = [[] for _ in spans]
         _native.stream(
             path,
@@ -166,18 +181,17 @@ class ElementCounter:
 
     def _functions(self, one: _Counted, table: IoTable) -> dict[str, int]:
         """How many each function has from a cell's first I/O to its last."""
-        first, last = np.searchsorted(self._times, [table["start"].min(), table.end.max()])
-        low, high = self._windows.places[self._order[[first, last]]]
+        ends = np.searchsorted(self._times, [table["start"].min(), table.end.max()])
+        low, high = self._windows.places[self._order[ends]]
         ran = self._windows.marks["window"][low:high].astype(np.int64)
-        often = np.bincount(ran[ran < len(self._windows.windows)], minlength=1)
-        often = np.concatenate([often, np.zeros(len(self._windows.windows), np.int64)])
-        sums: dict[int, int] = {}
-        for owner, count in zip(
-            one.owner.tolist(), (one.count * often[one.window]).tolist(), strict=True
-        ):
-            sums[owner] = sums.get(owner, 0) + count
+        size = len(self._windows.windows)
+        often = np.bincount(ran[ran < size], minlength=size)
+        counts = one.count * often[one.window]
+        owners, place = np.unique(one.owner, return_inverse=True)
+        totals = np.bincount(place.reshape(-1), counts, len(owners)).astype(np.int64)
+        sums = dict(zip(owners.tolist(), totals.tolist(), strict=True))
         least = SHARE * len(table)
-        named = ((self._symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
+        named = ((self._windows.symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
         return dict(sorted(named))
 
 
@@ -201,54 +215,99 @@ def _runs(values: Any) -> Runs:
 # ---------------------------------------------------------------- what has which element
 
 
-def _counted(windows: Windows, symbols: Symbols, known: Elements) -> list[_Counted]:
+def _counted(windows: Windows, known: Elements) -> list[_Counted]:
     window, entry, often = windows.entries
-    is_block = entry < ACCESS
-    places = np.where(
-        is_block,
-        windows.blocks["address"][np.where(is_block, entry, 0)],
-        windows.accesses["address"][np.where(is_block, 0, entry & ~ACCESS)]
-        if len(windows.accesses)
-        else 0,
-    ).astype(np.uint64)
-    owner = symbols.index(places)
-    # Who calls: what ran before in the same window, where its order is known.
-    follows = np.concatenate([[False], window[1:] == window[:-1]])
-    follows &= windows.windows["is_ordered"].astype(bool)[window]
-    caller = np.where(follows, np.roll(owner, 1), -2)
+    size = len(windows.blocks)
+    places = np.concatenate([windows.blocks["address"], windows.accesses["address"]])
+    functions = windows.symbols.index(places)
+    # Blocks, and behind them accesses: how many of each element they have.
+    number = np.where(entry < ACCESS, entry, size + (entry & ~ACCESS))
+    counts = {
+        key: (element, each)
+        for name, element in known.elements.items()
+        for key, each in _each(name, element, windows, known)
+        if each.any()
+    }
+    any_has = np.zeros(len(places), np.bool_)
+    for _, each in counts.values():
+        any_has |= each > 0
+    here = np.flatnonzero(any_has[number])
+    window_here, number_here, often_here = window[here], number[here], often[here]
+    caller = _callers(windows, here, functions[number], _named(windows.symbols, known.through))
     found = []
-    for name, element in known.elements.items():
-        counts = _of_blocks(windows, symbols, element)
-        here = np.flatnonzero(is_block & (counts[np.where(is_block, entry, 0)] > 0))
-        whose = caller if element.functions else owner
-        if len(here):
-            count = counts[entry[here]] * often[here]
-            found.append(_Counted(name, window[here], count, whose[here]))
-        found += [
-            _Counted(f"{name}.{device}", window[at], often[at], owner[at])
-            for device, at in _of_accesses(windows, entry, element, known).items()
-        ]
+    for key, (element, each) in counts.items():
+        mine = np.flatnonzero(each[number_here] > 0)
+        whose = caller[mine] if element.functions else functions[number_here[mine]]
+        count = each[number_here[mine]] * often_here[mine]
+        found.append(_Counted(key, window_here[mine], count, whose))
+    return [one for one in found if len(one.count)]
+
+
+def _callers(windows: Windows, here: Ints, function: Ints, through: set[int]) -> Ints:
+    """Who calls what entries begin: what ran before in the same window, where its order is known.
+
+    ``function`` is that of each entry of all windows; those of ``through`` are passed over.
+    """
+    window = windows.entries[0]
+    ordered = windows.windows["is_ordered"].astype(bool)
+    passes = np.isin(function, np.array(sorted(through), np.int64))
+    at, left = here - 1, np.ones(len(here), np.bool_)
+    for _ in range(_PASSED):
+        left = left & (at >= 0) & (window[at] == window[here]) & passes[at]
+        if not left.any():
+            break
+        at = at - left
+    known = (at >= 0) & (window[at] == window[here]) & ordered[window[here]]
+    found: Ints = np.where(known, function[at], -2)
     return found
 
 
-def _of_blocks(windows: Windows, symbols: Symbols, element: Element) -> Ints:
+def _named(symbols: Symbols, patterns: Sequence[str]) -> set[int]:
+    """Numbers of the functions that globs name."""
+    is_named = re.compile("|".join(map(translate, patterns))).match
+    return {n for n, name in enumerate(symbols.names) if is_named(name.partition(".")[0])}
+
+
+def _each(
+    name: str, element: Element, windows: Windows, known: Elements
+) -> Iterator[tuple[str, Ints]]:
+    """How many of an element each block and each access has, by the element's key."""
+    blocks, accesses = len(windows.blocks), len(windows.accesses)
+    yield name, np.concatenate([_of_blocks(windows, element), np.zeros(accesses, int)])
+    if element.access is None or not accesses:
+        return
+    devices = np.array([known.device(region) for region in windows.devices])
+    device = devices[windows.accesses["device"]]
+    wanted = windows.accesses["is_store"] == (element.access == "store")
+    for one in sorted(set(device[wanted].tolist())):
+        here = ((device == one) & wanted).astype(np.int64)
+        yield f"{name}.{one}", np.concatenate([np.zeros(blocks, np.int64), here])
+
+
+def _of_blocks(windows: Windows, element: Element) -> Ints:
     """How many of an element each block has; shape (blocks,)."""
     address = windows.blocks["address"]
-    counts = np.zeros(len(address), np.int64)
     words = windows.special["word"]
     hit = _matches(words, element.words) & ~_matches(words, element.but)
     owner = np.repeat(np.arange(len(address)), windows.blocks["special"])
-    np.add.at(counts, owner[hit], 1)
-    names = [
-        place
-        for place, name in zip(symbols.starts.tolist(), symbols.names, strict=True)
-        if element.functions
-        and any(fnmatchcase(name.partition(".")[0], p) for p in element.functions)
-    ]
-    counts += np.isin(address, np.array(names, np.uint64))
-    span = symbols.span(VECTORS)
+    counts = np.bincount(owner[hit], minlength=len(address)).astype(np.int64)
+    if element.functions:
+        counts += _enters(windows, element.functions)
+    span = windows.symbols.span(VECTORS)
     if element.vectors and span:
-        counts += np.isin(address, np.array(element.vectors, np.uint64) + np.uint64(span[0]))
+        for vector in element.vectors:
+            counts += address == np.uint64(span[0] + vector)
+    return counts
+
+
+def _enters(windows: Windows, patterns: Sequence[str]) -> Ints:
+    """Which blocks begin one of the functions that globs name; shape (blocks,)."""
+    address, symbols = windows.blocks["address"], windows.symbols
+    function = symbols.index(address)
+    begins = np.flatnonzero((function >= 0) & (symbols.starts[function] == address))
+    named = _named(symbols, patterns)
+    counts = np.zeros(len(address), np.int64)
+    counts[begins] = [number in named for number in function[begins].tolist()]
     return counts
 
 
@@ -257,20 +316,3 @@ def _matches(words: Any, patterns: Sequence[tuple[int, int]]) -> Any:
     for mask, value in patterns:
         hit |= (words & np.uint32(mask)) == np.uint32(value)
     return hit
-
-
-def _of_accesses(
-    windows: Windows, entry: Ints, element: Element, known: Elements
-) -> dict[str, Ints]:
-    """Which entries access each device as the element says."""
-    if element.access is None or not len(windows.accesses):
-        return {}
-    names = np.array([known.device(region) for region in windows.devices])
-    device = names[windows.accesses["device"]]
-    wanted = windows.accesses["is_store"] == (element.access == "store")
-    number = np.where(entry >= ACCESS, entry & ~ACCESS, -1)
-    return {
-        str(name): at
-        for name in np.unique(device[wanted])
-        if len(at := np.flatnonzero((number >= 0) & ((device == name) & wanted)[number]))
-    }

@@ -7,6 +7,7 @@ to devices. Windows repeat, so each is stored once, and a boot is a list of thei
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from iotoll import _native
 from iotoll.boards.plugin import TRACING, WINDOWS
 from iotoll.boots.counts import PACKED
 from iotoll.core.errors import InfrastructureError
+from iotoll.kernels.symbols import Symbols
 
 CLOCK, SWITCH, EXCEPTION, ENTRY = range(4)
 """Kinds of marks: exceptions are those of tracing, entries those of user space."""
@@ -49,6 +51,7 @@ _KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
     ),
     7: ("marks", np.dtype([("window", "<u4"), ("kind", "<u4"), ("user", "<u4")])),
     8: ("switches", np.dtype([("from", "<u8"), ("to", "<u8")])),
+    10: ("functions", np.dtype("u1")),
 }
 _LAST = 9
 
@@ -58,6 +61,7 @@ class Windows:
     """A boot's windows and marks, as structured arrays; the fields are those of windows.h.
 
     ``times`` are those of the marks of the trace clock, in the order of the marks (clock units).
+    ``symbols`` are the functions that have any of the blocks, without their code.
     """
 
     blocks: npt.NDArray[np.void]
@@ -69,6 +73,7 @@ class Windows:
     marks: npt.NDArray[np.void]
     switches: npt.NDArray[np.void]
     times: Ints
+    symbols: Symbols
 
     @cached_property
     def starts(self) -> Ints:
@@ -135,11 +140,18 @@ def read_windows(folder: Path) -> Windows | None:
         parts: dict[str, Any] = dict(_parts(data))
         times = np.array(_native.tracing(folder / TRACING), np.int64).reshape(-1, 2)[:, 0]
         names = tuple(name.decode("ascii", "replace") for name in parts["devices"].tolist())
-        found = Windows(**{**parts, "devices": names}, times=times)
-    except (OSError, ValueError, KeyError, zlib.error, _native.TraceError) as error:
+        symbols = _symbols(parts.pop("functions").tobytes())
+        found = Windows(**{**parts, "devices": names}, times=times, symbols=symbols)
+    except (OSError, ValueError, TypeError, KeyError, zlib.error, _native.TraceError) as error:
         raise InfrastructureError(f"{path}: not what the plugin writes: {error}") from error
     _check(path, found)
     return found
+
+
+def _symbols(text: bytes) -> Symbols:
+    known = json.loads(text)
+    starts = np.array(known["starts"], np.uint64)
+    return Symbols(starts, tuple(known["names"]), bytes(known["size"]), known["base"])
 
 
 def _parts(data: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:

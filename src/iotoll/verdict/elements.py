@@ -7,7 +7,7 @@ Only what moved is kept: there are a hundred counts a cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -127,7 +127,13 @@ def element_text(found: ElementComparison) -> str:
     return load_elements().text(found.element, round(found.delta, 2))
 
 
-def element_functions(found: ElementComparison) -> str:
-    """Where it is, the function that differs most the same way: `` in f()``; or nothing."""
+def element_functions(found: ElementComparison, places: Mapping[str, str] | None = None) -> str:
+    """Where it is, the function that differs most the same way: `` in f()``; or nothing.
+
+    With ``places``, file and line by function: `` in f() (file.c:7)``.
+    """
     same = [f for f in found.functions if (f.candidate - f.base) * found.delta > 0]
-    return f" in {same[0].name}()" if same else ""
+    if not same:
+        return ""
+    place = (places or {}).get(same[0].name)
+    return f" in {same[0].name}()" + (f" ({place})" if place else "")

@@ -37,6 +37,7 @@ def boot(
         marks=np.array(marks, _KINDS[7][1]),
         switches=np.array([(7, 9)], _KINDS[8][1]),
         times=100 * np.arange(1, clocks + 1),
+        symbols=symbols(FUNCTIONS),
     )
 
 

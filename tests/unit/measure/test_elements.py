@@ -22,8 +22,9 @@ FUNCTIONS = {
     "send": [NOP, call(BASE + 4, BASE + 16), NOP, RET],
     "try_to_wake_up": [NOP, NOP, NOP, RET],
     **VECTORS,
+    "wake_up_process": [NOP, NOP, NOP, RET],
 }
-SEND, WAKE, TABLE = BASE, BASE + 16, BASE + 32
+SEND, WAKE, TABLE, PASS = BASE, BASE + 16, BASE + 32, BASE + 32 + 2048
 
 
 def windows(
@@ -53,12 +54,13 @@ def windows(
         marks=made(7, [(n, CLOCK, 0) for n in range(len(contents))]),
         switches=made(8, []),
         times=np.array(times or range(len(contents)), np.int64),
+        symbols=symbols(FUNCTIONS),
     )
 
 
 def sums(found: Windows) -> dict[str, int]:
     """How many of each element all windows have together."""
-    counted = _counted(found, symbols(FUNCTIONS), load_elements())
+    counted = _counted(found, load_elements())
     return {one.key: int(one.count.sum()) for one in counted}
 
 
@@ -113,9 +115,17 @@ def test_a_call_belongs_to_who_calls_and_an_instruction_to_who_has_it() -> None:
     names = symbols(FUNCTIONS)
     owners = {
         one.key: [names.name(owner) for owner in one.owner.tolist()]
-        for one in _counted(found, names, load_elements())
+        for one in _counted(found, load_elements())
     }
     assert owners == {"dmb": ["try_to_wake_up"], "wakeups": ["send"]}
+
+
+def test_who_only_passes_a_call_on_is_not_the_one_who_calls() -> None:
+    found = windows([(SEND, [NOP]), (PASS, [NOP]), (PASS + 4, [NOP]), (WAKE, [NOP])],
+                    [[0, 1, 2, 3], [2, 3]])  # fmt: skip
+    (one,) = _counted(found, load_elements())
+    names = symbols(FUNCTIONS)
+    assert [names.name(owner) for owner in one.owner.tolist()] == ["send", "[unknown]"]
 
 
 def test_exceptions_are_known_by_their_vectors() -> None:
@@ -127,11 +137,10 @@ def test_whole_ios_have_what_ran_from_call_to_return() -> None:
     found = windows(
         [(SEND, [DMB_ISH]), (WAKE, [NOP])], [[0], [1], [0, 0], [0]], times=[100, 200, 300, 400]
     )
-    counter = ElementCounter(found, symbols(FUNCTIONS))
+    counter = ElementCounter(found)
     table = IoTable({"start": np.array([100, 200]), "end": np.array([300, 400])}, 2)
     whole = {
-        one.key: counter._whole(table)[:, place].tolist()
-        for place, one in enumerate(counter._counted)
+        one.key: counter._whole(place, table).tolist() for place, one in enumerate(counter._counted)
     }
     assert whole == {"dmb": [2, 3], "wakeups": [1, 0]}
 
