@@ -89,7 +89,7 @@ COMMANDS = {
     "judge": Entry(
         "Look",
         "iotoll.gate.judge_command:judge_command",
-        "Judge the stored counts of RUN by the rule, and show why, line by line.",
+        "Judge the stored counts of RUN (a run directory or file in it) by the rule, and show why.",
         (
             "iotoll judge runs/NAME",
             "iotoll judge runs/NAME --explain ufs-4k-randread-t1-direct submission",
