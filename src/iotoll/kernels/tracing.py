@@ -34,6 +34,8 @@ CLOCK = "trace_clock_local"
 """The trace's clock: it returns the time stamp of an event."""
 
 VECTORS = "vectors"
+SWITCH = "cpu_switch_to"
+"""What switches from one task to another."""
 
 _NOP = 0xD503201F
 _ITERATOR = "__traceiter_"
@@ -61,12 +63,14 @@ def tracing_rules() -> str:
 class TracingCode:
     """``edges`` rise by address; ``clock`` are first instruction and return of `CLOCK`.
 
-    ``sites`` has the addresses of the branches of each event that has any.
+    ``vectors`` and ``switch`` are where the two functions are. ``sites`` has the addresses of the
+    branches of each event that has any.
     """
 
     edges: npt.NDArray[np.void]
     clock: tuple[int, int]
     vectors: tuple[int, int]
+    switch: tuple[int, int]
     sites: Mapping[str, tuple[int, ...]]
 
 
@@ -81,7 +85,7 @@ class _Branch:
 
 def tracing_code(symbols: Symbols) -> TracingCode:
     """Find all of it in an arm64 image; raises UsageError where it lacks what is needed."""
-    clock, vectors = _places(symbols)
+    clock, vectors, switch = _places(symbols)
     branches = _jump_table(symbols)
     events = _events(symbols, {branch.key for branch in branches})
     found = set(_calls(symbols)) | set(_trampolines(symbols))
@@ -100,6 +104,7 @@ def tracing_code(symbols: Symbols) -> TracingCode:
         np.array(sorted(found), EDGE),
         clock,
         vectors,
+        switch,
         {name: tuple(places) for name, places in sites.items()},
     )
 
@@ -115,15 +120,18 @@ def tells_tracing(image: Path) -> bool:
     return True
 
 
-def _places(symbols: Symbols) -> tuple[tuple[int, int], tuple[int, int]]:
-    """First instruction and return of `CLOCK`, and the span of `VECTORS`."""
-    clock, vectors = symbols.span(CLOCK), symbols.span(VECTORS)
+_Span = tuple[int, int]
+
+
+def _places(symbols: Symbols) -> tuple[_Span, _Span, _Span]:
+    """First instruction and return of `CLOCK`, and the spans of `VECTORS` and `SWITCH`."""
+    clock, vectors, switch = (symbols.span(name) for name in (CLOCK, VECTORS, SWITCH))
     returns = symbols.returns(CLOCK)
-    if clock is None or vectors is None or len(returns) != 1:
+    if clock is None or vectors is None or switch is None or len(returns) != 1:
         raise UsageError(
-            f"the kernel has no function {VECTORS}, or not one {CLOCK} with one return"
+            f"the kernel has no function {VECTORS} or {SWITCH}, or not one {CLOCK} with one return"
         )
-    return (clock[0], returns[0]), vectors
+    return (clock[0], returns[0]), vectors, switch
 
 
 @lru_cache(maxsize=4)
