@@ -73,6 +73,11 @@ class RunDir:
         return self.root / "verdict.json"
 
     @property
+    def findings(self) -> Path:
+        """``findings.json``: what every output says of the run."""
+        return self.root / "findings.json"
+
+    @property
     def explained(self) -> Path:
         """``explain.json``: which functions the verdict's differences are in."""
         return self.root / "explain.json"

@@ -10,16 +10,16 @@ from typing import Any
 from jinja2 import Template
 from markupsafe import Markup
 
-from iotoll.records.models import Clock, Section
+from iotoll.records.models import Clock, Finding, Section
 from iotoll.records.text import clean, clock_note, section_title, unit_label
 from iotoll.reports.kit.page import Table, page_template
 from iotoll.reports.page import diagrams, tables
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.findings import findings, of_cell
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
     KIND_LABELS,
     candidate_title,
-    group_sentence,
     headline,
     provenance,
     remarks,
@@ -75,6 +75,7 @@ class Page:
     evidence: Evidence
     views: list[CellView]
     sections: tuple[Section, ...]
+    found: list[Finding]
     figures: list[FigureView] = field(default_factory=list)
 
     @property
@@ -86,7 +87,7 @@ class Page:
 def page_html(evidence: Evidence) -> str:
     """Return the whole page as text."""
     views = cells(evidence)
-    page = Page(evidence, views, shown_sections(evidence.clock))
+    page = Page(evidence, views, shown_sections(evidence.clock), findings(evidence, views))
     if page.usable:
         page.figures.extend(_figures(page))
     return template().render(**_context(page)) + "\n"
@@ -102,9 +103,9 @@ def _context(page: Page) -> dict[str, Any]:
     failure = evidence.failure
     return {
         "title": candidate_title(evidence),
-        "head": headline(evidence),
-        "first_screen": first_screen(evidence, page.views),
-        "moved": [_moved(group, unit_of(evidence).value) for group in movements(page.views)],
+        "head": headline(evidence, page.found),
+        "first_screen": first_screen(evidence, page.views, page.found),
+        "moved": [_moved(group, page.found) for group in movements(page.views)],
         "kinds": KIND_LABELS,
         "summary": summary(evidence),
         "failure": failure,
@@ -137,13 +138,14 @@ def _image(svg: str) -> str:
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
-def _moved(group: MovementGroup, unit: str) -> MovedRow:
+def _moved(group: MovementGroup, found: Sequence[Finding]) -> MovedRow:
+    one = of_cell(found, group.moves[0].name.full, group.name)
     table = tables.moved_table(group.moves)
     rest = None
     if len(table.rows) > OPEN_ROWS + 2:
         rest = Table(table.head, table.rows[OPEN_ROWS:], table.words, table.prose)
         table = Table(table.head, table.rows[:OPEN_ROWS], table.words, table.prose)
-    return MovedRow(group.kind, group_sentence(group, unit), table, rest)
+    return MovedRow(group.kind, one.sentence if one else "", table, rest)
 
 
 def _figures(page: Page) -> list[FigureView]:

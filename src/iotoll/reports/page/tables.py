@@ -11,13 +11,14 @@ from iotoll.records.text import NO_VALUE, change, clean, number, percent, sectio
 from iotoll.reports.kit.page import Table
 from iotoll.reports.page.diagrams import Measure, stack
 from iotoll.reports.page.moved import Movement
+from iotoll.reports.page.sure import in_words
 from iotoll.reports.page.view import CellView, DeviceRatio, SectionFigures, SectionRow
 from iotoll.verdict.words import WHOLE, WORK, rare_cost
 
 _SIDES: tuple[Side, ...] = ("base", "candidate")
 
 
-def judgement(found: Comparison | None) -> str:
+def judgement(found: Comparison | None, sure: bool = True) -> str:
     """Return what the gate says about one section: moved or not, gated or why not, how sure."""
     if found is None:
         return "not judged"
@@ -25,7 +26,8 @@ def judgement(found: Comparison | None) -> str:
     moved = words.get(found.moved, found.moved)
     gated = "" if found.gated else "not gated"
     accepted = "" if found.accepted is None else f"◆ accepted: {clean(found.accepted)}"
-    parts = [moved, rare_cost([found]), accepted, gated, clean(found.why), clean(found.confidence)]
+    parts = [moved, rare_cost([found]), accepted, gated, clean(found.why)]
+    parts += [in_words(found)] if sure else []
     return "; ".join(part for part in parts if part)
 
 
@@ -38,7 +40,7 @@ def moved_table(moves: Sequence[Movement]) -> Table:
             number(m.comparison.base),
             number(m.comparison.candidate),
             number(m.comparison.threshold),
-            judgement(m.comparison),
+            judgement(m.comparison, sure=False),
         )
         for m in moves
     ]
