@@ -67,6 +67,6 @@ def _report_study(folder: Path, commit: bool, cover: bool, output: Output) -> No
     if output.as_json:
         print_json(record.model_dump(mode="json"))
         return
-    click.echo("\n".join(terminal_lines(record, output.quiet)))
+    output.show(terminal_lines(record, output.quiet))
     if not output.quiet:
         click.echo(f"report: {page}")

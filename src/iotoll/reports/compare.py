@@ -207,9 +207,8 @@ def _print(one: RunValues, other: RunValues, found: list[CompareRow], output: Ou
     notes = [f"{cell}: {why}" for cell, why in reasons.items()]
     notes += [f"Note: {text}." for text in remarks(one, other)]
     notes.append(f"Medians over I/Os and boots, in {unit}. Not judged: no threshold was applied.")
-    for line in lines:
-        console.print(Text(clean(line)), soft_wrap=True)
-    console.print(table)
-    if not output.quiet:
-        for line in notes:
-            console.print(Text(clean(line)), soft_wrap=True)
+    with console.capture() as made:
+        console.print(table)
+    told = [] if output.quiet else [clean(line) for line in notes]
+    # Remarks qualify every value: they stand where a screen's end does not hide them.
+    output.show([*map(clean, lines), *told, *made.get().splitlines()])

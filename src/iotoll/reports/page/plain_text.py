@@ -15,7 +15,7 @@ from iotoll import __version__
 from iotoll.core.errors import UsageError
 from iotoll.records.models import Clock, Finding, FoundFunction, Outcome, Unit
 from iotoll.records.models.base import SOFTWARE_SECTIONS
-from iotoll.records.text import MINUS, NBSP, NO_VALUE, clean, plural, signed
+from iotoll.records.text import MINUS, NBSP, NO_VALUE, clean, number, plural, signed
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.findings import findings, headline_of
 from iotoll.reports.page.headline import candidate_title, headline, marked, summary
@@ -71,7 +71,7 @@ def mail_text(evidence: Evidence) -> str:
     parts = [
         subject,
         "Hello,",
-        fill(f"iotoll noticed {'; '.join(told) or _verdict(evidence, found)} on:"),
+        fill(f"iotoll noticed {told[0] if told else _verdict(evidence, found)} on:"),
         f"  {title}",
         _findings(evidence, found, views),
         _by_workload(evidence, views),
@@ -123,21 +123,22 @@ def _verdict(evidence: Evidence, found: Sequence[Finding]) -> str:
     return headline_of(evidence.verdict, found) or "One kernel was measured."
 
 
-_LEAST = 0.5
-"""Functions that differ by less in most I/Os are left to the report."""
+_LEAST = 0.01
+"""Functions that have a smaller share of a finding, and are unchanged, are counted."""
 
 
 def _findings(evidence: Evidence, found: Sequence[Finding], views: Sequence[CellView]) -> str:
     """Every finding with its functions; without one, the sections' medians by device."""
     if not found:
         return _by_section(evidence, views)
-    parts = []
+    lines = []
     for one in found:
-        parts.append(fill(marked(one)))
-        for function in one.functions:
-            if abs(function.delta) >= _LEAST:
-                parts.append(_function_line(function))
-    return "\n".join(parts)
+        least = _LEAST * abs(one.size or 0)
+        told = [f for f in one.functions if f.changed or abs(f.delta) >= least]
+        lines += [fill(marked(one)), *map(_function_line, told)]
+        if left := len(one.functions) - len(told):
+            lines.append(f"           {plural(left, 'function')} by less than {number(least)} each")
+    return ascii_only("\n".join(lines))
 
 
 def _function_line(one: FoundFunction) -> str:
@@ -271,8 +272,8 @@ def _not_measured(evidence: Evidence) -> str:
     elif evidence.virtual:
         lines.append("the latency of any real device (the board is virtual)")
     if evidence.selection and not evidence.selection.full_matrix:
-        number = plural(len(evidence.selection.cells), "workload")
-        lines.append(f"workloads other than the {number} selected")
+        count = plural(len(evidence.selection.cells), "workload")
+        lines.append(f"workloads other than the {count} selected")
     ungated: dict[str, int] = {}
     for view in cells(evidence):
         found = [(row.section.value, row.comparison) for row in view.rows]

@@ -17,7 +17,7 @@ _ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#$!@^{}])")
 _JOINER = "\u2060"
 # Escaped or not, GitLab looks for these in the text that is left after rendering.
 _REFERENCE = re.compile(r"([@#!~%$&^*\[])(?=[\w/.\"(])|(:)(?=[\w+-]+:)")
-_NAME = re.compile(r"(?<![\w./`-])(?=[\w./:+-]*(?:_|/|\.[chS]:))[A-Za-z_][\w./:+-]*\w(?![\w`])")
+_NAME = re.compile(r"(?<![\w./`-])(?=[\w./:+-]*(?:_|\.[chS]\b))[A-Za-z_][\w./:+-]*\w(?![\w`])")
 """An identifier, or a path: as code it can be read, and pasted."""
 _BEGINS = re.compile(r"^(\d*)([-+](?=\s)|[=/]|(?<=\d)[.)])")
 """At the beginning of a line these make a list, a heading of the line above, or an order."""

@@ -75,7 +75,9 @@ def _first_screen(evidence: Evidence, views: list[CellView], found: Sequence[Fin
     for fact in first_screen(evidence, views, found):
         lines += [f"- {fact.label}: {text(line)}" for line in fact.lines]
         if fact.commands:
-            steps = "\n".join(f"# {words}\n{what}" for words, what in fact.commands)
+            steps = "\n".join(
+                what if words == "and" else f"# {words}\n{what}" for words, what in fact.commands
+            )
             todo = _folded(fact.label, block(steps))
     return "\n\n".join(part for part in ("\n".join(lines), todo) if part)
 
