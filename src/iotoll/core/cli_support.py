@@ -8,6 +8,7 @@ import gc
 import math
 import os
 import platform
+import re
 import signal
 import stat
 import sys
@@ -30,6 +31,7 @@ from iotoll.core.errors import (
     UsageError,
     os_fix,
 )
+from iotoll.core.nearest import nearest
 from iotoll.core.plain import plain
 
 if TYPE_CHECKING:
@@ -244,7 +246,17 @@ def _show(error: click.ClickException) -> None:
     if context is not None:
         hint = f"Try '{context.command_path} --help' for help."
         click.echo(f"{context.get_usage()}\n{hint}\n", err=True)
-    click.echo(f"Error: {_line(' '.join(error.format_message().split()))}", err=True)
+    said = " ".join(error.format_message().split())
+    click.echo(f"Error: {_line(said + _meant(said, context))}", err=True)
+
+
+def _meant(said: str, context: click.Context | None) -> str:
+    """The command that was probably meant, where a group has none of the name that was given."""
+    if context is None or not isinstance(context.command, click.Group):
+        return ""
+    word = re.fullmatch(r"No such command '(.*)'\.", said)
+    near = nearest(word[1], context.command.list_commands(context), 0.6) if word else ""
+    return f" Did you mean {near}?" if near else ""
 
 
 def _is_named(error: OSError) -> bool:

@@ -1,4 +1,7 @@
-"""The report as one HTML file: no script, no network, readable on a phone and on paper."""
+"""The report as one HTML file: no network, readable on a phone and on paper.
+
+Its one script filters and sorts the table of cells; without it the page says the same.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,9 @@ from iotoll.records.text import clean, clock_note, section_title, unit_label
 from iotoll.reports.kit.page import Table, page_template
 from iotoll.reports.page import diagrams, tables
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import findings, of_cell
+from iotoll.reports.page.findings import blocking, findings
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
-    KIND_LABELS,
     candidate_title,
     headline,
     provenance,
@@ -27,7 +29,6 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.modelled import latency_note, latency_table, model_facts, models_of
-from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
     CellView,
@@ -41,8 +42,8 @@ from iotoll.reports.page.view import (
     values_of,
 )
 
-OPEN_ROWS = 8
-"""Rows of a table that are shown before the rest is folded away."""
+_PICTURES = 3
+"""Devices of which one I/O is drawn."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,6 @@ class FigureView:
     legend: Sequence[tuple[str, str]]
     panels: Sequence[tuple[str, Markup]]
     table: Table
-
-
-@dataclass(frozen=True)
-class MovedRow:
-    """A group of movements with its sentence and table."""
-
-    kind: str
-    sentence: str
-    first: Table
-    rest: Table | None = None
 
 
 @dataclass(frozen=True)
@@ -105,8 +96,9 @@ def _context(page: Page) -> dict[str, Any]:
         "title": candidate_title(evidence),
         "head": headline(evidence, page.found),
         "first_screen": first_screen(evidence, page.views, page.found),
-        "moved": [_moved(group, page.found) for group in movements(page.views)],
-        "kinds": KIND_LABELS,
+        "one_io": _one_io(page) if page.usable else [],
+        "shown_only": [one.sentence for one in page.found if one.kind == "ungated"],
+        "overview": tables.overview(page.views, page.sections, page.found),
         "summary": summary(evidence),
         "failure": failure,
         "log_tail": clean(failure.log_tail) if failure else "",
@@ -125,7 +117,7 @@ def _context(page: Page) -> dict[str, Any]:
         "cell_table": tables.cell_figures,
         "cell_judgements": tables.cell_judgements,
         "cell_steps": tables.cell_steps,
-        "open_cells": {g.moves[0].name.full for g in movements(page.views) if g.gated},
+        "open_cells": {one.cells[0] for one in blocking(page.found) if one.cells},
         "selection": evidence.selection,
         "reasons": selection_by_reason(evidence),
         "provenance": provenance(evidence),
@@ -138,14 +130,28 @@ def _image(svg: str) -> str:
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
-def _moved(group: MovementGroup, found: Sequence[Finding]) -> MovedRow:
-    one = of_cell(found, group.moves[0].name.full, group.name)
-    table = tables.moved_table(group.moves)
-    rest = None
-    if len(table.rows) > OPEN_ROWS + 2:
-        rest = Table(table.head, table.rows[OPEN_ROWS:], table.words, table.prose)
-        table = Table(table.head, table.rows[:OPEN_ROWS], table.words, table.prose)
-    return MovedRow(group.kind, one.sentence if one else "", table, rest)
+def _one_io(page: Page) -> list[tuple[str, Markup]]:
+    """The picture of one I/O of each device that has findings, else of the first: 3 at most."""
+    by_name = {view.name.full: view for view in page.views if view.has_values}
+    named = [one.cells[0] for one in blocking(page.found) if one.cells]
+    chosen: dict[str, CellView] = {}
+    for name in [*named, *by_name]:
+        if view := by_name.get(name):
+            chosen.setdefault(view.name.device, view)
+        if not named and chosen:
+            break
+    wanted = {view.name.device for view in chosen.values() if view.name.full in named} or chosen
+    share = page.evidence.clock is Clock.TIME
+    draft = diagrams.Measure(not share and is_corrected(page.views), share, 1.0)
+    made = []
+    for device, view in list(chosen.items())[:_PICTURES]:
+        stacks = [diagrams.stack(view, side, draft) for side in page.evidence.sides]
+        full = max((sum(value for _, value in parts) for parts in stacks), default=0.0)
+        if device in wanted and full and len(page.evidence.sides) > 1:
+            measure = diagrams.Measure(draft.corrected, share, full)
+            svg = diagrams.io_panel(f"io{len(made)}", view, measure)
+            made.append((f"One I/O of {view.name.full}", Markup(svg)))
+    return made
 
 
 def _figures(page: Page) -> list[FigureView]:

@@ -28,7 +28,7 @@ def how_sure(evidence: Evidence, found: Sequence[Finding]) -> str:
     said = in_words(comparison) if comparison else ""
     boots = min((len(side.boots) for side in evidence.sides.values()), default=0)
     if said and boots > 1:
-        said += f" Each of {boots} boots of both kernels."
+        said += f" Seen in each of {boots} boots."
     return f"{said} ({cell.cell})" if said else ""
 
 

@@ -75,6 +75,8 @@ _MOVES_SHOWN = 6
 
 SCREEN = 24
 """Lines of the first screen; the path of the page follows them."""
+_LEAST = 4
+"""Lines that where, what ran and how sure have at least."""
 _FACT_LINES = 4
 _LABEL = 12
 _FACTS = ("Where", "What ran", "Not covered", "Seen once", "Mind", "Accepted", "How sure")
@@ -93,7 +95,7 @@ def print_screen(evidence: Evidence, console: Console) -> None:
     facts = {fact.label: fact for fact in first_screen(evidence, views, found)}
     todo = _commands(facts)
     room = SCREEN - 1 - len(todo) - (1 if todo else 0)
-    lines = _fitted([head.sentence, *head.more], console.width, max(room - 6, 4))
+    lines = _fitted([head.sentence, *head.more], console.width, max(room - _LEAST, 4))
     room -= len(lines)
     below: list[str] = []
     if failure := evidence.failure:

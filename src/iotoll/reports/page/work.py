@@ -22,7 +22,7 @@ def work_outside(evidence: Evidence, groups: Sequence[MovementGroup]) -> list[st
         return []
     if any(group.name == "work" for group in groups):
         return []
-    largest = max((work.delta for work in known), key=abs)
+    largest = max(work.delta for work in known)
     return [f"nothing grew: at most {signed(largest)} per I/O in {plural(len(known), 'workload')}"]
 
 
