@@ -37,6 +37,10 @@ SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "experiment innocent": ("iotoll experiment innocent --patches 20 --out runs/innocent",),
     "experiment planted": ("iotoll experiment planted --patches 20 --cells 'ufs-4k-*'",),
     "experiment ranges": ("iotoll experiment ranges --ranges 2",),
+    "experiment rule": (
+        "iotoll experiment rule runs/innocent/innocent-*",
+        "iotoll experiment rule runs/innocent/innocent-3 --what shifts",
+    ),
     "experiment search": ("iotoll experiment search --ranges 100",),
     "experiment sized": ("iotoll experiment sized --first 7 --patches 6 --cells 'nvme-*'",),
     "lab up": ("iotoll lab up",),

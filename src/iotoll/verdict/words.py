@@ -31,7 +31,7 @@ def moved_lines(
 ) -> list[str]:
     """One line for everything gated that grew, or shrank."""
     lines = [
-        f"{v.cell}: {name} {c.delta:+.0f} instructions ({c.relative:+.1%}){_share(c)}"
+        f"{v.cell}: {name} {c.delta:+.0f} instructions ({_percent(c.relative)}){_share(c)}"
         for v in verdicts
         for name, c in parts(v)
         if c.moved == how and c.gated
@@ -55,6 +55,12 @@ def rare_cost(moved: Sequence[Comparison]) -> str:
     return f"{middle.delta:+,} in {middle.share:.0%} of I/Os"
 
 
+def _percent(relative: float) -> str:
+    """``+6.3%``; below 0.1 % with more digits, so that no growth reads as none."""
+    digits = 1 if abs(relative) >= 0.001 else 3
+    return f"{relative:+.{digits}%}"
+
+
 def _share(found: Comparison) -> str:
     """Which I/Os moved, where it was not most of them, or by far more than most did."""
     if found.twins is None or is_of_most(found):
@@ -62,7 +68,8 @@ def _share(found: Comparison) -> str:
     largest = [c for c in found.twins.clusters if (c.delta > 0) == (found.moved == "grew")]
     largest = [c for c in largest if abs(c.delta) > found.twins.size]
     first = f", mostly {largest[0].delta:+d}" if largest else ""
-    return f" on average: {found.share:.0%} of I/Os moved{first}"
+    of = "rounds of I/Os" if found.twins.trial and found.twins.trial.of == "rounds" else "I/Os"
+    return f" on average: {found.share:.0%} of {of} moved{first}"
 
 
 def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
@@ -96,7 +103,9 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
     )
     lines = []
     for (device, name, _), moved in ranked:
-        size = f"{median(c.delta for c in moved):+.0f} ({median(c.relative for c in moved):+.1%})"
+        size = (
+            f"{median(c.delta for c in moved):+.0f} ({_percent(median(c.relative for c in moved))})"
+        )
         where = f"in {len(moved)} of {judged[device, name]} workloads{rarely(moved)}"
         lines.append(f"{DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -74,6 +75,12 @@ class PathRecord(Model):
     ios: int
     clean: int | None = Field(None, description="absent where the source does not tell")
     sections: dict[Section, SumRecord]
+
+    @property
+    def requests(self) -> int:
+        """How many requests it has: ``2xR512+hFF`` are three."""
+        counts = (re.match(r"(\d+)x", step) for step in self.path.split("+"))
+        return sum(int(found[1]) if found else 1 for found in counts)
 
 
 class OrderedIos(Model):
