@@ -7,17 +7,22 @@ from collections.abc import Sequence
 
 from iotoll.records.models.verdict import Cluster, Comparison
 
+_NOISE = 0.05
+"""A mean that is larger by so small a share holds ticks that met a few I/Os, and no other cost."""
+
 
 def weight(found: Comparison) -> float:
-    """How much it moved, in the verdict's unit, with what only some I/Os pay: per I/O, on average.
+    """How much it moved, in the verdict's unit, per I/O: what reports say and trailers accept.
 
-    This is what reports say and trailers accept. The mean of all differences is not: a tick that
-    met a few I/Os is in it.
+    The median, with what only some I/Os pay; the mean where that is far more, since what most
+    I/Os pay says nothing of what the others do.
     """
-    some = rare(found)
-    if some is None or found.twins is None:
+    if found.twins is None:
         return found.delta
-    return found.delta + (some.delta - found.delta) * some.share
+    some = rare(found)
+    told = found.delta + ((some.delta - found.delta) * some.share if some else 0.0)
+    near = told + found.threshold + _NOISE * abs(told)
+    return told if found.twins.mean <= near else found.twins.mean
 
 
 def share(found: Comparison) -> float:

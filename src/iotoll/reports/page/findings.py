@@ -29,7 +29,7 @@ from iotoll.records.models import (
 from iotoll.records.models.finding import Kind
 from iotoll.records.models.run import Side
 from iotoll.records.models.verdict import LimitRecord, ThroughputRecord
-from iotoll.records.text import DEVICES, clean, number, plural, signed, signed_percent
+from iotoll.records.text import DEVICES, NBSP, clean, number, plural, signed, signed_percent
 from iotoll.reports.page.blame import in_function
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.moved import Movement, MovementGroup, movements
@@ -126,7 +126,7 @@ def _limits(verdict: VerdictRecord) -> list[Finding]:
                 part=first.name,
                 cells=[],
                 judged=0,
-                sentence=clean(f"{named} {words} {first.base} -> {first.candidate}"),
+                sentence=clean(f"limit {named} {words} {first.base} -> {first.candidate}"),
             )
         )
     return made
@@ -317,6 +317,9 @@ def _some(moves: Sequence[Movement]) -> str:
     if 2 * len(beside) > len(moves):
         most, some = sorted(beside, key=lambda one: one[1].delta)[(len(beside) - 1) // 2]
         return f"{signed(most)} in most I/Os, {signed(some.delta)} in {some.share:.0%} of them"
+    more = [one.delta for move in moves if weight(one := move.comparison) != one.delta]
+    if 2 * len(more) > len(moves):
+        return f"{signed(median(more))} in most I/Os"
     few = [move.comparison for move in moves if not is_of_most(move.comparison)]
     if 2 * len(few) <= len(moves):
         return ""
@@ -428,7 +431,8 @@ def _sentence(found: Finding) -> str:
     parts = [f"{amount} {inside}{f' ({told})' if told else ''}", *_named(found), _where(found)]
     if found.kind == "ungated":
         parts.append("shown only")
-    return clean(", ".join(parts))
+    # Plain spaces: the sentence is looked for, and copied.
+    return clean(", ".join(parts)).replace(NBSP, " ")
 
 
 def _amount(found: Finding) -> tuple[str, str]:

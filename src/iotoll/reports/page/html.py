@@ -143,7 +143,7 @@ def _one_io(page: Page) -> list[tuple[str, Markup]]:
     wanted = {view.name.device for view in chosen.values() if view.name.full in named} or chosen
     share = page.evidence.clock is Clock.TIME
     draft = diagrams.Measure(not share and is_corrected(page.views), share, 1.0)
-    made = []
+    made: list[tuple[str, Markup]] = []
     for device, view in list(chosen.items())[:_PICTURES]:
         stacks = [diagrams.stack(view, side, draft) for side in page.evidence.sides]
         full = max((sum(value for _, value in parts) for parts in stacks), default=0.0)
