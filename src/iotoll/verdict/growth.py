@@ -22,7 +22,7 @@ def weight(found: Comparison) -> float:
     some = rare(found)
     told = found.delta + ((some.delta - found.delta) * some.share if some else 0.0)
     near = told + found.threshold + _NOISE * abs(told)
-    return told if found.twins.mean <= near else found.twins.mean
+    return told if found.moved == "shrank" or found.twins.mean <= near else found.twins.mean
 
 
 def share(found: Comparison) -> float:

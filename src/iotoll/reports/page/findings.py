@@ -92,7 +92,33 @@ def headline_of(verdict: VerdictRecord | None, found: Sequence[Finding]) -> str:
     told = clean(verdict.sentence)
     if verdict.outcome not in _BLOCKED or verdict.sequential or not verdict.can_gate:
         return told
-    return "; ".join(one.sentence for one in found if one.kind == "regression") or told
+    return "; ".join(lines_of([one for one in found if one.kind == "regression"])) or told
+
+
+_SIGNS = {
+    "regression": "",
+    "accepted": "◆ ",
+    "undecided": "? ",
+    "improvement": "▼ ",
+    "ungated": "○ ",
+}
+
+
+def lines_of(found: Sequence[Finding]) -> list[str]:
+    """The findings as lines behind the signs of their kinds; limits of one kind share a line."""
+    limits: dict[str, list[str]] = {}
+    for one in found:
+        if one.element == "limit":
+            words = one.sentence.removeprefix("limit ")
+            limits.setdefault(one.kind, []).append(words)
+    lines = []
+    for one in found:
+        if one.element != "limit":
+            lines.append(f"{_SIGNS[one.kind]}{one.sentence}")
+        elif words := limits.pop(one.kind, []):
+            name = "limit" if len(words) == 1 else "limits"
+            lines.append(f"{_SIGNS[one.kind]}{name} {', '.join(words)}")
+    return lines
 
 
 def blocking(found: Iterable[Finding]) -> list[Finding]:
@@ -317,7 +343,7 @@ def _some(moves: Sequence[Movement]) -> str:
     if 2 * len(beside) > len(moves):
         most, some = sorted(beside, key=lambda one: one[1].delta)[(len(beside) - 1) // 2]
         return f"{signed(most)} in most I/Os, {signed(some.delta)} in {some.share:.0%} of them"
-    more = [one.delta for move in moves if weight(one := move.comparison) != one.delta]
+    more = [c.delta for c in (m.comparison for m in moves) if weight(c) > c.delta + c.threshold]
     if 2 * len(more) > len(moves):
         return f"{signed(median(more))} in most I/Os"
     few = [move.comparison for move in moves if not is_of_most(move.comparison)]
@@ -398,9 +424,11 @@ def _of_work(group: MovementGroup, hunks: Sequence[Hunk]) -> list[FoundFunction]
             sizes.setdefault(one.name, []).append(one.candidate - one.base)
             changed.update({one.name} if one.changed else ())
     way = 1 if group.grew else -1
+    most = 1.02 * max(abs(move.comparison.delta) for move in group.moves)
     made = []
     for name, several in sizes.items():
-        if way * (size := median(several)) >= _NOTHING:
+        # What is larger than all of it is part of the I/Os as well.
+        if _NOTHING <= way * (size := median(several)) <= most:
             place = in_function(hunks, [name])
             made.append(
                 FoundFunction(

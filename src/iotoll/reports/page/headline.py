@@ -10,7 +10,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
 from iotoll.records.text import NBSP, clean, clock_note, number, plural
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import blocking, findings, headline_of
+from iotoll.reports.page.findings import blocking, findings, headline_of, lines_of
 from iotoll.reports.page.modelled import TITLE, model_facts
 from iotoll.reports.page.view import CellView
 from iotoll.verdict.limits import FIRST
@@ -127,16 +127,10 @@ def _unjudged(evidence: Evidence, standing: str) -> Headline:
 
 def _lines(verdict: VerdictRecord, told: Sequence[Finding]) -> tuple[str, tuple[str, ...]]:
     """The first line: the first finding that blocks, or the verdict's own words; then the rest."""
-    first, *rest = told or (None,)
-    if first is None or headline_of(verdict, [first]) != first.sentence:
-        return clean(verdict.sentence), tuple(map(marked, told))
-    return first.sentence, tuple(map(marked, rest))
-
-
-def marked(one: Finding) -> str:
-    """A finding's sentence behind the sign of its kind, where that is no regression."""
-    sign = KIND_LABELS[one.kind].partition(" ")[0]
-    return one.sentence if one.kind == "regression" else f"{sign} {one.sentence}"
+    lines = lines_of(told)
+    if told and headline_of(verdict, told).startswith(lines[0]):
+        return lines[0], tuple(lines[1:])
+    return clean(verdict.sentence), tuple(lines)
 
 
 def verdict_sentence(evidence: Evidence, found: Sequence[Finding] | None = None) -> str:

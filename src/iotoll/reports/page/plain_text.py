@@ -17,8 +17,8 @@ from iotoll.records.models import Clock, Finding, FoundFunction, Outcome, Unit
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.text import MINUS, NBSP, NO_VALUE, clean, number, plural, signed
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import findings, headline_of
-from iotoll.reports.page.headline import candidate_title, headline, marked, summary
+from iotoll.reports.page.findings import findings, headline_of, lines_of
+from iotoll.reports.page.headline import candidate_title, headline, summary
 from iotoll.reports.page.view import CellView, cells, shown_sections, unit_of
 from iotoll.verdict.accept import proposed
 from iotoll.verdict.words import WHOLE, WORK
@@ -135,7 +135,7 @@ def _findings(evidence: Evidence, found: Sequence[Finding], views: Sequence[Cell
     for one in found:
         least = _LEAST * abs(one.size or 0)
         told = [f for f in one.functions if f.changed or abs(f.delta) >= least]
-        lines += [fill(marked(one)), *map(_function_line, told)]
+        lines += [fill(lines_of([one])[0]), *map(_function_line, told)]
         if left := len(one.functions) - len(told):
             lines.append(f"           {plural(left, 'function')} by less than {number(least)} each")
     return ascii_only("\n".join(lines))

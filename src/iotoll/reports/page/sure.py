@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iotoll.records.models import Comparison, Finding, TwinRecord
-from iotoll.records.text import clean, number, percent
+from iotoll.records.models import Comparison, Finding, TwinRecord, WorkComparison
+from iotoll.records.text import clean, number, percent, signed
 from iotoll.reports.page.evidence import Evidence
 
 
@@ -38,6 +38,10 @@ def in_words(found: Comparison) -> str:
     What the verdict says where it says it in sentences, or where it paired no I/Os.
     """
     said = clean(found.confidence)
+    if isinstance(found, WorkComparison) and found.own is not None:
+        told = f"Two boots of the base differ by at most {number(found.own)} per I/O."
+        changed = f" Changed functions have {signed(found.changed)} of it." if found.changed else ""
+        return told + changed
     if found.twins is None or said.endswith("."):
         return said
     twins = found.twins

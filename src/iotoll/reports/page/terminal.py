@@ -75,8 +75,9 @@ _MOVES_SHOWN = 6
 
 SCREEN = 24
 """Lines of the first screen; the path of the page follows them."""
-_LEAST = 4
-"""Lines that where, what ran and how sure have at least."""
+_LOG = 6  # last lines of a failure's log
+_TRAILERS = 3
+_WIDTH = 80
 _FACT_LINES = 4
 _LABEL = 12
 _FACTS = ("Where", "What ran", "Not covered", "Seen once", "Mind", "Accepted", "How sure")
@@ -95,16 +96,16 @@ def print_screen(evidence: Evidence, console: Console) -> None:
     facts = {fact.label: fact for fact in first_screen(evidence, views, found)}
     todo = _commands(facts)
     room = SCREEN - 1 - len(todo) - (1 if todo else 0)
-    lines = _fitted([head.sentence, *head.more], console.width, max(room - _LEAST, 4))
-    room -= len(lines)
+    told = [label for label in _FACTS if label in facts]
     below: list[str] = []
     if failure := evidence.failure:
-        below += [_plain(line) for line in failure.log_tail.splitlines() if line.strip()][-6:]
-    for label in _FACTS:
-        if label in facts:
-            below += _fact(label, facts[label].lines, console.width)
-    cut = len(below) > room
-    below = [*below[: room - 1], "(more: --full)"] if cut else below
+        below += [_plain(line) for line in failure.log_tail.splitlines() if line.strip()][-_LOG:]
+    lines = _fitted([head.sentence, *head.more], console.width, room - len(below) - len(told))
+    room -= len(lines) + len(below)
+    for left, label in zip(range(len(told), 0, -1), told, strict=True):
+        fact = _fact(label, facts[label].lines, console.width, max(room // left, 1))
+        room -= len(fact)
+        below += fact
     _print_title(head, console)
     for line in lines:
         console.print(Text(line, "bold"), soft_wrap=True)
@@ -113,23 +114,42 @@ def print_screen(evidence: Evidence, console: Console) -> None:
     if todo:
         console.print(Text("What to do", "bold"))
     for line in todo:
-        console.print(Text(line, "cyan" if line.startswith("    ") else ""), soft_wrap=True)
+        console.print(Text(line, "" if line.endswith(":") else "cyan"), soft_wrap=True)
 
 
 def _commands(facts: Mapping[str, Fact]) -> list[str]:
     """What to do: words, and below them each command whole; what goes together has words once."""
     lines: list[str] = []
-    for words, what in facts["What to do"].commands if "What to do" in facts else ():
-        lines += [] if words == "and" else [f"  {words}:"]
-        lines.append(f"    {clean(what)}")
+    commands = facts["What to do"].commands if "What to do" in facts else ()
+    for at, (words, what) in enumerate(commands):
+        if words == "and" and at + 1 - _accepts(commands) > _TRAILERS:
+            return [*lines, f"    ... {len(commands) - at} more lines: --full"]
+        line = f"  {words}: {clean(what)}"
+        if words == "and" or what.startswith("Iotoll-Accept") or len(line) > _WIDTH:
+            lines += [] if words == "and" else [f"  {words}:"]
+            line = f"    {clean(what)}"
+        lines.append(line)
     return lines
 
 
+def _accepts(commands: Sequence[tuple[str, str]]) -> int:
+    """The place of the first trailer."""
+    return next(at for at, (_, what) in enumerate(commands) if what.startswith("Iotoll-Accept"))
+
+
 def _fitted(sentences: Sequence[str], width: int, room: int) -> list[str]:
-    """Sentences in lines of ``width``: all of them, or those that fit and how many are left."""
+    """Findings in at most ``room`` lines of ``width``, each as whole as there is room for.
+
+    Many are told without their functions and workloads; more than that are counted.
+    """
+    hang = "" if len(sentences) == 1 else "  "
+    whole = [line for one in sentences for line in _wrapped(one, width, hang)]
+    if len(whole) <= room:
+        return whole
     lines: list[str] = []
-    for at, sentence in enumerate(sentences):
-        own = _wrapped(sentence, width, "" if len(sentences) == 1 else "  ")
+    for at, one in enumerate(sentences):
+        size = one.partition("), ")
+        own = _wrapped(f"{size[0]})" if size[1] and at else one, width, hang)
         left = len(sentences) - at
         if at and len(lines) + len(own) > room - (1 if left > 1 else 0):
             return [*lines, f"{plural(left, 'more finding')}: --full shows all"]
@@ -144,23 +164,13 @@ def _wrapped(text: str, width: int, hang: str) -> list[str]:
     )
 
 
-def _fact(label: str, said: Sequence[str], width: int) -> list[str]:
-    """A fact's lines behind its label."""
+def _fact(label: str, said: Sequence[str], width: int, most: int) -> list[str]:
+    """A fact's lines behind its label, at most so many."""
     indent = " " * _LABEL
-    lines = [
-        line
-        for text in said
-        for line in textwrap.wrap(
-            clean(text),
-            width,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    ]
-    if len(lines) > _FACT_LINES:
-        lines = [*lines[: _FACT_LINES - 1], f"{indent}... (--full)"]
+    lines = [f"{indent}{line}" for text in said for line in _wrapped(text, width - _LABEL, "")]
+    if len(lines) > (most := min(most, _FACT_LINES)):
+        last = lines[most - 1][: width - 4].rstrip()
+        lines = [*lines[: most - 1], f"{last} ..."]
     return [label.ljust(_LABEL) + lines[0].removeprefix(indent), *lines[1:]] if lines else []
 
 
