@@ -80,7 +80,16 @@ _TRAILERS = 3
 _WIDTH = 80
 _FACT_LINES = 4
 _LABEL = 12
-_FACTS = ("Where", "What ran", "Not covered", "Seen once", "Mind", "Accepted", "How sure")
+_FACTS = (
+    "Where",
+    "Largest",
+    "What ran",
+    "Not covered",
+    "Seen once",
+    "Mind",
+    "Accepted",
+    "How sure",
+)
 """What the first screen has, in its order; the page and ``--full`` have more."""
 
 
