@@ -481,9 +481,11 @@ def test_g2_5_growth_is_never_a_share_of_nothing(policy: Policy) -> None:
 def test_pooled_whole_ios_have_the_largest_threshold_of_their_cells(policy: Policy) -> None:
     """What passes in each cell by its requests is not found in all of them together."""
     cells = [SYNC, SYNC.replace("t1", "t8"), SYNC.replace("4k", "128k")]
-    sides = []
-    for side, more in (("base", 0), ("candidate", 25)):
-        one = of_five_requests(side_result(side, {SYNC: counts(1)}), more)
-        sides.append(one.model_copy(update={"cells": dict.fromkeys(cells, one.cells[SYNC])}))
-    judged = instructions.judge_cells(*sides, policy, cells)
+    base = of_five_requests(side_result("base", {SYNC: counts(1)}), 0)
+    other = of_five_requests(side_result("candidate", {SYNC: counts(1)}), 25)
+    base, other = (
+        one.model_copy(update={"cells": dict.fromkeys(cells, one.cells[SYNC])})
+        for one in (base, other)
+    )
+    judged = instructions.judge_cells(base, other, policy, cells)
     assert (judged.outcome, judged.pools) == (Outcome.PASS, [])

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from statistics import median
 
+from iotoll.measure.elements import load_elements
 from iotoll.patch.diff import Hunk
 from iotoll.records.models import (
+    CellVerdict,
     ExplainRecord,
     Finding,
     FindingsRecord,
@@ -28,7 +30,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.models.finding import Kind
 from iotoll.records.models.run import Side
-from iotoll.records.models.verdict import LimitRecord, ThroughputRecord
+from iotoll.records.models.verdict import ElementComparison, LimitRecord, ThroughputRecord
 from iotoll.records.text import DEVICES, NBSP, clean, number, plural, signed, signed_percent
 from iotoll.reports.page.blame import in_function
 from iotoll.reports.page.evidence import Evidence
@@ -65,6 +67,7 @@ def findings(evidence: Evidence, views: Sequence[CellView] | None = None) -> lis
     if not verdict.sequential:
         found += [_moved(evidence, group, views) for group in movements(list(views))]
         found += [_pooled(pool, views) for pool in verdict.pools]
+        found += _elements(evidence, verdict)
     return sorted(found, key=lambda one: (_KINDS.index(one.kind), one.size is not None))
 
 
@@ -238,6 +241,94 @@ def _pooled(pool: PoolRecord, views: Sequence[CellView]) -> Finding:
         judged=of,
         sentence=clean(pool.sentence).rstrip("."),
     )
+
+
+def _elements(evidence: Evidence, verdict: VerdictRecord) -> list[Finding]:
+    """Other costs than instructions that moved, by device, part and element.
+
+    Of a whole I/O only what no section of it shows: it has as much of it as it has requests.
+    """
+    groups: dict[tuple[str, Section | None, str, str, Kind], list[_Cost]] = {}
+    for cell in verdict.cells:
+        device = cell.cell.partition("-")[0]
+        told = {one.element for one in cell.elements if one.section is not None}
+        for one in cell.elements:
+            if one.section is not None or one.element not in told:
+                key = (device, one.section, one.element, one.moved, _kind_of(cell, one))
+                groups.setdefault(key, []).append((cell.cell, one))
+    made = [_element(evidence, key, costs) for key, costs in groups.items()]
+    return sorted(made, key=lambda one: (one.part == "whole", -len(one.cells)))
+
+
+_Cost = tuple[str, ElementComparison]
+
+
+def _kind_of(cell: CellVerdict, one: ElementComparison) -> Kind:
+    if not one.gated:
+        return "ungated"
+    if one.accepted is not None:
+        return "accepted"
+    if cell.outcome not in (Outcome.PASS, Outcome.REGRESSION):
+        return "undecided"
+    return "regression" if one.moved == "grew" else "improvement"
+
+
+def _element(
+    evidence: Evidence, key: tuple[str, Section | None, str, str, Kind], costs: list[_Cost]
+) -> Finding:
+    name, section, element, moved, kind = key
+    device = DEVICES.get(name, name)
+    ordered = sorted((one.delta for _, one in costs), key=abs)
+    # One cell's size: a middle of two would be half a register read.
+    size = ordered[(len(ordered) - 1) // 2]
+    sizes: dict[str, list[float]] = {}
+    for _, one in costs:
+        for function in one.functions:
+            sizes.setdefault(function.name, []).append(function.candidate - function.base)
+    changed = {f.name for _, one in costs for f in one.functions if f.changed}
+    functions = [
+        _placed(evidence, function, round(median(several), 2), function in changed)
+        for function, several in sizes.items()
+        if median(several) * (1 if moved == "grew" else -1) >= _NOTHING
+    ]
+    functions.sort(key=lambda one: (not one.changed, -abs(one.delta), one.name))
+    verdict = evidence.verdict
+    cells = verdict.cells if verdict else []
+    found = Finding(
+        kind=kind,
+        element=element,
+        device=device,
+        part=section.value if section else "whole",
+        size=round(size, 2),
+        least=round(ordered[0], 2),
+        most=round(ordered[-1], 2),
+        per=_per(device, section),
+        functions=functions,
+        cells=[cell for cell, _ in costs],
+        judged=sum(cell.cell.partition("-")[0] == name for cell in cells),
+        sentence="",
+    )
+    where = ", ".join(f"{one.name}{_at(one)}" for one in functions[:1])
+    words = f"{load_elements().text(element, size)} per {found.per}"
+    parts = [words, *([f"in {where}"] if where else []), _where(found)]
+    parts += ["shown only"] if kind == "ungated" else []
+    sentence = clean(", ".join(parts)).replace(NBSP, " ")
+    return found.model_copy(update={"sentence": sentence})
+
+
+def _placed(evidence: Evidence, name: str, delta: float, changed: bool) -> FoundFunction:
+    """A function of a count, with its place as it was explained, or as the patch has it."""
+    record = evidence.explained
+    for cell in record.cells if record else ():
+        for part in (*cell.sections, *([cell.whole] if cell.whole else [])):
+            for one in part.functions:
+                if one.name == name and one.file:
+                    return FoundFunction(
+                        name=name, delta=delta, changed=changed, file=one.file, line=one.line
+                    )
+    place = in_function(evidence.hunks, [name])
+    path, line = (place.path, place.line) if place else (None, None)
+    return FoundFunction(name=name, delta=delta, changed=changed, file=path, line=line)
 
 
 def _per(device: str, section: Section | None) -> str:

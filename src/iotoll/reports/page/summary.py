@@ -34,6 +34,11 @@ _UNCOUNTED = {
 }
 """What a clock's values leave out, so that a pass is not read as more than it is."""
 
+_WITH_ELEMENTS = (
+    "instructions, register accesses, barriers and other costs (docs/explain.md) are counted, not "
+    "cache misses, lock contention and memory"
+)
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -119,7 +124,14 @@ def not_covered(evidence: Evidence) -> Iterable[str]:
     if not verdict.cells or not verdict.can_gate:
         return
     outside = not_counted(evidence)
-    costs = f"{_UNCOUNTED[evidence.clock]}{f', nor {outside}' if outside else ''}"
+    counts_elements = bool(evidence.sides) and all(
+        record.vector is not None
+        for side in evidence.sides.values()
+        for records in side.cells.values()
+        for record in records
+    )
+    left_out = _WITH_ELEMENTS if counts_elements else _UNCOUNTED[evidence.clock]
+    costs = f"{left_out}{f', nor {outside}' if outside else ''}"
     yield f"{'; '.join(text for text in (_code_not_run(evidence), costs) if text)}."
 
 
@@ -269,6 +281,7 @@ def _to_do(evidence: Evidence, told: Sequence[Finding]) -> Iterable[tuple[str, s
             yield from _other_boards(evidence)
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
+    yield from _other_families(evidence)
     counts = [one for one in told if one.kind == "regression" and one.cells]
     if not counts and verdict.without_limits is None:
         return
@@ -288,11 +301,28 @@ def _to_do(evidence: Evidence, told: Sequence[Finding]) -> Iterable[tuple[str, s
         yield words, f"Iotoll-Accept: {line} REASON"
 
 
+def _other_families(evidence: Evidence) -> Iterable[tuple[str, str]]:
+    """Families that the changed paths select and another board runs, with the command."""
+    for name, board in (evidence.selection.left_out if evidence.selection else {}).items():
+        words = _without(evidence.manifest.command, ("--out", "--board", "--cells"))
+        more = ["--board", board, "--cells", name]
+        yield f"run the family {name} as well", shlex.join([*words, *more])
+
+
+def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The command without these options and their values."""
+    kept, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        if word in options:
+            left = left[1:]
+        elif word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept
+
+
 def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
-    words = evidence.manifest.command
-    if "--out" in words[:-1]:  # it is another run
-        at = words.index("--out")
-        words = [*words[:at], *words[at + 2 :]]
+    words = _without(evidence.manifest.command, ("--out",))  # it is another run
     reasons = evidence.selection.unmeasured.values() if evidence.selection else ()
     named = [found[1] for why in reasons if (found := re.search(r"--board (\S+)", why))]
     for board in dict.fromkeys(named):

@@ -68,7 +68,7 @@ class Trial:
     def chance(self) -> float:
         """How likely as many rounds agree as a fair coin's throws: exact, two-sided."""
         tail = sum(comb(self.moved, heads) for heads in range(self.agree, self.moved + 1))
-        return min(2 * tail / 2**self.moved, 1.0)
+        return min(2 * tail / (1 << self.moved), 1.0)
 
     def lacks(self, rule: MovedRule, count: CountRule, least: float) -> str:
         """The first line of the rule that does not hold, by its name; empty where all hold."""

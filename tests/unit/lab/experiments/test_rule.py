@@ -12,6 +12,7 @@ from iotoll_lab.experiments.rule import SHIFTS, Again, again, null, power, rule_
 
 from iotoll.records import results
 from iotoll.records.models import Outcome, VerdictRecord
+from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.verdict.instructions.rule import judge_cells
 from iotoll.verdict.policy import load_policy
@@ -25,9 +26,10 @@ POLICY = load_policy("instructions")
 def run(tmp_path: Path) -> RunDir:
     """A stored pass: three boots of one kernel on each side, with a little noise."""
     made = make_run(tmp_path / "run")
+    numbers: dict[Side, tuple[int, ...]] = {"base": (1, 2, 3), "candidate": (4, 5, 6)}
     sides = {
         side: boots(*(side_result(side, {UFS: chaotic(counts(1), seed, 0.02)}) for seed in seeds))
-        for side, seeds in (("base", (1, 2, 3)), ("candidate", (4, 5, 6)))
+        for side, seeds in numbers.items()
     }
     for side, found in sides.items():
         results.write(made.root / "sides" / side / "result.json", found)
@@ -76,7 +78,9 @@ def test_an_exact_cost_is_added_to_its_section_and_the_whole(run: RunDir) -> Non
     for before, after in zip(side.cells[UFS], other.cells[UFS], strict=True):
         assert before.in_order is not None
         assert after.in_order is not None
-        more = np.subtract(after.in_order.sections[S], before.in_order.sections[S])
+        more = np.array(after.in_order.sections[S], int) - np.array(
+            before.in_order.sections[S], int
+        )
         assert (sorted(set(more.tolist())), int((more > 0).sum())) == ([0, 305], 16)
         assert np.subtract(after.in_order.whole, before.in_order.whole).tolist() == more.tolist()
 
