@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from iotoll.boards.plugin import CACHES, load_caches
+from iotoll.core.cli_support import Output, first_lines, full_option
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.explain import automatic
@@ -58,6 +60,7 @@ from iotoll.run.opening import open_result
 )
 @click.option("--json", "as_json", is_flag=True, help="Print explain.json on stdout.")
 @click.option("--quiet", is_flag=True, help="Print only the tables.")
+@full_option
 def explain_command(
     result: Path,
     cells: tuple[str, ...],
@@ -101,7 +104,7 @@ def explain_command(
     chosen = explainer.choose(cells, everything)
     if untraced:
         without = Untraced(explainer).measure(chosen)
-        _print_json(without) if as_json else print_untraced(without, Console())
+        _print_json(without) if as_json else _screen(partial(print_untraced, without))
         return
     if slowest or differs:
         explainer.pick(cells[0], ones[0])
@@ -127,7 +130,7 @@ def _check(
 def _profile(run: RunDir, cells: Sequence[str], as_json: bool, progress: Progress) -> None:
     profiler = Profiler(run, progress)
     found = profiler.measure(profiler.choose(cells))
-    _print_json(found) if as_json else print_profile(found, Console())
+    _print_json(found) if as_json else _screen(partial(print_profile, found))
 
 
 def _stored(run: RunDir, cells: Sequence[str]) -> ExplainRecord | None:
@@ -165,13 +168,26 @@ def _explain(
     if as_json:
         _print_json(record)
         return
+
+    def tell(console: Console) -> None:
+        if explainer.single is not None:
+            one = (sides[side].cells[first[0]] for side in SIDES)
+            print_tree(cell_frames(*one, single=True), explainer.single, console)
+        print_explained(record, console, everything=everything)
+        if record.caches is not None:
+            print_caches(record.caches, console, everything=everything)
+
+    _screen(tell, everything or explainer.single is not None or record.caches is not None)
+
+
+def _screen(tell: Callable[[Console], None], everything: bool = False) -> None:
+    """Print a screen of what ``tell`` prints, or all of it where more was asked for."""
     console = Console()
-    print_explained(record, console, everything=everything)
-    if record.caches is not None:
-        print_caches(record.caches, console, everything=everything)
-    if explainer.single is not None:
-        one = (sides[side].cells[first[0]] for side in SIDES)
-        print_tree(cell_frames(*one, single=True), explainer.single, console)
+    with console.capture() as made:
+        tell(console)
+    click.echo(
+        "\n".join(first_lines(made.get().splitlines(), everything or Output(False, False).full))
+    )
 
 
 def _print_json(record: Model) -> None:

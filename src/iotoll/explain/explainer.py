@@ -15,7 +15,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from iotoll.boards.plugin import plugin_words
 from iotoll.boots.local import BootPlan, boot
 from iotoll.boots.schedule import PARALLEL, plan_boot, step_after
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import nearest
 from iotoll.core.progress import Progress
 from iotoll.explain.compared import SideParts, compared
 from iotoll.explain.dissect import Task, dissect_sides
@@ -122,9 +122,6 @@ def boot_recorded(plans: Sequence[BootPlan], progress: Progress, what: str) -> N
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-NEAR = 4
-"""Cells that an error names of a run that has more."""
-
 ACCOUNTED = 0.5
 """Share of a whole I/O's difference that its sections must have, or the whole is dissected."""
 
@@ -133,10 +130,9 @@ def check_cells(asked: Sequence[str], known: Sequence[str]) -> None:
     """Raise UsageError for a cell that a run has not, with those that are named most alike."""
     for cell in asked:
         if cell not in known:
-            near = get_close_matches(cell, known, NEAR, cutoff=0.3) or known[:NEAR]
-            names = ", ".join(name for name in known if name in near)
-            more = f" and {len(known) - len(near)} others" if len(known) > len(near) else ""
-            raise UsageError(f"--cell {cell}: the run has no such cell: it has {names}{more}")
+            near = nearest(cell, known)
+            more = f", and {len(known) - 1} others" if len(known) > 1 else ""
+            raise UsageError(f"--cell {cell}: the run has no such cell: it has {near}{more}")
 
 
 def moved_cells(verdict: VerdictRecord) -> list[str]:

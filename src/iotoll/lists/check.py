@@ -234,20 +234,14 @@ def _grown(run: RunDir, verdict: VerdictRecord) -> list[Finding]:
     """What grew: a line for each section of a device, and for each limit that differs."""
     # The report's modules take a tenth of a second to import: a pass does without.
     from iotoll.reports.page.evidence import gather
-    from iotoll.reports.page.headline import group_sentence
-    from iotoll.reports.page.moved import movements
-    from iotoll.reports.page.view import cells, unit_of
-    from iotoll.verdict.limits import limit_line
+    from iotoll.reports.page.findings import findings
 
-    evidence = gather(run)
-    groups = [group for group in movements(cells(evidence)) if group.grew and group.gated]
-    unit = unit_of(evidence).value
     found = [
-        Finding("warn" if group.kind != "regression" else "fail", group_sentence(group, unit))
-        for group in groups
+        Finding("fail" if one.kind == "regression" else "warn", one.sentence)
+        for one in findings(gather(run))
+        if one.kind in ("regression", "accepted", "undecided")
+        and (one.size is None or one.size > 0)
     ]
-    limits = [one for one in verdict.limits if one.gated and one.accepted is None]
-    found += [Finding("fail", limit_line(one)) for one in limits]
     if not any(one.status == "fail" for one in found):
         found.insert(0, Finding("fail", verdict.sentence))
     found.sort(key=lambda one: one.status)

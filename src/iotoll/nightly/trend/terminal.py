@@ -16,26 +16,24 @@ WIDTH = 40
 """Nights in a sparkline."""
 
 
-def show(trend: view.Trend) -> None:
-    """Print the trend on standard output."""
-    for summary in view.summaries(trend):
-        click.echo(f"worse than {summary.since}? {summary.sentence}")
+def lines_of(trend: view.Trend) -> list[str]:
+    """The trend as lines: what got worse and what failed first, then each family's curve."""
+    lines = [f"worse than {one.since}? {one.sentence}" for one in view.summaries(trend)]
     for track in trend.tracks:
         night = track.nights[-1]
         if night.status == "failed":
             reason = clean(night.reason)
-            click.echo(f"no values: {night.night}, {track.branch} on {track.board}: {reason}")
+            lines.append(f"no values: {night.night}, {track.branch} on {track.board}: {reason}")
     opened = trend.open_changes
-    click.echo(f"\nopen changes: {len(opened)}")
-    for change in opened:
-        click.echo(f"  {change.id} {change.state:10} {view.change_sentence(change)}")
+    lines += ["", f"open changes: {len(opened)}"]
+    lines += [f"  {one.id} {one.state:10} {view.change_sentence(one)}" for one in opened]
     if trend.suspects:
-        click.echo(f"suspected, not confirmed: {len(trend.suspects)}")
+        lines.append(f"suspected, not confirmed: {len(trend.suspects)}")
     for track in trend.tracks:
-        click.echo(f"\n{track.branch} on {track.board}, overhead of the last {WIDTH} nights")
+        lines += ["", f"{track.branch} on {track.board}, overhead of the last {WIDTH} nights"]
         own = [d for d in trend.drifts if (d.branch, d.board) == (track.branch, track.board)]
-        for drift in own:
-            click.echo(f"  {drift.family:20} {_line(track, drift)}")
+        lines += [f"  {drift.family:20} {_line(track, drift)}" for drift in own]
+    return lines
 
 
 def show_log(change: Change) -> None:
