@@ -39,6 +39,11 @@ _AT = re.compile(r"(?P<path>[\w.,+/-]+\.[chS]):(?P<line>\d+)(?::\d+)?: (?:fatal 
 
 def codequality(evidence: Evidence) -> str:
     """Return the report as JSON text; an empty list when nothing is pinned to the patch."""
+    return json.dumps(entries(evidence), indent=1, ensure_ascii=False) + "\n"
+
+
+def entries(evidence: Evidence) -> list[dict[str, Any]]:
+    """What is pinned to a line of the patch, as GitLab has it."""
     found, hunks = [], evidence.hunks
     verdict = evidence.verdict
     if evidence.failure and evidence.failure.outcome is Outcome.BROKEN:
@@ -52,7 +57,7 @@ def codequality(evidence: Evidence) -> str:
                 found.append(_regression(group, unit, place))
         found += _slower(verdict, hunks)
         found += _limits(verdict, hunks)
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    return found
 
 
 def _place(group: MovementGroup, hunks: Sequence[Hunk]) -> Place | None:
