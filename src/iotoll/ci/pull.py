@@ -142,7 +142,7 @@ def _events(config: Config, state: State) -> list[dict[str, Any]]:
     fields = {"state": config.state, "kind": "job", "recursive": "true", "limit": str(EVENTS)}
     found = Http(config.api).get("events", {**fields, "from": state.cursor})
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise InfrastructureError(f"{config.api}/events: the answer is no list of events")
+        raise InfrastructureError(f"{config.api}/events: the answer is not a list of events")
     return found
 
 
@@ -190,7 +190,7 @@ def _job(
 def _fetch(url: str, limit: int) -> bytes:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise UsageError(f"{plain(url)[:200]!r} is no URL that can be fetched")
+        raise UsageError(f"{plain(url)[:200]!r} is not a URL that can be fetched")
     query = f"?{parts.query}" if parts.query else ""
     base = f"{parts.scheme}://{parts.netloc}"
     return Http(base).get_bytes(f"{parts.path.lstrip('/')}{query}", limit)
