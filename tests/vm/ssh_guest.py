@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import json
 import selectors
 import shutil
 import socket
 import subprocess
 import tempfile
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 
 from iotoll.boards.ramdisk import BOARD, Contents, get_image, write_cpio
 from iotoll.core.progress import Progress
 
+FRAGMENTS = ["base", "arch-arm64", "tracing", "ufs", "virt", "network", "kexec"]
 GUEST = Contents(
     packages=(*BOARD.packages, "dropbear-bin", "kexec-tools"),
     programs=(*BOARD.programs, "usr/sbin/dropbear", "usr/sbin/kexec"),
@@ -35,7 +35,7 @@ dropbear -F -E -R -s
 HARDWARE = """\
 arch = "arm64"
 description = "QEMU virt as a developer's board"
-fragments = ["base", "arch-arm64", "tracing", "ufs", "virt", "network", "kexec"]
+fragments = {fragments}
 oldest_kernel = "6.6"
 dtb = ""
 compatible = "linux,dummy-virt"
@@ -55,7 +55,7 @@ def board_file(folder: Path) -> Path:
     """Write the guest's board and hardware files; returns the board's."""
     (folder / "hardware").mkdir(parents=True, exist_ok=True)
     hardware, board = folder / "hardware/guest.toml", folder / "guest.toml"
-    hardware.write_text(HARDWARE)
+    hardware.write_text(HARDWARE.format(fragments=json.dumps(FRAGMENTS)))
     board.write_text(BOARD_FILE.format(hardware=hardware))
     return board
 
@@ -69,15 +69,13 @@ class Line:
         self.port = self._server.getsockname()[1]
         self.passed = 0
         """Bytes to the board so far."""
-        self.cut_at: int | None = None
-        """Cut the line once so many bytes have passed."""
         self._open: set[socket.socket] = set()
         self.is_cut = False
         threading.Thread(target=self._serve, daemon=True).start()
 
     def cut(self) -> None:
         """End all connections, and refuse new ones."""
-        self.is_cut, self.cut_at = True, None
+        self.is_cut = True
         for one in list(self._open):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -112,9 +110,6 @@ class Line:
                         return
                     if key.fileobj is here:
                         self.passed += len(data)
-                        if self.cut_at is not None and self.passed >= self.cut_at:
-                            self.cut()
-                            return
                     key.data.sendall(data)
 
 
@@ -201,17 +196,3 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_toml(one) for one in value) + "]"
     return repr(value) if isinstance(value, int | float) else f'"{value}"'
-
-
-def when(done: object, seconds: float = 300) -> None:
-    """Wait until a function of no arguments is true."""
-    assert callable(done)
-    limit = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < limit, "it did not happen"
-        time.sleep(0.2)
-
-
-def environment_of(cache: Path | None = None) -> dict[str, str]:
-    """The environment for iotoll, with a cache of its own if one is named."""
-    return {**os.environ, **({"IOTOLL_CACHE": str(cache)} if cache else {})}

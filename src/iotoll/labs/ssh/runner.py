@@ -172,12 +172,13 @@ class SshRunner:
 
     def _awake(self, board: Connection) -> str:
         """The id of the boot before, from a board that is reset if it does not answer."""
-        with contextlib.suppress(LostError):
+        try:
             return board.boot_id()
-        if self.board.boot == "command":
-            return ""
-        if not self.board.reset:
-            return board.boot_id()
+        except LostError:
+            if self.board.boot == "command":
+                return ""
+            if not self.board.reset:
+                raise
         self.tell(f"{self.board.host} does not answer: it is reset")
         self._command("reset", self.board.reset)
         return board.reach(self.board.boot_seconds)
