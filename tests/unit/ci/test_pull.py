@@ -63,12 +63,13 @@ class Handler(BaseHTTPRequestHandler):
         if parts.path == "/latest/events":
             asked = {key: value[0] for key, value in parse_qs(parts.query).items()}
             assert (asked["kind"], asked["recursive"]) == ("job", "true")
-            events = [
-                {"timestamp": f"2026-11-27T00:00:{n:02}.000000", "kind": "node", "node": node}
+            numbered = [
+                (f"2026-11-27T00:00:{n:02}.000000", node)
                 for n, node in enumerate(self.server.nodes)
                 if node["state"] == asked["state"]
             ]
-            self._answer([one for one in events if one["timestamp"] > asked["from"]])
+            new = [one for one in numbered if one[0] > asked["from"]]
+            self._answer([{"timestamp": at, "kind": "node", "node": node} for at, node in new])
         elif parts.path in self.server.definitions:
             self._answer(self.server.definitions[parts.path])
         else:
@@ -195,7 +196,8 @@ def test_a_kernel_that_is_not_the_stated_one_is_not_booted(
     wrong: str, server: KernelCI, config: pull.Config, measures: list[Path]
 ) -> None:
     sha256 = hashlib.sha256(b"other").hexdigest()
-    more = {"artifacts": {}} if wrong == "kernel" else {"integrity": {"sha256": {"kernel": sha256}}}
+    more: dict[str, Any] = {"integrity": {"sha256": {"kernel": sha256}}}
+    more = {"artifacts": {}} if wrong == "kernel" else more
     server.add("a1", **more)
     call(config)
     ((_, _, body),) = server.posted

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from iotoll.boards.board import RealBoard
@@ -107,9 +108,7 @@ class SshRunner:
                 step.update(before + count, total, f"fio run {before + count} of {total}")
 
             try:
-                boot_until_sure(
-                    self.run, plan, lambda which, tell=on_cell: self.boot(which, tell), self.tell
-                )
+                boot_until_sure(self.run, plan, partial(self.boot, on_cell=on_cell), self.tell)
             except BrokenError as error:
                 if plan.side == "base":
                     why = f"the base kernel fails: {error}"

@@ -21,6 +21,7 @@ from iotoll.labs.ssh.config import SshBoard, load_desk
 from iotoll.labs.ssh.runner import SshRunner
 from iotoll.records import results
 from iotoll.records.models import BootRecord, BuildRecord, Clock
+from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 
 BUILD_ID = "ab" * 20
@@ -54,13 +55,13 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def plan(tmp_path: Path, board: Path) -> Callable[..., BootPlan]:
-    def make(side: str = "base") -> BootPlan:
+    def make(side: Side = "base") -> BootPlan:
         run = tmp_path / "run"
         kernel = run / "sides" / side / "build/Image"
         kernel.parent.mkdir(parents=True, exist_ok=True)
         kernel.write_bytes(b"kernel")
         build = BuildRecord(
-            side=side,  # type: ignore[arg-type]
+            side=side,
             arch="arm64",
             image="Image",
             image_sha256="0" * 64,
@@ -72,7 +73,7 @@ def plan(tmp_path: Path, board: Path) -> Callable[..., BootPlan]:
         )
         results.write(kernel.with_name("build.json"), build)
         found = BootPlan(
-            side=side,  # type: ignore[arg-type]
+            side=side,
             number=1,
             board=own_board(tmp_path),
             clock=Clock.TIME,
