@@ -244,6 +244,17 @@ def test_a_command_boots_the_image(
         boot(tmp_path, plan(), boot="command", command=["false"])
 
 
+def test_a_board_that_sends_without_end_or_never_is_ended(board: Path) -> None:
+    asked = SshBoard(host="root@board", boot="running")
+    with connection.Connection(asked) as line:
+        assert line.run("cat /sys/kernel/notes") == bytes.fromhex(BUILD_ID)
+        with pytest.raises(InfrastructureError, match="sent more than 0 MiB: refused"):
+            line.run("cat /sys/kernel/notes", most=10)
+        (board / "slow").touch()
+        with pytest.raises(connection.LostError, match="did not answer within 0 s"):
+            line.run("cat /sys/kernel/notes", seconds=0.3)
+
+
 def test_desk_files(tmp_path: Path) -> None:
     desk = load_desk("example")
     assert desk.board("qrb5165-rb5").boot == "kexec"
