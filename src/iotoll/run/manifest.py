@@ -172,6 +172,11 @@ def check_desk(board: VirtualBoard | RealBoard, request: RunRequest) -> None:
     """Raise UsageError where a board cannot be reached by ssh, or boots no kernel as asked."""
     if isinstance(board, VirtualBoard):
         raise UsageError(f"board {board.name} is QEMU's, which this machine boots: --runner local")
+    if request.lab == "local":
+        raise UsageError(
+            "--runner ssh needs --lab FILE, which says how the board is reached: copy"
+            " lava-jobs/desks/example.toml (docs/boards.md)"
+        )
     desk = load_desk(request.lab).board(board.name)
     boots_none = desk.boot == "running"
     if boots_none and (request.kind != "measure" or request.choice.tree is not None):
