@@ -17,7 +17,7 @@ from iotoll.records import results
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.html import page_html
-from iotoll.reports.publish import codequality, junit, kcidb, links, note, openmetrics, sarif
+from iotoll.reports.publish import codequality, junit, kcidb, links, note, openmetrics
 from iotoll.reports.publish.links import Link
 
 
@@ -60,7 +60,9 @@ FORMATS: dict[str, Format] = {
         "GitLab: lines of the patch",
         lambda s: codequality.codequality(s.evidence),
     ),
-    "sarif": Format("sarif.json", "GitHub: lines of the patch", lambda s: sarif.sarif(s.evidence)),
+    "sarif": Format(
+        "sarif.json", "GitHub: lines of the patch", lambda s: codequality.sarif(s.evidence)
+    ),
     "annotations": Format(
         "annotations.json",
         "GitLab: links of the job",
