@@ -86,6 +86,15 @@ COMMANDS = {
         "Write a run directory's report again and print it.",
         ("iotoll report runs/NAME", "iotoll report runs/NAME --quiet"),
     ),
+    "judge": Entry(
+        "Look",
+        "iotoll.gate.judge_command:judge_command",
+        "Judge the stored counts of RUN (a run directory or file in it) by the rule, and show why.",
+        (
+            "iotoll judge runs/NAME",
+            "iotoll judge runs/NAME --explain ufs-4k-randread-t1-direct submission",
+        ),
+    ),
     "compare": Entry(
         "Look",
         "iotoll.reports.compare:compare_command",

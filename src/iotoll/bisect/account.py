@@ -120,24 +120,23 @@ class Accountant:
 
     def _tiny(self, deltas: Values) -> bool:
         """Whether all of it is too little to look for."""
-        least = round(self.meter.policy.sign.mean * TENTHS)
+        mean = self.meter.policy.moved.mean
         return all(
-            abs(tenths) <= (self._noise(part) if part[1] == WORK else least)
+            abs(tenths)
+            <= (self._noise(part) if part[1] == WORK else round(mean * self._threshold(part)))
             for part, tenths in deltas.items()
         )
 
     def _small(self, deltas: Values) -> bool:
         """Whether the gate would call all of it the same."""
-        rule = self.meter.policy.rule
         return all(
-            abs(tenths)
-            <= (
-                self._noise(part)
-                if part[1] == WORK
-                else rule(part[0], Section(part[1])).threshold * TENTHS
-            )
+            abs(tenths) <= (self._noise(part) if part[1] == WORK else self._threshold(part))
             for part, tenths in deltas.items()
         )
+
+    def _threshold(self, part: Part) -> int:
+        """Tenths that a section may grow by."""
+        return self.meter.policy.rule(part[0], Section(part[1])).threshold * TENTHS
 
     def _noise(self, part: Part) -> int:
         """Tenths by which work outside I/Os differs between boots without a commit's doing.

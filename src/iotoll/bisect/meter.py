@@ -56,7 +56,7 @@ from iotoll.records.rundir import RunDir
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
 from iotoll.verdict.instructions import pairing
-from iotoll.verdict.instructions.rule import compare
+from iotoll.verdict.instructions.rule import compare, per_io
 from iotoll.verdict.policy import Policy, load_policy
 from iotoll.verdict.work import compare_work
 
@@ -370,8 +370,11 @@ def parts(
     """
     cell = sides[0].cell
     names: list[Section | None] = [*policy.sections, None]
-    paired = pairing.pair([sides[0]], [sides[1]], names, parse_cell(cell).depth)
-    compared = {name: compare(paired[name], policy.rule(cell, name), policy) for name in names}
+    paired = pairing.pair([sides[0]], [sides[1]], names, parse_cell(cell).depth, policy.moved)
+    compared = {
+        name: compare(paired[name], per_io(policy.rule(cell, name), [sides[0]]), policy)
+        for name in names
+    }
     sections = [
         SectionComparison(section=name, **fields)
         for name, fields in compared.items()

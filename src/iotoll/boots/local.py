@@ -13,7 +13,7 @@ from pathlib import Path
 
 from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
-from iotoll.boards.plugin import TRACING, plugin_name
+from iotoll.boards.plugin import TRACING, WINDOWS, plugin_name
 from iotoll.boards.qemu import (
     TURNS,
     BootFiles,
@@ -364,7 +364,12 @@ def unpack(handover: Path, target: Path) -> None:
                 # A sparse file has any size and takes none.
                 plain = (member.isreg() and not member.issparse()) or member.isdir()
                 # Only QEMU says which CPU executed when, and what.
-                own = Path(member.name) in (Path(TURNS), Path(COUNTED), Path(TRACING))
+                own = Path(member.name) in (
+                    Path(TURNS),
+                    Path(COUNTED),
+                    Path(TRACING),
+                    Path(WINDOWS),
+                )
                 if not plain or ".." in Path(member.name).parts or own:
                     raise tarfile.ReadError(f"{member.name!r} may not be unpacked")
                 member.mode = 0o755 if member.isdir() else 0o644

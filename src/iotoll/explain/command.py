@@ -12,6 +12,7 @@ from rich.console import Console
 from iotoll.boards.plugin import CACHES, load_caches
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
+from iotoll.explain import automatic
 from iotoll.explain.explainer import Explainer, write_pictures
 from iotoll.explain.frames import cell_frames
 from iotoll.explain.profiled import Profiler
@@ -23,7 +24,8 @@ from iotoll.explain.terminal import (
     print_untraced,
 )
 from iotoll.explain.untraced import Untraced
-from iotoll.records.models import Model
+from iotoll.records import results
+from iotoll.records.models import ExplainRecord, Model
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.opening import open_result
 
@@ -41,8 +43,9 @@ from iotoll.run.opening import open_result
 @click.option("--slowest", is_flag=True, help="As --io, of the candidate's slowest I/O.")
 @click.option("--differs", is_flag=True, help="As --io, of an I/O whose difference is unusual.")
 @click.option(
-    "--cache", is_flag=True, help="Also report cache lines and misses, from a cache model."
+    "--cache", is_flag=True, help="Also report cache lines and misses (a model): boots again."
 )
+@click.option("--again", is_flag=True, help="Boot both kernels again, whatever the run has kept.")
 @click.option("--cache-model", metavar="NAME", help="As --cache, with this model (name or file).")
 @click.option(
     "--untraced", is_flag=True, help="Measure both kernels in boots without trace events."
@@ -64,6 +67,7 @@ def explain_command(
     differs: bool,
     cache: bool,
     cache_model: str | None,
+    again: bool,
     untraced: bool,
     profile: bool,
     as_json: bool,
@@ -71,13 +75,14 @@ def explain_command(
 ) -> None:
     """Show which functions account for the differences of RUN (a run directory or file in it).
 
-    Both kernels boot again on the same virtual board, while a plugin records every instruction.
+    What the gate has explained is printed at once. Its boots have kept what they executed, on
+    boards that count it, so that other cells need none. Otherwise, with --again and with --cache,
+    both kernels boot again on the same virtual board, while a plugin records every instruction.
     Without --cell the cells that moved are explained; all of them where none did. Leaves
     explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
     both profiles for speedscope (CELL.speedscope.json). With --untraced both kernels boot without
-    trace events instead, and untraced.json has what each section costs then. Boards that cannot be
-    recorded, real ones above all, can be profiled: profile.json. Exit code 0, whatever the verdict
-    was.
+    trace events instead, and untraced.json has what each section costs then. Real boards can be
+    profiled: profile.json. Exit code 0, whatever the verdict was.
     """
     marked = {"io": single is not None, "slowest": slowest, "differs": differs}
     ones = [name for name, on in marked.items() if on]
@@ -88,7 +93,11 @@ def explain_command(
     if profile:
         _profile(run, cells, as_json, progress)
         return
-    explainer = Explainer(run, progress, single, caches)
+    fresh = ones or modelled or untraced or everything or again
+    if not fresh and (known := _stored(run, cells)) is not None:
+        _show(known, as_json)
+        return
+    explainer = Explainer(run, progress, single, caches, again)
     chosen = explainer.choose(cells, everything)
     if untraced:
         without = Untraced(explainer).measure(chosen)
@@ -119,6 +128,28 @@ def _profile(run: RunDir, cells: Sequence[str], as_json: bool, progress: Progres
     profiler = Profiler(run, progress)
     found = profiler.measure(profiler.choose(cells))
     _print_json(found) if as_json else print_profile(found, Console())
+
+
+def _stored(run: RunDir, cells: Sequence[str]) -> ExplainRecord | None:
+    """What the run holds of these cells, or of any, for the kernels that it has; None: nothing."""
+    if not automatic.is_current(run):
+        return None
+    record = results.read(run.explained, ExplainRecord)
+    if not cells:
+        return record
+    kept = [cell for cell in record.cells if cell.cell in cells]
+    whole = {cell.cell for cell in kept} == set(cells)
+    return record.model_copy(update={"cells": kept}) if whole else None
+
+
+def _show(record: ExplainRecord, as_json: bool) -> None:
+    if as_json:
+        _print_json(record)
+        return
+    console = Console()
+    print_explained(record, console)
+    if record.left_out:
+        console.print(f"{record.left_out} more cells moved: --cell NAME or --all explains them")
 
 
 def _explain(

@@ -116,7 +116,18 @@ def select(
         harmless=[p for rule, members in matched.items() if _is_nothing(rule) for p in members],
         fragments=_fragments(matched),
         unmeasured=unmeasured,
+        left_out=_left_out(matched, families),
     )
+
+
+def _left_out(rules: Iterable[SelectionRule], families: Families) -> dict[str, str]:
+    """Families that rules promise and the board does not run, with a board that does.
+
+    Not those of rules that say themselves what no cell runs.
+    """
+    names = (name for rule in rules if not rule.unmeasured for name in rule.families)
+    boards = {name: _families()[name].get("board") for name in names if name not in families}
+    return {name: str(board) for name, board in boards.items() if board}
 
 
 def board_for(changed_paths: Iterable[str]) -> str | None:
@@ -248,7 +259,7 @@ def _rule(row: Any, where: str) -> SelectionRule:
         patterns=tuple(glob_pattern(p) for p in paths),
         devices=_devices(row["select"], where),
         why=row["why"],
-        families=_names(row, "families", where, _families()),
+        families=_names(row, "families", where, tuple(_families())),
         fragments=_names(row, "fragments", where, _fragment_files()),
         board=str(row.get("board", "")),
         unmeasured=str(row.get("unmeasured", "")),
@@ -267,9 +278,9 @@ def _names(row: dict[str, Any], field: str, where: str, known: Sequence[str]) ->
 
 
 @cache
-def _families() -> tuple[str, ...]:
-    """The names of all families; which of them a matrix may add, the matrix says."""
-    return tuple(load_toml(data_dir("lava-jobs") / "families.toml"))
+def _families() -> dict[str, Any]:
+    """All families by their names; which of them a matrix may add, the matrix says."""
+    return load_toml(data_dir("lava-jobs") / "families.toml")
 
 
 @cache

@@ -18,6 +18,7 @@ from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, Section, SideResult
 from iotoll.records.rundir import RunDir
 from iotoll.records.text import clean, number, signed, signed_percent
+from iotoll.reports.page.view import recorder_counted
 from iotoll.verdict.limits import changed, limit_line
 from iotoll.verdict.policy import LimitsRule
 
@@ -98,15 +99,21 @@ def _check_comparable(first: RunValues, second: RunValues) -> None:
 def _row(first: RunValues, second: RunValues, cell: str, section: Section) -> CompareRow:
     values: list[float | None] = []
     reasons = []
+    counted = []
     for side in (first, second):
         records = side.result.cells.get(cell, [])
         usable = [r for r in records if r.invalid is None]
         found = [v for r in usable if (v := _value(r, section)) is not None]
         values.append(median(found) if found else None)
+        counted += [recorder_counted(usable)] if usable else []
         if not records:
             reasons.append(f"{side.label} did not run it")
         elif not usable:
             reasons.append(f"{side.label}: {records[0].invalid}")
+    if len(set(counted)) == 2:
+        without = (first if counted[0] else second).label
+        why = f"only the values of {without} are without the recorder: run the other again"
+        return CompareRow(cell, section, None, None, why)
     return CompareRow(cell, section, values[0], values[1], "; ".join(reasons))
 
 

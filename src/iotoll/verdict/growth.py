@@ -27,7 +27,9 @@ def share(found: Comparison) -> float:
 
 def is_of_most(found: Comparison) -> bool:
     """Whether most I/Os moved by about ``delta``; else that is the mean of what few did."""
-    return found.share >= 0.5
+    if found.twins is None:
+        return True
+    return 2 * max(found.twins.above, found.twins.below) > found.twins.pairs
 
 
 def rare(found: Comparison) -> Cluster | None:

@@ -16,34 +16,44 @@ from iotoll.records.models.base import Clock, Model, Section
 from iotoll.verdict.time.levels import confirm_levels
 
 
-class SignRule(Model):
-    """When differences between paired I/Os are a cost, and no noise (see
-    `iotoll.verdict.instructions.pairing`).
+class CountRule(Model):
+    """What is counted for each I/O, and by how much it may grow: up to ``threshold`` nothing moved.
+
+    ``per_request``: the threshold is for each request of an I/O.
     """
 
-    alarm: float = Field(gt=2, description="as `z`, of the first boot: worth further boots")
-    z: float = Field(gt=2, description="net I/Os that moved one way, in square roots of all moved")
-    sizes: list[int] = Field(min_length=1, description="a section's `threshold` comes before them")
+    threshold: int = Field(ge=0)
+    unit: str = "instructions"
+    per_request: bool = False
+    gated: bool = True
+    why: str = ""
+
+
+class MovedRule(Model):
+    """When a count has moved: numbers of the one rule (`iotoll.verdict.instructions.decide`).
+
+    ``sizes`` and ``mean`` are in thresholds of the count, so that they have no unit.
+    """
+
+    sizes: list[int] = Field(description="larger differences that are asked, in thresholds")
     share: float = Field(gt=0, lt=1, description="least net share of a cell's I/Os")
     pool_share: float = Field(gt=0, lt=1, description="the same over the cells of a device")
-    mean: float = Field(ge=0, description="least mean cost of an I/O, instructions")
-    chaos: float = Field(
-        0.0, ge=0, description="a net share must be so many times what two boots of the base show"
-    )
+    own: float = Field(ge=1, description="times the net share between two boots of the base")
+    rounds: int = Field(gt=1, description="of a boot at most: I/Os that follow share a state")
+    chance: float = Field(gt=0, lt=1, description="a fair coin decides the rounds so, at most")
+    mean: float = Field(ge=0, description="least growth of the mean I/O, in thresholds")
+    boot: float = Field(ge=0, le=1, description="of the share that each boot must show")
+    lag: float = Field(gt=0, le=1, description="more pairs alike, before I/O i is paired with i+1")
+
+    def sizes_of(self, count: CountRule) -> list[int]:
+        """The sizes of difference that are asked, smallest first; of 0, those of 1 follow."""
+        return [count.threshold, *(max(count.threshold, 1) * times for times in self.sizes)]
 
 
 class PerturbRule(Model):
     """How many boots a side has where the first one shows something, each a stated bit later."""
 
     boots: int = Field(ge=1, le=9)
-
-
-class SectionRule(Model):
-    """Differences up to ``threshold`` instructions are none."""
-
-    threshold: int = Field(ge=0)
-    gated: bool = True
-    why: str = ""
 
 
 class WorkRule(Model):
@@ -59,6 +69,12 @@ class WorkRule(Model):
     changed: int = Field(16, ge=0)
     gated: bool = True
     why: str = ""
+
+
+class ElementRule(Model):
+    """Up to ``threshold`` more of an element for an I/O are none (``pipelines/elements.toml``)."""
+
+    threshold: int = Field(ge=0)
 
 
 class CellException(Model):
@@ -77,9 +93,7 @@ class CellException(Model):
 class SharedClockRule(Model):
     """For boards whose CPUs take turns on one clock (`Policy.on_shared_clock`)."""
 
-    threshold: int = Field(
-        0, ge=0, description="in place of a smaller one, and of a smaller `sign.mean`"
-    )
+    threshold: int = Field(0, ge=0, description="in place of a smaller one")
 
 
 class AcceptRule(Model):
@@ -138,7 +152,7 @@ class Policy(Model):
     moved_between: Literal["block", "allow"] = Field(
         description="a cost that moved from one section of an I/O to another"
     )
-    sign: SignRule
+    moved: MovedRule
     perturb: PerturbRule
     blocks: list[Clock] = Field(
         default_factory=lambda: list(Clock), description="clocks whose regression blocks"
@@ -147,9 +161,12 @@ class Policy(Model):
     limits: LimitsRule = Field(default_factory=LimitsRule)
     throughput: ThroughputRule = Field(default_factory=ThroughputRule)
     explain: ExplainRule = Field(default_factory=ExplainRule)
-    sections: dict[Section, SectionRule]
-    whole: SectionRule
+    sections: dict[Section, CountRule]
+    whole: CountRule
     work: WorkRule = Field(default_factory=WorkRule)
+    elements: dict[str, ElementRule] = Field(
+        default_factory=dict, description="those that are gated; others are shown where they move"
+    )
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 
@@ -157,18 +174,17 @@ class Policy(Model):
         """This policy for a board whose CPUs take turns: smaller differences are none."""
         least = self.shared_clock.threshold
 
-        def raised(rule: SectionRule) -> SectionRule:
+        def raised(rule: CountRule) -> CountRule:
             return rule.model_copy(update={"threshold": max(rule.threshold, least)})
 
         return self.model_copy(
             update={
                 "sections": {name: raised(rule) for name, rule in self.sections.items()},
                 "whole": raised(self.whole),
-                "sign": self.sign.model_copy(update={"mean": max(self.sign.mean, least)}),
             }
         )
 
-    def rule(self, cell: str, section: Section | None) -> SectionRule:
+    def rule(self, cell: str, section: Section | None) -> CountRule:
         """The rule for a section of a cell, None is the whole I/O; later exceptions win."""
         rule = self.whole if section is None else self.sections[section]
         name = "whole" if section is None else section
@@ -178,20 +194,13 @@ class Policy(Model):
                 rule = rule.model_copy(update=known)
         return rule
 
-    def z(self, boots: int) -> float:
-        """What the sign test must reach, with so many boots of each side."""
-        return self.sign.z if boots >= self.perturb.boots else self.sign.alarm
-
-    def noise(self, boots: int) -> float:
-        """How many times the base's own net share must be reached, with so many boots.
-
-        Half for the first boot: no boot may show less than half of what all show together.
-        """
-        return self.sign.chaos if boots >= self.perturb.boots else self.sign.chaos / 2
-
-    def sizes(self, rule: SectionRule) -> list[int]:
-        """The sizes of difference that the sign test tries, smallest first."""
-        return [rule.threshold, *(size for size in self.sign.sizes if size > rule.threshold)]
+    def element(self, key: str) -> CountRule:
+        """The rule for an element, by its name with or without a device."""
+        found = self.elements.get(key) or self.elements.get(key.partition(".")[0])
+        if found is None:
+            why = "shown only: the policy has no rule"
+            return CountRule(threshold=0, unit=key, gated=False, why=why)
+        return CountRule(threshold=found.threshold, unit=key)
 
 
 class GrowthRule(Model):

@@ -109,6 +109,19 @@ def test_other_clocks_are_refused(tmp_path: Path) -> None:
         rows(open_side(first.root, None), open_side(second.root, None))
 
 
+def test_values_with_the_recorder_are_not_compared_with_others(tmp_path: Path) -> None:
+    first, second = finished(tmp_path / "a", 5142), finished(tmp_path / "b", 2409)
+    path = second.side("candidate") / "result.json"
+    known = results.read(path, SideResult)
+    [record] = known.cells[CELLS[0]]
+    counted = {CELLS[0]: [record.model_copy(update={"tracing": 2904})]}
+    results.write(path, known.model_copy(update={"cells": counted}))
+    found = rows(open_side(first.root, None), open_side(second.root, None))
+    assert {row.delta for row in found} == {None}
+    why = "only the values of b (candidate) are without the recorder: run the other again"
+    assert {row.why for row in found} == {why}
+
+
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a")
     with pytest.raises(UsageError, match="no results of its candidate: the run is not finished"):

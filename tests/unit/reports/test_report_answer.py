@@ -124,6 +124,25 @@ def test_code_that_no_cell_runs_is_named_with_the_board_that_has_such_cells(tmp_
     assert "measure again" not in told
 
 
+def test_a_family_that_the_board_does_not_run_is_named_with_its_command(tmp_path: Path) -> None:
+    """blk-mq.c promises four queues, which the default board has not: it was left out silently."""
+    run = edited(tmp_path / "run", lambda data: None, "pass")
+    selection = json.loads(run.selection.read_text())
+    run.selection.write_text(
+        json.dumps({**selection, "left_out": {"queues": "virt-arm64-smp4"}}),
+    )
+    evidence = gather(run)
+    words = ["iotoll", "gate", "--candidate", "x.patch", "--out", "runs/x", "--board=virt-arm64"]
+    told = lines(
+        replace(evidence, manifest=evidence.manifest.model_copy(update={"command": words}))
+    )
+    wanted = (
+        "run the family queues as well:"
+        " iotoll gate --candidate x.patch --board virt-arm64-smp4 --cells queues"
+    )
+    assert wanted in told.splitlines()
+
+
 def test_a_step_that_does_not_show_the_change_is_not_named(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(real("regression").root, folder)

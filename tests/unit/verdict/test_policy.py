@@ -64,7 +64,7 @@ def test_exceptions_hold_for_their_cells_and_sections_and_the_last_one_wins(
     [
         ('clock = "instructions"', 'clock = "sundial"', "clock: "),
         ("min_ios = 24", "", "min_ios: Field required"),
-        ("z = 5.0", "z = 1.0", "sign.z: "),
+        ("own = 2.0", "own = 0.5", "moved.own: "),
         ("boots = 3", "boots = 0", "perturb.boots: "),
         ("threshold = 4", "threshold = -1", "sections.vfs_fs.threshold: "),
         ("[sections.vfs_fs]", "[sections.queue]", "sections.queue"),

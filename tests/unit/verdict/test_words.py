@@ -21,7 +21,7 @@ def test_what_some_ios_pay_beside_a_small_cost_of_all_is_named(
     policy: Policy, every: int, share: str
 ) -> None:
     """A counter in each I/O is +8; "+8" alone would hide the 5,000 of every 8th."""
-    base = counts(1)
+    base = counts(1, n=1024)
     slow = changed(base, S, lambda i: 5008 if i % every == 0 else 8)
     judged = judge(policy, {UFS: base}, {UFS: slow})
     some = f", and +5,008 in {share} of I/Os"

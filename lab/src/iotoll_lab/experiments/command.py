@@ -14,9 +14,11 @@ from iotoll_lab.experiments.explained import explained_command
 from iotoll_lab.experiments.gates import innocent_command, planted_command
 from iotoll_lab.experiments.history_size import history_command
 from iotoll_lab.experiments.range_command import ranges_command
+from iotoll_lab.experiments.rule import rule_command
 from iotoll_lab.experiments.search import search_command
 from iotoll_lab.experiments.sized import sized_command
 from iotoll_lab.experiments.tracing import tracing_command
+from iotoll_lab.experiments.vector import vector_command
 
 
 @click.group("experiment", context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,9 +35,11 @@ for _command in (
     innocent_command,
     planted_command,
     ranges_command,
+    rule_command,
     search_command,
     sized_command,
     tracing_command,
+    vector_command,
 ):
     experiment_group.add_command(_command)
 

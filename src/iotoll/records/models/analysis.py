@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -75,6 +76,12 @@ class PathRecord(Model):
     clean: int | None = Field(None, description="absent where the source does not tell")
     sections: dict[Section, SumRecord]
 
+    @property
+    def requests(self) -> int:
+        """How many requests it has: ``2xR512+hFF`` are three."""
+        counts = (re.match(r"(\d+)x", step) for step in self.path.split("+"))
+        return sum(int(found[1]) if found else 1 for found in counts)
+
 
 class OrderedIos(Model):
     """What the gate pairs: every I/O of a cell, thread by thread, each in order of start.
@@ -112,6 +119,24 @@ class WorkRecord(Model):
     def per_io(self) -> float:
         """Instructions of the kernel for one I/O."""
         return self.kernel / self.ios
+
+
+Runs = list[tuple[int | None, int]]
+"""Values in order, each with how often it follows itself."""
+
+
+class ElementRecord(Model):
+    """What each I/O has of one element of cost (``pipelines/elements.toml``): counts, not times.
+
+    In the order of `OrderedIos`, which has the same I/Os.
+    """
+
+    sections: dict[Section, Runs] = Field(description="as in `gate`: of the I/O's first request")
+    whole: Runs = Field(description="from call to return, in any task or interrupt")
+    functions: dict[str, int] = Field(
+        description="how many each function has from the first I/O to the last; of what is called,"
+        " who calls it"
+    )
 
 
 class CellRecord(Model):
@@ -155,6 +180,11 @@ class CellRecord(Model):
         None,
         description="instructions that recorded the trace, in all measured I/Os: no value of this"
         " record has them, but fio's and its check; absent where they are in all values",
+    )
+    vector: dict[str, ElementRecord] | None = Field(
+        None,
+        description="other costs by element, those that no I/O has left out; absent where the"
+        " board counts none",
     )
     work: WorkRecord | None = Field(
         None, description="absent where nothing counts it: real boards, the clock `time`"

@@ -88,6 +88,11 @@ class SelectionRecord(Model):
     unmeasured: dict[str, str] = Field(
         default_factory=dict, description="changed paths that no cell runs, and why"
     )
+    left_out: dict[str, str] = Field(
+        default_factory=dict,
+        description="families that the changed paths select and this board does not run, each with"
+        " a board that does",
+    )
 
 
 class SourceRecord(Model):

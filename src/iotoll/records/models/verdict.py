@@ -41,6 +41,24 @@ class Cluster(Model):
     share: float = Field(description="ios of all pairs")
 
 
+class TrialRecord(Model):
+    """What the rule found at the size of difference that decided: its numbers, line by line.
+
+    The chance of `agree` of `moved` rounds follows from them, and so does the mean cost.
+    """
+
+    of: Literal["I/Os", "rounds"] = Field(description="what is counted: rounds by their means")
+    size: int = Field(description="larger differences than this count")
+    above: int = Field(description="how many grew by more")
+    below: int = Field(description="how many shrank by more")
+    total: int
+    own: float = Field(description="the largest net share between two boots of the base")
+    moved: int = Field(description="rounds with a net direction: each is one chance")
+    agree: int = Field(description="of these, the ones with the direction of all")
+    typical: float = Field(description="median size of the differences that count, in that way")
+    boots: list[float] = Field(description="net share of each boot, in that direction")
+
+
 class TwinRecord(Model):
     """I/O by I/O: each of the candidate's less its pair, the base's of the same thread and number.
 
@@ -62,10 +80,11 @@ class TwinRecord(Model):
     clusters: list[Cluster] = Field(default_factory=list)
     rare: Cluster | None = Field(
         None,
-        description="what some I/Os have beside the commonest difference, the same way, where"
-        " hardly any has as much the other way; the largest such sum",
+        description="what some I/Os have beside the median difference, by the same rule: their"
+        " median, and how many have as much the other way",
     )
     unpaired: int = Field(0, description="I/Os without a pair, or of which one side has no value")
+    trial: TrialRecord | None = Field(None, description="what decided; absent where nothing moved")
 
 
 class Comparison(Model):
@@ -140,6 +159,18 @@ class WorkComparison(Comparison):
     )
     functions: list[WorkFunction] = Field(
         default_factory=list, description="those that differ most, in any task or interrupt"
+    )
+
+
+class ElementComparison(Comparison):
+    """An element of cost that moved (``pipelines/elements.toml``), in counts per I/O."""
+
+    element: str = Field(description="its name, and behind a dot the device whose registers it is")
+    section: Section | None = Field(None, description="absent: the whole I/O")
+    functions: list[WorkFunction] = Field(
+        default_factory=list,
+        description="those that differ most, per I/O, in any task or interrupt; of what is called,"
+        " who calls it",
     )
 
 
@@ -296,6 +327,9 @@ class CellVerdict(Model):
     work: WorkComparison | None = Field(
         None, description="work outside I/Os; absent where the board does not count it"
     )
+    elements: list[ElementComparison] = Field(
+        default_factory=list, description="other costs than instructions that moved"
+    )
 
     @property
     def blocks(self) -> bool:
@@ -303,7 +337,7 @@ class CellVerdict(Model):
 
         What of a whole I/O these cover, `iotoll.verdict.accept` decided.
         """
-        if any(s.blocks for s in self.sections):
+        if any(part.blocks for part in (*self.sections, *self.elements)):
             return True
         if any(g.state == "grew" and g.accepted is None for g in self.growth):
             return True

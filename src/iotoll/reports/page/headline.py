@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from iotoll.records.models import Clock, Outcome, SourceRecord
@@ -16,6 +17,7 @@ from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.view import CellView, cells
 from iotoll.verdict.limits import FIRST
 from iotoll.verdict.limits import sentence as limits_sentence
+from iotoll.verdict.words import element_lines
 
 GLYPHS = {
     "pass": "✓",
@@ -133,16 +135,33 @@ def verdict_sentence(evidence: Evidence) -> str:
     if verdict.outcome is not Outcome.REGRESSION or verdict.sequential or not verdict.can_gate:
         return told
     grown = [g for g in movements(cells(evidence)) if g.kind == "regression"]
-    if not grown:
+    lines = [line for line in other_costs(evidence) if " +" in line]
+    lines += [moved_sentence(group, verdict.unit.value) for group in grown]
+    if not lines:
         return told
-    first, *more = grown
+    first, *more = lines
     rest = f"; {len(more)} more below" if more else ""
     limits = clean(limits_sentence(verdict))
-    return f"{limits} {moved_sentence(first, verdict.unit.value)}{rest}.".strip()
+    return f"{limits} {first}{rest}.".strip()
+
+
+def other_costs(evidence: Evidence, gated: bool = True) -> list[str]:
+    """What moved besides instructions, with file and line of each function that was explained."""
+    if evidence.verdict is None:
+        return []
+    record = evidence.explained
+    functions = (
+        function
+        for cell in (record.cells if record else ())
+        for part in (*cell.sections, cell.whole)
+        for function in (part.functions if part else ())
+    )
+    places = {f.name: f"{Path(f.file).name}:{f.line}" for f in functions if f.file}
+    return [clean(line) for line in element_lines(evidence.verdict.cells, gated, places)]
 
 
 def moved_sentence(group: MovementGroup, unit: str) -> str:
-    """Return ``UFS submission +329 instructions (+6.2 %) in 16 of 16 workloads``: medians."""
+    """Return ``UFS submission +329 instructions (+13.8 %) in 16 of 16 workloads``: medians."""
     deltas = [m.comparison.delta for m in group.moves]
     low, high = sorted((min(deltas), max(deltas)), key=abs)
     span = "" if signed(low) == signed(high) else f", {signed(low)} to {signed(high)}"

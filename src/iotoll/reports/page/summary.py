@@ -15,7 +15,7 @@ from iotoll.records.text import clean, plural, signed, signed_percent
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.functions import coverage_of, in_functions, not_looked_at
-from iotoll.reports.page.headline import moved_sentence
+from iotoll.reports.page.headline import moved_sentence, other_costs
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
 from iotoll.reports.page.work import not_counted, ran_outside, work_outside
@@ -24,6 +24,9 @@ from iotoll.verdict.limits import rate_line
 
 _GROUPS = 3
 """Groups of movements that the first screen names; the report lists all of them."""
+
+_COSTS = 4
+"""Lines of other costs than instructions on the first screen."""
 
 _SHARE = 0.5
 """The part of a section's change that one sub-step must show, to be named as its place."""
@@ -34,6 +37,11 @@ _UNCOUNTED = {
     Clock.TIME: "time is counted, not growth below what the policy calls unacceptable",
 }
 """What a clock's values leave out, so that a pass is not read as more than it is."""
+
+_WITH_ELEMENTS = (
+    "instructions, register accesses, barriers and other costs (docs/explain.md) are counted, not "
+    "cache misses, lock contention and memory"
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ def first_screen(evidence: Evidence, views: list[CellView] | None = None) -> lis
             facts.append(Fact("What moved", tuple(lines)))
         facts.append(Fact("Whole path", tuple(_whole_path(groups, views, unit))))
         facts.append(Fact("Where", tuple(_where(evidence, groups, views, unit))))
+    facts.append(Fact("Other costs", tuple(_other_costs(evidence))))
     facts.append(Fact("Limits", tuple(_limits(evidence))))
     facts.append(Fact("Throughput", tuple(_throughput(evidence))))
     if outside := work_outside(evidence, groups):
@@ -80,6 +89,15 @@ def first_screen(evidence: Evidence, views: list[CellView] | None = None) -> lis
         facts.append(Fact("How sure", sure))
     facts.append(Fact("What to do", commands=tuple(_to_do(evidence, groups))))
     return [fact for fact in facts if fact.lines or fact.commands]
+
+
+def _other_costs(evidence: Evidence) -> Iterable[str]:
+    """What moved besides instructions: what is gated, then what is only shown."""
+    lines = other_costs(evidence)
+    lines += [f"{line} (shown only)" for line in other_costs(evidence, gated=False)]
+    yield from lines[:_COSTS]
+    if left := len(lines) - _COSTS:
+        yield from [f"and {plural(left, 'line')} of them in verdict.json"] if left > 0 else []
 
 
 def _limits(evidence: Evidence) -> Iterable[str]:
@@ -119,7 +137,14 @@ def not_covered(evidence: Evidence) -> Iterable[str]:
     if not verdict.cells or not verdict.can_gate:
         return
     outside = not_counted(evidence)
-    costs = f"{_UNCOUNTED[evidence.clock]}{f', nor {outside}' if outside else ''}"
+    counts_elements = bool(evidence.sides) and all(
+        record.vector is not None
+        for side in evidence.sides.values()
+        for records in side.cells.values()
+        for record in records
+    )
+    left_out = _WITH_ELEMENTS if counts_elements else _UNCOUNTED[evidence.clock]
+    costs = f"{left_out}{f', nor {outside}' if outside else ''}"
     yield f"{'; '.join(text for text in (_code_not_run(evidence), costs) if text)}."
 
 
@@ -288,6 +313,7 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
             yield from _other_boards(evidence)
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
+    yield from _other_families(evidence)
     grown = any(group.kind == "regression" for group in groups)
     if not grown and verdict.without_limits is None:
         return
@@ -307,11 +333,28 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
         yield words, f"Iotoll-Accept: {line} REASON"
 
 
+def _other_families(evidence: Evidence) -> Iterable[tuple[str, str]]:
+    """Families that the changed paths select and another board runs, with the command."""
+    for name, board in (evidence.selection.left_out if evidence.selection else {}).items():
+        words = _without(evidence.manifest.command, ("--out", "--board", "--cells"))
+        more = ["--board", board, "--cells", name]
+        yield f"run the family {name} as well", shlex.join([*words, *more])
+
+
+def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The command without these options and their values."""
+    kept, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        if word in options:
+            left = left[1:]
+        elif word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept
+
+
 def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
-    words = evidence.manifest.command
-    if "--out" in words[:-1]:  # it is another run
-        at = words.index("--out")
-        words = [*words[:at], *words[at + 2 :]]
+    words = _without(evidence.manifest.command, ("--out",))  # it is another run
     reasons = evidence.selection.unmeasured.values() if evidence.selection else ()
     named = [found[1] for why in reasons if (found := re.search(r"--board (\S+)", why))]
     for board in dict.fromkeys(named):

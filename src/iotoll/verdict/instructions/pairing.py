@@ -2,43 +2,24 @@
 
 On an exact board a boot is a function of its kernel, and paced I/Os begin at the same moments of
 the board's clock in base and candidate. So I/O number i of a thread is the same work in both, and
-their difference is the patch's, unless a timer or a free tag met one of them only. Such noise is as
-likely to meet the one as the other: its differences are symmetric around 0, and a cost's are not.
-
-The test is a sign test. Of all I/Os whose difference is larger than some size, noise makes about as
-many larger as smaller. The threads of a cell begin their I/Os together, so a timer that meets one
-of them also meets the others: the I/Os of one *round* (same boot, same number in their threads)
-share one chance. With c the net number of a round's I/Os that grew, the sum of all c reaches
-z * sqrt(sum of c^2) with a probability of at most 2 exp(-z^2 / 2), whatever the differences'
-distribution (Hoeffding 1963). With one thread that is |A - B| against z * sqrt(A + B), A above and
-B below. Of few rounds even all together do not reach that: eight threads with 64 I/Os have 24 in
-three boots, and sqrt(24) is less than 5. So of at most 2 z^2 rounds of several I/Os it is also
-enough if as many moved one way as a fair coin shows the same side with that probability at most (24
-of 24: 1.2e-7).
-Several sizes are tried, so that a rare large cost is seen among common small differences.
-
-Noise need not be symmetric in three boots: readers that wait for each other's read-ahead take one
-of two courses, and go on with it. What it does in a cell is seen in the base: its boots are of one
-kernel, and differ only in the moment at which their cells begin. A net share must be several times
-the largest that two of the base's boots show between them; twice is enough for most of all I/Os.
-Where two of them differ in many I/Os, most of all I/Os must have moved one way: `shifts` has what
-else may tell there.
+their difference is the patch's, unless a timer or a free tag met one of them only.
+`iotoll.verdict.instructions.decide` says which differences are no such noise.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import ceil, comb, exp
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iotoll.records.models import CellRecord, Cluster, OrderedIos, Section, TwinRecord
+from iotoll.records.models import CellRecord, OrderedIos, Section
+from iotoll.verdict.policy import MovedRule
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -115,28 +96,6 @@ def _by_thread(ios: OrderedIos, section: Section | None) -> dict[int, Column]:
     return found
 
 
-SHOWN = 6
-"""Clusters of a record; the others are in the traces."""
-
-MAJORITY = 0.5
-"""The share of I/Os that are most of them."""
-
-RARE, RAREST = 0.01, 4
-"""So large a share of I/Os, and so many, may have a cost of their own beside the others'."""
-
-OPPOSITES = 4
-"""And so many times as many as have as much the other way."""
-
-UNSTEADY = 0.3
-"""Two boots of the base that differ in more I/Os than this share take other paths by chance."""
-
-FEW = 2.0
-"""Rounds are few up to so many times z squared."""
-
-CLEAR = 0.1
-"""So much more must agree at another lag before it is taken."""
-
-
 @dataclass(frozen=True)
 class PairedIos:
     """Differences of all pairs of I/Os, shape (pairs,): candidate less base, over all boots.
@@ -170,43 +129,13 @@ class PairedIos:
         """All I/Os: those that are compared, and those that cannot be."""
         return len(self.differences) + self.foreign + self.unpaired
 
-    def noise(self, size: int) -> float:
-        """The largest net share of I/Os by which two of the base's boots differ past ``size``."""
-        found = (np.sign(own[np.abs(own) > size]).sum() / len(own) for own in self.own if len(own))
-        return max((abs(float(share)) for share in found), default=0.0)
-
-    def unsteady(self, size: int) -> bool:
-        """Whether two of the base's boots differ past ``size`` in too many I/Os to count signs."""
-        found = (float((np.abs(own) > size).mean()) for own in self.own if len(own))
-        return max(found, default=0.0) > UNSTEADY
-
-
-@dataclass(frozen=True)
-class Moved:
-    """What was found: net ``share`` of I/Os (or of rounds) that moved by more than ``size``.
-
-    What was not found by counting I/Os has its ``cost``, the mean over all I/Os, and ``what`` says
-    how it was found.
-    """
-
-    size: int
-    above: int
-    below: int
-    share: float
-    cost: float | None = None
-    what: str = ""
-
-    @property
-    def grew(self) -> bool:
-        """Whether more I/Os grew than shrank."""
-        return self.above > self.below
-
 
 def pair(
     base: Sequence[CellRecord],
     candidate: Sequence[CellRecord],
     parts: Sequence[Section | None],
-    burst: int = 1,
+    burst: int,
+    rule: MovedRule,
 ) -> dict[Section | None, PairedIos]:
     """Pair a cell's I/Os over all boots, for each of ``parts``; None is the whole I/O.
 
@@ -214,9 +143,9 @@ def pair(
     ``burst`` I/Os of a thread are submitted together, and are of one round.
     """
     bases, candidates = _ordered(base), _ordered(candidate)
-    both = _lags(zip(bases[: len(candidates)], candidates, strict=True))
-    own = [_lags([two]) for two in combinations(bases, 2)]
-    return {part: _with_own(both, own, part, burst) for part in parts}
+    both = _lags(zip(bases[: len(candidates)], candidates, strict=True), rule.lag)
+    own = [_lags([two], rule.lag) for two in combinations(bases, 2)]
+    return {part: _with_own(both, own, part, (burst, rule.rounds)) for part in parts}
 
 
 Boots = list[tuple[Ordered, Ordered, int] | None]
@@ -228,14 +157,16 @@ def _ordered(records: Sequence[CellRecord]) -> list[Ordered | None]:
     return [Ordered(ios) if ios is not None else None for ios in orders]
 
 
-def _lags(boots: Iterable[tuple[Ordered | None, Ordered | None]]) -> Boots:
-    return [(a, b, phase(a, b)) if a is not None and b is not None else None for a, b in boots]
+def _lags(boots: Iterable[tuple[Ordered | None, Ordered | None]], lag: float) -> Boots:
+    return [(a, b, phase(a, b, lag)) if a is not None and b is not None else None for a, b in boots]
 
 
-def _with_own(both: Boots, own: Sequence[Boots], section: Section | None, burst: int) -> PairedIos:
-    bases = [_differences(two, section, burst) for two in own]
+def _with_own(
+    both: Boots, own: Sequence[Boots], section: Section | None, rounds: tuple[int, int]
+) -> PairedIos:
+    bases = [_differences(two, section, *rounds) for two in own]
     return replace(
-        _differences(both, section, burst),
+        _differences(both, section, *rounds),
         own=tuple(paired.differences for paired in bases),
         own_rounds=tuple(paired.round for paired in bases),
         own_unpaired=max(
@@ -246,7 +177,7 @@ def _with_own(both: Boots, own: Sequence[Boots], section: Section | None, burst:
     )
 
 
-def _differences(boots: Boots, section: Section | None, burst: int) -> PairedIos:
+def _differences(boots: Boots, section: Section | None, burst: int, most: int) -> PairedIos:
     rows: list[Ints] = [np.empty((0, 4), np.int64)]
     unpaired = foreign = 0
     kinds = ("", "")
@@ -266,10 +197,15 @@ def _differences(boots: Boots, section: Section | None, burst: int) -> PairedIos
             numbers = np.full(len(good), boot), good // burst
             rows.append(np.column_stack((after.value[good] - was, was, *numbers)))
     table = np.concatenate(rows)
-    _, rounds = np.unique(table[:, 2:], axis=0, return_inverse=True)
-    return PairedIos(
-        table[:, 0], table[:, 1], table[:, 2], rounds.reshape(-1), unpaired, foreign, kinds
-    )
+    rounds = _rounds(table[:, 2], table[:, 3], most)
+    return PairedIos(table[:, 0], table[:, 1], table[:, 2], rounds, unpaired, foreign, kinds)
+
+
+def _rounds(boot: Ints, number: Ints, most: int) -> Ints:
+    """The round of each pair, numbered over all boots: at most so many a boot, of equal length."""
+    together = -(-(number.max(initial=0) + 1) // most)
+    _, rounds = np.unique(boot * most + number // together, return_inverse=True)
+    return rounds.reshape(-1).astype(np.int64)
 
 
 def joined(parts: Sequence[PairedIos]) -> PairedIos:
@@ -292,155 +228,23 @@ def _apart(rounds: Sequence[Ints]) -> Ints:
     return np.concatenate([one + end for one, end in zip(rounds, ends[:-1], strict=True)])
 
 
-def round_means(differences: Ints, rounds: Ints) -> tuple[NDArray[np.float64], Ints]:
+def round_means(differences: Ints, rounds: Ints) -> tuple[Floats, Ints]:
     """The mean difference of each round that has any, and the row of each pair's round in it."""
     _, index = np.unique(rounds, return_inverse=True)
     index = index.reshape(-1)
     return np.bincount(index, differences) / np.bincount(index), index
 
 
-def net(differences: Ints | NDArray[np.float64], size: int) -> int:
-    """How many more I/Os grew by more than ``size`` than shrank by it; shape (pairs,)."""
-    return int((differences > size).sum()) - int((differences < -size).sum())
-
-
-def clearness(paired: PairedIos, size: int) -> float:
-    """How many times its root the net number of I/Os that moved by more than ``size`` is; signed.
-
-    The root is that of the sum of the rounds' squared net numbers. 0 where no I/O moved so far.
-    """
-    return _clearness(_by_round(paired, size))
-
-
-def _clearness(together: Ints) -> float:
-    root = float(np.square(together).sum()) ** 0.5
-    return float(together.sum()) / root if root else 0.0
-
-
-def _by_round(paired: PairedIos, size: int) -> Ints:
-    """How many more I/Os of each round grew by more than ``size`` than shrank; shape (rounds,)."""
-    far = np.abs(paired.differences) > size
-    signs = np.sign(paired.differences[far])
-    return np.bincount(paired.round[far], signs).astype(np.int64)
-
-
-def is_no_chance(paired: PairedIos, size: int, z: float) -> bool:
-    """Whether chance decides the rounds' signs so with a probability of 2 exp(-z^2 / 2) at most."""
-    together = _by_round(paired, size)
-    return abs(_clearness(together)) >= z or few_agree(together, z)
-
-
-def few_agree(together: Ints, z: float) -> bool:
-    """Whether as many of few rounds moved one way as chance lets with the same probability.
-
-    ``together`` is each round's net number of I/Os that grew, shape (rounds,).
-    """
-    rounds, net = int(np.count_nonzero(together)), abs(int(np.sign(together).sum()))
-    # Where each I/O is a round, or rounds are many, the bound by z is near enough, and those whose
-    # I/Os are not independent (read-ahead) would only need further boots more often.
-    if np.abs(together).max(initial=0) <= 1 or rounds > FEW * z * z:
-        return False
-    heads = (rounds + net) // 2
-    tail = sum(comb(rounds, count) for count in range(heads, rounds + 1))
-    return bool(tail * ceil(exp(z * z / 2)) <= 2**rounds)
-
-
-def find(
-    paired: PairedIos, sizes: Sequence[int], z: float, share: float, mean: float, noise: float
-) -> Moved | None:
-    """What moved, at the smallest of ``sizes`` (instructions) at which the sign test tells.
-
-    The net share of I/Os must reach ``share``, and ``noise`` times what two boots of the base show,
-    or most of the I/Os and twice that; most of them where the base is unsteady. Their differences
-    must reach ``mean`` instructions an I/O, and every boot must show at least half of that share
-    the same way.
-    """
-    total = len(paired.differences)
-    for size in sizes:
-        far = np.abs(paired.differences) > size
-        signs = np.sign(paired.differences[far])
-        above, below = int((signs > 0).sum()), int((signs < 0).sum())
-        own = paired.noise(size)
-        least = max(share, min(noise * own, max(MAJORITY, 2 * own)))
-        most = MAJORITY if paired.unsteady(size) else 0.0
-        if total == 0 or abs(above - below) / total < max(least, most):
-            continue
-        if not is_no_chance(paired, size, z):
-            continue
-        cost = float(paired.differences[far].sum()) / total * np.sign(above - below)
-        if cost >= mean and _in_every_boot(paired, size, int(np.sign(above - below)), least / 2):
-            return Moved(size, above, below, abs(above - below) / total)
-    return None
-
-
-def record(paired: PairedIos, moved: Moved | None, size: int) -> TwinRecord:
-    """The distribution of differences, as the verdict stores it; there must be at least one.
-
-    ``size`` is the smallest one that was asked for: for counts where nothing moved, and less than
-    the mean of what some I/Os pay beside the others.
-    """
-    counts = Counter(paired.differences.tolist())
-    total = len(paired.differences)
-    # Of equally common differences the smallest one, so that the record is a function of the data.
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], abs(item[0]), item[0]))
-    decided = moved.size if moved else size
-    return TwinRecord(
-        pairs=total,
-        exact=round(counts[0] / total, 4),
-        commonest=ranked[0][0],
-        commonest_share=round(ranked[0][1] / total, 4),
-        mean=round(float(paired.differences.mean()), 2),
-        above=int((paired.differences > decided).sum()),
-        below=int((paired.differences < -decided).sum()),
-        size=decided,
-        chaos=round(paired.noise(decided), 4) if paired.own else None,
-        clusters=[
-            Cluster(delta=d, ios=n, opposite=counts.get(-d, 0), share=round(n / total, 4))
-            for d, n in [item for item in ranked if item[0] != 0][:SHOWN]
-        ],
-        rare=_rare(counts, ranked[0][0], moved, size) if moved else None,
-        unpaired=paired.unpaired,
-    )
-
-
-def _rare(counts: Counter[int], commonest: int, moved: Moved, least: float) -> Cluster | None:
-    """What some I/Os pay beside what most of them do: +5,000 in every 8th, where all have +8.
-
-    Its mean must be above ``least``. Noise has opposites, as far from the commonest difference.
-    """
-    total, way = counts.total(), 1 if moved.grew else -1
-    found = [
-        (way * (delta - commonest) * ios, delta, ios)
-        for delta, ios in counts.items()
-        if ios >= max(RARE * total, RAREST)
-        and ios >= OPPOSITES * counts.get(2 * commonest - delta, 0)
-    ]
-    weight, delta, ios = max(found, default=(0, 0, 0))
-    if weight <= least * total:
-        return None
-    return Cluster(
-        delta=delta, ios=ios, opposite=counts.get(-delta, 0), share=round(ios / total, 4)
-    )
-
-
-def _in_every_boot(paired: PairedIos, size: int, sign: int, share: float) -> bool:
-    for boot in np.unique(paired.boot):
-        here = paired.differences[paired.boot == boot] * sign
-        if net(here, size) < share * len(here):
-            return False
-    return True
-
-
-def phase(base: Ordered, candidate: Ordered) -> int:
+def phase(base: Ordered, candidate: Ordered, least: float) -> int:
     """By how many I/Os the candidate is shifted: 0, or 1 either way where paths alternate.
 
     A path that every second I/O takes may begin with the first I/O in one kernel and with the
     second in the other. The lag is the one at which most I/Os have the same difference, whatever
-    that is, so a cost does not decide it.
+    that is, so a cost does not decide it: by ``least`` more, as a share.
     """
     found = {lag: _agreement(base, candidate, lag) for lag in (0, 1, -1)}
     best = max(found, key=lambda lag: found[lag])
-    return best if found[best] >= found[0] + CLEAR else 0
+    return best if found[best] >= found[0] + least else 0
 
 
 def _agreement(base: Ordered, candidate: Ordered, lag: int) -> float:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from iotoll.boards.cells import parse_cell
 from iotoll.records.models import CellVerdict, PoolRecord, Section
-from iotoll.verdict.instructions import pairing
-from iotoll.verdict.instructions.pairing import Moved, PairedIos
-from iotoll.verdict.policy import Policy, SectionRule
+from iotoll.verdict.instructions.decide import Asked, find
+from iotoll.verdict.instructions.pairing import PairedIos, joined
+from iotoll.verdict.instructions.record import distribution
+from iotoll.verdict.policy import CountRule, Policy
 from iotoll.verdict.words import WHOLE
 
 Paired = Mapping[Section | None, PairedIos]
@@ -17,7 +18,7 @@ Paired = Mapping[Section | None, PairedIos]
 def pools(
     paired: Mapping[str, Paired], verdicts: Sequence[CellVerdict], policy: Policy
 ) -> list[PoolRecord]:
-    """What moved over a device's cells together, or those of one number of threads.
+    """What moved over a device's cells together, or those of one number of threads: by the rule.
 
     A section that moved in a cell by itself is left out of its pools: it is known already. So is
     one for which the policy has an exception in that cell.
@@ -50,59 +51,62 @@ def pools(
                     and policy.rule(name, part) == _usual(policy, part)
                     and len(paired[name][part].differences)
                 ]
-                record = _pool(device, count, part, names, paired, policy)
+                rule = _largest(_usual(policy, part), verdicts, names)
+                record = _pool(
+                    device, count, part, {n: paired[n][part] for n in names}, rule, policy
+                )
                 if record:
                     found.append(record)
                     break
     return found
 
 
-def _usual(policy: Policy, part: Section | None) -> SectionRule:
+def _usual(policy: Policy, part: Section | None) -> CountRule:
     return policy.whole if part is None else policy.sections[part]
 
 
-def _is_of_one(parts: Sequence[PairedIos], moved: Moved, z: float) -> bool:
-    """Whether one cell shows it alone, whose own test did not find it.
+def _largest(count: CountRule, verdicts: Sequence[CellVerdict], names: Sequence[str]) -> CountRule:
+    """The count with the largest threshold of these cells: of whole I/Os it is one per request."""
+    found = [v.whole.threshold for v in verdicts if v.whole is not None and v.cell in names]
+    most = max(found, default=0) if count.per_request else 0
+    return count.model_copy(update={"threshold": max(count.threshold, int(most))})
 
-    Without the cell that shows most, the others must show it half as clearly. Noise that one cell's
-    boots have in common passed for a cost of nine cells otherwise.
+
+def _without_largest(parts: Sequence[PairedIos]) -> PairedIos:
+    """All cells together but for the one that differs most.
+
+    Noise that one cell's boots have in common passed for a cost of nine cells otherwise.
     """
-    sign = 1 if moved.grew else -1
-    nets = [sign * pairing.net(part.differences, moved.size) for part in parts]
-    most = nets.index(max(nets))
-    rest = pairing.joined([part for n, part in enumerate(parts) if n != most])
-    return sign * pairing.clearness(rest, moved.size) < z / 2
+    sums = [abs(int(part.differences.sum())) for part in parts]
+    largest = sums.index(max(sums))
+    return joined([part for n, part in enumerate(parts) if n != largest])
 
 
 def _pool(
     device: str,
     threads: int | None,
     part: Section | None,
-    names: Sequence[str],
-    paired: Mapping[str, Paired],
+    cells: Mapping[str, PairedIos],
+    count: CountRule,
     policy: Policy,
 ) -> PoolRecord | None:
-    if len(names) < 2:
+    if len(cells) < 2:
         return None
-    together = pairing.joined([paired[name][part] for name in names])
-    rule = _usual(policy, part)
-    sign = policy.sign
-    boots = min(paired[name][part].boots for name in names)
-    z, noise = policy.z(boots), policy.noise(boots)
-    moved = pairing.find(together, policy.sizes(rule), z, sign.pool_share, sign.mean, noise)
-    if moved is None or _is_of_one([paired[name][part] for name in names], moved, z):
+    parts = list(cells.values())
+    together = joined(parts)
+    asked = Asked(policy.moved, count, policy.moved.pool_share)
+    moved = find(_without_largest(parts), asked)
+    if moved is None:
         return None
-    record = pairing.record(together, moved, rule.threshold)
+    record = distribution(together, moved, asked)
     cost = f"{record.mean:+.0f} instructions on average"
     name = part.value if part else WHOLE
-    which = (
-        f"{len(names)} cells" if threads is None else f"{len(names)} cells with {threads} threads"
-    )
+    which = f"{len(cells)} cells" + (f" with {threads} threads" if threads is not None else "")
     return PoolRecord(
         device=device,
         threads=threads,
         section=part,
-        cells=len(names),
+        cells=len(cells),
         moved="grew" if moved.grew else "shrank",
         twins=record,
         sentence=(

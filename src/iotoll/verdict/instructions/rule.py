@@ -1,8 +1,9 @@
 """The gate on the `instructions` clock: candidate against base, I/O by I/O, on an exact board.
 
 A pure function of two result files and a policy. Each I/O is compared with its pair of the other
-kernel (`iotoll.verdict.instructions.pairing`): per cell and section, for the whole I/O, and over
-the cells of a device together, where a cost may show that is too rare for a cell alone.
+kernel (`iotoll.verdict.instructions.pairing`) by one rule
+(`iotoll.verdict.instructions.decide`): per cell and section, for the whole I/O, and over the cells
+of a device together, where a cost may show that is too rare for a cell alone.
 
 One boot of each side is enough for a pass. Where it shows something, `Judgement.open` names the
 cells, and the policy says how many boots there must be: each begins its cells a stated bit later on
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ import numpy as np
 from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import InfrastructureError
 from iotoll.records.models import (
+    CellRecord,
     CellVerdict,
     Clock,
     Comparison,
@@ -30,10 +33,13 @@ from iotoll.records.models import (
     SectionComparison,
     SideResult,
 )
-from iotoll.verdict.instructions import detectors, pairing
-from iotoll.verdict.instructions.pairing import MAJORITY, Moved, PairedIos
+from iotoll.verdict.elements import compare_elements
+from iotoll.verdict.instructions import pairing
+from iotoll.verdict.instructions.decide import Asked, find
+from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.instructions.pooling import pools
-from iotoll.verdict.policy import Policy, SectionRule
+from iotoll.verdict.instructions.record import distribution, how_sure, size_of
+from iotoll.verdict.policy import CountRule, Policy
 from iotoll.verdict.words import headline, moved_lines, sentence
 from iotoll.verdict.work import compare_work
 
@@ -70,8 +76,7 @@ def judge_cells(
     base: SideResult, candidate: SideResult, policy: Policy, cells: Sequence[str]
 ) -> Judgement:
     """As `judge`, for sides that are known to be comparable (experiments)."""
-    if any(boot.shares_clock for side in (base, candidate) for boot in side.boots):
-        policy = policy.on_shared_clock()
+    policy = fitting(base, candidate, policy)
     judged = [_cell(name, base, candidate, policy) for name in cells]
     paired = {verdict.cell: found for verdict, found in judged if found}
     verdicts = [verdict for verdict, _ in judged]
@@ -83,6 +88,12 @@ def judge_cells(
         and any(_lack(t, policy) or (not t.own and _differ(t, policy)) for t in found.values())
     ]
     return conclude(verdicts, grown, _open(verdicts, grown, incomparable, candidate, policy))
+
+
+def fitting(base: SideResult, candidate: SideResult, policy: Policy) -> Policy:
+    """The policy for the boards of both sides: CPUs that take turns have other thresholds."""
+    shared = any(boot.shares_clock for side in (base, candidate) for boot in side.boots)
+    return policy.on_shared_clock() if shared else policy
 
 
 def conclude(
@@ -132,18 +143,21 @@ def _cell(
     if why:
         return CellVerdict(cell=name, outcome=Outcome.INFRASTRUCTURE, sections=[], why=why), {}
     parts: list[Section | None] = [*policy.sections, None]
-    paired = pairing.pair(*sides, parts, parse_cell(name).depth)
+    paired = pairing.pair(*sides, parts, parse_cell(name).depth, policy.moved)
+    counts = {part: per_io(policy.rule(name, part), sides[0]) for part in parts}
     sections = [
         SectionComparison(section=part, **found)
         for part in policy.sections
-        if (found := compare(paired[part], policy.rule(name, part), policy))
+        if (found := compare(paired[part], counts[part], policy))
     ]
     if policy.moved_between == "allow":
         sections = _balanced(sections)
-    found = compare(paired[None], policy.rule(name, None), policy)
+    found = compare(paired[None], counts[None], policy)
     whole = Comparison(**found) if found else None
     work = compare_work(*sides, (sections, whole), policy.work, frozenset(candidate.changed or ()))
-    gated = [part for part in (*sections, whole, work) if part is not None and part.gated]
+    elements = compare_elements(*sides, policy, partial(_compare_counts, policy, name))
+    parts_of = (*sections, whole, work, *elements)
+    gated = [part for part in parts_of if part is not None and part.gated]
     outcome, why = Outcome.PASS, ""
     if unknown := [part for part in gated if part.moved == "unknown"]:
         outcome, why = Outcome.INCONCLUSIVE, unknown[0].why
@@ -152,9 +166,28 @@ def _cell(
     if any(part.moved == "grew" for part in gated):
         outcome, why = Outcome.REGRESSION, ""
     verdict = CellVerdict(
-        cell=name, outcome=outcome, sections=sections, whole=whole, work=work, why=why
+        cell=name,
+        outcome=outcome,
+        sections=sections,
+        whole=whole,
+        work=work,
+        elements=elements,
+        why=why,
     )
     return verdict, paired
+
+
+def _compare_counts(
+    policy: Policy,
+    cell: str,
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    part: Section | None,
+    count: CountRule,
+) -> dict[str, Any] | None:
+    """As `compare`, for records that have other counts in the place of instructions."""
+    paired = pairing.pair(base, candidate, [part], parse_cell(cell).depth, policy.moved)
+    return compare(paired[part], count, policy)
 
 
 def _unusable(sides: Sequence[Sequence[Any]]) -> str:
@@ -165,37 +198,41 @@ def _unusable(sides: Sequence[Sequence[Any]]) -> str:
     return next((r.invalid for side in sides for r in side if r.invalid), "")
 
 
-def compare(found: PairedIos, rule: SectionRule, policy: Policy) -> dict[str, Any] | None:
+def per_io(count: CountRule, base: Sequence[CellRecord]) -> CountRule:
+    """The count with its threshold for the cell's mean I/O, where it is one for each request."""
+    if not count.per_request:
+        return count
+    ios = sum(path.ios for record in base for path in record.paths)
+    requests = sum(path.ios * path.requests for record in base for path in record.paths)
+    times = max(round(requests / ios), 1) if ios else 1
+    return count.model_copy(update={"threshold": count.threshold * times})
+
+
+def compare(found: PairedIos, count: CountRule, policy: Policy) -> dict[str, Any] | None:
     """The fields of a `Comparison`; None where neither side has any such count."""
     pairs = len(found.differences)
     if not pairs and not found.foreign and not found.unpaired:
         return None
     least = policy.min_ios * max(found.boots, 1)
     few = f"fewer than {policy.min_ios} I/Os" if pairs < least else ""
-    if found.ios < least:
-        # So few that no share of them says anything, whether they are paired or not.
-        middle = float(np.median(found.base)) if pairs else 0.0
-        return _fields(middle, 0.0, rule, "unknown", "not compared", few, gated=False)
-    why = _incomparable(found, policy)
+    # So few that no share of them says anything, whether they are paired or not.
+    why = few if found.ios < least else incomparable(found, policy)
     if why or not pairs:
         middle = float(np.median(found.base)) if pairs else 0.0
-        return _fields(middle, 0.0, rule, "unknown", "not compared", why, gated=rule.gated)
-    sign = policy.sign
-    z, noise = policy.z(found.boots), policy.noise(found.boots)
-    moved = detectors.find(found, policy.sizes(rule), z, sign.share, sign.mean, noise)
-    record = pairing.record(found, moved, rule.threshold)
-    # What only some I/Os have is told by its mean, and so is what it is compared with.
-    some = moved is not None and (moved.cost is not None or moved.share < MAJORITY)
-    middle = round(float(found.base.mean()), 1) if some else float(np.median(found.base))
-    size = _size(found, moved, record.commonest, record.commonest_share)
+        gated = count.gated and found.ios >= least
+        return _fields(middle, 0.0, count, "unknown", "not compared", why, gated)
+    wanted = Asked(policy.moved, count, policy.moved.share)
+    moved = find(found, wanted)
+    base, delta = size_of(found, moved, count)
+    record = distribution(found, moved, wanted)
     values = _fields(
-        middle,
-        size,
-        rule,
+        base,
+        delta,
+        count,
         "same" if moved is None else "grew" if moved.grew else "shrank",
-        _confidence(found, moved, record.exact, record.commonest, record.commonest_share),
-        few or rule.why,
-        gated=rule.gated and not few,
+        how_sure(record, moved),
+        few or count.why,
+        gated=count.gated and not few,
     )
     return {**values, "share": round(moved.share, 4) if moved else 1.0, "twins": record}
 
@@ -203,7 +240,7 @@ def compare(found: PairedIos, rule: SectionRule, policy: Policy) -> dict[str, An
 def _fields(
     base: float,
     delta: float,
-    rule: SectionRule,
+    count: CountRule,
     moved: str,
     confidence: str,
     why: str,
@@ -214,7 +251,7 @@ def _fields(
         "candidate": base + delta,
         "delta": delta,
         "relative": delta / base if base else 0.0,
-        "threshold": float(rule.threshold),
+        "threshold": float(count.threshold),
         "gated": gated,
         "moved": moved,
         "confidence": confidence,
@@ -222,7 +259,8 @@ def _fields(
     }
 
 
-def _incomparable(found: PairedIos, policy: Policy) -> str:
+def incomparable(found: PairedIos, policy: Policy) -> str:
+    """Why a part cannot be compared; empty where it can."""
     if _differ(found, policy):
         base, candidate = found.kinds
         return f"not comparable: marks differ ({base} in base, {candidate} in candidate)"
@@ -236,44 +274,17 @@ def _differ(found: PairedIos, policy: Policy) -> bool:
 
     Which of two CPUs is first decides the mark of a few I/Os. Most of them differ by the patch.
     """
-    own = min(policy.sign.chaos * found.own_foreign, MAJORITY)
-    return found.foreign > max(policy.marks, own) * found.ios
+    return _is_more(found.foreign, found.ios, policy.marks, found.own_foreign, policy)
 
 
 def _lack(found: PairedIos, policy: Policy) -> bool:
-    """Whether more I/Os are unpaired than the policy allows, and than two boots of the base show.
-
-    One more is none: of few I/Os, each is several percent.
-    """
-    allowed = max(policy.unpaired, policy.sign.chaos * found.own_unpaired)
-    return found.unpaired > allowed * found.ios + 1
+    """Whether more I/Os are unpaired than the policy allows, and than the base itself shows."""
+    return _is_more(found.unpaired, found.ios, policy.unpaired, found.own_unpaired, policy)
 
 
-def _size(found: PairedIos, moved: Moved | None, commonest: int, share: float) -> float:
-    """By how much it moved: the median where most I/Os did, else the mean of what was large."""
-    if moved is None:
-        return float(commonest) if share >= MAJORITY else 0.0
-    if moved.cost is not None:
-        return moved.cost
-    if moved.share >= MAJORITY:
-        return float(np.quantile(found.differences, 0.5, method="lower"))
-    far = found.differences[np.abs(found.differences) > moved.size]
-    return round(float(far.sum()) / len(found.differences), 1)
-
-
-def _confidence(
-    found: PairedIos, moved: Moved | None, exact: float, commonest: int, share: float
-) -> str:
-    if moved is None:
-        return f"{exact:.0%} of I/Os as their pairs; {commonest:+d} in {share:.0%}"
-    if moved.what:
-        return moved.what
-    noise = found.noise(moved.size)
-    own = f"; net {noise:.1%} in two boots of the base" if noise else ""
-    return (
-        f"{moved.above} of {len(found.differences)} I/Os grew and {moved.below} shrank by more "
-        f"than {moved.size}; {commonest:+d} in {share:.0%}{own}"
-    )
+def _is_more(count: int, ios: int, allowed: float, own: float, policy: Policy) -> bool:
+    """One more is none: of few I/Os, each is several percent."""
+    return count > max(allowed, policy.moved.own * own) * ios + 1
 
 
 def _balanced(sections: list[SectionComparison]) -> list[SectionComparison]:
@@ -307,7 +318,7 @@ def _open(
         _device(v)
         for v in few
         if v.cell in incomparable
-        or any(_has_moved(part) for part in (*v.sections, v.whole, v.work))
+        or any(_has_moved(part) for part in (*v.sections, v.whole, v.work, *v.elements))
     }
     return [v.cell for v in few if _device(v) in devices]
 
