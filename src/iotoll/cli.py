@@ -237,6 +237,12 @@ COMMANDS = {
         "The jobs of a GitLab pipeline (docs/gitlab.md); each also runs at a desk.",
         ("iotoll ci select --clone ~/linux --base v6.12.50 --candidate my-branch",),
     ),
+    "pull-lab": Entry(
+        "CI",
+        "iotoll.ci.pull:pull_command",
+        "Run the jobs that KernelCI has for this lab, as CONFIG says, and post their results.",
+        ("iotoll pull-lab pull-lab.toml",),
+    ),
     "completion": Entry(
         "CI",
         "iotoll.cli:completion_command",

@@ -162,7 +162,7 @@ def execute_alone(flow: Flow, until: str = "report") -> VerdictRecord | None:
 
     Everything that the run names is read, and what it needs is looked for, before anything long.
     """
-    _ = flow.board, flow.matrix, flow.policy, flow.lab
+    _ = flow.board, flow.matrix, flow.policy, flow.lab, flow.desk
     with locked(flow.run):
         if until not in ("source", "build"):
             flow.preflight()
