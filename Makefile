@@ -53,18 +53,26 @@ endif
 # Needs neither QEMU nor root; a file of tests stays in one process.
 QUICK := tests/unit tests/golden tests/trace tests/gitlab
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# Their files (0.7 GB) lie in memory where there is enough, as the tests wait for a slow disk; those of
+# a run that failed stay.
+MEMORY := $(shell awk '/MemAvailable/ && $$2 > 6000000 {found = 1} END {print found ? "/dev/shm" : "/tmp"}' /proc/meminfo)
+define quickly
+	base=$$(mktemp -d $(MEMORY)/iotoll-tests-XXXXXX); \
+	$(1) -m pytest --basetemp=$$base $(PARALLEL) $(2); \
+	rm -rf $$base
+endef
 # One process more than on two CPUs: those with a lab mostly wait for it.
 BOARDS := -n 3 --dist loadfile --no-loadscope-reorder
 
 check: lint
-	$(BIN)/pytest -q $(PARALLEL) -m 'not slow' $(QUICK)
+	$(call quickly,$(BIN)/python,-q -m 'not slow' $(QUICK))
 
 # Two runs, so that what is quick fails first. A file stays in one process: its tests share what they
 # built. tests/conftest.py has the order in which files begin. Random tests take the same inputs in
 # each run, as hypothesis does with CI=true; `make test-long` tries others, and more.
 test: lint dut
 	PROPTEST_RNG_SEED=1 cargo test --workspace --locked
-	$(BIN)/pytest $(PARALLEL) $(QUICK)
+	$(call quickly,$(BIN)/python,$(QUICK))
 	$(BIN)/pytest -v $(BOARDS) $(addprefix --ignore=,$(QUICK))
 
 test-long: lint dut
@@ -78,12 +86,12 @@ LOWEST := target/lowest
 test-lowest: setup
 	uv=$$(ls -d $(CURDIR)/.cache/uv-*/bin/uv | tail -n 1); \
 	$$uv venv --quiet --clear $(LOWEST); \
-	$$uv pip compile --quiet --resolution lowest-direct --extra history pyproject.toml \
+	$$uv pip compile --quiet --resolution lowest-direct --extra allure --extra history pyproject.toml \
 		--output-file $(LOWEST)/requirements.txt; \
 	$$uv pip install --quiet --python $(LOWEST)/bin/python -r $(LOWEST)/requirements.txt \
-		hypothesis jsonschema-rs pytest pytest-timeout pytest-xdist xmlschema; \
-	$$uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable lab
-	PYTHONPATH=$(CURDIR)/src $(LOWEST)/bin/python -m pytest -q $(PARALLEL) -m 'not slow' tests/unit tests/golden
+		hypothesis jsonschema-rs pytest-timeout pytest-xdist xmlschema; \
+	$$uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable . --editable lab
+	$(call quickly,$(LOWEST)/bin/python,-q -m 'not slow' tests/unit tests/golden)
 
 coverage: setup
 	$(BIN)/pytest -q $(PARALLEL) --cov --cov-report=term --cov-report=html:target/coverage $(QUICK)

@@ -38,7 +38,13 @@ ALLOWED_SKIPS = {
 
 
 SLOW = {
+    "tests/trace/test_blocks.py::test_g4_1": "prints 200 recordings for a second reader",
     "tests/trace/test_oracle": "compiles libtracecmd's own reader, and records traces",
+    "tests/unit/boards/test_flash.py": "writes whole flash images, and runs LAVA's tools on them",
+    "tests/unit/boards/test_qemu.py::test_qemu_": "waits for a QEMU that does not end",
+    "tests/unit/kernels/test_reuse.py": "builds trees by make, again and again",
+    "tests/unit/labs/lava/test_runner.py": "waits as a client does whose boards boot",
+    "tests/unit/run/test_named_files.py": "starts whole commands in sandboxes",
     "tests/unit/kernels/test_sandbox.py": "starts namespaces and overlays, as a CI job does",
     "tests/unit/run/test_sandboxed.py": "the same, with whole builds",
     "tests/unit/test_wrong_input.py::test_full_disks": "mounts disks, and fills each",

@@ -36,6 +36,9 @@ class Options(TypedDict, total=False):
     turns: Path | None
     """Where a board with several CPUs wrote their turns: own times and those of the first request
     count what each CPU executed itself, and nothing that others executed meanwhile."""
+    tracing: Path | None
+    """Where a board with one CPU wrote what the recording of the trace executed: no length counts
+    it; times are as they were. Not together with ``turns``."""
     min_size: int | None
     max_size: int | None
     """Only I/Os of at least, or at most, so many bytes."""
@@ -220,6 +223,13 @@ def markers(path: str) -> list[tuple[int, str]]:
     """Texts that user space wrote into the trace, in order: clock units of the trace, and text.
 
     Raises `TraceError`.
+    """
+
+def tracing(path: Path) -> list[tuple[int, int]]:
+    """What the recording of a trace executed on a board with one CPU, as the board wrote it.
+
+    Returns times at which the trace's clock was read, and the instructions until each, as they
+    were written: an interrupt may have read it in between. Raises `TraceError`.
     """
 
 def outline(path: str) -> tuple[int | None, dict[int, str]]:

@@ -103,7 +103,7 @@ class Case:
     clock: Clock = Clock.INSTRUCTIONS
     board: str = "virt-arm64"
     cost: Cost = instructions
-    calibrated: bool = True
+    recorder: Literal["calibrated", "counted", "unknown"] = "calibrated"
     detailed: bool = False
     """Records hold sub-steps and fio's own view, which disagrees on one cell."""
 
@@ -218,7 +218,7 @@ class Case:
             else ["lava", "job", "4711"],
             seconds=74.0,
             cells=list(self.cells),
-            event_cost=costs if self.calibrated else {},
+            event_cost=costs if self.recorder == "calibrated" else {},
         )
 
     def _record(self, cell: str, planted: Planted, invalid: str | None) -> CellRecord:
@@ -239,7 +239,7 @@ class Case:
                 own=_stats(median, count),
                 own_clean=_stats(median, clean),
                 probe_events={"event": events},
-                corrected_median=median - events * _EVENT_COST if self.calibrated else None,
+                corrected_median=self._corrected(median, events),
             )
             gate[section] = [median - 4, median, median, median + 4]
         lost = 40_210 if invalid else 0
@@ -267,8 +267,13 @@ class Case:
             paths=[],
             gate=gate,
             invalid=invalid,
+            tracing=count * 2904 if self.recorder == "counted" and not invalid else None,
             **(self._details(cell, count, sections) if self.detailed else {}),
         )
+
+    def _corrected(self, median: int, events: float) -> float | None:
+        cost = {"calibrated": events * _EVENT_COST, "counted": 0.0}.get(self.recorder)
+        return None if cost is None else median - cost
 
     def _details(
         self, cell: str, count: int, sections: Mapping[Section, SectionRecord]

@@ -24,7 +24,7 @@ UFS_RULE = "drivers/ufs/ selects every UFS cell"
 
 def regression() -> None:
     """A UFS patch that costs 300 instructions a submission: the full matrix of 32 cells."""
-    case = Case("regression", FULL)
+    case = Case("regression", FULL, recorder="counted")
     planted = {("ufs", Section.SUBMISSION): 300, ("ufs", Section.RETURN): 160}
 
     def special(cell: str, section: Section) -> dict[str, object]:
@@ -52,7 +52,7 @@ def regression() -> None:
 
 def passing() -> None:
     """Two devices, no section moved, one became cheaper: a pass that names the improvement."""
-    case = Case("pass")
+    case = Case("pass", board="virt-x86_64")
     planted = {("nvme", Section.COMPLETION): -120}
     case.manifest()
     case.selection(SMALL, "drivers/nvme/host/pci.c", "asked for by hand", "cells")
@@ -86,7 +86,7 @@ def documentation() -> None:
 
 def inconclusive() -> None:
     """A real board's clock: two cells cannot tell yet, one lost events."""
-    case = Case("inconclusive", SMALL, Clock.TIME, "hikey960", nanoseconds, calibrated=False)
+    case = Case("inconclusive", SMALL, Clock.TIME, "hikey960", nanoseconds, "unknown")
     bad = {SMALL[3]: "40,210 of 60,690 trace events lost: over the limit of 1 %"}
     case.manifest()
     case.selection(SMALL, "drivers/nvme/host/pci.c", "asked for by hand", "cells")
@@ -152,7 +152,7 @@ def broken() -> None:
 
 def measured() -> None:
     """One kernel measured: figures, no verdict."""
-    case = Case("measured", detailed=True)
+    case = Case("measured", recorder="counted", detailed=True)
     case.manifest("measure", None)
     case.selection(SMALL, "-", "asked for by hand", "cells")
     case.result("base")
@@ -160,7 +160,7 @@ def measured() -> None:
 
 def smoke() -> None:
     """The time clock of a virtual board: figures that cannot gate."""
-    case = Case("smoke", SMALL[:2], Clock.TIME, "virt-arm64", nanoseconds, calibrated=False)
+    case = Case("smoke", SMALL[:2], Clock.TIME, "virt-arm64", nanoseconds, "unknown")
     case.manifest()
     case.selection(SMALL[:2], "drivers/ufs/core/ufshcd.c", UFS_RULE, "drivers/ufs/")
     case.result("base")

@@ -292,9 +292,18 @@ LEFT = ("sync_file_exit", "direct_IO_exit")
 
 
 @needs_trace_cmd
-@pytest.mark.parametrize("kernel", ["6.1-x86_64-stacks", "6.12-x86_64-stacks-scsi"])
-def test_g4_1_the_inode_is_what_the_file_system_named_last(kernel: str) -> None:
-    path = HERE / f"blocks/{kernel}-writeback.dat"
+@pytest.mark.parametrize(
+    "case",
+    [
+        "6.1-x86_64-stacks-writeback",
+        "6.12-x86_64-stacks-scsi-writeback",
+        "6.1-x86_64-f2fs-f2fs_writeback",
+        "6.12-x86_64-f2fs-f2fs_writeback",
+        "6.12-x86_64-f2fs-f2fs_direct",
+    ],
+)
+def test_g4_1_the_inode_is_what_the_file_system_named_last(case: str) -> None:
+    path = HERE / f"blocks/{case}.dat"
     last: dict[int, tuple[int, int]] = {}
     named: dict[tuple[str, int], int | None] = {}
     for event in report(path):

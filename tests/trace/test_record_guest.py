@@ -25,17 +25,20 @@ pytestmark = [
 KERNELS = sorted((cache_dir() / "record").glob("*/boot/vmlinuz-*-amd64"))
 
 
-@pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the guest left: of each command its output, its exit code and its trace."""
+@pytest.fixture(scope="module", params=["record", "record-flat"])
+def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the guest left: of each command its output, its exit code and its trace.
+
+    The disk is a multipath head, or has its requests itself.
+    """
     if not KERNELS:
         pytest.skip(
             "needs a kernel package of Debian's, unpacked once by python -m tests.trace.record "
             "--deb linux-image-VERSION-amd64.deb --arch x86_64 --out DIR record"
         )
     kernel = unpack([], KERNELS[-1].parents[1])
-    recipe, events = load_recipe("record")
-    out = tmp_path_factory.mktemp("record")
+    recipe, events = load_recipe(request.param)
+    out = tmp_path_factory.mktemp(request.param)
     guest.run(kernel, "x86_64", recipe, events, out)
     return out
 
@@ -62,4 +65,5 @@ def test_g4_1_what_is_printed_is_what_was_run(left: Path) -> None:
     assert (left / "printed.code").read_text() == "0\n"
     assert shown.startswith("# Linux 6.") or shown.startswith("trace-cmd record ")
     assert re.search(r"-e nvme:nvme_sq ", shown)
-    assert "-f 'dev == " in shown and "sleep 3\niotoll analyze /tmp/printed.dat" in shown
+    assert ("-f 'dev == " in shown) == ("flat" in left.name)
+    assert "sleep 3\niotoll analyze /tmp/printed.dat" in shown

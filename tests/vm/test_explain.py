@@ -112,18 +112,14 @@ def test_modelled_caches_are_deterministic(gated: Path) -> None:
 
 
 @long_test
-def test_untraced_kernels_cost_what_the_calibration_says(tmp_path: Path) -> None:
-    words = ("--cells", CELL, "--policy", unexplained(tmp_path))
-    calibrated = run_gate(tmp_path / "run", "--candidate", PATCH, *words)
-    found = json.loads(explain(calibrated.run, "--untraced", "--json"))
+def test_untraced_kernels_execute_what_the_gate_counts(gated: Path) -> None:
+    found = json.loads(explain(gated, "--untraced", "--json"))
     values = {c["side"]: {s["section"]: s for s in c["sections"]} for c in found["cells"]}
-    assert all(cell["not_cut"] == 0 and cell["ios"] == 256 for cell in found["cells"])
     for side in values.values():
-        for section in ("vfs_fs", "submission", "completion"):
-            traced, free = side[section]["traced"], side[section]["untraced"]
-            assert free < traced, "events cost something"
-            # Functions are not quite where the tracepoints are.
-            assert abs(side[section]["calibrated"] - free) < 100
+        assert set(side) == {"vfs_fs", "submission", "completion"}
+        for section in side.values():
+            assert section["ios"] == 256
+            assert abs(section["counted"] - section["untraced"]) <= 2
     grew = values["candidate"]["submission"]["untraced"] - values["base"]["submission"]["untraced"]
     assert 41 <= grew <= 60, "the planted cost is no artefact of the events"
 

@@ -37,6 +37,14 @@ pub enum Error {
         /// What is wrong, and the mend.
         why: String,
     },
+    /// What the recording of the trace executed cannot be used.
+    #[error("{}: {why}", path.display())]
+    Tracing {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong, and the mend.
+        why: String,
+    },
     /// Who takes the rows wants no more.
     #[error("was not read to its end")]
     Stopped,

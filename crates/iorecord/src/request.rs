@@ -33,6 +33,8 @@ pub struct Request {
     pub count_events: bool,
     /// The turns of a board's CPUs: own times count what each CPU executed itself.
     pub turns: Option<PathBuf>,
+    /// What the recording of the trace executed: it is left out of all lengths. Not with `turns`.
+    pub tracing: Option<PathBuf>,
 }
 
 impl Request {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use iosections::{Class, Engine, Kind, Lost, Now, Options, Outcome, Turns};
+use iosections::{Class, Engine, Kind, Lost, Now, Options, Outcome, Tracing, Turns};
 use tracedat::{LostRange, Record, Run, Trace};
 
 use crate::bind::{Binding, Take};
@@ -16,6 +16,7 @@ use crate::names::{LEARNED, Names};
 use crate::options::{options_of, samples};
 use crate::request::Request;
 use crate::summary::Collector;
+use crate::tracing;
 use crate::turns;
 use crate::window::Window;
 
@@ -54,6 +55,13 @@ impl Part {
     fn with_turns(mut self, turns: Option<&Arc<Turns>>) -> Self {
         if let Some(turns) = turns {
             self.engine.set_turns(Arc::clone(turns));
+        }
+        self
+    }
+
+    fn with_tracing(mut self, tracing: Option<&Arc<Tracing>>) -> Self {
+        if let Some(tracing) = tracing {
+            self.engine.set_tracing(Arc::clone(tracing));
         }
         self
     }
@@ -176,9 +184,13 @@ pub(crate) fn trace<E: From<Error>>(
     let samples = samples(trace, &binding, windows)?;
     let turns = request.turns.as_deref();
     let turns = turns.map(|path| turns::read(path, trace)).transpose()?;
+    let tracing = request.tracing.as_deref();
+    let tracing = tracing.map(|path| tracing::read(path, trace)).transpose()?;
     let part = |((place, &window), sample): ((usize, &Window), &Facts)| {
         let options = options_of(trace, request, |id| sample.has(id));
-        Part::new((place, window), options, names(), request).with_turns(turns.as_ref())
+        Part::new((place, window), options, names(), request)
+            .with_turns(turns.as_ref())
+            .with_tracing(tracing.as_ref())
     };
     let mut walk = Walk::new(windows.iter().enumerate().zip(&samples).map(part), each);
     let mut events = trace.events().map_err(Error::from)?;

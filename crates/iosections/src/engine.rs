@@ -17,7 +17,7 @@ use crate::op::Op;
 use crate::outcome::Outcome;
 use crate::slab::{IntMap, Ref, Slab};
 use crate::task::{Table, Task};
-use crate::turns::{Ran, Turns};
+use crate::turns::{Ran, Tracing, Turns};
 
 /// What the caller knows of tasks.
 pub trait Tasks {
@@ -127,7 +127,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
 
     /// Own times count what each CPU executed, by its turns. To be told before any event.
     pub fn set_turns(&mut self, turns: Arc<Turns>) {
-        self.measure.ran = Ran(Some(turns));
+        self.measure.ran = Ran::Turns(turns);
+    }
+
+    /// No time counts what recorded the trace. To be told before any event; of a board with one CPU.
+    pub fn set_tracing(&mut self, tracing: Arc<Tracing>) {
+        self.measure.ran = Ran::Untraced(tracing);
     }
 
     /// What the caller knows of tasks, to be told more.

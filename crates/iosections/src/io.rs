@@ -213,7 +213,10 @@ pub struct IoResult {
     pub path: u32,
     /// Nothing foreign ran in the sections other than `hardware`, and no interrupt was shared.
     pub clean: bool,
-    /// Length of each section; they add up to the time from start to end.
+    /// Length of each section; they add up to the time from start to end, less what
+    /// recorded the trace where that is known ([`Engine::set_tracing`]), but for `hardware`.
+    ///
+    /// [`Engine::set_tracing`]: crate::Engine::set_tracing
     pub elapsed: [u64; 5],
     /// Time in which code ran for this I/O.
     pub own: [u64; 5],

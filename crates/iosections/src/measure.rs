@@ -69,7 +69,12 @@ impl Measure {
         self.build(io, end);
         let mut elapsed = [0; 5];
         self.timeline.cut(io.start, end, |from, to, section| {
-            add(&mut elapsed, section, to - from);
+            // The device works on while the trace is recorded.
+            let passed = match section {
+                Section::Hardware => to - from,
+                _ => self.ran.passed(from, to),
+            };
+            add(&mut elapsed, section, passed);
         });
         let (own, covered) = self.own(&io.pieces, io.start, end);
         (result.elapsed, result.own) = (elapsed, own);
@@ -107,7 +112,7 @@ impl Measure {
                 };
                 add(&mut own, last, self.ran.between(piece.cpu, from, to));
                 if section != Section::Hardware {
-                    covered += to.saturating_sub(from.max(reached));
+                    covered += self.ran.passed(from.max(reached), to);
                 }
             });
             reached = reached.max(to);

@@ -1,8 +1,11 @@
-//! What each of several CPUs executed, where they take turns and share one clock.
+//! What each CPU executed, where the clock alone does not tell it.
 //!
 //! A virtual board with several CPUs executes them one after the other, a turn each, and its clock
 //! counts what all of them execute. So the time between two events of a CPU holds the turns of the
 //! others as well. With the turns, what the CPU itself executed can be told.
+//!
+//! A board with one CPU may know what the recording of the trace itself executed until each event: what
+//! it would execute without being traced is the rest.
 
 use std::sync::Arc;
 
@@ -53,22 +56,74 @@ fn until(list: &[Turn], time: u64) -> u64 {
     turn.map_or(0, |turn| turn.before + time.min(turn.end) - turn.begin)
 }
 
-/// How long code ran: by the CPU's turns where they are known, else by the clock.
+/// What the recording of a trace executed until each reading of its clock, on a board with one CPU.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ran(pub(crate) Option<Arc<Turns>>);
+pub struct Tracing {
+    /// Time, and what was executed until then; times rise.
+    marks: Vec<(u64, u64)>,
+}
+
+impl Tracing {
+    /// Takes the times and what was executed until each, in any order.
+    pub fn new(mut marks: Vec<(u64, u64)>) -> Self {
+        marks.sort_unstable();
+        Self { marks }
+    }
+
+    /// Whether the clock was read at this time.
+    pub fn has(&self, time: u64) -> bool {
+        self.marks
+            .binary_search_by_key(&time, |mark| mark.0)
+            .is_ok()
+    }
+
+    /// What it executed between two times at which the clock was read.
+    pub fn between(&self, from: u64, to: u64) -> u64 {
+        self.until(to).saturating_sub(self.until(from))
+    }
+
+    fn until(&self, time: u64) -> u64 {
+        let place = self.marks.partition_point(|mark| mark.0 <= time);
+        let mark = place.checked_sub(1).and_then(|place| self.marks.get(place));
+        mark.map_or(0, |mark| mark.1)
+    }
+}
+
+/// How long code ran.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Ran {
+    /// By the clock.
+    #[default]
+    Clock,
+    /// By the CPU's turns.
+    Turns(Arc<Turns>),
+    /// By the clock, less what recorded the trace.
+    Untraced(Arc<Tracing>),
+}
 
 impl Ran {
     #[inline]
     pub(crate) fn between(&self, cpu: u32, from: u64, to: u64) -> u64 {
-        match &self.0 {
-            None => to.saturating_sub(from),
-            Some(turns) => turns.ran(cpu, from, to),
+        match self {
+            Self::Clock => to.saturating_sub(from),
+            Self::Turns(turns) => turns.ran(cpu, from, to),
+            Self::Untraced(_) => self.passed(from, to),
+        }
+    }
+
+    /// Time that passed, without what recorded the trace meanwhile.
+    #[inline]
+    pub(crate) fn passed(&self, from: u64, to: u64) -> u64 {
+        let all = to.saturating_sub(from);
+        match self {
+            Self::Untraced(tracing) => all.saturating_sub(tracing.between(from, to)),
+            _ => all,
         }
     }
 
     #[inline]
     pub(crate) fn is_known(&self) -> bool {
-        self.0.is_some()
+        !matches!(self, Self::Clock)
     }
 }
 
@@ -105,6 +160,17 @@ mod tests {
             let parts = turns.ran(0, 90, cut) + turns.ran(0, cut, 460);
             assert_eq!(parts, turns.ran(0, 90, 460), "at {cut}");
         }
+    }
+
+    #[test]
+    fn what_records_the_trace_is_left_out() {
+        let tracing = Tracing::new(vec![(100, 7), (400, 60), (250, 30)]);
+        assert!(tracing.has(250) && !tracing.has(251));
+        let ran = Ran::Untraced(Arc::new(tracing));
+        assert_eq!(ran.between(0, 100, 250), 150 - 23);
+        assert_eq!(ran.between(0, 100, 400), 300 - 53);
+        assert_eq!(ran.passed(10, 100), 90 - 7);
+        assert_eq!(Ran::Clock.passed(100, 400), 300);
     }
 
     #[test]

@@ -48,6 +48,7 @@ struct Choice {
     min_size: Option<i64>,
     max_size: Option<i64>,
     turns: Option<PathBuf>,
+    tracing: Option<PathBuf>,
     count_events: Option<bool>,
     keep_ios: Option<bool>,
 }
@@ -67,6 +68,7 @@ impl Choice {
                 "min_size" => wanted.min_size = value.extract()?,
                 "max_size" => wanted.max_size = value.extract()?,
                 "turns" => wanted.turns = value.extract()?,
+                "tracing" => wanted.tracing = value.extract()?,
                 "count_events" => wanted.count_events = value.extract()?,
                 "keep_ios" => wanted.keep_ios = value.extract()?,
                 other => {
@@ -118,6 +120,7 @@ impl Choice {
             keep_ios: self.keep_ios.unwrap_or(true),
             count_events,
             turns: self.turns,
+            tracing: self.tracing,
         })
     }
 }
@@ -440,6 +443,13 @@ fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
         .map_err(|e| trace_error(path, &e))
 }
 
+/// What the recording of a trace executed until each reading of its clock: times and instructions.
+#[pyfunction]
+fn tracing(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(u64, u64)>> {
+    py.detach(|| iorecord::tracing(&path))
+        .map_err(|e| TraceError::new_err(e.to_string()))
+}
+
 /// First time of a trace, and names of its tasks by thread number.
 #[pyfunction]
 fn outline(py: Python<'_>, path: &str) -> PyResult<(Option<u64>, BTreeMap<i32, String>)> {
@@ -499,5 +509,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(outline, module)?)?;
     module.add_function(wrap_pyfunction!(stream, module)?)?;
     module.add_function(wrap_pyfunction!(trace_info, module)?)?;
+    module.add_function(wrap_pyfunction!(tracing, module)?)?;
     Ok(())
 }

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_toml, named_file
+from iotoll.kernels.tracing import TracingCode
 from iotoll.records.models import CacheModel
 
 CACHES = "cortex-a73"
@@ -98,6 +99,19 @@ def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> t
     first += f",counts={folder / COUNTS},at={code.mark:#x}:0"
     first += "".join(f",{name}={folder}/counts.{name}" for name in parts)
     return *others, "-plugin", first
+
+
+TRACING = "tracing.bin"
+"""The file that says what the guest's tracing executed until each time stamp (tracing.h)."""
+
+
+def tracing_words(folder: Path, code: TracingCode, words: Sequence[str]) -> tuple[str, ...]:
+    """QEMU's words that also write `TRACING` in a folder; ``words`` are those of `count_words`."""
+    code.edges.tofile(folder / "tracing.edges")
+    pairs = {"clock": code.clock, "vectors": code.vectors}
+    more = f",tracing={folder / TRACING},edges={folder / 'tracing.edges'}"
+    more += "".join(f",{name}={one:#x}:{other:#x}" for name, (one, other) in pairs.items())
+    return tuple(f"{word}{more}" if _is_plugin(word) else word for word in words)
 
 
 def records_all(words: Sequence[str]) -> bool:

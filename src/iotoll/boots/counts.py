@@ -12,6 +12,7 @@ other CPUs asked for.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from iotoll.boards.plugin import COUNTS, CountedCode, count_words, records_all
+from iotoll.boards.plugin import (
+    COUNTS,
+    TRACING,
+    CountedCode,
+    count_words,
+    records_all,
+    tracing_words,
+)
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.kernels.symbols import Symbols, read_symbols
+from iotoll.kernels.tracing import tracing_code
 from iotoll.records.results import write_text
 
 COUNTED = "counts.json"
@@ -60,12 +69,14 @@ Counts = npt.NDArray[np.int64]
 class Counter:
     """Counts one boot: QEMU's words for it, and the kernel's functions; ``why`` not, if it cannot.
 
-    ``words`` are then the ones that the boot has without.
+    ``words`` are then the ones that the boot has without. ``is_traced``: what the kernel's own
+    tracing executes is counted as well; else ``why`` says why it is not.
     """
 
     words: tuple[str, ...]
     symbols: Symbols | None = None
     why: str = ""
+    is_traced: bool = False
 
     @classmethod
     def of(cls, kernel: Path, folder: Path, words: Sequence[str]) -> Counter:
@@ -74,17 +85,24 @@ class Counter:
             if records_all(words):
                 return cls(tuple(words), why="each instruction is recorded instead")
             symbols = read_symbols(kernel)
-            return cls(count_words(folder, counted_code(symbols), words), symbols)
+            counting = count_words(folder, counted_code(symbols), words)
         except (UsageError, InfrastructureError) as error:
             return cls(tuple(words), why=str(error))
+        try:
+            code = tracing_code(symbols)
+        except UsageError as error:
+            return cls(counting, symbols, why=str(error))
+        return cls(tracing_words(folder, code, counting), symbols, is_traced=True)
 
     def keep(self, folder: Path, target: Path) -> None:
-        """Store what was counted as ``counts.json`` in ``target``; nothing where it was not."""
+        """Store what was counted in ``target`` (``counts.json``, `TRACING`), if it was."""
         if self.symbols is None:
             return
-        path = folder / COUNTS
-        if not path.is_file():
+        path, tracing = folder / COUNTS, folder / TRACING
+        if not path.is_file() or tracing.is_file() != self.is_traced:
             raise InfrastructureError("QEMU's plugin left no counts")
+        if self.is_traced:
+            shutil.move(tracing, target / TRACING)
         text = json.dumps(_by_function(path, self.symbols), separators=(",", ":"))
         write_text(target / COUNTED, text + "\n")
         path.unlink()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
-from iotoll.boards.plugin import plugin_name
+from iotoll.boards.plugin import TRACING, plugin_name
 from iotoll.boards.qemu import (
     TURNS,
     BootFiles,
@@ -36,6 +36,7 @@ from iotoll.core.errors import (
     InfrastructureError,
     UsageError,
 )
+from iotoll.kernels.tracing import tracing_rules
 from iotoll.records import results, sealed
 from iotoll.records.facts import read_facts, read_limits
 from iotoll.records.models import BootRecord, BuildRecord, Clock
@@ -150,7 +151,7 @@ class BootPlan:
             known += [kernel_words(self.board), disk_words(self.board, "")]
             if self.board.qemu.patched:
                 # Its counts are part of what the boot leaves.
-                known += [patched.digest(), plugin_name()]
+                known += [patched.digest(), plugin_name(), tracing_rules()]
         return json_sha256(known)
 
 
@@ -363,7 +364,7 @@ def unpack(handover: Path, target: Path) -> None:
                 # A sparse file has any size and takes none.
                 plain = (member.isreg() and not member.issparse()) or member.isdir()
                 # Only QEMU says which CPU executed when, and what.
-                own = Path(member.name) in (Path(TURNS), Path(COUNTED))
+                own = Path(member.name) in (Path(TURNS), Path(COUNTED), Path(TRACING))
                 if not plain or ".." in Path(member.name).parts or own:
                     raise tarfile.ReadError(f"{member.name!r} may not be unpacked")
                 member.mode = 0o755 if member.isdir() else 0o644

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from iotoll.boards.board import Board, RealBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
+from iotoll.boards.plugin import plugin_name
 from iotoll.boards.ramdisk import Image, scripts_sha256
 from iotoll.boots import base_boots, sandboxed_boot
 from iotoll.boots.job import (
@@ -86,6 +87,18 @@ class Bench:
     cool_down: int = 0
     fresh: bool = False
     in_sandbox: Sequence[Side] = ()
+
+    @property
+    def counts_tracing(self) -> bool:
+        """Whether the boots count what recording the trace executes: no value has it."""
+        board = self.board
+        return (
+            self.clock is Clock.INSTRUCTIONS
+            and self.send_times is None
+            and isinstance(board, VirtualBoard)
+            and (board.is_exact, board.arch, board.qemu.cpus) == (True, "arm64", 1)
+            and bool(plugin_name())
+        )
 
     @property
     def settings(self) -> dict[str, str]:
@@ -331,7 +344,7 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
 def _batches(bench: Bench, number: int) -> list[Batch]:
     """What one boot runs, in order."""
     timed = bench.clock is Clock.TIME
-    calibrate = bench.calibrate and number == 1
+    calibrate = bench.calibrate and number == 1 and not bench.counts_tracing
     calibrate = calibrate and (bench.calibrate_times if timed else bench.matrix.calibrate)
     ios = TIMED_IOS if timed else CALIBRATION_IOS
     return make_batches(bench.matrix, list(bench.cells), calibrate, ios)

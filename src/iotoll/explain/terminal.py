@@ -24,11 +24,11 @@ from iotoll.records.models import (
     ProfiledCell,
     ProfileRecord,
     UnseenFunction,
-    UntracedCell,
     UntracedRecord,
+    UntracedSection,
 )
 from iotoll.records.rundir import SIDES
-from iotoll.records.text import clean, number
+from iotoll.records.text import clean, number, signed
 
 SHOWN = 8
 """Functions of a section; the number of those beyond is reported."""
@@ -333,8 +333,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(map(clean, names[:_NAMED])) + more
 
 
-_HEADINGS = ("traced", "calibrated", "untraced", "off by")
-"""With trace events; that, less their calibrated cost; without events; calibrated less that."""
+_HEADINGS = ("I/Os", "counted", "untraced", "off by")
+"""Cut without events; the gate's count, without what records the trace; without events; less."""
 
 
 def print_untraced(record: UntracedRecord, console: Console) -> None:
@@ -346,31 +346,17 @@ def print_untraced(record: UntracedRecord, console: Console) -> None:
     for heading in _HEADINGS:
         table.add_column(heading, justify="right", no_wrap=True)
     for cell in record.cells:
-        for row in rows(cell):
-            table.add_row(*row)
+        for section in cell.sections:
+            name = section.section.value
+            table.add_row(clean(cell.cell), cell.side, name, number(section.ios), *_pair(section))
     console.print(table)
     for cell in record.cells:
-        if cell.not_cut or not cell.ios:
-            text = f"! {clean(cell.cell)}, {cell.side}: {cell.ios} I/Os cut, {cell.not_cut} not"
-            console.print(Text(text, "yellow"))
+        if not cell.sections:
+            console.print(Text(f"! {clean(cell.cell)}, {cell.side}: no I/O was cut", "yellow"))
 
 
-def rows(cell: UntracedCell) -> list[tuple[str, ...]]:
-    """A line for each section, then the sum of those that have all three values."""
-    found: list[tuple[str, ...]] = []
-    sums, whole = [0.0, 0.0, 0.0], bool(cell.sections)
-    for section in cell.sections:
-        values = (section.traced, section.calibrated, section.untraced)
-        found.append((clean(cell.cell), cell.side, section.section.value, *_numbers(values)))
-        whole = whole and None not in values
-        sums = [total + (value or 0.0) for total, value in zip(sums, values, strict=True)]
-    if whole:
-        found.append((clean(cell.cell), cell.side, "all four", *_numbers(tuple(sums))))
-    return found
-
-
-def _numbers(values: tuple[float | None, ...]) -> tuple[str, str, str, str]:
-    traced, calibrated, untraced = ("-" if v is None else number(v) for v in values)
-    known = values[1] is not None and values[2] is not None
-    off = f"{(values[1] or 0) - (values[2] or 0):+.0f}" if known else "-"
-    return traced, calibrated, untraced, off
+def _pair(section: UntracedSection) -> tuple[str, str, str]:
+    if section.counted is None:
+        return "-", number(section.untraced), "-"
+    off = section.counted - section.untraced
+    return number(section.counted), number(section.untraced), signed(off)

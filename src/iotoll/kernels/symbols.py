@@ -60,7 +60,7 @@ class Symbols:
 
     def words(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
         """The instructions at addresses, as the image has them; 0 where it has none."""
-        code = np.frombuffer(self.image[: len(self.image) // 4 * 4], "<u4")
+        code = np.frombuffer(self.image, "<u4", len(self.image) // 4)
         place = (addresses - np.uint64(self.base)) // np.uint64(4)
         inside = (addresses >= np.uint64(self.base)) & (place < len(code))
         return np.where(inside, code[np.where(inside, place, 0)], 0).astype(np.uint32)
@@ -87,6 +87,16 @@ class Symbols:
     def codes(self) -> dict[str, bytes]:
         """The bytes of each function by its name, in order of address."""
         return {name: self.code(name) for name in self.names}
+
+    def pointers(self, values: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
+        """Where the image has pointers to some addresses, and to which: (place, address).
+
+        A relocatable image has them as entries of its relocation table.
+        """
+        words = np.frombuffer(self.image, "<u8", len(self.image) // 8)
+        types = np.nonzero(words[1:-1] == _RELATIVE)[0] + 1
+        hits = types[np.isin(words[types + 1], values.astype(np.uint64))]
+        return list(zip(words[hits - 1].tolist(), words[hits + 1].tolist(), strict=True))
 
     def returns(self, name: str) -> list[int]:
         """Addresses of the ``ret`` instructions of a function."""

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+import numpy.typing as npt
 
 from iotoll import _native
 from iotoll.boards.cells import parse_cell
+from iotoll.boards.plugin import TRACING
 from iotoll.boards.qemu import TURNS
 from iotoll.boots.job import is_calibration
 from iotoll.core.digest import file_sha256, files_sha256
@@ -28,13 +30,15 @@ from iotoll.measure.load_ran import other_load
 from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.measure.substeps import steps
 from iotoll.measure.work import read_work
-from iotoll.records.models import BootRecord, CellRecord, Clock
+from iotoll.records.models import BootRecord, CellRecord, Clock, Section, SectionRecord
 
 if TYPE_CHECKING:
     from iotoll._native import Options
 
 MARKER = "iotoll cell "
 COMM = "fio"
+Ints = npt.NDArray[np.int64]
+
 LOSS_LIMIT = 0.001  # dropped I/Os per I/O; above it a cell is invalid, not fast
 
 
@@ -145,17 +149,20 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
         raise InfrastructureError(f"{folder}: the board handed over no trace of {missing[0]}")
     virtual = boot.accelerator in ("tcg", "kvm")
     turns = folder / TURNS if (folder / TURNS).is_file() else None
+    tracing = folder / TRACING if (folder / TRACING).is_file() else None
+    recording = Recording.read(tracing) if tracing else None
     records = {}
     calibration = {}
     for file in files:
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
             options: Options = {"device": device, "comm": COMM, "turns": turns}
+            options["tracing"] = tracing
             for measured in measure(file, list(runs), boot.clock, **options):
                 name = measured.window.name
                 if is_calibration(name):
                     calibration[name] = (measured.data, measured.table.columns)
                 elif name in boot.cells:
-                    record = make_record(measured, fio, boot.clock, file.digest, virtual)
+                    record = make_record(measured, fio, boot.clock, file.digest, virtual, recording)
                     cell = parse_cell(name)
                     why = record.invalid or other_load(cell, measured.table)
                     span = _span(measured.table) if cell.depth > 1 else None
@@ -173,7 +180,7 @@ def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:
     A section whose probes cost more than its median has no corrected one: the mean I/O has probes
     that the median one has not (journal writes of some I/Os), and nothing tells how many.
     """
-    if not costs:
+    if not costs or record.tracing is not None:
         return record
     sections = {}
     for section, part in record.sections.items():
@@ -219,6 +226,48 @@ def _device(devices: Mapping[str, str], window: Window, folder: Path) -> str:
     return devices[label]
 
 
+_BEHIND_DEVICE = frozenset(
+    ("at_irq", "at_softirq", "at_driver_done", "at_rq_complete", "at_io_done", "at_dio_complete")
+) | {"at_uring_complete", "at_waking", "at_sched_in", "end"}
+"""Columns of times at which an I/O's device has done its work."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What recording the trace of a boot executed: instructions until each of its times, rising."""
+
+    times: Ints
+    executed: Ints
+
+    @classmethod
+    def read(cls, path: Path) -> Recording:
+        """Read what the board counted; raises InfrastructureError when it is damaged."""
+        try:
+            marks = np.array(_native.tracing(path), np.int64).reshape(-1, 2)
+        except _native.TraceError as error:
+            raise InfrastructureError(str(error)) from error
+        times, executed = marks[np.argsort(marks[:, 0], kind="stable")].T
+        return cls(times, executed)
+
+    def without(self, table: IoTable) -> IoTable:
+        """The I/Os by a clock that stands still while the trace is recorded.
+
+        It goes on while a request is at the device, which works on: marks behind that are as much
+        later. Of several requests the last one's end is right, and the marks between are not used.
+        """
+        names = [name for name in table.columns if name in ("start", "end") or name[:3] == "at_"]
+        found = {name: self._less(table[name]) for name in names}
+        length = sum(table[f"elapsed_{section.value}"] for section in table.sections)
+        at_device = length - (found["end"] - found["start"])
+        found |= {name: found[name] + at_device for name in _BEHIND_DEVICE & found.keys()}
+        return IoTable({**table.columns, **found}, len(table))
+
+    def _less(self, times: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        place = np.searchsorted(self.times, np.ma.getdata(times), side="right")
+        left: npt.NDArray[Any] = times - np.concatenate([[0], self.executed])[place]
+        return left
+
+
 @dataclass(frozen=True)
 class Measured:
     """What the analyser says of one window: its record as JSON values, and its I/Os."""
@@ -244,17 +293,23 @@ def measure(
 
 
 def make_record(
-    measured: Measured, jobs: Mapping[str, FioJob], clock: Clock, digest: str, virtual: bool = False
+    measured: Measured,
+    jobs: Mapping[str, FioJob],
+    clock: Clock,
+    digest: str,
+    virtual: bool = False,
+    recording: Recording | None = None,
 ) -> CellRecord:
     """Return the record of a cell, reconciled with fio's job of the same name if there is one.
 
-    ``virtual`` says that the board is a virtual one.
+    ``virtual`` says that the board is a virtual one, ``recording`` what ``measured`` left out.
     """
     table, name = measured.table, measured.window.name
+    alone = recording.without(table) if recording else table
     gate, in_order = {}, None
     if clock is Clock.INSTRUCTIONS and "selected" not in measured.data["ios"]:
         gate = {section: _values(table, column) for section, column in GATE_COLUMNS.items()}
-        in_order = ordered(table)
+        in_order = ordered(alone)
     job = jobs.get(name)
     seen = measured.data["ios"]["seen"]
     check = None
@@ -269,12 +324,23 @@ def make_record(
         trace_sha256=digest,
         fio=job.totals() if job else {},
         fio_check=check,
-        steps=steps(table),
+        steps=steps(alone),
+        tracing=int((table.duration - alone.duration).sum()) if recording else None,
         gate=gate,
         in_order=in_order,
         **measured.data,
     )
+    if recording:
+        record = record.model_copy(update={"sections": _uncorrected(record)})
     return record.model_copy(update={"invalid": invalid(record)})
+
+
+def _uncorrected(record: CellRecord) -> dict[Section, SectionRecord]:
+    """The sections of a record without the trace's recording: nothing is to be taken off."""
+    return {
+        section: part.model_copy(update={"corrected_median": part.own.median})
+        for section, part in record.sections.items()
+    }
 
 
 def _span(table: IoTable) -> int | None:

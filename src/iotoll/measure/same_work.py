@@ -44,6 +44,12 @@ def unlike(base: CellRecord, candidate: CellRecord) -> str | None:
             f"the candidate's trace has no {lacking}, of which the base's has"
             f" {base.trace['events'][lacking]:,}: work done for an I/O elsewhere would not count"
         )
+    if (base.tracing is None) != (candidate.tracing is None):
+        side = "base" if candidate.tracing is None else "candidate"
+        return (
+            f"only the {side}'s counts are without what recorded the trace: the other kernel does"
+            " not tell where that begins and ends"
+        )
     excess = [_excess(record) for record in (base, candidate)]
     if base.clock is not Clock.INSTRUCTIONS or excess[0] is None or excess[1] is None:
         return None

@@ -22,12 +22,12 @@ from tests.trace.record.kernel import Kernel, load_order, write_module
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 TOOLS = Contents(
-    (*PACKAGES, "blktrace", "dmsetup", "fdisk", "mdadm", "mount", "util-linux"),
+    (*PACKAGES, "blktrace", "dmsetup", "f2fs-tools", "fdisk", "mdadm", "mount", "util-linux"),
     (
         *PROGRAMS,
         *(
             f"usr/sbin/{name}"
-            for name in ("blktrace", "dmsetup", "sfdisk", "losetup", "fstrim", "mdadm")
+            for name in ("blktrace", "dmsetup", "sfdisk", "losetup", "fstrim", "mdadm", "mkfs.f2fs")
         ),
     ),
     (*APPLETS, "insmod", "kill"),

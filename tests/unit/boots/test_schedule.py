@@ -41,8 +41,9 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_both_sides_run_the_same_job_and_only_the_first_boot_calibrates(
-    run: RunDir, bench: Bench
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(schedule, "plugin_name", lambda: "")
     plans = [plan_boot(run, bench, side, n) for n in (1, 2) for side in ("base", "candidate")]
     assert plans[0].identity() == plans[1].identity()
     assert plans[2].identity() == plans[3].identity() != plans[0].identity()
@@ -59,7 +60,21 @@ def test_both_sides_run_the_same_job_and_only_the_first_boot_calibrates(
     assert plan_boot(run, replace(bench, matrix=plain), "base", 1).runs == len(CELLS)
 
 
-def test_a_boot_that_is_read_for_some_cells_may_end_after_them(run: RunDir, bench: Bench) -> None:
+def test_nothing_is_calibrated_where_the_trace_s_recording_is_counted(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "plugin_name", lambda: "abc")
+    assert bench.counts_tracing
+    assert plan_boot(run, bench, "base", 1).runs == len(CELLS)
+    in_a_lab = replace(bench, send_times=2)
+    assert not in_a_lab.counts_tracing, "a lab's boards have no plugin"
+    assert not replace(bench, clock=Clock.TIME).counts_tracing
+
+
+def test_a_boot_that_is_read_for_some_cells_may_end_after_them(
+    run: RunDir, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "plugin_name", lambda: "")
     ufs, nvme = CELLS[0], "nvme-4k-randread-t1-direct"
     both = replace(bench, cells=[ufs, nvme])
     assert step_after(both, 1, [ufs]) == "batch nvme"

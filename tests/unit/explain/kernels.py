@@ -30,6 +30,42 @@ def symbols(functions: dict[str, list[int]], gap: int = 0) -> Symbols:
     return Symbols(np.array(starts, np.uint64), tuple(functions), image, BASE)
 
 
+HEAD = 64
+"""Words before the first function of a `TracedImage`: its first bytes are the header."""
+
+
+class TracedImage:
+    """Made-up functions, a jump table behind them, and relocations of tracepoints' structures."""
+
+    def __init__(self, functions: dict[str, list[int]]) -> None:
+        self.starts = {}
+        words = [0] * HEAD
+        for name, code in functions.items():
+            self.starts[name] = BASE + 4 * len(words)
+            words += code
+        self._words = words
+        self._names = tuple(functions)
+
+    def symbols(self, sites: list[tuple[int, int, str]]) -> Symbols:
+        """``sites`` are branch, block, and the event whose key it has."""
+        data = np.array(self._words, "<u4").tobytes()
+        data += bytes(-len(data) % 8)
+        table = BASE + len(data)
+        events = sorted({event for _, _, event in sites if event})
+        # As many entries as a kernel has: the rest are branches of no tracepoint.
+        filler = self.starts["filler"]
+        rows = [*sites, *[(filler + 4 * n, filler + 4 * n + 4, "") for n in range(16)]]
+        keys = {event: BASE + 0x100000 + 0x100 * n for n, event in enumerate(["", *events])}
+        for n, (branch, block, event) in enumerate(rows):
+            at = table + 16 * n
+            data += struct.pack("<iiq", branch - at, block - at - 4, keys[event] - at - 8 | 1)
+        for event in events:
+            place, value = keys[event] + 32, self.starts[f"__traceiter_{event}"]
+            data += struct.pack("<QQQ", place, 1027, value)
+        starts = np.array([self.starts[name] for name in self._names], np.uint64)
+        return Symbols(starts, self._names, data, BASE)
+
+
 def record(
     blocks: list[tuple[int, int]], runs: list[tuple[int, int]], marks: list[tuple[int, int, int]]
 ) -> Record:

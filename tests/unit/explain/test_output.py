@@ -201,17 +201,19 @@ def test_caches_are_printed_as_a_model_s() -> None:
     assert "quiet" in printed(lambda c: print_caches(record, c, everything=True))
 
 
-def test_untraced_values_stand_beside_the_calibrated_ones() -> None:
+def test_untraced_values_stand_beside_the_counted_ones() -> None:
     sections = [
-        UntracedSection(section=Section.VFS_FS, traced=900, calibrated=500, untraced=510),
-        UntracedSection(section=Section.SUBMISSION, traced=90, calibrated=50, untraced=45),
+        UntracedSection(section=Section.VFS_FS, ios=9, counted=2353, untraced=2353),
+        UntracedSection(section=Section.SUBMISSION, ios=9, counted=48, untraced=45),
     ]
-    whole = UntracedCell(cell="one", side="base", ios=9, not_cut=0, sections=sections)
-    half = [sections[0].model_copy(update={"calibrated": None})]
-    part = UntracedCell(cell="two", side="base", ios=8, not_cut=1, sections=half)
-    record = UntracedRecord(board="virt-arm64", cells=[whole, part], images=[])
+    whole = UntracedCell(cell="one", side="base", sections=sections)
+    half = [sections[0].model_copy(update={"counted": None})]
+    cells = [whole]
+    cells.append(UntracedCell(cell="two", side="base", sections=half))
+    cells.append(UntracedCell(cell="three", side="base", sections=[]))
+    record = UntracedRecord(board="virt-arm64", cells=cells, images=[])
     lines = [line.split() for line in printed(lambda c: print_untraced(record, c)).splitlines()]
-    assert ["one", "base", "vfs_fs", "900", "500", "510", "-10"] in lines
-    assert ["one", "base", "all", "four", "990", "550", "555", "-5"] in lines
-    assert ["two", "base", "vfs_fs", "900", "-", "510", "-"] in lines
-    assert lines[-1] == ["!", "two,", "base:", "8", "I/Os", "cut,", "1", "not"]
+    assert ["one", "base", "vfs_fs", "9", "2,353", "2,353", "0"] in lines
+    assert ["one", "base", "submission", "9", "48", "45", "+3"] in lines
+    assert ["two", "base", "vfs_fs", "9", "-", "2,353", "-"] in lines
+    assert lines[-1] == ["!", "three,", "base:", "no", "I/O", "was", "cut"]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from iotoll.cli import cli
 from iotoll.core.cli_support import Output
 from iotoll.core.errors import UsageError
 from iotoll.gate import several
-from iotoll.gate.command import gate_command
 from tests.repository import kernel_tree
 
 DOCUMENT = """--- a/Documentation/a.rst
@@ -85,7 +85,7 @@ def test_two_of_one_name_are_refused(
     monkeypatch.chdir(place)
     words = ["--candidate", "good.patch", "--candidate", second, "--tree", "linux", "--out", "all"]
     with pytest.raises(UsageError, match=r"^--candidate: two are named"):
-        gate_command.main(words, standalone_mode=False)
+        cli.main(["gate", *words], standalone_mode=False)
     assert not (place / "all").exists()
 
 

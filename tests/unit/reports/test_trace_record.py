@@ -31,14 +31,16 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "sda1": "8:1",
         "dm-0": "253:0",
         "nvme0n1": "259:1",
-        "nvme0c0n1": "259:0",
-        "nvme0c1n1": "259:2",
+        # A multipath head's path has no file `dev`.
+        "nvme0c0n1": "",
+        "nvme1n1": "259:2",
     }
     block.mkdir(parents=True)
     for name, number in disks.items():
         real = devices / ("sda/sda1" if name == "sda1" else name)
         real.mkdir(parents=True, exist_ok=True)
-        (real / "dev").write_text(f"{number}\n")
+        if number:
+            (real / "dev").write_text(f"{number}\n")
         (block / name).symlink_to(real)
     (devices / "sda/sda1/partition").write_text("1\n")
     (devices / "dm-0/slaves").mkdir()
@@ -85,7 +87,7 @@ def test_the_command_has_what_the_kernel_has(machine: Path) -> None:
         ("/dev/sda1", ["8:1", "8:0"], "8:1"),
         ("8:1", ["8:1", "8:0"], "8:1"),
         ("dm-0", ["253:0", "8:1", "8:0"], "253:0"),
-        ("nvme0n1", ["259:1", "259:0", "259:2"], "259:1"),
+        ("nvme1n1", ["259:2"], "259:2"),
     ],
 )
 def test_a_device_comes_with_all_that_it_stands_on(
@@ -100,8 +102,14 @@ def test_a_device_comes_with_all_that_it_stands_on(
     assert (NVME in command) == name.startswith("nvme")
 
 
+def test_g4_8_a_head_whose_paths_have_no_number_is_not_filtered(machine: Path) -> None:
+    command, analysis = printed("--device", "nvme0n1")
+    assert not filters(command) and NVME in command
+    assert analysis[-2:] == ["--device", "259:1"]
+
+
 def test_what_is_not_there_is_said(machine: Path) -> None:
-    with pytest.raises(UsageError, match=r"--device sdz: .* it has dm-0, nvme0c0n1, .*sda1"):
+    with pytest.raises(UsageError, match=r"--device sdz: .* it has dm-0, nvme0n1, .*sda1"):
         printed("--device", "sdz")
     shutil.rmtree(machine / "kernel/tracing/events/block/block_rq_issue")
     with pytest.raises(UsageError, match="no event block:block_rq_issue: build it with CONFIG"):

@@ -17,6 +17,7 @@ from iotoll_lab.experiments.range_command import ranges_command
 from iotoll_lab.experiments.rule import rule_command
 from iotoll_lab.experiments.search import search_command
 from iotoll_lab.experiments.sized import sized_command
+from iotoll_lab.experiments.tracing import tracing_command
 
 
 @click.group("experiment", context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,6 +37,7 @@ for _command in (
     rule_command,
     search_command,
     sized_command,
+    tracing_command,
 ):
     experiment_group.add_command(_command)
 

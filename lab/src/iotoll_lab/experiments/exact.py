@@ -108,8 +108,8 @@ def exact_command(
     progress = Progress()
     if clock_step:
         set_clock(time.time())
-    run = _open(out, board, matrix, image)
-    bench = _bench(run, progress, cells)
+    run = open_run(out, board, matrix, image, "exact")
+    bench = make_bench(run, progress, cells)
     spec = KernelSpec(bench.board.arch, fragments(bench.board, bench.cells))
     build_side(run, "base", spec, progress)
     rows: list[Boot] = []
@@ -123,10 +123,11 @@ def exact_command(
     click.echo(f"written: {out / 'exact.json'}")
 
 
-def _open(out: Path, board: str, matrix: str, image: Path | None) -> RunDir:
+def open_run(out: Path, board: str, matrix: str, image: Path | None, name: str) -> RunDir:
+    """The folder of an experiment on one kernel; raises UsageError if it holds another one."""
     choice = candidate.classify(None, base_image=image)
     manifest = RunManifest(
-        command=["iotoll", "experiment", "exact"],
+        command=["iotoll", "experiment", name],
         created="",
         kind="measure",
         board=board,
@@ -146,7 +147,8 @@ def _open(out: Path, board: str, matrix: str, image: Path | None) -> RunDir:
     return RunDir.open(out)
 
 
-def _bench(run: RunDir, progress: Progress, pattern: str | None) -> Bench:
+def make_bench(run: RunDir, progress: Progress, pattern: str | None) -> Bench:
+    """An exact board with the cells of a pattern; UsageError if the board is none."""
     board, matrix = load_virtual_board(run.manifest.board), load_matrix(run.manifest.matrix)
     if not board.qemu.patched:
         raise UsageError(f"board {board.name} leaves its disks to the host: its boots differ")

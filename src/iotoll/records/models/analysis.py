@@ -44,7 +44,8 @@ class SectionRecord(Model):
     ``first`` is ``own`` on the way of the I/O's first request alone, without what journal and
     flush requests add (sections 1, 2 and 4). ``corrected_median`` is the median of ``own`` less
     the calibrated cost of the probe events; absent where no calibration exists (gates on times),
-    and where the probes of the mean I/O cost more than the median I/O.
+    and where the probes of the mean I/O cost more than the median I/O. Where the board counted
+    what recorded the trace, no value has it, and this is the median of ``own``.
     """
 
     elapsed: Stats
@@ -156,6 +157,11 @@ class CellRecord(Model):
     span: int | None = Field(
         None,
         description="from the first I/O's call to the last one's return, of cells with a depth",
+    )
+    tracing: int | None = Field(
+        None,
+        description="instructions that recorded the trace, in all measured I/Os: no value of this"
+        " record has them, but fio's and its check; absent where they are in all values",
     )
     work: WorkRecord | None = Field(
         None, description="absent where nothing counts it: real boards, the clock `time`"

@@ -224,35 +224,29 @@ class ExplainRecord(Model):
 
 
 class UntracedSection(Model):
-    """One section of one cell of one kernel: medians of instructions per I/O."""
+    """One section of one cell of one kernel: medians of instructions per I/O, first requests."""
 
     section: Section
-    traced: float | None = Field(None, description="in the gate's boot, which records events")
-    calibrated: float | None = Field(
+    ios: int = Field(description="I/Os that were cut in the untraced boot")
+    counted: float | None = Field(
         None,
-        description="that, less the calibrated cost of the events; absent where I/Os usually have"
-        " several requests, or the cost is not known",
+        description="in the gate's boot, without what recorded the trace; absent where it has that",
     )
-    untraced: float = Field(description="in a boot that records none")
+    untraced: float = Field(description="in a boot that records no event")
 
 
 class UntracedCell(Model):
-    """One cell of one kernel, cut by functions in a boot that records no events.
-
-    Where I/Os usually have several requests, it has no section ``return``.
-    """
+    """One cell of one kernel, cut by its code in a boot that records no events."""
 
     cell: str
     side: Side
-    ios: int = Field(description="I/Os whose first request was followed")
-    not_cut: int = Field(description="I/Os with a request whose way has another form")
     sections: list[UntracedSection]
 
 
 class UntracedRecord(Model):
-    """``untraced.json``: what the kernels cost without probes, beside the calibrated values."""
+    """``untraced.json``: what the kernels cost without events, beside what the gate counted."""
 
-    schema_version: str = "iotoll.untraced/1"
+    schema_version: str = "iotoll.untraced/2"
     board: str
     cells: list[UntracedCell]
     images: list[str] = Field(description="sha256 of base's and candidate's kernel images")

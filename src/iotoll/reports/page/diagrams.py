@@ -65,7 +65,10 @@ def stack(view: CellView, side: Side, measure: Measure) -> list[tuple[Section, f
 
 
 def _as_judged(row: SectionRow, side: Side, measure: Measure) -> float | None:
-    """A judged section's value, less the base's probe cost on both sides; None where not judged."""
+    """A judged section's value, less the base's calibrated cost of the recorder on both sides.
+
+    None where not judged.
+    """
     judged, base = row.comparison, row.sides.get("base")
     if judged is None or base is None or measure.share or side not in row.sides:
         return None
@@ -202,7 +205,7 @@ def _strip(
 
 
 def ratio_panel(name: str, title: str, ratios: Sequence[DeviceRatio]) -> str:
-    """Draw a device's corrected software overhead as a share of UFS's, per workload."""
+    """Draw a device's software overhead without the recorder as a share of UFS's, per workload."""
     step = 26
     panel = Panel(22 + step * len(ratios))
     shares = [s for r in ratios for s in (r.share("base"), r.share("candidate")) if s is not None]

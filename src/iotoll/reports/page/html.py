@@ -26,17 +26,19 @@ from iotoll.reports.page.headline import (
     selection_by_reason,
     summary,
 )
-from iotoll.reports.page.modelled import NOTE, latency_table, model_facts, models_of
+from iotoll.reports.page.modelled import latency_note, latency_table, model_facts, models_of
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
     CellView,
+    all_counted,
     by_group,
     cells,
     device_ratios,
     is_corrected,
     shown_sections,
     unit_of,
+    values_of,
 )
 
 OPEN_ROWS = 8
@@ -78,7 +80,7 @@ class Page:
     @property
     def usable(self) -> bool:
         """Whether there is any figure to draw."""
-        return any(f.raw is not None for v in self.views for r in v.rows for f in r.sides.values())
+        return any(view.has_values for view in self.views)
 
 
 def page_html(evidence: Evidence) -> str:
@@ -110,7 +112,9 @@ def _context(page: Page) -> dict[str, Any]:
         "remarks": remarks(page.views),
         "models": model_facts(evidence),
         "latencies": latency_table(evidence, page.views),
-        "latency_note": NOTE,
+        "latency_note": latency_note(page.views),
+        "values": values_of(page.views),
+        "counted": all_counted(page.views),
         "growth": growth_view(evidence),
         "flames": {cell: _image(svg) for cell, svg in evidence.flames.items()},
         "figures": page.figures,
@@ -193,7 +197,7 @@ def _sections_figure(page: Page) -> FigureView:
         "share of the whole I/O (clock: time)"
         if share
         else unit_label(unit_of(page.evidence), page.evidence.clock),
-        _sections_caption(share, corrected, bool(models_of(page.evidence))),
+        _sections_caption(share, values_of(page.views), bool(models_of(page.evidence))),
         [(s.value, section_title(s)) for s in page.sections],
         panels,
         tables.stack_table(page.views, page.sections, draft),
@@ -206,17 +210,12 @@ _HARDWARE = {
 }
 
 
-def _sections_caption(share: bool, corrected: bool, modelled: bool) -> str:
+def _sections_caption(share: bool, kind: str, modelled: bool) -> str:
     if share:
         return (
             "Mean share of each latency section in the whole I/O; the number is the share of "
-            "software, return included. Raw values: the probe's own cost is in them."
+            "software, return included. Raw values: the cost of recording the trace is in them."
         )
-    kind = (
-        "Corrected values: the calibrated cost of the recorded events is taken off."
-        if corrected
-        else "Raw values: not every cell is calibrated, so the probe's own cost is in them."
-    )
     return (
         "Median per section, stacked; the number is their sum. What was judged is drawn as judged: "
         f"two bars differ by the verdict's change. {kind} Panels of one I/O mode share a scale. "
@@ -240,7 +239,7 @@ def _ratio_figure(page: Page) -> FigureView | None:
         f"{' and '.join(names)} against UFS",
         f"share of UFS's software overhead (clock: {page.evidence.clock.value})",
         "Software overhead (sections 1, 2 and 4) as a share of UFS's in the same workload. "
-        f"Corrected values only: raw ones would compare the probes with each other.{sides}",
+        f"{values_of(page.views)} Cells whose values have the recorder are left out.{sides}",
         (),
         panels,
         tables.ratio_table([r for ratios in groups.values() for r in ratios]),

@@ -13,15 +13,23 @@ from iotoll.records.models.run import DeviceModel
 from iotoll.records.text import NO_VALUE, number
 from iotoll.reports.kit.page import Table
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.view import CellView
+from iotoll.reports.page.view import CellView, all_counted
 
 TITLE = "Modelled device"
-NOTE = (
+_NOTE = (
     "Nanoseconds of the board's clock, one for each executed instruction, medians of the first "
     "boot. The device is a model with the data above, so these are the model's latencies and "
-    "no real device's; the probe's own cost is in the I/O's. IOPS: what one thread reaches "
+    "no real device's; {recorder}. IOPS: what one thread reaches "
     "that begins its next I/O when one has ended (1 / mean latency); the cells are paced."
 )
+
+
+def latency_note(views: Sequence[CellView]) -> str:
+    """Return what the latencies are, in words."""
+    recorder = "the cost of recording the trace is in the I/O's"
+    if all_counted(views):
+        recorder = "what records the trace while no device works is left out of the I/O's"
+    return _NOTE.format(recorder=recorder)
 
 
 def models_of(evidence: Evidence) -> dict[str, DeviceModel]:

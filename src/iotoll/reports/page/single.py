@@ -37,7 +37,10 @@ def side_table(result: SideResult, console: Console) -> None:
     virtual = any(boot.virtual for boot in result.boots)
     console.print(Text(clock_note(result.clock, virtual), "dim"))
     corrected = _is_corrected(result)
+    records = [record for several in result.cells.values() for record in several]
     kind = "corrected median" if corrected else "raw median"
+    if view.recorder_counted(records):
+        kind = "median without the recorder"
     unit = unit_label(result.unit, result.clock)
     names = sorted(map(cell_name, result.cells))
     for title, group in groupby(names, key=lambda name: name.group):

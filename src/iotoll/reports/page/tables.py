@@ -47,19 +47,20 @@ def moved_table(moves: Sequence[Movement]) -> Table:
 
 
 def cell_figures(view: CellView) -> Table:
-    """Return all figures of one cell: what the gate compares, raw, corrected, and what it rests on.
+    """Return all figures of one cell: what the gate compares, medians, and what they rest on.
 
     Cells of the columns that both sides have read ``base → candidate``, or once when equal.
     """
     judged = any(row.comparison for row in view.rows)
     head = ["Section"]
     head += ["Base", "Candidate", "Change", "Threshold"] if judged else []
-    head += [title for title, _ in _COLUMNS]
-    rows = [_section_line(row, judged) for row in view.rows]
+    columns = _columns(view)
+    head += [title for title, _ in columns]
+    rows = [_section_line(row, judged, columns) for row in view.rows]
     if judged and view.whole:
-        rows.append([WHOLE[0].upper() + WHOLE[1:], *_compared(view.whole), *[""] * len(_COLUMNS)])
+        rows.append([WHOLE[0].upper() + WHOLE[1:], *_compared(view.whole), *[""] * len(columns)])
     if judged and view.work:
-        rows.append([WORK[0].upper() + WORK[1:], *_compared(view.work), *[""] * len(_COLUMNS)])
+        rows.append([WORK[0].upper() + WORK[1:], *_compared(view.work), *[""] * len(columns)])
     rows += [_sum_line(view, label, sections, judged) for label, sections in _SUMS]
     return Table(head, rows)
 
@@ -95,9 +96,14 @@ def cell_judgements(view: CellView) -> list[tuple[str, str]]:
     return [(", ".join(sections), text) for text, sections in said.items()]
 
 
-_COLUMNS: tuple[tuple[str, Callable[[SectionFigures], str]], ...] = (
+_Columns = Sequence[tuple[str, Callable[[SectionFigures], str]]]
+_RAW: _Columns = (
     ("Raw median", lambda f: number(f.raw)),
     ("Corrected median", lambda f: number(f.corrected)),
+)
+_COUNTED: _Columns = (("Median", lambda f: number(f.raw)),)
+"""Where the board counted the recorder: nothing is to be corrected."""
+_MORE: _Columns = (
     ("p99", lambda f: number(f.p99)),
     ("I/Os", lambda f: number(f.ios)),
     ("Clean", lambda f: percent(f.clean_share)),
@@ -108,6 +114,10 @@ _SUMS: tuple[tuple[str, tuple[Section, ...]], ...] = (
 )
 
 
+def _columns(view: CellView) -> _Columns:
+    return (*(_COUNTED if view.recorder_counted else _RAW), *_MORE)
+
+
 def _pair(texts: Sequence[str]) -> str:
     return " → ".join(dict.fromkeys(texts))
 
@@ -116,14 +126,14 @@ def _sides(row: SectionRow) -> list[Side]:
     return [side for side in _SIDES if side in row.sides]
 
 
-def _section_line(row: SectionRow, judged: bool) -> list[str]:
+def _section_line(row: SectionRow, judged: bool, columns: _Columns) -> list[str]:
     line = [section_title(row.section)]
     found = row.comparison
     if judged and found:
         line += _compared(found)
     elif judged:
         line += [NO_VALUE] * 4
-    return line + [_pair([pick(row.sides[s]) for s in _sides(row)]) for _, pick in _COLUMNS]
+    return line + [_pair([pick(row.sides[s]) for s in _sides(row)]) for _, pick in columns]
 
 
 def _compared(found: Comparison) -> list[str]:
@@ -141,7 +151,7 @@ def _sum_line(view: CellView, label: str, sections: Sequence[Section], judged: b
             line += [number(base), number(cand), change(delta, delta / base if base else 0.0), ""]
         else:
             line += [NO_VALUE] * 3 + [""]
-    for corrected in (False, True):
+    for corrected in (False,) if view.recorder_counted else (False, True):
         sides = _sides(view.rows[0])
         line.append(_pair([number(view.total(s, sections, corrected)) for s in sides]))
     return [*line, "", "", ""]
@@ -187,7 +197,7 @@ def change_table(views: Sequence[CellView], sections: Sequence[Section]) -> Tabl
 
 
 def ratio_table(ratios: Sequence[DeviceRatio]) -> Table:
-    """Return the data of the device comparison: corrected overheads and their ratio."""
+    """Return the data of the device comparison: overheads without the recorder, and their ratio."""
     rows = [
         (
             f"{ratio.name.workload} {ratio.name.mode}".strip(),

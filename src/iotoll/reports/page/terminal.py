@@ -35,7 +35,7 @@ from iotoll.reports.page.headline import (
     remarks,
     summary,
 )
-from iotoll.reports.page.modelled import NOTE, TITLE, latency_table, model_facts
+from iotoll.reports.page.modelled import TITLE, latency_note, latency_table, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
@@ -46,6 +46,7 @@ from iotoll.reports.page.view import (
     is_corrected,
     shown_sections,
     unit_of,
+    values_of,
 )
 from iotoll.verdict.words import WHOLE
 
@@ -87,7 +88,7 @@ def print_report(evidence: Evidence, console: Console) -> None:
         _heading("Cells to read with care", console)
         for cell, why in found:
             _say(f"{cell}: {why}", console, hang=2)
-    if any(f.raw is not None for v in views for r in v.rows for f in r.sides.values()):
+    if any(view.has_values for view in views):
         _print_figures(evidence, views, console)
     _print_modelled(evidence, views, console)
     _heading("Provenance (hashes cut short; whole in the HTML report)", console)
@@ -212,15 +213,14 @@ def _print_figures(evidence: Evidence, views: list[CellView], console: Console) 
     corrected = not share and is_corrected(views)
     kind = "mean share of the whole I/O" if share else f"{unit}, median"
     _heading(f"Latency sections of one I/O: {kind}", console)
-    raw = "corrected: the probe's own cost is taken off" if corrected else "raw: probe included"
-    _say(f"{note} Values are {raw}.", console, "dim")
+    _say(f"{note} {values_of(views)}", console, "dim")
     console.print(_legend(sections))
     for title, group in by_group(views).items():
         draft = diagrams.Measure(corrected, share, 1.0)
         _print_stacks(title, group, draft, console)
     ratios = device_ratios(views)
     if ratios:
-        _heading("Software overhead against UFS (corrected, sections 1+2+4)", console)
+        _heading("Software overhead against UFS (without the recorder, 1+2+4)", console)
         for title, rows in ratios.items():
             console.print()
             table = _grid(title, "base", "candidate", "UFS = 100 %", words=1)
@@ -238,7 +238,7 @@ def _print_modelled(evidence: Evidence, views: list[CellView], console: Console)
         return
     _heading(f"{TITLE}: latency and IOPS are the model's", console)
     _print_facts(model_facts(evidence), console)
-    _say(NOTE, console, "dim")
+    _say(latency_note(views), console, "dim")
     # Pairs of both sides are wider than a terminal: the page has them, here is the candidate's.
     table = _grid("cell", *found.head[1:])
     for row in found.rows:

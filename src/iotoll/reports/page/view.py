@@ -37,7 +37,8 @@ ONCE = "in one of two pairs"
 class SectionFigures:
     """One section of one cell on one side; medians over boots of each boot's statistic.
 
-    ``raw`` includes what the probe costs, ``corrected`` does not (0 where the cost exceeds it).
+    ``raw`` is as measured, ``corrected`` without the calibrated cost of the trace's recorder (0
+    where that exceeds it). Where the board counted the recorder, neither has it: they are equal.
     ``share_of_total`` is the mean of the section over the mean of the whole I/O.
     ``ios`` and ``clean`` are summed over boots.
     """
@@ -87,6 +88,12 @@ class CellView:
     steps: tuple[StepRow, ...] = ()
     whole: Comparison | None = None
     work: WorkComparison | None = None
+    recorder_counted: bool = False
+
+    @property
+    def has_values(self) -> bool:
+        """Whether any section has a figure."""
+        return any(f.raw is not None for row in self.rows for f in row.sides.values())
 
     @property
     def moved_alone(self) -> Comparison | None:
@@ -124,7 +131,7 @@ class CellView:
 
 @dataclass(frozen=True)
 class DeviceRatio:
-    """Corrected software overhead of one workload on a device, as a share of UFS's."""
+    """Software overhead of one workload on a device, without the recorder, as a share of UFS's."""
 
     name: CellName
     ufs: Mapping[Side, float]
@@ -176,7 +183,7 @@ def _middle(values: Iterable[float | None]) -> float | None:
 
 
 def _not_negative(value: float | None) -> float | None:
-    # The probe's cost is an average: taken off a section that held no event, it exceeds it.
+    # The recorder's cost is an average: taken off a section that held no event, it exceeds it.
     return None if value is None else max(value, 0.0)
 
 
@@ -283,6 +290,9 @@ def _cell(evidence: Evidence, name: CellName, verdict: CellVerdict | None) -> Ce
         steps=_steps(evidence, name.full),
         whole=verdict.whole if verdict else None,
         work=verdict.work if verdict else None,
+        recorder_counted=recorder_counted(
+            record for side in evidence.sides.values() for record in side.cells.get(name.full, [])
+        ),
     )
 
 
@@ -294,6 +304,27 @@ def by_group(views: Iterable[CellView]) -> dict[str, list[CellView]]:
     return panels
 
 
+def recorder_counted(records: Iterable[CellRecord]) -> bool:
+    """Tell whether all usable records are without what recorded the trace, as the board counted."""
+    usable = [record for record in records if record.invalid is None]
+    return bool(usable) and all(record.tracing is not None for record in usable)
+
+
+def all_counted(views: Iterable[CellView]) -> bool:
+    """Tell whether no figure has what recorded the trace (`recorder_counted`)."""
+    return all(view.recorder_counted for view in views if view.has_values)
+
+
+def values_of(views: Iterable[CellView]) -> str:
+    """Return what the sections' values hold of the trace's recorder, in one sentence."""
+    views = list(views)
+    if all_counted(views):
+        return "Values are without the recorder: the board counted what records the trace."
+    if is_corrected(views):
+        return "Corrected values: the calibrated cost of the recorded events is taken off."
+    return "Raw values: the cost of recording the trace is in them."
+
+
 def is_corrected(views: Iterable[CellView]) -> bool:
     """Tell whether every section that has a raw figure has a corrected one as well."""
     measured = [f for v in views for r in v.rows for f in r.sides.values() if f.raw is not None]
@@ -301,7 +332,7 @@ def is_corrected(views: Iterable[CellView]) -> bool:
 
 
 def device_ratios(views: list[CellView]) -> dict[str, list[DeviceRatio]]:
-    """Return other devices against UFS by panel (``NVMe, direct``), on corrected figures only."""
+    """Return other devices against UFS by panel (``NVMe, direct``), without the recorder only."""
     ufs = {v.name.peers: v for v in views if v.name.device == "ufs"}
     panels: dict[str, list[DeviceRatio]] = {}
     for view in views:

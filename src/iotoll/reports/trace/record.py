@@ -63,7 +63,11 @@ _SHARE, _LEAST, _MOST = 20, 4 << 10, 64 << 10
 
 @dataclass(frozen=True)
 class Device:
-    """A block device and those below it: what has to pass the filter."""
+    """A block device and those below it: what has to pass the filter.
+
+    ``numbers`` is empty where one of them has none in sysfs: nothing can be filtered then. Such are
+    the paths of an NVMe multipath head, whose requests they have (Linux 4.15 on, GENHD_FL_HIDDEN).
+    """
 
     name: str
     number: str
@@ -87,7 +91,7 @@ class Recording:
         words = ["trace-cmd", "record", "-C", "mono", "-b", str(self.kib), "-o", str(self.out)]
         for event in self.events:
             words += ["-e", event]
-            if self.device and event.startswith("block:"):
+            if self.device and self.device.numbers and event.startswith("block:"):
                 numbers = (f"dev == {_kernel_number(n)}" for n in self.device.numbers)
                 words += ["-f", " || ".join(numbers)]
         if self.seconds is not None:
@@ -132,10 +136,9 @@ def find_device(name: str) -> Device:
         raise UsageError(f"--device {name}: this machine has no such block device; it has {known}")
     top = found[0]
     members = {path.name: path for path in _below(top)}
-    numbers = dict.fromkeys(_number(path) for path in members.values())
+    numbers = tuple(dict.fromkeys(_number(path) for path in members.values()))
     drivers = frozenset(driver for path in members for driver in _drivers(path))
-    own = _number(top)
-    return Device(top.name, own, tuple(n for n in numbers if n), drivers)
+    return Device(top.name, _number(top), numbers if all(numbers) else (), drivers)
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -299,6 +302,9 @@ def _record(plan: Recording) -> None:
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+        if interrupted and process.returncode == -signal.SIGINT:
+            progress.say("interrupted before trace-cmd recorded anything")
+            raise KeyboardInterrupt
         if process.returncode or not plan.out.is_file():
             end = f"trace-cmd ended with status {process.returncode} and no usable file"
             raise InfrastructureError(f"{plan.out}: {end}", tail_file(Path(log.name)))

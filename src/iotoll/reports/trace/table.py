@@ -248,7 +248,9 @@ def _whole(record: CellRecord, which: str) -> float:
 
 
 def _own_table(record: CellRecord, console: Console, unit: str) -> None:
-    heads = ("section", "clean\nmedian", "clean\nI/Os", "corrected", "first\nrequest")
+    counted = record.tracing is not None  # nothing is to be corrected
+    corrected = () if counted else ("corrected",)
+    heads = ("section", "clean\nmedian", "clean\nI/Os", *corrected, "first\nrequest")
     parts = [
         (section, record.sections[section])
         for section in view.shown_sections(record.clock)
@@ -259,7 +261,7 @@ def _own_table(record: CellRecord, console: Console, unit: str) -> None:
             section_title(section),
             number(part.own_clean.median),
             percent(part.own_clean.count / part.own.count if part.own.count else None),
-            number(part.corrected_median),
+            *(() if counted else (number(part.corrected_median),)),
             number(part.first.median),
         )
         for section, part in parts

@@ -196,6 +196,21 @@ case_writeback() {
     record writeback writeback sh -c 'dd if=/dev/zero of=/mnt/back bs=64k count=32 2>/dev/null; sync'
     unmounted
 }
+# A file system of its own, in place of the disk's ext4.
+on_f2fs() {
+    mkfs.f2fs -q -f "$DEV" >/dev/null || fail "mkfs.f2fs"
+    mount -t f2fs -o noatime "$DEV" /mnt || fail "mount $DEV"
+    "$@"
+    umount /mnt || fail "umount"
+    mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$DEV"
+}
+case_f2fs_writeback() {
+    on_f2fs record f2fs_writeback writeback sh -c 'dd if=/dev/zero of=/mnt/back bs=64k count=32 2>/dev/null; sync'
+}
+case_f2fs_direct() {
+    on_f2fs load f2fs_direct writeback --filename=/mnt/data --size=8m --ioengine=psync --direct=1 --rw=randrw --bs=4k \
+        --number_ios=48
+}
 # SCSI commands by ioctl: requests that have no bio.
 case_passthrough() {
     load passthrough "$SET" --filename="$DEV" --size=8m --ioengine=sg --direct=1 --rw=randread --bs=4k --number_ios=48
@@ -247,16 +262,16 @@ on_host() {
         PATH=/usr/bin:/usr/sbin:/bin:/sbin "$PYTHON" -m iotoll "$@" >"$log.out" 2>"$log.err" &
     process=$!
 }
-# until_over SECONDS: reads of the disk until the command has ended; after SECONDS of recording Ctrl-C.
+# until_over LOADS: reads of the disk until the command has ended; after LOADS beside the recording one Ctrl-C.
 until_over() {
+    loads=0
     while kill -0 "$process" 2>/dev/null; do
         fio --output=/dev/null --name=load --thread --filename="$DEV" --ioengine=psync --direct=1 --rw=randread \
             --bs=4k --size=8m --number_ios=16 >/dev/null 2>&1
-        if [ "$1" != never ] && grep -q "kinds of events" "$log.err"; then
-            sleep "$1"
-            kill -INT "$process"
-        fi
-        sleep 0.1
+        # trace-cmd starts slowly here, so the first of them come before it records.
+        ! grep -q "kinds of events" "$log.err" || loads=$((loads + 1))
+        [ "$loads" != "$1" ] || kill -INT "$process"
+        sleep 0.5
     done
     wait "$process"
     echo $? >"$log.code"
@@ -269,7 +284,7 @@ case_iotoll_record() {
     on_host timed record --device "$NODE" --for 3 --run --out /tmp/timed.dat
     until_over never
     on_host ctrlc record --run --out /tmp/ctrlc.dat
-    until_over 2
+    until_over 8
     on_host printed record --device "$NODE" --for 3 --out /tmp/printed.dat
     until_over never
     umount /host/tmp

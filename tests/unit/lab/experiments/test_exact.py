@@ -140,7 +140,7 @@ def test_every_boot_of_the_experiment_and_of_a_reproduction_is_fresh(
     monkeypatch.setattr("iotoll_lab.experiments.exact.prepare", lambda *_: None)
     monkeypatch.setattr(Flow, "cells", ["ufs-4k-randread-t1-direct"])
     progress = Progress(quiet=True)
-    assert exact._bench(run, progress, None).fresh
+    assert exact.make_bench(run, progress, None).fresh
     assert Flow(run, progress, fresh=True).bench.fresh
     assert not Flow(run, progress).bench.fresh
 

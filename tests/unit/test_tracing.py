@@ -1,0 +1,285 @@
+"""What the guest's tracing executes: the plugin's core, and where tracing begins and ends."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iotoll.core.errors import UsageError
+from iotoll.core.paths import data_dir
+from iotoll.kernels.symbols import RET, Symbols
+from iotoll.kernels.tracing import (
+    BEGIN,
+    BRANCH,
+    END,
+    END_BEHIND,
+    TracingCode,
+    tracing_code,
+)
+from tests.unit.explain.kernels import BASE, HEAD, NOP, TracedImage
+
+BRK, BLR = 0xD42000E0, 0xD63F0060
+
+
+class Tracing(ctypes.Structure):
+    """The beginning of struct tracing of tracing.h; the rest is as large as it may be."""
+
+    _fields_ = (("file", ctypes.c_void_p), ("rest", ctypes.c_uint64 * 64))
+
+
+class Edge(ctypes.Structure):
+    """struct edge of tracing.h."""
+
+    _fields_ = (("address", ctypes.c_uint64), ("kind", ctypes.c_uint32), ("group", ctypes.c_uint32))
+
+
+class Guest:
+    """Tells the core what happens, and reads what it wrote."""
+
+    def __init__(self, core: ctypes.CDLL, path: Path) -> None:
+        libc = ctypes.CDLL(None)
+        libc.fopen.restype = ctypes.c_void_p
+        self._core, self._path = core, path
+        self._made = Tracing(file=libc.fopen(str(path).encode(), b"wb"))
+        self._this = ctypes.byref(self._made)
+
+    def edge(self, executed: int, kind: int, group: int) -> None:
+        self._core.tracing_edge(self._this, executed, ctypes.byref(Edge(0, kind, group)))
+
+    def happens(self, executed: int, what: str) -> None:
+        getattr(self._core, f"tracing_{what}")(self._this, executed)
+
+    def clock(self, executed: int, time: int) -> None:
+        self.happens(executed - 3, "read")
+        self._core.tracing_clock(self._this, executed, time)
+
+    def marks(self) -> list[tuple[int, int]]:
+        assert self._core.tracing_end(self._this)
+        data, numbers, at = self._path.read_bytes(), [], 0
+        while at < len(data):
+            value, shift = 0, 0
+            while True:
+                value |= (data[at] & 0x7F) << shift
+                shift += 7
+                at += 1
+                if not data[at - 1] & 0x80:
+                    break
+            numbers.append(value >> 1 ^ -(value & 1))
+        sums = np.cumsum(np.array(numbers).reshape(-1, 2), axis=0)
+        return [(int(time), int(executed)) for time, executed in sums]
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed: apt-get install gcc")
+    library = tmp_path_factory.mktemp("core") / "tracing.so"
+    source = data_dir("tools/plugin") / "tracing.c"
+    words = ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+    subprocess.run([*words, "-o", str(library), str(source)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    loaded.tracing_edge.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p]
+    loaded.tracing_clock.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 2]
+    for name in ("break", "exception", "return", "read"):
+        getattr(loaded, f"tracing_{name}").argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    loaded.tracing_end.restype = ctypes.c_bool
+    return loaded
+
+
+@pytest.fixture
+def guest(core: ctypes.CDLL, tmp_path: Path) -> Guest:
+    return Guest(core, tmp_path / "tracing")
+
+
+def test_only_what_runs_between_the_edges_counts(guest: Guest) -> None:
+    guest.edge(100, BEGIN, 7)
+    guest.clock(110, 1110)
+    guest.edge(150, END, 7)
+    guest.edge(160, END, 7)  # the same code, untraced
+    guest.edge(300, BEGIN, 8)
+    guest.clock(305, 1305)
+    assert guest.marks() == [(1110, 10), (1305, 55)]
+
+
+def test_traced_code_that_tracing_calls_ends_nothing(guest: Guest) -> None:
+    guest.edge(100, BEGIN, 7)
+    guest.edge(120, BEGIN, 9)
+    guest.edge(130, END, 9)
+    guest.clock(140, 1140)
+    guest.edge(200, END, 7)
+    guest.edge(300, BEGIN, 7)
+    guest.clock(301, 1301)
+    assert guest.marks() == [(1140, 40), (1301, 101)]
+
+
+def test_an_interrupt_of_tracing_is_none_unless_it_is_traced(guest: Guest) -> None:
+    guest.edge(100, BEGIN, 7)
+    guest.happens(110, "exception")
+    guest.edge(200, BEGIN, 8)
+    guest.clock(204, 1204)
+    guest.happens(210, "exception")  # within the interrupt
+    guest.happens(260, "return")
+    guest.edge(270, END, 8)
+    guest.happens(400, "return")
+    guest.clock(405, 1405)
+    assert guest.marks() == [(1204, 10 + 4), (1405, 10 + 10 + 10 + 5)]
+
+
+def test_exceptions_outside_tracing_change_nothing(guest: Guest) -> None:
+    guest.happens(100, "exception")
+    guest.edge(110, BEGIN, 7)
+    guest.edge(120, END, 7)
+    guest.happens(130, "return")
+    guest.edge(200, BEGIN, 7)
+    guest.clock(201, 1201)
+    assert guest.marks() == [(1201, 11)]
+
+
+def test_a_probe_s_breakpoint_counts_until_its_exception_returns(guest: Guest) -> None:
+    guest.happens(100, "break")
+    guest.happens(101, "exception")
+    guest.clock(150, 1150)
+    guest.happens(200, "return")
+    guest.happens(201, "break")  # behind the instruction that was moved
+    guest.happens(202, "exception")
+    guest.happens(230, "return")
+    guest.edge(300, BEGIN, 7)
+    guest.clock(301, 1301)
+    assert guest.marks() == [(1150, 50), (1301, 100 + 29 + 1)]
+
+
+def test_a_clock_that_an_interrupt_read_in_between_has_its_own_count(guest: Guest) -> None:
+    guest.edge(100, BEGIN, 7)
+    guest.clock(105, 1105)
+    guest.edge(110, END, 7)
+    guest.edge(200, BEGIN, 7)
+    guest.happens(202, "read")
+    # The counter was read at 204; then an interrupt is traced.
+    guest.happens(204, "exception")
+    guest.edge(210, BEGIN, 8)
+    guest.clock(215, 1215)
+    guest.edge(220, END, 8)
+    guest.happens(230, "return")
+    guest._core.tracing_clock(guest._this, 231, 1204)
+    times = dict(guest.marks())
+    assert times[1204] == 10 + 2 + 3, "as if no interrupt had come"
+    assert times[1215] == 10 + 4 + 5
+
+
+def _b(place: int, target: int) -> int:
+    return 0x14000000 | (target - place) // 4 & 0x3FFFFFF
+
+
+def _cbz(place: int, target: int) -> int:
+    return 0xB4000000 | ((target - place) // 4 & 0x7FFFF) << 5
+
+
+def _kernel(traced: Callable[[int], list[int]]) -> tuple[TracedImage, int]:
+    start = BASE + 4 * HEAD
+    image = TracedImage(
+        {
+            "traced": traced(start),
+            "vectors": [NOP] * 4,
+            "trace_clock_local": [NOP, NOP, RET],
+            "__traceiter_one": [NOP, RET],
+            "filler": [NOP] * 32,
+            "last": [RET],
+        }
+    )
+    return image, start
+
+
+def _edges(code: TracingCode, start: int) -> list[tuple[int, int]]:
+    return [((int(e["address"]) - start) // 4, int(e["kind"])) for e in code.edges]
+
+
+def test_tracing_ends_where_its_block_meets_the_traced_code() -> None:
+    def traced(at: int) -> list[int]:
+        return [NOP, NOP, NOP, RET, NOP, _cbz(at + 20, at + 12), BLR, _b(at + 28, at + 8)]
+
+    image, start = _kernel(traced)
+    code = tracing_code(image.symbols([(start, start + 16, "one")]))
+    assert _edges(code, start) == [(0, BRANCH), (2, END), (3, END), (7, END)]
+    assert code.sites == {"one": (start,)}
+    assert code.clock == (image.starts["trace_clock_local"], image.starts["trace_clock_local"] + 8)
+
+
+def test_a_block_that_returns_ends_tracing_behind_it() -> None:
+    image, start = _kernel(lambda at: [NOP, RET, NOP, RET, NOP])
+    code = tracing_code(image.symbols([(start, start + 8, "one")]))
+    assert _edges(code, start) == [(0, BRANCH), (3, END), (3, END_BEHIND)]
+
+
+def test_other_branches_of_the_table_are_part_of_the_code() -> None:
+    image, start = _kernel(lambda at: [NOP, NOP, RET, NOP, _b(at + 16, at + 4)])
+    symbols = image.symbols([(start, start + 12, "")])
+    assert not len(tracing_code(symbols).edges)
+
+
+def test_slow_path_of_system_calls_and_trampolines() -> None:
+    start = BASE + 4 * HEAD
+    image = TracedImage(
+        {
+            "syscall_trace_enter": [NOP, RET],
+            "syscall_trace_exit": [NOP, RET, _b(start + 16, start + 400)],
+            "invoke_syscall.constprop.0": [NOP, RET],
+            "arch_rethook_trampoline": [NOP, RET],
+            "__kretprobe_trampoline": [BRK, NOP],
+            "vectors": [NOP],
+            "trace_clock_local": [RET],
+            "filler": [NOP] * 32,
+            "last": [RET],
+        }
+    )
+    code = tracing_code(image.symbols([]))
+    assert _edges(code, start) == [
+        (0, BEGIN),
+        (2, BEGIN),
+        (3, END_BEHIND),
+        (4, END_BEHIND),
+        (5, END),
+        (7, BEGIN),
+        (8, END_BEHIND),
+    ], "a trampoline that ends in a breakpoint is found as it happens"
+
+
+def test_kernels_that_do_not_tell_are_refused() -> None:
+    image, start = _kernel(lambda at: [NOP, RET])
+    symbols = image.symbols([(start, start + 4, "one")])
+    cut = Symbols(symbols.starts, symbols.names, symbols.image[: 4 * HEAD + 200], BASE)
+    with pytest.raises(UsageError, match="no jump table"):
+        tracing_code(cut)
+    other = Symbols(symbols.starts[:2], symbols.names[:2], symbols.image, BASE)
+    with pytest.raises(UsageError, match="trace_clock_local"):
+        tracing_code(other)
+
+
+def test_a_copy_of_the_traced_code_is_not_tracing() -> None:
+    add = 0x91000400  # add x0, x0, #1
+    # The block's two last instructions stand for those between the branch and where it goes on.
+    image, start = _kernel(
+        lambda at: [NOP, add, add, NOP, RET, NOP, NOP, add, _b(at + 32, at + 12)]
+    )
+    code = tracing_code(image.symbols([(start, start + 20, "one")]))
+    assert _edges(code, start) == [(0, BRANCH), (3, END), (7, END)]
+    # A block that returns has copied all the rest.
+    image, start = _kernel(lambda at: [NOP, add, RET, NOP, add, RET])
+    code = tracing_code(image.symbols([(start, start + 12, "one")]))
+    assert _edges(code, start) == [(0, BRANCH), (4, END), (5, END_BEHIND)]
+
+
+def test_a_copy_may_end_in_a_branch_but_nothing_is_called_behind_it() -> None:
+    def traced(at: int) -> list[int]:
+        block = [BLR, _cbz(at + 24, at + 20), NOP, _cbz(at + 32, at + 12), _b(at + 36, at + 16)]
+        return [NOP, NOP, _cbz(at + 8, at + 16), NOP, RET, *block]
+
+    image, start = _kernel(traced)
+    code = tracing_code(image.symbols([(start, start + 20, "one")]))
+    # The loop of calls (5, 6) is tracing, also where it could be the copy's first instruction.
+    assert _edges(code, start) == [(0, BRANCH), (3, END), (4, END), (7, END), (9, END)]
