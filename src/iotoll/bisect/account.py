@@ -91,7 +91,7 @@ class Accountant:
         ``known`` commits are measured first, since a search has measured them before.
         """
         if not self.history.graph([good], bad):
-            raise UsageError(f"{good[:SHORT]}..{bad[:SHORT]}: holds no commit: swap the two")
+            raise self.history.empty(good, bad)
         matrix = self.meter.matrix.cells
         self.cells = (
             selected_cells(self.history, good, bad, matrix) if cells is None else list(cells)
@@ -195,6 +195,12 @@ class Accountant:
             self.meter.log.add("valued", commit=commit, parts=parts)
             self.progress.say(f"{self.history.known(commit).line}: {parts} sections differ")
         return True
+
+    def step(self, one: str, other: str) -> Step | None:
+        """What moved from one commit to another in the cells; None where one cannot be tested."""
+        if not (self._measured(one) and self._measured(other)):
+            return None
+        return self._between(one, other)
 
     def _between(self, one: str, other: str) -> Step:
         """What moved between two measured commits; equal kernels are not compared."""

@@ -1,8 +1,8 @@
 """Divides a range on the instruction clock until one commit is left, or only skipped ones are.
 
 A step is exact: a commit counts as changed when its value has come at least half of the way from A
-to B. So with several changes in a range the one is found that crosses the half; `iotoll ledger`
-finds all of them.
+to B. So with several changes in a range the one is found that crosses the half;
+`iotoll.bisect.rest` finds the others.
 """
 
 from __future__ import annotations
@@ -106,22 +106,19 @@ class Finder:
         asked = self.asked
         parents = self.history.graph([asked.good], asked.bad, asked.first_parent, asked.paths)
         if not parents:
-            where = " that changes these paths" if asked.paths else ""
-            raise UsageError(
-                f"{asked.good[:SHORT]}..{asked.bad[:SHORT]}: holds no commit{where}: name an older"
-                f" --{asked.terms[0]}"
-            )
+            raise self.history.empty(asked.good, asked.bad, asked.paths)
         moved = self.moved()
+        graph = Range(parents, self._weights(parents))
+        candidates = sum(graph.weight(c) > 0 for c in parents)
         if not moved:
-            return Found(why=self._nothing(), range_size=len(parents))
+            why = self._nothing(candidates)
+            return Found(why=why, range_size=len(parents), candidates=candidates)
         target = _clearest(moved)
         cells, full = self._narrowed(target, moved)
-        found = Found(target, full, moved=moved, range_size=len(parents))
+        found = Found(target, full, moved=moved, range_size=len(parents), candidates=candidates)
         if why := self._before_the_range(target, cells, full):
             found.why = why
             return found
-        graph = Range(parents, self._weights(parents))
-        found.candidates = sum(graph.weight(c) > 0 for c in parents)
         self.progress.say(
             f"{len(parents)} commits, {found.candidates} of which can change the board's kernel:"
             f" at most about {steps(found.candidates)} more builds"
@@ -130,11 +127,19 @@ class Finder:
         found.tested = self.tested
         return found
 
-    def _nothing(self) -> str:
+    def _nothing(self, candidates: int) -> str:
         if not self.cells:
             return "no cell measures what this range changes"
         what = f"{self.asked.section} of " if self.asked.section else ""
-        return f"nothing moved: {what}{len(self.cells)} cells are the same in A and B"
+        same = f"nothing moved: {what}{len(self.cells)} cells are the same in A and B"
+        if candidates < 2:
+            return same
+        ends = f"{self.asked.good[:SHORT]}..{self.asked.bad[:SHORT]}"
+        cells = f" --cells {self.asked.cell}" if self.asked.cell else ""
+        return (
+            f"{same}; commits that cancel each other are not seen so: 'iotoll ledger {ends} --every"
+            f"{cells}' measures each that can change the kernel ({candidates} builds)"
+        )
 
     def _narrowed(self, target: Part, moved: dict[Part, Value]) -> tuple[list[str], float]:
         """The one cell to measure from now on, if what moved also shows where it runs alone."""

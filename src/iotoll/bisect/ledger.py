@@ -8,6 +8,7 @@ it is left, and named so.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -106,7 +107,7 @@ class Line:
         skipped: set[int] = set()
         closed: list[Row] = []
         heap: list[tuple[int, int, int, Step]] = []
-        for low, high in zip(ends[:-1], ends[1:], strict=True):
+        for low, high in itertools.pairwise(ends):
             self._push(heap, low, high)
         while heap:
             _, low, high, step = heapq.heappop(heap)

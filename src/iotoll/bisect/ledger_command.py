@@ -40,8 +40,9 @@ from iotoll.records import results
 @click.option("--tree", required=True, type=click.Path(path_type=Path), help="Kernel git tree.")
 @click.option("--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST")
 @click.option("--max-builds", type=click.IntRange(1), help="Build no more kernels than this.")
-@click.option("--every", is_flag=True, 
-    help="Measure each commit that can change the kernel: shows those that cancel each other.")  # fmt: skip
+@click.option(
+    "--every", is_flag=True, help="Measure every commit: shows those that cancel each other."
+)
 @board_options
 @click.option("--sandbox", is_flag=True, help="Build and boot where commits see no secret.")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: runs/ledger-NAME.")
