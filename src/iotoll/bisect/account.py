@@ -213,19 +213,21 @@ class Accountant:
 
     def _compared(self, one: str, other: str) -> Step:
         values = self.meter.between(one, other, self.cells) or {}
+        functions = self._changed(one) ^ self._changed(other)
         shown = {
             part: value
             for part, value in values.items()
             if value.gated
             and (part[1] != WHOLE if self.section is None else part[1] == self.section)
-            and (value.has_moved or value.steady)
+            # What moved less than the gate asks for is a commit's only where it changed code.
+            and (value.has_moved or (value.steady and functions))
         }
         deltas = {part: round(value.delta * TENTHS) for part, value in shown.items()}
         return Step(
             {part: tenths for part, tenths in deltas.items() if tenths},
-            frozenset(part for part, value in shown.items() if value.has_moved),
+            frozenset(p for p, v in shown.items() if v.has_moved or abs(v.delta) > v.threshold),
             {part: value.some for part, value in shown.items() if value.some},
-            tuple(sorted(self._changed(one) ^ self._changed(other))),
+            tuple(sorted(functions)),
         )
 
     def _changed(self, commit: str) -> frozenset[str]:

@@ -70,7 +70,8 @@ def range_options(command: F) -> F:
 @click.option("--tree", required=True, type=click.Path(path_type=Path), help="Kernel git tree.")
 @click.option("--good", "--old", "good", required=True, metavar="A", help="Revision before.")
 @click.option("--bad", "--new", "bad", default="HEAD", show_default=True, metavar="B")
-@click.option("--cell", help="Search what moved in this cell. Default: what moved most.")
+@click.option("--cell", "cells", multiple=True,
+    help="Search what moved in this cell; repeatable. Default: by the range's paths.")  # fmt: skip
 @click.option("--section", 
     help="Search this section, 'whole' (the whole I/O) or 'work' (outside I/Os).")  # fmt: skip
 @range_options
@@ -151,7 +152,7 @@ def _asked(history: History, good: str, bad: str, options: dict[str, Any]) -> As
     return Asked(
         history.commit(good, "--good"),
         history.commit(bad, "--bad"),
-        options["cell"],
+        options["cells"],
         options["section"],
         options["first_parent"],
         tuple(options["paths"]),

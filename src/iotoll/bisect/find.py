@@ -28,7 +28,7 @@ class Asked:
 
     good: str
     bad: str
-    cell: str | None = None
+    cells: tuple[str, ...] = ()
     section: str | None = None
     first_parent: bool = False
     paths: tuple[str, ...] = ()
@@ -70,12 +70,11 @@ class Finder:
     def cells(self) -> list[str]:
         """The cells that are measured first: the one asked for, or those that the range selects."""
         known = self.meter.matrix.cells
-        if self.asked.cell is not None:
-            if self.asked.cell not in known:
-                raise UsageError(
-                    f"--cell {self.asked.cell}: not in the matrix: choose from {known[0]}, …"
-                )
-            return [self.asked.cell]
+        for cell in self.asked.cells:
+            if cell not in known:
+                raise UsageError(f"--cell {cell}: not in the matrix: choose from {known[0]}, …")
+        if self.asked.cells:
+            return list(dict.fromkeys(self.asked.cells))
         return selected_cells(self.history, self.asked.good, self.asked.bad, known)
 
     def moved(self) -> dict[Part, Value]:
@@ -135,7 +134,7 @@ class Finder:
         if candidates < 2:
             return same
         ends = f"{self.asked.good[:SHORT]}..{self.asked.bad[:SHORT]}"
-        cells = f" --cells {self.asked.cell}" if self.asked.cell else ""
+        cells = f" --cells {','.join(self.asked.cells)}" if self.asked.cells else ""
         return (
             f"{same}; commits that cancel each other are not seen so: 'iotoll ledger {ends} --every"
             f"{cells}' measures each that can change the kernel ({candidates} builds)"

@@ -67,12 +67,17 @@ _CHANGED = "changed.json"
 """Beside the records of an image: its functions with other machine code than A's."""
 
 
+ONE_BOOT = 1e-3
+"""A gate has several boots for its own chance, and a search one: a cost in every 16th I/O of it."""
+
+
 @dataclass(frozen=True)
 class Value:
     """One section of one cell against another kernel: ``delta`` is the mean I/O's instructions.
 
     ``moved`` is by the gate's rule. ``steady``: the same rule finds it with a threshold of one
-    instruction. ``some`` says which I/Os have it, where not all have.
+    instruction and the chance `ONE_BOOT`: enough where functions changed, and never without.
+    ``some`` says which I/Os have it, where not all have.
     """
 
     delta: float
@@ -407,7 +412,8 @@ def _value(one: Comparison, paired: PairedIos, count: CountRule, policy: Policy)
     if one.moved == "unknown" or one.twins is None:
         return Value(0.0, one.moved, 0.0, one.gated, one.threshold)
     single = count.model_copy(update={"threshold": 1})
-    steady = find(paired, Asked(policy.moved, single, policy.moved.share)) is not None
+    rule = policy.moved.model_copy(update={"chance": max(ONE_BOOT, policy.moved.chance)})
+    steady = find(paired, Asked(rule, single, rule.share)) is not None
     if not (one.has_moved or steady):
         return Value(0.0, one.moved, one.share, one.gated, one.threshold)
     size = one.twins.size if one.has_moved else 1

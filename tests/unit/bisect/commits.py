@@ -100,6 +100,8 @@ class TextMeter(Meter):
             changes["work"] = _work(text, cost + late, int(image[:2], 16))
             results.write(folder / f"{cell}.json", record.model_copy(update=changes))
         named = re.findall(r"^code (\w+)", text, re.M)
+        lines = re.findall(r"^(?:cost|every|ufs|both|pair)\b.*$", text, re.M)
+        named += [f"{line.replace(' ', '_')}_{n}" for n, line in enumerate(lines)]
         results.write_text(folder / "changed.json", json.dumps(named) + "\n")
         results.write_text(folder / "done", "")
         self.log.add(

@@ -36,7 +36,8 @@ def tree(tmp_path: Path) -> Tree:
 
 def search(tree: Tree, root: Path, good: str, bad: str, **asked: Any) -> tuple[Found, TextMeter]:
     measured = meter(tree, root, good)
-    finder = Finder(measured, History(tree.root), Asked(good, bad, **asked), QUIET)
+    cells = (asked.pop("cell"),) if "cell" in asked else ()
+    finder = Finder(measured, History(tree.root), Asked(good, bad, cells, **asked), QUIET)
     return finder.find(), measured
 
 
@@ -211,7 +212,7 @@ def test_g3_2_every_culprit_is_found_and_they_are_the_whole(tree: Tree, tmp_path
     special = {"c5": "cost 40", "c11": "ufs 30", "c20": "cost -15", "c27": "every 16 305"}
     commits = row(tree, 32, **special)
     found, measured = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)
-    asked = Asked(commits[0], commits[-1], CELL)
+    asked = Asked(commits[0], commits[-1], (CELL,))
     whole = search_on(measured, History(tree.root), asked, found, QUIET)
     named = {commits.index(c.commits[0]): (c.worst, c.step.deltas[c.worst]) for c in whole.culprits}
     submission, completion = (CELL, "submission"), (CELL, "completion")
@@ -229,7 +230,7 @@ def test_g3_2_one_culprit_needs_no_further_builds(tree: Tree, tmp_path: Path) ->
     commits = row(tree, 16, c5="cost 40")
     found, measured = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)
     builds = measured.spent.builds
-    asked = Asked(commits[0], commits[-1], CELL)
+    asked = Asked(commits[0], commits[-1], (CELL,))
     whole = search_on(measured, History(tree.root), asked, found, QUIET)
     assert [c.commits for c in whole.culprits] == [(commits[5],)] and not whole.left
     assert measured.spent.builds == builds

@@ -136,6 +136,8 @@ class Simulated(Meter):
             ios = OrderedIos(thread=[0] * IOS, sections=counts, whole=whole)
             changes = {"cell": cell, "in_order": ios, "invalid": None, "work": None}
             results.write(folder / f"{cell}.json", example.model_copy(update=changes))
+        changed = [f"planted_{place}" for place in self.planted.costs if place <= at]
+        results.write_text(folder / "changed.json", json.dumps(changed))
         results.write_text(folder / "done", "")
         self._note_boot(commit, image, cells, False, 0.0)
 
@@ -206,10 +208,8 @@ def searched(folder: Path, number: int, planted: Planted) -> Row:
     truth = planted.visible
     hidden = {at for pair in planted.pairs for at in pair}
     meter = _meter(folder, "bisect", planted, places, commits[0])
-    asked = Asked(*ends)
-    finder = Finder(meter, history, asked, Progress(quiet=True))
-    finder.__dict__["cells"] = list(CELLS)
-    found = finder.find()
+    asked = Asked(*ends, CELLS)
+    found = Finder(meter, history, asked, Progress(quiet=True)).find()
     whole = search_on(meter, history, asked, found, Progress(quiet=True))
     named = {places[one.commits[0]]: dict(one.step.deltas) for one in whole.culprits}
     sizes = {at: parts for at, parts in truth.items() if at not in hidden or at in named}

@@ -14,7 +14,7 @@ import numpy as np
 
 from iotoll.core.digest import json_sha256
 from iotoll.nightly.changes.detector import WINDOW, Baseline, Step, exact_steps
-from iotoll.nightly.changes.notes import Note, State, note
+from iotoll.nightly.changes.notes import Cause, Note, State, note
 from iotoll.nightly.changes.series import Series, Track
 from iotoll.nightly.history.files import Files
 
@@ -63,12 +63,18 @@ def aftermath(grown: Sequence[Grown], measured: Sequence[int]) -> tuple[int | No
     """The night since which all that grew is gone (None while it is not), and each return's."""
     fixed, returns = None, []
     first = max((one.step.index for one in grown), default=0)
+    back: set[int] = set()
     for index in (i for i in measured if grown and i > first):
-        if fixed is None and all(one.gone(index) for one in grown):
+        # Several commits may take it back, each its part.
+        here = {n for n, one in enumerate(grown) if one.gone(index)}
+        again = {n for n, one in enumerate(grown) if n in back - here and one.returned(index)}
+        back = (back | here) - (again if fixed is None else set())
+        if fixed is None and len(back) == len(grown):
             fixed = index
         elif fixed is not None and all(one.returned(index) for one in grown):
             returns.append(index)
             fixed = None
+            back = set()
     return fixed, returns
 
 
@@ -107,7 +113,9 @@ class Effect:
 class Change:
     """One change of one branch: the nights around it, its kernels, and what it did where.
 
-    ``was`` are ids that it had before another board narrowed its range.
+    ``was`` are ids that it had before another board narrowed its range. ``causes`` are all its
+    culprits, and ``same`` is the change of another branch that has them too. ``undone`` is the
+    commit that took it back, ``undone_by`` the change of that night, which ``undoes`` this one.
     """
 
     id: str
@@ -129,6 +137,11 @@ class Change:
     returns: tuple[str, ...] = ()
     url: str = ""
     was: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    same: str = ""
+    undone: str = ""
+    undone_by: str = ""
+    undoes: tuple[str, ...] = ()
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -158,8 +171,27 @@ def changes(tracks: Iterable[Track], notes: Sequence[Note] = ()) -> list[Change]
     for track in tracks:
         own = [_change(track, pairs) for pairs in _groups(track)]
         found += [change for change in own if not _is_return(change, own)]
-    made = [_noted(change, notes) for change in _joined(found)]
+    made = _linked([_noted(change, notes) for change in _joined(found)])
     return sorted(made, key=lambda c: (c.night, c.id), reverse=True)
+
+
+def _linked(found: Sequence[Change]) -> list[Change]:
+    """With links between what grew and the change that took it back, on the night it was gone."""
+    back: dict[str, str] = {}
+    for change in (c for c in found if c.grew and c.state == "fixed" and c.fixed):
+        keys = {(effect.cell, effect.section) for effect in change.effects if effect.delta > 0}
+        for other in found:
+            fell = {(e.cell, e.section) for e in other.effects if e.delta < 0}
+            if (other.branch, other.night) == (change.branch, change.fixed) and keys & fell:
+                back[change.id] = other.id
+    return [
+        replace(
+            change,
+            undone_by=back.get(change.id, ""),
+            undoes=tuple(sorted(one for one, by in back.items() if by == change.id)),
+        )
+        for change in found
+    ]
 
 
 def _groups(track: Track) -> list[list[Found]]:
@@ -313,6 +345,9 @@ def _noted(change: Change, notes: Sequence[Note]) -> Change:
         made = replace(
             made,
             culprit=entry.commit or made.culprit,
+            causes=tuple(entry.causes) or made.causes,
+            same=entry.same or made.same,
+            undone=entry.undone or made.undone,
             words=entry.words or made.words,
             by=entry.by or made.by,
         )

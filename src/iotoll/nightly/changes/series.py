@@ -77,6 +77,11 @@ class Track:
     series: list[Series] = field(default_factory=list)
 
     @property
+    def name(self) -> str:
+        """Its name among all tracks."""
+        return f"{self.branch}@{self.board}"
+
+    @property
     def is_exact(self) -> bool:
         """Whether its board repeats itself."""
         return self.clock == "instructions"

@@ -24,11 +24,16 @@ def show(trend: view.Trend) -> None:
         night = track.nights[-1]
         if night.status == "failed":
             reason = clean(night.reason)
-            click.echo(f"no values: {night.night}, {track.branch} on {track.board}: {reason}")
+            commit = f" {night.commit[:12]}" if night.commit else ""
+            click.echo(
+                f"no values: {night.night}, {track.branch} on {track.board}{commit}: {reason}"
+            )
     opened = trend.open_changes
     click.echo(f"\nopen changes: {len(opened)}")
     for change in opened:
         click.echo(f"  {change.id} {change.state:10} {view.change_sentence(change)}")
+        for cause in change.causes:
+            click.echo(f"    {clean(view.cause_text(cause))}")
     if trend.suspects:
         click.echo(f"suspected, not confirmed: {len(trend.suspects)}")
     for track in trend.tracks:
