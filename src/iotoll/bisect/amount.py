@@ -45,8 +45,24 @@ def shared(counts: Mapping[int, int], size: int) -> Amount:
     known = {v: n for v, n in net.items() if n >= max(FEW, SHARE * total)}
     if not known and abs(middle) <= size:
         known = _scattered({v: n for v, n in rest.items() if abs(v) > size})
+    else:
+        known = _with_hit(known, {v: n for v, n in rest.items() if not {v, -v} & set(known)})
     mean = middle + sum(v * n for v, n in known.items()) / total
     return Amount(mean, _words(middle, known, total))
+
+
+def _with_hit(known: Mapping[int, int], others: Mapping[int, int]) -> dict[int, int]:
+    """With those I/Os that have a known difference, and noise beside it.
+
+    Noise moves a cost from one I/O to another, so it cancels in the sum of all others: what is left
+    is whole times a known difference.
+    """
+    left = sum(v * n for v, n in others.items())
+    for value in sorted(known, key=lambda v: -known[v]):
+        times, odd = divmod(left, value)
+        if not odd and 0 < times <= sum(others.values()):
+            return {**known, value: known[value] + times}
+    return dict(known)
 
 
 def _middle(counts: Mapping[int, int]) -> int:

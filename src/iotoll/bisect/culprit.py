@@ -133,7 +133,7 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
     for judged in (c for c in verdict.cells if c.cell == cell):
         part = dict(parts(judged)).get(section)
         if part is not None:
-            delta, some = _mean(part)
+            delta, some = mean_of(part)
             moved = part.has_moved
         for growth in (g for g in judged.growth if g.figure == section):
             delta, moved = growth.growth, growth.state == "grew" or growth.improved
@@ -143,7 +143,7 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
     return Confirmed(delta, moved, boots, verdict.sentence, str(run.root), some=some)
 
 
-def _mean(part: Comparison) -> tuple[float, str]:
+def mean_of(part: Comparison) -> tuple[float, str]:
     """By how much the mean I/O moved, and which I/Os have it, from what a verdict stores."""
     stored = part.twins
     if stored is None or not part.has_moved:

@@ -25,6 +25,7 @@ from iotoll.gate.flow import Flow, execute_alone
 from iotoll.nightly.config import Board, Branch, Config
 from iotoll.nightly.history.store import Store
 from iotoll.nightly.history.tables import Point, gap, of_run
+from iotoll.nightly.steps import with_steps
 from iotoll.nightly.tips import Tip, fetch, tip
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
@@ -158,7 +159,8 @@ def _one(
             return known
         run = work(new_manifest(request(branch, board, found.commit)), folder, progress)
         url = published(run, Path(config.page), f"{folder.parent.name}/{folder.name}", progress)
-        return of_run(run, branch.name, night, found.release, url, found.subject)
+        point = of_run(run, branch.name, night, found.release, url, found.subject)
+        return _stepped(config, run, point, folder.name)
     except (IotollError, OSError) as error:
         step = f"{error.step}: " if isinstance(error, BrokenError) else ""
         url = published_failure(folder, Path(config.page), progress)
@@ -166,6 +168,14 @@ def _one(
         by = f"; commit by {found.author}" if found and found.author else ""
         reason = f"{step}{error}"[: 500 - len(by)] + by
         return gap(branch.name, board.name, night, reason, url=url, **more)
+
+
+def _stepped(config: Config, run: RunDir, point: Point, name: str) -> Point:
+    """The night with what moved since the last measured tip, whose result is kept for that."""
+    if point.run["status"] != "measured":
+        return point
+    side = run.side("candidate" if run.manifest.kind == "gate" else "base") / "result.json"
+    return with_steps(point, run.manifest, side, Path(config.runs) / "last" / f"{name}.json")
 
 
 def _unmoved(store: Store, track: tuple[Branch, Board], night: str, found: Tip) -> Point | None:

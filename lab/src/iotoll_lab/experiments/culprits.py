@@ -273,6 +273,6 @@ def _repository(root: Path, commits: int, costly: set[int]) -> list[str]:
     marks = root / "marks"
     words = ["git", "-C", str(root), "fast-import", "--quiet", f"--export-marks={marks}"]
     subprocess.run(words, input="".join(stream).encode(), check=True)
-    lines = [line.split() for line in marks.read_text().splitlines()]
-    by_mark = {int(mark[1:]): sha for mark, sha in lines}
+    rows = [line.split() for line in marks.read_text().splitlines()]
+    by_mark = {int(mark[1:]): sha for mark, sha in rows}
     return [by_mark[at + 1] for at in range(commits + 1)]
