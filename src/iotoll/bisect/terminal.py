@@ -128,7 +128,7 @@ def _sureness(result: dict[str, Any]) -> list[str]:
 
 
 def _hidden(result: dict[str, Any]) -> list[str]:
-    lines = ["  the others cannot be tested, so nothing tells which:"]
+    lines = ["  the others cannot be tested, so it may be any of them:"]
     for commit in result["commits"]:
         why = result["skipped"].get(commit["sha"], f"has it ({result['terms'][1]})")
         lines.append(f"  {named(commit)}: {why}")

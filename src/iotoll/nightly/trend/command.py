@@ -70,7 +70,8 @@ def trend_command(
 
     trend = replace(view.load(store, branch, allowed, nights, engine), links={"": commit_url})
     if branch is not None and not trend.tracks:
-        names = sorted({str(row["branch"]) for row in store.rows()}) or ["none"]
+        every = view.load(store, None, {}, 2, engine).tracks
+        names = sorted({track.branch for track in every}) or ["none"]
         raise UsageError(f"--branch {branch}: the history has none: it has {', '.join(names)}")
     if out is not None:
         write_all(store, trend, out, shlex.split(hook))

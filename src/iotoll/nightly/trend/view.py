@@ -89,7 +89,8 @@ def summaries(trend: Trend) -> list[Summary]:
     if any(drift.last_report is not None for drift in trend.drifts):
         moments[0] = ("the last report", "last_report")
     found = [_summary(trend, name, attribute) for name, attribute in moments]
-    return [found[0], *(one for one in found[1:] if one.worse is not None or trend.failed)]
+    has_two = any(drift.previous for drift in trend.drifts)
+    return found if has_two else found[:-1]
 
 
 def is_worse(drift: Drift, delta: float) -> bool:
