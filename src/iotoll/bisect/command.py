@@ -96,8 +96,8 @@ def bisect_command(
 ) -> None:
     """Name the commits between A and B that changed the instructions of an I/O.
 
-    Re-running the command resumes. Exit code 0: they are named, confirmed, and the
-    whole difference; 3: skipped commits hide one, or nothing moved.
+    Re-running the command resumes. Exit code 0: all are named and confirmed;
+    3: skipped commits hide one, or nothing moved.
     """
     output = Output(quiet, as_json)
     started = time.monotonic()

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from iotoll.core.errors import BrokenError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.nightly import night
+from iotoll.nightly.changes.find import Change
 from iotoll.nightly.changes.notes import note
 from iotoll.nightly.command import cost_of, keep_report, last_report
 from iotoll.nightly.config import Config, load_config
@@ -87,7 +88,7 @@ class Seek:
         return 0
 
 
-def follow(config: Config, store: Store, seek: Seek) -> list[view.Change]:
+def follow(config: Config, store: Store, seek: Seek) -> list[Change]:
     follow_up(config, store, view.load(store, None, {}).changes, QUIET, seek=seek)
     return view.load(store, None, {}).changes
 

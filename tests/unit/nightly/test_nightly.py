@@ -278,7 +278,11 @@ def test_a_longer_range_is_searched_once_a_night(
         out = Path(words[words.index("--out") + 1])
         out.mkdir(parents=True)
         commit = {"sha": shas[1], "subject": "of 2026-11-02"}
-        culprit = {"commits": [commit | {"author": "a@b"}], "functions": [], "changed": []}
+        culprit: dict[str, object] = {
+            "commits": [commit | {"author": "a@b"}],
+            "functions": [],
+            "changed": [],
+        }
         culprit["parts"] = [{"cell": CELL, "section": "submission", "delta": 41.0, "some": ""}]
         answer = {"outcome": outcome, "culprits": [culprit], "why": "skipped commits hide it"}
         (out / "bisect.json").write_text(json.dumps(answer))

@@ -263,10 +263,10 @@ def _repository(root: Path, commits: int, costly: set[int]) -> list[str]:
     stream = []
     for at in range(commits + 1):
         path = DRIVER if at % 4 or at in costly or not at else "Documentation/index.rst"
-        text, words = f"state {at}\n", f"change {at}\n"
+        text, message = f"state {at}\n", f"change {at}\n"
         stream.append(
             f"commit refs/heads/main\nmark :{at + 1}\ncommitter A <a@example.org> {at} +0000\n"
-            f"data {len(words)}\n{words}"
+            f"data {len(message)}\n{message}"
             + (f"from :{at}\n" if at else "")
             + f"M 100644 inline {path}\ndata {len(text)}\n{text}\n"
         )
