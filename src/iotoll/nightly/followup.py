@@ -136,9 +136,10 @@ def _own(branch: Branch, change: Change, other: Change) -> list[Cause]:
 def _taken_back(config: Config, store: Store, found: Sequence[Change]) -> int:
     """Close what a later commit says to revert, once a night measured the drop; link the two."""
     made = 0
-    for change in (c for c in found if c.grew and c.causes and not c.undone):
+    asked: dict[str, dict[str, str]] = {}
+    for change in (c for c in found if c.is_open and c.causes and not c.undone):
         branch = next((b for b in config.branch if b.name == change.branch), None)
-        if branch is None or not (change.is_open or change.state == "fixed"):
+        if branch is None:
             continue
         keys = {(e.cell, e.section) for e in change.effects if e.delta > 0}
         later = [c for c in found if c.branch == change.branch and c.night > change.night]
@@ -146,7 +147,9 @@ def _taken_back(config: Config, store: Store, found: Sequence[Change]) -> int:
         for other in later:
             fell = {(e.cell, e.section) for e in other.effects if e.delta < 0}
             if keys & fell:
-                said |= _said(branch, other)
+                if other.id not in asked:
+                    asked[other.id] = _said(branch, other)
+                said |= asked[other.id]
         by = [next((b for a, b in said.items() if _is(one.commit, a)), "") for one in change.causes]
         if all(by):
             note(store.files, change.id, state="fixed", undone=by[-1], words="reverted", by=_BY)

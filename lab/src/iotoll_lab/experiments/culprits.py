@@ -154,7 +154,10 @@ class Simulated(Meter):
 
 @dataclass(frozen=True)
 class Row:
-    """What was found of one range: by bisect, and by a ledger of every commit where needed."""
+    """What was found of one range: by bisect, and by a ledger.
+
+    The ledger is of every commit where some cancel each other.
+    """
 
     number: int
     kind: str
@@ -167,22 +170,23 @@ class Row:
 
 @click.command("culprits")
 @click.option("--ranges", default=60, show_default=True, type=click.IntRange(1))
+@click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="First range.")
 @click.option("--commits", default=40, show_default=True, type=click.IntRange(16))
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option("--out", type=click.Path(path_type=Path), help="Table as JSON.")
-def culprits_command(ranges: int, commits: int, seed: int, out: Path | None) -> None:
+def culprits_command(ranges: int, first: int, commits: int, seed: int, out: Path | None) -> None:
     """Plant one to five culprits in simulated ranges, and count how many are named exactly.
 
     Conditional costs, costs in some I/Os, opposing and cancelling commits are among them.
     """
     rows = []
-    for number in range(ranges):
+    for number in range(first, first + ranges):
         with tempfile.TemporaryDirectory(prefix="iotoll-culprits-") as name:
             rows.append(searched(Path(name), number, plant(seed, number, commits)))
         row = rows[-1]
         click.echo(
             f"{number:3} {row.kind:11} {row.culprits} culprits: bisect"
-            f" {'exact' if row.exact else 'NOT exact'} ({row.builds} builds), ledger --every"
+            f" {'exact' if row.exact else 'NOT exact'} ({row.builds} builds), ledger"
             f" {'exact' if row.ledger_exact else 'NOT exact'} ({row.ledger_builds})"
         )
     if out is not None:
@@ -192,7 +196,7 @@ def culprits_command(ranges: int, commits: int, seed: int, out: Path | None) -> 
         if own:
             click.echo(
                 f"{kind}: {len(own)} ranges, bisect exact {sum(r.exact for r in own)},"
-                f" ledger --every exact {sum(r.ledger_exact for r in own)}"
+                f" ledger exact {sum(r.ledger_exact for r in own)}"
             )
 
 
@@ -213,8 +217,8 @@ def searched(folder: Path, number: int, planted: Planted) -> Row:
     whole = search_on(meter, history, asked, found, Progress(quiet=True))
     named = {places[one.commits[0]]: dict(one.step.deltas) for one in whole.culprits}
     sizes = {at: parts for at, parts in truth.items() if at not in hidden or at in named}
-    every = _meter(folder, "every", planted, places, commits[0])
-    account = Accountant(every, history, Progress(quiet=True), None, every=True)
+    every = _meter(folder, "ledger", planted, places, commits[0])
+    account = Accountant(every, history, Progress(quiet=True), None, every=bool(planted.pairs))
     listed = account.account(*ends, list(CELLS))
     rows = {places[row.commits[0]]: dict(row.deltas) for row in listed.rows}
     zero = planted.kind == "net zero" and "--every" in found.why

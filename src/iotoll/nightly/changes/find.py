@@ -18,39 +18,69 @@ from iotoll.nightly.changes.notes import Cause, Note, State, note
 from iotoll.nightly.changes.series import Series, Track
 from iotoll.nightly.history.files import Files
 
-_MOST = 0.9
-"""Share of an exact growth that must go, or come again, from one night to the next."""
+_FITS = 0.1
+"""A drop takes an exact growth back whose size differs by at most this share of it."""
+_SAME = 1.0
+"""A growth is an earlier one again whose size differs by at most so many instructions."""
 _BACK = 0.8
 """Share of a noisy growth that must have gone for it to count as fixed."""
 _NIGHTS, _ENOUGH = 7, 5  # of a noisy clock, for a level
 
 
 @dataclass(frozen=True)
+class Life:
+    """Of an exact series, by each growth's night: the nights on which it went and came again."""
+
+    gone: dict[int, set[int]]
+    again: dict[int, set[int]]
+
+
+def life(steps: Sequence[Step]) -> Life:
+    """Which drop takes which growth back: the one whose size it has, else all that are below it.
+
+    Each drop is one growth's, so that a later revert of another one closes nothing.
+    """
+    found = Life({}, {})
+    up: list[Step] = []
+    closed: list[Step] = []
+    for step in sorted(steps, key=lambda one: one.index):
+        if step.size > 0:
+            same = [s for s in closed if abs(s.size - step.size) <= _SAME]
+            if same:
+                found.again.setdefault(same[-1].index, set()).add(step.index)
+                closed.remove(same[-1])
+            up.append(same[-1] if same else step)
+            continue
+        fits = [s for s in up if abs(s.size + step.size) <= _FITS * s.size]
+        best = min(fits, key=lambda s: (abs(s.size + step.size), -s.index), default=None)
+        gone = [s for s in up if step.after <= s.before] if best is None else [best]
+        for one in gone:
+            found.gone.setdefault(one.index, set()).add(step.index)
+            up.remove(one)
+            closed.append(one)
+    return found
+
+
+@dataclass(frozen=True)
 class Grown:
-    """One series that grew at ``step``."""
+    """One series that grew at ``step``; an exact one with what became of its growths."""
 
     series: Series
     step: Step
     exact: bool
+    life: Life
 
     def gone(self, index: int) -> bool:
         """Whether the growth went away: on that night, or by then on a noisy clock."""
         if not self.exact:
             return self._level(index, self.step.size * _BACK)
-        now, drop = self.series.values[index], self._move(index)
-        return bool(now <= self.step.before or drop <= -_MOST * self.step.size)
+        return index in self.life.gone.get(self.step.index, ())
 
     def returned(self, index: int) -> bool:
         """Whether it came again."""
         if not self.exact:
             return not self._level(index, self.step.size / 2)
-        now = self.series.values[index]
-        return bool(now > self.step.before and self._move(index) >= _MOST * self.step.size)
-
-    def _move(self, index: int) -> float:
-        values = self.series.values
-        earlier = values[:index][~np.isnan(values[:index])]
-        return float(values[index] - earlier[-1])
+        return index in self.life.again.get(self.step.index, ())
 
     def _level(self, index: int, less: float) -> bool:
         # One night of a noisy clock proves nothing.
@@ -251,7 +281,11 @@ def _change(track: Track, pairs: Sequence[Found]) -> Change:
     a, b = track.nights[clearest.last], track.nights[clearest.index]
     # Where a boundary lies on a noisy clock is known to some nights only: a board's own.
     board = [] if track.is_exact else [track.board]
-    grown = [Grown(series, step, track.is_exact) for series, step in pairs if step.size > 0]
+    grown = [
+        Grown(series, step, track.is_exact, _life(track, series))
+        for series, step in pairs
+        if step.size > 0
+    ]
     fixed, returns = aftermath(grown, track.measured)
     return Change(
         id=json_sha256([track.branch, a.kernel, b.kernel, *board])[:12],
@@ -270,6 +304,12 @@ def _change(track: Track, pairs: Sequence[Found]) -> Change:
         fixed=track.nights[fixed].night if fixed is not None else "",
         returns=tuple(track.nights[i].night for i in returns),
     )
+
+
+def _life(track: Track, series: Series) -> Life:
+    if not track.is_exact:
+        return Life({}, {})
+    return life([s for s in exact_steps(series.values) if not _resets(track, s)])
 
 
 def _effect(track: Track, series: Series, step: Step) -> Effect:
