@@ -10,12 +10,12 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import nearest
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import load_toml
 from iotoll.records.models import CellChoice, SelectionRecord
@@ -272,7 +272,7 @@ def _names(row: dict[str, Any], field: str, where: str, known: Sequence[str]) ->
         raise UsageError(f"{where}: field {field}: must be a list of names")
     for name in value:
         if name not in known:
-            near = get_close_matches(name, known, 1, 0.0)[0]
+            near = nearest(name, known)
             raise UsageError(f"{where}: field {field}: no {name!r}: the nearest is {near!r}")
     return tuple(value)
 

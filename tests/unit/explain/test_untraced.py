@@ -27,6 +27,7 @@ IMAGE = TracedImage(
         "schedule": SITE,
         "trace_clock_local": [RET],
         "vectors": [NOP],
+        "cpu_switch_to": [NOP, RET],
         "__traceiter_block_bio_queue": [RET],
         "__traceiter_irq_handler_entry": [RET],
         "__traceiter_block_rq_complete": [RET],

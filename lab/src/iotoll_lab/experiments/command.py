@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from iotoll_lab.experiments.builds import builds_command
+from iotoll_lab.experiments.culprits import culprits_command
 from iotoll_lab.experiments.detector import detector_command
 from iotoll_lab.experiments.exact import exact_command
 from iotoll_lab.experiments.explained import explained_command
@@ -18,6 +19,7 @@ from iotoll_lab.experiments.rule import rule_command
 from iotoll_lab.experiments.search import search_command
 from iotoll_lab.experiments.sized import sized_command
 from iotoll_lab.experiments.tracing import tracing_command
+from iotoll_lab.experiments.vector import vector_command
 
 
 @click.group("experiment", context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,11 +35,13 @@ for _command in (
     history_command,
     innocent_command,
     planted_command,
+    culprits_command,
     ranges_command,
     rule_command,
     search_command,
     sized_command,
     tracing_command,
+    vector_command,
 ):
     experiment_group.add_command(_command)
 
