@@ -40,7 +40,7 @@ class Found:
     """Where a search ended.
 
     ``commits`` is the culprit alone, or all that it may be where skipped commits hide it, newest
-    first; empty where nothing moved, with the reason in ``why``.
+    first; empty where nothing moved, with the reason in ``why``. ``cells`` were measured first.
     """
 
     target: Part | None = None
@@ -48,6 +48,7 @@ class Found:
     commits: list[str] = field(default_factory=list)
     why: str = ""
     moved: dict[Part, Value] = field(default_factory=dict)
+    cells: tuple[str, ...] = ()
     range_size: int = 0
     candidates: int = 0
     tested: list[tuple[str, str, float | None]] = field(default_factory=list)

@@ -54,9 +54,13 @@ def search_on(
     meter: Meter, history: History, asked: Asked, found: Found, progress: Progress
 ) -> Whole:
     """Every commit that moved what moved between A and B; nothing where the range has no change."""
-    cells = sorted({cell for cell, _ in found.moved})
-    if not cells or not found.commits:
+    if not found.commits:
         return Whole()
+    accountant = Accountant(meter, history, progress, None, section=asked.section)
+    accountant.cells = list(found.cells)
+    total = accountant.step(asked.good, asked.bad)
+    moved = total.moved if total is not None else frozenset[Part]()
+    cells = sorted({cell for cell, _ in [*found.moved, *moved]})
     accountant = Accountant(meter, history, progress, None, section=asked.section)
     accountant.cells = cells
     first = _alone(accountant, history, asked, found)
