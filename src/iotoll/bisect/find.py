@@ -115,7 +115,14 @@ class Finder:
             return Found(why=why, range_size=len(parents), candidates=candidates)
         target = _clearest(moved)
         cells, full = self._narrowed(target, moved)
-        found = Found(target, full, moved=moved, range_size=len(parents), candidates=candidates)
+        found = Found(
+            target,
+            full,
+            moved=moved,
+            cells=tuple(self.cells),
+            range_size=len(parents),
+            candidates=candidates,
+        )
         if why := self._before_the_range(target, cells, full):
             found.why = why
             return found
