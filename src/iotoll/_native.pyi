@@ -39,6 +39,10 @@ class Options(TypedDict, total=False):
     tracing: Path | None
     """Where a board with one CPU wrote what the recording of the trace executed: no length counts
     it; times are as they were. Not together with ``turns``."""
+    counts: bytes | None
+    """Pairs of 64-bit numbers in this machine's byte order: a time at which the trace's clock was
+    read, and what was counted until then. Own lengths are such counts in place of time. Not
+    together with ``turns`` or ``tracing``."""
     min_size: int | None
     max_size: int | None
     """Only I/Os of at least, or at most, so many bytes."""

@@ -19,30 +19,34 @@ from iotoll.records.rundir import STUDY, RunDir
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--commit", is_flag=True, help="Print the result as text for a commit message.")
 @click.option("--cover", is_flag=True, help="The same with every workload, for a cover letter.")
+@click.option("--mail", is_flag=True, help="The same as a mail to who wrote the change.")
 @output_options
-def report_command(run: Path, commit: bool, cover: bool, quiet: bool, as_json: bool) -> None:
+def report_command(
+    run: Path, commit: bool, cover: bool, mail: bool, quiet: bool, as_json: bool
+) -> None:
     """Write a run directory's report again and print it.
 
     RUN may be the folder of a study as well.
     """
-    if commit and cover:
-        raise UsageError("--commit and --cover: name one of them")
-    if as_json and (commit or cover):
-        raise UsageError(f"--json and {'--commit' if commit else '--cover'}: name one of them")
+    asked = {"--commit": commit, "--cover": cover, "--mail": mail, "--json": as_json}
+    if len(chosen := [name for name, on in asked.items() if on]) > 1:
+        raise UsageError(f"{' and '.join(chosen)}: name one of them")
     # What reports are made with takes a tenth of a second to import: a gate begins without it.
     from iotoll.reports.page import render_report
     from iotoll.reports.page.evidence import gather
-    from iotoll.reports.page.plain_text import commit_text, cover_text
+    from iotoll.reports.page.plain_text import commit_text, cover_text, mail_text
     from iotoll.studies.flow import resume_command
 
     if (run / STUDY).is_file():
+        if mail:
+            raise UsageError("--mail: a study has no author: --commit or --cover")
         _report_study(run, commit, cover, Output(quiet, as_json))
         return
     if resume := resume_command(run):
         raise UsageError(f"{run} is an unfinished study: {resume} resumes it")
     directory = RunDir.open(run)
-    if commit or cover:
-        text = cover_text if cover else commit_text
+    if commit or cover or mail:
+        text = mail_text if mail else cover_text if cover else commit_text
         click.echo(text(gather(directory)), nl=False)
         return
     page = render_report(directory)
@@ -63,6 +67,6 @@ def _report_study(folder: Path, commit: bool, cover: bool, output: Output) -> No
     if output.as_json:
         print_json(record.model_dump(mode="json"))
         return
-    click.echo("\n".join(terminal_lines(record, output.quiet)))
+    output.show(terminal_lines(record, output.quiet))
     if not output.quiet:
         click.echo(f"report: {page}")

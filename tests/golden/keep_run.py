@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ KEPT = (
 )
 
 
-def keep(run: Path, name: str) -> Path:
+def keep(run: Path, name: str, folder: Path = FOLDER, kept: Sequence[str] = KEPT) -> Path:
     """Write ``data/runs/NAME`` from a finished run directory; returns it."""
-    target = FOLDER / name
-    for pattern in KEPT:
+    target = folder / name
+    for pattern in kept:
         for path in run.glob(pattern):
             text = path.read_text()
             if path.suffix == ".json":

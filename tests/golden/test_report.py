@@ -83,13 +83,25 @@ def test_page(case: str, drawn: Drawn, golden: Callable[[str, str], None]) -> No
     golden(f"report-expected/{case}.page.txt", reader.text())
 
 
+def shown(run: RunDir, full: bool) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, color_system=None, force_terminal=False)
+    terminal_report(run, console, full)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
 @pytest.mark.parametrize("case", NAMES)
 def test_terminal(case: str, drawn: Drawn, golden: Callable[[str, str], None]) -> None:
-    stream = io.StringIO()
     run, _ = drawn(case)
-    terminal_report(run, Console(file=stream, width=80, color_system=None, force_terminal=False))
-    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
-    assert max(map(len, lines)) <= 80
-    text = "\n".join(lines) + "\n"
+    text = shown(run, full=True)
+    # Commands stand whole on one line.
+    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("    "))
     golden(f"report-expected/{case}.terminal.txt", text)
     assert (run.report / "report.txt").read_text() == text
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_first_screen(case: str, drawn: Drawn, golden: Callable[[str, str], None]) -> None:
+    text = shown(drawn(case)[0], full=False)
+    assert text.count("\n") <= 24
+    golden(f"report-expected/{case}.screen.txt", text)

@@ -71,7 +71,7 @@ def tables(folder: Path, tracing: Path | None) -> list[IoTable]:
     return [measured.table for measured in found]
 
 
-def test_each_section_is_without_the_readings_inside_it(folder: Path, times: Ints) -> None:
+def test_g2_1_each_section_is_without_the_readings_inside_it(folder: Path, times: Ints) -> None:
     both = zip(tables(folder, None), tables(folder, folder / TRACING), strict=True)
     for gross, net in both:
         one = np.flatnonzero(gross["requests"] == 1)

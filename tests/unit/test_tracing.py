@@ -187,6 +187,7 @@ def _kernel(traced: Callable[[int], list[int]]) -> tuple[TracedImage, int]:
             "traced": traced(start),
             "vectors": [NOP] * 4,
             "trace_clock_local": [NOP, NOP, RET],
+            "cpu_switch_to": [NOP, RET],
             "__traceiter_one": [NOP, RET],
             "filler": [NOP] * 32,
             "last": [RET],
@@ -233,6 +234,7 @@ def test_slow_path_of_system_calls_and_trampolines() -> None:
             "__kretprobe_trampoline": [BRK, NOP],
             "vectors": [NOP],
             "trace_clock_local": [RET],
+            "cpu_switch_to": [RET],
             "filler": [NOP] * 32,
             "last": [RET],
         }

@@ -118,7 +118,7 @@ def test_untraced_kernels_execute_what_the_gate_counts(gated: Path) -> None:
     for side in values.values():
         assert set(side) == {"vfs_fs", "submission", "completion"}
         for section in side.values():
-            assert section["ios"] == 256
+            assert section["ios"] >= 256
             assert abs(section["counted"] - section["untraced"]) <= 2
     grew = values["candidate"]["submission"]["untraced"] - values["base"]["submission"]["untraced"]
     assert 41 <= grew <= 60, "the planted cost is no artefact of the events"

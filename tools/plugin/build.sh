@@ -38,7 +38,7 @@ main() {
         # shellcheck disable=SC2046 # options are words
         gcc -std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden \
             -I "$work/include" $(pkg-config --cflags glib-2.0) \
-            -o "$work/result/libiotoll-record.so" "$here/plugin.c" "$here/record.c" "$here/cache.c" "$here/counts.c" "$here/tracing.c" \
+            -o "$work/result/libiotoll-record.so" "$here"/*.c \
             $(pkg-config --libs glib-2.0) >&2 || die "the compiler failed"
         # Another build may have been quicker.
         mv -T "$work/result" "$folder" 2>/dev/null || [ -f "$folder/libiotoll-record.so" ] ||

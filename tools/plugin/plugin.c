@@ -5,7 +5,8 @@
  *   -plugin libiotoll-record.so[,out=PREFIX,probes=ADDRESS:REGISTER+ADDRESS:REGISTER[,spans=FILE]
  *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1][,only=FILE]]
  *                               [,counts=FILE,at=ADDRESS:0,idle=FILE,leave=FILE,functions=FILE]
- *                               [,tracing=FILE,edges=FILE,clock=ADDRESS:ADDRESS,vectors=ADDRESS:ADDRESS]
+ *                               [,tracing=FILE,windows=FILE,edges=FILE,clock=ADDRESS:ADDRESS,
+ *                                 vectors=ADDRESS:ADDRESS,switch=ADDRESS:ADDRESS]
  *
  * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark). The
  * first probe is the clock: recording begins at its first mark or, with spans, while its value is in
@@ -20,9 +21,10 @@
  * the idle loop, and one in a span of leave's ends idling; functions has all functions. That works with only, and alone; not with a
  * whole record.
  *
- * With tracing, FILE says what the guest's own tracing executed until each of its time stamps (tracing.h).
- * edges' FILE has where that begins and ends, clock the first instruction of the function that reads the
- * trace clock and its return, vectors the table of exception vectors. It goes with counts.
+ * With tracing, FILE says what the guest's own tracing executed until each of its time stamps (tracing.h), and
+ * windows' FILE what everything else executed between them (windows.h). edges' FILE has where tracing begins
+ * and ends, clock the first instruction of the function that reads the trace clock and its return, vectors
+ * the table of exception vectors, switch the function that switches tasks. They go together, with counts.
  *
  * Instructions are counted one by one, not by the lengths of the blocks: QEMU leaves a block early
  * at an exception, and runs the rest again after an access to a device.
@@ -35,7 +37,7 @@
 
 #include "counts.h"
 #include "record.h"
-#include "tracing.h"
+#include "traced.h"
 
 #define PROBES 8
 #define REGISTERS 31
@@ -62,10 +64,6 @@ static struct spans {
     struct span *list;
     int64_t count;
 } idle_code, leave_code, function_code;
-static struct tracing tracing;
-static struct edge *edges;
-static int64_t edge_count;
-static struct span trace_clock, vectors;
 
 struct site {
     uint32_t block; /* that begins with the probe's instruction */
@@ -96,12 +94,14 @@ static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
         failed("counts", "too many CPUs, or too little memory");
         counts.failed = true;
     }
-    if (!prefix && !tracing.file)
+    if (!prefix && !traced_is_on())
         return;
     all = qemu_plugin_get_registers();
+    if (traced_is_on())
+        traced_cpu(vcpu, all);
     if (vcpu != 0) {
         failed("the board", "has several CPUs: their instructions cannot be told apart yet");
-        recorder.failed = tracing.failed = true;
+        recorder.failed = true;
     }
     for (guint i = 0; i < all->len; i++) {
         qemu_plugin_reg_descriptor *one = &g_array_index(all, qemu_plugin_reg_descriptor, i);
@@ -219,10 +219,11 @@ static void refresh_counters(void)
 
 static void on_count_mark(unsigned int vcpu, void *data)
 {
-    (void)vcpu;
     (void)data;
     refresh_counters();
     counts_mark(&counts);
+    if (traced_is_on())
+        traced_open(vcpu, counts.open);
     if (!counts.open)
         for (uint32_t cpu = 0; cpu < counts.cpu_count; cpu++)
             qemu_plugin_u64_set(idle_flag, cpu, 0);
@@ -283,153 +284,6 @@ static void translate_counts(struct qemu_plugin_tb *tb)
     qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, counter, add);
 }
 
-/* Of a translated instruction: the number of an edge, and how many instructions were counted early. */
-#define EARLY_BITS 10
-
-static uint64_t executed_before(unsigned int vcpu, guint early)
-{
-    return qemu_plugin_u64_get(executed, vcpu) - (early & ((1u << EARLY_BITS) - 1));
-}
-
-static void on_edge(unsigned int vcpu, void *data)
-{
-    guint word = GPOINTER_TO_UINT(data);
-
-    tracing_edge(&tracing, executed_before(vcpu, word), &edges[word >> EARLY_BITS]);
-}
-
-static void on_break(unsigned int vcpu, void *early)
-{
-    tracing_break(&tracing, executed_before(vcpu, GPOINTER_TO_UINT(early)));
-}
-
-static void on_exception(unsigned int vcpu, void *early)
-{
-    tracing_exception(&tracing, executed_before(vcpu, GPOINTER_TO_UINT(early)));
-}
-
-static void on_return(unsigned int vcpu, void *early)
-{
-    tracing_return(&tracing, executed_before(vcpu, GPOINTER_TO_UINT(early)));
-}
-
-static void on_read(unsigned int vcpu, void *early)
-{
-    tracing_read(&tracing, executed_before(vcpu, GPOINTER_TO_UINT(early)));
-}
-
-static void on_trace_clock(unsigned int vcpu, void *early)
-{
-    static GByteArray *bytes;
-    uint64_t value = 0;
-
-    if (!bytes)
-        bytes = g_byte_array_new();
-    g_byte_array_set_size(bytes, 0);
-    if (qemu_plugin_read_register(registers[0], bytes) != sizeof(value)) {
-        tracing.failed = true;
-        return;
-    }
-    memcpy(&value, bytes->data, sizeof(value));
-    tracing_clock(&tracing, executed_before(vcpu, GPOINTER_TO_UINT(early)), value);
-}
-
-static uint32_t word_of(const struct qemu_plugin_insn *insn)
-{
-    uint32_t word = 0;
-
-    qemu_plugin_insn_data(insn, &word, sizeof(word));
-    return GUINT32_FROM_LE(word);
-}
-
-/* Load or store of arm64: it may be to a device, which ends a block behind it. */
-static bool is_access(uint32_t word)
-{
-    return (word & 0x0a000000) == 0x08000000;
-}
-
-/* BRK with what a kernel probe has: for itself, for a single step, for a function's return. */
-static bool is_probe(uint32_t word)
-{
-    uint32_t number = word >> 5 & 0xffff;
-
-    return (word & 0xffe0001f) == 0xd4200000 && (number == 4 || number == 6 || number == 7);
-}
-
-#define ERET 0xd69f03e0u
-#define NOP 0xd503201fu
-
-static void watch_instruction(struct qemu_plugin_insn *insn, uint32_t word, guint early)
-{
-    uint64_t address = qemu_plugin_insn_vaddr(insn);
-    gpointer before = GUINT_TO_POINTER(early), behind = GUINT_TO_POINTER(early - 1);
-
-    if (address == trace_clock.from)
-        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_read, QEMU_PLUGIN_CB_NO_REGS, before);
-    if (address == trace_clock.to)
-        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_trace_clock, QEMU_PLUGIN_CB_R_REGS, before);
-    if (address >= vectors.from && address < vectors.to && (address - vectors.from) % 0x80 == 0)
-        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_exception, QEMU_PLUGIN_CB_NO_REGS, before);
-    if (is_probe(word))
-        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_break, QEMU_PLUGIN_CB_NO_REGS, before);
-    if (word == ERET)
-        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_return, QEMU_PLUGIN_CB_NO_REGS, behind);
-}
-
-/* The first edge that is not before an address. */
-static int64_t edge_from(uint64_t address)
-{
-    int64_t low = 0, high = edge_count;
-
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (edges[middle].address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/*
- * Counts instructions in stretches that end with an access: behind one to a device the rest of the block
- * is another block. A stretch is counted when it begins.
- */
-static void translate_tracing(struct qemu_plugin_tb *tb)
-{
-    size_t count = qemu_plugin_tb_n_insns(tb), end = 0;
-    uint64_t first = qemu_plugin_tb_vaddr(tb);
-    int64_t next;
-
-    if (first < UINT64_C(1) << 63)
-        return;
-    next = edge_from(first);
-    for (size_t i = 0; i < count; i++) {
-        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-        uint32_t word = word_of(insn);
-
-        if (i == end) {
-            do
-                end++;
-            while (end < count && !is_access(word_of(qemu_plugin_tb_get_insn(tb, end - 1))));
-            qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64,
-                                                                executed, end - i);
-        }
-        watch_instruction(insn, word, (guint)(end - i));
-        for (; next < edge_count && edges[next].address == first + 4 * i; next++) {
-            bool is_branch = edges[next].kind == EDGE_BRANCH;
-            guint early = (guint)(end - i) - (is_branch || edges[next].kind == EDGE_END_BEHIND);
-
-            if (is_branch && word == NOP)
-                continue;
-            qemu_plugin_register_vcpu_insn_exec_cb(
-                insn, on_edge, QEMU_PLUGIN_CB_NO_REGS,
-                GUINT_TO_POINTER((guint)next << EARLY_BITS | early));
-        }
-    }
-}
-
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
     struct qemu_plugin_hwaddr *place;
@@ -453,8 +307,8 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     (void)id;
     if (counts.file)
         translate_counts(tb);
-    if (tracing.file)
-        translate_tracing(tb);
+    if (traced_is_on())
+        traced_translate(tb);
     if (only)
         translate_chosen(tb);
     if (only || counts.file)
@@ -496,15 +350,6 @@ static void end_counts(void)
     g_free(function_code.list);
 }
 
-static void end_tracing(void)
-{
-    bool whole = tracing_end(&tracing);
-
-    if (fclose(tracing.file) != 0 || !whole)
-        failed("what tracing executed", "is not whole");
-    g_free(edges);
-}
-
 static void end_record(void)
 {
     FILE *file;
@@ -541,8 +386,8 @@ static void at_end(qemu_plugin_id_t id, void *data)
     (void)data;
     if (counts.file)
         end_counts();
-    if (tracing.file)
-        end_tracing();
+    if (traced_is_on() && !traced_end())
+        failed("what tracing executed", "is not whole");
     if (prefix)
         end_record();
 }
@@ -594,23 +439,6 @@ static bool take_counts(const char *option, const char *value)
            counts_functions(&counts, function_code.list, (uint32_t)function_code.count);
 }
 
-/* Of tracing: files, and addresses. */
-static bool take_tracing(const char *option, const char *value)
-{
-    if (g_str_has_prefix(option, "tracing=")) {
-        tracing.file = fopen(value, "wb");
-        return tracing.file && fwrite(TRACING_MAGIC, 8, 1, tracing.file) == 1;
-    }
-    if (g_str_has_prefix(option, "clock="))
-        return take_pairs(value, &trace_clock, 1) == 1;
-    if (g_str_has_prefix(option, "vectors="))
-        return take_pairs(value, &vectors, 1) == 1;
-    if (!g_str_has_prefix(option, "edges="))
-        return take_counts(option, value);
-    edge_count = read_edges(value, &edges);
-    return edge_count > 0 && edge_count < 1 << (32 - EARLY_BITS);
-}
-
 static bool take_option(const char *option)
 {
     const char *value = strchr(option, '=');
@@ -638,7 +466,7 @@ static bool take_option(const char *option)
         recorder.known = &blocks;
         return only_count > 0;
     } else {
-        return take_tracing(option, value);
+        return traced_option(option, value) || take_counts(option, value);
     }
     return true;
 }
@@ -655,8 +483,9 @@ static bool are_whole(const char *target)
         failed("options", "with out=PREFIX, probes=ADDRESS:REGISTER is needed");
     else if (counts.file && !counts_whole)
         failed("options", "with counts=FILE, at=, idle=, leave= and functions= are needed");
-    else if (tracing.file && !(counts.file && edge_count > 0 && trace_clock.to && vectors.to))
-        failed("options", "with tracing=FILE, counts=, edges=, clock= and vectors= are needed");
+    else if (traced_is_on() && !(counts.file && traced_is_whole()))
+        failed("options", "with tracing=FILE, counts=, windows=, edges=, clock=, vectors= and switch= "
+                          "are needed");
     else if (counts.file && prefix && !only)
         failed("options", "counts=FILE goes with only=FILE, not with a whole record");
     else if (!prefix && !counts.file)
@@ -703,6 +532,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
         count_scores = qemu_plugin_scoreboard_new(PIECES_MAX * sizeof(uint64_t));
         idle_scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
         idle_flag = qemu_plugin_scoreboard_u64(idle_scores);
+        /* Piece 0: all of user space. */
+        traced_begin((qemu_plugin_u64){count_scores, 0});
     }
     qemu_plugin_register_vcpu_init_cb(id, on_vcpu);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

@@ -66,6 +66,13 @@ impl Part {
         self
     }
 
+    fn with_counts(mut self, counts: Option<&Arc<Tracing>>) -> Self {
+        if let Some(counts) = counts {
+            self.engine.set_counts(Arc::clone(counts));
+        }
+        self
+    }
+
     fn gap(&mut self, gap: &LostRange) {
         if self.window.touches(gap) {
             self.facts.lose(gap);
@@ -186,11 +193,13 @@ pub(crate) fn trace<E: From<Error>>(
     let turns = turns.map(|path| turns::read(path, trace)).transpose()?;
     let tracing = request.tracing.as_deref();
     let tracing = tracing.map(|path| tracing::read(path, trace)).transpose()?;
+    let counts = request.counts.clone().map(|c| Arc::new(Tracing::new(c)));
     let part = |((place, &window), sample): ((usize, &Window), &Facts)| {
         let options = options_of(trace, request, |id| sample.has(id));
         Part::new((place, window), options, names(), request)
             .with_turns(turns.as_ref())
             .with_tracing(tracing.as_ref())
+            .with_counts(counts.as_ref())
     };
     let mut walk = Walk::new(windows.iter().enumerate().zip(&samples).map(part), each);
     let mut events = trace.events().map_err(Error::from)?;

@@ -99,6 +99,8 @@ pub(crate) enum Ran {
     Turns(Arc<Turns>),
     /// By the clock, less what recorded the trace.
     Untraced(Arc<Tracing>),
+    /// By something else that was counted until each reading of the clock.
+    Counted(Arc<Tracing>),
 }
 
 impl Ran {
@@ -107,16 +109,17 @@ impl Ran {
         match self {
             Self::Clock => to.saturating_sub(from),
             Self::Turns(turns) => turns.ran(cpu, from, to),
-            Self::Untraced(_) => self.passed(from, to),
+            Self::Untraced(_) | Self::Counted(_) => self.passed(from, to),
         }
     }
 
-    /// Time that passed, without what recorded the trace meanwhile.
+    /// Time that passed, without what recorded the trace meanwhile; or what was counted.
     #[inline]
     pub(crate) fn passed(&self, from: u64, to: u64) -> u64 {
         let all = to.saturating_sub(from);
         match self {
             Self::Untraced(tracing) => all.saturating_sub(tracing.between(from, to)),
+            Self::Counted(counts) => counts.between(from, to),
             _ => all,
         }
     }
@@ -171,6 +174,14 @@ mod tests {
         assert_eq!(ran.between(0, 100, 400), 300 - 53);
         assert_eq!(ran.passed(10, 100), 90 - 7);
         assert_eq!(Ran::Clock.passed(100, 400), 300);
+    }
+
+    #[test]
+    fn what_was_counted_takes_the_clock_s_place() {
+        let ran = Ran::Counted(Arc::new(Tracing::new(vec![(100, 7), (400, 900), (250, 30)])));
+        assert_eq!(ran.between(0, 100, 250), 23);
+        assert_eq!(ran.passed(100, 400), 893);
+        assert_eq!(ran.between(0, 400, 500), 0);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use iorecord::{
 use pyo3::create_exception;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::table::Told;
 
@@ -49,6 +49,7 @@ struct Choice {
     max_size: Option<i64>,
     turns: Option<PathBuf>,
     tracing: Option<PathBuf>,
+    counts: Option<Vec<(u64, u64)>>,
     count_events: Option<bool>,
     keep_ios: Option<bool>,
 }
@@ -69,6 +70,7 @@ impl Choice {
                 "max_size" => wanted.max_size = value.extract()?,
                 "turns" => wanted.turns = value.extract()?,
                 "tracing" => wanted.tracing = value.extract()?,
+                "counts" => wanted.counts = pairs(&value)?,
                 "count_events" => wanted.count_events = value.extract()?,
                 "keep_ios" => wanted.keep_ios = value.extract()?,
                 other => {
@@ -121,8 +123,23 @@ impl Choice {
             count_events,
             turns: self.turns,
             tracing: self.tracing,
+            counts: self.counts,
         })
     }
+}
+
+/// Pairs of 64-bit numbers in this machine's order, as bytes.
+fn pairs(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<(u64, u64)>>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+    let bytes = value.cast::<PyBytes>()?.as_bytes().chunks_exact(16);
+    let pair = |bytes: &[u8]| {
+        let (first, second) = bytes.split_at(8);
+        (number(first), number(second))
+    };
+    Ok(Some(bytes.map(pair).collect()))
 }
 
 /// Analyses, each turned to Python's objects when it is asked for.

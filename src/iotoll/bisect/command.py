@@ -256,9 +256,11 @@ def _show(result: dict[str, Any], root: Path, output: Output) -> None:
         click.echo(json.dumps(result, indent=1, sort_keys=True))
         return
     text = bisect_text(result)
-    click.echo(text.splitlines()[0] if output.quiet else text.rstrip("\n"))
-    if not output.quiet:
-        click.echo(f"written: {root / 'bisect.json'}")
+    if output.quiet:
+        click.echo(text.splitlines()[0])
+        return
+    output.show(text.rstrip("\n").splitlines())
+    click.echo(f"written: {root / 'bisect.json'}")
 
 
 class _Step(click.Command):

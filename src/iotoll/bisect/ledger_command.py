@@ -88,7 +88,7 @@ def ledger_command(
     if as_json:
         click.echo(json.dumps(ledger_data(ledger), indent=1, sort_keys=True))
     else:
-        click.echo(ledger_text(ledger).rstrip("\n"))
+        output.show(ledger_text(ledger).rstrip("\n").splitlines())
         if not quiet:
             click.echo(f"written: {root / 'ledger.html'}")
     raise SystemExit(3 if found.partial else 0)

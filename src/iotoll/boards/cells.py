@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import nearest
 
 SHAPE = "DEVICE-SIZEk-PATTERN-tTHREADS-MODE"
 DEVICES = ("ufs", "nvme", "emmc")
@@ -193,7 +193,7 @@ def _nearest(word: str, known: Sequence[str]) -> str:
     meant = _OTHER_WORDS.get(word.rstrip("0123456789"), "")
     longer = [k for k in known if meant and k.rstrip("N0123456789") == meant]
     longer += [k for k in known if word and k.startswith(word)]
-    return longer[0] if longer else get_close_matches(word, known, 1, 0.0)[0]
+    return longer[0] if longer else nearest(word, known)
 
 
 def _known(name: str, what: str, word: str, known: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from iotoll.boards.cells import DEVICES, LARGE_KB, Cell, parse_cell
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import nearest
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import first_error, load_extended, load_toml, named_file
 from iotoll.records.models.base import Model
@@ -98,13 +98,14 @@ class Family(Model):
     devices: list[str] = Field(min_length=1)
     workloads: list[str] = Field(min_length=1, description="cells without their device")
     needs: str = Field("", description="what the board's device must have")
+    board: str = Field("", description="one that runs it, where the default board does not")
 
     @field_validator("devices")
     @classmethod
     def _known(cls, devices: list[str]) -> list[str]:
         for name in devices:
             if name not in DEVICES:
-                near = get_close_matches(name, DEVICES, 1, 0.0)[0]
+                near = nearest(name, DEVICES)
                 raise ValueError(f"no device {name!r}: the nearest is {near!r}")
         return devices
 
@@ -227,7 +228,7 @@ def _families(path: Path, names: object) -> dict[str, object]:
         raise UsageError(f"{path}: families: must be a list of names: {', '.join(known)}")
     for name in names:
         if name not in known:
-            near = get_close_matches(name, list(known), 1, 0.0)[0]
+            near = nearest(name, list(known))
             raise UsageError(f"{path}: families: no family {name!r}: the nearest is {near!r}")
     return {name: known[name] for name in names}
 
@@ -264,11 +265,11 @@ def chosen_cells(
 def _spelled(item: str, known: list[str], families: Mapping[str, Sequence[str]]) -> list[str]:
     """The cell that is written out, which the matrix need not name."""
     if any(mark in item for mark in "*?["):
-        raise UsageError(f"--cells {item}: no such cell; there is for example {known[0]}")
+        raise UsageError(f"--cells {item}: no such cell; the nearest is {nearest(item, known)}")
     if item in load_toml(families_path()):
         raise UsageError(f"--cells {item}: the matrix does not name that family (families = [...])")
     if item.count("-") < 3:
-        near = get_close_matches(item, [*families, *known], 1, 0.0)[0]
+        near = nearest(item, [*families, *known])
         raise UsageError(f"--cells {item}: no such cell or family; the nearest is {near}")
     try:
         cell = parse_cell(item)

@@ -103,13 +103,19 @@ def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> t
 
 TRACING = "tracing.bin"
 """The file that says what the guest's tracing executed until each time stamp (tracing.h)."""
+WINDOWS = "windows.bin"
+"""The file that says what else executed between these (windows.h)."""
 
 
 def tracing_words(folder: Path, code: TracingCode, words: Sequence[str]) -> tuple[str, ...]:
-    """QEMU's words that also write `TRACING` in a folder; ``words`` are those of `count_words`."""
+    """QEMU's words that also write `TRACING` and `WINDOWS` in a folder.
+
+    ``words`` are those of `count_words`.
+    """
     code.edges.tofile(folder / "tracing.edges")
-    pairs = {"clock": code.clock, "vectors": code.vectors}
-    more = f",tracing={folder / TRACING},edges={folder / 'tracing.edges'}"
+    pairs = {"clock": code.clock, "vectors": code.vectors, "switch": code.switch}
+    more = f",tracing={folder / TRACING},windows={folder / WINDOWS}"
+    more += f",edges={folder / 'tracing.edges'}"
     more += "".join(f",{name}={one:#x}:{other:#x}" for name, (one, other) in pairs.items())
     return tuple(f"{word}{more}" if _is_plugin(word) else word for word in words)
 

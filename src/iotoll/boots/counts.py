@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from iotoll.boards.plugin import (
     COUNTS,
     TRACING,
+    WINDOWS,
     CountedCode,
     count_words,
     records_all,
@@ -31,7 +33,7 @@ from iotoll.boards.plugin import (
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.kernels.symbols import Symbols, read_symbols
 from iotoll.kernels.tracing import tracing_code
-from iotoll.records.results import write_text
+from iotoll.records.results import write_bytes, write_text
 
 COUNTED = "counts.json"
 """In a boot's folder: what was executed in each window, by function."""
@@ -54,6 +56,9 @@ _WORKS_FOR_OTHERS = ("schedule_idle", "flush_smp_call_function_queue", "sched_tt
 _EXCEPTIONS = ("vectors",)
 """The table of exception vectors (arch/arm64/kernel/entry.S)."""
 
+PACKED = b"IOTOLLWZ"
+"""What a stored file of windows begins with; behind it, the plugin's own, packed by zlib."""
+
 _MAGIC = b"IOTOLLC1"
 _PART = np.dtype(
     [("kind", "<u4"), ("number", "<u4"), ("cpu", "<u4"), ("width", "<u4"), ("count", "<u8")]
@@ -61,6 +66,8 @@ _PART = np.dtype(
 _COUNTED = np.dtype([("piece", "<u4"), ("times", "<u4"), ("idle", "<u4")])
 _PIECE = np.dtype([("address", "<u8"), ("instructions", "<u8")])
 _WINDOW, _PIECES, _END = 1, 2, 3
+_BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u4"), ("special", "<u4")])
+_WINDOWS_LAST, _FUNCTIONS = 9, 10  # of tools/plugin/windows.h, and what is added here
 
 Counts = npt.NDArray[np.int64]
 
@@ -95,7 +102,7 @@ class Counter:
         return cls(tracing_words(folder, code, counting), symbols, is_traced=True)
 
     def keep(self, folder: Path, target: Path) -> None:
-        """Store what was counted in ``target`` (``counts.json``, `TRACING`), if it was."""
+        """Store in ``target`` what was counted: ``counts.json``, and `TRACING` with `WINDOWS`."""
         if self.symbols is None:
             return
         path, tracing = folder / COUNTS, folder / TRACING
@@ -103,9 +110,36 @@ class Counter:
             raise InfrastructureError("QEMU's plugin left no counts")
         if self.is_traced:
             shutil.move(tracing, target / TRACING)
+            pack_windows(folder / WINDOWS, target / WINDOWS, self.symbols)
         text = json.dumps(_by_function(path, self.symbols), separators=(",", ":"))
         write_text(target / COUNTED, text + "\n")
         path.unlink()
+
+
+def pack_windows(path: Path, target: Path, symbols: Symbols) -> None:
+    """Store the plugin's file of windows, packed: windows that nearly repeat are much alike.
+
+    With the functions of its blocks, so that whoever reads it needs no image. Raises
+    InfrastructureError where it is not whole.
+    """
+    data = path.read_bytes()
+    last = np.frombuffer(data[-_PART.itemsize :], _PART)
+    if not data.startswith(b"IOTOLLW1") or len(last) != 1 or last[0]["kind"] != _WINDOWS_LAST:
+        raise InfrastructureError(f"{path.name}: the plugin's windows are cut off")
+    head = np.frombuffer(data, _PART, 1, 8)[0]
+    blocks = np.frombuffer(data, _BLOCK, int(head["count"]), 8 + _PART.itemsize)
+    numbers = np.unique(symbols.index(blocks["address"]))
+    numbers = numbers[numbers >= 0]
+    functions = {
+        "starts": symbols.starts[numbers].tolist(),
+        "names": [symbols.name(number) for number in numbers.tolist()],
+        "base": symbols.base,
+        "size": len(symbols.image),
+    }
+    text = json.dumps(functions, separators=(",", ":")).encode()
+    part = np.array([(_FUNCTIONS, 0, 0, 1, len(text))], _PART).tobytes()
+    whole = data[: -_PART.itemsize] + part + text + data[-_PART.itemsize :]
+    write_bytes(target, PACKED + zlib.compress(whole, 1))
 
 
 def counted_code(symbols: Symbols) -> CountedCode:

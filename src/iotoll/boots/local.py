@@ -12,7 +12,7 @@ from pathlib import Path
 
 from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
-from iotoll.boards.plugin import TRACING, plugin_name
+from iotoll.boards.plugin import TRACING, WINDOWS, plugin_name
 from iotoll.boards.qemu import (
     TURNS,
     BootFiles,
@@ -128,7 +128,7 @@ class BootPlan:
     def virtual(self) -> VirtualBoard:
         """The board as this machine can be it; raises UsageError for a real one."""
         if not isinstance(self.board, VirtualBoard):
-            raise UsageError(f"board {self.board.name} needs a lab: --runner lava")
+            raise UsageError(f"board {self.board.name} is not QEMU's: --runner lava, or ssh")
         return self.board
 
     @property
@@ -364,7 +364,12 @@ def unpack(handover: Path, target: Path) -> None:
                 # A sparse file has any size and takes none.
                 plain = (member.isreg() and not member.issparse()) or member.isdir()
                 # Only QEMU says which CPU executed when, and what.
-                own = Path(member.name) in (Path(TURNS), Path(COUNTED), Path(TRACING))
+                own = Path(member.name) in (
+                    Path(TURNS),
+                    Path(COUNTED),
+                    Path(TRACING),
+                    Path(WINDOWS),
+                )
                 if not plain or ".." in Path(member.name).parts or own:
                     raise tarfile.ReadError(f"{member.name!r} may not be unpacked")
                 member.mode = 0o755 if member.isdir() else 0o644
@@ -388,35 +393,39 @@ def unpack(handover: Path, target: Path) -> None:
 def _record(
     plan: BootPlan, command: list[str], files: BootFiles, seconds: float, uncounted: str
 ) -> BootRecord:
-    before, after = (_text(plan.folder / name / "facts") for name in ("boot", "after"))
-    tools = {
-        **tool_versions(plan.virtual),
-        **{f"image {k}": v for k, v in plan.image.packages.items()},
-    }
-    for line in _text(plan.folder / "boot/tools").splitlines():
-        name, _, version = line.partition(" ")
-        tools[f"board {name}"] = version
     return BootRecord(
         side=plan.side,
         boot=plan.number,
         board=plan.board.name,
         clock=plan.clock,
         accelerator=plan.accelerator,
-        tools=tools,
+        tools={**tool_versions(plan.virtual), **tools_of(plan)},
         board_sha256=plan.identity(),
         qemu=patched.digest() if plan.virtual.qemu.patched else None,
         models=plan.board.models,
         command=[_portable(word, files) for word in command],
         seconds=round(seconds, 1),
         cells=plan.cells,
-        facts=FactRecord(
-            before=read_facts(before),
-            after=read_facts(after),
-            limits=read_limits(before, after),
-        ),
+        facts=facts_of(plan),
         uncounted=uncounted,
         digests=sealed.digests(plan.folder),
     )
+
+
+def tools_of(plan: BootPlan) -> dict[str, str]:
+    """Versions of what the board's image has, and of what the board said that it has."""
+    tools = {f"image {name}": version for name, version in plan.image.packages.items()}
+    for line in _text(plan.folder / "boot/tools").splitlines():
+        name, _, version = line.partition(" ")
+        tools[f"board {name}"] = version
+    return tools
+
+
+def facts_of(plan: BootPlan) -> FactRecord:
+    """What the board said of itself before and after the workload, in what it handed over."""
+    before, after = (_text(plan.folder / name / "facts") for name in ("boot", "after"))
+    limits = read_limits(before, after)
+    return FactRecord(before=read_facts(before), after=read_facts(after), limits=limits)
 
 
 def _portable(word: str, files: BootFiles) -> str:

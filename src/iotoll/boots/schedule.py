@@ -39,6 +39,7 @@ from iotoll.core.errors import (
     ResultError,
 )
 from iotoll.core.progress import Progress, Step
+from iotoll.kernels.tracing import tells_tracing
 from iotoll.records import results, sealed
 from iotoll.records.failure import failure_of
 from iotoll.records.models import BootRecord, Clock, FailureRecord
@@ -72,7 +73,8 @@ class Bench:
     board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a
     lab rests before its workload. ``fresh`` boots are never taken from the store. On the clock
     `time` the probes are calibrated with ``calibrate_times`` alone. ``in_sandbox`` are the sides
-    that this machine boots in the sandbox.
+    that this machine boots in the sandbox. With ``keeps`` a board, which no cable of this machine's
+    ends in, keeps what it measured until it is fetched.
     """
 
     board: Board
@@ -87,10 +89,14 @@ class Bench:
     cool_down: int = 0
     fresh: bool = False
     in_sandbox: Sequence[Side] = ()
+    keeps: bool = False
 
     @property
     def counts_tracing(self) -> bool:
-        """Whether the boots count what recording the trace executes: no value has it."""
+        """Whether the boots count what recording the trace executes: no value has it.
+
+        That is, where the kernel tells where its tracing begins and ends (`tells_tracing`).
+        """
         board = self.board
         return (
             self.clock is Clock.INSTRUCTIONS
@@ -103,14 +109,17 @@ class Bench:
     @property
     def settings(self) -> dict[str, str]:
         """What the DUT's scripts must know of how the boots are run."""
+        own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
+        if self.cool_down:
+            own = {"COOL_DOWN": str(self.cool_down), **own}
+        if self.keeps:
+            return {"HANDOVER": "../desk/keep", **own}
         if self.send_times is None:
             return {}
-        own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
         return {
             "HANDOVER": "serial",
             "UNIT": self.clock.unit.value,
             "SEND_REPEAT": str(self.send_times),
-            **({"COOL_DOWN": str(self.cool_down)} if self.cool_down else {}),
             **own,
         }
 
@@ -211,7 +220,7 @@ def _run_all(
         if base_boots.take(plan):
             on_cell(plan.runs)
         else:
-            _boot_until_sure(run, plan, lambda which: start(which, on_cell, cancelled, tell), tell)
+            boot_until_sure(run, plan, lambda which: start(which, on_cell, cancelled, tell), tell)
             base_boots.keep(plan)
         mark_done(run, plan)
 
@@ -240,7 +249,7 @@ def _run_all(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _boot_until_sure(
+def boot_until_sure(
     run: RunDir, plan: BootPlan, start: Callable[[BootPlan], None], tell: Callable[[str], None]
 ) -> None:
     """Boot a board; on one that is not exact, a crash is blamed on its kernel only if it repeats.
@@ -316,7 +325,7 @@ def _note_died(plan: BootPlan, died: Sequence[FailureRecord]) -> None:
 def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     """Render the job of one boot and say how it is run."""
     # Base and candidate run the same job, so that the workload before each cell is the same.
-    batches = _batches(bench, number)
+    batches = _batches(bench, number, not _counts_recorder(bench, run.build("base") / "Image"))
     job = run.root / "jobs" / f"boot-{number}"
     digest = render_job(bench.board, bench.matrix, batches, job, bench.settings, number)
     # The base's calibration is applied to both sides (`iotoll.measure.collect`).
@@ -341,10 +350,15 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
     )
 
 
-def _batches(bench: Bench, number: int) -> list[Batch]:
+def _counts_recorder(bench: Bench, base: Path) -> bool:
+    """Whether nothing is to be calibrated: the board counts the recorder of such a kernel."""
+    return bench.counts_tracing and (not base.is_file() or tells_tracing(base))
+
+
+def _batches(bench: Bench, number: int, calibrate: bool) -> list[Batch]:
     """What one boot runs, in order."""
     timed = bench.clock is Clock.TIME
-    calibrate = bench.calibrate and number == 1 and not bench.counts_tracing
+    calibrate = bench.calibrate and number == 1 and calibrate
     calibrate = calibrate and (bench.calibrate_times if timed else bench.matrix.calibrate)
     ios = TIMED_IOS if timed else CALIBRATION_IOS
     return make_batches(bench.matrix, list(bench.cells), calibrate, ios)
@@ -355,7 +369,7 @@ def step_after(bench: Bench, number: int, cells: Collection[str]) -> str:
 
     A boot that is read for these cells alone may end there (`BootPlan.until`).
     """
-    batches = _batches(bench, number)
+    batches = _batches(bench, number, not bench.counts_tracing)
     last = [n for n, batch in enumerate(batches) if any(r.name in cells for r in batch.runs)][-1:]
     return "".join(f"batch {batch.name}" for n in last for batch in batches[n + 1 : n + 2])
 

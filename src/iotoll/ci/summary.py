@@ -23,6 +23,8 @@ from iotoll.records.models import (
 from iotoll.records.models.ci import WORST
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.reports.page.evidence import gather
+from iotoll.reports.page.headline import verdict_sentence
 from iotoll.reports.publish.markdown import text
 from iotoll.verdict.policy import load_any_policy
 from iotoll.verdict.time.clocks import reading, shown_alone
@@ -111,7 +113,8 @@ def _outcome(run: RunDir) -> tuple[Outcome, str, Clock | None]:
     if not run.verdict.is_file():
         return Outcome.INFRASTRUCTURE, "No verdict: a job before it did not end.", None
     verdict = results.read(run.verdict, VerdictRecord)
-    return verdict.outcome, verdict.sentence, verdict.clock if verdict.can_gate else None
+    sentence = verdict_sentence(gather(run))
+    return verdict.outcome, sentence, verdict.clock if verdict.can_gate else None
 
 
 def _error(path: Path, side: Side) -> BrokenError | InfrastructureError:

@@ -8,12 +8,13 @@ import gc
 import math
 import os
 import platform
+import re
 import signal
 import stat
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +31,7 @@ from iotoll.core.errors import (
     UsageError,
     os_fix,
 )
+from iotoll.core.nearest import nearest
 from iotoll.core.plain import plain
 
 if TYPE_CHECKING:
@@ -71,6 +73,16 @@ class Output:
         return Progress(self.quiet or self.as_json)
 
     @property
+    def full(self) -> bool:
+        """Whether all of it is asked for, and not the first screen alone."""
+        context = click.get_current_context(silent=True)
+        return context is not None and bool(context.meta.get(_FULL))
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Print lines: the first screen of them, and how many more there are; all with --full."""
+        click.echo("\n".join(first_lines(lines, self.full)))
+
+    @property
     def console(self) -> Console:
         """Standard output."""
         from rich.console import Console
@@ -78,8 +90,33 @@ class Output:
         return Console()
 
 
+_FULL = "iotoll.full"
+SCREEN = 25
+"""Lines that a command prints without --full."""
+
+
+def first_lines(lines: Sequence[str], full: bool = False) -> list[str]:
+    """The lines that fit on a screen; the last one says how many more there are."""
+    lines = "\n".join(lines).splitlines()
+    if full or len(lines) <= SCREEN:
+        return list(lines)
+    return [*lines[: SCREEN - 1], f"... {len(lines) - SCREEN + 1} more lines: --full"]
+
+
+def full_option(command: F) -> F:
+    """--full, on every command that prints more than a screen; `Output.full` has it."""
+
+    def keep(context: click.Context, _: click.Parameter, value: bool) -> None:
+        context.meta[_FULL] = value
+
+    return click.option(
+        "--full", is_flag=True, expose_value=False, callback=keep, help="Print more than a screen."
+    )(command)
+
+
 def output_options(command: F) -> F:
-    """--quiet and --json, on every command that has something to say."""
+    """--quiet, --full and --json, on every command that has something to say."""
+    command = full_option(command)
     command = click.option(
         "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
     )(command)
@@ -209,7 +246,17 @@ def _show(error: click.ClickException) -> None:
     if context is not None:
         hint = f"Try '{context.command_path} --help' for help."
         click.echo(f"{context.get_usage()}\n{hint}\n", err=True)
-    click.echo(f"Error: {_line(' '.join(error.format_message().split()))}", err=True)
+    said = " ".join(error.format_message().split())
+    click.echo(f"Error: {_line(said + _meant(said, context))}", err=True)
+
+
+def _meant(said: str, context: click.Context | None) -> str:
+    """The command that was probably meant, where a group has none of the name that was given."""
+    if context is None or not isinstance(context.command, click.Group):
+        return ""
+    word = re.fullmatch(r"No such command '(.*)'\.", said)
+    near = nearest(word[1], context.command.list_commands(context), 0.6) if word else ""
+    return f" Did you mean {near}?" if near else ""
 
 
 def _is_named(error: OSError) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import meant
 
 
 def load_toml(path: Path) -> dict[str, Any]:
@@ -17,12 +18,33 @@ def load_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError as error:
-        names = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml"))) or "none"
-        raise UsageError(f"{path} does not exist; there are: {names}") from error
+        raise UsageError(_absent(path)) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: values lie too deep in one another") from error
+
+
+_KINDS = {
+    "boards": "board",
+    "hardware": "board",
+    "caches": "cache model",
+    "labs": "lab",
+    "matrices": "matrix",
+    "policies": "policy",
+    "studies": "study",
+}
+"""Folders of data files: what a file of each is. Their users give a name, and no path."""
+
+
+def _absent(path: Path) -> str:
+    """What is said of a file that is not there, by the name that its user gave."""
+    names = sorted(other.stem for other in path.parent.glob("*.toml"))
+    kind = _KINDS.get(path.parent.name)
+    if kind is None or not names:
+        return f"{path}: no such file{meant(path.stem, names)}"
+    listed = f" There are: {', '.join(names)}"
+    return f"no {kind} {path.stem!r}{meant(path.stem, names) or '.'}{listed}"
 
 
 def named_file(folder: Path, name: str) -> Path:

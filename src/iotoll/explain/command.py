@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from iotoll.boards.plugin import CACHES, load_caches
+from iotoll.core.cli_support import Output, first_lines, full_option
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
+from iotoll.explain import automatic
 from iotoll.explain.explainer import Explainer, write_pictures
 from iotoll.explain.frames import cell_frames
 from iotoll.explain.profiled import Profiler
@@ -23,7 +26,8 @@ from iotoll.explain.terminal import (
     print_untraced,
 )
 from iotoll.explain.untraced import Untraced
-from iotoll.records.models import Model
+from iotoll.records import results
+from iotoll.records.models import ExplainRecord, Model
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.opening import open_result
 
@@ -41,8 +45,9 @@ from iotoll.run.opening import open_result
 @click.option("--slowest", is_flag=True, help="As --io, of the candidate's slowest I/O.")
 @click.option("--differs", is_flag=True, help="As --io, of an I/O whose difference is unusual.")
 @click.option(
-    "--cache", is_flag=True, help="Also report cache lines and misses, from a cache model."
+    "--cache", is_flag=True, help="Also report cache lines and misses (a model): boots again."
 )
+@click.option("--again", is_flag=True, help="Boot both kernels again, whatever the run has kept.")
 @click.option("--cache-model", metavar="NAME", help="As --cache, with this model (name or file).")
 @click.option(
     "--untraced", is_flag=True, help="Measure both kernels in boots without trace events."
@@ -55,6 +60,7 @@ from iotoll.run.opening import open_result
 )
 @click.option("--json", "as_json", is_flag=True, help="Print explain.json on stdout.")
 @click.option("--quiet", is_flag=True, help="Print only the tables.")
+@full_option
 def explain_command(
     result: Path,
     cells: tuple[str, ...],
@@ -64,6 +70,7 @@ def explain_command(
     differs: bool,
     cache: bool,
     cache_model: str | None,
+    again: bool,
     untraced: bool,
     profile: bool,
     as_json: bool,
@@ -71,13 +78,14 @@ def explain_command(
 ) -> None:
     """Show which functions account for the differences of RUN (a run directory or file in it).
 
-    Both kernels boot again on the same virtual board, while a plugin records every instruction.
+    What the gate has explained is printed at once. Its boots have kept what they executed, on
+    boards that count it, so that other cells need none. Otherwise, with --again and with --cache,
+    both kernels boot again on the same virtual board, while a plugin records every instruction.
     Without --cell the cells that moved are explained; all of them where none did. Leaves
     explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
     both profiles for speedscope (CELL.speedscope.json). With --untraced both kernels boot without
-    trace events instead, and untraced.json has what each section costs then. Boards that cannot be
-    recorded, real ones above all, can be profiled: profile.json. Exit code 0, whatever the verdict
-    was.
+    trace events instead, and untraced.json has what each section costs then. Real boards can be
+    profiled: profile.json. Exit code 0, whatever the verdict was.
     """
     marked = {"io": single is not None, "slowest": slowest, "differs": differs}
     ones = [name for name, on in marked.items() if on]
@@ -88,11 +96,15 @@ def explain_command(
     if profile:
         _profile(run, cells, as_json, progress)
         return
-    explainer = Explainer(run, progress, single, caches)
+    fresh = ones or modelled or untraced or everything or again
+    if not fresh and (known := _stored(run, cells)) is not None:
+        _show(known, as_json)
+        return
+    explainer = Explainer(run, progress, single, caches, again)
     chosen = explainer.choose(cells, everything)
     if untraced:
         without = Untraced(explainer).measure(chosen)
-        _print_json(without) if as_json else print_untraced(without, Console())
+        _print_json(without) if as_json else _screen(partial(print_untraced, without))
         return
     if slowest or differs:
         explainer.pick(cells[0], ones[0])
@@ -118,7 +130,29 @@ def _check(
 def _profile(run: RunDir, cells: Sequence[str], as_json: bool, progress: Progress) -> None:
     profiler = Profiler(run, progress)
     found = profiler.measure(profiler.choose(cells))
-    _print_json(found) if as_json else print_profile(found, Console())
+    _print_json(found) if as_json else _screen(partial(print_profile, found))
+
+
+def _stored(run: RunDir, cells: Sequence[str]) -> ExplainRecord | None:
+    """What the run holds of these cells, or of any, for the kernels that it has; None: nothing."""
+    if not automatic.is_current(run):
+        return None
+    record = results.read(run.explained, ExplainRecord)
+    if not cells:
+        return record
+    kept = [cell for cell in record.cells if cell.cell in cells]
+    whole = {cell.cell for cell in kept} == set(cells)
+    return record.model_copy(update={"cells": kept}) if whole else None
+
+
+def _show(record: ExplainRecord, as_json: bool) -> None:
+    if as_json:
+        _print_json(record)
+        return
+    console = Console()
+    print_explained(record, console)
+    if record.left_out:
+        console.print(f"{record.left_out} more cells moved: --cell NAME or --all explains them")
 
 
 def _explain(
@@ -134,13 +168,26 @@ def _explain(
     if as_json:
         _print_json(record)
         return
+
+    def tell(console: Console) -> None:
+        if explainer.single is not None:
+            one = (sides[side].cells[first[0]] for side in SIDES)
+            print_tree(cell_frames(*one, single=True), explainer.single, console)
+        print_explained(record, console, everything=everything)
+        if record.caches is not None:
+            print_caches(record.caches, console, everything=everything)
+
+    _screen(tell, everything or explainer.single is not None or record.caches is not None)
+
+
+def _screen(tell: Callable[[Console], None], everything: bool = False) -> None:
+    """Print a screen of what ``tell`` prints, or all of it where more was asked for."""
     console = Console()
-    print_explained(record, console, everything=everything)
-    if record.caches is not None:
-        print_caches(record.caches, console, everything=everything)
-    if explainer.single is not None:
-        one = (sides[side].cells[first[0]] for side in SIDES)
-        print_tree(cell_frames(*one, single=True), explainer.single, console)
+    with console.capture() as made:
+        tell(console)
+    click.echo(
+        "\n".join(first_lines(made.get().splitlines(), everything or Output(False, False).full))
+    )
 
 
 def _print_json(record: Model) -> None:

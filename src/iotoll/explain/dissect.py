@@ -21,6 +21,7 @@ from iotoll.explain.compared import SideParts
 from iotoll.explain.coverage import executed_instructions
 from iotoll.explain.pieces import PieceCounter, Pieces
 from iotoll.explain.record import read_record
+from iotoll.explain.stored import stored_record
 from iotoll.explain.tables import io_tables
 from iotoll.explain.walk import Walker
 from iotoll.kernels.symbols import Symbols
@@ -34,14 +35,15 @@ _PR_SET_PDEATHSIG = 1
 class Task:
     """What one side is dissected from; a process can be given it.
 
-    ``folders`` are those of the recorded boot and of the gate's; ``record`` is the beginning of the
-    record's files. ``changed`` functions are looked for in all that was recorded; ``single`` is the
-    number of the I/O of each cell that is also dissected alone. Of the cells ``wholes`` the whole
-    I/Os are dissected as well, from call to return.
+    ``folders`` are those of the recorded boot and of the gate's; ``record`` is the beginning of
+    the record's files, None where the gate's own boot kept what it executed. ``changed`` functions
+    are looked for in all that was recorded; ``single`` is the number of the I/O of each cell that
+    is also dissected alone. Of the cells ``wholes`` the whole I/Os are dissected as well, from
+    call to return.
     """
 
     side: Side
-    record: Path
+    record: Path | None
     folders: tuple[Path, Path]
     symbols: Symbols
     pieces: Pieces
@@ -51,8 +53,8 @@ class Task:
     wholes: frozenset[str] = frozenset()
 
 
-def dissect_sides(tasks: tuple[Task, Task], progress: Progress) -> dict[Side, SideParts]:
-    """Dissect both sides, side by side where this machine has more than one CPU."""
+def dissect_sides(tasks: tuple[Task, ...], progress: Progress) -> dict[Side, SideParts]:
+    """Dissect base and candidate, side by side where this machine has more than one CPU."""
     first, second = tasks
     with progress.step(f"dissect I/Os ({first.side}, {second.side})", len(second.cells)) as step:
 
@@ -113,13 +115,15 @@ def dissect_side(task: Task, on_cell: Callable[[int], None] = lambda _: None) ->
 
     Raises InfrastructureError when the recorded boot is not the gate's, or has no trace of a cell.
     """
-    record, (folder, gate) = read_record(task.record), task.folders
+    folder, gate = task.folders
+    tables = io_tables(folder, task.cells, without_tracing=task.record is None)
+    before = io_tables(gate, task.cells) if task.record else tables
+    record = read_record(task.record) if task.record else stored_record(gate, tables.values())
     if not len(record.clock):
         raise InfrastructureError(
             f"{folder}: the recorded boot is not the gate's: it has no I/O at the same times;"
             " board, image or job have changed since"
         )
-    tables, before = io_tables(folder, task.cells), io_tables(gate, task.cells)
     parts, same = {}, set()
     walker, counter = Walker(record, task.symbols), PieceCounter(record, task.pieces)
     for number, cell in enumerate(task.cells):

@@ -1,7 +1,9 @@
-"""The step *explain*: boot both kernels of a judged run again, recorded, and dissect I/Os.
+"""The step *explain*: dissect the I/Os of both kernels of a judged run.
 
-On an exact board the recorded boot executes the very instructions of the gate's boot, so its trace
-is the same file; that is checked, and said. The record is kept only until it has been analysed.
+The gate's own boots have kept what they executed, where the board counts that (`stored`). Else both
+kernels boot again, recorded: on an exact board such a boot executes the very instructions of the
+gate's boot, so its trace is the same file; that is checked, and said. The record is kept only until
+it has been analysed.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from iotoll.boards.plugin import plugin_words
 from iotoll.boots.local import BootPlan, boot
 from iotoll.boots.schedule import PARALLEL, plan_boot, step_after
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import nearest
 from iotoll.core.progress import Progress
 from iotoll.explain.compared import SideParts, compared
 from iotoll.explain.dissect import Task, dissect_sides
@@ -32,6 +34,7 @@ from iotoll.explain.frames import cell_frames
 from iotoll.explain.functions import Lines
 from iotoll.explain.pieces import Pieces, make_pieces
 from iotoll.explain.record import Ints, probes
+from iotoll.explain.stored import has_windows
 from iotoll.explain.tables import io_tables
 from iotoll.explain.viewers import firefox, flame_svg, perfetto, speedscope
 from iotoll.kernels.changed import changed_functions
@@ -119,9 +122,6 @@ def boot_recorded(plans: Sequence[BootPlan], progress: Progress, what: str) -> N
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-NEAR = 4
-"""Cells that an error names of a run that has more."""
-
 ACCOUNTED = 0.5
 """Share of a whole I/O's difference that its sections must have, or the whole is dissected."""
 
@@ -130,10 +130,9 @@ def check_cells(asked: Sequence[str], known: Sequence[str]) -> None:
     """Raise UsageError for a cell that a run has not, with those that are named most alike."""
     for cell in asked:
         if cell not in known:
-            near = get_close_matches(cell, known, NEAR, cutoff=0.3) or known[:NEAR]
-            names = ", ".join(name for name in known if name in near)
-            more = f" and {len(known) - len(near)} others" if len(known) > len(near) else ""
-            raise UsageError(f"--cell {cell}: the run has no such cell: it has {names}{more}")
+            near = nearest(cell, known)
+            more = f", and {len(known) - 1} others" if len(known) > 1 else ""
+            raise UsageError(f"--cell {cell}: the run has no such cell: it has {near}{more}")
 
 
 def moved_cells(verdict: VerdictRecord) -> list[str]:
@@ -145,6 +144,7 @@ def moved_cells(verdict: VerdictRecord) -> list[str]:
     keys: dict[str, tuple[bool, float]] = {}
     for cell in verdict.cells:
         sections = [abs(s.delta or 0.0) for s in cell.sections if _has_moved(s)]
+        sections += [0.0 for element in cell.elements if _has_moved(element)]
         if sections:
             keys[cell.cell] = False, -max(sections)
         elif cell.whole is not None and _has_moved(cell.whole):
@@ -185,7 +185,8 @@ class Explainer:
     """One run that is explained; raises UsageError where it cannot be.
 
     ``single`` is the number of the I/O of each cell that is also dissected alone, ``caches`` a
-    model of caches for the lines that the I/Os touch.
+    model of caches for the lines that the I/Os touch. ``again``: both kernels boot once more,
+    though their boots have kept what they executed.
     """
 
     def __init__(
@@ -194,7 +195,9 @@ class Explainer:
         progress: Progress,
         single: int | None = None,
         caches: CacheModel | None = None,
+        again: bool = False,
     ) -> None:
+        self.again = again
         self.single = single
         self.caches = caches
         self.run = run
@@ -273,7 +276,7 @@ class Explainer:
     def explain(
         self, cells: Sequence[str], left_out: int = 0
     ) -> tuple[ExplainRecord, Mapping[Side, SideParts]]:
-        """Boot, record and compare; leaves ``explain.json`` in the run directory."""
+        """Dissect and compare, with further boots if needed; leaves the run's ``explain.json``."""
         symbols = {side: self.symbols(side) for side in SIDES}
         changed = changed_functions(symbols["base"], symbols["candidate"])
         pieces = {side: self._pieces(side, symbols[side], changed) for side in SIDES}
@@ -300,29 +303,61 @@ class Explainer:
         changed: Sequence[str],
         pieces: Mapping[Side, Pieces],
     ) -> dict[Side, SideParts]:
-        """Record both sides side by side, then dissect the I/Os of each."""
+        """Dissect the I/Os of both sides: of the gate's boots, or of further ones, recorded."""
+        if self.is_stored:
+            stored = (
+                self._task(side, cells, None, self.run.boot(side, 1), symbols, changed, pieces)
+                for side in SIDES
+            )
+            return dissect_sides(tuple(stored), self.progress)
         records = {side: self.folder / f"{side}-record" for side in SIDES}
         try:
             plans = {side: self._plan(side, cells, symbols[side], records[side]) for side in SIDES}
             boot_recorded(list(plans.values()), self.progress, "recorded")
-            base, candidate = (
-                Task(
+            recorded = (
+                self._task(
                     side,
+                    cells,
                     records[side] / "record",
-                    (plans[side].folder, self.run.boot(side, 1)),
-                    symbols[side],
-                    pieces[side],
-                    tuple(cells),
-                    tuple(changed),
-                    self.single,
-                    whole_cells(self.verdict),
+                    plans[side].folder,
+                    symbols,
+                    changed,
+                    pieces,
                 )
                 for side in SIDES
             )
-            return dissect_sides((base, candidate), self.progress)
+            return dissect_sides(tuple(recorded), self.progress)
         finally:
             for folder in records.values():
                 shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the gate's own boots have what they executed, and that is enough."""
+        folders = (self.run.boot(side, 1) for side in SIDES)
+        return not self.again and self.caches is None and has_windows(folders)
+
+    def _task(
+        self,
+        side: Side,
+        cells: Sequence[str],
+        record: Path | None,
+        folder: Path,
+        symbols: Mapping[Side, Symbols],
+        changed: Sequence[str],
+        pieces: Mapping[Side, Pieces],
+    ) -> Task:
+        return Task(
+            side,
+            record,
+            (folder, self.run.boot(side, 1)),
+            symbols[side],
+            pieces[side],
+            tuple(cells),
+            tuple(changed),
+            self.single,
+            whole_cells(self.verdict),
+        )
 
     def _plan(self, side: Side, cells: Sequence[str], symbols: Symbols, recorded: Path) -> BootPlan:
         """The gate's first boot once more, recorded, up to the last of the cells."""

@@ -23,14 +23,14 @@ from iotoll.kernels.symbols import Symbols
 CLOCK, SWITCH, PREVIOUS = range(3)
 """Numbers of the probes."""
 
-_RUN_BITS = 10
+RUN_BITS = 10
 _CHUNK = 1 << 22  # runs that are read at a time
 
 _CLOCK_FUNCTION, _SWITCH_FUNCTION = "trace_clock_local", "cpu_switch_to"
 
 Ints = npt.NDArray[np.int64]
-_BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u8")])
-_MARK = np.dtype([("run", "<u8"), ("executed", "<u8"), ("probe", "<u8"), ("value", "<u8")])
+BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u8")])
+MARK = np.dtype([("run", "<u8"), ("executed", "<u8"), ("probe", "<u8"), ("value", "<u8")])
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Record:
 
     def distinct(self) -> npt.NDArray[np.uint32]:
         """The different runs, as packed words in order. A table, as sorting all would take long."""
-        seen = np.zeros(len(self.blocks) << _RUN_BITS, np.bool_)
+        seen = np.zeros(len(self.blocks) << RUN_BITS, np.bool_)
         for low in range(0, len(self.runs), _CHUNK):
             seen[self.runs[low : low + _CHUNK]] = True
         return np.flatnonzero(seen).astype(np.uint32)
@@ -89,11 +89,11 @@ class Record:
 
     def split(self, words: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
         """Blocks and executed instructions of packed runs."""
-        blocks = (words >> _RUN_BITS).astype(np.int64)
-        return blocks, (words & ((1 << _RUN_BITS) - 1)).astype(np.int64)
+        blocks = (words >> RUN_BITS).astype(np.int64)
+        return blocks, (words & ((1 << RUN_BITS) - 1)).astype(np.int64)
 
 
-NOTHING = Record(np.zeros(0, _BLOCK), np.zeros(0, np.uint32), np.zeros(0, _MARK))
+NOTHING = Record(np.zeros(0, BLOCK), np.zeros(0, np.uint32), np.zeros(0, MARK))
 """A boot in which nothing was to be recorded."""
 
 
@@ -113,8 +113,8 @@ def read_record(prefix: Path) -> Record:
     """Read ``PREFIX.blocks``, ``.runs`` and ``.marks``; raises InfrastructureError if not whole."""
     try:
         meta = json.loads(_path(prefix, "json").read_text())
-        blocks = np.fromfile(_path(prefix, "blocks"), _BLOCK)
-        marks = np.fromfile(_path(prefix, "marks"), _MARK)
+        blocks = np.fromfile(_path(prefix, "blocks"), BLOCK)
+        marks = np.fromfile(_path(prefix, "marks"), MARK)
         runs = _mapped(_path(prefix, "runs"), "<u4")
         modelled = _path(prefix, "lines").is_file()
         lines = _mapped(_path(prefix, "lines"), "<u8") if modelled else None

@@ -333,7 +333,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(map(clean, names[:_NAMED])) + more
 
 
-_HEADINGS = ("I/Os", "counted", "untraced", "off by")
+_HEADINGS = ("I/Os", "counted", "untraced", "off")
 """Cut without events; the gate's count, without what records the trace; without events; less."""
 
 

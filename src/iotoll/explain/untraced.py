@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median_low
 
 import numpy as np
 
+from iotoll.boards.cells import parse_cell
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.plugin import plugin_words
 from iotoll.boots.local import BootPlan
@@ -25,7 +26,7 @@ from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.explain.explainer import Explainer, boot_recorded
 from iotoll.explain.record import Record, probes, read_record
 from iotoll.kernels.symbols import Symbols
-from iotoll.kernels.tracing import tracing_code
+from iotoll.kernels.tracing import BRANCH, END, END_BEHIND, TracingCode, tracing_code
 from iotoll.measure.boot_trace import BootTraceFile
 from iotoll.records import results
 from iotoll.records.models import (
@@ -48,7 +49,13 @@ AT_ONCE = 4
 Cuts = Mapping[Section, Sequence[int]]
 """Instructions of each I/O that was cut, by section."""
 
-_EVENTS = {"block_bio_queue": "bio", "irq_handler_entry": "irq", "block_rq_complete": "done"}
+_EVENTS = {
+    "block_bio_queue": "bio",
+    "irq_handler_entry": "irq",
+    "irq_handler_exit": "out",
+    "sched_switch": "switch",
+    "block_rq_complete": "done",
+}
 _CALL = "invoke_syscall"
 _SIZE = 4  # bytes of an instruction
 _CHUNK = 1 << 22  # runs that are looked at at a time
@@ -61,18 +68,19 @@ def cut(
 
     ``folder`` is the boot's, ``doorbells`` are the functions whose return is the hand-over.
     """
-    inside = _inside(record, _points(symbols, doorbells))
+    inside = _inside(record, _points(symbols, tracing_code(symbols), doorbells))
     wanted = np.zeros(len(record.blocks), np.bool_)
     wanted[list(inside)] = True
     reached: list[tuple[int, int, str]] = []
-    executed = 0
+    executed, clock = 0, _Clock()
     for low in range(0, len(record.runs), _CHUNK):
         blocks, counts = record.unpack(low, min(low + _CHUNK, len(record.runs)))
         done = np.cumsum(counts) - counts + executed
         for place in np.flatnonzero(wanted[blocks]).tolist():
-            for offset, what in inside[int(blocks[place])]:
+            for offset, point in inside[int(blocks[place])]:
                 if offset <= counts[place]:
-                    reached.append((low + place, int(done[place]) + offset, what))
+                    time = clock.read(int(done[place]) + offset, point)
+                    reached.append((low + place, time, point.what))
         executed = int(done[-1] + counts[-1])
     runs = np.array([run for run, _, _ in reached])
     found = {}
@@ -82,46 +90,98 @@ def cut(
     return found
 
 
-def _points(symbols: Symbols, doorbells: set[str]) -> dict[int, str]:
-    """Addresses behind which an I/O reaches something, and what: of an untraced kernel."""
+@dataclass(frozen=True, order=True)
+class _Point:
+    """What is reached before the instruction at an address, or at a block's end behind the last."""
+
+    address: int
+    what: str
+    at_end: bool = False
+    group: int = 0
+
+
+_BEGINS, _ENDS = "begins", "ends"
+"""Of an event that is on nevertheless: trace-cmd notes the names of tasks at switches."""
+
+
+def _points(symbols: Symbols, code: TracingCode, doorbells: set[str]) -> set[_Point]:
     points = {
-        site + _SIZE: what
+        _Point(site + _SIZE, what)
         for event, what in _EVENTS.items()
-        for site in tracing_code(symbols).sites.get(event, ())
+        for site in code.sites.get(event, ())
     }
+    for edge in code.edges:
+        address, kind, group = int(edge["address"]), int(edge["kind"]), int(edge["group"])
+        if kind == BRANCH:
+            points.add(_Point(address + _SIZE, _BEGINS, at_end=True, group=group))
+        elif kind in (END, END_BEHIND):
+            behind = kind == END_BEHIND
+            points.add(_Point(address + behind * _SIZE, _ENDS, at_end=behind, group=group))
     for name in symbols.names:
         if name.partition(".")[0] == _CALL and (span := symbols.span(name)):
-            points[span[0]] = "call"
-            points |= dict.fromkeys((at + _SIZE for at in symbols.returns(name)), "back")
+            points.add(_Point(span[0], "call"))
+            points |= {_Point(at + _SIZE, "back", at_end=True) for at in symbols.returns(name)}
     for name in doorbells:
-        points |= dict.fromkeys((at + _SIZE for at in symbols.returns(name)), "bell")
-    return points
+        points |= {_Point(at + _SIZE, "bell", at_end=True) for at in symbols.returns(name)}
+    return points | _ends_of_switches(code)
 
 
-def _inside(record: Record, points: Mapping[int, str]) -> dict[int, list[tuple[int, str]]]:
-    """The points in each block, in instructions from its beginning; behind a return at its end."""
+def _ends_of_switches(code: TracingCode) -> set[_Point]:
+    """Where a switch that is traced goes on: its branch is not a `nop`."""
+    sites = code.sites.get("sched_switch", ())
+    begun = np.isin(code.edges["address"], sites) & (code.edges["kind"] == BRANCH)
+    ended = np.isin(code.edges["group"], code.edges["group"][begun]) & (code.edges["kind"] == END)
+    return {_Point(int(address), "switch") for address in code.edges["address"][ended]}
+
+
+def _inside(record: Record, points: set[_Point]) -> dict[int, list[tuple[int, _Point]]]:
+    """The points in each block, in instructions from its beginning."""
     first = record.blocks["address"].astype(np.uint64)
     size = record.blocks["instructions"].astype(np.uint64)
-    found: dict[int, list[tuple[int, str]]] = {}
-    for address, what in sorted(points.items()):
-        offset = (np.uint64(address) - first) // np.uint64(_SIZE)
-        here = first <= np.uint64(address)
-        here &= offset == size if what in ("back", "bell") else offset < size
-        for block in np.flatnonzero(here).tolist():
-            found.setdefault(block, []).append((int(offset[block]), what))
+    order = np.argsort(first, kind="stable")
+    longest = int(size.max(initial=0)) * _SIZE
+    found: dict[int, list[tuple[int, _Point]]] = {}
+    for point in sorted(points):
+        around = np.array([max(point.address - longest, 0), point.address + 1], np.uint64)
+        low, high = np.searchsorted(first, around, sorter=order).tolist()
+        for block in order[low:high].tolist():
+            offset = (point.address - int(first[block])) // _SIZE
+            if offset == size[block] if point.at_end else offset < size[block]:
+                found.setdefault(block, []).append((offset, point))
     return found
 
 
+class _Clock:
+    """Instructions without those of events that are on nevertheless."""
+
+    def __init__(self) -> None:
+        self._left_out = 0
+        self._begun: tuple[int, int] | None = None
+
+    def read(self, executed: int, point: _Point) -> int:
+        """The time at a point; it stands still between the ends of an event's code."""
+        if point.what == _BEGINS and self._begun is None:
+            self._begun = (point.group, executed)
+        elif point.what == _ENDS and self._begun and self._begun[0] == point.group:
+            self._left_out += executed - self._begun[1]
+            self._begun = None
+        return (self._begun[1] if self._begun else executed) - self._left_out
+
+
 def _sections(reached: Sequence[tuple[int, int, str]]) -> dict[Section, list[int]]:
-    """The first request's way of each call that reaches the block layer."""
+    """The first request's way of each call that reaches the block layer.
+
+    Where a worker completes the request, what runs between the interrupt and its switch to the
+    worker is nobody's, as in the gate's own counts.
+    """
     found: dict[Section, list[int]] = {section: [] for section in CUT}
     known: dict[str, int] = {}
     for _, executed, what in reached:
         if what == "call":
             known = {what: executed}
-        elif what == "irq":
-            known |= {what: executed} if "bell" in known and "done" not in known else {}
-        elif what not in known and known.keys() >= _BEFORE.get(what, set()):
+        elif "bell" in known and "done" not in known and what in _DEVICE:
+            known = _completing(known, what, executed)
+        elif what in _BEFORE and what not in known and known.keys() >= _BEFORE[what]:
             known[what] = executed
         if what == "back":
             pairs = (("call", "bio"), ("bio", "bell"), ("irq", "done"))
@@ -132,7 +192,27 @@ def _sections(reached: Sequence[tuple[int, int, str]]) -> dict[Section, list[int
     return found
 
 
-_BEFORE = {"bio": {"call"}, "bell": {"bio"}, "done": {"irq"}, "back": {"call"}}
+_DEVICE = ("irq", "out", "switch")
+"""What a task reaches at any time; it is looked at while a request is at the device."""
+
+
+def _completing(known: Mapping[str, int], what: str, executed: int) -> dict[str, int]:
+    if what == "switch":
+        # Of several switches behind the interrupt the last one leads to the worker.
+        skipped = executed - known["out"] if "out" in known else 0
+        more = {"out": executed, "irq": known["irq"] + skipped} if "irq" in known else {}
+        return {**known, **more}
+    if what == "irq":
+        return {**{name: at for name, at in known.items() if name != "out"}, what: executed}
+    return {**known, what: executed}
+
+
+_BEFORE = {
+    "bio": {"call"},
+    "bell": {"bio"},
+    "done": {"irq"},
+    "back": {"call"},
+}
 """What an I/O has reached before."""
 
 
@@ -152,7 +232,12 @@ def _windows(folder: Path, record: Record) -> dict[str, tuple[int, int]]:
 _NEVER = "oom:oom_score_adj_update"
 """An event that every kernel has and no workload of ours meets: trace-cmd wants at least one."""
 
-_MODES = ("direct", "sync")  # of cells whose I/Os are calls of pread and pwrite
+
+def can_be_cut(cell: str) -> bool:
+    """Whether the I/Os of a cell are calls of pread and pwrite, one after the other."""
+    found = parse_cell(cell)
+    plain = not found.engine and found.op in ("read", "write") and not found.sync_every
+    return plain and found.io_mode in ("direct", "sync")
 
 
 def without_events(matrix: Matrix) -> Matrix:
@@ -176,7 +261,7 @@ class Untraced:
     def measure(self, cells: Sequence[str]) -> UntracedRecord:
         """Boot both kernels; leaves ``untraced.json`` in the run directory."""
         for cell in cells:
-            if not cell.endswith(_MODES):
+            if not can_be_cut(cell):
                 raise UsageError(f"{cell}: only cells of pread and pwrite are cut without events")
         found = [
             one

@@ -52,16 +52,16 @@ _RUN_OPTIONS = (
     ),
     click.option(
         "--runner",
-        type=click.Choice(["local", "lava"]),
+        type=click.Choice(["local", "lava", "ssh"]),
         default="local",
         show_default=True,
-        help="Where the boards boot: on this machine, or in a LAVA lab.",
+        help="Where the boards boot: on this machine, in a LAVA lab, or reached by ssh.",
     ),
     click.option(
         "--lab",
         default="local",
         show_default=True,
-        help="LAVA lab or file (--runner lava).",
+        help="LAVA lab or file (--runner lava); file of a desk (--runner ssh).",
     ),
     click.option(
         "--series",
@@ -227,22 +227,27 @@ def show_run(run: RunDir, page: Path, output: Output) -> None:
         return
     # What reports are made with is imported while boards boot: a gate begins without it.
     from iotoll.reports.page import terminal_report
+    from iotoll.reports.page.evidence import gather
+    from iotoll.reports.page.findings import record_of
     from iotoll.reports.page.single import side_table
 
     if run.manifest.kind == "measure":
         side_table(results.read(run.side("base") / "result.json", SideResult), output.console)
     elif output.quiet:
-        verdict = json.loads(run.verdict.read_text())
-        click.echo(f"{verdict['outcome']}: {verdict['sentence']}")
+        found = record_of(gather(run))
+        click.echo(f"{found.outcome.value if found.outcome else 'unfinished'}: {found.sentence}")
     else:
-        terminal_report(run, output.console)
+        terminal_report(run, output.console, output.full)
     if not output.quiet:
         click.echo(f"report: {page}")
 
 
 def _json_result(run: RunDir) -> Any:
     path = run.verdict if run.verdict.is_file() else run.side("base") / "result.json"
-    return {"run": str(run.root), **json.loads(path.read_text())}
+    found = json.loads(path.read_text())
+    if run.findings.is_file():
+        found["findings"] = json.loads(run.findings.read_text())["findings"]
+    return {"run": str(run.root), **found}
 
 
 def print_json(data: Any) -> None:

@@ -83,7 +83,12 @@ def with_coverage(
     found = compiled.of_run(run)
     selected = results.read(run.selection, SelectionRecord) if run.selection.is_file() else None
     unmeasured = selected.unmeasured if selected else {}
+    left_out = selected.left_out if selected else {}
     notes = [f"no cell runs {path}: {why}" for path, why in unmeasured.items()]
+    notes += [
+        f"family {name} was not run: --board {board} --cells {name} runs it"
+        for name, board in left_out.items()
+    ]
     said = sentence
     if found is not None:
         said = f"{sentence} {found.sentence}".strip()

@@ -45,7 +45,7 @@ def judge_command(
 
     Nothing boots and nothing is written; RUN keeps its verdict. Without --explain there is one line
     for each section of each cell. The rule is stated in docs/method.md; limits, throughput and work
-    outside I/Os have rules of their own. Exit code 0, whatever it finds.
+    outside I/Os have separate rules. Exit code 0, whatever it finds.
     """
     run = open_result(result)
     policy = load_any_policy(named or run.manifest.policy)
@@ -91,9 +91,9 @@ def _section(asked: str, policy: Policy) -> Section | None:
     """The section of that name; None is the whole I/O."""
     known = [*(section.value for section in policy.sections), WHOLE]
     if asked == "work":
-        raise UsageError("--explain work: work outside I/Os has a rule of its own (docs/method.md)")
+        raise UsageError("--explain work: work outside I/Os has a separate rule (docs/method.md)")
     if asked not in known:
-        raise UsageError(f"--explain {asked}: is no section{_near(asked, known)}")
+        raise UsageError(f"--explain {asked}: is not a section{_near(asked, known)}")
     return None if asked == WHOLE else Section(asked)
 
 

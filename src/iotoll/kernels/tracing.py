@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import UsageError
-from iotoll.kernels.symbols import RET, Symbols
+from iotoll.kernels.symbols import RET, Symbols, read_symbols
 
 EDGE = np.dtype([("address", "<u8"), ("kind", "<u4"), ("group", "<u4")])
 """As tools/plugin/tracing.h has it."""
@@ -34,6 +34,8 @@ CLOCK = "trace_clock_local"
 """The trace's clock: it returns the time stamp of an event."""
 
 VECTORS = "vectors"
+SWITCH = "cpu_switch_to"
+"""What switches from one task to another."""
 
 _NOP = 0xD503201F
 _ITERATOR = "__traceiter_"
@@ -61,12 +63,14 @@ def tracing_rules() -> str:
 class TracingCode:
     """``edges`` rise by address; ``clock`` are first instruction and return of `CLOCK`.
 
-    ``sites`` has the addresses of the branches of each event that has any.
+    ``vectors`` and ``switch`` are where the two functions are. ``sites`` has the addresses of the
+    branches of each event that has any.
     """
 
     edges: npt.NDArray[np.void]
     clock: tuple[int, int]
     vectors: tuple[int, int]
+    switch: tuple[int, int]
     sites: Mapping[str, tuple[int, ...]]
 
 
@@ -81,12 +85,7 @@ class _Branch:
 
 def tracing_code(symbols: Symbols) -> TracingCode:
     """Find all of it in an arm64 image; raises UsageError where it lacks what is needed."""
-    clock, vectors = symbols.span(CLOCK), symbols.span(VECTORS)
-    returns = symbols.returns(CLOCK)
-    if clock is None or vectors is None or len(returns) != 1:
-        raise UsageError(
-            f"the kernel has no function {VECTORS}, or not one {CLOCK} with one return"
-        )
+    clock, vectors, switch = _places(symbols)
     branches = _jump_table(symbols)
     events = _events(symbols, {branch.key for branch in branches})
     found = set(_calls(symbols)) | set(_trampolines(symbols))
@@ -103,12 +102,39 @@ def tracing_code(symbols: Symbols) -> TracingCode:
             found |= set(flows[number].edges(branch.code, group))
     return TracingCode(
         np.array(sorted(found), EDGE),
-        (clock[0], returns[0]),
+        clock,
         vectors,
+        switch,
         {name: tuple(places) for name, places in sites.items()},
     )
 
 
+def tells_tracing(image: Path) -> bool:
+    """Whether `tracing_code` finds what it needs in an image, without finding all of it."""
+    try:
+        symbols = read_symbols(image)
+        _places(symbols)
+        _jump_table(symbols)
+    except UsageError:
+        return False
+    return True
+
+
+_Span = tuple[int, int]
+
+
+def _places(symbols: Symbols) -> tuple[_Span, _Span, _Span]:
+    """First instruction and return of `CLOCK`, and the spans of `VECTORS` and `SWITCH`."""
+    clock, vectors, switch = (symbols.span(name) for name in (CLOCK, VECTORS, SWITCH))
+    returns = symbols.returns(CLOCK)
+    if clock is None or vectors is None or switch is None or len(returns) != 1:
+        raise UsageError(
+            f"the kernel has no function {VECTORS} or {SWITCH}, or not one {CLOCK} with one return"
+        )
+    return (clock[0], returns[0]), vectors, switch
+
+
+@lru_cache(maxsize=4)
 def _jump_table(symbols: Symbols) -> list[_Branch]:
     """The longest row of entries that lead from a `nop` or branch to code near by."""
     image, base = symbols.image, symbols.base

@@ -22,6 +22,7 @@ from iotoll.boots.job import is_calibration
 from iotoll.core.digest import file_sha256, files_sha256
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.measure.calibrate import event_costs
+from iotoll.measure.elements import ElementCounter
 from iotoll.measure.fio import FioJob, read_jobs
 from iotoll.measure.fio_choice import Calls
 from iotoll.measure.io_order import GATE_COLUMNS, ordered
@@ -29,8 +30,10 @@ from iotoll.measure.iotable import IoTable, from_native
 from iotoll.measure.load_ran import other_load
 from iotoll.measure.reconcile import TOLERANCES, reconcile
 from iotoll.measure.substeps import steps
+from iotoll.measure.windows import read_windows
 from iotoll.measure.work import read_work
 from iotoll.records.models import BootRecord, CellRecord, Clock, Section, SectionRecord
+from iotoll.records.models.analysis import ElementRecord
 
 if TYPE_CHECKING:
     from iotoll._native import Options
@@ -151,13 +154,15 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     turns = folder / TURNS if (folder / TURNS).is_file() else None
     tracing = folder / TRACING if (folder / TRACING).is_file() else None
     recording = Recording.read(tracing) if tracing else None
-    records = {}
+    elements = _elements(folder)
+    records: dict[str, CellRecord] = {}
     calibration = {}
     for file in files:
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
             options: Options = {"device": device, "comm": COMM, "turns": turns}
             options["tracing"] = tracing
-            for measured in measure(file, list(runs), boot.clock, **options):
+            every = list(measure(file, list(runs), boot.clock, **options))
+            for measured in every:
                 name = measured.window.name
                 if is_calibration(name):
                     calibration[name] = (measured.data, measured.table.columns)
@@ -167,11 +172,35 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                     why = record.invalid or other_load(cell, measured.table)
                     span = _span(measured.table) if cell.depth > 1 else None
                     records[name] = record.model_copy(update={"invalid": why, "span": span})
+            if elements:
+                cells = [m for m in every if m.window.name in records and len(m.table)]
+                for measured, vector in zip(cells, _vectors(elements, device, cells), strict=True):
+                    name = measured.window.name
+                    records[name] = records[name].model_copy(update={"vector": vector})
     runs_in_order = sorted((w for file in files for w in file.windows), key=lambda w: w.start)
     ios = {name: record.ios["seen"] for name, record in records.items()}
     for name, work in read_work(folder, ios, [w.name for w in runs_in_order]).items():
         records[name] = records[name].model_copy(update={"work": work})
     return records, event_costs(calibration, boot.clock)
+
+
+def _elements(folder: Path) -> ElementCounter | None:
+    """Counts what else the I/Os of a boot cost, where it kept what it executed."""
+    windows = read_windows(folder)
+    return ElementCounter(windows) if windows else None
+
+
+def _vectors(
+    elements: ElementCounter, device: str, cells: Sequence[Measured]
+) -> list[dict[str, ElementRecord]]:
+    """Of cells of one trace and device."""
+    if not cells:
+        return []
+    file = cells[0].file
+    spans = [(one.window.start, one.window.end) for one in cells]
+    tables = [one.table for one in cells]
+    with file.reading():
+        return elements.of_cells(str(file.data), device, spans, tables, COMM)
 
 
 def corrected(record: CellRecord, costs: Mapping[str, float]) -> CellRecord:

@@ -118,6 +118,6 @@ def nightly_command(config: Path, night: str | None, quiet: bool, as_json: bool)
     if as_json:
         click.echo(summary(points))
     elif not quiet:
-        terminal.show(trend)
+        output.show(terminal.lines_of(trend))
         click.echo(f"\n{cost}")
         click.echo(f"page: {Path(loaded.page) / 'index.html'}")

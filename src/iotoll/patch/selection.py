@@ -10,12 +10,12 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import nearest
 from iotoll.core.paths import data_dir
 from iotoll.core.toml import load_toml
 from iotoll.records.models import CellChoice, SelectionRecord
@@ -116,7 +116,18 @@ def select(
         harmless=[p for rule, members in matched.items() if _is_nothing(rule) for p in members],
         fragments=_fragments(matched),
         unmeasured=unmeasured,
+        left_out=_left_out(matched, families),
     )
+
+
+def _left_out(rules: Iterable[SelectionRule], families: Families) -> dict[str, str]:
+    """Families that rules promise and the board does not run, with a board that does.
+
+    Not those of rules that say themselves what no cell runs.
+    """
+    names = (name for rule in rules if not rule.unmeasured for name in rule.families)
+    boards = {name: _families()[name].get("board") for name in names if name not in families}
+    return {name: str(board) for name, board in boards.items() if board}
 
 
 def board_for(changed_paths: Iterable[str]) -> str | None:
@@ -248,7 +259,7 @@ def _rule(row: Any, where: str) -> SelectionRule:
         patterns=tuple(glob_pattern(p) for p in paths),
         devices=_devices(row["select"], where),
         why=row["why"],
-        families=_names(row, "families", where, _families()),
+        families=_names(row, "families", where, tuple(_families())),
         fragments=_names(row, "fragments", where, _fragment_files()),
         board=str(row.get("board", "")),
         unmeasured=str(row.get("unmeasured", "")),
@@ -261,15 +272,15 @@ def _names(row: dict[str, Any], field: str, where: str, known: Sequence[str]) ->
         raise UsageError(f"{where}: field {field}: must be a list of names")
     for name in value:
         if name not in known:
-            near = get_close_matches(name, known, 1, 0.0)[0]
+            near = nearest(name, known)
             raise UsageError(f"{where}: field {field}: no {name!r}: the nearest is {near!r}")
     return tuple(value)
 
 
 @cache
-def _families() -> tuple[str, ...]:
-    """The names of all families; which of them a matrix may add, the matrix says."""
-    return tuple(load_toml(data_dir("lava-jobs") / "families.toml"))
+def _families() -> dict[str, Any]:
+    """All families by their names; which of them a matrix may add, the matrix says."""
+    return load_toml(data_dir("lava-jobs") / "families.toml")
 
 
 @cache

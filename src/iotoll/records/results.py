@@ -34,6 +34,7 @@ DOCUMENTS: dict[str, type[Model]] = {
     "cell": models.CellRecord,
     "result": models.SideResult,
     "verdict": models.VerdictRecord,
+    "findings": models.FindingsRecord,
     "failure": models.FailureRecord,
     "plan": models.PlanRecord,
     "summary": models.SummaryRecord,

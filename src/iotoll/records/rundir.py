@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import ResultError, UsageError
+from iotoll.core.nearest import nearest
 from iotoll.core.paths import check_tree
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, RunManifest
@@ -44,7 +45,7 @@ class RunDir:
     def open(cls, root: Path) -> RunDir:
         """Open an existing run directory; raises UsageError when it holds no run.json of ours."""
         if not (root / "run.json").is_file():
-            raise UsageError(f"{root} is not a run directory: it has no run.json")
+            raise UsageError(not_a_run(root))
         run = cls(root)
         try:
             _ = run.manifest
@@ -71,6 +72,11 @@ class RunDir:
     def verdict(self) -> Path:
         """``verdict.json``: what the run concludes."""
         return self.root / "verdict.json"
+
+    @property
+    def findings(self) -> Path:
+        """``findings.json``: what every output says of the run."""
+        return self.root / "findings.json"
 
     @property
     def explained(self) -> Path:
@@ -117,6 +123,18 @@ class RunDir:
 
     def _stamp(self, step: str) -> Path:
         return self.root / ".steps" / f"{step.replace('/', '.')}.json"
+
+
+def not_a_run(root: Path) -> str:
+    """What is said of a folder that is no run, with the run beside it that was probably meant."""
+    why = "it has no run.json" if root.is_dir() else "there is no such folder"
+    try:
+        beside = [path.parent.name for path in root.parent.glob("*/run.json")]
+    except OSError:
+        beside = []
+    found = nearest(root.name, beside, 0.6)
+    near = f": did you mean {root.parent / found}?" if found else ""
+    return f"{root} is not a run directory: {why}{near}"
 
 
 def images(run: RunDir) -> list[str]:

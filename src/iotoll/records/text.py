@@ -62,8 +62,8 @@ def percent(ratio: float | None, digits: int = 1) -> str:
 
 
 def signed_percent(ratio: float) -> str:
-    """Return a relative change as ``+5.3 %``; a second decimal below 0.1 %."""
-    digits = 2 if 0 < abs(ratio) < 0.001 else 1
+    """Return a relative change as ``+14 %`` or ``+5.3 %``; a second decimal below 0.1 %."""
+    digits = 0 if abs(ratio) >= 0.0995 else 2 if 0 < abs(ratio) < 0.001 else 1
     text = percent(ratio, digits)
     return f"+{text}" if ratio > 0 else text
 

@@ -18,6 +18,7 @@ from iotoll.records import results
 from iotoll.records.models import CellRecord, Clock, Section, SideResult
 from iotoll.records.rundir import RunDir
 from iotoll.records.text import clean, number, signed, signed_percent
+from iotoll.reports.page.view import recorder_counted
 from iotoll.verdict.limits import changed, limit_line
 from iotoll.verdict.policy import LimitsRule
 
@@ -98,15 +99,21 @@ def _check_comparable(first: RunValues, second: RunValues) -> None:
 def _row(first: RunValues, second: RunValues, cell: str, section: Section) -> CompareRow:
     values: list[float | None] = []
     reasons = []
+    counted = []
     for side in (first, second):
         records = side.result.cells.get(cell, [])
         usable = [r for r in records if r.invalid is None]
         found = [v for r in usable if (v := _value(r, section)) is not None]
         values.append(median(found) if found else None)
+        counted += [recorder_counted(usable)] if usable else []
         if not records:
             reasons.append(f"{side.label} did not run it")
         elif not usable:
             reasons.append(f"{side.label}: {records[0].invalid}")
+    if len(set(counted)) == 2:
+        without = (first if counted[0] else second).label
+        why = f"only the values of {without} are without the recorder: run the other again"
+        return CompareRow(cell, section, None, None, why)
     return CompareRow(cell, section, values[0], values[1], "; ".join(reasons))
 
 
@@ -181,6 +188,14 @@ def _as_json(one: RunValues, other: RunValues, found: list[CompareRow]) -> dict[
     }
 
 
+def _largest_first(found: list[CompareRow]) -> list[CompareRow]:
+    """The rows, cell by cell: those cells first in which a section differs most."""
+    most: dict[str, float] = {}
+    for row in found:
+        most[row.cell] = max(most.get(row.cell, 0.0), abs(row.delta or 0.0))
+    return sorted(found, key=lambda row: -most[row.cell])
+
+
 def _print(one: RunValues, other: RunValues, found: list[CompareRow], output: Output) -> None:
     # rich takes a tenth of a second to import, which --json does without.
     from rich.table import Table
@@ -194,7 +209,7 @@ def _print(one: RunValues, other: RunValues, found: list[CompareRow], output: Ou
         table.add_column(title, justify="right")
     reasons: dict[str, str] = {}
     previous = ""
-    for row in found:
+    for row in _largest_first(found):
         if row.why:
             reasons[row.cell] = row.why
         relative = "" if row.relative is None else signed_percent(row.relative)
@@ -207,9 +222,8 @@ def _print(one: RunValues, other: RunValues, found: list[CompareRow], output: Ou
     notes = [f"{cell}: {why}" for cell, why in reasons.items()]
     notes += [f"Note: {text}." for text in remarks(one, other)]
     notes.append(f"Medians over I/Os and boots, in {unit}. Not judged: no threshold was applied.")
-    for line in lines:
-        console.print(Text(clean(line)), soft_wrap=True)
-    console.print(table)
-    if not output.quiet:
-        for line in notes:
-            console.print(Text(clean(line)), soft_wrap=True)
+    with console.capture() as made:
+        console.print(table)
+    told = [] if output.quiet else [clean(line) for line in notes]
+    # Remarks qualify every value: they stand where a screen's end does not hide them.
+    output.show([*map(clean, lines), *told, *made.get().splitlines()])

@@ -10,7 +10,7 @@ from iotoll.core.errors import ResultError, UsageError, os_fix
 from iotoll.core.lock import alone
 from iotoll.records import results
 from iotoll.records.models import RunManifest
-from iotoll.records.rundir import RunDir
+from iotoll.records.rundir import RunDir, not_a_run
 
 INCIDENTAL = {"command", "created", "seed", "approved_by"}
 """What of a manifest may differ between a run and the command that resumes it."""
@@ -61,7 +61,7 @@ def open_result(path: Path) -> RunDir:
     for folder in (path, *path.resolve().parents):
         if (folder / "run.json").is_file():
             return RunDir.open(folder)
-    raise UsageError(f"{path}: is not a run directory, and not in one")
+    raise UsageError(not_a_run(path))
 
 
 LOCK = ".lock"

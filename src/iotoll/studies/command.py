@@ -105,7 +105,7 @@ def study_command(
     if as_json:
         click.echo(json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True))
         return
-    click.echo("\n".join(terminal_lines(record, quiet)))
+    output.show(terminal_lines(record, quiet))
     if not quiet:
         click.echo(f"repeat: {shlex.join(command)}")
         click.echo(f"report: {page}")

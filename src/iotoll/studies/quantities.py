@@ -112,7 +112,11 @@ def _mean(k: Known, section: Section) -> float | None:
 
 
 def _probed(k: Known) -> float | None:
-    return _us(_sum([k.record.sections[s].own.median for s in SOFTWARE_SECTIONS]))
+    """Where the board counted the recorder, its mean over the whole I/O is added again."""
+    measured = k.record.ios.get("measured", 0)
+    recorder = k.record.tracing / measured if k.record.tracing and measured else 0.0
+    parts = [k.record.sections[s].own.median for s in SOFTWARE_SECTIONS]
+    return _us(_sum([*parts, recorder]))
 
 
 def _return(k: Known) -> float | None:
@@ -167,11 +171,11 @@ def _counted(name: str) -> Callable[[Known], float | None]:
 QUANTITIES: Mapping[str, tuple[str, Callable[[Known], float | None]]] = {
     "sw": ("us: sections 1 + 2 + 4, medians of own, less the probe's cost", _software),
     "swmean": ("us: the same, means instead of medians", _mean_software),
-    "probed": ("us: the same with the probe's cost", _probed),
+    "probed": ("us: the same with what records the trace", _probed),
     "vfs": ("us: section 1, less the probe's cost", _section(Section.VFS_FS)),
     "submission": ("us: section 2, less the probe's cost", _section(Section.SUBMISSION)),
     "completion": ("us: section 4, less the probe's cost", _section(Section.COMPLETION)),
-    "back": ("us: section 5, wake-up and return, with the probe's cost", _return),
+    "back": ("us: section 5, wake-up and return; with the probe's cost, if not counted", _return),
     "hw": ("us: section 3, elapsed, median", _hardware),
     "whole": ("us: the whole I/O, elapsed, mean", _whole),
     "model": ("us: one command of this size by the device's model", _modelled),

@@ -6,7 +6,9 @@ A trailer in a commit message of the candidate asks for it::
 
 that is: cells (a glob), a section (or ``overhead`` on the clock `time`, ``whole`` for the I/O from
 call to return), the most that it may grow in each of these cells, in the verdict's unit or in
-percent (``+6.5%``), and the reason. ``throughput`` is the time per I/O of a cell that has one. A
+percent (``+6.5%``), and the reason. An element of cost (``pipelines/elements.toml``) stands in the
+place of a section, with the most that an I/O may have more of it in any section (``ufs-* dsb +1
+...``). ``throughput`` is the time per I/O of a cell that has one. A
 limit that differs (`iotoll.verdict.limits`) is named with both of its values, in globs as well::
 
     Iotoll-Accept: ufs.queue.max_sectors_kb 1024 -> 512 the controller's erratum 17
@@ -26,8 +28,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from iotoll.measure.elements import load_elements
 from iotoll.records.models import CellVerdict, Outcome, Section, VerdictRecord
-from iotoll.records.models.verdict import AcceptRecord, LimitRecord
+from iotoll.records.models.verdict import AcceptRecord, ElementComparison, LimitRecord
 from iotoll.verdict.growth import is_covered, share, weight
 from iotoll.verdict.limits import blocked
 from iotoll.verdict.policy import AcceptRule, LimitsRule, Policy, TimePolicy
@@ -68,6 +71,7 @@ class Grown:
     figure: str
     delta: float | None
     relative: float
+    counted: bool = False  # no share of anything
 
     @property
     def name(self) -> str:
@@ -80,8 +84,9 @@ def parse(trailer: str) -> Wish:
     found = _FORM.fullmatch(trailer.strip())
     if found is None:
         raise ValueError(f"not understood: {FORM}")
-    if found["figure"] not in FIGURES:
-        raise ValueError(f"{found['figure']} is not a section: {', '.join(FIGURES)}")
+    known = (*FIGURES, *load_elements().elements)
+    if found["figure"] not in known:
+        raise ValueError(f"{found['figure']} is not a section: {', '.join(known)}")
     size = float(found["size"]) / (100 if found["share"] else 1)
     return Wish(found["cells"], found["figure"], size, bool(found["share"]), found["reason"])
 
@@ -186,6 +191,18 @@ def _grown(cell: CellVerdict) -> Iterator[Grown]:
         yield Grown(cell.cell, "whole", weight(cell.whole), share(cell.whole))
     if cell.work and cell.work.gated and cell.work.moved == "grew":
         yield Grown(cell.cell, "work", cell.work.delta, share(cell.work))
+    sizes: dict[str, float] = {}
+    for one in cell.elements:
+        if one.gated and one.moved == "grew":
+            name = _element(one)
+            sizes[name] = max(one.delta, sizes.get(name, 0.0))
+    for name, delta in sizes.items():
+        yield Grown(cell.cell, name, delta, 0.0, counted=True)
+
+
+def _element(found: ElementComparison) -> str:
+    """What a trailer calls it: the element of any device."""
+    return found.element.partition(".")[0]
 
 
 def _judge(
@@ -242,6 +259,8 @@ def _beyond(grown: Grown, wish: Wish, rule: AcceptRule) -> str:
         return "was nothing in the base: no policy allows a share of that"
     if grown.relative > rule.at_most:
         return f"grew by {grown.relative:.1%}: the policy allows {rule.at_most:.1%}"
+    if wish.share and grown.counted:
+        return "is a count: give the number for an I/O"
     if wish.share:
         over = grown.relative > wish.size
         return f"grew by {grown.relative:.1%}, not {wish.size:.1%} at most" if over else ""
@@ -334,6 +353,12 @@ def _cell(
     update: dict[str, object] = {"sections": sections, "growth": growth}
     if cell.whole and (reason := reasons.get(f"{cell.cell}: whole")):
         update["whole"] = cell.whole.model_copy(update={"accepted": reason})
+    update["elements"] = [
+        one.model_copy(update={"accepted": reasons[name]})
+        if (name := f"{cell.cell}: {_element(one)}") in reasons and one.moved == "grew"
+        else one
+        for one in cell.elements
+    ]
     if cell.work and (reason := reasons.get(f"{cell.cell}: work")):
         update["work"] = cell.work.model_copy(update={"accepted": reason})
     if not left and cell.outcome is Outcome.REGRESSION:

@@ -7,15 +7,22 @@ from collections.abc import Sequence
 
 from iotoll.records.models.verdict import Cluster, Comparison
 
+_NOISE = 0.05
+"""A mean that is larger by so small a share holds ticks that met a few I/Os, and no other cost."""
+
 
 def weight(found: Comparison) -> float:
-    """How much it moved, in the verdict's unit: the mean where that is far more than the median.
+    """How much it moved, in the verdict's unit, per I/O: what reports say and trailers accept.
 
-    What most I/Os pay says nothing of what the others do.
+    The median, with what only some I/Os pay; the mean where that is far more, since what most
+    I/Os pay says nothing of what the others do.
     """
-    if found.twins is None or found.twins.mean <= found.delta + found.threshold:
+    if found.twins is None:
         return found.delta
-    return found.twins.mean
+    some = rare(found)
+    told = found.delta + ((some.delta - found.delta) * some.share if some else 0.0)
+    near = told + found.threshold + _NOISE * abs(told)
+    return told if found.moved == "shrank" or found.twins.mean <= near else found.twins.mean
 
 
 def share(found: Comparison) -> float:
@@ -43,19 +50,9 @@ def is_covered(whole: Comparison, sections: Sequence[Comparison]) -> bool:
 
 
 def moved_alone(whole: Comparison, sections: Sequence[Comparison]) -> bool:
-    """Whether a whole I/O moved, and by more than those of its sections that moved as it did.
-
-    Noise in a few I/Os does not make it so: means, by which `is_covered` goes, are not compared.
-    """
+    """Whether a whole I/O moved, and by more than those of its sections that moved as it did."""
     if not whole.has_moved:
         return False
     alike = [s for s in sections if s.gated and s.moved == whole.moved]
     way = -1 if whole.moved == "shrank" else 1
-    return not alike or way * (_told(whole) - sum(map(_told, alike))) > whole.threshold
-
-
-def _told(found: Comparison) -> float:
-    some = rare(found)
-    if some is None or found.twins is None:
-        return found.delta
-    return found.delta + (some.delta - found.twins.commonest) * some.share
+    return not alike or way * (weight(whole) - sum(map(weight, alike))) > whole.threshold

@@ -71,6 +71,12 @@ class WorkRule(Model):
     why: str = ""
 
 
+class ElementRule(Model):
+    """Up to ``threshold`` more of an element for an I/O are none (``pipelines/elements.toml``)."""
+
+    threshold: int = Field(ge=0)
+
+
 class CellException(Model):
     """Another rule for the sections of some cells; ``cells`` are glob patterns.
 
@@ -158,6 +164,9 @@ class Policy(Model):
     sections: dict[Section, CountRule]
     whole: CountRule
     work: WorkRule = Field(default_factory=WorkRule)
+    elements: dict[str, ElementRule] = Field(
+        default_factory=dict, description="those that are gated; others are shown where they move"
+    )
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 
@@ -184,6 +193,14 @@ class Policy(Model):
                 known = other.model_dump(exclude={"cells", "sections"}, exclude_none=True)
                 rule = rule.model_copy(update=known)
         return rule
+
+    def element(self, key: str) -> CountRule:
+        """The rule for an element, by its name with or without a device."""
+        found = self.elements.get(key) or self.elements.get(key.partition(".")[0])
+        if found is None:
+            why = "shown only: the policy has no rule"
+            return CountRule(threshold=0, unit=key, gated=False, why=why)
+        return CountRule(threshold=found.threshold, unit=key)
 
 
 class GrowthRule(Model):

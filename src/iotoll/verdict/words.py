@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
+from iotoll.records.models.verdict import ElementComparison
 from iotoll.records.text import DEVICES
+from iotoll.verdict.elements import element_functions, element_text
 from iotoll.verdict.growth import is_of_most, moved_alone, rare
 
 WHOLE = "whole I/O"
@@ -35,6 +37,13 @@ def moved_lines(
         for v in verdicts
         for name, c in parts(v)
         if c.moved == how and c.gated
+    ]
+    lines += [
+        f"{v.cell}: {e.element.partition('.')[0]} {element_text(e)} for an I/O,"
+        f" {e.section.value if e.section else WHOLE}{element_functions(e)}"
+        for v in verdicts
+        for e in v.elements
+        if e.moved == how and e.gated
     ]
     return lines + [pool.sentence for pool in pools if pool.moved == how]
 
@@ -101,13 +110,39 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
             g[0],
         ),
     )
-    lines = []
+    lines = element_lines(verdicts)
     for (device, name, _), moved in ranked:
         size = (
             f"{median(c.delta for c in moved):+.0f} ({_percent(median(c.relative for c in moved))})"
         )
         where = f"in {len(moved)} of {judged[device, name]} workloads{rarely(moved)}"
         lines.append(f"{DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
+    return lines
+
+
+def element_lines(
+    verdicts: Sequence[CellVerdict], gated: bool = True, places: Mapping[str, str] | None = None
+) -> list[str]:
+    """What moved besides instructions, by device, section and element; the most cells first.
+
+    ``places`` are file and line by function, where they are known.
+    """
+    groups: dict[tuple[str, str, str, str], list[ElementComparison]] = {}
+    for verdict in verdicts:
+        device = verdict.cell.partition("-")[0]
+        for one in verdict.elements:
+            if one.gated == gated:
+                part = one.section.value if one.section else WHOLE
+                groups.setdefault((device, part, one.element, one.moved), []).append(one)
+    # What a patch adds to each request is in a section; whole I/Os have as many as requests.
+    ranked = sorted(groups.items(), key=lambda g: (g[0][1] == WHOLE, -len(g[1]), g[0]))
+    lines = []
+    for (device, part, _, _), moved in ranked:
+        cells = [v for v in verdicts if v.cell.partition("-")[0] == device]
+        middle = sorted(moved, key=lambda one: one.delta)[(len(moved) - 1) // 2]
+        where = f"in {len(moved)} of {len(cells)} workloads"
+        text = f"{element_text(middle)} for an I/O{element_functions(middle, places)} {where}"
+        lines.append(f"{DEVICES.get(device, device)} {part} {text}")
     return lines
 
 

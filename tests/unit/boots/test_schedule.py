@@ -66,6 +66,12 @@ def test_nothing_is_calibrated_where_the_trace_s_recording_is_counted(
     monkeypatch.setattr(schedule, "plugin_name", lambda: "abc")
     assert bench.counts_tracing
     assert plan_boot(run, bench, "base", 1).runs == len(CELLS)
+    image = run.build("base") / "Image"
+    image.parent.mkdir(parents=True, exist_ok=True)
+    image.write_bytes(b"no symbols")
+    calibrated = plan_boot(run, bench, "base", 1)
+    assert calibrated.runs > len(CELLS), "Linux before 6.4 does not tell what to count"
+    assert plan_boot(run, bench, "candidate", 1).identity() == calibrated.identity()
     in_a_lab = replace(bench, send_times=2)
     assert not in_a_lab.counts_tracing, "a lab's boards have no plugin"
     assert not replace(bench, clock=Clock.TIME).counts_tracing

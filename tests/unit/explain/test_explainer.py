@@ -101,6 +101,6 @@ def test_options_that_do_not_fit_are_refused(
 
 def test_only_calls_of_pread_and_pwrite_are_cut_without_events(tmp_path: Path) -> None:
     run = make_run(tmp_path, board="virt-arm64")
-    judged(run, {"ufs-4k-randread-t1-libaio": "grew"})
+    judged(run, {"ufs-4k-randread-t1-direct-libaio": "grew"})
     with pytest.raises(UsageError, match="only cells of pread and pwrite"):
-        Untraced(explainer(run)).measure(["ufs-4k-randread-t1-libaio"])
+        Untraced(explainer(run)).measure(["ufs-4k-randread-t1-direct-libaio"])

@@ -23,17 +23,23 @@ IMAGE = TracedImage(
         "queue_rq": [ADD, ADD, RET],
         "handle_irq": SITE,
         "update_request": SITE,
+        "leave_irq": [*SITE[:-1], NOP, NOP, RET],
+        "schedule": SITE,
         "trace_clock_local": [RET],
         "vectors": [NOP],
+        "cpu_switch_to": [NOP, RET],
         "__traceiter_block_bio_queue": [RET],
         "__traceiter_irq_handler_entry": [RET],
         "__traceiter_block_rq_complete": [RET],
+        "__traceiter_irq_handler_exit": [RET],
+        "__traceiter_sched_switch": [RET],
         "filler": [NOP] * 32,
         "last": [RET],
     }
 )
-CALL, SUBMIT, QUEUE, IRQ, UPDATE = (IMAGE.starts[name] for name in list(IMAGE.starts)[:5])
+CALL, SUBMIT, QUEUE, IRQ, UPDATE, OUT, SWITCH = [*IMAGE.starts.values()][:7]
 SITES = {SUBMIT: "block_bio_queue", IRQ: "irq_handler_entry", UPDATE: "block_rq_complete"}
+SITES |= {OUT: "irq_handler_exit", SWITCH: "sched_switch"}
 KERNEL = IMAGE.symbols([(place + 8, place + 20, event) for place, event in SITES.items()])
 
 WAY = [
@@ -86,6 +92,24 @@ def test_only_the_interrupt_that_completes_the_request_counts(
     found = cut(monkeypatch, [before])
     assert found[Section.COMPLETION] == [2 + 3]
     assert found[Section.VFS_FS] == [5 + 5]
+
+
+def test_what_runs_between_interrupt_and_worker_is_nobody_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, switch = (OUT, 5, 5), (SWITCH, 5, 5)
+    asleep = [*WAY[:3], switch, WAY[3], out, (CALL + 4, 1, 1), switch, switch, *WAY[4:]]
+    # Of the interrupt 2 and the first 3 of its end, of the worker's task what follows the switch.
+    assert cut(monkeypatch, [asleep])[Section.COMPLETION] == [2 + 3 + 2 + 3]
+    softirq = [*WAY[:4], out, *WAY[4:]]
+    assert cut(monkeypatch, [softirq])[Section.COMPLETION] == [2 + 5 + 3]
+
+
+def test_an_event_that_is_on_nevertheless_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """trace-cmd notes the names of tasks: the branch leads to its block, which ends at once."""
+    noted = [*WAY[:2], (OUT, 3, 3), (OUT + 20, 4, 4), *WAY[2:]]
+    # The block's last two stand for those of the function: the compiler has copied them.
+    assert cut(monkeypatch, [noted])[Section.SUBMISSION] == [2 + 3 + 3 + 2]
 
 
 def test_a_call_without_a_bio_is_no_io(monkeypatch: pytest.MonkeyPatch) -> None:

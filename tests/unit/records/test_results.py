@@ -35,6 +35,7 @@ FIELDS = {
     "explain.delta-is-text": "cells/0/sections/0/functions/0/delta",
     "profile.said-to-be-exact": "approximate",
     "untraced.unknown-side": "cells/0/side",
+    "findings.unknown-kind": "findings/0/kind",
     "study.unknown-verdict": "claims/0/verdict",
     "noise.ratio-not-a-number": "pairs/0/ratios/ufs-4k-randread-t1-direct/overhead",
 }

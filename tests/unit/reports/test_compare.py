@@ -66,7 +66,7 @@ def test_sections_stand_side_by_side(tmp_path: Path) -> None:
     assert submission.relative == pytest.approx(0.15)
     assert Section.HARDWARE not in by_section  # no measure on this clock
     shown = CliRunner().invoke(compare_command, [str(first.root), str(second.root)])
-    assert "+300" in shown.output and "+15.0" in shown.output
+    assert "+300" in shown.output and "+15" in shown.output
     assert "Not judged" in shown.output
     data = json.loads(
         CliRunner().invoke(compare_command, [str(first.root), str(second.root), "--json"]).output
@@ -107,6 +107,19 @@ def test_other_clocks_are_refused(tmp_path: Path) -> None:
     results.write(path, known.model_copy(update={"clock": Clock.TIME}))
     with pytest.raises(UsageError, match="different clocks: instructions and time"):
         rows(open_side(first.root, None), open_side(second.root, None))
+
+
+def test_values_with_the_recorder_are_not_compared_with_others(tmp_path: Path) -> None:
+    first, second = finished(tmp_path / "a", 5142), finished(tmp_path / "b", 2409)
+    path = second.side("candidate") / "result.json"
+    known = results.read(path, SideResult)
+    [record] = known.cells[CELLS[0]]
+    counted = {CELLS[0]: [record.model_copy(update={"tracing": 2904})]}
+    results.write(path, known.model_copy(update={"cells": counted}))
+    found = rows(open_side(first.root, None), open_side(second.root, None))
+    assert {row.delta for row in found} == {None}
+    why = "only the values of b (candidate) are without the recorder: run the other again"
+    assert {row.why for row in found} == {why}
 
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:

@@ -19,16 +19,13 @@ from iotoll.records.models import (
     FunctionCoverage,
     FunctionDelta,
     Outcome,
-    Section,
     SectionDelta,
-    VerdictRecord,
 )
 from iotoll.records.rundir import SIDES, RunDir
-from iotoll.records.text import NBSP, cell_name
+from iotoll.records.text import NBSP
 from iotoll.reports.page import render_report, terminal_report
 from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.functions import coverage_of, in_functions, not_looked_at
-from iotoll.reports.page.moved import Movement, MovementGroup
+from iotoll.reports.page.functions import coverage_of, not_looked_at
 from iotoll.reports.publish.note import note
 
 GOLDEN = Path(__file__).parents[2] / "golden/data/report"
@@ -86,23 +83,6 @@ def test_nothing_is_said_of_what_could_not_be_explained() -> None:
     assert coverage_of(failed, Outcome.PASS) == []
 
 
-def group(section: Section) -> MovementGroup:
-    verdict = results.read(data_dir("results-schema") / "valid/verdict.json", VerdictRecord)
-    comparison = verdict.cells[0].sections[0].model_copy(update={"section": section})
-    moves = (Movement(cell_name(RECORD.cells[0].cell), comparison),)
-    return MovementGroup("ufs", section, section.value, True, "regression", moves, 16)
-
-
-def test_the_largest_function_is_named_with_its_inlined_one_and_what_is_left() -> None:
-    (line,) = in_functions(RECORD, [group(Section.SUBMISSION)], "instructions")
-    words = line.replace("\N{NO-BREAK SPACE}", " ")
-    assert words.startswith("ufs submission: mostly ufshcd_queuecommand, +329 instructions, ")
-    inlined = "of it ufshcd_check_command, inlined: +321, drivers/ufs/core/ufshcd.c:2948"
-    assert f"drivers/ufs/core/ufshcd.c:2964 ({inlined})" in words
-    assert words.endswith("+2 not explained (1 workload of 1 dissected)")
-    assert in_functions(RECORD, [group(Section.COMPLETION)], "instructions") == []
-
-
 def with_functions(*others: FunctionDelta) -> ExplainRecord:
     """The example with more functions in its section."""
     (cell,) = RECORD.cells
@@ -120,14 +100,6 @@ def other(name: str, delta: int, mean: float, *, changed: bool) -> FunctionDelta
 def test_changed_functions_are_named_before_larger_ones() -> None:
     same = other("get_page", -900, -900.0, changed=False)
     rare = other("slow_path", 0, 12.5, changed=True)
-    lines = [
-        in_functions(with_functions(same), [group(Section.SUBMISSION)], "instructions"),
-        in_functions(with_functions(same, rare), [group(Section.SUBMISSION)], "instructions"),
-    ]
-    for (line,) in lines:
-        assert line.startswith("ufs submission: ufshcd_queuecommand (changed), +329 instructions, ")
-    assert "; then get_page, \N{MINUS SIGN}900 instructions; " in lines[0][0]
-    assert "; then slow_path, +12.5 instructions on average; " in lines[1][0]
     pages = io.StringIO()
     print_explained(with_functions(same, rare), Console(file=pages, width=200))
     text = pages.getvalue()
@@ -135,9 +107,3 @@ def test_changed_functions_are_named_before_larger_ones() -> None:
         text.index(f"  {name}") for name in ("ufshcd_queuecommand (", "slow_path", "get_page")
     ]
     assert places == sorted(places)
-
-
-def test_a_failure_is_said() -> None:
-    failed = RECORD.model_copy(update={"failure": "the plugin was not built"})
-    lines = in_functions(failed, [group(Section.SUBMISSION)], "instructions")
-    assert lines == ["not explained: the plugin was not built"]

@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from iotoll.records import results, text
-from iotoll.records.models import CellRecord, Clock, Section, SectionComparison, SideResult
-from iotoll.reports.page import moved, view
-from iotoll.reports.page.headline import group_sentence
+from iotoll.records.models import CellRecord, Clock, Section, SideResult
+from iotoll.reports.page import view
 from iotoll.reports.page.single import side_table
 from iotoll.reports.trace.table import print_cell
 
@@ -90,24 +89,6 @@ def test_figures_are_the_median_of_boots() -> None:
     other = side("infrastructure").cells["ufs-4k-randwrite-t1-direct"][0]
     found = view.figures([record, other, other], Section.SUBMISSION)
     assert (found.raw, found.corrected, found.ios) == (5715, 4891, 3072)
-
-
-def test_movement_sentence_names_range_and_cells() -> None:
-    comparison = {
-        "section": "submission", "base": 1000, "candidate": 1300, "delta": 300, "relative": 0.3,
-        "threshold": 10, "gated": True, "moved": "grew", "confidence": "sure",
-    }  # fmt: skip
-    moves = []
-    for delta in (310, 300):
-        found = SectionComparison.model_validate({**comparison, "delta": delta})
-        moves.append(moved.Movement(text.cell_name("ufs-x-direct"), found))
-    group = moved.MovementGroup(
-        "UFS", Section.SUBMISSION, "submission", True, "regression", tuple(moves), 4
-    )
-    sentence = group_sentence(group, "instructions").replace(text.NBSP, " ")
-    assert sentence == (
-        "UFS submission grew in 2 of 4 workloads: +300 to +310 instructions (median +30.0 %)"
-    )
 
 
 @pytest.mark.parametrize("case", ["measured", "inconclusive"])

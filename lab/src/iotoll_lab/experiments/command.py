@@ -19,6 +19,7 @@ from iotoll_lab.experiments.rule import rule_command
 from iotoll_lab.experiments.search import search_command
 from iotoll_lab.experiments.sized import sized_command
 from iotoll_lab.experiments.tracing import tracing_command
+from iotoll_lab.experiments.vector import vector_command
 
 
 @click.group("experiment", context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,6 +41,7 @@ for _command in (
     search_command,
     sized_command,
     tracing_command,
+    vector_command,
 ):
     experiment_group.add_command(_command)
 

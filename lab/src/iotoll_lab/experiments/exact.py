@@ -29,7 +29,9 @@ from rich.table import Table
 from iotoll.boards.board import VirtualBoard, load_virtual_board
 from iotoll.boards.equip import check_cells, equipped, fragments
 from iotoll.boards.matrix import chosen_cells, load_matrix
+from iotoll.boards.plugin import TRACING, WINDOWS
 from iotoll.boards.ramdisk import get_image
+from iotoll.boots.counts import COUNTED
 from iotoll.boots.local import BootPlan
 from iotoll.boots.schedule import Bench, plan_boot, run_plans
 from iotoll.core.digest import file_sha256, json_sha256
@@ -208,11 +210,15 @@ def _fresh(run: RunDir, plan: BootPlan, host: Host, progress: Progress) -> Boot:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """sha256 of each trace of a boot, by its batch; raises InfrastructureError without any."""
+    """sha256 of each trace of a boot, by its batch, and of what the plugin kept beside them.
+
+    Raises InfrastructureError without any trace.
+    """
     found = {p.parent.name: file_sha256(p) for p in sorted(folder.glob("*/trace.dat"))}
     if not found:
         raise InfrastructureError(f"{folder} has no trace: there is nothing to compare")
-    return found
+    kept = (folder / name for name in (TRACING, WINDOWS, COUNTED))
+    return found | {path.name: file_sha256(path) for path in kept if path.is_file()}
 
 
 def _cpu(usage: resource.struct_rusage) -> float:

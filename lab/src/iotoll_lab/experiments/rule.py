@@ -35,6 +35,8 @@ from iotoll.verdict.instructions.rule import Judgement, judge_cells
 from iotoll.verdict.policy import Policy, load_policy
 from iotoll.verdict.words import parts
 
+LACKS = "needs boots"
+
 Part = tuple[str, str]
 """A cell, and a section of it or ``whole``."""
 
@@ -44,7 +46,8 @@ class Again:
     """One stored gate: what its verdict says by I/Os and what today's rule says.
 
     ``before`` and ``now`` are what moved, of ``comparisons`` in ``cells``; ``changed`` names each
-    difference. ``first`` are the cells that are open after the first boot of each side, and
+    difference. ``outcome`` is `LACKS` where the rule asks for boots that the run has not.
+    ``first`` are the cells that are open after the first boot of each side, and
     ``first_known`` those where all boots of the base are known by then.
     """
 
@@ -67,7 +70,10 @@ def again(run: RunDir, policy: Policy) -> Again:
     cells = [cell.cell for cell in stored.cells]
     judged = judge_cells(base, candidate, policy, cells)
     before, now = _moved(stored.cells), _moved(judged.cells)
-    was, is_now = _outcome(stored.cells, bool(stored.pools)), judged.outcome.value
+    was, is_now = (
+        _outcome(stored.cells, bool(stored.pools)),
+        LACKS if judged.open else judged.outcome.value,
+    )
     one = boots_of(candidate, [0])
     return Again(
         run=run.root.name,
@@ -340,7 +346,8 @@ def _print(rows: Sequence[Again | Null | Power], console: Console) -> None:
         console.print(
             f"{len(gates)} gates, {sum(g.cells for g in gates)} cells,"
             f" {sum(g.comparisons for g in gates)} comparisons;"
-            f" other outcome: {sum(g.outcome_before != g.outcome for g in gates)};"
+            f" other outcome: {sum(g.outcome not in (g.outcome_before, LACKS) for g in gates)};"
+            f" without boots that are asked for: {sum(g.outcome == LACKS for g in gates)};"
             f" moved {sum(g.before for g in gates)}, now {sum(g.now for g in gates)};"
             f" open after the first boots: {sum(g.first > 0 for g in gates)} gates,"
             f" with the base's boots known: {sum(g.first_known > 0 for g in gates)}"

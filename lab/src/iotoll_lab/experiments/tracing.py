@@ -18,6 +18,7 @@ from statistics import median_low
 
 import click
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -30,7 +31,16 @@ from iotoll.core.progress import Progress
 from iotoll.explain.explainer import boot_recorded
 from iotoll.explain.record import probes, read_record
 from iotoll.explain.tables import io_tables
-from iotoll.explain.untraced import AT_ONCE, CUT, Cuts, compare, cut, doorbells, without_events
+from iotoll.explain.untraced import (
+    AT_ONCE,
+    CUT,
+    Cuts,
+    can_be_cut,
+    compare,
+    cut,
+    doorbells,
+    without_events,
+)
 from iotoll.kernels.build import KernelSpec, build_side
 from iotoll.kernels.symbols import Symbols, read_symbols
 from iotoll.measure.boot_trace import analyze_boot
@@ -41,13 +51,18 @@ from iotoll.records.models import BootRecord, CellRecord
 from iotoll.records.rundir import RunDir
 from iotoll_lab.experiments.exact import make_bench, open_run
 
+EQUAL = 2
+"""Instructions by which counts may differ that are called equal."""
+
 
 @dataclass(frozen=True)
 class Row:
     """Medians of one section of one cell.
 
     ``traced`` is the gate's boot as its clock has it, ``counted`` is without what records the
-    trace, and ``untraced`` of the boot without events, of so many ``ios``.
+    trace, and ``untraced`` of the boot without events, of so many ``ios``. ``quartiles`` are what
+    the lower and the upper quartile of the counted exceed the untraced ones by: a median between
+    two groups of I/Os is of one more or less in a group.
     """
 
     cell: str
@@ -56,6 +71,7 @@ class Row:
     counted: float
     untraced: float
     ios: int
+    quartiles: tuple[int, int]
 
 
 @click.command("tracing")
@@ -75,6 +91,7 @@ def tracing_command(
     progress = Progress()
     run = open_run(out, board, matrix, image, "tracing")
     bench = replace(make_bench(run, progress, cells), calibrate=False)
+    bench = replace(bench, cells=[cell for cell in bench.cells if can_be_cut(cell)])
     if not bench.counts_tracing:
         raise UsageError(f"board {board}: what records the trace is not counted on it")
     build_side(
@@ -85,8 +102,9 @@ def tracing_command(
         chosen = list(bench.cells)[first : first + AT_ONCE]
         rows += _compare(run, replace(bench, cells=chosen), progress)
         results.write_text(out / "tracing.json", json.dumps([asdict(r) for r in rows], indent=1))
+        results.write_text(out / "tracing.md", "\n".join(_lines(rows)) + "\n")
     _print(rows, Console())
-    click.echo(f"written: {out / 'tracing.json'}")
+    click.echo(f"written: {out / 'tracing.json'}, {out / 'tracing.md'}")
 
 
 def _compare(run: RunDir, bench: Bench, progress: Progress) -> list[Row]:
@@ -123,9 +141,15 @@ def _rows(
         for one in compare("base", cell, cuts.get(cell, {}), [record]).sections:
             column = np.ma.array(tables[cell][GATE_COLUMNS[one.section]]).compressed()
             traced = [value for value in column.tolist() if value]
-            if one.counted is not None and traced:
+            if one.counted is not None and traced and record.in_order:
                 values = (float(median_low(traced)), one.counted, one.untraced)
-                yield Row(cell, one.section.value, *values, one.ios)
+                counted = [value for value in record.in_order.sections[one.section] if value]
+                lower, upper = _quartiles(counted) - _quartiles(cuts[cell][one.section])
+                yield Row(cell, one.section.value, *values, one.ios, (int(lower), int(upper)))
+
+
+def _quartiles(values: Sequence[int]) -> npt.NDArray[np.int64]:
+    return np.quantile(values, [0.25, 0.75], method="lower").astype(np.int64)
 
 
 def _print(rows: Sequence[Row], console: Console) -> None:
@@ -135,8 +159,19 @@ def _print(rows: Sequence[Row], console: Console) -> None:
         values = [_shown(mine.get(section.value)) for section in CUT]
         table.add_row(cell, *values)
     console.print(table)
-    equal = sum(abs(row.counted - row.untraced) <= 2 for row in rows)
-    console.print(f"{equal} of {len(rows)} medians differ by 2 instructions at most")
+    equal = sum(abs(row.counted - row.untraced) <= EQUAL for row in rows)
+    console.print(f"{equal} of {len(rows)} medians differ by {EQUAL} instructions at most")
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[str]:
+    """The rows as a table of a page; where medians differ, the quartiles' difference as well."""
+    yield "| cell | section | with the recorder | counted | untraced | difference | quartiles |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
+    for row in rows:
+        off, (lower, upper) = row.counted - row.untraced, row.quartiles
+        quartiles = f"{lower:+d}, {upper:+d}" if abs(off) > EQUAL else ""
+        values = " | ".join(f"{value:,.0f}" for value in (row.traced, row.counted, row.untraced))
+        yield f"| `{row.cell}` | `{row.section}` | {values} | {off:+.0f} | {quartiles} |"
 
 
 def _shown(row: Row | None) -> str:

@@ -210,7 +210,9 @@ def _after_includes(text: str) -> int:
     return found.end() if found else 0
 
 
-def made_of(kind: str, number: int, what: str, edits: Mapping[str, str], read: Read) -> Variant:
+def made_of(
+    kind: str, number: int | str, what: str, edits: Mapping[str, str], read: Read
+) -> Variant:
     """The patch that leaves these files of the base like this."""
     head = f"From: iotoll <iotoll@localhost>\nSubject: [PATCH] {what}\n\n---\n"
     parts = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iotoll.core.cli_support import Output, full_option
 from iotoll.core.errors import UsageError
 from iotoll.nightly.history.command import engine_option, history_option, open_store
 
@@ -43,6 +44,7 @@ STATES = ("confirmed", "bisecting", "explained", "accepted", "dismissed")
 )
 @click.option("--commit-url", default="", help="Where a commit is shown: https://HOST/{commit}.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+@full_option
 @history_option
 @engine_option
 def trend_command(
@@ -78,7 +80,7 @@ def trend_command(
     if as_json:
         click.echo(json.dumps(view.as_json(trend), indent=1))
     else:
-        terminal.show(trend)
+        Output(False, False).show(terminal.lines_of(trend))
         if out is not None:
             click.echo(f"\npage: {out / 'index.html'}")
 

@@ -16,31 +16,29 @@ WIDTH = 40
 """Nights in a sparkline."""
 
 
-def show(trend: view.Trend) -> None:
-    """Print the trend on standard output."""
-    for summary in view.summaries(trend):
-        click.echo(f"worse than {summary.since}? {summary.sentence}")
+def lines_of(trend: view.Trend) -> list[str]:
+    """The trend as lines: what got worse and what failed first, then each family's curve."""
+    lines = [f"worse than {one.since}? {one.sentence}" for one in view.summaries(trend)]
     for track in trend.tracks:
         night = track.nights[-1]
         if night.status == "failed":
             reason = clean(night.reason)
             commit = f" {night.commit[:12]}" if night.commit else ""
-            click.echo(
+            lines.append(
                 f"no values: {night.night}, {track.branch} on {track.board}{commit}: {reason}"
             )
     opened = trend.open_changes
-    click.echo(f"\nopen changes: {len(opened)}")
+    lines += ["", f"open changes: {len(opened)}"]
     for change in opened:
-        click.echo(f"  {change.id} {change.state:10} {view.change_sentence(change)}")
-        for cause in change.causes:
-            click.echo(f"    {clean(view.cause_text(cause))}")
+        lines.append(f"  {change.id} {change.state:10} {view.change_sentence(change)}")
+        lines += [f"    {clean(view.cause_text(cause))}" for cause in change.causes]
     if trend.suspects:
-        click.echo(f"suspected, not confirmed: {len(trend.suspects)}")
+        lines.append(f"suspected, not confirmed: {len(trend.suspects)}")
     for track in trend.tracks:
-        click.echo(f"\n{track.branch} on {track.board}, overhead of the last {WIDTH} nights")
+        lines += ["", f"{track.branch} on {track.board}, overhead of the last {WIDTH} nights"]
         own = [d for d in trend.drifts if (d.branch, d.board) == (track.branch, track.board)]
-        for drift in own:
-            click.echo(f"  {drift.family:20} {_line(track, drift)}")
+        lines += [f"  {drift.family:20} {_line(track, drift)}" for drift in own]
+    return lines
 
 
 def show_log(change: Change) -> None:

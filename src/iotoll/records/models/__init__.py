@@ -31,6 +31,7 @@ from iotoll.records.models.explain import (
     UntracedRecord,
     UntracedSection,
 )
+from iotoll.records.models.finding import Finding, FindingsRecord, FoundFunction
 from iotoll.records.models.profile import (
     ProfiledCell,
     ProfiledFunction,
@@ -93,6 +94,9 @@ __all__ = [
     "DutRecord",
     "ExplainRecord",
     "FailureRecord",
+    "Finding",
+    "FindingsRecord",
+    "FoundFunction",
     "FunctionCoverage",
     "FunctionDelta",
     "GrowthRecord",

@@ -121,6 +121,24 @@ class WorkRecord(Model):
         return self.kernel / self.ios
 
 
+Runs = list[tuple[int | None, int]]
+"""Values in order, each with how often it follows itself."""
+
+
+class ElementRecord(Model):
+    """What each I/O has of one element of cost (``pipelines/elements.toml``): counts, not times.
+
+    In the order of `OrderedIos`, which has the same I/Os.
+    """
+
+    sections: dict[Section, Runs] = Field(description="as in `gate`: of the I/O's first request")
+    whole: Runs = Field(description="from call to return, in any task or interrupt")
+    functions: dict[str, int] = Field(
+        description="how many each function has from the first I/O to the last; of what is called,"
+        " who calls it"
+    )
+
+
 class CellRecord(Model):
     """All values of one cell from one boot, in ``unit``, with the counts that qualify them."""
 
@@ -162,6 +180,11 @@ class CellRecord(Model):
         None,
         description="instructions that recorded the trace, in all measured I/Os: no value of this"
         " record has them, but fio's and its check; absent where they are in all values",
+    )
+    vector: dict[str, ElementRecord] | None = Field(
+        None,
+        description="other costs by element, those that no I/O has left out; absent where the"
+        " board counts none",
     )
     work: WorkRecord | None = Field(
         None, description="absent where nothing counts it: real boards, the clock `time`"

@@ -162,6 +162,18 @@ class WorkComparison(Comparison):
     )
 
 
+class ElementComparison(Comparison):
+    """An element of cost that moved (``pipelines/elements.toml``), in counts per I/O."""
+
+    element: str = Field(description="its name, and behind a dot the device whose registers it is")
+    section: Section | None = Field(None, description="absent: the whole I/O")
+    functions: list[WorkFunction] = Field(
+        default_factory=list,
+        description="those that differ most, per I/O, in any task or interrupt; of what is called,"
+        " who calls it",
+    )
+
+
 class PoolRecord(Model):
     """What no single cell shows and several do together: one section over some cells."""
 
@@ -315,6 +327,9 @@ class CellVerdict(Model):
     work: WorkComparison | None = Field(
         None, description="work outside I/Os; absent where the board does not count it"
     )
+    elements: list[ElementComparison] = Field(
+        default_factory=list, description="other costs than instructions that moved"
+    )
 
     @property
     def blocks(self) -> bool:
@@ -322,7 +337,7 @@ class CellVerdict(Model):
 
         What of a whole I/O these cover, `iotoll.verdict.accept` decided.
         """
-        if any(s.blocks for s in self.sections):
+        if any(part.blocks for part in (*self.sections, *self.elements)):
             return True
         if any(g.state == "grew" and g.accepted is None for g in self.growth):
             return True

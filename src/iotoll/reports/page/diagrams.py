@@ -115,6 +115,43 @@ def _bar(
     panel.text(x + 4, y + 6, measure.end_text(parts), size=10)
 
 
+def io_panel(name: str, view: CellView, measure: Measure) -> str:
+    """Draw one I/O of a cell: its sections in a row, base above candidate, and what changed."""
+    sides = [side for side in _SIDES if stack(view, side, measure)]
+    rows = [row for row in view.rows if all(side in row.sides for side in sides)]
+    panel = Panel(30 * len(sides) + 20 * len(rows) + 22)
+    scale = (WIDTH - 46) / (measure.full or 1)
+    stacks = {side: dict(stack(view, side, measure)) for side in sides}
+    for at, side in enumerate(sides):
+        y, x = 4.0 + 30 * at, 46.0
+        panel.text(0, y + 10, _SIDES[side], "muted", 10)
+        for section, value in stacks[side].items():
+            panel.bar(x, y, max(value * scale - 0.5, 0.2), 20, section.value)
+            x += value * scale
+    top = 30.0 * len(sides) + 12
+    for at, row in enumerate(rows):
+        y = top + 20 * at
+        panel.bar(0, y - 5, 10, 10, row.section.value)
+        panel.text(16, y, row.section.value, size=10.5)
+        values = " → ".join(measure.text(stacks[side][row.section]) for side in sides)
+        panel.text(WIDTH - 92, y, values, size=10.5, align="right")
+        if found := row.comparison:
+            sign = SIGNS[movement(found)]
+            strong = found.gated and found.has_moved and found.accepted is None
+            words = f"{signed(found.delta)} {sign}".rstrip()
+            colour = found.moved if strong else "muted"
+            panel.text(
+                WIDTH, y, words if found.gated else f"({words})", colour, 10.5, "right", strong
+            )
+    panel.line(0, top + 20 * len(rows) - 10, WIDTH, top + 20 * len(rows) - 10)
+    total = " → ".join(measure.end_text(list(stacks[side].items())) for side in sides)
+    panel.text(16, top + 20 * len(rows), "sum", size=10.5)
+    panel.text(WIDTH - 92, top + 20 * len(rows), total, size=10.5, align="right")
+    return panel.svg(
+        name, f"One I/O of {view.name.full}", "Its latency sections, base above candidate."
+    )
+
+
 def reach_of(views: Sequence[CellView]) -> int:
     """Return where the strips of a figure end, in thresholds: a power of ten, at least 10."""
     ratios = [abs(_ratio(r.comparison)) for v in views for r in v.rows if r.comparison]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
-from iotoll.records.models import Clock, Outcome, SourceRecord
+from iotoll.records.models import Clock, Finding, Outcome, SourceRecord, VerdictRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
-from iotoll.records.text import NBSP, clean, clock_note, number, plural, signed, signed_percent
+from iotoll.records.text import NBSP, clean, clock_note, number, plural
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.findings import blocking, findings, headline_of, lines_of
 from iotoll.reports.page.modelled import TITLE, model_facts
-from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.view import CellView, cells
+from iotoll.reports.page.view import CellView
 from iotoll.verdict.limits import FIRST
-from iotoll.verdict.limits import sentence as limits_sentence
 
 GLYPHS = {
     "pass": "✓",
@@ -60,13 +58,17 @@ Facts = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Headline:
-    """The first thing read: ``kind`` is a key of `GLYPHS`, ``word`` its plain name."""
+    """The first thing read: ``kind`` is a key of `GLYPHS`, ``word`` its plain name.
+
+    ``more`` are the other findings, one line each.
+    """
 
     kind: str
     word: str
     sentence: str
     exit_code: int | None
     notes: tuple[str, ...]
+    more: tuple[str, ...] = ()
 
     @property
     def glyph(self) -> str:
@@ -74,13 +76,14 @@ class Headline:
         return GLYPHS[self.kind]
 
 
-def headline(evidence: Evidence) -> Headline:
+def headline(evidence: Evidence, found: Sequence[Finding] | None = None) -> Headline:
     """Return what the run concludes, in words."""
     verdict = evidence.verdict
-    sentence = verdict_sentence(evidence)
     standing = clock_note(evidence.clock, evidence.virtual)
     if verdict is None:
         return _unjudged(evidence, standing)
+    told = blocking(findings(evidence) if found is None else found)
+    sentence, more = _lines(verdict, told)
     notes = [standing] if evidence.sides else []
     if other := verdict.other:
         word = "blocks" if other.blocks else "is shown only"
@@ -100,10 +103,12 @@ def headline(evidence: Evidence) -> Headline:
             meaning = _UNMEASURED
         notes = [meaning, *notes] if meaning else notes
         word = verdict.outcome.value.capitalize()
-        return Headline(verdict.outcome.value, word, sentence, verdict.exit_code, tuple(notes))
+        return Headline(
+            verdict.outcome.value, word, sentence, verdict.exit_code, tuple(notes), more
+        )
     if verdict.sequential is not None:
-        told = "An experiment: judged as a board's times would be, but it can never gate."
-        notes.insert(0, f"{told} Its outcome: {verdict.outcome.value}.")
+        words = "An experiment: judged as a board's times would be, but it can never gate."
+        notes.insert(0, f"{words} Its outcome: {verdict.outcome.value}.")
     else:
         notes.insert(0, f"Recorded as '{verdict.outcome.value}', but nobody judged these values.")
     return Headline(
@@ -120,51 +125,18 @@ def _unjudged(evidence: Evidence, standing: str) -> Headline:
     return Headline("unfinished", "Unfinished", sentence, None, ())
 
 
-def verdict_sentence(evidence: Evidence) -> str:
-    """Return the verdict in one sentence: what grew, by the median over workloads.
-
-    The largest value of many workloads would not be typical. What the verdict itself says stands
-    where nothing grew, or where other words are needed.
-    """
-    verdict = evidence.verdict
-    if verdict is None:
-        return ""
-    told = clean(verdict.sentence)
-    if verdict.outcome is not Outcome.REGRESSION or verdict.sequential or not verdict.can_gate:
-        return told
-    grown = [g for g in movements(cells(evidence)) if g.kind == "regression"]
-    if not grown:
-        return told
-    first, *more = grown
-    rest = f"; {len(more)} more below" if more else ""
-    limits = clean(limits_sentence(verdict))
-    return f"{limits} {moved_sentence(first, verdict.unit.value)}{rest}.".strip()
+def _lines(verdict: VerdictRecord, told: Sequence[Finding]) -> tuple[str, tuple[str, ...]]:
+    """The first line: the first finding that blocks, or the verdict's own words; then the rest."""
+    lines = lines_of(told)
+    if told and headline_of(verdict, told).startswith(lines[0]):
+        return lines[0], tuple(lines[1:])
+    return clean(verdict.sentence), tuple(lines)
 
 
-def moved_sentence(group: MovementGroup, unit: str) -> str:
-    """Return ``UFS submission +329 instructions (+6.2 %) in 16 of 16 workloads``: medians."""
-    deltas = [m.comparison.delta for m in group.moves]
-    low, high = sorted((min(deltas), max(deltas)), key=abs)
-    span = "" if signed(low) == signed(high) else f", {signed(low)} to {signed(high)}"
-    relative = median(m.comparison.relative for m in group.moves)
-    return (
-        f"{group.device} {group.title} {signed(median(deltas))} {unit} "
-        f"({signed_percent(relative)}) in {len(deltas)} of "
-        f"{plural(group.cells_of_device, 'workload')}{span}{group.some}"
-    )
-
-
-def group_sentence(group: MovementGroup, unit: str) -> str:
-    """Return ``UFS submission grew in 16 of 16 cells: +298 to +303 instructions (median ...)``."""
-    deltas = [m.comparison.delta for m in group.moves]
-    verb = "grew" if group.grew else "shrank"
-    where = f"in {len(deltas)} of {plural(group.cells_of_device, 'workload')}"
-    relative = median(m.comparison.relative for m in group.moves)
-    lead = f"{group.device} {group.title} {verb} {where}: "
-    low, high = sorted((min(deltas), max(deltas)), key=abs)
-    size = signed(low) if low == high else f"{signed(low)} to {signed(high)}"
-    tail = "" if group.gated else "; shown only, not gated"
-    return f"{lead}{size} {unit} (median {signed_percent(relative)}){group.some}{tail}"
+def verdict_sentence(evidence: Evidence, found: Sequence[Finding] | None = None) -> str:
+    """Return all that blocks, in one line; what the verdict itself says where nothing does."""
+    found = findings(evidence) if found is None else found
+    return headline_of(evidence.verdict, found)
 
 
 def summary(evidence: Evidence) -> Facts:

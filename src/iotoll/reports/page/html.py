@@ -1,4 +1,7 @@
-"""The report as one HTML file: no script, no network, readable on a phone and on paper."""
+"""The report as one HTML file: no network, readable on a phone and on paper.
+
+Its one script filters and sorts the table of cells; without it the page says the same.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,15 @@ from typing import Any
 from jinja2 import Template
 from markupsafe import Markup
 
-from iotoll.records.models import Clock, Section
+from iotoll.records.models import Clock, Finding, Section
 from iotoll.records.text import clean, clock_note, section_title, unit_label
 from iotoll.reports.kit.page import Table, page_template
 from iotoll.reports.page import diagrams, tables
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.findings import blocking, findings
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
-    KIND_LABELS,
     candidate_title,
-    group_sentence,
     headline,
     provenance,
     remarks,
@@ -27,7 +29,6 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.modelled import latency_note, latency_table, model_facts, models_of
-from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import (
     CellView,
@@ -41,8 +42,8 @@ from iotoll.reports.page.view import (
     values_of,
 )
 
-OPEN_ROWS = 8
-"""Rows of a table that are shown before the rest is folded away."""
+_PICTURES = 3
+"""Devices of which one I/O is drawn."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +60,13 @@ class FigureView:
 
 
 @dataclass(frozen=True)
-class MovedRow:
-    """A group of movements with its sentence and table."""
-
-    kind: str
-    sentence: str
-    first: Table
-    rest: Table | None = None
-
-
-@dataclass(frozen=True)
 class Page:
     """Everything that the template places."""
 
     evidence: Evidence
     views: list[CellView]
     sections: tuple[Section, ...]
+    found: list[Finding]
     figures: list[FigureView] = field(default_factory=list)
 
     @property
@@ -86,7 +78,7 @@ class Page:
 def page_html(evidence: Evidence) -> str:
     """Return the whole page as text."""
     views = cells(evidence)
-    page = Page(evidence, views, shown_sections(evidence.clock))
+    page = Page(evidence, views, shown_sections(evidence.clock), findings(evidence, views))
     if page.usable:
         page.figures.extend(_figures(page))
     return template().render(**_context(page)) + "\n"
@@ -102,10 +94,11 @@ def _context(page: Page) -> dict[str, Any]:
     failure = evidence.failure
     return {
         "title": candidate_title(evidence),
-        "head": headline(evidence),
-        "first_screen": first_screen(evidence, page.views),
-        "moved": [_moved(group, unit_of(evidence).value) for group in movements(page.views)],
-        "kinds": KIND_LABELS,
+        "head": headline(evidence, page.found),
+        "first_screen": first_screen(evidence, page.views, page.found),
+        "one_io": _one_io(page) if page.usable else [],
+        "shown_only": [one.sentence for one in page.found if one.kind == "ungated"],
+        "overview": tables.overview(page.views, page.sections, page.found),
         "summary": summary(evidence),
         "failure": failure,
         "log_tail": clean(failure.log_tail) if failure else "",
@@ -124,7 +117,7 @@ def _context(page: Page) -> dict[str, Any]:
         "cell_table": tables.cell_figures,
         "cell_judgements": tables.cell_judgements,
         "cell_steps": tables.cell_steps,
-        "open_cells": {g.moves[0].name.full for g in movements(page.views) if g.gated},
+        "open_cells": {one.cells[0] for one in blocking(page.found) if one.cells},
         "selection": evidence.selection,
         "reasons": selection_by_reason(evidence),
         "provenance": provenance(evidence),
@@ -137,13 +130,28 @@ def _image(svg: str) -> str:
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
-def _moved(group: MovementGroup, unit: str) -> MovedRow:
-    table = tables.moved_table(group.moves)
-    rest = None
-    if len(table.rows) > OPEN_ROWS + 2:
-        rest = Table(table.head, table.rows[OPEN_ROWS:], table.words, table.prose)
-        table = Table(table.head, table.rows[:OPEN_ROWS], table.words, table.prose)
-    return MovedRow(group.kind, group_sentence(group, unit), table, rest)
+def _one_io(page: Page) -> list[tuple[str, Markup]]:
+    """The picture of one I/O of each device that has findings, else of the first: 3 at most."""
+    by_name = {view.name.full: view for view in page.views if view.has_values}
+    named = [one.cells[0] for one in blocking(page.found) if one.cells]
+    chosen: dict[str, CellView] = {}
+    for name in [*named, *by_name]:
+        if view := by_name.get(name):
+            chosen.setdefault(view.name.device, view)
+        if not named and chosen:
+            break
+    wanted = {view.name.device for view in chosen.values() if view.name.full in named} or chosen
+    share = page.evidence.clock is Clock.TIME
+    draft = diagrams.Measure(not share and is_corrected(page.views), share, 1.0)
+    made: list[tuple[str, Markup]] = []
+    for device, view in list(chosen.items())[:_PICTURES]:
+        stacks = [diagrams.stack(view, side, draft) for side in page.evidence.sides]
+        full = max((sum(value for _, value in parts) for parts in stacks), default=0.0)
+        if device in wanted and full and len(page.evidence.sides) > 1:
+            measure = diagrams.Measure(draft.corrected, share, full)
+            svg = diagrams.io_panel(f"io{len(made)}", view, measure)
+            made.append((f"One I/O of {view.name.full}", Markup(svg)))
+    return made
 
 
 def _figures(page: Page) -> list[FigureView]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from iotoll.records.models import Comparison, Outcome, Section
+from iotoll.records.models.finding import Kind
 from iotoll.records.text import CellName
 from iotoll.reports.page.view import CellView
-from iotoll.verdict.words import WHOLE, WORK, rarely
+from iotoll.verdict.words import WHOLE, WORK
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,14 @@ class MovementGroup:
     section: Section | None
     name: str
     grew: bool
-    kind: str
+    kind: Kind
     moves: tuple[Movement, ...]
     cells_of_device: int
-
-    @property
-    def figure(self) -> str:
-        """What moved, by the name that a trailer has for it."""
-        return self.name
 
     @property
     def title(self) -> str:
         """What moved, in words."""
         return {"whole": WHOLE, "work": WORK}.get(self.name, self.name)
-
-    @property
-    def some(self) -> str:
-        """What some I/Os pay beside what most of them do: goes on behind the size."""
-        return rarely([move.comparison for move in self.moves])
 
     @property
     def gated(self) -> bool:
@@ -61,7 +52,7 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
 
     Whole I/Os follow the sections, and work outside I/Os stands among these by its size.
     """
-    groups: dict[tuple[str, Section | None, str, bool, str], list[Movement]] = {}
+    groups: dict[tuple[str, Section | None, str, bool, Kind], list[Movement]] = {}
     totals: dict[str, int] = {}
     for view in views:
         device = view.name.device_label
@@ -94,7 +85,7 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
 _KINDS = ("regression", "accepted", "undecided", "improvement", "ungated")
 
 
-def _kind(view: CellView, found: Comparison) -> str:
+def _kind(view: CellView, found: Comparison) -> Kind:
     if not found.gated or view.outcome is None:
         return "ungated"
     if found.accepted is not None:

@@ -13,12 +13,14 @@ from statistics import median
 
 from iotoll import __version__
 from iotoll.core.errors import UsageError
-from iotoll.records.models import Clock, Outcome, Unit
+from iotoll.records.models import Clock, Finding, FoundFunction, Outcome, Unit
 from iotoll.records.models.base import SOFTWARE_SECTIONS
-from iotoll.records.text import MINUS, NBSP, NO_VALUE, clean, plural
+from iotoll.records.text import MINUS, NBSP, NO_VALUE, clean, number, plural, signed
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.headline import summary, verdict_sentence
+from iotoll.reports.page.findings import findings, headline_of, lines_of
+from iotoll.reports.page.headline import candidate_title, headline, summary
 from iotoll.reports.page.view import CellView, cells, shown_sections, unit_of
+from iotoll.verdict.accept import proposed
 from iotoll.verdict.words import WHOLE, WORK
 
 COLUMNS = 75
@@ -27,18 +29,20 @@ COLUMNS = 75
 _UNITS = {Unit.INSTRUCTIONS: "instr", Unit.NANOSECONDS: "ns"}
 _ASCII = str.maketrans(
     {MINUS: "-", NBSP: " ", NO_VALUE: "-", "→": "->", "…": "...", "\u2019": "'", "µ": "u"}
+    | {"▲": "+", "▼": "-", "◆": "accepted:", "○": "not gated:"}
 )
 _BY_WORKLOAD = "Software path (sections 1+2+4) by workload:"
 Row = Sequence[str]
 
 
 def commit_text(evidence: Evidence) -> str:
-    """Return the result by device and section, as one paragraph of a commit message has it.
+    """Return every finding with its functions, as a commit message has it.
 
     Raises UsageError for a run without figures.
     """
     views = _usable(evidence, "--commit")
-    return _text(evidence, [_lead(evidence), _by_section(evidence, views)])
+    found = findings(evidence, views)
+    return _text(evidence, [_lead(evidence, found), _findings(evidence, found, views)])
 
 
 def cover_text(evidence: Evidence, command: Sequence[str] | None = None) -> str:
@@ -47,8 +51,37 @@ def cover_text(evidence: Evidence, command: Sequence[str] | None = None) -> str:
     ``command`` repeats it; by default the run's own.
     """
     views = _usable(evidence, "--cover")
-    parts = [_lead(evidence), _by_section(evidence, views), _by_workload(evidence, views)]
-    return _text(evidence, parts, command)
+    found = findings(evidence, views)
+    parts = [_lead(evidence, found), _findings(evidence, found, views)]
+    return _text(evidence, [*parts, _by_workload(evidence, views)], command)
+
+
+def mail_text(evidence: Evidence) -> str:
+    """Return a mail to who wrote the change, in the form of the kernel's test robots.
+
+    Its subject and its first line say the finding; table, reproduction and trailers follow.
+    Raises as `commit_text`.
+    """
+    views = _usable(evidence, "--mail")
+    found = findings(evidence, views)
+    told = [one.sentence for one in found if one.kind == "regression"]
+    what = told[0].partition(", ")[0] if told else headline(evidence, found).word.lower()
+    title = ascii_only(candidate_title(evidence))
+    subject = f"Subject: [iotoll] {title}: {ascii_only(what)}"
+    parts = [
+        subject,
+        "Hello,",
+        fill(f"iotoll noticed {told[0] if told else _verdict(evidence, found)} on:"),
+        f"  {title}",
+        _findings(evidence, found, views),
+        _by_workload(evidence, views),
+    ]
+    verdict = evidence.verdict
+    wanted = proposed(verdict) if verdict and told else []
+    if wanted:
+        lines = "\n".join(f"  Iotoll-Accept: {line} REASON" for line in wanted)
+        parts.append(f"If it is meant to cost this, say so in the commit message:\n{lines}")
+    return _text(evidence, parts)
 
 
 def _usable(evidence: Evidence, option: str) -> list[CellView]:
@@ -78,11 +111,42 @@ def fill(text: str) -> str:
     return textwrap.fill(ascii_only(" ".join(clean(text).split())), COLUMNS, break_on_hyphens=False)
 
 
-def _lead(evidence: Evidence) -> str:
-    told = verdict_sentence(evidence) or "One kernel was measured."
+def _lead(evidence: Evidence, found: Sequence[Finding]) -> str:
     unit = "instructions" if unit_of(evidence) is Unit.INSTRUCTIONS else "nanoseconds (ns)"
     head = f"Software overhead per I/O in {unit}, measured with iotoll {__version__}:"
-    return f"{fill(head)}\n{fill(told)}"
+    if any(one.kind == "regression" for one in found):
+        return fill(head)
+    return f"{fill(head)}\n{fill(_verdict(evidence, found))}"
+
+
+def _verdict(evidence: Evidence, found: Sequence[Finding]) -> str:
+    return headline_of(evidence.verdict, found) or "One kernel was measured."
+
+
+_LEAST = 0.01
+"""Functions that have a smaller share of a finding, and are unchanged, are counted."""
+
+
+def _findings(evidence: Evidence, found: Sequence[Finding], views: Sequence[CellView]) -> str:
+    """Every finding with its functions; without one, the sections' medians by device."""
+    if not found:
+        return _by_section(evidence, views)
+    lines = []
+    for one in found:
+        least = _LEAST * abs(one.size or 0)
+        told = [f for f in one.functions if f.changed or abs(f.delta) >= least]
+        lines += [fill(lines_of([one])[0]), *map(_function_line, told)]
+        if left := len(one.functions) - len(told):
+            lines.append(f"           {plural(left, 'function')} by less than {number(least)} each")
+    return ascii_only("\n".join(lines))
+
+
+def _function_line(one: FoundFunction) -> str:
+    size = ascii_only(signed(one.delta))
+    into = f", inlined into {one.into}" if one.into else ""
+    changed = " (changed)" if one.changed else ""
+    place = f"\n           {one.file}:{one.line}" if one.file else ""
+    return ascii_only(f"  {size:>7}  {one.name}{into}{changed}{place}")
 
 
 def _by_section(evidence: Evidence, views: Sequence[CellView]) -> str:
@@ -208,8 +272,8 @@ def _not_measured(evidence: Evidence) -> str:
     elif evidence.virtual:
         lines.append("the latency of any real device (the board is virtual)")
     if evidence.selection and not evidence.selection.full_matrix:
-        number = plural(len(evidence.selection.cells), "workload")
-        lines.append(f"workloads other than the {number} selected")
+        count = plural(len(evidence.selection.cells), "workload")
+        lines.append(f"workloads other than the {count} selected")
     ungated: dict[str, int] = {}
     for view in cells(evidence):
         found = [(row.section.value, row.comparison) for row in view.rows]

@@ -1,4 +1,4 @@
-"""The first screen: what moved, where, how sure, and what to do; the same in every report."""
+"""The first screen below the findings: where, what ran, how sure, what to do; in every report."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from iotoll.records.models import Clock, Outcome, Section
-from iotoll.records.models.base import SOFTWARE_SECTIONS
+from iotoll.records.models import Clock, Finding, FoundFunction, Outcome, Section
 from iotoll.records.models.io_checks import StepRecord
-from iotoll.records.text import clean, plural, signed, signed_percent
+from iotoll.records.text import clean, number, plural, signed
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.functions import coverage_of, in_functions, not_looked_at
-from iotoll.reports.page.headline import moved_sentence
+from iotoll.reports.page.findings import blocking, findings
+from iotoll.reports.page.functions import coverage_of, not_looked_at
 from iotoll.reports.page.moved import MovementGroup, movements
+from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
 from iotoll.reports.page.work import not_counted, ran_outside, work_outside
 from iotoll.verdict.accept import proposed
-from iotoll.verdict.limits import rate_line
 
 _GROUPS = 3
-"""Groups of movements that the first screen names; the report lists all of them."""
+"""Groups, functions and cells that a line names; the report lists all of them."""
 
 _SHARE = 0.5
 """The part of a section's change that one sub-step must show, to be named as its place."""
@@ -35,6 +34,11 @@ _UNCOUNTED = {
 }
 """What a clock's values leave out, so that a pass is not read as more than it is."""
 
+_WITH_ELEMENTS = (
+    "instructions, register accesses, barriers and other costs (docs/explain.md) are counted, not "
+    "cache misses, lock contention and memory"
+)
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -45,59 +49,60 @@ class Fact:
     commands: tuple[tuple[str, str], ...] = ()
 
 
-def first_screen(evidence: Evidence, views: list[CellView] | None = None) -> list[Fact]:
-    """Return the first screen of a run; empty where there is nothing to add to its headline."""
+def first_screen(
+    evidence: Evidence,
+    views: list[CellView] | None = None,
+    found: Sequence[Finding] | None = None,
+) -> list[Fact]:
+    """Return what stands below the findings; empty where there is nothing to add to them."""
     verdict = evidence.verdict
     views = cells(evidence) if views is None else views
+    told = blocking(findings(evidence, views) if found is None else found)
     groups = [g for g in movements(views) if g.gated]
     unit = unit_of(evidence).value
-    facts = []
-    if groups:
-        lines = [moved_sentence(g, unit) for g in groups[:_GROUPS]]
-        if left := len(groups) - _GROUPS:
-            lines += [f"and {plural(left, 'more group')} of them below"] if left > 0 else []
-        if len(groups) > 1 or groups[0].kind != "regression":  # else the headline has it
-            facts.append(Fact("What moved", tuple(lines)))
-        facts.append(Fact("Whole path", tuple(_whole_path(groups, views, unit))))
-        facts.append(Fact("Where", tuple(_where(evidence, groups, views, unit))))
-    facts.append(Fact("Limits", tuple(_limits(evidence))))
-    facts.append(Fact("Throughput", tuple(_throughput(evidence))))
+    facts = [Fact("Where", tuple(_where(evidence, told, groups, views)))]
+    if not told and (largest := _largest(views, unit)):
+        facts.append(Fact("Largest", (largest,)))
     if outside := work_outside(evidence, groups):
         facts.append(Fact("Outside I/Os", tuple(outside)))
-    if found := evidence.explained:
-        facts.append(Fact("In functions", tuple(in_functions(found, groups[:_GROUPS], unit))))
-        outcome = verdict.outcome if verdict else None
-        facts.append(Fact("What ran", tuple(coverage_of(found, outcome, ran_outside(evidence)))))
-    elif _is_unexplained_pass(evidence):
-        facts.append(Fact("What ran", tuple(map(clean, not_looked_at(evidence.hunks)))))
+    facts.append(Fact("What ran", tuple(_what_ran(evidence))))
     if once := seen_once(views):
         facts.append(Fact("Seen once", tuple(_once_line(once, unit))))
     facts.append(Fact("Not covered", tuple(not_covered(evidence))))
     facts.append(Fact("Mind", tuple(_mind(evidence))))
     if verdict and verdict.accepted:
         facts.append(Fact("Accepted", tuple(_accepted(evidence))))
-    if groups and (sure := _how_sure(evidence, groups)):
-        facts.append(Fact("How sure", sure))
-    facts.append(Fact("What to do", commands=tuple(_to_do(evidence, groups))))
+    if told and (sure := how_sure(evidence, told)):
+        facts.append(Fact("How sure", (sure,)))
+    facts.append(Fact("What to do", commands=tuple(_to_do(evidence, told))))
     return [fact for fact in facts if fact.lines or fact.commands]
 
 
-def _limits(evidence: Evidence) -> Iterable[str]:
-    """Every limit that differs, accepted or not."""
-    for one in evidence.verdict.limits if evidence.verdict else ():
-        if one.accepted is not None:
-            more = f" (accepted: {one.accepted})"
-        else:
-            more = "" if one.gated else " (the base does not report it: shown only)"
-        yield clean(f"{one.name} {one.base} -> {one.candidate}{more}")
+def _what_ran(evidence: Evidence) -> Iterable[str]:
+    verdict = evidence.verdict
+    if explained := evidence.explained:
+        if explained.failure is not None:
+            yield clean(f"not explained: {explained.failure}")
+        outcome = verdict.outcome if verdict else None
+        yield from coverage_of(explained, outcome, ran_outside(evidence))
+    elif _is_unexplained_pass(evidence):
+        yield from map(clean, not_looked_at(evidence.hunks))
 
 
-def _throughput(evidence: Evidence) -> Iterable[str]:
-    """Where the time per I/O on the modelled device changed, or is not judged."""
-    for one in evidence.verdict.throughput if evidence.verdict else ():
-        if one.moved != "same":
-            more = f" (accepted: {one.accepted})" if one.accepted is not None else ""
-            yield clean(f"{rate_line(one)}{more}")
+def _largest(views: Iterable[CellView], unit: str) -> str:
+    """The largest change that stayed within its threshold: a pass does not say "unchanged"."""
+    rows = [(view, row.comparison) for view in views for row in view.rows if row.comparison]
+    judged = [(view, found) for view, found in rows if found.gated and found.moved == "same"]
+    view, found = max(judged, key=lambda one: abs(one[1].delta), default=(None, None))
+    if view is None or found is None:
+        return ""
+    if not found.delta:
+        return f"no section's median I/O changed by one of the {unit}"
+    section = found.section.value
+    return (
+        f"{signed(found.delta)} {unit} in {section} of {view.name.full}, "
+        f"threshold {number(found.threshold)}"
+    )
 
 
 def _is_unexplained_pass(evidence: Evidence) -> bool:
@@ -119,7 +124,14 @@ def not_covered(evidence: Evidence) -> Iterable[str]:
     if not verdict.cells or not verdict.can_gate:
         return
     outside = not_counted(evidence)
-    costs = f"{_UNCOUNTED[evidence.clock]}{f', nor {outside}' if outside else ''}"
+    counts_elements = bool(evidence.sides) and all(
+        record.vector is not None
+        for side in evidence.sides.values()
+        for records in side.cells.values()
+        for record in records
+    )
+    left_out = _WITH_ELEMENTS if counts_elements else _UNCOUNTED[evidence.clock]
+    costs = f"{left_out}{f', nor {outside}' if outside else ''}"
     yield f"{'; '.join(text for text in (_code_not_run(evidence), costs) if text)}."
 
 
@@ -161,39 +173,24 @@ def _once_line(once: Sequence[tuple[CellView, Section, float]], unit: str) -> It
         yield f"and {len(once) - _GROUPS} more below"
 
 
-def _whole_path(
-    groups: Sequence[MovementGroup], views: Sequence[CellView], unit: str
-) -> Iterable[str]:
-    by_name = {view.name.full: view for view in views}
-    for device in dict.fromkeys(group.device for group in groups):
-        names = {
-            move.name.full
-            for group in groups
-            if group.device == device and group.section in SOFTWARE_SECTIONS
-            for move in group.moves
-        }
-        if not names:
-            yield (
-                f"{device} software path (sections 1, 2 and 4): unchanged;"
-                " return and other tasks are not in it"
-            )
-            continue
-        paths = [path for name in sorted(names) if (path := by_name[name].path)]
-        if not paths:
-            continue
-        shares = [(after - before) / before for before, after in paths if before]
-        relative = f" ({signed_percent(median(shares))})" if shares else ""
-        yield (
-            f"{device} software path (sections 1, 2 and 4): "
-            f"{signed(median(after - before for before, after in paths))} {unit}{relative} an I/O, "
-            f"median of {plural(len(paths), 'workload')} that moved"
-        )
-
-
 def _where(
-    evidence: Evidence, groups: Sequence[MovementGroup], views: Sequence[CellView], unit: str
+    evidence: Evidence,
+    told: Sequence[Finding],
+    groups: Sequence[MovementGroup],
+    views: Sequence[CellView],
 ) -> Iterable[str]:
+    """The functions that were measured; a guess from the changed lines where none were."""
+    places = dict.fromkeys(
+        _place(function)
+        for one in told
+        for function in one.functions[:_GROUPS]
+        if function.file and (function.changed or function is one.functions[0])
+    )
+    yield from places
+    if any(one.functions for one in told):
+        return
     by_name = {view.name.full: view for view in views}
+    unit = unit_of(evidence).value
     for group in groups[:_GROUPS]:
         if step := place_in_section(group, by_name, unit):
             yield step
@@ -201,7 +198,12 @@ def _where(
             continue
         place = blame(evidence.hunks, group.moves[0].name.device, group.section)
         if place:
-            yield _code(place)
+            yield _guessed(place)
+
+
+def _place(function: FoundFunction) -> str:
+    into = f", inlined into {clean(function.into)}" if function.into else ""
+    return f"{clean(function.file or '')}:{function.line} {clean(function.name)}{into}"
 
 
 def place_in_section(group: MovementGroup, by_name: dict[str, CellView], unit: str) -> str | None:
@@ -234,9 +236,12 @@ def place_in_section(group: MovementGroup, by_name: dict[str, CellView], unit: s
     )
 
 
-def _code(place: Place) -> str:
-    function = f"{clean(place.function)}(), " if place.function else ""
-    return f"likely {function}{clean(place.path)}:{place.line}: a guess from the changed lines"
+def _guessed(place: Place) -> str:
+    function = f" {clean(place.function)}" if place.function else ""
+    return (
+        f"{clean(place.path)}:{place.line}{function}: a guess from the changed lines, no function"
+        " was measured"
+    )
 
 
 def _accepted(evidence: Evidence) -> Iterable[str]:
@@ -250,18 +255,6 @@ def _accepted(evidence: Evidence) -> Iterable[str]:
             yield f"nothing: Iotoll-Accept: {record.trailer}: {record.why}"
 
 
-def _how_sure(evidence: Evidence, groups: Sequence[MovementGroup]) -> tuple[str, ...]:
-    verdict = evidence.verdict
-    if verdict and verdict.sequential:
-        return (verdict.sequential.promise,)
-    boots = min((len(side.boots) for side in evidence.sides.values()), default=0)
-    first = groups[0].moves[0]
-    words = clean(first.comparison.confidence)
-    times = "one pair of boots" if boots < 2 else f"each of {boots} pairs of boots"
-    said = f"in {times}: " if groups[0].grew else ""
-    return (f"{said}{words} ({first.name.full})",) if words else ()
-
-
 def _is_explained(evidence: Evidence) -> bool:
     """Whether `iotoll explain` records such a run: arm64 boards of this machine with one CPU."""
     boots = (boot for side in evidence.sides.values() for boot in side.boots)
@@ -273,7 +266,7 @@ def _is_explained(evidence: Evidence) -> bool:
     )
 
 
-def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tuple[str, str]]:
+def _to_do(evidence: Evidence, told: Sequence[Finding]) -> Iterable[tuple[str, str]]:
     verdict = evidence.verdict
     command = shlex.join(evidence.manifest.command)
     if verdict is None:
@@ -288,30 +281,48 @@ def _to_do(evidence: Evidence, groups: Sequence[MovementGroup]) -> Iterable[tupl
             yield from _other_boards(evidence)
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
-    grown = any(group.kind == "regression" for group in groups)
-    if not grown and verdict.without_limits is None:
+    yield from _other_families(evidence)
+    counts = [one for one in told if one.kind == "regression" and one.cells]
+    if not counts and verdict.without_limits is None:
         return
-    if not grown:
-        pass
-    elif _is_explained(evidence):
-        yield "see which functions it is made of", f"iotoll explain {_run(evidence)}"
-    elif evidence.clock is Clock.INSTRUCTIONS and evidence.manifest.tree is not None:
-        words = f"iotoll explain {_run(evidence)} --profile"
-        yield "see which functions it is made of, approximately", words
-    yield "check the verdict from the stored files", f"iotoll reproduce {_run(evidence)}"
-    yield "measure again", command
+    if counts and _is_explained(evidence):
+        words = "see every function" if evidence.explained else "see which functions it is in"
+        yield words, f"iotoll explain {_run(evidence)}"
+    elif counts and evidence.clock is Clock.INSTRUCTIONS and evidence.manifest.tree is not None:
+        yield (
+            "see which functions it is in, approximately",
+            f"iotoll explain {_run(evidence)} --profile",
+        )
+    yield "derive the verdict again", f"iotoll reproduce {_run(evidence)}"
     wanted = proposed(verdict)
     lines = "a line" if len(wanted) == 1 else f"{len(wanted)} lines"
-    for number, line in enumerate(wanted):
-        words = "and" if number else f"accept it, with {lines} in the commit message"
+    for number_of, line in enumerate(wanted):
+        words = "and" if number_of else f"accept it, with {lines} in the commit message"
         yield words, f"Iotoll-Accept: {line} REASON"
 
 
+def _other_families(evidence: Evidence) -> Iterable[tuple[str, str]]:
+    """Families that the changed paths select and another board runs, with the command."""
+    for name, board in (evidence.selection.left_out if evidence.selection else {}).items():
+        words = _without(evidence.manifest.command, ("--out", "--board", "--cells"))
+        more = ["--board", board, "--cells", name]
+        yield f"run the family {name} as well", shlex.join([*words, *more])
+
+
+def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The command without these options and their values."""
+    kept, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        if word in options:
+            left = left[1:]
+        elif word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept
+
+
 def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
-    words = evidence.manifest.command
-    if "--out" in words[:-1]:  # it is another run
-        at = words.index("--out")
-        words = [*words[:at], *words[at + 2 :]]
+    words = _without(evidence.manifest.command, ("--out",))  # it is another run
     reasons = evidence.selection.unmeasured.values() if evidence.selection else ()
     named = [found[1] for why in reasons if (found := re.search(r"--board (\S+)", why))]
     for board in dict.fromkeys(named):

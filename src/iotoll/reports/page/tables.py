@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from iotoll.records.models import Comparison, Section
+from iotoll.records.models import Comparison, Finding, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import Side
 from iotoll.records.text import NO_VALUE, change, clean, number, percent, section_title, signed
 from iotoll.reports.kit.page import Table
-from iotoll.reports.page.diagrams import Measure, stack
-from iotoll.reports.page.moved import Movement
+from iotoll.reports.page.diagrams import SIGNS, Measure, movement, stack
+from iotoll.reports.page.sure import in_words
 from iotoll.reports.page.view import CellView, DeviceRatio, SectionFigures, SectionRow
 from iotoll.verdict.words import WHOLE, WORK, rare_cost
 
@@ -25,25 +25,36 @@ def judgement(found: Comparison | None) -> str:
     moved = words.get(found.moved, found.moved)
     gated = "" if found.gated else "not gated"
     accepted = "" if found.accepted is None else f"◆ accepted: {clean(found.accepted)}"
-    parts = [moved, rare_cost([found]), accepted, gated, clean(found.why), clean(found.confidence)]
+    parts = [moved, rare_cost([found]), accepted, gated, clean(found.why), in_words(found)]
     return "; ".join(part for part in parts if part)
 
 
-def moved_table(moves: Sequence[Movement]) -> Table:
-    """Return one section's movements, one cell a row; the change stands first, as on a phone."""
-    rows = [
-        (
-            m.name.full,
-            change(m.comparison.delta, m.comparison.relative),
-            number(m.comparison.base),
-            number(m.comparison.candidate),
-            number(m.comparison.threshold),
-            judgement(m.comparison),
-        )
-        for m in moves
-    ]
-    head = ("Cell", "Change", "Base", "Candidate", "Threshold", "Judgement")
-    return Table(head, rows, prose=True)
+def overview(
+    views: Sequence[CellView], sections: Sequence[Section], found: Sequence[Finding]
+) -> Table | None:
+    """Return what changed in every cell that was judged: one row each, those that grew first.
+
+    ``▲`` grew, ``▼`` shrank, ``◆`` may grow, ``△`` once; in brackets: not gated.
+    """
+    judged = [view for view in views if any(row.comparison for row in view.rows)]
+    order = list(dict.fromkeys(cell for one in found for cell in one.cells))
+    place = {cell: at for at, cell in enumerate(order)}
+    judged.sort(key=lambda view: place.get(view.name.full, len(place)))
+    rows = []
+    for view in judged:
+        by_section = {row.section: row.comparison for row in view.rows}
+        parts = [*(by_section.get(section) for section in sections), view.whole, view.work]
+        outcome = view.outcome.value if view.outcome else NO_VALUE
+        rows.append([view.name.full, outcome, *map(_signed_part, parts)])
+    head = ["Cell", "Outcome", *(s.value for s in sections), WHOLE, WORK]
+    return Table(head, rows, words=2) if rows else None
+
+
+def _signed_part(found: Comparison | None) -> str:
+    if found is None:
+        return ""
+    text = f"{signed(found.delta)} {SIGNS[movement(found)]}".rstrip()
+    return text if found.gated else f"({text})"
 
 
 def cell_figures(view: CellView) -> Table:

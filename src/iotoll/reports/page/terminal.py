@@ -6,13 +6,14 @@ Everything that others wrote goes through `rich.text.Text`, so that no markup in
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from iotoll.records.models import Comparison, Section
+from iotoll.records.models import Comparison, Finding, Section
 from iotoll.records.text import (
     NO_VALUE,
     change,
@@ -20,16 +21,18 @@ from iotoll.records.text import (
     clock_note,
     number,
     percent,
+    plural,
     signed,
     unit_label,
 )
 from iotoll.reports.page import diagrams
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.findings import findings, of_cell
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
     GLYPHS,
     KIND_LABELS,
-    group_sentence,
+    Headline,
     headline,
     provenance,
     remarks,
@@ -37,7 +40,8 @@ from iotoll.reports.page.headline import (
 )
 from iotoll.reports.page.modelled import TITLE, latency_note, latency_table, model_facts
 from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.summary import first_screen
+from iotoll.reports.page.summary import Fact, first_screen
+from iotoll.reports.page.sure import in_words
 from iotoll.reports.page.view import (
     CellView,
     by_group,
@@ -69,24 +73,138 @@ _BAR = 34
 _MOVES_SHOWN = 6
 
 
-def print_report(evidence: Evidence, console: Console) -> None:
-    """Print verdict, provenance summary, what moved, sections and device comparison."""
+SCREEN = 24
+"""Lines of the first screen; the path of the page follows them."""
+_LOG = 6  # last lines of a failure's log
+_TRAILERS = 3
+_WIDTH = 80
+_FACT_LINES = 4
+_LABEL = 12
+_FACTS = (
+    "Where",
+    "Largest",
+    "What ran",
+    "Not covered",
+    "Seen once",
+    "Mind",
+    "Accepted",
+    "How sure",
+)
+"""What the first screen has, in its order; the page and ``--full`` have more."""
+
+
+def print_screen(evidence: Evidence, console: Console) -> None:
+    """Print the first screen: outcome, findings, where, what ran, how sure, what to do.
+
+    At most `SCREEN` lines of 80 columns. Findings are never left out but for space, and then their
+    number is said; commands stand whole on one line, however long.
+    """
     views = cells(evidence)
-    _print_headline(evidence, console)
-    _print_first_screen(evidence, views, console)
+    found = findings(evidence, views)
+    head = headline(evidence, found)
+    facts = {fact.label: fact for fact in first_screen(evidence, views, found)}
+    todo = _commands(facts)
+    room = SCREEN - 1 - len(todo) - (1 if todo else 0)
+    told = [label for label in _FACTS if label in facts]
+    below: list[str] = []
+    if failure := evidence.failure:
+        below += [_plain(line) for line in failure.log_tail.splitlines() if line.strip()][-_LOG:]
+    lines = _fitted([head.sentence, *head.more], console.width, room - len(below) - len(told))
+    room -= len(lines) + len(below)
+    for left, label in zip(range(len(told), 0, -1), told, strict=True):
+        fact = _fact(label, facts[label].lines, console.width, max(room // left, 1))
+        room -= len(fact)
+        below += fact
+    _print_title(head, console)
+    for line in lines:
+        console.print(Text(line, "bold"), soft_wrap=True)
+    for line in below:
+        console.print(Text(line), soft_wrap=True)
+    if todo:
+        console.print(Text("What to do", "bold"))
+    for line in todo:
+        console.print(Text(line, "" if line.endswith(":") else "cyan"), soft_wrap=True)
+
+
+def _commands(facts: Mapping[str, Fact]) -> list[str]:
+    """What to do: words, and below them each command whole; what goes together has words once."""
+    lines: list[str] = []
+    commands = facts["What to do"].commands if "What to do" in facts else ()
+    for at, (words, what) in enumerate(commands):
+        if words == "and" and at + 1 - _accepts(commands) > _TRAILERS:
+            return [*lines, f"    ... {len(commands) - at} more lines: --full"]
+        line = f"  {words}: {clean(what)}"
+        if words == "and" or what.startswith("Iotoll-Accept") or len(line) > _WIDTH:
+            lines += [] if words == "and" else [f"  {words}:"]
+            line = f"    {clean(what)}"
+        lines.append(line)
+    return lines
+
+
+def _accepts(commands: Sequence[tuple[str, str]]) -> int:
+    """The place of the first trailer."""
+    return next(at for at, (_, what) in enumerate(commands) if what.startswith("Iotoll-Accept"))
+
+
+def _fitted(sentences: Sequence[str], width: int, room: int) -> list[str]:
+    """Findings in at most ``room`` lines of ``width``, each as whole as there is room for.
+
+    Many are told without their functions and workloads; more than that are counted.
+    """
+    hang = "" if len(sentences) == 1 else "  "
+    whole = [line for one in sentences for line in _wrapped(one, width, hang)]
+    if len(whole) <= room:
+        return whole
+    lines: list[str] = []
+    for at, one in enumerate(sentences):
+        size = one.partition("), ")
+        own = _wrapped(f"{size[0]})" if size[1] and at else one, width, hang)
+        left = len(sentences) - at
+        if at and len(lines) + len(own) > room - (1 if left > 1 else 0):
+            return [*lines, f"{plural(left, 'more finding')}: --full shows all"]
+        lines += own
+    return lines
+
+
+def _wrapped(text: str, width: int, hang: str) -> list[str]:
+    # A non-breaking space is kept: a number stays with its unit.
+    return textwrap.wrap(
+        clean(text), width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _fact(label: str, said: Sequence[str], width: int, most: int) -> list[str]:
+    """A fact's lines behind its label, at most so many."""
+    indent = " " * _LABEL
+    lines = [f"{indent}{line}" for text in said for line in _wrapped(text, width - _LABEL, "")]
+    if len(lines) > (most := min(most, _FACT_LINES)):
+        last = lines[most - 1][: width - 4].rstrip()
+        lines = [*lines[: most - 1], f"{last} ..."]
+    return [label.ljust(_LABEL) + lines[0].removeprefix(indent), *lines[1:]] if lines else []
+
+
+def _plain(line: str) -> str:
+    return f"| {clean(line).expandtabs()}"[:78]
+
+
+def print_report(evidence: Evidence, console: Console) -> None:
+    """Print all of it: findings, cells that moved, sections, devices, provenance."""
+    views = cells(evidence)
+    found = findings(evidence, views)
+    _print_headline(headline(evidence, found), console)
+    _print_first_screen(first_screen(evidence, views, found), console)
     _print_failure(evidence, console)
-    unit = unit_of(evidence).value
     for group in movements(views):
-        _print_group(group, unit, console)
+        _print_group(group, found, console)
     _print_growth(evidence, console)
     _heading("The run", console)
     _print_facts(summary(evidence), console)
     if evidence.selection and not evidence.selection.cells:
         _say(f"No cell was selected: {evidence.selection.why}", console)
-    found = remarks(views)
-    if found:
+    care = remarks(views)
+    if care:
         _heading("Cells to read with care", console)
-        for cell, why in found:
+        for cell, why in care:
             _say(f"{cell}: {why}", console, hang=2)
     if any(view.has_values for view in views):
         _print_figures(evidence, views, console)
@@ -95,9 +213,6 @@ def print_report(evidence: Evidence, console: Console) -> None:
     for title, facts in provenance(evidence):
         _say(title, console, "bold")
         _print_facts([(label, _short(value)) for label, value in facts], console)
-    # A terminal shows the end first.
-    console.print()
-    _print_headline(evidence, console, brief=True)
 
 
 def _short(text: str) -> str:
@@ -118,33 +233,44 @@ def _say(text: str, console: Console, style: str = "", hang: int = 0) -> None:
         console.print(Text(" " * (hang if index else 0)).append_text(line))
 
 
-def _print_headline(evidence: Evidence, console: Console, brief: bool = False) -> None:
-    head = headline(evidence)
+def _print_title(head: Headline, console: Console) -> None:
     tone = _TONES.get(head.kind, "bold yellow")
     title = Text(f"{head.glyph} {head.word.upper()}", tone)
     if head.exit_code is not None:
         code = f"exit code {head.exit_code}"
         title.append(code.rjust(max(console.width - len(title), len(code) + 2)), "dim")
     console.print(title)
-    _say(head.sentence, console, "bold")
-    for note in () if brief else head.notes:
+
+
+def _print_headline(head: Headline, console: Console) -> None:
+    _print_title(head, console)
+    for line in (head.sentence, *head.more):
+        _say(line, console, "bold", hang=2 if head.more else 0)
+    for note in head.notes:
         _say(note, console, "dim")
 
 
-def _print_first_screen(evidence: Evidence, views: list[CellView], console: Console) -> None:
-    facts = first_screen(evidence, views)
+def _print_first_screen(facts: Sequence[Fact], console: Console) -> None:
     if not facts:
         return
     console.print()
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", max_width=12)
-    table.add_column(overflow="fold")
     for fact in facts:
-        lines = [Text(line) for line in fact.lines]
+        for line in _whole_fact(fact, console.width):
+            console.print(Text(line), soft_wrap=True)
+        if fact.commands:
+            console.print(Text(fact.label, "bold"))
         for words, command in fact.commands:
-            lines += [Text(f"{words}:"), Text(f"  {clean(command)}", "cyan")]
-        table.add_row(Text(fact.label), Text("\n").join(lines))
-    console.print(table)
+            console.print(Text(f"  {words}:"), soft_wrap=True)
+            console.print(Text(f"    {clean(command)}", "cyan"), soft_wrap=True)
+
+
+def _whole_fact(fact: Fact, width: int) -> list[str]:
+    lines: list[str] = []
+    for text in fact.lines:
+        label = "" if lines else fact.label
+        own = _wrapped(f"{label.ljust(_LABEL)} {clean(text)}", width, " " * (_LABEL + 1))
+        lines += own
+    return lines
 
 
 def _print_failure(evidence: Evidence, console: Console) -> None:
@@ -173,12 +299,14 @@ def _grid(*heads: str, words: int = 1) -> Table:
     return table
 
 
-def _print_group(group: MovementGroup, unit: str, console: Console) -> None:
+def _print_group(group: MovementGroup, told: Sequence[Finding], console: Console) -> None:
     style = {"regression": "bold red", "improvement": "bold green", "accepted": "bold"}.get(
         group.kind, "bold"
     )
-    _heading(f"What moved: {KIND_LABELS[group.kind]}", console)
-    _say(group_sentence(group, unit), console, style)
+    name = group.moves[0].name.full
+    one = of_cell(told, name, group.name)
+    _heading(f"{KIND_LABELS[group.kind]}: {group.device} {group.title}", console)
+    _say(one.sentence if one else "", console, style)
     if group.kind == "ungated":
         return
     table = _grid("cell", "base", "candidate", "change", "threshold")
@@ -195,8 +323,7 @@ def _print_group(group: MovementGroup, unit: str, console: Console) -> None:
     left = len(group.moves) - _MOVES_SHOWN
     if left > 0:
         _say(f"... and {left} more, below", console, "dim")
-    for text in dict.fromkeys(m.comparison.confidence for m in group.moves[:1]):
-        _say(f"Confidence: {text}", console, "dim", hang=2)
+    _say(in_words(group.moves[0].comparison), console, "dim", hang=2)
 
 
 def _print_figures(evidence: Evidence, views: list[CellView], console: Console) -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
-from iotoll.records.models import WorkComparison, WorkFunction
 from iotoll.records.text import clean, plural, signed
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.moved import MovementGroup
 
-_NAMED = 4
-"""Functions of a group of cells that are named."""
-
 
 def work_outside(evidence: Evidence, groups: Sequence[MovementGroup]) -> list[str]:
-    """One line for each device with such work that moved, or how little did.
+    """How little such work moved; nothing where it is a finding, or where it was not counted.
 
-    Nothing where it was not counted: `not_counted` has the reason.
+    `not_counted` has the reason for that.
     """
     verdict = evidence.verdict
     if verdict is None or not verdict.cells:
@@ -25,10 +20,9 @@ def work_outside(evidence: Evidence, groups: Sequence[MovementGroup]) -> list[st
     known = [cell.work for cell in verdict.cells if cell.work]
     if not known:
         return []
-    lines = [_functions(group) for group in groups if group.name == "work"]
-    if lines:
-        return lines
-    largest = max((work.delta for work in known), key=abs)
+    if any(group.name == "work" for group in groups):
+        return []
+    largest = max(work.delta for work in known)
     return [f"nothing grew: at most {signed(largest)} per I/O in {plural(len(known), 'workload')}"]
 
 
@@ -50,24 +44,6 @@ def _why_not(evidence: Evidence) -> str:
     boots = [boot for result in evidence.sides.values() for boot in result.boots]
     why = next((boot.uncounted for boot in boots if boot.uncounted), "")
     return clean(why) or "the boots left no counts"
-
-
-def _functions(group: MovementGroup) -> str:
-    """The functions in which most of a device's work outside I/Os grew, median over the cells."""
-    found: dict[str, list[WorkFunction]] = {}
-    for move in group.moves:
-        assert isinstance(move.comparison, WorkComparison)
-        for function in move.comparison.functions:
-            found.setdefault(function.name, []).append(function)
-    way = 1 if group.grew else -1
-    sizes = {n: median(f.candidate - f.base for f in several) for n, several in found.items()}
-    moved = sorted((n for n in sizes if way * sizes[n] > 0), key=lambda n: (-abs(sizes[n]), n))
-    words = [
-        f"{clean(name)} {signed(sizes[name])}{' (changed)' if found[name][0].changed else ''}"
-        for name in moved[:_NAMED]
-    ]
-    named = f": {', '.join(words)}" if words else ""
-    return f"{group.device}, instructions per I/O in {plural(len(group.moves), 'workload')}{named}"
 
 
 def ran_outside(evidence: Evidence) -> dict[str, float]:

@@ -7,12 +7,14 @@ nobody judged is skipped with the reason. Only what was judged and did not grow 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from iotoll.records.models import (
     CellVerdict,
     Comparison,
+    Finding,
     GrowthRecord,
     Outcome,
     Section,
@@ -21,7 +23,9 @@ from iotoll.records.models import (
 )
 from iotoll.records.text import change, clean, number
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.findings import findings, of_cell
 from iotoll.reports.page.headline import verdict_sentence
+from iotoll.reports.page.sure import in_words
 from iotoll.verdict.limits import limit_line, rate_line
 from iotoll.verdict.words import rarely
 
@@ -100,8 +104,9 @@ def checks(evidence: Evidence) -> list[Check]:
     verdict = evidence.verdict
     cells = list(verdict.cells) if verdict else []
     found += _limits(verdict) if verdict else []
+    told = findings(evidence)
     for cell in cells:
-        found += _cell(cell, verdict is not None and judged(verdict))
+        found += _cell(cell, verdict is not None and judged(verdict), told)
     found += _throughput(verdict) if verdict else []
     known = {cell.cell for cell in cells}
     for choice in evidence.selection.cells if evidence.selection else []:
@@ -143,7 +148,7 @@ def _throughput(verdict: VerdictRecord) -> list[Check]:
     return found
 
 
-def _cell(cell: CellVerdict, gate: bool) -> list[Check]:
+def _cell(cell: CellVerdict, gate: bool, told: Sequence[Finding]) -> list[Check]:
     why = one_line(cell.why)
     if cell.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN) or not cell.sections:
         status = _OUTCOMES[cell.outcome]
@@ -154,9 +159,9 @@ def _cell(cell: CellVerdict, gate: bool) -> list[Check]:
     whole = [g for g in cell.growth if g.section is None]
     return [
         *(_figure(cell, growth, gate) for growth in whole),
-        *(_section(cell, found, gate) for found in cell.sections),
-        *([_compared(cell, cell.whole, gate, figure="whole")] if cell.whole else ()),
-        *([_compared(cell, cell.work, gate, figure="work")] if cell.work else ()),
+        *(_section(cell, found, gate, told) for found in cell.sections),
+        *([_compared(cell, cell.whole, gate, told, "whole")] if cell.whole else ()),
+        *([_compared(cell, cell.work, gate, told, "work")] if cell.work else ()),
     ]
 
 
@@ -176,13 +181,17 @@ def _figure(cell: CellVerdict, growth: GrowthRecord, gate: bool) -> Check:
     return Check(cell.cell, None, status, reason, figure=growth.figure)
 
 
-def _section(cell: CellVerdict, found: SectionComparison, gate: bool) -> Check:
-    check = _compared(cell, found, gate)
-    return replace(check, section=found.section, comparison=found)
+def _section(
+    cell: CellVerdict, found: SectionComparison, gate: bool, told: Sequence[Finding]
+) -> Check:
+    check = _compared(cell, found, gate, told, found.section.value)
+    return replace(check, section=found.section, comparison=found, figure="")
 
 
-def _compared(cell: CellVerdict, found: Comparison, gate: bool, figure: str = "") -> Check:
-    status, reason = Status.PASSED, one_line(found.confidence)
+def _compared(
+    cell: CellVerdict, found: Comparison, gate: bool, told: Sequence[Finding], part: str
+) -> Check:
+    status, reason = Status.PASSED, one_line(in_words(found))
     if not gate:
         status, reason = Status.SKIPPED, "shown only: nobody judged these values"
     elif not found.gated:
@@ -190,17 +199,19 @@ def _compared(cell: CellVerdict, found: Comparison, gate: bool, figure: str = ""
     elif cell.outcome is Outcome.INCONCLUSIVE or found.moved not in ("grew", "shrank", "same"):
         why = cell.why if cell.outcome is Outcome.INCONCLUSIVE else found.why or found.moved
         status, reason = Status.SKIPPED, f"inconclusive: {one_line(why)}"
-    elif found.accepted is not None:
-        reason = f"accepted ({one_line(found.accepted)}): grew by {moved_by(found)}; {reason}"
-    elif found.moved == "grew":
-        status, reason = Status.FAILURE, f"grew by {moved_by(found)}; {one_line(found.confidence)}"
-    elif found.moved == "shrank":
-        reason = f"became cheaper by {moved_by(found)}; {reason}"
-    return Check(cell.cell, None, status, reason, figure=figure)
+    elif found.has_moved:
+        one = of_cell(told, cell.cell, part)
+        said = f"{one_line(one.sentence)}; here " if one else ""
+        reason = f"{said}{moved_by(found)}; {reason}"
+        if found.accepted is not None:
+            reason = f"accepted ({one_line(found.accepted)}): {reason}"
+        elif found.moved == "grew":
+            status = Status.FAILURE
+    return Check(cell.cell, None, status, reason, figure=part)
 
 
 def moved_by(found: Comparison) -> str:
-    """Return ``+329 (+6.3 %), 5,219 to 5,548, threshold 12``, and what few I/Os have beside it."""
+    """Return ``+329 (+13.8 %), 2,384 to 2,713, threshold 12``, and what few I/Os have beside it."""
     size = change(found.delta, found.relative) + rarely([found])
     ends = f"{number(found.base)} to {number(found.candidate)}"
     return f"{size}, {ends}, threshold {number(found.threshold)}"

@@ -1,8 +1,9 @@
-"""GitLab's Code Quality report: regressions and broken builds, at the line of the patch.
+"""Marks at the line of the patch: GitLab's Code Quality report, and SARIF for GitHub.
 
-A regression is listed once per device and section, and only where `iotoll.reports.page.blame`
-pins it to a changed file (work outside I/Os: to the function that executes it); the note and the
-report list all of them. Fields as GitLab documents them.
+A regression is listed once per device and section, at the function that was measured to have most
+of it. Where no function was measured, it stands where `iotoll.reports.page.blame` pins it to a
+changed file, and says so; the note and the report list all of them. Fields as GitLab documents
+them.
 """
 
 from __future__ import annotations
@@ -12,76 +13,86 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from iotoll import __version__
 from iotoll.core.digest import json_sha256
 from iotoll.patch.diff import Hunk
 from iotoll.records.models import (
     FailureRecord,
+    Finding,
     GrowthRecord,
     Outcome,
     Section,
     VerdictRecord,
-    WorkComparison,
 )
 from iotoll.records.text import cell_name
 from iotoll.reports.page.blame import Place, blame, in_function
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.headline import group_sentence
-from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.view import cells, unit_of
+from iotoll.reports.page.findings import findings
 from iotoll.reports.publish.checks import judged, one_line
 from iotoll.verdict.limits import limit_line, rate_line
 
 MAJOR = 0.05
 """A regression whose largest relative change reaches this is ``major``, else ``minor``."""
 
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+RULES = {
+    "iotoll/regression": "An I/O takes a more expensive way through the storage stack.",
+    "iotoll/limit": "A limit of a device, or its throughput, became lower.",
+    "iotoll/broken": "The candidate does not apply, build, boot or run the workload.",
+}
+_FINGERPRINT = "iotoll/v1"
+
 _AT = re.compile(r"(?P<path>[\w.,+/-]+\.[chS]):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: ")
 
 
 def codequality(evidence: Evidence) -> str:
     """Return the report as JSON text; an empty list when nothing is pinned to the patch."""
+    return json.dumps(entries(evidence), indent=1, ensure_ascii=False) + "\n"
+
+
+def entries(evidence: Evidence) -> list[dict[str, Any]]:
+    """What is pinned to a line of the patch, as GitLab has it."""
     found, hunks = [], evidence.hunks
     verdict = evidence.verdict
     if evidence.failure and evidence.failure.outcome is Outcome.BROKEN:
         found = _broken(evidence.failure, hunks)
     elif verdict and judged(verdict):
-        unit = unit_of(evidence).value
-        for group in movements(cells(evidence)):
-            if group.kind != "regression":
-                continue
-            if place := _place(group, hunks):
-                found.append(_regression(group, unit, place))
+        for one in findings(evidence):
+            if one.kind == "regression" and one.size is not None and one.cells:
+                found += _regression(one, hunks)
         found += _slower(verdict, hunks)
         found += _limits(verdict, hunks)
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    return found
 
 
-def _place(group: MovementGroup, hunks: Sequence[Hunk]) -> Place | None:
-    """Where a section is spent, or the function that works outside I/Os; None where nothing fits.
+def _regression(one: Finding, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:
+    place = _place(one, hunks)
+    if place is None:
+        return []
+    words = one_line(one.sentence).replace("\u00a0", " ")
+    guess = "" if one.functions else f" Pinned here by a guess: {place.how}."
+    where = (place.path, place.line)
+    severity = _severity(one.share or 0.0)
+    return [
+        _entry("iotoll/regression", f"{words}.{guess}", severity, where, [one.device, one.part])
+    ]
 
-    A whole I/O is spent everywhere.
+
+def _place(one: Finding, hunks: Sequence[Hunk]) -> Place | None:
+    """Where the function is that has most of it; a guess only where none was measured.
+
+    A function that the patch changes comes before others, whose lines no reviewer sees.
     """
-    device = group.moves[0].name.device
-    if group.section is not None:
-        return blame(hunks, device, group.section)
-    works = [m.comparison for m in group.moves if isinstance(m.comparison, WorkComparison)]
-    grown = [f.name for work in works for f in work.functions if f.candidate > f.base]
-    if not works:
-        return None
-    place = in_function(hunks, dict.fromkeys(grown))
-    # What no I/O waits for is most often put off where I/Os complete.
-    return place or blame(hunks, device, Section.COMPLETION)
-
-
-def _regression(group: MovementGroup, unit: str, place: Place) -> dict[str, Any]:
-    worst = max(m.comparison.relative for m in group.moves)
-    sentence = one_line(group_sentence(group, unit)).replace("\u00a0", " ")
-    return _entry(
-        "iotoll/regression",
-        f"{sentence}. Pinned here because {place.how}.",
-        _severity(worst),
-        (place.path, place.line),
-        [group.device, group.figure],
-    )
+    changed = {hunk.path for hunk in hunks}
+    known = [f for f in one.functions if f.file and f.line]
+    best = next((f for f in known if f.file in changed), known[0] if known else None)
+    if best is not None and best.file and best.line:
+        return Place(best.file, best.line, "", best.name)
+    device = cell_name(one.cells[0]).device
+    if one.functions:
+        return in_function(hunks, [f.name for f in one.functions])
+    section = next((s for s in Section if s.value == one.part), None)
+    return blame(hunks, device, section) if section else None
 
 
 def _slower(verdict: VerdictRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:
@@ -103,7 +114,7 @@ def _slower(verdict: VerdictRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any
         if most.section and (place := blame(hunks, device, most.section)):
             words = (
                 f"{growth.figure} of {one_line(name)} grew by {growth.growth:.1%} (at least "
-                f"{growth.low:.1%}), most in {most.figure}. Pinned here because {place.how}."
+                f"{growth.low:.1%}), most in {most.figure}. Pinned here by a guess: {place.how}."
             )
             found.append(
                 _entry(
@@ -129,7 +140,7 @@ def _limits(verdict: VerdictRecord, hunks: Sequence[Hunk]) -> list[dict[str, Any
     found = []
     for device, lines in said.items():
         if place := blame(hunks, device, Section.SUBMISSION):
-            words = one_line(f"{'; '.join(lines)}. Pinned here because {place.how}.")
+            words = one_line(f"{'; '.join(lines)}. Pinned here by a guess: {place.how}.")
             where = (place.path, place.line)
             found.append(_entry("iotoll/limit", words, "major", where, [device]))
     return found
@@ -163,4 +174,43 @@ def _entry(
         "fingerprint": json_sha256([check, path, *identity]),
         "severity": severity,
         "location": {"path": path, "lines": {"begin": line}},
+    }
+
+
+def sarif(evidence: Evidence) -> str:
+    """The same as SARIF 2.1.0, for GitHub's code scanning; fields as OASIS has them.
+
+    A run that failed through a lab or a tool says so: then no result does not mean a pass.
+    """
+    failure = evidence.failure
+    failed = failure is not None and failure.outcome is Outcome.INFRASTRUCTURE
+    driver = {
+        "name": "iotoll",
+        "version": __version__,
+        "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": not failed}],
+        "results": [_result(entry) for entry in entries(evidence)],
+    }
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _result(entry: dict[str, Any]) -> dict[str, Any]:
+    place = entry["location"]
+    return {
+        "ruleId": entry["check_name"],
+        "level": "error",  # each of them is why the gate did not pass
+        "message": {"text": entry["description"]},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": place["path"]},
+                    "region": {"startLine": place["lines"]["begin"]},
+                }
+            }
+        ],
+        "partialFingerprints": {_FINGERPRINT: entry["fingerprint"]},
     }

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import html
 import re
-import string
 
 from iotoll.reports.publish.checks import one_line
 
-_PUNCTUATION = re.compile(f"([{re.escape(string.punctuation)}])")
+_ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#$!@^{}])")
+"""What Markdown, or GitLab in it, gives a meaning inside a line. Other signs stay as they are."""
 _JOINER = "\u2060"
 # Escaped or not, GitLab looks for these in the text that is left after rendering.
-_REFERENCE = re.compile(r"([@#!~%$&^*:\[])(?=[\w/.\"(])")
+_REFERENCE = re.compile(r"([@#!~%$&^*\[])(?=[\w/.\"(])|(:)(?=[\w+-]+:)")
+_NAME = re.compile(r"(?<![\w./`-])(?=[\w./:+-]*(?:_|\.[chS]\b))[A-Za-z_][\w./:+-]*\w(?![\w`])")
+"""An identifier, or a path: as code it can be read, and pasted."""
+_BEGINS = re.compile(r"^(\d*)([-+](?=\s)|[=/]|(?<=\d)[.)])")
+"""At the beginning of a line these make a list, a heading of the line above, or an order."""
 _BARE_ADDRESS = re.compile(r"(?i)\b(www(?=\.)|[a-z]+:(?=//)|mailto:)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 _QUICK_ACTION = re.compile(r"^([ \t>*+-]*)/(?=[A-Za-z])", re.M)
@@ -31,9 +35,23 @@ _SIGNS = "@!#$%~&:"
 
 
 def text(words: str) -> str:
-    """Plain words on one line: no markup, reference or address in them has any effect."""
-    loose = _REFERENCE.sub(rf"\1{_JOINER}", unlinked(one_line(words)))
-    return _PUNCTUATION.sub(r"\\\1", loose)
+    """Plain words on one line: no markup, reference or address in them has any effect.
+
+    Identifiers and paths become code spans. What is read without Markdown looks the same but for
+    their ticks.
+    """
+    plain = one_line(words)
+    parts, done = [], 0
+    for name in _NAME.finditer(plain):
+        parts += [_inert(plain[done : name.start()]), code(name[0])]
+        done = name.end()
+    made = "".join([*parts, _inert(plain[done:])])
+    return _BEGINS.sub(r"\1\\\2", made)
+
+
+def _inert(words: str) -> str:
+    loose = _REFERENCE.sub(rf"\g<0>{_JOINER}", unlinked(words))
+    return _ACTIVE.sub(r"\\\1", loose)
 
 
 def unlinked(words: str) -> str:

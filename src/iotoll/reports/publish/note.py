@@ -7,11 +7,11 @@ edited in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
-from iotoll.records.models import GrowthRecord, Outcome, VerdictRecord
-from iotoll.records.text import change, clock_note, number, plural, signed, signed_percent
+from iotoll.records.models import Finding, GrowthRecord, Outcome, VerdictRecord
+from iotoll.records.text import change, clock_note, number, plural, signed_percent
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.findings import findings
 from iotoll.reports.page.headline import (
     GLYPHS,
     KIND_LABELS,
@@ -22,7 +22,7 @@ from iotoll.reports.page.headline import (
 )
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
-from iotoll.reports.page.view import CellView, cells, unit_of
+from iotoll.reports.page.view import CellView, cells
 from iotoll.reports.publish.checks import Status, checks, judged
 from iotoll.reports.publish.links import Link, run_links
 from iotoll.reports.publish.markdown import block, code, link, text
@@ -39,11 +39,13 @@ _LOG_BYTES = 4000
 def note(evidence: Evidence, links: Sequence[Link]) -> str:
     """Return the note as GitLab markdown; whatever comes from the run is escaped."""
     views = cells(evidence)
-    head = headline(evidence)
+    found = findings(evidence, views)
+    head = headline(evidence, found)
+    said = [f"**{text(head.sentence)}**", *(text(line) for line in head.more)]
     parts = [
         MARKER,
         f"### {GLYPHS[head.kind]} iotoll: {text(head.word.lower())}",
-        f"**{text(head.sentence)}**",
+        said[0] if len(said) == 1 else "\n".join(f"- {line}" for line in said),
     ]
     if line := _not_a_pass(evidence):
         parts.append(line)
@@ -51,9 +53,7 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
     verdict = evidence.verdict
     if verdict and (growths := _growths(verdict)):
         parts.append(_grown(growths, judged(verdict)))
-    elif groups:
-        parts.append(_moved(groups, unit_of(evidence).value))
-    if facts := _first_screen(evidence, views):
+    if facts := _first_screen(evidence, views, found):
         parts.append(facts)
     if shown := [*links, *run_links(evidence)][:12]:
         parts.append(" · ".join(link(item.label, item.url) for item in shown))
@@ -69,15 +69,16 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _first_screen(evidence: Evidence, views: list[CellView]) -> str:
-    """The first screen's facts; the table above has what moved, and a fold the commands."""
+def _first_screen(evidence: Evidence, views: list[CellView], found: Sequence[Finding]) -> str:
+    """The first screen's facts; a block of plain lines has the commands, to be pasted."""
     lines, todo = [], ""
-    for fact in first_screen(evidence, views):
-        if fact.label != "What moved":
-            lines += [f"- **{fact.label}**: {text(line)}" for line in fact.lines]
+    for fact in first_screen(evidence, views, found):
+        lines += [f"- {fact.label}: {text(line)}" for line in fact.lines]
         if fact.commands:
-            steps = "\n".join(f"- {text(words)}: {code(what)}" for words, what in fact.commands)
-            todo = _folded(fact.label, steps)
+            steps = "\n".join(
+                what if words == "and" else f"# {words}\n{what}" for words, what in fact.commands
+            )
+            todo = _folded(fact.label, block(steps))
     return "\n\n".join(part for part in ("\n".join(lines), todo) if part)
 
 
@@ -93,26 +94,6 @@ def _not_a_pass(evidence: Evidence) -> str:
     if whole.status is Status.PASSED and skipped:
         return f"{plural(skipped, 'section')} of cells could not be judged and did not count."
     return ""
-
-
-def _moved(groups: Sequence[MovementGroup], unit: str) -> str:
-    rows = [
-        "| what moved | section | workloads | median change | of the section | range |",
-        "|---|---|--:|--:|--:|--:|",
-    ]
-    for group in groups[:_GROUPS]:
-        deltas = sorted((m.comparison.delta for m in group.moves), key=abs)
-        low, high = signed(deltas[0]), signed(deltas[-1])
-        span = low if low == high else f"{low} to {high}"
-        middle = median(m.comparison.relative for m in group.moves)
-        rows.append(
-            f"| {KIND_LABELS[group.kind]} | {code(group.device)} {code(group.title)} "
-            f"| {len(group.moves)} of {group.cells_of_device} "
-            f"| {signed(median(deltas))} {unit}{group.some} | {signed_percent(middle)} | {span} |"
-        )
-    if left := len(groups) - _GROUPS:
-        rows += ["", f"… and {left} more in the report."] if left > 0 else []
-    return "\n".join(rows)
 
 
 def _growths(verdict: VerdictRecord) -> list[tuple[str, GrowthRecord]]:

@@ -1,1 +1,1 @@
-"""The rule of the clock `instructions`: pairing of I/Os, the rule, pooled cells, detectors."""
+"""The rule of the clock `instructions`: pairing of I/Os, the rule, pooled cells."""

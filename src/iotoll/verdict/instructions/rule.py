@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from iotoll.records.models import (
     SectionComparison,
     SideResult,
 )
+from iotoll.verdict.elements import compare_elements
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, find
 from iotoll.verdict.instructions.pairing import PairedIos
@@ -153,7 +155,9 @@ def _cell(
     found = compare(paired[None], counts[None], policy)
     whole = Comparison(**found) if found else None
     work = compare_work(*sides, (sections, whole), policy.work, frozenset(candidate.changed or ()))
-    gated = [part for part in (*sections, whole, work) if part is not None and part.gated]
+    elements = compare_elements(*sides, policy, partial(_compare_counts, policy, name))
+    parts_of = (*sections, whole, work, *elements)
+    gated = [part for part in parts_of if part is not None and part.gated]
     outcome, why = Outcome.PASS, ""
     if unknown := [part for part in gated if part.moved == "unknown"]:
         outcome, why = Outcome.INCONCLUSIVE, unknown[0].why
@@ -162,9 +166,28 @@ def _cell(
     if any(part.moved == "grew" for part in gated):
         outcome, why = Outcome.REGRESSION, ""
     verdict = CellVerdict(
-        cell=name, outcome=outcome, sections=sections, whole=whole, work=work, why=why
+        cell=name,
+        outcome=outcome,
+        sections=sections,
+        whole=whole,
+        work=work,
+        elements=elements,
+        why=why,
     )
     return verdict, paired
+
+
+def _compare_counts(
+    policy: Policy,
+    cell: str,
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    part: Section | None,
+    count: CountRule,
+) -> dict[str, Any] | None:
+    """As `compare`, for records that have other counts in the place of instructions."""
+    paired = pairing.pair(base, candidate, [part], parse_cell(cell).depth, policy.moved)
+    return compare(paired[part], count, policy)
 
 
 def _unusable(sides: Sequence[Sequence[Any]]) -> str:
@@ -185,6 +208,11 @@ def per_io(count: CountRule, base: Sequence[CellRecord]) -> CountRule:
     return count.model_copy(update={"threshold": count.threshold * times})
 
 
+def asked(policy: Policy, count: CountRule, boots: int) -> Asked:
+    """What the rule asks of a cell that has so many boots of each side."""
+    return Asked(policy.moved, count, policy.moved.share, boots < policy.perturb.boots)
+
+
 def compare(found: PairedIos, count: CountRule, policy: Policy) -> dict[str, Any] | None:
     """The fields of a `Comparison`; None where neither side has any such count."""
     pairs = len(found.differences)
@@ -198,7 +226,7 @@ def compare(found: PairedIos, count: CountRule, policy: Policy) -> dict[str, Any
         middle = float(np.median(found.base)) if pairs else 0.0
         gated = count.gated and found.ios >= least
         return _fields(middle, 0.0, count, "unknown", "not compared", why, gated)
-    wanted = Asked(policy.moved, count, policy.moved.share)
+    wanted = asked(policy, count, found.boots)
     moved = find(found, wanted)
     base, delta = size_of(found, moved, count)
     record = distribution(found, moved, wanted)
@@ -295,7 +323,7 @@ def _open(
         _device(v)
         for v in few
         if v.cell in incomparable
-        or any(_has_moved(part) for part in (*v.sections, v.whole, v.work))
+        or any(_has_moved(part) for part in (*v.sections, v.whole, v.work, *v.elements))
     }
     return [v.cell for v in few if _device(v) in devices]
 

@@ -1,0 +1,119 @@
+"""What a gated boot executed in some cells, as `explain` dissects it, from the boot's own windows.
+
+The windows have everything but what recorded the trace, so the record is one of a kernel without
+trace events, with the marks of a boot that has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from iotoll.boards.plugin import WINDOWS
+from iotoll.core.errors import InfrastructureError
+from iotoll.explain.record import BLOCK, CLOCK, MARK, PREVIOUS, RUN_BITS, Record
+from iotoll.explain.record import SWITCH as SWITCHES
+from iotoll.measure import windows as stored
+from iotoll.measure.iotable import IoTable
+from iotoll.measure.windows import Ints, Windows, read_windows
+
+_LONGEST = (1 << RUN_BITS) - 1
+
+
+def stored_record(folder: Path, tables: Iterable[IoTable]) -> Record:
+    """The record of a boot's folder, from the first I/O of each table to its last.
+
+    Raises InfrastructureError where the boot kept no windows.
+    """
+    windows = read_windows(folder)
+    if windows is None:
+        raise InfrastructureError(f"{folder}: has no {WINDOWS}: what it executed was not kept")
+    times = np.sort(windows.times)
+    order = np.sort(windows.places)
+    spans = []
+    for table in tables:
+        if len(table):
+            first = int(np.searchsorted(times, int(table["start"].min())))
+            last = int(np.searchsorted(times, int(table.end.max())))
+            # The mark that the first I/O begins with is the end of a window: that one comes before.
+            spans.append((int(order[first]) - 1, int(order[last])))
+    return _record(windows, sorted(spans))
+
+
+def has_windows(folders: Iterable[Path]) -> bool:
+    """Whether all of these boots' folders have windows."""
+    return all((folder / WINDOWS).is_file() for folder in folders)
+
+
+def _record(windows: Windows, spans: Sequence[tuple[int, int]]) -> Record:
+    """The marks from number ``low`` to before ``high`` of each span, with what precedes each."""
+    wanted = np.concatenate([np.zeros(0, np.int64), *(np.arange(*span) for span in spans)])
+    wanted = np.unique(wanted)
+    marks = windows.marks[wanted]
+    runs, ends = _runs(windows, marks)
+    known = marks["window"] != stored.NO_WINDOW
+    number = np.where(known, marks["window"], 0).astype(np.int64)
+    length = np.where(known, windows.windows["instructions"][number].astype(np.int64), 0)
+    executed = np.cumsum(length + marks["user"].astype(np.int64))
+    return Record(_blocks(windows), runs, _marks(windows, wanted, ends, executed))
+
+
+def _blocks(windows: Windows) -> np.ndarray:
+    """The blocks; the same as parts of longer ones, which neither call nor return; user space."""
+    address, size = windows.blocks["address"], windows.blocks["instructions"].astype(np.int64)
+    blocks = np.zeros(2 * len(size) + 1, BLOCK)
+    blocks["address"][:-1] = np.concatenate([address, address])
+    blocks["instructions"] = np.concatenate([size, size + 1, [_LONGEST]])
+    return blocks
+
+
+def _runs(windows: Windows, marks: np.ndarray) -> tuple[np.ndarray, Ints]:
+    """All runs as packed words, and how many of them there are up to each mark."""
+    user = 2 * len(windows.blocks)
+    length = windows.blocks["instructions"].astype(np.uint32)
+    window, entry, often = windows.entries
+    block = entry < stored.ACCESS
+    window, entry, often = window[block], entry[block], often[block]
+    # What has no order shows no call.
+    number = entry + np.where(windows.windows["is_ordered"][window], 0, len(windows.blocks))
+    words = np.repeat((number.astype(np.uint32) << RUN_BITS) | length[entry], often)
+    sizes = np.bincount(window, often, len(windows.windows)).astype(np.int64)
+    begins = np.concatenate([[0], np.cumsum(sizes)])
+    parts: list[np.ndarray] = [np.zeros(0, np.uint32)]
+    ends = np.zeros(len(marks), np.int64)
+    total = 0
+    for row, (number, _, instructions) in enumerate(marks.tolist()):
+        if number != stored.NO_WINDOW:
+            parts.append(words[begins[number] : begins[number + 1]])
+            total += len(parts[-1])
+        if instructions:
+            whole, rest = divmod(instructions, _LONGEST)
+            counts = np.array([_LONGEST] * whole + [rest] * bool(rest), np.uint32)
+            parts.append(np.uint32(user << RUN_BITS) | counts)
+            total += len(counts)
+        ends[row] = total
+    return np.concatenate(parts), ends
+
+
+def _marks(windows: Windows, wanted: Ints, ends: Ints, executed: Ints) -> np.ndarray:
+    """The marks as a record has them, in the order in which their windows end."""
+    kinds = windows.marks["kind"]
+    place = np.searchsorted(wanted, windows.places - 1)
+    there = np.isin(windows.places - 1, wanted)
+    rows = place[there]
+    found = np.zeros(len(rows), MARK)
+    found["run"], found["executed"] = ends[rows], executed[rows]
+    found["probe"], found["value"] = CLOCK, windows.times[there]
+    number = np.flatnonzero(kinds == stored.SWITCH)
+    inside = np.isin(number, wanted)
+    rows = np.searchsorted(wanted, number[inside])
+    parts = [found]
+    for probe, field in ((SWITCHES, "to"), (PREVIOUS, "from")):
+        switched = np.zeros(len(rows), MARK)
+        switched["run"], switched["executed"] = ends[rows], executed[rows]
+        switched["probe"], switched["value"] = probe, windows.switches[field][inside]
+        parts.append(switched)
+    every = np.concatenate(parts)
+    return every[np.argsort(every["run"], kind="stable")]

@@ -1,0 +1,193 @@
+"""What a gated boot executed between its marks, as QEMU's plugin wrote it (tools/plugin/windows.h).
+
+A *mark* is a reading of the trace clock, a switch of tasks or an exception; a *window* is what the
+CPU executed between two marks, without tracing: blocks of instructions in their order, and accesses
+to devices. Windows repeat, so each is stored once, and a boot is a list of their numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from iotoll import _native
+from iotoll.boards.plugin import TRACING, WINDOWS
+from iotoll.boots.counts import PACKED
+from iotoll.core.errors import InfrastructureError
+from iotoll.kernels.symbols import Symbols
+
+CLOCK, SWITCH, EXCEPTION, ENTRY = range(4)
+"""Kinds of marks: exceptions are those of tracing, entries those of user space."""
+
+NO_WINDOW = 0xFFFFFFFF
+"""The window of a mark outside of what was measured."""
+
+ACCESS = 1 << 31
+"""Flag of an entry of a window that is no block, but an access to a device."""
+
+Ints = npt.NDArray[np.int64]
+
+_MAGIC = b"IOTOLLW1"
+_PART = np.dtype(
+    [("kind", "<u4"), ("number", "<u4"), ("cpu", "<u4"), ("width", "<u4"), ("count", "<u8")]
+)
+_KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
+    1: ("blocks", np.dtype([("address", "<u8"), ("instructions", "<u4"), ("special", "<u4")])),
+    2: ("special", np.dtype([("place", "<u4"), ("word", "<u4")])),
+    3: ("devices", np.dtype("S64")),
+    4: ("accesses", np.dtype([("address", "<u8"), ("device", "<u4"), ("is_store", "<u4")])),
+    5: ("contents", np.dtype("<u4")),
+    6: (
+        "windows",
+        np.dtype([("entries", "<u4"), ("is_ordered", "<u4"), ("instructions", "<u8")]),
+    ),
+    7: ("marks", np.dtype([("window", "<u4"), ("kind", "<u4"), ("user", "<u4")])),
+    8: ("switches", np.dtype([("from", "<u8"), ("to", "<u8")])),
+    10: ("functions", np.dtype("u1")),
+}
+_LAST = 9
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """A boot's windows and marks, as structured arrays; the fields are those of windows.h.
+
+    ``times`` are those of the marks of the trace clock, in the order of the marks (clock units).
+    ``symbols`` are the functions that have any of the blocks, without their code.
+    """
+
+    blocks: npt.NDArray[np.void]
+    special: npt.NDArray[np.void]
+    devices: tuple[str, ...]
+    accesses: npt.NDArray[np.void]
+    contents: npt.NDArray[np.uint32]
+    windows: npt.NDArray[np.void]
+    marks: npt.NDArray[np.void]
+    switches: npt.NDArray[np.void]
+    times: Ints
+    symbols: Symbols
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each window's entries begin in ``contents``, and where the last one's end."""
+        ends = np.cumsum(self.windows["entries"].astype(np.int64))
+        return np.concatenate([[0], ends])
+
+    @cached_property
+    def entries(self) -> tuple[Ints, Ints, Ints]:
+        """Of all windows: the window, the entry, and how often it is there; shape (entries,)."""
+        sizes = self.windows["entries"].astype(np.int64)
+        window = np.repeat(np.arange(len(sizes)), sizes)
+        entry = self.contents.astype(np.int64)
+        ordered = self.windows["is_ordered"].astype(bool)[window]
+        # Without order, pairs: the entry, and how often.
+        second = ~ordered & ((np.arange(len(entry)) - self.starts[window]) % 2 == 1)
+        often = np.ones(len(entry), np.int64)
+        often[:-1][second[1:]] = entry[1:][second[1:]]
+        return window[~second], entry[~second], often[~second]
+
+    @cached_property
+    def places(self) -> Ints:
+        """Of each mark of the clock: how many marks are before it, itself included, by time.
+
+        An interrupt may come between the clock's reading and its mark, and read it as well: its
+        marks come first and are later. The mark then stands where the interrupt began.
+        """
+        number = np.flatnonzero(self.marks["kind"] == CLOCK)
+        place = number + 1
+        highest = np.maximum.accumulate(self.times) if len(self.times) else self.times
+        exceptions = np.flatnonzero(self.marks["kind"] == EXCEPTION)
+        for late in np.flatnonzero(self.times < highest).tolist():
+            after = int(np.searchsorted(highest, self.times[late], side="right"))
+            before = int(np.searchsorted(exceptions, number[after])) - 1
+            if before < 0:
+                raise InfrastructureError(f"{WINDOWS}: a mark of the clock is out of order")
+            place[late] = exceptions[before] + 1
+        return place
+
+    def sums(self, values: Ints) -> Ints:
+        """What each mark of the clock has before it, of ``values`` of each window.
+
+        ``values`` has the shape (windows,) or (windows, n); the result (clock marks,) or the same
+        with n. Marks without a window add nothing.
+        """
+        known = self.marks["window"] != NO_WINDOW
+        number = np.where(known, self.marks["window"], 0).astype(np.int64)
+        each = values[number] if len(values) else np.zeros((len(number), *values.shape[1:]), int)
+        each[~known] = 0
+        total = np.concatenate([np.zeros((1, *each.shape[1:]), np.int64), np.cumsum(each, axis=0)])
+        found: Ints = total[self.places]
+        return found
+
+
+def read_windows(folder: Path) -> Windows | None:
+    """The windows of a boot's folder; None where none were kept. Raises InfrastructureError."""
+    path = folder / WINDOWS
+    if not path.is_file():
+        return None
+    try:
+        data = path.read_bytes()
+        if data.startswith(PACKED):
+            data = zlib.decompress(data[len(PACKED) :])
+        parts: dict[str, Any] = dict(_parts(data))
+        times = np.array(_native.tracing(folder / TRACING), np.int64).reshape(-1, 2)[:, 0]
+        names = tuple(name.decode("ascii", "replace") for name in parts["devices"].tolist())
+        symbols = _symbols(parts.pop("functions").tobytes())
+        found = Windows(**{**parts, "devices": names}, times=times, symbols=symbols)
+    except (OSError, ValueError, TypeError, KeyError, zlib.error, _native.TraceError) as error:
+        raise InfrastructureError(f"{path}: not what the plugin writes: {error}") from error
+    _check(path, found)
+    return found
+
+
+def _symbols(text: bytes) -> Symbols:
+    known = json.loads(text)
+    starts = np.array(known["starts"], np.uint64)
+    return Symbols(starts, tuple(known["names"]), bytes(known["size"]), known["base"])
+
+
+def _parts(data: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    if not data.startswith(_MAGIC):
+        raise ValueError("another file")
+    at = len(_MAGIC)
+    while at + _PART.itemsize <= len(data):
+        head = np.frombuffer(data, _PART, 1, at)[0]
+        at += _PART.itemsize
+        kind, count = int(head["kind"]), int(head["count"])
+        if kind == _LAST:
+            return
+        size = int(head["width"]) * count
+        if kind in _KINDS:
+            name, dtype = _KINDS[kind]
+            if dtype.itemsize != int(head["width"]):
+                raise ValueError(f"{name}: of another version")
+            yield name, np.frombuffer(data, dtype, count, at)
+        at += size
+    raise ValueError("it is cut off")
+
+
+def _check(path: Path, found: Windows) -> None:
+    """Raise InfrastructureError where one part names what another has not."""
+    marks, entries = found.marks["window"], found.contents
+    sound = (
+        int(np.count_nonzero(found.marks["kind"] == CLOCK)) == len(found.times)
+        and int(np.count_nonzero(found.marks["kind"] == SWITCH)) == len(found.switches)
+        and bool(np.all((marks < len(found.windows)) | (marks == NO_WINDOW)))
+        and int(found.windows["entries"].astype(np.int64).sum()) == len(entries)
+        and int(found.blocks["special"].astype(np.int64).sum()) == len(found.special)
+        and bool(np.all(found.accesses["device"] < len(found.devices)))
+    )
+    if sound:
+        _, entry, _ = found.entries
+        limits = np.where(entry & ACCESS, len(found.accesses), len(found.blocks))
+        sound = bool(np.all((entry & ~ACCESS) < limits))
+    if not sound:
+        raise InfrastructureError(f"{path}: its parts contradict each other: boot again")

@@ -1,0 +1,139 @@
+"""Other costs than instructions, element by element: candidate against base, by the same rule.
+
+An element (``pipelines/elements.toml``) is one more integer of each I/O and section. Which I/Os are
+paired, and when a count has moved, is `iotoll.verdict.instructions`' to say; here are the counts.
+Only what moved is kept: there are a hundred counts a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Any
+
+from iotoll.measure.elements import load_elements
+from iotoll.records.models import CellRecord, Section
+from iotoll.records.models.analysis import ElementRecord, Runs
+from iotoll.records.models.verdict import ElementComparison, WorkFunction
+from iotoll.verdict.policy import CountRule, Policy
+
+Judge = Callable[
+    [Sequence[CellRecord], Sequence[CellRecord], Section | None, CountRule], dict[str, Any] | None
+]
+"""Compares the counts that two sides' records have in place of instructions: the fields of a
+`Comparison`, or None where there are none."""
+
+SHOWN = 4
+"""Functions that a comparison names, those that differ most."""
+
+
+def compare_elements(
+    base: Sequence[CellRecord], candidate: Sequence[CellRecord], policy: Policy, judge: Judge
+) -> list[ElementComparison]:
+    """The elements of a cell that moved; none where a boot of either side counted none."""
+    if not base or not all(record.vector is not None for record in (*base, *candidate)):
+        return []
+    keys = sorted({key for record in (*base, *candidate) for key in record.vector or ()})
+    found = [moved for key in keys for moved in _of(key, base, candidate, policy, judge)]
+    return [one for one in found if one.section is not None or not _is_told(one, found)]
+
+
+def _is_told(whole: ElementComparison, found: Sequence[ElementComparison]) -> bool:
+    """Whether the sections have all of what a whole I/O moved by."""
+    sections = sum(
+        one.delta for one in found if one.element == whole.element and one.section is not None
+    )
+    return sections * whole.delta > 0 and abs(sections) >= abs(whole.delta)
+
+
+def _of(
+    key: str,
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    policy: Policy,
+    judge: Judge,
+) -> list[ElementComparison]:
+    count = policy.element(key)
+    found = []
+    for part in (*policy.sections, None):
+        sides = [[_values(record, key, part) for record in side] for side in (base, candidate)]
+        if sides[0][: len(sides[1])] == sides[1]:
+            continue
+        before, after = ([_replaced(r, key, part) for r in side] for side in (base, candidate))
+        values = judge(before, after, part, count)
+        if values is None or values["moved"] not in ("grew", "shrank"):
+            continue
+        functions = _functions(key, base, candidate)
+        found.append(ElementComparison(element=key, section=part, functions=functions, **values))
+    return found
+
+
+def _values(record: CellRecord, key: str, part: Section | None) -> Runs:
+    """The element's values of one section of each I/O; zeros where it has none."""
+    element = (record.vector or {}).get(key)
+    if element is None:
+        # Where an I/O has no such section, it has no count of it.
+        known = record.in_order.sections.get(part, []) if record.in_order and part else []
+        ios = len(record.in_order.thread) if record.in_order else 0
+        return _packed([None if v is None else 0 for v in known] if part else [0] * ios)
+    return element.whole if part is None else element.sections.get(part, [])
+
+
+def _packed(values: Sequence[int | None]) -> Runs:
+    packed: list[tuple[int | None, int]] = []
+    for value in values:
+        if packed and packed[-1][0] == value:
+            packed[-1] = value, packed[-1][1] + 1
+        else:
+            packed.append((value, 1))
+    return packed
+
+
+def _replaced(record: CellRecord, key: str, part: Section | None) -> CellRecord:
+    """The record with an element's counts of one section in the place of instructions."""
+    if record.in_order is None:
+        return record
+    values = list(chain.from_iterable(repeat(v, n) for v, n in _values(record, key, part)))
+    update = {"whole": values} if part is None else {"sections": {part: values}}
+    return record.model_copy(update={"in_order": record.in_order.model_copy(update=update)})
+
+
+def _functions(
+    key: str, base: Sequence[CellRecord], candidate: Sequence[CellRecord]
+) -> list[WorkFunction]:
+    """The functions that have more or fewer of it for an I/O of the cell, in the first boots."""
+    sides = [(record.vector or {}).get(key) for record in (base[0], candidate[0])]
+    counts = [
+        _per_io(side, record) for side, record in zip(sides, (base[0], candidate[0]), strict=True)
+    ]
+    found = [
+        WorkFunction(name=name, base=counts[0].get(name, 0.0), candidate=counts[1].get(name, 0.0))
+        for name in sorted({*counts[0], *counts[1]})
+        if counts[0].get(name, 0.0) != counts[1].get(name, 0.0)
+    ]
+    found.sort(key=lambda f: (-abs(f.candidate - f.base), f.name))
+    return found[:SHOWN]
+
+
+def _per_io(element: ElementRecord | None, record: CellRecord) -> dict[str, float]:
+    ios = len(record.in_order.thread) if record.in_order else 0
+    if element is None or not ios:
+        return {}
+    return {name: round(count / ios, 2) for name, count in element.functions.items()}
+
+
+def element_text(found: ElementComparison) -> str:
+    """``+1 register read of UFS``."""
+    return load_elements().text(found.element, round(found.delta, 2))
+
+
+def element_functions(found: ElementComparison, places: Mapping[str, str] | None = None) -> str:
+    """Where it is, the function that differs most the same way: `` in f()``; or nothing.
+
+    With ``places``, file and line by function: `` in f() (file.c:7)``.
+    """
+    same = [f for f in found.functions if (f.candidate - f.base) * found.delta > 0]
+    if not same:
+        return ""
+    place = (places or {}).get(same[0].name)
+    return f" in {same[0].name}()" + (f" ({place})" if place else "")

@@ -1,0 +1,330 @@
+"""What a board executed between its marks: the plugin's core, and how its file is read."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iotoll.boards.plugin import TRACING, WINDOWS
+from iotoll.boots.counts import pack_windows
+from iotoll.core.errors import InfrastructureError
+from iotoll.core.paths import data_dir
+from iotoll.measure.windows import (
+    ACCESS,
+    NO_WINDOW,
+    Windows,
+    read_windows,
+)
+from tests.unit.explain.kernels import BASE, NOP, symbols
+
+DMB, LDR = 0xD5033BBF, 0xF9400000
+CLOCK, SWITCH, EXCEPTION, ENTRY = range(4)
+ORDERED = 1 << 15
+
+SHIM = """
+#include "windows.h"
+static struct windows all;
+int start(const char *path) {
+    all = (struct windows){0};
+    all.file = fopen(path, "wb");
+    return all.file && fwrite(WINDOWS_MAGIC, 8, 1, all.file) == 1 && windows_make(&all);
+}
+void open_now(int on, uint64_t user) { windows_open(&all, on, user); }
+void enter(uint64_t address, const uint32_t *words, uint32_t count) {
+    windows_enter(&all, windows_stretch(&all, address, words, count));
+}
+void leave(uint64_t address) { windows_leave(&all, address); }
+void back(uint64_t address) { windows_return(&all, address); }
+void stop(uint64_t address) { windows_stop(&all, address); }
+void device(uint64_t address, const char *name, int store) {
+    windows_access(&all, address, name, store);
+}
+void mark(uint64_t address, int kind, uint64_t user) { windows_mark(&all, address, kind, user); }
+void task(uint64_t address, uint64_t user, uint64_t from, uint64_t to) {
+    windows_switch(&all, address, user, from, to);
+}
+uint64_t executed(void) { return all.executed; }
+int finish_all(void) {
+    int whole = windows_end(&all);
+    fclose(all.file);
+    windows_free(&all);
+    return whole;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed: apt-get install gcc")
+    folder, source = tmp_path_factory.mktemp("core"), data_dir("tools/plugin")
+    (folder / "shim.c").write_text(SHIM)
+    words = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+    files = [folder / "shim.c", *(source / f"{name}.c" for name in ("windows", "record", "cache"))]
+    subprocess.run([*words, f"-I{source}", "-o", folder / "core.so", *files], check=True)
+    loaded = ctypes.CDLL(str(folder / "core.so"))
+    number, count = ctypes.c_uint64, ctypes.c_uint32
+    loaded.enter.argtypes = [number, ctypes.POINTER(count), count]
+    loaded.device.argtypes = [number, ctypes.c_char_p, ctypes.c_int]
+    loaded.mark.argtypes = [number, ctypes.c_int, number]
+    loaded.task.argtypes = [number] * 4
+    loaded.open_now.argtypes = [ctypes.c_int, number]
+    for name in ("leave", "back", "stop"):
+        getattr(loaded, name).argtypes = [number]
+    loaded.executed.restype = number
+    return loaded
+
+
+class Board:
+    """Tells the core what happens; places are instructions from `BASE`."""
+
+    def __init__(self, core: ctypes.CDLL, folder: Path) -> None:
+        self.core, self.folder = core, folder
+        self.times: list[int] = []
+        assert core.start(str(folder / WINDOWS).encode())
+        core.open_now(1, 0)
+
+    def enter(self, place: int, words: Sequence[int]) -> None:
+        array = (ctypes.c_uint32 * len(words))(*words)
+        self.core.enter(BASE + 4 * place, array, len(words))
+
+    def plain(self, place: int, count: int) -> None:
+        self.enter(place, [NOP] * count)
+
+    def leave(self, place: int) -> None:
+        self.core.leave(BASE + 4 * place)
+
+    def back(self, place: int | None) -> None:
+        self.core.back(0 if place is None else BASE + 4 * place)
+
+    def clock(self, time: int, place: int | None = None, user: int = 0) -> None:
+        self.times.append(time)
+        self.core.mark(0 if place is None else BASE + 4 * place, CLOCK, user)
+
+    def read(self) -> Windows:
+        assert self.core.finish_all()
+        write_times(self.folder, self.times)
+        path = self.folder / WINDOWS
+        pack_windows(path, path, symbols({"all": [NOP] * 4096}))
+        found = read_windows(self.folder)
+        assert found is not None
+        return found
+
+
+def write_times(folder: Path, times: Sequence[int]) -> None:
+    """The plugin's other file (tracing.h): nothing was executed by tracing."""
+    data, last = bytearray(b"IOTOLLT1"), 0
+    for time in times:
+        left = (time - last) << 1 ^ (time - last) >> 63
+        last = time
+        while left > 0x7F:
+            data.append(left & 0x7F | 0x80)
+            left >>= 7
+        data += bytes([left, 0])
+    (folder / TRACING).write_bytes(data)
+
+
+@pytest.fixture
+def board(core: ctypes.CDLL, tmp_path: Path) -> Board:
+    return Board(core, tmp_path)
+
+
+def content(found: Windows, mark: int) -> list[tuple[int, int]]:
+    """A mark's window: place and length of its blocks; of an access -1, and its number."""
+    number = int(found.marks["window"][mark])
+    entries = found.contents[found.starts[number] : found.starts[number + 1]].tolist()
+    blocks = [((int(b["address"]) - BASE) // 4, int(b["instructions"])) for b in found.blocks]
+    return [(-1, e & ~ACCESS) if e & ACCESS else blocks[e] for e in entries]
+
+
+def test_windows_that_repeat_are_kept_once(board: Board) -> None:
+    for time in (100, 200, 300):
+        board.plain(0, 4)
+        board.plain(10, 3)
+        board.clock(time)
+    board.plain(0, 4)
+    board.clock(400)
+    found = board.read()
+    assert found.marks["window"].tolist() == [0, 0, 0, 1]
+    assert content(found, 0) == [(0, 4), (10, 3)] and content(found, 3) == [(0, 4)]
+    assert found.windows["instructions"].tolist() == [7, 4]
+    assert found.sums(found.windows["instructions"].astype(np.int64)).tolist() == [7, 14, 21, 25]
+
+
+def test_what_tracing_executes_is_in_no_window(board: Board) -> None:
+    board.plain(0, 8)
+    board.leave(3)
+    board.plain(50, 20)
+    board.clock(100)
+    board.plain(80, 9)
+    board.back(84)
+    board.plain(0, 8)
+    board.clock(200, 8)
+    found = board.read()
+    assert content(found, 0) == [(0, 3)]
+    assert content(found, 1) == [(84, 5), (0, 8)]
+    assert board.core.executed() == 8 + 20 + 9 + 8
+
+
+def test_tracing_that_ends_in_the_block_in_which_it_began(board: Board) -> None:
+    board.plain(0, 8)
+    board.leave(3)
+    board.back(6)
+    board.leave(7)
+    board.back(None)
+    board.plain(20, 1)
+    board.clock(100)
+    assert content(board.read(), 0) == [(0, 3), (6, 1), (20, 1)]
+
+
+def test_a_mark_in_a_block_divides_it(board: Board) -> None:
+    board.plain(0, 8)
+    board.clock(100, 3)
+    board.clock(110, 8)
+    found = board.read()
+    assert content(found, 0) == [(0, 3)] and content(found, 1) == [(3, 5)]
+
+
+def test_an_access_to_a_device_ends_its_block(board: Board) -> None:
+    board.plain(0, 8)
+    board.core.device(BASE + 4 * 4, b"ufs", 1)
+    board.plain(5, 3)
+    board.core.device(BASE + 4 * 7, b"anon5511", 0)
+    board.clock(100)
+    found = board.read()
+    assert content(found, 0) == [(0, 5), (-1, 0), (5, 3), (-1, 1)]
+    assert found.devices == ("ufs", "anon") and board.core.executed() == 8
+    assert found.accesses["is_store"].tolist() == [1, 0]
+    assert found.accesses["address"].tolist() == [BASE + 16, BASE + 28]
+
+
+def test_what_a_fault_leaves_of_a_block(board: Board) -> None:
+    board.plain(0, 8)
+    board.core.stop(BASE + 4 * 2)
+    board.plain(100, 3)
+    board.core.stop(BASE)  # not of this block: it ran whole
+    board.clock(100)
+    assert content(board.read(), 0) == [(0, 2), (100, 3)]
+    assert board.core.executed() == 5
+
+
+def test_words_that_readers_want_go_with_parts_of_blocks(board: Board) -> None:
+    board.enter(0, [NOP, DMB, LDR, DMB, LDR])
+    board.leave(2)
+    board.back(3)
+    board.clock(100)
+    found = board.read()
+    owner = np.repeat(np.arange(len(found.blocks)), found.blocks["special"])
+    special = [
+        (int(o), int(s["place"]), hex(int(s["word"])))
+        for o, s in zip(owner, found.special, strict=True)
+    ]
+    assert [w for o, _, w in special if o == 0] == [hex(NOP), hex(DMB), hex(DMB)]
+    assert (1, 1, hex(DMB)) in special and (2, 0, hex(DMB)) in special
+
+
+def test_windows_without_order_have_how_often(board: Board) -> None:
+    for _ in range(2 * ORDERED + 10):
+        board.plain(0, 2)
+    board.plain(10, 3)
+    board.clock(100)
+    found = board.read()
+    assert found.windows["is_ordered"].tolist() == [0]
+    window, entry, often = found.entries
+    assert window.tolist() == [0, 0] and entry.tolist() == [0, 1]
+    assert often.tolist() == [2 * ORDERED + 10, 1]
+
+
+def test_user_space_is_counted_and_its_exceptions_are_marks(board: Board) -> None:
+    board.plain(0, 2)
+    board.core.mark(0, ENTRY, 30)
+    board.plain(5, 2)
+    board.clock(100, user=30)
+    found = board.read()
+    assert found.marks["kind"].tolist() == [ENTRY, CLOCK]
+    assert found.marks["user"].tolist() == [30, 0]
+
+
+def test_nothing_is_kept_outside_of_what_is_measured(board: Board) -> None:
+    board.core.open_now(0, 0)
+    board.plain(0, 2)
+    board.clock(100)
+    board.core.task(BASE, 0, 1, 2)
+    board.core.open_now(1, 5)
+    board.plain(8, 2)
+    board.clock(200, user=6)
+    found = board.read()
+    assert found.marks["window"].tolist() == [NO_WINDOW, 0]
+    assert content(found, 1) == [(8, 2)] and found.marks["user"].tolist()[1] == 1
+    assert found.sums(found.windows["instructions"].astype(np.int64)).tolist() == [0, 2]
+
+
+def test_a_switch_of_tasks_is_a_mark(board: Board) -> None:
+    board.plain(0, 4)
+    board.core.task(BASE, 0, 7, 9)
+    board.clock(100, 4)
+    found = board.read()
+    assert found.marks["kind"].tolist() == [SWITCH, CLOCK]
+    assert content(found, 0) == [] and content(found, 1) == [(0, 4)]
+    assert found.switches.tolist() == [(7, 9)]
+
+
+def test_a_mark_that_an_interrupt_overtook_stands_where_that_began(board: Board) -> None:
+    board.plain(0, 4)
+    board.clock(100)
+    board.plain(10, 3)
+    board.leave(13)
+    board.core.mark(0, EXCEPTION, 0)  # an interrupt of the clock's reading
+    board.back(None)
+    board.plain(20, 5)
+    board.clock(300)
+    board.plain(30, 6)
+    board.leave(36)
+    board.clock(200)
+    found = board.read()
+    assert found.places.tolist() == [1, 3, 2]
+    lengths = found.windows["instructions"].astype(np.int64)
+    assert found.sums(lengths).tolist() == [4, 4 + 3 + 5, 4 + 3]
+
+
+def test_what_was_not_understood_makes_no_file(core: ctypes.CDLL, tmp_path: Path) -> None:
+    board = Board(core, tmp_path)
+    board.plain(0, 4)
+    board.leave(9)
+    assert not board.core.finish_all()
+    with pytest.raises(InfrastructureError, match="cut off"):
+        pack_windows(tmp_path / WINDOWS, tmp_path / "packed", symbols({"all": [NOP]}))
+
+
+def test_what_is_stored_has_the_functions_of_its_blocks(core: ctypes.CDLL, tmp_path: Path) -> None:
+    board = Board(core, tmp_path)
+    board.plain(1, 2)
+    board.plain(10, 2)
+    board.clock(100)
+    assert board.core.finish_all()
+    write_times(tmp_path, board.times)
+    path = tmp_path / WINDOWS
+    known = symbols({"first": [NOP] * 4, "unused": [NOP] * 4, "last": [NOP] * 4})
+    pack_windows(path, path, known)
+    found = read_windows(tmp_path)
+    assert found is not None and found.symbols.names == ("first", "last")
+    numbers = found.symbols.index(found.blocks["address"])
+    assert [found.symbols.name(number) for number in numbers.tolist()] == ["first", "last"]
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(InfrastructureError, match="not what the plugin writes"):
+        read_windows(tmp_path)
+
+
+def test_marks_of_another_boot_are_refused(board: Board) -> None:
+    board.plain(0, 4)
+    board.clock(100)
+    board.read()
+    write_times(board.folder, [100, 200])
+    with pytest.raises(InfrastructureError, match="contradict"):
+        read_windows(board.folder)

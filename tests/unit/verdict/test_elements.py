@@ -1,0 +1,169 @@
+"""Costs that are no instructions: each is judged by the rule, gated by its own threshold, named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from iotoll.records.models import Clock, Outcome, Section, SideResult, VerdictRecord
+from iotoll.records.models.analysis import ElementRecord
+from iotoll.verdict import accept
+from iotoll.verdict.instructions import rule
+from iotoll.verdict.policy import Policy, load_policy
+from tests.unit.runs import side_result
+from tests.unit.verdict.gates import NVME, UFS, C, R, S, V, counts
+
+READS, BARRIERS, COPIES = "register_reads.UFS", "dsb", "copies"
+Elements = Mapping[str, Mapping[Section, Sequence[int]]]
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return load_policy("instructions")
+
+
+def packed(values: Sequence[int]) -> list[tuple[int | None, int]]:
+    return [(value, 1) for value in values]
+
+
+def with_elements(side: SideResult, elements: Mapping[str, Elements]) -> SideResult:
+    """The side, whose cells have these elements; ``send`` has what is in submission."""
+    cells = {}
+    for cell, (record,) in side.cells.items():
+        assert record.in_order is not None
+        ios = len(record.in_order.thread)
+        vector = {}
+        for name, sections in elements.get(cell, {}).items():
+            every = {s: list(sections.get(s, [0] * ios)) for s in (V, S, C, R)}
+            whole = [sum(values) for values in zip(*every.values(), strict=True)]
+            vector[name] = ElementRecord(
+                sections={s: packed(values) for s, values in every.items()},
+                whole=packed(whole),
+                functions={"send": sum(every[S]), "interrupt": sum(every[C])},
+            )
+        order = record.in_order.model_copy(update={"whole": [10_000] * ios})
+        cells[cell] = [record.model_copy(update={"vector": vector, "in_order": order})]
+    return side.model_copy(update={"cells": cells})
+
+
+def judged(policy: Policy, base: Elements, candidate: Elements, cell: str = UFS) -> rule.Judgement:
+    values = {cell: counts(1)}
+    before = with_elements(side_result("base", values), {cell: base})
+    after = with_elements(side_result("candidate", values), {cell: candidate})
+    return rule.judge(before, after, policy, [cell])
+
+
+def test_one_register_read_more_for_each_io_blocks_and_is_named(policy: Policy) -> None:
+    found = judged(policy, {READS: {C: [3] * 256}}, {READS: {S: [1] * 256, C: [3] * 256}})
+    assert found.outcome is Outcome.REGRESSION
+    line = "UFS submission +1 register read of UFS for an I/O in send() in 1 of 1 workloads"
+    assert found.headline == [line] and line in found.sentence
+    wanted = "register_reads +1 register read of UFS for an I/O, submission in send()"
+    assert found.regressions == [f"{UFS}: {wanted}"]
+    (one,) = found.cells[0].elements
+    assert (one.element, one.section, one.delta, one.gated) == (READS, S, 1, True)
+    assert [(f.name, f.base, f.candidate) for f in one.functions] == [("send", 0, 1)]
+    assert found.open == [UFS]
+
+
+def test_an_element_that_the_base_has_not_counts_from_zero(policy: Policy) -> None:
+    found = judged(policy, {}, {BARRIERS: {S: [1] * 256}})
+    assert found.outcome is Outcome.REGRESSION
+    assert found.headline[0].startswith("UFS submission +1 dsb barrier for an I/O")
+
+
+def test_a_barrier_in_some_ios_is_a_cost_and_in_one_is_none(policy: Policy) -> None:
+    some = [int(i % 16 == 0) for i in range(256)]
+    found = judged(policy, {BARRIERS: {S: [1] * 256}}, {BARRIERS: {S: [1 + n for n in some]}})
+    assert found.outcome is Outcome.REGRESSION
+    assert found.cells[0].elements[0].delta == pytest.approx(1 / 16, abs=0.05)
+    once = [2, *[1] * 255]
+    same = judged(policy, {BARRIERS: {S: [1] * 256}}, {BARRIERS: {S: once}})
+    assert same.outcome is Outcome.PASS and not same.cells[0].elements
+
+
+def test_what_moves_both_ways_is_no_cost(policy: Policy) -> None:
+    one = [i % 2 for i in range(256)]
+    found = judged(policy, {"interrupts": {V: one}}, {"interrupts": {V: [1 - n for n in one]}})
+    assert found.outcome is Outcome.PASS and not found.cells[0].elements
+
+
+@pytest.mark.parametrize(("more", "outcome"), [(4, Outcome.PASS), (5, Outcome.REGRESSION)])
+def test_each_element_has_its_own_threshold(policy: Policy, more: int, outcome: Outcome) -> None:
+    found = judged(policy, {"atomics": {S: [9] * 256}}, {"atomics": {S: [9 + more] * 256}})
+    assert found.outcome is outcome
+
+
+def test_an_element_without_a_threshold_is_shown_and_blocks_nothing(policy: Policy) -> None:
+    found = judged(policy, {COPIES: {V: [1] * 256}}, {COPIES: {V: [3] * 256}})
+    assert found.outcome is Outcome.PASS and not found.headline
+    (one,) = found.cells[0].elements
+    assert (one.element, one.moved, one.gated, one.delta) == (COPIES, "grew", False, 2)
+
+
+def test_fewer_are_no_regression(policy: Policy) -> None:
+    found = judged(policy, {READS: {S: [2] * 256}}, {READS: {S: [1] * 256}})
+    assert found.outcome is Outcome.PASS
+    assert found.improvements == [
+        f"{UFS}: register_reads -1 register read of UFS for an I/O, submission in send()"
+    ]
+
+
+def test_a_whole_io_is_told_where_its_sections_do_not_have_it(policy: Policy) -> None:
+    base = {READS: {S: [1] * 256}}
+    values = {UFS: counts(1)}
+    before = with_elements(side_result("base", values), {UFS: base})
+    after = with_elements(side_result("candidate", values), {UFS: base})
+    record = after.cells[UFS][0]
+    assert record.vector is not None
+    more = record.vector[READS].model_copy(update={"whole": packed([4] * 256)})
+    cells = {UFS: [record.model_copy(update={"vector": {READS: more}})]}
+    found = rule.judge(before, after.model_copy(update={"cells": cells}), policy, [UFS])
+    (one,) = found.cells[0].elements
+    assert (one.section, one.delta) == (None, 3)
+    assert "whole I/O +3 register reads of UFS" in found.headline[0]
+
+
+def test_a_side_that_counted_none_is_not_compared(policy: Policy) -> None:
+    values = {UFS: counts(1)}
+    base = side_result("base", values)
+    candidate = with_elements(side_result("candidate", values), {UFS: {READS: {S: [1] * 256}}})
+    assert rule.judge(base, candidate, policy, [UFS]).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("trailer", "outcome"),
+    [
+        (f"{UFS} register_reads +1 the erratum needs it", Outcome.PASS),
+        ("ufs-* register_reads +2 the erratum needs it", Outcome.PASS),
+        (f"{UFS} register_reads +10% the erratum needs it", Outcome.REGRESSION),
+        (f"{NVME} register_reads +1 the erratum needs it", Outcome.REGRESSION),
+        (f"{UFS} submission +1 the erratum needs it", Outcome.REGRESSION),
+    ],
+)
+def test_growth_of_an_element_is_accepted_by_its_name(
+    policy: Policy, trailer: str, outcome: Outcome
+) -> None:
+    found = judged(policy, {}, {READS: {S: [1] * 256}})
+    verdict = VerdictRecord(
+        outcome=found.outcome,
+        exit_code=found.outcome.exit_code,
+        sentence=found.sentence,
+        clock=Clock.INSTRUCTIONS,
+        unit=Clock.INSTRUCTIONS.unit,
+        board="virt-arm64",
+        matrix="default",
+        policy="instructions",
+        policy_sha256="0" * 64,
+        can_gate=True,
+        cells=found.cells,
+        regressions=found.regressions,
+        headline=found.headline,
+    )
+    assert verdict.contradiction() == ""
+    after = accept.apply(verdict, [trailer], policy, "maintainer")
+    assert after.outcome is outcome and after.contradiction() == ""
+    if outcome is Outcome.PASS:
+        assert after.regressions == [] and after.cells[0].elements[0].accepted
+        assert accept.proposed(verdict) == [f"{UFS} register_reads +1"]

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What a CPU executed between its marks: see windows.h. */
+#include "windows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "counts.h"
+
+#define FIRST_ROOM 1024u
+#define FIRST_SLOTS 4096u
+
+/* A place for one more entry at a list's end; NULL: no memory. */
+static void *more(struct list *list, size_t width)
+{
+    if (list->count == list->room) {
+        uint64_t room = list->room ? 2 * list->room : FIRST_ROOM;
+        void *entries = realloc(list->entries, room * width);
+
+        if (!entries)
+            return NULL;
+        list->entries = entries;
+        list->room = room;
+    }
+    return (char *)list->entries + width * list->count++;
+}
+
+/* A pseudo-random number that only its arguments decide (splitmix64). */
+static uint64_t value_of(uint64_t one, uint64_t other)
+{
+    uint64_t mixed = one * UINT64_C(0xd1342543de82ef95) + other + UINT64_C(0x9e3779b97f4a7c15);
+
+    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+    return mixed ^ mixed >> 31;
+}
+
+bool windows_make(struct windows *windows)
+{
+    windows->content = malloc(WINDOW_ORDERED * sizeof(*windows->content));
+    windows->slots = malloc(FIRST_SLOTS * sizeof(*windows->slots));
+    if (!windows->content || !windows->slots)
+        return false;
+    windows->slot_count = FIRST_SLOTS;
+    memset(windows->slots, 0xff, FIRST_SLOTS * sizeof(*windows->slots));
+    return true;
+}
+
+/* ---------------------------------------------------------------- blocks and accesses */
+
+/* Barriers, system instructions and exceptions; exclusive accesses and those of ARMv8.1. */
+static bool is_special(uint32_t word)
+{
+    return (word & 0xff000000) == 0xd5000000 || (word & 0xff000000) == 0xd4000000 ||
+           (word & 0x3f000000) == 0x08000000 || (word & 0x3b200c00) == 0x38200000;
+}
+
+static struct stretch *known_stretch(const struct windows *windows, uint32_t number)
+{
+    return ((struct stretch **)windows->stretches.entries)[number];
+}
+
+/* The block of an address, without the special ones of its instructions; whether it is new. */
+static struct stretch *take_stretch(struct windows *windows, uint64_t address,
+                                    uint32_t instructions, bool *is_new)
+{
+    uint32_t known = windows->blocks.count;
+    uint32_t number = blocks_number(&windows->blocks, address, instructions);
+    struct stretch *made, **place;
+
+    *is_new = number == known;
+    if (number < known)
+        return known_stretch(windows, number);
+    made = *is_new ? malloc(sizeof(*made)) : NULL;
+    place = made ? more(&windows->stretches, sizeof(made)) : NULL;
+    if (!place) {
+        free(made);
+        windows->failed = true;
+        return NULL;
+    }
+    *made = (struct stretch){
+        .value = value_of(address, instructions),
+        .number = number,
+        .instructions = instructions,
+        .address = address,
+        .end = address + 4 * (uint64_t)instructions,
+        .first_special = windows->special.count,
+    };
+    *place = made;
+    return made;
+}
+
+static void add_special(struct windows *windows, struct stretch *stretch, struct special found)
+{
+    struct special *place = more(&windows->special, sizeof(found));
+
+    if (!place) {
+        windows->failed = true;
+        return;
+    }
+    *place = found;
+    stretch->special++;
+}
+
+const struct stretch *windows_stretch(struct windows *windows, uint64_t address,
+                                      const uint32_t *words, uint32_t instructions)
+{
+    bool is_new;
+    struct stretch *made = take_stretch(windows, address, instructions, &is_new);
+
+    for (uint32_t i = 0; made && is_new && i < instructions; i++)
+        if (is_special(words[i]))
+            add_special(windows, made, (struct special){i, words[i]});
+    return made;
+}
+
+/* The instructions of a block from an address to before another one, both in it. */
+static const struct stretch *part_of(struct windows *windows, const struct stretch *whole,
+                                     uint64_t from, uint64_t to)
+{
+    bool is_new;
+    struct stretch *made;
+
+    if (from == whole->address && to == whole->end)
+        return whole;
+    made = take_stretch(windows, from, (uint32_t)((to - from) / 4), &is_new);
+    for (uint32_t i = 0; made && is_new && i < whole->special; i++) {
+        /* Anew each time: adding one may move the list. */
+        struct special one = ((struct special *)windows->special.entries)[whole->first_special + i];
+        uint64_t at = whole->address + 4 * (uint64_t)one.place;
+
+        if (at >= from && at < to)
+            add_special(windows, made, (struct special){(uint32_t)((at - from) / 4), one.word});
+    }
+    return made;
+}
+
+/* Whether an address is where the block that runs can be cut; else something was not understood. */
+static bool can_cut(struct windows *windows, uint64_t address)
+{
+    const struct stretch *running = windows->running;
+
+    if (running && address >= running->address && address <= running->end)
+        return true;
+    windows->failed = true;
+    return false;
+}
+
+/* Of the window: only what precedes an address is left of the block that runs, its last entry (one is added
+   only after room was made, so it is there). */
+static void shorten(struct windows *windows, uint64_t address)
+{
+    const struct stretch *running = windows->running, *kept = NULL;
+
+    if (address == running->end)
+        return;
+    windows->instructions -= (running->end - address) / 4;
+    windows->sum -= running->value;
+    windows->count--;
+    if (address > running->address)
+        kept = part_of(windows, running, running->address, address);
+    if (kept)
+        windows_add(windows, kept->number, kept->value);
+}
+
+void windows_leave(struct windows *windows, uint64_t address)
+{
+    if (windows->adds && can_cut(windows, address))
+        shorten(windows, address);
+    windows->is_away = true;
+    windows->adds = false;
+}
+
+void windows_return(struct windows *windows, uint64_t address)
+{
+    const struct stretch *rest;
+
+    windows->is_away = false;
+    windows->adds = windows->is_open;
+    if (!windows->adds || !address || !can_cut(windows, address) ||
+        address == windows->running->end)
+        return;
+    rest = part_of(windows, windows->running, address, windows->running->end);
+    if (!rest)
+        return;
+    windows->running = rest;
+    windows->instructions += rest->instructions;
+    windows_add(windows, rest->number, rest->value);
+}
+
+void windows_stop(struct windows *windows, uint64_t address)
+{
+    const struct stretch *running = windows->running;
+
+    if (!running || address < running->address || address >= running->end)
+        return;
+    windows->executed -= (running->end - address) / 4;
+    if (windows->adds)
+        shorten(windows, address);
+    windows->running = NULL;
+}
+
+/* QEMU names a region without a name by the place of its structure in QEMU, which no two boots share. */
+static const char *steady_name(const char *name)
+{
+    return strncmp(name, "anon", 4) == 0 ? "anon" : name;
+}
+
+static uint32_t device_number(struct windows *windows, const char *name)
+{
+    char (*known)[WINDOW_NAME] = windows->devices.entries, *added;
+
+    for (uint64_t i = 0; i < windows->devices.count; i++)
+        if (strncmp(known[i], name, WINDOW_NAME - 1) == 0)
+            return (uint32_t)i;
+    added = more(&windows->devices, WINDOW_NAME);
+    if (!added) {
+        windows->failed = true;
+        return 0;
+    }
+    memset(added, 0, WINDOW_NAME);
+    strncpy(added, name, WINDOW_NAME - 1);
+    return (uint32_t)windows->devices.count - 1;
+}
+
+void windows_access(struct windows *windows, uint64_t address, const char *device, bool is_store)
+{
+    struct window_access wanted = {address, 0, is_store}, *known = windows->accesses.entries;
+    uint64_t number;
+
+    windows_stop(windows, address + 4);
+    if (!windows->adds)
+        return;
+    wanted.device = device_number(windows, steady_name(device));
+    for (number = 0; number < windows->accesses.count; number++)
+        if (memcmp(&known[number], &wanted, sizeof(wanted)) == 0)
+            break;
+    if (number == windows->accesses.count) {
+        struct window_access *added = more(&windows->accesses, sizeof(wanted));
+
+        if (!added) {
+            windows->failed = true;
+            return;
+        }
+        *added = wanted;
+    }
+    windows_add(windows, ENTRY_ACCESS | (uint32_t)number,
+                value_of(~address, wanted.device * 2 + wanted.is_store));
+}
+
+/* ---------------------------------------------------------------- windows and marks */
+
+/* Where a window stands in the table of slots, or would. */
+static uint64_t slot_of(const struct windows *windows, uint64_t sum)
+{
+    const uint64_t *sums = windows->sums.entries;
+    uint64_t mask = windows->slot_count - 1, slot = sum & mask;
+
+    while (windows->slots[slot] != NO_BLOCK && sums[windows->slots[slot]] != sum)
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+static bool grow_slots(struct windows *windows)
+{
+    uint64_t count = 2 * windows->slot_count;
+    const uint64_t *sums = windows->sums.entries;
+    uint32_t *slots = malloc(count * sizeof(*slots));
+
+    if (!slots)
+        return false;
+    memset(slots, 0xff, count * sizeof(*slots));
+    free(windows->slots);
+    windows->slots = slots;
+    windows->slot_count = count;
+    for (uint64_t i = 0; i < windows->sums.count; i++)
+        slots[slot_of(windows, sums[i])] = (uint32_t)i;
+    return true;
+}
+
+/* How often an entry is there that was spilled; NULL: no memory. */
+static uint32_t *tally_of(struct windows *windows, uint32_t entry)
+{
+    struct list *list = &windows->tallies[entry & ENTRY_ACCESS ? 1 : 0];
+    uint32_t number = entry & ~ENTRY_ACCESS;
+
+    while (list->count <= number) {
+        uint32_t *added = more(list, sizeof(*added));
+
+        if (!added)
+            return NULL;
+        *added = 0;
+    }
+    return (uint32_t *)list->entries + number;
+}
+
+void windows_spill(struct windows *windows)
+{
+    for (uint32_t i = 0; i < windows->count; i++) {
+        uint32_t *tally = tally_of(windows, windows->content[i]);
+        uint32_t *touched = tally && !*tally ? more(&windows->touched, sizeof(*touched)) : NULL;
+
+        if (!tally || (!*tally && !touched)) {
+            windows->failed = true;
+            break;
+        }
+        if (touched)
+            *touched = windows->content[i];
+        ++*tally;
+    }
+    windows->count = 0;
+}
+
+static bool add_contents(struct windows *windows, uint32_t entry)
+{
+    uint32_t *added = more(&windows->contents, sizeof(*added));
+
+    if (added)
+        *added = entry;
+    return added;
+}
+
+static bool add_window(struct windows *windows, uint64_t sum)
+{
+    bool is_ordered = !windows->touched.count, is_whole = true;
+    struct window *added = more(&windows->known, sizeof(*added));
+    uint64_t *known_sum = more(&windows->sums, sizeof(sum));
+
+    if (!added || !known_sum)
+        return false;
+    if (!is_ordered)
+        windows_spill(windows);
+    *added = (struct window){is_ordered ? windows->count : 2 * (uint32_t)windows->touched.count,
+                             is_ordered, windows->instructions};
+    *known_sum = sum;
+    for (uint32_t i = 0; i < windows->count; i++)
+        is_whole = add_contents(windows, windows->content[i]) && is_whole;
+    for (uint64_t i = 0; i < windows->touched.count; i++) {
+        uint32_t entry = ((uint32_t *)windows->touched.entries)[i];
+
+        is_whole = add_contents(windows, entry) &&
+                   add_contents(windows, *tally_of(windows, entry)) && is_whole;
+    }
+    return is_whole && (2 * windows->sums.count < windows->slot_count || grow_slots(windows));
+}
+
+/* Begins a window. */
+static void begin(struct windows *windows, uint64_t user)
+{
+    for (uint64_t i = 0; i < windows->touched.count; i++)
+        *tally_of(windows, ((uint32_t *)windows->touched.entries)[i]) = 0;
+    windows->touched.count = 0;
+    windows->user = user;
+    windows->count = 0;
+    windows->sum = windows->instructions = 0;
+}
+
+void windows_open(struct windows *windows, bool is_open, uint64_t user)
+{
+    windows->is_open = is_open;
+    windows->adds = is_open && !windows->is_away;
+    begin(windows, user);
+}
+
+/* The number of the window that goes on; a new one if it is not known. */
+static uint32_t window_number(struct windows *windows)
+{
+    uint64_t slot = slot_of(windows, windows->sum);
+
+    if (windows->slots[slot] != NO_BLOCK)
+        return windows->slots[slot];
+    windows->slots[slot] = (uint32_t)windows->sums.count;
+    if (!add_window(windows, windows->sum))
+        windows->failed = true;
+    return (uint32_t)windows->sums.count - 1;
+}
+
+/* Ends the window that goes on with a mark, and begins the next one. */
+static void finish(struct windows *windows, enum mark_kind kind, uint64_t user)
+{
+    uint32_t number = windows->is_open ? window_number(windows) : NO_BLOCK;
+    struct window_mark *mark = more(&windows->marks, sizeof(*mark));
+
+    if (mark)
+        *mark = (struct window_mark){number, kind, (uint32_t)(user - windows->user)};
+    else
+        windows->failed = true;
+    begin(windows, user);
+}
+
+void windows_mark(struct windows *windows, uint64_t address, enum mark_kind kind, uint64_t user)
+{
+    bool cuts = address && !windows->is_away;
+
+    if (!windows->is_open && kind != MARK_CLOCK)
+        return;
+    if (cuts)
+        windows_leave(windows, address);
+    finish(windows, kind, user);
+    if (cuts)
+        windows_return(windows, address);
+}
+
+void windows_switch(struct windows *windows, uint64_t address, uint64_t user, uint64_t from,
+                    uint64_t to)
+{
+    struct window_switch *added;
+
+    if (!windows->is_open)
+        return;
+    added = more(&windows->switches, sizeof(*added));
+    if (!added) {
+        windows->failed = true;
+        return;
+    }
+    *added = (struct window_switch){from, to};
+    windows_mark(windows, address, MARK_SWITCH, user);
+}
+
+/* ---------------------------------------------------------------- the file */
+
+static void write_list(struct windows *windows, enum window_part kind, uint32_t width,
+                       const struct list *list)
+{
+    struct part part = {kind, 0, 0, width, list->count};
+
+    if (fwrite(&part, sizeof(part), 1, windows->file) != 1 ||
+        (list->count &&
+         fwrite(list->entries, width, list->count, windows->file) != list->count))
+        windows->failed = true;
+}
+
+static void write_blocks(struct windows *windows)
+{
+    struct list blocks = {0};
+
+    for (uint32_t i = 0; i < windows->blocks.count; i++) {
+        const struct stretch *one = known_stretch(windows, i);
+        struct window_block *added = more(&blocks, sizeof(*added));
+
+        if (!added) {
+            windows->failed = true;
+            break;
+        }
+        *added = (struct window_block){one->address, one->instructions, one->special};
+    }
+    write_list(windows, PART_BLOCKS, sizeof(struct window_block), &blocks);
+    free(blocks.entries);
+}
+
+bool windows_end(struct windows *windows)
+{
+    static const struct list none;
+
+    write_blocks(windows);
+    write_list(windows, PART_SPECIAL, sizeof(struct special), &windows->special);
+    write_list(windows, PART_DEVICES, WINDOW_NAME, &windows->devices);
+    write_list(windows, PART_ACCESSES, sizeof(struct window_access), &windows->accesses);
+    write_list(windows, PART_CONTENTS, sizeof(uint32_t), &windows->contents);
+    write_list(windows, PART_WINDOWS, sizeof(struct window), &windows->known);
+    write_list(windows, PART_MARKS, sizeof(struct window_mark), &windows->marks);
+    write_list(windows, PART_SWITCHES, sizeof(struct window_switch), &windows->switches);
+    if (!windows->failed)
+        write_list(windows, PART_LAST, 1, &none);
+    return fflush(windows->file) == 0 && !windows->failed;
+}
+
+void windows_free(struct windows *windows)
+{
+    struct list *lists[] = {
+        &windows->special, &windows->devices, &windows->accesses, &windows->contents,
+        &windows->known,   &windows->marks,   &windows->switches, &windows->sums,
+        &windows->touched, &windows->tallies[0], &windows->tallies[1],
+    };
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+        free(lists[i]->entries);
+    for (uint64_t i = 0; i < windows->stretches.count; i++)
+        free(known_stretch(windows, (uint32_t)i));
+    free(windows->stretches.entries);
+    free(windows->slots);
+    free(windows->content);
+    blocks_free(&windows->blocks);
+}

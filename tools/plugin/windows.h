@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a CPU executed between its marks, without its tracing, and without QEMU.
+ *
+ * A mark is a reading of the trace clock, a switch of tasks, an exception that interrupts tracing, or one
+ * that user space takes. The stretch between two marks is a window. Windows repeat nearly always: each has a
+ * number, and what it consists of is written once. Two windows are the same if the same blocks ran as often,
+ * whatever the order: each block has a fixed pseudo-random value, and the values of a window's blocks are
+ * added.
+ *
+ * A window's content are the blocks in their order, cut where tracing began or ended in one of them, where
+ * a fault did, or behind an access to a device; and these accesses. Of a window with more than
+ * WINDOW_ORDERED of them it is known how often each was there, and no order. What runs in user space is
+ * counted.
+ *
+ * The file is WINDOWS_MAGIC and parts as in counts.h (struct part, then `count` entries of `width` bytes):
+ *   PART_BLOCKS    struct window_block, in the order of their numbers
+ *   PART_SPECIAL   struct special, of the blocks in that order: instructions of which a reader wants to
+ *                  know the words as they ran; the kernel patches some of its image's when it starts
+ *   PART_DEVICES   names of WINDOW_NAME bytes
+ *   PART_ACCESSES  struct window_access, in the order of their numbers
+ *   PART_CONTENTS  u32 of all windows: a block or an access (ENTRY_ACCESS) each; of windows without
+ *                  order each once, and behind it how often it was there
+ *   PART_WINDOWS   struct window, in the order of their numbers
+ *   PART_MARKS     struct window_mark; those of the clock are as many as tracing.h's file has
+ *   PART_SWITCHES  struct window_switch, of the marks of that kind in their order
+ *   PART_LAST      nothing: the file is whole
+ * What is stored of it is packed, and has the functions of its blocks before PART_LAST (src/iotoll/boots/counts.py).
+ */
+#ifndef IOTOLL_WINDOWS_H
+#define IOTOLL_WINDOWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "record.h"
+
+#define WINDOWS_MAGIC "IOTOLLW1"
+#define WINDOW_ORDERED (1u << 15)
+#define WINDOW_NAME 64
+#define ENTRY_ACCESS (1u << 31)
+
+enum window_part {
+    PART_BLOCKS = 1,
+    PART_SPECIAL = 2,
+    PART_DEVICES = 3,
+    PART_ACCESSES = 4,
+    PART_CONTENTS = 5,
+    PART_WINDOWS = 6,
+    PART_MARKS = 7,
+    PART_SWITCHES = 8,
+    PART_LAST = 9,
+};
+
+enum mark_kind { MARK_CLOCK = 0, MARK_SWITCH = 1, MARK_EXCEPTION = 2, MARK_ENTRY = 3 };
+
+struct window_block {
+    uint64_t address;
+    uint32_t instructions;
+    uint32_t special; /* how many of PART_SPECIAL are its own */
+};
+
+struct special {
+    uint32_t place; /* instructions from the block's first one */
+    uint32_t word;
+};
+
+struct window_access {
+    uint64_t address; /* of the instruction */
+    uint32_t device;
+    uint32_t is_store;
+};
+
+struct window {
+    uint32_t entries; /* of PART_CONTENTS */
+    uint32_t is_ordered;
+    uint64_t instructions;
+};
+
+struct window_mark {
+    uint32_t window; /* that ends with it; NO_BLOCK: none was kept */
+    uint32_t kind;
+    uint32_t user; /* instructions of user space in it */
+};
+
+struct window_switch {
+    uint64_t from; /* structures of tasks */
+    uint64_t to;
+};
+
+/* A block as it was translated; lives as long as the windows do. */
+struct stretch {
+    uint64_t value;
+    uint32_t number;
+    uint32_t instructions;
+    uint64_t address;
+    uint64_t end;
+    uint64_t first_special; /* in the list of all */
+    uint32_t special;
+};
+
+/* Of one kind, as many as there are. */
+struct list {
+    void *entries;
+    uint64_t count;
+    uint64_t room;
+};
+
+struct windows {
+    FILE *file;
+    struct blocks blocks;
+    struct list stretches; /* pointers, by the block's number */
+    struct list special, devices, accesses, contents, known, marks, switches;
+    struct list sums; /* of the known windows */
+    uint32_t *slots;  /* numbers of known windows, by their sum; NO_BLOCK: empty */
+    uint64_t slot_count;
+    uint64_t executed; /* instructions of the kernel, tracing's included */
+    const struct stretch *running;
+    bool is_open; /* something is measured: windows are kept */
+    bool is_away; /* tracing runs */
+    bool adds;    /* open and not away */
+    /* Of the window that goes on: */
+    uint32_t *content;
+    uint32_t count;
+    uint64_t sum;
+    uint64_t instructions;
+    struct list tallies[2]; /* of blocks and of accesses that `content` has no room for: how often */
+    struct list touched;    /* which of these are not 0 */
+    uint64_t user; /* instructions of user space until its beginning */
+    bool failed;
+};
+
+/* False: no memory. */
+bool windows_make(struct windows *windows);
+
+/* The block of an address, with the words of its instructions; NULL: no memory, or too many blocks. */
+const struct stretch *windows_stretch(struct windows *windows, uint64_t address,
+                                      const uint32_t *words, uint32_t instructions);
+
+/* Makes room for entries of the window that goes on, of which the order is lost. */
+void windows_spill(struct windows *windows);
+
+/* To the window that goes on: adds a block or an access at its end. */
+static inline void windows_add(struct windows *windows, uint32_t entry, uint64_t value)
+{
+    windows->sum += value;
+    if (windows->count == WINDOW_ORDERED)
+        windows_spill(windows);
+    windows->content[windows->count++] = entry;
+}
+
+/* A block begins to run. */
+static inline void windows_enter(struct windows *windows, const struct stretch *stretch)
+{
+    windows->running = stretch;
+    windows->executed += stretch->instructions;
+    if (windows->adds) {
+        windows->instructions += stretch->instructions;
+        windows_add(windows, stretch->number, stretch->value);
+    }
+}
+
+/*
+ * Between two blocks: what is measured begins, or ends. Before and behind it, marks have no window; and none is
+ * there but those of the clock. `user` are all instructions of user space so far.
+ */
+void windows_open(struct windows *windows, bool is_open, uint64_t user);
+
+/* Tracing begins before the instruction at an address of the block that runs. */
+void windows_leave(struct windows *windows, uint64_t address);
+
+/* Tracing has ended before the instruction at an address of the block that runs; 0: another one begins. */
+void windows_return(struct windows *windows, uint64_t address);
+
+/* The block that runs is left before the instruction at an address, which it does not reach. */
+void windows_stop(struct windows *windows, uint64_t address);
+
+/* The instruction at an address accessed a device, and the block that runs is left behind it. */
+void windows_access(struct windows *windows, uint64_t address, const char *device, bool is_store);
+
+/* A mark before the instruction at an address of the block that runs, or 0: before another one; `user` are all instructions of user space so far. */
+void windows_mark(struct windows *windows, uint64_t address, enum mark_kind kind, uint64_t user);
+
+/* The same at a switch of tasks. */
+void windows_switch(struct windows *windows, uint64_t address, uint64_t user, uint64_t from,
+                    uint64_t to);
+
+/* Writes all; whether the file is whole. The caller closes it. */
+bool windows_end(struct windows *windows);
+
+void windows_free(struct windows *windows);
+
+#endif
