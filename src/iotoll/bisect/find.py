@@ -238,6 +238,8 @@ def _clearest(moved: dict[Part, Value]) -> Part:
     return max(
         moved,
         key=lambda part: (
+            # Instructions before other counts, which have another unit.
+            ":" not in part[1],
             part[1] != WHOLE,
             moved[part].share >= 0.5,
             abs(moved[part].delta),

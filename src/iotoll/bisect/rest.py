@@ -31,9 +31,11 @@ class Culprit:
 
     @property
     def worst(self) -> Part:
-        """What moved most; a growth before an improvement of the same size."""
+        """What moved most, in instructions where any moved; growth before less of the same size."""
         deltas = self.step.deltas
-        return max(deltas, key=lambda part: (abs(deltas[part]), deltas[part], part))
+        return max(
+            deltas, key=lambda part: (":" not in part[1], abs(deltas[part]), deltas[part], part)
+        )
 
     @property
     def grew(self) -> bool:
