@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from iotoll.core.errors import (
     InfrastructureError,
     UsageError,
 )
+from iotoll.core.scratch import scratch
 from iotoll.kernels.tracing import tracing_rules
 from iotoll.records import results, sealed
 from iotoll.records.facts import read_facts, read_limits
@@ -169,8 +169,8 @@ def boot(
     shutil.rmtree(plan.folder, ignore_errors=True)
     plan.folder.mkdir(parents=True)
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-        files = _files(plan, Path(name))
+    with scratch() as work:
+        files = _files(plan, work)
         _make_ramdisk(plan, files)
         counter = _counter(plan, files)
         command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
