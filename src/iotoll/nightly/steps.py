@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from iotoll.bisect.culprit import mean_of
+from iotoll.bisect.amount import mean_of
 from iotoll.nightly.history.tables import Point, measurements
 from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest, Section, SideResult
