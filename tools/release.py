@@ -34,6 +34,7 @@ def places(root: Path) -> dict[str, list[str]]:
     found = {name: [pattern] for name, pattern in PLACES.items()}
     members = tomllib.loads((root / "Cargo.toml").read_text())["workspace"]["members"]
     found["uv.lock"].append(LOCKED.format("iotoll-lab"))
+    found["templates/github.yml"] = [r"/iotoll:(\S+)\n", r"/iotoll@v(\S+)\n"]
     found["Cargo.lock"] = [LOCKED.format(Path(member).name) for member in members]
     return found
 

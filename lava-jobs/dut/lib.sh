@@ -88,7 +88,7 @@ marked() {
 # its second disk.
 drivers_of() {
     case ${1%2} in
-    ufs) echo "ufshcd ufshcd-hisi ufshcd-rockchip tc-dwc-g210-pci" ;;
+    ufs) echo "ufshcd ufshcd-hisi ufshcd-qcom ufshcd-rockchip tc-dwc-g210-pci" ;;
     nvme) echo "nvme" ;;
     emmc) echo "mmcblk" ;;
     *) return 1 ;;

@@ -89,7 +89,7 @@ COMMANDS = {
     "judge": Entry(
         "Look",
         "iotoll.gate.judge_command:judge_command",
-        "Judge the stored counts of RUN by the rule, and show why, line by line.",
+        "Judge the stored counts of RUN (a run directory or file in it) by the rule, and show why.",
         (
             "iotoll judge runs/NAME",
             "iotoll judge runs/NAME --explain ufs-4k-randread-t1-direct submission",
@@ -236,6 +236,12 @@ COMMANDS = {
         "iotoll.ci.command:ci_command",
         "The jobs of a GitLab pipeline (docs/gitlab.md); each also runs at a desk.",
         ("iotoll ci select --clone ~/linux --base v6.12.50 --candidate my-branch",),
+    ),
+    "pull-lab": Entry(
+        "CI",
+        "iotoll.ci.pull:pull_command",
+        "Run the jobs that KernelCI has for this lab, as CONFIG says, and post their results.",
+        ("iotoll pull-lab pull-lab.toml",),
     ),
     "completion": Entry(
         "CI",

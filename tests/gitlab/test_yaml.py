@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from iotoll import __version__
 from iotoll.ci import children
 from iotoll.records.models import Outcome
 from tests.gitlab.pipeline import ROOT
@@ -168,3 +169,11 @@ def test_words_of_a_child_pipeline_are_quoted(word: str) -> None:
     )
     plain = word.replace("'", "").replace("$", "")
     assert done.stdout.split("|")[3] == plain
+
+
+def test_the_page_has_the_inputs_of_this_version() -> None:
+    head = yaml.safe_load(TEMPLATE.read_text().split("\n---\n", 1)[0])
+    _, found, rest = (ROOT / "docs/gitlab.md").read_text().partition(f"| {__version__} |")
+    assert found, "docs/gitlab.md has no row for this version of the component"
+    row = rest.partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", row) == list(head["spec"]["inputs"])

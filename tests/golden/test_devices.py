@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from iotoll_lab.simboard.profile import simulated_device
 
-from iotoll.boards.hardware import load_hardware
+from iotoll.boards.hardware import AndroidBoot, load_hardware
 from iotoll.core.paths import data_dir
 from tests.conftest import Check
 
@@ -22,6 +22,7 @@ U_BOOT = {
     "zynq-zed-01": "zedboard",
     "tegra210-p2371-2180-01": "jetson-tx1",
     "rk3576-ok3576-c-01": "ok3576-c",
+    "rk3576-rock-4d-01": "rk3576-rock-4d",
 }
 
 
@@ -65,6 +66,18 @@ def test_hikey_leaves_fastboot_as_the_board_wants_it(name: str, devices: dict[st
     assert device["fastboot_serial_number"] != "0000000000", "LAVA's own default: not set"
     simulated = device["device_info"][0].get("wait_device_board_id") is False
     assert simulated == (name == SIMULATED), "a real board is awaited on the USB bus"
+
+
+@pytest.mark.parametrize("hardware", ["qrb5165-rb5", "qcs6490-rb3gen2"])
+def test_boards_whose_boot_image_is_sent_and_started(
+    hardware: str, devices: dict[str, Any]
+) -> None:
+    device, boot = devices[f"{hardware}-01"], load_hardware(hardware).boot
+    assert isinstance(boot, AndroidBoot) and boot.method in device["actions"]["boot"]["methods"]
+    assert device["actions"]["boot"]["methods"]["fastboot"] == ["no-flash-boot"]
+    assert "fastboot" in device["actions"]["deploy"]["methods"]
+    assert device["fastboot_serial_number"] != "0000000000", "LAVA's own default: not set"
+    assert device["device_info"] == [{"board_id": device["fastboot_serial_number"]}]
 
 
 @pytest.mark.parametrize(("name", "hardware"), U_BOOT.items())

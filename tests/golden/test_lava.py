@@ -33,7 +33,9 @@ RAMDISK = File(f"{FILES}/{'2b' * 32}", "2b" * 32)
 CELLS = ["ufs-4k-randread-t1-direct", "nvme-128k-seqwrite-t8-sync"]
 CLOCK = Clock.INSTRUCTIONS
 U_BOOT = {"zedboard": "zimage", "jetson-tx1": "image", "ok3576-c": "image"}
+U_BOOT |= {"rk3576-rock-4d": "image"}
 MATRIX = {"zedboard": "emmc", "jetson-tx1": "emmc", "ok3576-c": "ok3576-c"}
+MATRIX |= {"rk3576-rock-4d": "ufs"}
 METADATA = {"iotoll.key": "0123456789ab-base-1-1", "iotoll.side": "base"}
 
 
@@ -70,6 +72,18 @@ def test_job_that_is_flashed(golden: Check) -> None:
     expected = expected_cases(CELLS, Clock.TIME)
     job = fastboot_job(board.hardware, name, KERNEL, RAMDISK, METADATA, expected)
     golden("lava/jobs/hikey960.yaml", render(job, "hikey960", load_lab("local")))
+
+
+@pytest.mark.parametrize("name", ["qrb5165-rb5", "qcs6490-rb3gen2"])
+def test_job_whose_boot_image_is_sent_and_started(name: str, golden: Check) -> None:
+    title = f"iotoll base boot 1 on {name} 0123456789ab-base-1-1"
+    expected = expected_cases(["ufs-4k-randread-t1-direct"], Clock.TIME)
+    job = fastboot_job(load_hardware(name), title, KERNEL, RAMDISK, METADATA, expected)
+    text = render(job, name, load_lab("example"))
+    golden(f"lava/jobs/{name}.yaml", text)
+    deploy, boot, _ = yaml.safe_load(text)["actions"]
+    assert set(deploy["deploy"]["images"]) == {"boot", job.system_partition}
+    assert boot["boot"]["method"] == "fastboot" and "commands" not in boot["boot"]
 
 
 @pytest.mark.parametrize(("board", "kind"), U_BOOT.items())

@@ -60,6 +60,7 @@ def test_a_version_is_written_to_every_file(copy: Path) -> None:
         "Cargo.toml",
         "Cargo.lock",
         "uv.lock",
+        "templates/github.yml",
     }
     assert all(stated == {"0.3.0"} for stated in release.versions(copy).values())
 

@@ -43,6 +43,8 @@ SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "experiment search": ("iotoll experiment search --ranges 100",),
     "experiment sized": ("iotoll experiment sized --first 7 --patches 6 --cells 'nvme-*'",),
+    "experiment tracing": ("iotoll experiment tracing --cells 'ufs-4k-randread-*'",),
+    "experiment vector": ("iotoll experiment vector --only ufs-read",),
     "lab up": ("iotoll lab up",),
     "lab down": ("iotoll lab down",),
     "lab status": ("iotoll lab status --json",),

@@ -38,11 +38,11 @@ def search_boards(
     options: dict[str, Any],
 ) -> int:
     """Search, confirm, write and say; returns the exit code."""
-    if asked.cell is None:
+    if len(asked.cells) != 1:
         raise UsageError("--cell: on boards' time a search needs one: name the cell that moved")
     if asked.paths:
         raise UsageError("--path: a search on boards' time walks all first parents: leave it out")
-    target = (asked.cell, asked.section or "overhead")
+    target = (asked.cells[0], asked.section or "overhead")
     boards.check_figure(target[1])
     manifest = boards.shared_manifest(setting, (asked.good, asked.bad), target[0])
     virtual = manifest.accelerator != "none"

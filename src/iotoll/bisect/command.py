@@ -17,7 +17,8 @@ from iotoll.bisect.find import Asked, Finder, Found, crossed
 from iotoll.bisect.history import History
 from iotoll.bisect.log import NAME, Log
 from iotoll.bisect.meter import Meter, usage
-from iotoll.bisect.setting import Setting, locked
+from iotoll.bisect.rest import Whole, as_json, parts_json, search_on
+from iotoll.bisect.setting import WHOLE, WORK, Setting, locked
 from iotoll.bisect.terminal import bisect_text
 from iotoll.core.cli_support import FiniteRange, Output, output_options, told
 from iotoll.core.digest import json_sha256
@@ -69,7 +70,8 @@ def range_options(command: F) -> F:
 @click.option("--tree", required=True, type=click.Path(path_type=Path), help="Kernel git tree.")
 @click.option("--good", "--old", "good", required=True, metavar="A", help="Revision before.")
 @click.option("--bad", "--new", "bad", default="HEAD", show_default=True, metavar="B")
-@click.option("--cell", help="Search what moved in this cell. Default: what moved most.")
+@click.option("--cell", "cells", multiple=True,
+    help="Search what moved in this cell; repeatable. Default: by the range's paths.")  # fmt: skip
 @click.option("--section", 
     help="Search this section, 'whole' (the whole I/O) or 'work' (outside I/Os).")  # fmt: skip
 @range_options
@@ -92,10 +94,10 @@ def range_options(command: F) -> F:
 def bisect_command(
     tree: Path, good: str, bad: str, out: Path | None, quiet: bool, as_json: bool, **options: Any
 ) -> None:
-    """Name the commit between A and B that changed the instructions of an I/O.
+    """Name the commits between A and B that changed the instructions of an I/O.
 
-    Re-running the command resumes. Exit code 0: one commit is named and confirmed;
-    3: skipped commits hide it, or nothing moved.
+    Re-running the command resumes. Exit code 0: all are named and confirmed;
+    3: skipped commits hide one, or nothing moved.
     """
     output = Output(quiet, as_json)
     started = time.monotonic()
@@ -110,9 +112,12 @@ def bisect_command(
         meter = Meter(root, setting, asked.good, Log(root / NAME, identity), output.progress)
         # Everything named on the command line is read before anything long begins.
         _ = meter.board, meter.matrix, meter.policy
+        _check_section(asked.section, meter)
         found = Finder(meter, history, asked, output.progress).find()
-        confirmed = _confirmed(root, meter, history, found, options["explain"], output.progress)
-        result = _result(asked, history, meter, found, confirmed, time.monotonic() - started)
+        whole = search_on(meter, history, asked, found, output.progress)
+        confirmed = _confirmed(root, meter, found, whole, options["explain"], output.progress)
+        result = _result(asked, history, meter, (found, whole), confirmed)
+        result["spent"]["seconds"] = round(time.monotonic() - started, 1)
         results.write_text(root / "bisect.json", json.dumps(result, indent=1) + "\n")
         results.write_text(root / "bisect.txt", bisect_text(result))
     _show(result, root, output)
@@ -147,7 +152,7 @@ def _asked(history: History, good: str, bad: str, options: dict[str, Any]) -> As
     return Asked(
         history.commit(good, "--good"),
         history.commit(bad, "--bad"),
-        options["cell"],
+        options["cells"],
         options["section"],
         options["first_parent"],
         tuple(options["paths"]),
@@ -155,65 +160,90 @@ def _asked(history: History, good: str, bad: str, options: dict[str, Any]) -> As
     )
 
 
+def _check_section(section: str | None, meter: Meter) -> None:
+    """Raise UsageError for a section that no policy knows, before anything is built."""
+    known = [*(s.value for s in meter.policy.sections), WHOLE, WORK]
+    if section is not None and section not in known:
+        raise UsageError(f"--section {section}: there is none: choose from {', '.join(known)}")
+
+
 def _confirmed(
-    root: Path,
-    meter: Meter,
-    history: History,
-    found: Found,
-    explain: bool,
-    progress: Progress,
-) -> Confirmed | None:
-    """The commit against its parent; None where one of them cannot be tested."""
-    if len(found.commits) != 1 or found.target is None:
-        return None
-    commit = found.commits[0]
-    parents = history.parents(commit)
-    if not parents or any(
-        meter.values(one, [found.target[0]]) is None for one in (parents[0], commit)
-    ):
-        return None
-    folder = root / f"culprit-{commit[:12]}"
-    return confirm(folder, meter.setting, parents[0], commit, found.target, progress, explain)
+    root: Path, meter: Meter, found: Found, whole: Whole, explain: bool, progress: Progress
+) -> dict[str, Confirmed]:
+    """Each single commit against its parent, by its name; the first one in what was searched."""
+    made = {}
+    history = History(Path(meter.setting.tree))
+    for culprit in whole.culprits:
+        commit, parents = culprit.commits[0], history.parents(culprit.commits[0])
+        if len(culprit.commits) > 1 or not parents:
+            continue
+        target = culprit.worst
+        if found.commits == [commit] and found.target in culprit.step.deltas:
+            target = found.target or target
+        folder = root / f"culprit-{commit[:12]}"
+        made[commit] = confirm(folder, meter.setting, parents[0], commit, target, progress, explain)
+    return made
 
 
 def _result(
     asked: Asked,
     history: History,
     meter: Meter,
-    found: Found,
-    confirmed: Confirmed | None,
-    seconds: float,
+    found: tuple[Found, Whole],
+    confirmed: dict[str, Confirmed],
 ) -> dict[str, Any]:
-    commits = [asdict(history.known(c)) for c in found.commits]
-    is_sure = confirmed is not None and confirmed.moved and crossed_way(confirmed, found)
-    outcome = "found" if len(commits) == 1 and is_sure else "range" if commits else "nothing"
-    if len(commits) == 1 and not is_sure:
-        outcome = "unconfirmed"
+    first, whole = found
+    commits = [asdict(history.known(c)) for c in first.commits]
+    own = confirmed.get(first.commits[0]) if len(commits) == 1 else None
+    culprits = []
+    for culprit in whole.culprits:
+        sure = confirmed.get(culprit.commits[0])
+        moved = sure is not None and sure.moved
+        culprits.append(
+            {
+                **as_json(history, culprit),
+                "confirmed": moved,
+                "functions": [asdict(f) for f in sure.functions] if sure else [],
+            }
+        )
     return {
-        "schema_version": "iotoll.bisect/1",
-        "outcome": outcome,
+        "schema_version": "iotoll.bisect/2",
+        "outcome": outcome_of(first, own, culprits),
         "good": asdict(history.known(asked.good)),
         "bad": asdict(history.known(asked.bad)),
         "terms": asked.terms,
-        "why": found.why,
-        "cell": found.target[0] if found.target else None,
-        "section": found.target[1] if found.target else None,
-        "full": found.full,
+        "why": first.why,
+        "cell": first.target[0] if first.target else None,
+        "section": first.target[1] if first.target else None,
+        "full": round(first.full, 1),
         "commits": commits,
         "skipped": {c["sha"]: meter.why(c["sha"]) for c in commits if meter.why(c["sha"])},
-        "confirmed": asdict(confirmed) if confirmed else None,
+        "confirmed": asdict(own) if own else None,
+        "culprits": culprits,
+        "total": parts_json(whole.total),
+        "left": parts_json(whole.left),
         "moved": [
-            {"cell": part[0], "section": part[1], "delta": value.delta}
-            for part, value in sorted(found.moved.items())
+            {"cell": part[0], "section": part[1], "delta": round(value.delta, 1)}
+            for part, value in sorted(first.moved.items())
         ],
-        "range": found.range_size,
-        "candidates": found.candidates,
+        "range": first.range_size,
+        "candidates": first.candidates,
         "tested": [
-            {"commit": sha, "is": word, "delta": delta} for sha, word, delta in found.tested
+            {"commit": sha, "is": word, "delta": delta} for sha, word, delta in first.tested
         ],
-        "spent": {**asdict(meter.spent), "seconds": round(seconds, 1)},
+        "spent": asdict(meter.spent),
         "disk": usage(meter.root),
     }
+
+
+def outcome_of(found: Found, own: Confirmed | None, culprits: list[dict[str, Any]]) -> str:
+    """``found``: the searched commit and all others are single, and confirmed."""
+    if not found.commits:
+        return "nothing"
+    if len(found.commits) > 1 or any(len(one["commits"]) > 1 for one in culprits):
+        return "range"
+    sure = own is not None and own.moved and crossed_way(own, found)
+    return "found" if sure and all(one["confirmed"] for one in culprits) else "unconfirmed"
 
 
 def crossed_way(confirmed: Confirmed, found: Found) -> bool:
@@ -255,7 +285,9 @@ class _Step(click.Command):
 @click.option("--section", required=True, 
     help="Its section, 'whole' (the whole I/O) or 'work' (outside I/Os).")  # fmt: skip
 @click.option(
-    "--at-least", type=FiniteRange(), help="Without B: bad from this many instructions on."
+    "--at-least",
+    type=FiniteRange(0, min_open=True),
+    help="Without B: bad from this many instructions on.",
 )
 @board_options
 @click.option(

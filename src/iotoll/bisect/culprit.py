@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from iotoll.bisect import sandboxed_commits
+from iotoll.bisect.amount import shared
 from iotoll.bisect.history import History
 from iotoll.bisect.setting import WHOLE, WORK, Part, Setting, request_of
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
@@ -15,7 +17,7 @@ from iotoll.explain.explainer import Explainer
 from iotoll.gate.flow import Flow, execute
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
-from iotoll.records.models import ExplainRecord, Outcome, Section, VerdictRecord
+from iotoll.records.models import Comparison, ExplainRecord, Outcome, Section, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import locked, open_run
@@ -23,6 +25,8 @@ from iotoll.verdict.words import parts
 
 _NAMED = 5
 """Functions of a commit that are named."""
+FEW_CLUSTERS = 0.2
+"""Where a larger share of the I/Os is in no stored cluster, the verdict's own size is taken."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Function:
 class Confirmed:
     """What the gate says of a commit against its parent; ``boots`` are of each kernel.
 
-    ``delta`` is in instructions per I/O, on boards' time a share (0.02: 2 % more).
+    ``delta`` is the mean I/O's instructions, on boards' time a share (0.02: 2 % more); ``some``
+    says which I/Os have it, where not all have.
     """
 
     delta: float
@@ -48,6 +53,7 @@ class Confirmed:
     run: str
     functions: list[Function] = field(default_factory=list)
     unexplained: str = ""
+    some: str = ""
 
 
 def confirm(
@@ -123,17 +129,34 @@ def _judged(run: RunDir, setting: Setting, progress: Progress) -> VerdictRecord:
 
 def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
     cell, section = target
-    delta, moved = 0.0, False
+    delta, moved, some = 0.0, False, ""
     for judged in (c for c in verdict.cells if c.cell == cell):
         part = dict(parts(judged)).get(section)
         if part is not None:
-            delta, moved = part.delta, part.has_moved
+            delta, some = mean_of(part)
+            moved = part.has_moved
         for growth in (g for g in judged.growth if g.figure == section):
             delta, moved = growth.growth, growth.state == "grew" or growth.improved
     boots = len(list((run.side("candidate") / "boots").glob("*/boot.json")))
     # Times of a virtual board may be judged on purpose, and confirm nothing.
     moved = moved and verdict.can_gate
-    return Confirmed(delta, moved, boots, verdict.sentence, str(run.root))
+    return Confirmed(delta, moved, boots, verdict.sentence, str(run.root), some=some)
+
+
+def mean_of(part: Comparison) -> tuple[float, str]:
+    """By how much the mean I/O moved, and which I/Os have it, from what a verdict stores."""
+    stored = part.twins
+    if stored is None or not part.has_moved:
+        return part.delta, ""
+    counts = Counter({0: round(stored.exact * stored.pairs)})
+    for cluster in stored.clusters:
+        counts[cluster.delta] += cluster.ios
+    lacking = stored.pairs - counts.total()
+    if lacking > FEW_CLUSTERS * stored.pairs:
+        return part.delta, ""
+    counts[stored.commonest] += lacking
+    made = shared(+counts, stored.size)
+    return round(made.mean, 1), made.some
 
 
 def _explained(
@@ -185,6 +208,4 @@ def functions_of(record: ExplainRecord, target: Part) -> list[Function]:
 
 
 def _with(found: Confirmed, functions: list[Function], why: str) -> Confirmed:
-    return Confirmed(
-        found.delta, found.moved, found.boots, found.sentence, found.run, functions, why
-    )
+    return replace(found, functions=functions, unexplained=why)

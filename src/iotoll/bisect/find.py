@@ -1,8 +1,8 @@
 """Divides a range on the instruction clock until one commit is left, or only skipped ones are.
 
 A step is exact: a commit counts as changed when its value has come at least half of the way from A
-to B. So with several changes in a range the one is found that crosses the half; `iotoll ledger`
-finds all of them.
+to B. So with several changes in a range the one is found that crosses the half;
+`iotoll.bisect.rest` finds the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Asked:
 
     good: str
     bad: str
-    cell: str | None = None
+    cells: tuple[str, ...] = ()
     section: str | None = None
     first_parent: bool = False
     paths: tuple[str, ...] = ()
@@ -70,12 +70,11 @@ class Finder:
     def cells(self) -> list[str]:
         """The cells that are measured first: the one asked for, or those that the range selects."""
         known = self.meter.matrix.cells
-        if self.asked.cell is not None:
-            if self.asked.cell not in known:
-                raise UsageError(
-                    f"--cell {self.asked.cell}: not in the matrix: choose from {known[0]}, …"
-                )
-            return [self.asked.cell]
+        for cell in self.asked.cells:
+            if cell not in known:
+                raise UsageError(f"--cell {cell}: not in the matrix: choose from {known[0]}, …")
+        if self.asked.cells:
+            return list(dict.fromkeys(self.asked.cells))
         return selected_cells(self.history, self.asked.good, self.asked.bad, known)
 
     def moved(self) -> dict[Part, Value]:
@@ -106,22 +105,19 @@ class Finder:
         asked = self.asked
         parents = self.history.graph([asked.good], asked.bad, asked.first_parent, asked.paths)
         if not parents:
-            where = " that changes these paths" if asked.paths else ""
-            raise UsageError(
-                f"{asked.good[:SHORT]}..{asked.bad[:SHORT]}: holds no commit{where}: name an older"
-                f" --{asked.terms[0]}"
-            )
+            raise self.history.empty(asked.good, asked.bad, asked.paths)
         moved = self.moved()
+        graph = Range(parents, self._weights(parents))
+        candidates = sum(graph.weight(c) > 0 for c in parents)
         if not moved:
-            return Found(why=self._nothing(), range_size=len(parents))
+            why = self._nothing(candidates)
+            return Found(why=why, range_size=len(parents), candidates=candidates)
         target = _clearest(moved)
         cells, full = self._narrowed(target, moved)
-        found = Found(target, full, moved=moved, range_size=len(parents))
+        found = Found(target, full, moved=moved, range_size=len(parents), candidates=candidates)
         if why := self._before_the_range(target, cells, full):
             found.why = why
             return found
-        graph = Range(parents, self._weights(parents))
-        found.candidates = sum(graph.weight(c) > 0 for c in parents)
         self.progress.say(
             f"{len(parents)} commits, {found.candidates} of which can change the board's kernel:"
             f" at most about {steps(found.candidates)} more builds"
@@ -130,11 +126,19 @@ class Finder:
         found.tested = self.tested
         return found
 
-    def _nothing(self) -> str:
+    def _nothing(self, candidates: int) -> str:
         if not self.cells:
             return "no cell measures what this range changes"
         what = f"{self.asked.section} of " if self.asked.section else ""
-        return f"nothing moved: {what}{len(self.cells)} cells are the same in A and B"
+        same = f"nothing moved: {what}{len(self.cells)} cells are the same in A and B"
+        if candidates < 2:
+            return same
+        ends = f"{self.asked.good[:SHORT]}..{self.asked.bad[:SHORT]}"
+        cells = f" --cells {','.join(self.asked.cells)}" if self.asked.cells else ""
+        return (
+            f"{same}; commits that cancel each other are not seen so: 'iotoll ledger {ends} --every"
+            f"{cells}' measures each that can change the kernel ({candidates} builds)"
+        )
 
     def _narrowed(self, target: Part, moved: dict[Part, Value]) -> tuple[list[str], float]:
         """The one cell to measure from now on, if what moved also shows where it runs alone."""

@@ -85,6 +85,14 @@ class History:
         rows = [line.split() for line in text.splitlines()]
         return {row[0]: row[1:2] if first_parent else row[1:] for row in rows}
 
+    def empty(self, good: str, bad: str, paths: Sequence[str] = ()) -> UsageError:
+        """The error for a range without commits, in the same words for every command."""
+        where = " that changes these paths" if paths else ""
+        ends = f"{good[:SHORT]}..{bad[:SHORT]}"
+        if good != bad and self.graph([bad], good):
+            return UsageError(f"{ends}: holds no commit{where}: B is behind A: swap the two")
+        return UsageError(f"{ends}: holds no commit{where}: name an older A")
+
     def parents(self, sha: str) -> list[str]:
         """The parents of a commit."""
         return self.ask("rev-list", "--parents", "-1", sha).split()[1:]

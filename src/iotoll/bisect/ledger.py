@@ -1,21 +1,42 @@
-"""Accounts for a whole difference along a line of commits, by division, to the last instruction.
+"""Accounts for a whole difference along a line of commits, by division.
 
-Values are whole numbers (tenths of an instruction per I/O) per part, all against the same kernel.
-So what the rows of a line have adds up to the difference between its ends, whatever was measured
-between them: a row that could not be divided further holds its sum.
+Each step between two commits is what the gate's rule says of the one against the other, in tenths
+of an instruction of the mean I/O. A row has what its commits moved. What no step shows is no row:
+it is left, and named so.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-Values = Mapping[tuple[str, str], int]
-"""Tenths of an instruction per I/O, by cell and section."""
+from iotoll.bisect.setting import Part
+
+Values = Mapping[Part, int]
+"""Tenths of an instruction of the mean I/O, by cell and section."""
 
 Why = Literal["commit", "small", "same", "limit", "skipped", "tiny"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What moved between two commits: ``deltas``, and of these by the gate's rule ``moved``.
+
+    ``some`` says which I/Os have it, where not all have. ``functions`` have other machine code.
+    """
+
+    deltas: Values = field(default_factory=dict)
+    moved: frozenset[Part] = frozenset()
+    some: Mapping[Part, str] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Tenths, over all parts."""
+        return sum(map(abs, self.deltas.values()))
 
 
 @dataclass(frozen=True)
@@ -23,25 +44,30 @@ class Row:
     """The commits ``commits`` (oldest first) of a line and by how much they change each part.
 
     ``why``: one ``commit``; commits whose ends are the ``same`` or differ by too little to look for
-    (``tiny``); commits that the ``limit`` on builds, or ``skipped`` ones, keep together; a commit,
-    or some that skipped ones keep together, that change no part by more than the gate counts
-    (``small``), which need not be their doing.
+    (``tiny``), which have no deltas; commits that the ``limit`` on builds, or ``skipped`` ones,
+    keep together; a commit, or some that skipped ones keep together, that change no part by more
+    than the gate counts (``small``), which need not be their doing.
     """
 
     commits: tuple[str, ...]
-    deltas: Values
+    step: Step
     why: Why
 
+    @property
+    def deltas(self) -> Values:
+        """What the row has of the whole difference."""
+        return self.step.deltas
 
-def minus(new: Values, old: Values) -> dict[tuple[str, str], int]:
+
+def minus(new: Values, old: Values) -> dict[Part, int]:
     """By how much each part differs; a part that one side lacks counts as 0 there."""
     parts = dict.fromkeys([*old, *new])
     return {p: d for p in parts if (d := new.get(p, 0) - old.get(p, 0))}
 
 
-def plus(values: Sequence[Values]) -> dict[tuple[str, str], int]:
+def plus(values: Iterable[Values]) -> dict[Part, int]:
     """The sum of several differences."""
-    total: dict[tuple[str, str], int] = {}
+    total: dict[Part, int] = {}
     for one in values:
         for part, value in one.items():
             total[part] = total.get(part, 0) + value
@@ -52,17 +78,21 @@ def plus(values: Sequence[Values]) -> dict[tuple[str, str], int]:
 class Line:
     """A line of commits, oldest first; ``points[0]`` is where it begins and belongs to no row.
 
-    ``measure`` gives a commit's values, or None for one that must be skipped. ``may`` tells whether
-    another kernel may be built. ``tiny`` tells which differences are not divided, ``small`` what
-    the gate does not count. ``weights`` of 0 are commits that cannot change the kernel.
+    ``measure`` tells whether a commit can be measured; one that cannot is skipped. ``between`` is
+    what moved from one measured commit to another. ``may`` tells whether another kernel may be
+    built. ``tiny`` tells which steps are not divided. ``weights`` of 0 are commits that cannot
+    change the kernel. With ``every`` all others are measured, so that commits are seen that cancel
+    each other. ``known`` were measured before: the line is divided there at once.
     """
 
     points: Sequence[str]
-    measure: Callable[[str], Values | None]
+    measure: Callable[[str], bool]
+    between: Callable[[str, str], Step]
     may: Callable[[], bool]
-    tiny: Callable[[Values], bool] = lambda deltas: False
+    tiny: Callable[[Step], bool] = lambda step: False
     weights: Mapping[str, float] | None = None
-    small: Callable[[Values], bool] = lambda deltas: False
+    every: bool = False
+    known: frozenset[str] = frozenset()
 
     def rows(self) -> list[Row]:
         """Divide until every difference is one commit's; the largest difference first.
@@ -70,47 +100,47 @@ class Line:
         Both ends must be measurable.
         """
         last = len(self.points) - 1
-        values = {i: self.measure(self.points[i]) for i in (0, last)}
-        known: dict[int, Values] = {i: v for i, v in values.items() if v is not None}
-        if len(known) < len({0, last}):
+        if not all(self.measure(self.points[i]) for i in {0, last}):
             raise ValueError("an end of the line cannot be measured")
+        inner = [i for i in range(1, last) if self.points[i] in self.known]
+        ends = [0, *(i for i in inner if self.measure(self.points[i])), last]
         skipped: set[int] = set()
-        closed: list[tuple[int, int, Why]] = []
-        heap = [(-self._size(known, 0, last), 0, last)] if last else []
+        closed: list[Row] = []
+        heap: list[tuple[int, int, int, Step]] = []
+        for low, high in itertools.pairwise(ends):
+            self._push(heap, low, high)
         while heap:
-            _, low, high = heapq.heappop(heap)
-            why = self._ended(known, low, high)
-            middle = None if why else self._middle(low, high, skipped)
-            if why is None and middle is None:
-                why = "skipped" if self._open(low, high) > 1 else "commit"
-            if why is None and not self.may():
-                why = "limit"
-            if why is not None:
-                closed.append((low, high, why))
-                continue
-            assert middle is not None
-            found = self.measure(self.points[middle])
-            if found is None:
+            _, low, high, step = heapq.heappop(heap)
+            why, middle = self._next(low, high, step, skipped)
+            if middle is None:
+                closed.append(self._row(low, high, step, why))
+            elif self.measure(self.points[middle]):
+                self._push(heap, low, middle)
+                self._push(heap, middle, high)
+            else:
                 skipped.add(middle)
-                heapq.heappush(heap, (-self._size(known, low, high), low, high))
-                continue
-            known[middle] = found
-            for one, other in ((low, middle), (middle, high)):
-                heapq.heappush(heap, (-self._size(known, one, other), one, other))
-        return [self._row(known, *segment) for segment in sorted(closed)]
+                heapq.heappush(heap, (-step.size, low, high, step))
+        place = {commit: n for n, commit in enumerate(self.points)}
+        return sorted(closed, key=lambda row: place[row.commits[0]])
 
-    def _size(self, known: Mapping[int, Values], low: int, high: int) -> int:
-        return sum(abs(d) for d in minus(known[high], known[low]).values())
+    def _push(self, heap: list[tuple[int, int, int, Step]], low: int, high: int) -> None:
+        if low < high:
+            step = self.between(self.points[low], self.points[high])
+            heapq.heappush(heap, (-step.size, low, high, step))
 
-    def _ended(self, known: Mapping[int, Values], low: int, high: int) -> Why | None:
-        deltas = minus(known[high], known[low])
-        if not deltas:
-            return "same"
-        if high - low == 1:
-            return "commit"
-        if self.tiny(deltas):
-            return "tiny"
-        return None
+    def _next(self, low: int, high: int, step: Step, skipped: set[int]) -> tuple[Why, int | None]:
+        """The place to divide a segment at, or None and why it is not divided."""
+        if not self.every:
+            if not step.deltas:
+                return "same", None
+            if high - low > 1 and self.tiny(step):
+                return "tiny", None
+        middle = self._middle(low, high, skipped)
+        if middle is None:
+            if not step.deltas:
+                return "same", None
+            return ("skipped" if self._open(low, high) > 1 else "commit"), None
+        return ("commit", middle) if self.may() else ("limit", None)
 
     def _weight(self, index: int) -> float:
         return 1.0 if self.weights is None else self.weights.get(self.points[index], 1.0)
@@ -132,12 +162,13 @@ class Line:
                 best = (gain, index)
         return best[1] if best else None
 
-    def _row(self, known: Mapping[int, Values], low: int, high: int, why: Why) -> Row:
+    def _row(self, low: int, high: int, step: Step, why: Why) -> Row:
         commits = [self.points[i] for i in range(low + 1, high + 1)]
-        deltas = minus(known[high], known[low])
+        if why in ("same", "tiny"):
+            return Row(tuple(commits), Step(), why)
         if why == "commit" and len(commits) > 1:
             # The others change no file of the kernel.
-            commits = [c for i, c in enumerate(commits, low + 1) if self._weight(i) > 0]
-        if why in ("commit", "skipped") and self.small(deltas):
+            commits = [c for i, c in enumerate(commits, low + 1) if self._weight(i) > 0] or commits
+        if why in ("commit", "skipped") and not step.moved:
             why = "small"
-        return Row(tuple(commits), deltas, why)
+        return Row(tuple(commits), step, why)

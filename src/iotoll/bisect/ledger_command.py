@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from iotoll.bisect.log import NAME, Log
 from iotoll.bisect.meter import Meter, usage
 from iotoll.bisect.page import (
     WHY,
+    Family,
     Ledger,
     LedgerRow,
     families,
@@ -38,6 +40,9 @@ from iotoll.records import results
 @click.option("--tree", required=True, type=click.Path(path_type=Path), help="Kernel git tree.")
 @click.option("--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST")
 @click.option("--max-builds", type=click.IntRange(1), help="Build no more kernels than this.")
+@click.option(
+    "--every", is_flag=True, help="Measure every commit: shows those that cancel each other."
+)
 @board_options
 @click.option("--sandbox", is_flag=True, help="Build and boot where commits see no secret.")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: runs/ledger-NAME.")
@@ -47,6 +52,7 @@ def ledger_command(
     tree: Path,
     cells: str | None,
     max_builds: int | None,
+    every: bool,
     out: Path | None,
     quiet: bool,
     as_json: bool,
@@ -71,7 +77,7 @@ def ledger_command(
     with locked(root):
         meter = Meter(root, setting, good, Log(root / NAME, identity), output.progress)
         _ = meter.board, meter.policy
-        accountant = Accountant(meter, history, output.progress, max_builds)
+        accountant = Accountant(meter, history, output.progress, max_builds, every)
         started = time.monotonic()
         chosen = chosen_cells(cells, meter.matrix.cells)
         found = accountant.account(good, bad, chosen)
@@ -92,35 +98,23 @@ def shown(
     found: Accounted, history: History, meter: Meter, ends: tuple[str, str], seconds: float
 ) -> Ledger:
     """The ledger as it is shown: rows named, cells that behave alike together."""
-    columns: list[Values] = []
+    columns: list[Values] = [found.total, found.left]
     for entry in found.entries:
         columns += _columns(entry)
     groups = families(columns)
-
-    def values(of: Values) -> tuple[int, ...]:
-        return tuple(of.get(group.part, 0) for group in groups)
-
-    rows: list[LedgerRow] = []
-
-    def add(entry: Entry, depth: int) -> None:
-        rows.append(_row(entry, history, values(entry.row.deltas), depth))
-        for inner in entry.inside:
-            add(inner, depth + 1)
-        if entry.inside and entry.interaction:
-            title = "interaction of the merged commits with the line that they are merged into"
-            rows.append(
-                LedgerRow(title, "", "", values(entry.interaction), depth + 1, "interaction")
-            )
-
-    for entry in found.entries:
-        add(entry, 0)
+    rows = [row for entry in found.entries for row in _rows(entry, history, groups, 0)]
+    kept = [e.row for e in found.entries if not e.row.deltas]
     return Ledger(
         good=asdict(history.known(ends[0])),
         bad=asdict(history.known(ends[1])),
         board=meter.board.name,
         families=groups,
         rows=rows,
-        totals=values(found.total),
+        left=_of(groups, found.left),
+        totals=_of(groups, found.total),
+        unchanged=sum(len(row.commits) for row in kept),
+        open=found.open,
+        every=found.every,
         commits=found.commits,
         cells=len({cell for cell, _ in found.total}),
         partial=found.partial,
@@ -130,16 +124,44 @@ def shown(
     )
 
 
+def _of(groups: Sequence[Family], values: Values) -> tuple[int, ...]:
+    return tuple(values.get(group.part, 0) for group in groups)
+
+
+def _rows(
+    entry: Entry, history: History, groups: Sequence[Family], depth: int
+) -> Iterator[LedgerRow]:
+    """A row and what a merge holds; none where nothing moved."""
+    if not entry.row.deltas:
+        return
+    yield _row(entry, history, groups, depth)
+    for inner in entry.inside:
+        yield from _rows(inner, history, groups, depth + 1)
+    if entry.inside and entry.interaction:
+        title = "interaction of the merged commits with the line that they are merged into"
+        values = _of(groups, entry.interaction)
+        yield LedgerRow(title, "", "", values, depth + 1, "interaction")
+
+
 def _columns(entry: Entry) -> list[Values]:
     inner = [column for one in entry.inside for column in _columns(one)]
     return [entry.row.deltas, entry.interaction, *inner]
 
 
-def _row(entry: Entry, history: History, values: tuple[int, ...], depth: int) -> LedgerRow:
+def _row(entry: Entry, history: History, groups: Sequence[Family], depth: int) -> LedgerRow:
     commits = [history.known(sha) for sha in entry.row.commits]
+    step = entry.row.step
+    title, author = f"{commits[0].line} to {commits[-1].line}: {len(commits)} commits", ""
     if len(commits) == 1:
-        return LedgerRow(
-            commits[0].line, commits[0].author, WHY[entry.row.why], values, depth, entry.row.why
-        )
-    title = f"{commits[0].short}..{commits[-1].short}: {len(commits)} commits"
-    return LedgerRow(title, "", WHY[entry.row.why], values, depth, entry.row.why)
+        title, author = commits[0].line, commits[0].author
+    return LedgerRow(
+        title,
+        author,
+        WHY[entry.row.why],
+        _of(groups, step.deltas),
+        depth,
+        entry.row.why,
+        tuple(group.part in step.moved for group in groups),
+        tuple(step.some.get(group.part, "") for group in groups),
+        step.functions,
+    )

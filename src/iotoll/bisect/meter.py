@@ -1,8 +1,8 @@
-"""Builds and boots single commits, and says by how much each differs from the range's beginning.
+"""Builds and boots single commits, and says by how much each differs from another one.
 
-Every commit is compared with the same kernel A, I/O by I/O as the gate does it. So its value is
-one number for each section of each cell, and differences of values add up. What was measured is
-kept by the kernel image, not by the commit: a commit that leaves the image as it was is not booted.
+Two commits are compared I/O by I/O, by the gate's rule. What moved is a mean over all I/Os
+(`iotoll.bisect.amount`), so that the steps of a range add up. What was measured is kept by the
+kernel image, not by the commit: a commit that leaves the image as it was is not booted.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from iotoll.bisect import sandboxed_commits
+from iotoll.bisect.amount import amount
 from iotoll.bisect.log import Log
 from iotoll.bisect.setting import WHOLE, WORK, Part, Setting, request_of
 from iotoll.boards.board import VirtualBoard, load_virtual_board
@@ -56,19 +57,27 @@ from iotoll.records.rundir import RunDir
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
 from iotoll.verdict.instructions import pairing
+from iotoll.verdict.instructions.decide import Asked, find
+from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.instructions.rule import compare, per_io
-from iotoll.verdict.policy import Policy, load_policy
+from iotoll.verdict.policy import CountRule, Policy, load_policy
 from iotoll.verdict.work import compare_work
 
 _CHANGED = "changed.json"
 """Beside the records of an image: its functions with other machine code than A's."""
 
 
+ONE_BOOT = 1e-3
+"""A gate has several boots for its own chance, and a search one: a cost in every 16th I/O of it."""
+
+
 @dataclass(frozen=True)
 class Value:
-    """One section of one cell against A: ``delta`` instructions per I/O, as the gate has it.
+    """One section of one cell against another kernel: ``delta`` is the mean I/O's instructions.
 
-    Up to ``threshold`` it is none.
+    ``moved`` is by the gate's rule. ``steady``: the same rule finds it with a threshold of one
+    instruction and the chance `ONE_BOOT`: enough where functions changed, and never without.
+    ``some`` says which I/Os have it, where not all have.
     """
 
     delta: float
@@ -76,6 +85,13 @@ class Value:
     share: float
     gated: bool
     threshold: float
+    steady: bool = False
+    some: str = ""
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the gate's rule says that it grew or shrank."""
+        return self.moved in ("grew", "shrank")
 
 
 @dataclass
@@ -136,10 +152,14 @@ class Meter:
                 f"{self.first[:12]} {self.why(self.first)}: nothing can be compared with it: name"
                 " another --good"
             )
-        theirs = self.records(commit, cells)
-        if theirs is None:
+        return self.between(self.first, commit, cells)
+
+    def between(self, one: str, other: str, cells: Sequence[str]) -> dict[Part, Value] | None:
+        """Commit ``other`` against ``one``, as `values`; None when one does not build or boot."""
+        ours, theirs = self.records(one, cells), self.records(other, cells)
+        if ours is None or theirs is None:
             return None
-        changed = self._changed(commit, cells)
+        changed = self.changed(one, cells) | self.changed(other, cells)
         return {
             (cell, part): value
             for cell in cells
@@ -222,7 +242,7 @@ class Meter:
     def _stored(self, image: str, cells: Sequence[str]) -> Path:
         return self.root / "records" / f"{image[:32]}-{_key(cells)}"
 
-    def _changed(self, commit: str, cells: Sequence[str]) -> frozenset[str]:
+    def changed(self, commit: str, cells: Sequence[str]) -> frozenset[str]:
         """Functions of a measured commit with other code than A's; none where nobody noted them."""
         path = self._stored(self.image(commit) or "", cells) / _CHANGED
         return frozenset(json.loads(path.read_text())) if path.is_file() else frozenset()
@@ -364,39 +384,73 @@ def _store(plan: BootPlan, folder: Path) -> None:
 def parts(
     policy: Policy, sides: tuple[CellRecord, CellRecord], changed: frozenset[str] = frozenset()
 ) -> dict[str, Value]:
-    """One cell of a commit against A's: its sections, the whole I/O and work outside I/Os.
+    """One cell of a commit against another's: its sections, the whole I/O and work outside I/Os.
 
     ``changed`` are the functions with other machine code (`iotoll.verdict.work`).
     """
     cell = sides[0].cell
     names: list[Section | None] = [*policy.sections, None]
     paired = pairing.pair([sides[0]], [sides[1]], names, parse_cell(cell).depth, policy.moved)
-    compared = {
-        name: compare(paired[name], per_io(policy.rule(cell, name), [sides[0]]), policy)
-        for name in names
-    }
-    sections = [
-        SectionComparison(section=name, **fields)
-        for name, fields in compared.items()
-        if name is not None and fields is not None
-    ]
-    fields = compared[None]
-    whole = Comparison(**fields) if fields is not None else None
-    work = compare_work([sides[0]], [sides[1]], (sections, whole), policy.work, changed)
-    found = {one.section.value: _value(one, one.delta) for one in sections}
-    if whole is not None:
-        found[WHOLE] = _value(whole, whole.delta)
-    if work is not None:
-        # Up to its threshold the sum is noise, and what changed functions execute is not.
-        few = abs(work.delta) <= work.threshold
-        found[WORK] = _value(work, work.changed if few else work.delta)
-    return found
+    found, sections, whole = {}, [], None
+    for name in names:
+        count = per_io(policy.rule(cell, name), [sides[0]])
+        fields = compare(paired[name], count, policy)
+        if fields is None:
+            continue
+        one = Comparison(**fields)
+        found[WHOLE if name is None else name.value] = _value(one, paired[name], count, policy)
+        if name is None:
+            whole = one
+        else:
+            sections.append(SectionComparison(section=name, **fields))
+    work = _work(policy, sides, (sections, whole), changed)
+    return {**found, **({} if work is None else {WORK: work})}
 
 
-def _value(found: Comparison, delta: float) -> Value:
+def _value(one: Comparison, paired: PairedIos, count: CountRule, policy: Policy) -> Value:
     # What cannot be compared says nothing of any share of the I/Os.
-    share = 0.0 if found.moved == "unknown" else found.share
-    return Value(delta, found.moved, share, found.gated, found.threshold)
+    if one.moved == "unknown" or one.twins is None:
+        return Value(0.0, one.moved, 0.0, one.gated, one.threshold)
+    single = count.model_copy(update={"threshold": 1})
+    rule = policy.moved.model_copy(update={"chance": max(ONE_BOOT, policy.moved.chance)})
+    steady = find(paired, Asked(rule, single, rule.share)) is not None
+    if not (one.has_moved or steady):
+        return Value(0.0, one.moved, one.share, one.gated, one.threshold)
+    size = one.twins.size if one.has_moved else 1
+    made = amount(paired.differences, size)
+    return Value(made.mean, one.moved, one.share, one.gated, one.threshold, steady, made.some)
+
+
+C = TypeVar("C", bound=Comparison)
+
+
+def _turned(part: C) -> C:
+    """The comparison of the same two sides the other way round, as far as work needs it."""
+    twins = part.twins and part.twins.model_copy(update={"mean": -part.twins.mean})
+    return part.model_copy(update={"delta": -part.delta, "twins": twins})
+
+
+def _work(
+    policy: Policy,
+    sides: tuple[CellRecord, CellRecord],
+    inside: tuple[list[SectionComparison], Comparison | None],
+    changed: frozenset[str],
+) -> Value | None:
+    """Work outside I/Os. One boot of each side shows growth alone: less is asked the other way."""
+    one, other = sides
+    ahead = compare_work([one], [other], inside, policy.work, changed)
+    if ahead is None:
+        return None
+    sections, whole = inside
+    turned = [_turned(part) for part in sections], whole and _turned(whole)
+    back = compare_work([other], [one], turned, policy.work, changed)
+    moved: str = ahead.moved
+    if moved == "same" and back is not None and back.moved == "grew":
+        moved = "shrank"
+    # Up to its threshold the sum is noise, and what changed functions execute is not.
+    few = abs(ahead.delta) <= ahead.threshold
+    delta = ahead.changed if few else ahead.delta
+    return Value(delta if moved != "same" else 0.0, moved, 1.0, ahead.gated, ahead.threshold)
 
 
 def _key(cells: Sequence[str]) -> str:

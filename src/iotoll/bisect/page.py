@@ -1,4 +1,4 @@
-"""A ledger as one HTML file: a waterfall for each family, and the table that it is drawn from."""
+"""A ledger as one HTML file: its table, and a waterfall for each family, all on one scale."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from iotoll.reports.kit.svg import WIDE, Panel
 Part = tuple[str, str]
 
 WHY = {
-    "same": "nothing differs between their ends",
-    "tiny": "an instruction per I/O at most, or noise of work outside I/Os: not divided",
     "limit": "not divided: the limit on builds was reached",
     "skipped": "not divided: those between them do not build or boot",
     "commit": "",
-    "small": "no more than the gate's threshold: the boot alone can do that, without the commit",
+    "small": "no more than the gate's threshold",
 }
+
+
+NAMED = 3
+"""Functions of a row that are named."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class LedgerRow:
     """One row as it is shown; ``values`` are tenths, one per family.
 
     ``depth`` is 0 for rows that add up to the total; deeper ones are what a merge above them holds.
+    ``moved`` says for each family whether the gate's rule counts it, ``some`` which I/Os have it.
     """
 
     title: str
@@ -52,18 +55,38 @@ class LedgerRow:
     values: tuple[int, ...]
     depth: int = 0
     kind: str = "commit"
+    moved: tuple[bool, ...] = ()
+    some: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> str:
+        """Functions with other machine code, as a row names them."""
+        if not self.functions:
+            return ""
+        more = len(self.functions) - NAMED
+        names = ", ".join(f"{name}()" for name in self.functions[:NAMED])
+        return names + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Everything that a page or a text of a ledger shows."""
+    """Everything that a page or a text of a ledger shows.
+
+    ``left`` is what no row has; ``unchanged`` commits changed nothing that the rule sees. ``open``
+    commits can change the board's kernel, which are all measured with ``every``.
+    """
 
     good: Mapping[str, Any]
     bad: Mapping[str, Any]
     board: str
     families: Sequence[Family]
     rows: Sequence[LedgerRow]
+    left: tuple[int, ...]
     totals: tuple[int, ...]
+    unchanged: int
+    open: int
+    every: bool
     commits: int
     cells: int
     partial: bool
@@ -72,10 +95,18 @@ class Ledger:
     skipped: Sequence[str] = field(default_factory=list)
 
     def adds_up(self) -> bool:
-        """Whether the rows of depth 0 have the totals, in every family."""
-        top = [row.values for row in self.rows if row.depth == 0]
+        """Whether the rows of depth 0 and what is left have the totals, in every family."""
+        top = [self.left, *(row.values for row in self.rows if row.depth == 0)]
+        return tuple(map(sum, zip(*top, strict=True))) == self.totals
+
+    @property
+    def unseen(self) -> str:
+        """What such a ledger cannot see; empty where every commit was measured."""
+        if self.every or self.open < 2:
+            return ""
         return (
-            tuple(map(sum, zip(*top, strict=True))) == self.totals if top else not any(self.totals)
+            "Commits that cancel each other between two measured ones are not seen:"
+            f" --every measures all {self.open} that can change the kernel"
         )
 
 
@@ -119,11 +150,18 @@ def ledger_text(ledger: Ledger) -> str:
         lines.append(f"{indent}{row.title}")
         if row.author:
             lines.append(f"{indent}  by {row.author}")
+        if row.function:
+            lines.append(f"{indent}  other machine code: {row.function}")
         if row.note:
             lines.append(f"{indent}  ({row.note})")
-        lines += [f"{indent}  {line}" for line in _values(ledger, row.values)]
+        lines += [f"{indent}  {line}" for line in _values(ledger, row.values, row.some)]
+    if any(ledger.left):
+        lines += [LEFT_OVER, *(f"  {line}" for line in _values(ledger, ledger.left))]
+    if ledger.unchanged:
+        lines.append(f"{ledger.unchanged} commits moved nothing that the gate's rule sees.")
     lines += ["", "B minus A, which is the sum of the rows above that are not indented:"]
     lines += [f"  {line}" for line in _values(ledger, ledger.totals) or ["nothing differs"]]
+    lines += [ledger.unseen] if ledger.unseen else []
     spent = ledger.spent
     lines += [
         "",
@@ -136,16 +174,23 @@ def ledger_text(ledger: Ledger) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _values(ledger: Ledger, values: Sequence[int]) -> list[str]:
-    shown = [(f, v) for f, v in zip(ledger.families, values, strict=True) if v]
-    wide = max((len(f.label) for f, _ in shown), default=0)
-    return [f"{f.label:<{wide}}  {titled(f.section):<10} {number(v):>8}" for f, v in shown]
+LEFT_OVER = "left: steps that the gate's rule does not count"
+
+
+def _values(ledger: Ledger, values: Sequence[int], some: Sequence[str] = ()) -> list[str]:
+    notes = some or [""] * len(values)
+    shown = [(f, v, n) for f, v, n in zip(ledger.families, values, notes, strict=True) if v]
+    wide = max((len(f.label) for f, _, _ in shown), default=0)
+    return [
+        f"{f.label:<{wide}}  {titled(f.section):<10} {number(v):>8}" + (f"  ({n})" if n else "")
+        for f, v, n in shown
+    ]
 
 
 def ledger_data(ledger: Ledger) -> dict[str, Any]:
     """The ledger as JSON; values are instructions per I/O."""
     return {
-        "schema_version": "iotoll.ledger/1",
+        "schema_version": "iotoll.ledger/2",
         "good": dict(ledger.good),
         "bad": dict(ledger.bad),
         "board": ledger.board,
@@ -161,9 +206,16 @@ def ledger_data(ledger: Ledger) -> dict[str, Any]:
                 "depth": row.depth,
                 "note": row.note,
                 "values": [v / 10 for v in row.values],
+                "moved": list(row.moved),
+                "some": list(row.some),
+                "functions": list(row.functions),
             }
             for row in ledger.rows
         ],
+        "left": [v / 10 for v in ledger.left],
+        "unchanged": ledger.unchanged,
+        "open": ledger.open,
+        "every": ledger.every,
         "totals": [v / 10 for v in ledger.totals],
         "adds_up": ledger.adds_up(),
         "commits": ledger.commits,
@@ -183,9 +235,10 @@ _COLOURS = {"grew": "grew", "shrank": "shrank", "small": "muted", "total": "vfs_
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a waterfall, between two levels in tenths."""
+    """One bar of a waterfall, between two levels in tenths; ``place`` is its row in the table."""
 
     title: str
+    place: str
     kind: str
     before: int
     after: int
@@ -200,14 +253,21 @@ class Waterfall:
     bars: Sequence[Bar]
     total: str
 
+    @property
+    def levels(self) -> list[int]:
+        """All levels that its bars reach, in tenths."""
+        return [0, *(bar.after for bar in self.bars)]
+
 
 def ledger_page(ledger: Ledger) -> str:
     """The whole page."""
     falls = waterfalls(ledger)
+    ends = [level for fall in falls for level in fall.levels]
+    scale = (min(ends, default=0), max(ends, default=0))
     return (
         page_template("iotoll.bisect", "ledger.html.j2").render(
             ledger=ledger,
-            falls=[(fall, Markup(_drawn(f"w{n}", fall))) for n, fall in enumerate(falls)],
+            falls=[(fall, Markup(_drawn(f"w{n}", fall, scale))) for n, fall in enumerate(falls)],
             has_small=any(bar.kind == "small" for fall in falls for bar in fall.bars),
             left_out=max(0, len(ledger.families) - SHOWN),
             rows=_table(ledger),
@@ -217,17 +277,36 @@ def ledger_page(ledger: Ledger) -> str:
 
 
 def _table(ledger: Ledger) -> Table:
-    head = ["Commit"]
-    head += [Markup("{}<br>{}").format(f.label, f.section) for f in ledger.families]
+    head = ["", "Commit, function"]
+    head += [Markup("{}<br>{}").format(f.label, titled(f.section)) for f in ledger.families]
+    numbers = iter(range(1, len(ledger.rows) + 1))
     rows = [
-        [_row_title(row), *(number(value) if value else "" for value in row.values)]
+        ["" if row.depth else str(next(numbers)), _row_title(row), *_cells(row)]
         for row in ledger.rows
     ]
-    return Table(head, [*rows, ["B minus A", *map(number, ledger.totals)]], total=True)
+    if any(ledger.left):
+        rows.append(["", LEFT_OVER, *(number(v) if v else "" for v in ledger.left)])
+    return Table(head, [*rows, ["", "B minus A", *map(number, ledger.totals)]], total=True)
+
+
+def _cells(row: LedgerRow) -> list[Markup | str]:
+    """Values with the I/Os that have them; what the gate's rule does not count is grey."""
+    made: list[Markup | str] = []
+    some, moved = row.some or [""] * len(row.values), row.moved or [True] * len(row.values)
+    for value, note, counts in zip(row.values, some, moved, strict=True):
+        if not value:
+            made.append("")
+            continue
+        text = Markup("{}").format(number(value))
+        if note:
+            text += Markup('<span class="note">{}</span>').format(note)
+        made.append(text if counts else Markup('<span class="muted">{}</span>').format(text))
+    return made
 
 
 def _row_title(row: LedgerRow) -> Markup:
-    notes = [Markup('<span class="note">{}</span>').format(n) for n in (row.author, row.note) if n]
+    said = (row.author, row.function, row.note)
+    notes = [Markup('<span class="note">{}</span>').format(n) for n in said if n]
     text = Markup("{}{}").format(row.title, Markup("").join(notes))
     return Markup('<span class="inside">{}</span>').format(text) if row.depth else text
 
@@ -242,21 +321,25 @@ def waterfalls(ledger: Ledger) -> list[Waterfall]:
 
 def _waterfall(ledger: Ledger, index: int) -> Waterfall:
     bars, level = [], 0
-    for row in ledger.rows:
-        if row.depth == 0 and (value := row.values[index]):
-            kind = "small" if row.kind == "small" else "grew" if value > 0 else "shrank"
-            bars.append(Bar(row.title, kind, level, level + value, number(value)))
+    top = [row for row in ledger.rows if row.depth == 0]
+    for place, row in enumerate(top, 1):
+        if value := row.values[index]:
+            small = bool(row.moved) and not row.moved[index]
+            kind = "small" if small else "grew" if value > 0 else "shrank"
+            bars.append(Bar(row.title, str(place), kind, level, level + value, number(value)))
             level += value
+    if left := ledger.left[index]:
+        bars.append(Bar(LEFT_OVER, "left", "small", level, level + left, number(left)))
+        level += left
     total = number(ledger.totals[index])
-    bars.append(Bar("B minus A", "total", 0, level, total))
+    bars.append(Bar("B minus A", "B", "total", 0, level, total))
     family = ledger.families[index]
     return Waterfall(f"{family.label}: {titled(family.section)}", bars, total)
 
 
-def _drawn(name: str, fall: Waterfall) -> str:
-    """The chart: every bar begins where the one before it ends."""
-    levels = [0, *(bar.after for bar in fall.bars)]
-    low, high = min(levels), max(levels)
+def _drawn(name: str, fall: Waterfall, ends: tuple[int, int]) -> str:
+    """The chart: every bar begins where the one before it ends; ``ends`` are of all charts."""
+    low, high = ends
     scale = (HEIGHT - SPARE) / max(high - low, 1)
     step = (WIDE - LEFT) / len(fall.bars)
     panel = Panel(HEIGHT, WIDE)
@@ -273,8 +356,8 @@ def _drawn(name: str, fall: Waterfall) -> str:
         if bar.kind != "total":
             panel.line(x, at(bar.after), x + step, at(bar.after), "second")
         panel.text(x + wide / 2, top - 7, bar.value, align="center")
-        named = bar.title[:12] if wide > 62 else str(place + 1)
-        below = "B" if bar.kind == "total" else named
+        hash_ = bar.title.split(" ")[0] if bar.place.isdigit() else ""
+        below = f"{bar.place} {hash_}".strip() if wide > 100 else bar.place
         panel.text(x + wide / 2, HEIGHT - 9, below, "muted", align="center")
     return panel.svg(
         name, f"{fall.title}: waterfall from A to B", f"{fall.total} instructions per I/O"

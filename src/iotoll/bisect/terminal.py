@@ -25,54 +25,110 @@ def bisect_text(result: dict[str, Any]) -> str:
     if result["outcome"] in ("found", "unconfirmed"):
         lines += _culprit(result)
     if result["outcome"] == "range":
-        lines += _hidden(result)
+        lines += _hidden(result) if len(result["commits"]) > 1 else _several(result)
     lines += ["", *_effort(result)]
     return "\n".join(lines) + "\n"
 
 
 def _first(result: dict[str, Any]) -> str:
     where = f"{result['cell']}: {titled(result['section'] or '')}"
-    new = result["terms"][1]
+    new, culprits = result["terms"][1], result["culprits"]
+    if result["outcome"] == "found" and len(culprits) > 1:
+        return f"{len(culprits)} commits changed what moved; {where}: {_net(result['full'])}"
     if result["outcome"] == "found":
         delta = result["confirmed"]["delta"]
-        commit = result["commits"][0]
-        return f"{named(commit)} is the first {new} commit: {where} {delta:+g} instructions per I/O"
+        what = f"is the first {new} commit" if delta > 0 else "is an improvement"
+        commit = named(result["commits"][0])
+        return f"{commit} {what}: {where} {delta:+g} instructions per I/O"
     if result["outcome"] == "unconfirmed":
         return f"{named(result['commits'][0])} is where the search ended, but it is not confirmed"
+    if result["outcome"] == "range" and len(result["commits"]) == 1:
+        return f"commits that cannot be tested hide a part of what moved: {where}"
     if result["outcome"] == "range":
         return f"the first {new} commit is one of {len(result['commits'])}: {where}"
     return str(result["why"])
 
 
+def _net(full: float) -> str:
+    return f"{full:+g} instructions per I/O from A to B" + (" (an improvement)" if full < 0 else "")
+
+
 def _culprit(result: dict[str, Any]) -> list[str]:
     commit, confirmed = result["commits"][0], result["confirmed"]
+    if len(result["culprits"]) > 1:
+        return [*_several(result), *_sureness(result)]
     lines = [f"  author: {commit['author']} <{commit['email']}>, {commit['date']}"]
     if confirmed is None:
         return [*lines, "  it, or its parent, does not build or boot, so nothing can confirm it"]
-    share = confirmed["delta"] / result["full"] if result["full"] else 0.0
+    some = f" ({confirmed['some']})" if confirmed.get("some") else ""
     lines.append(
-        f"  cost: {confirmed['delta']:+g} against its parent; A to B is {result['full']:+g}"
-        f" ({share:.0%} of it)"
+        f"  cost: {confirmed['delta']:+g}{some} against its parent; A to B is {result['full']:+g}"
     )
-    if abs(confirmed["delta"] - result["full"]) >= 1:
-        lines.append("  the rest is of other commits: iotoll ledger accounts for all of it")
+    lines += _left(result)
     for function in confirmed["functions"]:
         mark = ", its code changed" if function["changed"] else ""
         lines.append(f"  function: {function['name']}() {function['delta']:+g}{mark}")
     if confirmed["unexplained"]:
         lines.append(f"  function: not known: {confirmed['unexplained']}")
-    if result["outcome"] == "found":
-        lines.append(
-            f"  confidence: exact: {confirmed['boots']} boots of this commit and of its"
-            " parent, each of which met other timers, agree I/O by I/O"
-        )
-    else:
-        lines.append(f"  against its parent the gate says: {confirmed['sentence']}")
-    return lines
+    return lines + _sureness(result)
+
+
+SHOWN = 4
+"""Cells of a culprit that a text names; ``bisect.json`` has all."""
+
+
+def _several(result: dict[str, Any]) -> list[str]:
+    """Every culprit with what it moved most, oldest first, and what they leave."""
+    lines = []
+    for culprit in result["culprits"]:
+        names = " to ".join(named(commit) for commit in culprit["commits"][:: _step(culprit)])
+        mark = "" if culprit["grew"] else ", an improvement"
+        sure = "" if culprit["confirmed"] else ", not confirmed"
+        lines.append(f"  {names}{mark}{sure}")
+        parts = sorted(culprit["parts"], key=lambda part: -abs(part["delta"]))
+        for part in parts[:SHOWN]:
+            some = f" ({part['some']})" if part["some"] else ""
+            where = f"{part['cell']}: {titled(part['section'])}"
+            lines.append(f"    {where} {part['delta']:+g}{some}")
+        if len(parts) > SHOWN:
+            lines.append(f"    and {len(parts) - SHOWN} more sections")
+        functions = [f"{f['name']}() {f['delta']:+g}" for f in culprit["functions"]]
+        if functions:
+            lines.append(f"    function: {', '.join(functions[:SHOWN])}")
+    return lines + _left(result)
+
+
+def _step(culprit: dict[str, Any]) -> int:
+    """So that of several commits the first and the last are named."""
+    return max(len(culprit["commits"]) - 1, 1)
+
+
+def _left(result: dict[str, Any]) -> list[str]:
+    large = sorted(result["left"], key=lambda part: -abs(part["delta"]))
+    if not large:
+        return []
+    most = large[0]
+    return [
+        f"  left, of no commit that was found: {len(large)} sections, most in {most['cell']}:"
+        f" {titled(most['section'])} {most['delta']:+g}"
+    ]
+
+
+def _sureness(result: dict[str, Any]) -> list[str]:
+    confirmed = result["confirmed"]
+    if confirmed is None:
+        return []
+    if result["outcome"] != "found":
+        return [f"  against its parent the gate says: {confirmed['sentence']}"]
+    what = "this commit and of its parent" if len(result["culprits"]) < 2 else "each and its parent"
+    return [
+        f"  confidence: exact: {confirmed['boots']} boots of {what}, each of which met other"
+        " timers, agree I/O by I/O"
+    ]
 
 
 def _hidden(result: dict[str, Any]) -> list[str]:
-    lines = ["  the others cannot be tested, so nothing tells them apart:"]
+    lines = ["  the others cannot be tested, so it may be any of them:"]
     for commit in result["commits"]:
         why = result["skipped"].get(commit["sha"], f"has it ({result['terms'][1]})")
         lines.append(f"  {named(commit)}: {why}")

@@ -16,6 +16,7 @@ class AndroidBoot(Model):
 
     kind: Literal["android"]
     partition: str
+    method: Literal["grub", "fastboot"] = Field("grub", description="LAVA's, to start the image")
     page_size: int
     base: int
     kernel_offset: int

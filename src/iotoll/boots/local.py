@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from iotoll.core.errors import (
     InfrastructureError,
     UsageError,
 )
+from iotoll.core.scratch import scratch
 from iotoll.kernels.tracing import tracing_rules
 from iotoll.records import results, sealed
 from iotoll.records.facts import read_facts, read_limits
@@ -128,7 +128,7 @@ class BootPlan:
     def virtual(self) -> VirtualBoard:
         """The board as this machine can be it; raises UsageError for a real one."""
         if not isinstance(self.board, VirtualBoard):
-            raise UsageError(f"board {self.board.name} needs a lab: --runner lava")
+            raise UsageError(f"board {self.board.name} is not QEMU's: --runner lava, or ssh")
         return self.board
 
     @property
@@ -169,8 +169,8 @@ def boot(
     shutil.rmtree(plan.folder, ignore_errors=True)
     plan.folder.mkdir(parents=True)
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="iotoll-") as name:
-        files = _files(plan, Path(name))
+    with scratch() as work:
+        files = _files(plan, work)
         _make_ramdisk(plan, files)
         counter = _counter(plan, files)
         command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
@@ -393,35 +393,39 @@ def unpack(handover: Path, target: Path) -> None:
 def _record(
     plan: BootPlan, command: list[str], files: BootFiles, seconds: float, uncounted: str
 ) -> BootRecord:
-    before, after = (_text(plan.folder / name / "facts") for name in ("boot", "after"))
-    tools = {
-        **tool_versions(plan.virtual),
-        **{f"image {k}": v for k, v in plan.image.packages.items()},
-    }
-    for line in _text(plan.folder / "boot/tools").splitlines():
-        name, _, version = line.partition(" ")
-        tools[f"board {name}"] = version
     return BootRecord(
         side=plan.side,
         boot=plan.number,
         board=plan.board.name,
         clock=plan.clock,
         accelerator=plan.accelerator,
-        tools=tools,
+        tools={**tool_versions(plan.virtual), **tools_of(plan)},
         board_sha256=plan.identity(),
         qemu=patched.digest() if plan.virtual.qemu.patched else None,
         models=plan.board.models,
         command=[_portable(word, files) for word in command],
         seconds=round(seconds, 1),
         cells=plan.cells,
-        facts=FactRecord(
-            before=read_facts(before),
-            after=read_facts(after),
-            limits=read_limits(before, after),
-        ),
+        facts=facts_of(plan),
         uncounted=uncounted,
         digests=sealed.digests(plan.folder),
     )
+
+
+def tools_of(plan: BootPlan) -> dict[str, str]:
+    """Versions of what the board's image has, and of what the board said that it has."""
+    tools = {f"image {name}": version for name, version in plan.image.packages.items()}
+    for line in _text(plan.folder / "boot/tools").splitlines():
+        name, _, version = line.partition(" ")
+        tools[f"board {name}"] = version
+    return tools
+
+
+def facts_of(plan: BootPlan) -> FactRecord:
+    """What the board said of itself before and after the workload, in what it handed over."""
+    before, after = (_text(plan.folder / name / "facts") for name in ("boot", "after"))
+    limits = read_limits(before, after)
+    return FactRecord(before=read_facts(before), after=read_facts(after), limits=limits)
 
 
 def _portable(word: str, files: BootFiles) -> str:

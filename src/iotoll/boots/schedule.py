@@ -73,7 +73,8 @@ class Bench:
     board of this machine, which hands files over. ``cool_down`` is how many seconds a board in a
     lab rests before its workload. ``fresh`` boots are never taken from the store. On the clock
     `time` the probes are calibrated with ``calibrate_times`` alone. ``in_sandbox`` are the sides
-    that this machine boots in the sandbox.
+    that this machine boots in the sandbox. With ``keeps`` a board, which no cable of this machine's
+    ends in, keeps what it measured until it is fetched.
     """
 
     board: Board
@@ -88,6 +89,7 @@ class Bench:
     cool_down: int = 0
     fresh: bool = False
     in_sandbox: Sequence[Side] = ()
+    keeps: bool = False
 
     @property
     def counts_tracing(self) -> bool:
@@ -107,14 +109,17 @@ class Bench:
     @property
     def settings(self) -> dict[str, str]:
         """What the DUT's scripts must know of how the boots are run."""
+        own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
+        if self.cool_down:
+            own = {"COOL_DOWN": str(self.cool_down), **own}
+        if self.keeps:
+            return {"HANDOVER": "../desk/keep", **own}
         if self.send_times is None:
             return {}
-        own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
         return {
             "HANDOVER": "serial",
             "UNIT": self.clock.unit.value,
             "SEND_REPEAT": str(self.send_times),
-            **({"COOL_DOWN": str(self.cool_down)} if self.cool_down else {}),
             **own,
         }
 
@@ -215,7 +220,7 @@ def _run_all(
         if base_boots.take(plan):
             on_cell(plan.runs)
         else:
-            _boot_until_sure(run, plan, lambda which: start(which, on_cell, cancelled, tell), tell)
+            boot_until_sure(run, plan, lambda which: start(which, on_cell, cancelled, tell), tell)
             base_boots.keep(plan)
         mark_done(run, plan)
 
@@ -244,7 +249,7 @@ def _run_all(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _boot_until_sure(
+def boot_until_sure(
     run: RunDir, plan: BootPlan, start: Callable[[BootPlan], None], tell: Callable[[str], None]
 ) -> None:
     """Boot a board; on one that is not exact, a crash is blamed on its kernel only if it repeats.

@@ -107,7 +107,7 @@ def read(root: Path) -> dict[str, Any]:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
             raise ValueError("it is missing, a link, or too large")
         answer = json.loads(path.read_text())
-        shas = [commit["sha"] for commit in answer["commits"]]
+        shas = [commit["sha"] for commit in [*answer["commits"], *_others(answer)]]
         if not all(isinstance(sha, str) and _SHA.fullmatch(sha) for sha in shas):
             raise ValueError("a commit's name is none")
         if answer["outcome"] not in ("found", "range", "nothing", "unconfirmed"):
@@ -117,6 +117,13 @@ def read(root: Path) -> dict[str, Any]:
     return dict(answer)
 
 
+def _others(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Culprits beside the one that the search ended at."""
+    first = {commit["sha"] for commit in answer["commits"]}
+    every = [commit for one in answer.get("culprits", []) for commit in one["commits"]]
+    return [commit for commit in every if commit["sha"] not in first]
+
+
 def note(answer: dict[str, Any], link: str | None = None) -> str:
     """The answer as Markdown in which nothing of the commits' has any effect."""
     what = f"{answer['cell']}: {answer['section']}" if answer["cell"] else "nothing"
@@ -124,6 +131,9 @@ def note(answer: dict[str, Any], link: str | None = None) -> str:
     lines = [f"**iotoll bisect**: {answer['outcome']}: {words_of(what)} in {ends}", ""]
     for commit in answer["commits"][:20]:
         lines.append(f"- `{commit['sha'][:12]}` {words_of(commit['subject'])}")
+    others = _others(answer)[:20]
+    lines += ["", "Other commits of the range that moved something:"] if others else []
+    lines += [f"- `{one['sha'][:12]}` {words_of(one['subject'])}" for one in others]
     confirmed = answer.get("confirmed")
     if confirmed:
         lines += ["", f"Against its parent: {words_of(confirmed['sentence'])}"]

@@ -52,16 +52,16 @@ _RUN_OPTIONS = (
     ),
     click.option(
         "--runner",
-        type=click.Choice(["local", "lava"]),
+        type=click.Choice(["local", "lava", "ssh"]),
         default="local",
         show_default=True,
-        help="Where the boards boot: on this machine, or in a LAVA lab.",
+        help="Where the boards boot: on this machine, in a LAVA lab, or reached by ssh.",
     ),
     click.option(
         "--lab",
         default="local",
         show_default=True,
-        help="LAVA lab or file (--runner lava).",
+        help="LAVA lab or file (--runner lava); file of a desk (--runner ssh).",
     ),
     click.option(
         "--series",

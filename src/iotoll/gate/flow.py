@@ -108,21 +108,27 @@ class Flow(Building):
         with self.progress.step("write the report"):
             render_report(self.run)
 
-    def _drop_stale(self) -> None:
+    def _drop_stale(self) -> list[str]:
         """Boots that an earlier verdict asked for, of what is no longer the same board and job."""
         dropped = drop_stale(self.run, self.bench, self.wanted)
         if dropped:
             names = ", ".join(dropped)
             self.progress.say(f"{names}: of another board, job or kernel than now: removed")
+        return dropped
 
     def _boot_more(self, more: MoreBoots) -> None:
+        names = [f"{side}/{number}" for side, number in more.boots]
         if not self.stored:
             bench = self.bench if more.cells is None else replace(self.bench, cells=more.cells)
             run_boots(self.run, bench, more.boots, self.progress, more.abreast, self.connect)
-            self._drop_stale()
+            dropped = self._drop_stale()
+            if gone := [name for name in names if name in dropped]:
+                raise InfrastructureError(
+                    f"{', '.join(gone)}: iotoll was changed while it ran: run the command again"
+                )
         elif not all((self.run.boot(*boot) / "boot.json").is_file() for boot in more.boots):
-            names = ", ".join(f"{side}/{number}" for side, number in more.boots)
-            raise InfrastructureError(f"the run does not hold all boots that it needs: {names}")
+            listed = ", ".join(names)
+            raise InfrastructureError(f"the run does not hold all boots that it needs: {listed}")
 
 
 STEPS: dict[str, Callable[[Flow], None]] = {
@@ -156,7 +162,7 @@ def execute_alone(flow: Flow, until: str = "report") -> VerdictRecord | None:
 
     Everything that the run names is read, and what it needs is looked for, before anything long.
     """
-    _ = flow.board, flow.matrix, flow.policy, flow.lab
+    _ = flow.board, flow.matrix, flow.policy, flow.lab, flow.desk
     with locked(flow.run):
         if until not in ("source", "build"):
             flow.preflight()

@@ -99,11 +99,17 @@ def check_command(patch: Path, tree: str | None, b4_json: bool, **asked: Any) ->
     A line with "ERROR:" is a failure, any other one a warning. Exit code 1 with a failure, else 0.
     Nothing is booted, or even built, where the selection says that nothing can move.
     """
-    data = sys.stdin.buffer.read(_MOST + 1) if str(patch) == "-" else patch.read_bytes()
+    is_stdin = str(patch) == "-"
+    name = "standard input" if is_stdin else str(patch)
+    try:
+        with sys.stdin.buffer if is_stdin else patch.open("rb") as stream:
+            data = stream.read(_MOST + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be read ({error.strerror}): give a patch") from error
     if len(data) > _MOST:
-        raise UsageError(f"{patch}: larger than {_MOST >> 20} MiB, so no patch: check it")
+        raise UsageError(f"{name}: larger than {_MOST >> 20} MiB, so no patch: check it")
     request = Asked(tree or _default_tree(), **asked)
-    found = check(data, request)
+    found = check(data, request, name)
     if b4_json:
         click.echo(b4_text(found))
     else:
@@ -129,15 +135,17 @@ def b4_text(found: Checked) -> str:
     return json.dumps([{**entry, "details": json.dumps(details)}])
 
 
-def check(data: bytes, asked: Asked) -> Checked:
+def check(data: bytes, asked: Asked, name: str) -> Checked:
     """Judge one patch; a cover letter that b4 hands over in a review stands for its series.
 
-    Raises UsageError for what cannot be judged through a fault of the user's.
+    ``name`` is what messages call it. Raises UsageError for what cannot be judged through a fault
+    of the user's.
     """
     mails = mail.mails(data) if mail.looks_like_mail(data) else []
     try:
-        if len(mails) == 1 and not mails[0].is_patch:
+        if len(mails) == 1 and mails[0].number == 0 and not mails[0].is_patch:
             return _check_cover(asked)
+        candidate.series_of(data, name)
         folder = _folder(data, asked)
         results.write_bytes(folder / "patch.mbox", data)
         choice = candidate.classify(str(folder / "patch.mbox"), tree=asked.tree, base=asked.base)

@@ -89,14 +89,15 @@ def load_elements() -> Elements:
 class _Counted:
     """One element in a boot's windows: which entries have it, how often, and whose it is there.
 
-    ``owner`` is the function as `Symbols.index` has it: the one that has the instruction, or calls
-    what is counted. All of shape (entries that have it,).
+    ``owners`` are functions as `Symbols.index` has them: those that have the instruction, or call
+    what is counted; ``owner`` is the place in them. The others have the shape (entries of it,).
     """
 
     key: str
     window: Ints
     count: Ints
     owner: Ints
+    owners: Ints
 
 
 class ElementCounter:
@@ -187,9 +188,8 @@ class ElementCounter:
         size = len(self._windows.windows)
         often = np.bincount(ran[ran < size], minlength=size)
         counts = one.count * often[one.window]
-        owners, place = np.unique(one.owner, return_inverse=True)
-        totals = np.bincount(place.reshape(-1), counts, len(owners)).astype(np.int64)
-        sums = dict(zip(owners.tolist(), totals.tolist(), strict=True))
+        totals = np.bincount(one.owner, counts, len(one.owners)).astype(np.int64)
+        sums = dict(zip(one.owners.tolist(), totals.tolist(), strict=True))
         least = SHARE * len(table)
         named = ((self._windows.symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
         return dict(sorted(named))
@@ -239,7 +239,8 @@ def _counted(windows: Windows, known: Elements) -> list[_Counted]:
         mine = np.flatnonzero(each[number_here] > 0)
         whose = caller[mine] if element.functions else functions[number_here[mine]]
         count = each[number_here[mine]] * often_here[mine]
-        found.append(_Counted(key, window_here[mine], count, whose))
+        owners, owner = np.unique(whose, return_inverse=True)
+        found.append(_Counted(key, window_here[mine], count, owner.reshape(-1), owners))
     return [one for one in found if len(one.count)]
 
 

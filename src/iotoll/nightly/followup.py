@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from iotoll.boards.board import load_board
 from iotoll.core.errors import IotollError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.gate.flow import Flow, execute_alone
 from iotoll.nightly.changes.find import Change
-from iotoll.nightly.changes.notes import note
+from iotoll.nightly.changes.notes import Cause, Effected, note
 from iotoll.nightly.config import Board, Branch, Config
 from iotoll.nightly.history.store import Store
-from iotoll.nightly.tips import commits, subject
+from iotoll.nightly.tips import commits, listed, reverts
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.models import Outcome, RunManifest, VerdictRecord
 from iotoll.run.manifest import RunRequest, new_manifest
@@ -30,6 +32,8 @@ Judge = Callable[[RunManifest, Path, Progress], VerdictRecord | None]
 Search = Callable[[Sequence[str], Path], int]
 TRIES = 3
 """Paired comparisons of one change that may end without a decision."""
+ALIKE = 4.0
+"""Instructions per I/O by which one cause may differ between two branches: the gate's threshold."""
 _SEARCH_SECONDS = 24 * 3600
 _BY = "iotoll nightly"
 
@@ -64,6 +68,7 @@ def follow_up(
 ) -> int:
     """Confirm, explain or search what is open; returns how many notes were written."""
     made = searched = 0
+    known = {change.id: change for change in found if change.causes}
     for change in (c for c in found if c.is_open and not c.culprit):
         branch = next((b for b in config.branch if b.name == change.branch), None)
         board = next((b for b in config.board if b.name == change.worst.board), None)
@@ -72,12 +77,95 @@ def follow_up(
         if change.state == "new":
             made += _confirm(config, store, change, (branch, board), progress, work)
         elif _alone(branch, change):
-            _explain(store, change, change.to_commit, subject(branch, change.to_commit))
+            cause = _only(branch, change)
+            _explain(store, change, [cause], cause.subject)
+            known[change.id] = replace(change, causes=(cause,))
+            made += 1
+        elif (other := _as_elsewhere(branch, change, known.values())) is not None:
+            _explain(store, change, _own(branch, change, other), f"as change {other.id}", other.id)
             made += 1
         elif searched < config.bisects and change.state in ("confirmed", "reappeared"):
             searched += 1
-            made += _search(config, store, change, (branch, board), progress, seek)
+            causes, notes = _search(config, store, change, (branch, board), progress, seek)
+            made += notes
+            if causes:
+                known[change.id] = replace(change, causes=tuple(causes))
+    return made + _taken_back(config, store, found)
+
+
+def _only(branch: Branch, change: Change) -> Cause:
+    """The one commit of a range, with all that the change measured."""
+    author, words = listed(branch, change.from_commit, change.to_commit)[change.to_commit]
+    parts = [
+        Effected(cell=e.cell, section=e.section, delta=round(e.delta, 1)) for e in change.effects
+    ]
+    return Cause(commit=change.to_commit, subject=words, author=author, parts=parts)
+
+
+def _as_elsewhere(branch: Branch, change: Change, known: Iterable[Change]) -> Change | None:
+    """A change of another branch whose culprits are in this range too, and which did the same.
+
+    A commit that was picked has another name there, but the same author and subject.
+    """
+    wanted = {effect.key: effect.delta for effect in change.effects}
+    for other in known:
+        did = {effect.key: effect.delta for effect in other.effects}
+        if other.branch == change.branch or set(did) != set(wanted):
+            continue
+        if any(abs(did[key] - delta) > ALIKE for key, delta in wanted.items()):
+            continue
+        if len(_own(branch, change, other)) == len(other.causes):
+            return other
+    return None
+
+
+def _own(branch: Branch, change: Change, other: Change) -> list[Cause]:
+    """The other change's culprits under their names in this range; those that are there."""
+    try:
+        here = listed(branch, change.from_commit, change.to_commit)
+    except IotollError:
+        return []
+    found = []
+    for cause in other.causes:
+        names = [sha for sha, said in here.items() if said == (cause.author, cause.subject)]
+        sha = cause.commit if cause.commit in here else names[0] if len(names) == 1 else ""
+        found += [cause.model_copy(update={"commit": sha})] if sha else []
+    return found
+
+
+def _taken_back(config: Config, store: Store, found: Sequence[Change]) -> int:
+    """Close what a later commit says to revert, once a night measured the drop; link the two."""
+    made = 0
+    asked: dict[str, dict[str, str]] = {}
+    for change in (c for c in found if c.is_open and c.causes and not c.undone):
+        branch = next((b for b in config.branch if b.name == change.branch), None)
+        if branch is None:
+            continue
+        keys = {(e.cell, e.section) for e in change.effects if e.delta > 0}
+        later = [c for c in found if c.branch == change.branch and c.night > change.night]
+        said: dict[str, str] = {}
+        for other in later:
+            fell = {(e.cell, e.section) for e in other.effects if e.delta < 0}
+            if keys & fell:
+                if other.id not in asked:
+                    asked[other.id] = _said(branch, other)
+                said |= asked[other.id]
+        by = [next((b for a, b in said.items() if _is(one.commit, a)), "") for one in change.causes]
+        if all(by):
+            note(store.files, change.id, state="fixed", undone=by[-1], words="reverted", by=_BY)
+            made += 1
     return made
+
+
+def _said(branch: Branch, change: Change) -> dict[str, str]:
+    try:
+        return reverts(branch, change.from_commit, change.to_commit)
+    except IotollError:
+        return {}
+
+
+def _is(commit: str, named: str) -> bool:
+    return commit.startswith(named)
 
 
 def _confirm(
@@ -134,8 +222,21 @@ def _alone(branch: Branch, change: Change) -> bool:
         return False
 
 
-def _explain(store: Store, change: Change, commit: str, words: str) -> None:
-    note(store.files, change.id, state="explained", commit=commit, words=words, by=_BY)
+def _explain(
+    store: Store, change: Change, causes: Sequence[Cause], words: str, same: str = ""
+) -> None:
+    """Note all culprits; the one that moved most is the change's own."""
+    first = max(causes, key=lambda one: one.worst.delta if one.worst else 0.0)
+    note(
+        store.files,
+        change.id,
+        state="explained",
+        commit=first.commit,
+        causes=[one.model_dump() for one in causes],
+        same=same,
+        words=words[:2000],
+        by=_BY,
+    )
 
 
 def _search(
@@ -145,16 +246,18 @@ def _search(
     track: tuple[Branch, Board],
     progress: Progress,
     seek: Search,
-) -> int:
+) -> tuple[list[Cause], int]:
+    """Search the whole range; the culprits, where they are the whole, and how many notes."""
     branch, board = track
     if change.clock != "instructions" or not _is_exact(board):
-        return 0
-    worst = change.worst
+        return [], 0
     out = Path(config.runs) / "changes" / f"{change.id}-bisect"
     words = ["bisect", "--tree", branch.tree, "--good", change.from_commit]
-    words += ["--bad", change.to_commit, "--cell", worst.cell, "--out", str(out)]
+    words += ["--bad", change.to_commit, "--out", str(out)]
     words += ["--board", board.name, "--matrix", board.matrix, "--quiet"]
-    words += [] if worst.section == "overhead" else ["--section", worst.section]
+    words += [
+        word for cell in sorted({e.cell for e in change.effects}) for word in ("--cell", cell)
+    ]
     note(store.files, change.id, state="bisecting", by=_BY)
     progress.say(f"change {change.id}: search for the commit ({out})")
     try:
@@ -163,12 +266,31 @@ def _search(
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         answer, status = {}, 4
         progress.say(f"change {change.id}: {error}")
-    if answer.get("outcome") == "found":
-        _explain(store, change, answer["commits"][0]["sha"], answer["commits"][0]["subject"])
-        return 2
-    why = answer.get("why") or f"exit code {status}"
+    causes = [cause for one in answer.get("culprits", []) for cause in _causes(one)]
+    if answer.get("outcome") == "found" and causes:
+        _explain(store, change, causes, "; ".join(cause.subject for cause in causes))
+        return causes, 2
+    why = answer.get("why") or answer.get("outcome") or f"exit code {status}"
+    found = ", ".join(cause.line for cause in causes)
+    why = f"{why}: {found}" if found else why
     note(store.files, change.id, state="confirmed", words=f"search: {why}"[:500], by=_BY)
-    return 2
+    return [], 2
+
+
+def _causes(one: dict[str, Any]) -> list[Cause]:
+    """A culprit of ``bisect.json``; commits that cannot be tested separately share its parts."""
+    parts = [Effected.model_validate(part) for part in one["parts"]]
+    named = [function["name"] for function in one["functions"]] or one["changed"]
+    return [
+        Cause(
+            commit=commit["sha"],
+            subject=commit["subject"],
+            author=commit["author"],
+            functions=named[:8],
+            parts=parts,
+        )
+        for commit in one["commits"]
+    ]
 
 
 def _is_exact(board: Board) -> bool:

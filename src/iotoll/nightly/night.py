@@ -20,12 +20,15 @@ from iotoll.boards.matrix import chosen_cells, load_matrix
 from iotoll.core.errors import BrokenError, InfrastructureError, IotollError, UsageError
 from iotoll.core.lock import alone
 from iotoll.core.progress import Progress
+from iotoll.gate.conclude import failed
 from iotoll.gate.flow import Flow, execute_alone
 from iotoll.nightly.config import Board, Branch, Config
 from iotoll.nightly.history.store import Store
 from iotoll.nightly.history.tables import Point, gap, of_run
+from iotoll.nightly.steps import with_steps
 from iotoll.nightly.tips import Tip, fetch, tip
 from iotoll.patch.candidate import CandidateChoice
+from iotoll.records import results
 from iotoll.records.models import Clock, RunManifest
 from iotoll.records.rundir import RunDir
 from iotoll.reports.publish import FORMATS, Source, write
@@ -52,7 +55,15 @@ def measure(manifest: RunManifest, folder: Path, progress: Progress) -> RunDir:
     run = keep_run(folder, manifest)
     # With a reference the sides' values are wanted, and no verdict on them.
     until = "collect" if manifest.kind == "gate" else "report"
-    verdict = execute_alone(Flow(run, progress), until)
+    flow = Flow(run, progress)
+    try:
+        verdict = execute_alone(flow, until)
+    except (BrokenError, InfrastructureError) as error:
+        # Of one kernel alone there is no verdict, and the night has a report all the same.
+        if not run.verdict.is_file():
+            step = error.step if isinstance(error, BrokenError) else "boot"
+            results.write(run.verdict, failed(flow, step, error))
+        raise
     if verdict is not None and verdict.failure is not None:
         failure = verdict.failure
         raise InfrastructureError(f"{failure.step}: {failure.message}")
@@ -140,6 +151,7 @@ def _one(
 ) -> Point:
     branch, board = track
     folder = Path(config.runs) / night / quote(f"{branch.name}@{board.name}", safe="@")
+    found = None
     try:
         found = tip(branch, night if night < today else None)
         known = _unmoved(store, track, night, found)
@@ -147,11 +159,23 @@ def _one(
             return known
         run = work(new_manifest(request(branch, board, found.commit)), folder, progress)
         url = published(run, Path(config.page), f"{folder.parent.name}/{folder.name}", progress)
-        return of_run(run, branch.name, night, found.release, url, found.subject)
+        point = of_run(run, branch.name, night, found.release, url, found.subject)
+        return _stepped(config, run, point, folder.name)
     except (IotollError, OSError) as error:
         step = f"{error.step}: " if isinstance(error, BrokenError) else ""
         url = published_failure(folder, Path(config.page), progress)
-        return gap(branch.name, board.name, night, f"{step}{error}"[:500], url=url)
+        more = {"commit": found.commit, "subject": found.subject} if found else {}
+        by = f"; commit by {found.author}" if found and found.author else ""
+        reason = f"{step}{error}"[: 500 - len(by)] + by
+        return gap(branch.name, board.name, night, reason, url=url, **more)
+
+
+def _stepped(config: Config, run: RunDir, point: Point, name: str) -> Point:
+    """The night with what moved since the last measured tip, whose result is kept for that."""
+    if point.run["status"] != "measured":
+        return point
+    side = run.side("candidate" if run.manifest.kind == "gate" else "base") / "result.json"
+    return with_steps(point, run.manifest, side, Path(config.runs) / "last" / f"{name}.json")
 
 
 def _unmoved(store: Store, track: tuple[Branch, Board], night: str, found: Tip) -> Point | None:

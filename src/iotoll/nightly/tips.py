@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from iotoll.core.proc import no_programs
 from iotoll.nightly.config import Branch
 
 _SECONDS = 1800  # for one fetch
+_REVERTS = re.compile(r"This reverts commit ([0-9a-f]{7,64})")
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Tip:
     commit: str
     subject: str
     release: str
+    author: str = ""
 
 
 def fetch(branch: Branch) -> None:
@@ -40,12 +43,31 @@ def tip(branch: Branch, before: str | None = None) -> Tip:
         raise InfrastructureError(f"{branch.ref} had no commit on {before}")
     tags = _git(branch, "tag", "--points-at", commit).split()
     found = [tag for tag in tags if fnmatch.fnmatchcase(tag, branch.releases)]
-    return Tip(commit, subject(branch, commit), found[0] if found else "")
+    author = _git(branch, "log", "-1", "--format=%an <%ae>", commit).strip()
+    return Tip(commit, subject(branch, commit), found[0] if found else "", author)
 
 
 def subject(branch: Branch, commit: str) -> str:
     """The first line of a commit's message."""
     return _git(branch, "log", "-1", "--format=%s", commit).strip()
+
+
+def listed(branch: Branch, good: str, bad: str) -> dict[str, tuple[str, str]]:
+    """Author and subject of each commit after ``good`` up to ``bad``, newest first."""
+    words = ("log", "--format=%H%x00%an%x00%s", f"{good}..{bad}", "--")
+    rows = (line.split("\0", 2) for line in _git(branch, *words).splitlines())
+    return {sha: (author, words) for sha, author, words in rows}
+
+
+def reverts(branch: Branch, good: str, bad: str) -> dict[str, str]:
+    """Reverted commits by the commit after ``good`` up to ``bad`` that says so, as git words it."""
+    text = _git(branch, "log", "--format=%H%x00%B%x01", f"{good}..{bad}", "--")
+    found = {}
+    for entry in text.split("\x01"):
+        sha, _, body = entry.strip().partition("\0")
+        for named in _REVERTS.findall(body):
+            found[named] = sha
+    return found
 
 
 def commits(branch: Branch, good: str, bad: str, most: int) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import re
 import zlib
 from collections import Counter
@@ -170,36 +171,50 @@ def read_series(path: Path) -> Series:
     older versions of the series. Raises UsageError for a file without a change, an incomplete
     series or refused content.
     """
-    data = _read(path)
+    return series_of(_read(path), str(path))
+
+
+def series_of(data: bytes, name: str) -> Series:
+    """As `read_series`, of what a file holds; ``name`` is for messages."""
+    data = _unpacked(data, name)
     series = Series((Patch("", data),))
     if mail.looks_like_mail(data):
-        series = _series(mail.mails(data), path)
-    changed = set().union(*(diff.changed_paths(p.text, path.name) for p in series.patches))
+        series = _series(mail.mails(data), name)
+    changed = set().union(*(diff.changed_paths(p.text, name) for p in series.patches))
     if not changed:
-        raise UsageError(f"{path}: {_why_no_change(data)}")
+        raise UsageError(f"{name}: {_why_no_change(data)}")
     if len(changed) > _MAX_FILES:
         raise UsageError(
-            f"{path}: changes {len(changed)} files, at most {_MAX_FILES} are read from a patch:"
+            f"{name}: changes {len(changed)} files, at most {_MAX_FILES} are read from a patch:"
             " give a git revision (--tree, --candidate)"
         )
     return series
 
 
-def _series(found: list[Mail], path: Path) -> Series:
+def _series(found: list[Mail], name: str) -> Series:
     """The newest version of the series that a mailbox holds."""
-    versions = sorted({m.version for m in found if m.is_patch})
+    versions = sorted({m.version for m in found if m.is_patch or _lacks_diff(m)})
     newest = versions[-1] if versions else 1
     mine = [m for m in found if m.version == newest]
+    for one in filter(_lacks_diff, mine):
+        raise UsageError(
+            f'{name}: the patch "{one.subject}" has no diff: was the mail cut? fetch it again'
+        )
     covers = [m for m in mine if m.number == 0 and m.is_tagged]
-    chosen = _in_order([m for m in mine if m.is_patch], path, one=len(versions) == 1)
+    chosen = _in_order([m for m in mine if m.is_patch], name, one=len(versions) == 1)
     try:
         stated = mail.stated_base([*covers, *chosen])
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{name}: {error}") from error
     older = " and ".join(f"v{v}" for v in versions[:-1])
-    notes = (f"{older} of the series in {path.name} left out: v{newest} replaces it",)
+    notes = (f"{older} of the series in {Path(name).name} left out: v{newest} replaces it",)
     patches = tuple(Patch(m.subject, m.body) for m in chosen)
     return Series(patches, stated, notes if older else ())
+
+
+def _lacks_diff(one: Mail) -> bool:
+    """Whether a mail calls itself a patch, and is neither one nor a cover letter."""
+    return one.is_tagged and not one.is_patch and one.number != 0
 
 
 def _why_no_change(data: bytes) -> str:
@@ -220,23 +235,30 @@ def _read(path: Path) -> bytes:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UsageError(f"{path}: larger than {_MAX_BYTES >> 20} MiB, so no patch: check it")
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            with gzip.open(path) as stream:
-                data = stream.read(_MAX_BYTES + 1)
-            if len(data) > _MAX_BYTES:
-                raise UsageError(
-                    f"{path}: unpacks to more than {_MAX_BYTES >> 20} MiB, of which nothing is left"
-                    " out in silence: give a git revision (--tree, --candidate)"
-                )
-    except (OSError, EOFError, zlib.error) as error:
+        return path.read_bytes()
+    except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error}): check the file") from error
+
+
+def _unpacked(data: bytes, name: str) -> bytes:
+    """The text of a patch, which may be gzip'd."""
+    if data[:2] == b"\x1f\x8b":
+        try:
+            with gzip.open(io.BytesIO(data)) as stream:
+                data = stream.read(_MAX_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UsageError(f"{name}: cannot be read ({error}): check the file") from error
+        if len(data) > _MAX_BYTES:
+            raise UsageError(
+                f"{name}: unpacks to more than {_MAX_BYTES >> 20} MiB, of which nothing is left"
+                " out in silence: give a git revision (--tree, --candidate)"
+            )
     if b"\0" in data:
-        raise UsageError(f"{path}: is a binary file, no patch: give text")
+        raise UsageError(f"{name}: is a binary file, no patch: give text")
     return data
 
 
-def _in_order(series: list[Mail], path: Path, one: bool) -> list[Mail]:
+def _in_order(series: list[Mail], name: str, one: bool) -> list[Mail]:
     """Sort a series by ``n/m``; file order when it has no numbers (git format-patch -N).
 
     A mail that came by two lists counts once. Where ``one``, a single patch of a series may stand
@@ -248,11 +270,11 @@ def _in_order(series: list[Mail], path: Path, one: bool) -> list[Mail]:
         return series
     for number, times in Counter(numbers).items():
         if times > 1:
-            raise UsageError(f"{path}: has patch {number} twice: keep one of them")
+            raise UsageError(f"{name}: has patch {number} twice: keep one of them")
     total = max(m.of or 0 for m in series)
     missing = sorted(set(range(1, total + 1)) - set(numbers))
     if missing and (len(series) > 1 or not one):
-        raise UsageError(f"{path}: patch {missing[0]}/{total} is missing: fetch the whole series")
+        raise UsageError(f"{name}: patch {missing[0]}/{total} is missing: fetch the whole series")
     return sorted(series, key=lambda m: m.number or 0)
 
 

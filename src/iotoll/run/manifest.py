@@ -17,13 +17,14 @@ from iotoll.boards.matrix import Matrix, chosen_cells, load_matrix
 from iotoll.boards.qemu import kvm_works
 from iotoll.core.errors import UsageError
 from iotoll.labs.lava.config import load_lab
+from iotoll.labs.ssh.config import load_desk
 from iotoll.patch import selection
 from iotoll.patch.candidate import CandidateChoice, named_paths
 from iotoll.records.models import Clock, RunManifest
 from iotoll.verdict.policy import load_any_policy
 
-Runner = Literal["local", "lava"]
-"""Where the boards boot: on this machine, or in a LAVA lab."""
+Runner = Literal["local", "lava", "ssh"]
+"""Where the boards boot: on this machine, in a LAVA lab, or on the desk: reached by ssh."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,10 @@ def new_manifest(request: RunRequest) -> RunManifest:
     clock = clock_of(board, request)
     check_devices(board, load_matrix(request.matrix))
     check_cells(board, request.cells or ())
-    check_device_tree(board)
+    if request.runner == "ssh":
+        check_desk(board, request)
+    else:
+        check_device_tree(board)
     policy = request.policy or clock.value
     if load_any_policy(policy).clock is not clock:
         raise UsageError(
@@ -122,7 +126,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             experiment=request.experiment,
             beside=str(request.beside.resolve()) if request.beside else None,
             runner=request.runner,
-            lab=request.lab if request.runner == "lava" else None,
+            lab=None if request.runner == "local" else request.lab,
             approved_by=request.approved_by,
             series=request.series,
         )
@@ -134,8 +138,11 @@ def new_manifest(request: RunRequest) -> RunManifest:
 def clock_of(board: VirtualBoard | RealBoard, request: RunRequest) -> Clock:
     """The clock of a run on ``board``; raises UsageError when it has another than asked for."""
     if isinstance(board, RealBoard):
-        if request.runner != "lava":
-            raise UsageError(f"board {board.name} is booted by a LAVA lab: --runner lava")
+        if request.runner == "local":
+            raise UsageError(
+                f"board {board.name} is booted by a LAVA lab (--runner lava), or by ssh:"
+                " --runner ssh --lab FILE (docs/boards.md)"
+            )
         if request.clock is Clock.INSTRUCTIONS:
             raise UsageError(f"board {board.name} counts no instructions: --clock time")
         return Clock.TIME
@@ -161,11 +168,30 @@ def check_device_tree(board: VirtualBoard | RealBoard) -> None:
         )
 
 
+def check_desk(board: VirtualBoard | RealBoard, request: RunRequest) -> None:
+    """Raise UsageError where a board cannot be reached by ssh, or boots no kernel as asked."""
+    if isinstance(board, VirtualBoard):
+        raise UsageError(f"board {board.name} is QEMU's, which this machine boots: --runner local")
+    if request.lab == "local":
+        raise UsageError(
+            "--runner ssh needs --lab FILE, which says how the board is reached: copy"
+            " lava-jobs/desks/example.toml (docs/boards.md)"
+        )
+    desk = load_desk(request.lab).board(board.name)
+    boots_none = desk.boot == "running"
+    if boots_none and (request.kind != "measure" or request.choice.tree is not None):
+        raise UsageError(
+            f'board {board.name} boots no kernel of iotoll\'s (boot = "running"): measure what it'
+            " runs, iotoll measure --image FILE, and compare two runs"
+        )
+
+
 def accelerator_of(board: VirtualBoard | RealBoard, clock: Clock, request: RunRequest) -> str:
     """What runs the board's code: tcg or kvm of QEMU, or none."""
     if isinstance(board, VirtualBoard):
         return "kvm" if clock is Clock.TIME and kvm_works(board) else "tcg"
-    simulated = load_lab(request.lab).board(board.name).simulated
+    where = load_desk(request.lab) if request.runner == "ssh" else load_lab(request.lab)
+    simulated = where.board(board.name).simulated
     return "tcg" if simulated else "none"
 
 

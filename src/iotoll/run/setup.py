@@ -18,6 +18,9 @@ from iotoll.core.progress import Progress
 from iotoll.kernels import sandbox
 from iotoll.kernels.build import KernelSpec
 from iotoll.labs.lava.config import Lab, load_lab
+from iotoll.labs.ssh.config import SshBoard, load_desk
+from iotoll.labs.ssh.connection import Connection
+from iotoll.labs.ssh.runner import SshRunner
 from iotoll.records import results
 from iotoll.records.models import BuildRecord, Clock, SelectionRecord, SideResult
 from iotoll.records.models.run import Side
@@ -80,11 +83,19 @@ class Setup:
     def lab(self) -> Lab | None:
         """The LAVA lab that runs the boots; None on a local board."""
         manifest = self.run.manifest
-        if manifest.runner == "local":
+        if manifest.runner != "lava":
             return None
         lab = load_lab(manifest.lab or "local")
         lab.board(self.board.name)
         return lab
+
+    @cached_property
+    def desk(self) -> SshBoard | None:
+        """How the board is reached by ssh; None where the runner is another one."""
+        manifest = self.run.manifest
+        if manifest.runner != "ssh":
+            return None
+        return load_desk(str(manifest.lab)).board(self.board.name)
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -145,7 +156,8 @@ class Setup:
     @cached_property
     def bench(self) -> Bench:
         """What the boots of this run share."""
-        manifest, lab = self.run.manifest, self.lab
+        manifest, lab, desk = self.run.manifest, self.lab, self.desk
+        where = lab.board(self.board.name) if lab else desk
         image = get_image(self.board.arch, self.progress)
         return Bench(
             equipped(self.board, self.cells),
@@ -157,15 +169,18 @@ class Setup:
             # Gates on times compare raw values: both kernels have the same probes.
             calibrate_times=manifest.kind == "measure",
             send_times=lab.board(self.board.name).send_times if lab else None,
-            cool_down=lab.board(self.board.name).cool_down_seconds if lab else 0,
+            cool_down=where.cool_down_seconds if where else 0,
             fresh=self.fresh,
             in_sandbox=self.boots_in_sandbox,
+            keeps=desk is not None,
         )
 
     @property
     def connect(self) -> Connect | None:
-        """What reaches the lab that runs the boots; None on a local board."""
-        lab = self.lab
+        """What reaches the lab, or the board, that runs the boots; None on a local board."""
+        lab, desk = self.lab, self.desk
+        if desk is not None:
+            return lambda: SshRunner(self.run, desk, self.progress)
         if lab is None:
             return None
         # Only a lab needs HTTP, which takes a tenth of a second to import.
@@ -178,7 +193,10 @@ class Setup:
 
         A run that has jobs in LAVA already waits for the lab instead.
         """
-        lab = self.lab
+        lab, desk = self.lab, self.desk
+        if desk is not None and desk.boot != "command" and not desk.reset:
+            with self.progress.step(f"look at {desk.host}"), Connection(desk) as board:
+                board.boot_id()
         if lab is None or (self.run.root / "lava/journal.jsonl").is_file():
             return
         from iotoll.labs.lava import check

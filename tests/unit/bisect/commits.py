@@ -57,7 +57,8 @@ class Tree:
 class TextMeter(Meter):
     """Builds and boots by reading the driver.
 
-    ``cost N`` and ``outside N`` add N; ``SYNTAX`` and ``PANIC`` break.
+    ``cost N`` and ``outside N`` add N, ``every K N`` to every Kth I/O; ``SYNTAX`` and ``PANIC``
+    break. Each kernel meets a timer in another I/O, which costs that one 790.
     """
 
     sources_of_all = (DRIVER,)
@@ -92,18 +93,30 @@ class TextMeter(Meter):
             if "both" in text and "pair" in text:
                 cost += 7  # only together
             counts = {
-                Section.SUBMISSION: [1000 + cost + i % 3 for i in range(64)],
-                Section.COMPLETION: [500 + late] * 64,
+                Section.SUBMISSION: _submission(text, cost, int(image[2:4], 16)),
+                Section.COMPLETION: [500 + late] * IOS,
             }
             changes = {"cell": cell, "in_order": in_order(counts), "invalid": None}
             changes["work"] = _work(text, cost + late, int(image[:2], 16))
             results.write(folder / f"{cell}.json", record.model_copy(update=changes))
         named = re.findall(r"^code (\w+)", text, re.M)
+        lines = re.findall(r"^(?:cost|every|ufs|both|pair)\b.*$", text, re.M)
+        named += [f"{line.replace(' ', '_')}_{n}" for n, line in enumerate(lines)]
         results.write_text(folder / "changed.json", json.dumps(named) + "\n")
         results.write_text(folder / "done", "")
         self.log.add(
             "booted", commit=commit, image=image, cells=len(cells), stored=False, seconds=1.0
         )
+
+
+IOS = 256
+
+
+def _submission(text: str, cost: int, timer: int) -> list[int]:
+    counts = [1000 + cost + i % 3 + (790 if i == timer else 0) for i in range(IOS)]
+    for nth, more in re.findall(r"^every (\d+) (-?\d+)$", text, re.M):
+        counts = [c + (int(more) if i % int(nth) == 0 else 0) for i, c in enumerate(counts)]
+    return counts
 
 
 def _work(text: str, inside: int, noise: int) -> WorkRecord:

@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from iotoll.bisect import log as logs
+from iotoll.bisect.account import Accountant
+from iotoll.bisect.command import bisect_command, step_command
 from iotoll.bisect.culprit import Function, outside
 from iotoll.bisect.culprit import _of as confirmed_of
 from iotoll.bisect.find import Asked, Finder, Found
 from iotoll.bisect.history import History
 from iotoll.bisect.log import NAME, Log
+from iotoll.bisect.meter import Meter
+from iotoll.bisect.rest import search_on
 from iotoll.bisect.setting import locked
+from iotoll.bisect.terminal import bisect_text
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.records import results
 from iotoll.records.models import VerdictRecord, WorkComparison, WorkFunction
@@ -30,7 +36,8 @@ def tree(tmp_path: Path) -> Tree:
 
 def search(tree: Tree, root: Path, good: str, bad: str, **asked: Any) -> tuple[Found, TextMeter]:
     measured = meter(tree, root, good)
-    finder = Finder(measured, History(tree.root), Asked(good, bad, **asked), QUIET)
+    cells = (asked.pop("cell"),) if "cell" in asked else ()
+    finder = Finder(measured, History(tree.root), Asked(good, bad, cells, **asked), QUIET)
     return finder.find(), measured
 
 
@@ -200,6 +207,119 @@ def test_a_good_revision_beside_the_range_needs_its_merge_base(tree: Tree, tmp_p
     assert found.commits == [] and "merge base" in found.why
 
 
+def test_g3_2_every_culprit_is_found_and_they_are_the_whole(tree: Tree, tmp_path: Path) -> None:
+    """Three costs, one of them in the completion alone, and an improvement between them."""
+    special = {"c5": "cost 40", "c11": "ufs 30", "c20": "cost -15", "c27": "every 16 305"}
+    commits = row(tree, 32, **special)
+    found, measured = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)
+    asked = Asked(commits[0], commits[-1], (CELL,))
+    whole = search_on(measured, History(tree.root), asked, found, QUIET)
+    named = {commits.index(c.commits[0]): (c.worst, c.step.deltas[c.worst]) for c in whole.culprits}
+    submission, completion = (CELL, "submission"), (CELL, "completion")
+    assert named == {
+        5: (submission, 400),
+        11: (completion, 300),
+        20: (submission, -150),
+        27: (submission, 191),
+    }
+    assert [c.grew for c in whole.culprits] == [True, True, False, True] and not whole.left
+    assert whole.total == {submission: 441, completion: 300}
+
+
+def test_g3_2_one_culprit_needs_no_further_builds(tree: Tree, tmp_path: Path) -> None:
+    commits = row(tree, 16, c5="cost 40")
+    found, measured = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)
+    builds = measured.spent.builds
+    asked = Asked(commits[0], commits[-1], (CELL,))
+    whole = search_on(measured, History(tree.root), asked, found, QUIET)
+    assert [c.commits for c in whole.culprits] == [(commits[5],)] and not whole.left
+    assert measured.spent.builds == builds
+
+
+def told(**more: Any) -> str:
+    """A search's text for one culprit of -20, with other values."""
+    commit = {"sha": "1" * 40, "subject": "a", "author": "A", "email": "a@b", "date": "2026-01-01"}
+    confirmed = {"delta": -20.0, "boots": 3, "functions": [], "unexplained": "", "sentence": "s"}
+    parts = [{"cell": CELL, "section": "submission", "delta": -20.0, "some": ""}]
+    one = {"commits": [commit], "grew": False, "parts": parts, "functions": [], "confirmed": True}
+    spent = {"builds": 1, "build_seconds": 1, "cached": 0, "boots": 1, "boot_seconds": 1}
+    result = {
+        "outcome": "found",
+        "cell": CELL,
+        "section": "submission",
+        "terms": ("good", "bad"),
+        "commits": [commit],
+        "confirmed": confirmed,
+        "culprits": [one],
+        "full": -20.0,
+        "left": [],
+        "range": 4,
+        "candidates": 4,
+        "spent": {**spent, "skipped": 0},
+        "disk": {"folder": 1},
+    }
+    return bisect_text({**result, **more})
+
+
+def test_g3_7_an_improvement_is_called_so() -> None:
+    text = told()
+    assert text.startswith('111111111111 ("a") is an improvement') and "bad" not in text
+    assert "%" not in text.splitlines()[1] + text.splitlines()[2]
+
+
+def test_g3_7_opposing_culprits_are_all_named() -> None:
+    commit = {"sha": "2" * 40, "subject": "b"}
+    parts = [{"cell": CELL, "section": "submission", "delta": 7.0, "some": ""}]
+    more = {"commits": [commit], "grew": True, "parts": parts, "functions": [], "confirmed": True}
+    first = json.loads(json.dumps(more))
+    first |= {"commits": [{"sha": "1" * 40, "subject": "a"}], "grew": False}
+    text = told(culprits=[first, more], full=-13.0)
+    assert "2 commits changed what moved" in text.splitlines()[0]
+    assert "-13 instructions per I/O from A to B (an improvement)" in text
+    assert '111111111111 ("a"), an improvement' in text and '222222222222 ("b")\n' in text
+
+
+def test_g3_11_a_net_of_zero_names_the_ledger_and_its_builds(tree: Tree, tmp_path: Path) -> None:
+    commits = row(tree, 16, c5="cost 40", c9="cost -40")
+    found, _ = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)
+    assert found.candidates == 16 and "(16 builds)" in found.why
+    assert f"iotoll ledger {commits[0][:12]}..{commits[-1][:12]} --every" in found.why
+
+
+def test_g3_11_swapped_ends_are_told_in_the_same_words(tree: Tree, tmp_path: Path) -> None:
+    commits = row(tree, 3, c2="cost 9")
+    said = []
+    for act in (
+        lambda: search(tree, tmp_path / "a", commits[-1], commits[0], cell=CELL),
+        lambda: Accountant(
+            meter(tree, tmp_path / "l", commits[-1]), History(tree.root), QUIET, None
+        ).account(commits[-1], commits[0], [CELL]),
+    ):
+        with pytest.raises(UsageError, match="B is behind A: swap the two") as error:
+            act()
+        said.append(str(error.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["bisect", "--good", "HEAD~1", "--section", "foo"], "--section foo: there is none"),
+        (["bisect-step", "--good", "HEAD~1", "--cell", CELL, "--section", "submission",
+          "--at-least", "-3"], "--at-least"),
+    ],
+)  # fmt: skip
+def test_g3_11_wrong_options_are_refused_before_any_build(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
+) -> None:
+    row(tree, 2)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Meter, "records", lambda *_: pytest.fail("it built"))
+    command = bisect_command if words[0] == "bisect" else step_command
+    done = CliRunner().invoke(command, [*words[1:], "--tree", str(tree.root)])
+    assert why in done.output + str(done.exception) and done.exit_code != 0
+
+
 class Killed(BaseException):
     """Stands for kill -9: nothing after it runs."""
 
@@ -272,7 +392,7 @@ def test_wrong_words_are_usage_errors(tree: Tree, tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=why):
             search(tree, tmp_path / str(asked), commits[0], commits[-1], **asked)
-    with pytest.raises(UsageError, match="holds no commit"):
+    with pytest.raises(UsageError, match="B is behind A"):
         search(tree, tmp_path / "swapped", commits[-1], commits[0], cell=CELL)
 
 

@@ -26,7 +26,7 @@ class Known(Tree):
     def __init__(self, root): self.root = root
 known = Known(Path(tree))
 with locked(Path(root)):
-    asked = Asked(good, bad, cell)
+    asked = Asked(good, bad, (cell,))
     found = Finder(meter(known, Path(root), good), History(known.root), asked, QUIET)
     print(" ".join(found.find().commits))
 """

@@ -376,7 +376,7 @@ def test_no_gate_is_run_where_it_could_confirm_nothing(
     tree = Tree(tmp_path / "linux")
     good, slow = tree.commit("base"), tree.commit("slow", "cost 9")
     setting = Setting(str(tree.root), "hikey960", "hikey960", "time", "local")
-    asked = Asked(good, slow, "ufs-4k-randread-t1-direct", "submission")
+    asked = Asked(good, slow, ("ufs-4k-randread-t1-direct",), "submission")
     local = load_lab("local")
     board = local.board("hikey960").model_copy(update={"simulated": simulated})
     lab = local.model_copy(update={"boards": {"hikey960": board}})

@@ -31,11 +31,17 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def account(
-    tree: Tree, root: Path, good: str, bad: str, most: int | None = None, cells: Any = (CELL,)
+    tree: Tree,
+    root: Path,
+    good: str,
+    bad: str,
+    most: int | None = None,
+    cells: Any = (CELL,),
+    every: bool = False,
 ) -> tuple[Ledger, TextMeter]:
     measured = meter(tree, root, good)
     history = History(tree.root)
-    found = Accountant(measured, history, QUIET, most).account(good, bad, list(cells))
+    found = Accountant(measured, history, QUIET, most, every).account(good, bad, list(cells))
     return shown(found, history, measured, (good, bad), 1.0), measured
 
 
@@ -72,6 +78,34 @@ def test_g1_2_costs_outside_ios_have_their_rows(tree: Tree, tmp_path: Path) -> N
     assert named["change 30"][places["submission"]] == 70
     assert measured.spent.builds <= 2 + 3 * 6, "noise is not divided"
     assert "work outside I/Os" in ledger_text(ledger)
+
+
+def test_g3_1_rows_are_means_and_a_comment_has_none(tree: Tree, tmp_path: Path) -> None:
+    """+4 in all I/Os and +305 in every 16th; timers meet other I/Os in each kernel."""
+    special = {"c5": "cost 4\nevery 16 305", "c11": "every 16 40", "c13": "cost 7"}
+    commits = row(tree, 16, **special)
+    ledger, _ = account(tree, tmp_path / "l", commits[0], commits[-1])
+    assert costs(ledger) == {"change 5": 23.1, "change 11": 2.5, "change 13": 7}
+    assert ledger.adds_up() and ledger.totals == (326,) and not any(ledger.left)
+    text = ledger_text(ledger)
+    assert "(+4 in 94%, +309 in 6% of the I/Os)" in text and "change 6" not in text
+
+
+def test_g3_1_what_the_rule_does_not_count_is_left(tree: Tree, tmp_path: Path) -> None:
+    """Ten commits of one instruction each: their sum is seen, and none of them."""
+    commits = row(tree, 10, **{f"c{n}": "cost 1" for n in range(1, 11)})
+    ledger, _ = account(tree, tmp_path / "l", commits[0], commits[-1])
+    assert ledger.totals == (100,) and ledger.adds_up()
+    assert ledger.left == (100,) or all(row.kind == "small" for row in ledger.rows)
+
+
+def test_g3_2_commits_that_cancel_are_found_with_every(tree: Tree, tmp_path: Path) -> None:
+    commits = row(tree, 16, c5="cost 40", c9="cost -40")
+    ledger, _ = account(tree, tmp_path / "l", commits[0], commits[-1])
+    assert not ledger.rows and "--every measures all 16 that can" in ledger_text(ledger)
+    ledger, measured = account(tree, tmp_path / "e", commits[0], commits[-1], every=True)
+    assert costs(ledger) == {"change 5": 40, "change 9": -40} and not any(ledger.totals)
+    assert measured.spent.builds == 17 and "cancel" not in ledger_text(ledger)
 
 
 def test_interrupted_it_goes_on_without_building_again(tree: Tree, tmp_path: Path) -> None:
@@ -177,10 +211,10 @@ def test_page_and_text_show_the_same_values(tree: Tree, tmp_path: Path) -> None:
 def test_rows_below_the_threshold_are_grey(tree: Tree, tmp_path: Path) -> None:
     commits = row(tree, 16, c2="cost 10")
     ledger, _ = account(tree, tmp_path / "l", commits[0], commits[-1])
-    assert "Grey bars" not in ledger_page(ledger)
-    small = replace(ledger, rows=[replace(row, kind="small") for row in ledger.rows])
+    assert "Grey values" not in ledger_page(ledger)
+    small = replace(ledger, rows=[replace(row, moved=(False,)) for row in ledger.rows])
     assert [bar.kind for bar in waterfalls(small)[0].bars] == ["small", "total"]
-    assert "Grey bars are no more than the gate's threshold" in ledger_page(small)
+    assert "Grey values and bars are no more than the gate's threshold" in ledger_page(small)
 
 
 def test_numbers_keep_their_tenths() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from iotoll_lab.experiments.search import search_command, simulate
 
 from iotoll.bisect.bayes import CHANGE, HISTORY, LARGER, RARER, SCALES, Search, information
 from iotoll.bisect.graph import Range, steps
-from iotoll.bisect.ledger import Line, minus, plus
+from iotoll.bisect.ledger import Line, Step, minus, plus
 
 PART = ("cell", "submission")
 
@@ -57,15 +57,25 @@ def test_a_merge_reaches_both_branches() -> None:
     assert graph.suspects("b2", []) == ["b2", "b1"]
 
 
+def between(values: Mapping[str, int | None], least: int = 0) -> Callable[[str, str], Step]:
+    """Steps from one value to another, which the gate counts above ``least``."""
+
+    def step(one: str, other: str) -> Step:
+        delta = (values[other] or 0) - (values[one] or 0)
+        return Step({PART: delta} if delta else {}, frozenset([PART] if abs(delta) > least else []))
+
+    return step
+
+
 def test_a_line_is_divided_into_what_adds_up() -> None:
     values = dict.fromkeys(map(str, range(9)), 0) | {"5": 30, "6": 30, "7": 10, "8": 10}
     measured: list[str] = []
 
-    def measure(commit: str) -> dict[tuple[str, str], int]:
+    def measure(commit: str) -> bool:
         measured.append(commit)
-        return {PART: values[commit]} if values[commit] else {}
+        return True
 
-    rows = Line([*map(str, range(9))], measure, lambda: True).rows()
+    rows = Line([*map(str, range(9))], measure, between(values), lambda: True).rows()
     moved = {r.commits: r.deltas for r in rows if r.deltas}
     assert moved == {("5",): {PART: 30}, ("7",): {PART: -20}}
     assert plus([r.deltas for r in rows]) == minus({PART: 10}, {})
@@ -122,11 +132,10 @@ def test_a_change_far_above_the_noise_is_found_at_its_place(change: float) -> No
 def test_what_the_gate_does_not_count_is_in_the_sum_and_names_nobody() -> None:
     values = {"0": 0, "1": 0, "2": 40, "3": 0, "4": 50, "5": None, "6": 90, "7": None, "8": 150}
 
-    def measure(commit: str) -> dict[tuple[str, str], int] | None:
-        value = values[commit]
-        return None if value is None else {PART: value} if value else {}
+    def measure(commit: str) -> bool:
+        return values[commit] is not None
 
-    found = Line([*values], measure, lambda: True, small=lambda of: of[PART] <= 40).rows()
+    found = Line([*values], measure, between(values, 40), lambda: True).rows()
     assert [(r.commits, r.why) for r in found if r.deltas] == [
         (("2",), "small"), (("3",), "small"), (("4",), "commit"),
         (("5", "6"), "small"), (("7", "8"), "skipped"),

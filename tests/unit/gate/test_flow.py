@@ -15,6 +15,7 @@ from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.proc import SANDBOXED
 from iotoll.core.progress import Progress
 from iotoll.gate import flow as flow_module
+from iotoll.gate.conclude import MoreBoots
 from iotoll.gate.flow import STEPS, Flow, execute
 from iotoll.kernels import sandbox
 from iotoll.records import results
@@ -330,3 +331,17 @@ def test_a_desks_sandbox_is_tried_once(tmp_path: Path, monkeypatch: pytest.Monke
     flow.build()
     assert flow.boots_in_sandbox == ("candidate",)
     assert tried == ["with all that a build sees"]
+
+
+def test_further_boots_that_are_of_another_iotoll_are_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program was changed while it ran: what the sandbox booted was removed as stale."""
+    run = make_run(tmp_path / "run")
+    flow = Flow(run, QUIET)
+    monkeypatch.setattr(Flow, "bench", SimpleNamespace(cells=CELLS))
+    monkeypatch.setattr(flow_module, "run_boots", lambda *_: None)
+    monkeypatch.setattr(flow_module, "drop_stale", lambda *_: ["candidate/2"])
+    more = MoreBoots("", [("candidate", 2)], 1)
+    with pytest.raises(InfrastructureError, match="candidate/2: iotoll was changed while it ran"):
+        flow._boot_more(more)

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from iotoll.core.errors import InfrastructureError
+from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.lists import check
 from iotoll.lists.check import Asked, Checked, Finding
 from iotoll.records import results
@@ -120,7 +121,9 @@ def test_documentation_neither_builds_nor_boots(
     monkeypatch.setattr("iotoll.gate.flow.Flow.build", never)
     put(linux, "Documentation/x.rst", "other words\n")
     commit(linux, "docs: other words")
-    found = check.check(git(linux, "format-patch", "--stdout", "-1").encode() + b"\n", asked(linux))
+    found = check.check(
+        git(linux, "format-patch", "--stdout", "-1").encode() + b"\n", asked(linux), "it"
+    )
     assert not found.findings
     assert found.sentence.startswith("nothing to run")
 
@@ -130,7 +133,7 @@ def test_a_lab_that_fails_is_a_warning(linux: Path, monkeypatch: pytest.MonkeyPa
         raise InfrastructureError("no disk")
 
     monkeypatch.setattr(check, "_judge", fails)
-    found = check.check(mail("[PATCH] ufs: x", "a"), asked(linux))
+    found = check.check(mail("[PATCH] ufs: x", "a"), asked(linux), "it")
     assert [one.line for one in found.findings] == ["WARNING: not measured: no disk"]
 
 
@@ -139,12 +142,32 @@ def test_a_cover_letter_alone_is_not_measured(
 ) -> None:
     monkeypatch.delenv("B4_TRACKING_FILE", raising=False)
     cover = mail("[PATCH 0/2] ufs", "c", body="")
-    assert "cover letter" in check.check(cover, asked(linux)).findings[0].text
+    assert "cover letter" in check.check(cover, asked(linux), "it").findings[0].text
     tracking = tmp_path / "t.json"
     monkeypatch.setenv("B4_TRACKING_FILE", str(tracking))
     for text in ("", "[]", '{"series": {"first-patch-commit": "--x", "change-id": "a"}}'):
         tracking.write_text(text)
-        assert "names none" in check.check(cover, asked(linux)).findings[0].text
+        assert "names none" in check.check(cover, asked(linux), "it").findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"just words\n", "standard input: holds no change"),
+        (mail("[PATCH] ufs: x", "a", body="the mail ends here\n"), 'input: the patch "ufs: x" has'),
+        (mail("[PATCH 2/2] ufs: x", "a", body=""), 'input: the patch "ufs: x" has no diff'),
+        (b"\0", "standard input: is a binary file"),
+        (mail("[PATCH] x", "a", "diff --git a/../x b/../x\n"), "standard input: "),
+    ],
+)
+def test_what_is_no_patch_is_refused_and_named(
+    data: bytes, words: str, linux: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(linux)
+    done = CliRunner().invoke(check.check_command, ["-"], input=data)
+    assert isinstance(done.exception, UsageError)
+    assert words in str(done.exception)
+    assert str(linux.parent) not in str(done.exception)
 
 
 def test_a_review_hands_over_its_branch(
@@ -165,7 +188,7 @@ def test_a_review_hands_over_its_branch(
     series = {"first-patch-commit": first, "change-id": "20260105-x"}
     tracking.write_text(json.dumps({"series": series}))
     monkeypatch.setenv("B4_TRACKING_FILE", str(tracking))
-    check.check(mail("[PATCH 0/1] ufs", "c", body=""), asked(linux))
+    check.check(mail("[PATCH 0/1] ufs", "c", body=""), asked(linux), "it")
     (choice,) = given
     assert getattr(choice, "candidate", "") == f"{first}^..b4/review/20260105-x~1"
 

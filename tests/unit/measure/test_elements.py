@@ -114,7 +114,7 @@ def test_a_call_belongs_to_who_calls_and_an_instruction_to_who_has_it() -> None:
     found = windows([(SEND, [NOP, NOP]), (WAKE, [DMB_ISH])], [[0, 1]])
     names = symbols(FUNCTIONS)
     owners = {
-        one.key: [names.name(owner) for owner in one.owner.tolist()]
+        one.key: [names.name(owner) for owner in one.owners[one.owner].tolist()]
         for one in _counted(found, load_elements())
     }
     assert owners == {"dmb": ["try_to_wake_up"], "wakeups": ["send"]}
@@ -125,7 +125,7 @@ def test_who_only_passes_a_call_on_is_not_the_one_who_calls() -> None:
                     [[0, 1, 2, 3], [2, 3]])  # fmt: skip
     (one,) = _counted(found, load_elements())
     names = symbols(FUNCTIONS)
-    assert [names.name(owner) for owner in one.owner.tolist()] == ["send", "[unknown]"]
+    assert [names.name(owner) for owner in one.owners[one.owner].tolist()] == ["send", "[unknown]"]
 
 
 def test_exceptions_are_known_by_their_vectors() -> None:

@@ -150,7 +150,8 @@ def test_drift_and_budget(tmp_path: Path) -> None:
     assert drift.eaten == 0.5
     assert drift.days_left == pytest.approx(15)
     worse = {a.since: a.worse for a in view.summaries(load(store))}
-    assert worse == {"last night": False, "a week ago": False, "the last release": True}
+    moments = ("last night", "a week ago", "the last release", "the release before")
+    assert worse == dict(zip(moments, (False, False, True, True), strict=True))
 
 
 def test_nothing_to_compare_is_no_pass(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_nights_missed_unmoved_failed_and_repeated(config: Config, tmp_path: Pat
     assert run("2026-11-05") == [("2026-11-05", "measured")]
     assert bench.asked == [first, second, third, third]
     reasons = [r["reason"] for r in store.rows("mainline", "virt-arm64")]
-    assert "build: drivers/ufs does not compile" in reasons
+    assert "build: drivers/ufs does not compile; commit by a@b <a@b>" in reasons
 
 
 def test_one_branch_that_fails_takes_no_other_down(config: Config, tmp_path: Path) -> None:
@@ -278,7 +278,13 @@ def test_a_longer_range_is_searched_once_a_night(
         out = Path(words[words.index("--out") + 1])
         out.mkdir(parents=True)
         commit = {"sha": shas[1], "subject": "of 2026-11-02"}
-        answer = {"outcome": outcome, "commits": [commit], "why": "skipped commits hide it"}
+        culprit: dict[str, object] = {
+            "commits": [commit | {"author": "a@b"}],
+            "functions": [],
+            "changed": [],
+        }
+        culprit["parts"] = [{"cell": CELL, "section": "submission", "delta": 41.0, "some": ""}]
+        answer = {"outcome": outcome, "culprits": [culprit], "why": "skipped commits hide it"}
         (out / "bisect.json").write_text(json.dumps(answer))
         return 0 if outcome == "found" else 3
 

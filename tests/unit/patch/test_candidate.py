@@ -112,6 +112,8 @@ def test_from_inside_a_message_does_not_split_it(tmp_path: Path) -> None:
         ("", "holds no change"),
         ("just words\n", "holds no change"),
         (mail("[PATCH 1/3] a", DIFF) + mail("[PATCH 3/3] c", DIFF), "patch 2/3 is missing"),
+        (mail("[PATCH] a", DIFF) + mail("[PATCH] b", "cut"), 'patch "b" has no diff'),
+        (mail("[PATCH v1] a", DIFF) + mail("[PATCH v2] a", "cut"), 'patch "a" has no diff'),
         (mail("[PATCH v1] a", DIFF) + mail("[PATCH v2 1/2] a", DIFF), "patch 2/2 is missing"),
         (mail("[PATCH 1/1] a", DIFF) + mail("[PATCH 1/1] a", DIFF), "patch 1 twice"),
         (DIFF.replace("100644", "120000"), "symbolic link"),

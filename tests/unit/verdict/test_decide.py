@@ -134,7 +134,7 @@ def test_few_rounds_tell_if_nearly_all_moved_one_way(grown: int, found: bool) ->
 
 
 def test_the_chance_of_rounds_is_that_of_a_fair_coin() -> None:
-    one = Trial(False, 4, 9, 1, 99, 0.0, 24, 22, 9.0, (1.0,))
+    one = Trial(False, 4, 9, 1, 99, 0.0, 96, 24, 22, 9.0, (1.0,))
     for moved in (1, 10, 24, 96):
         for agree in range((moved + 1) // 2, moved + 1):
             shown = replace(one, moved=moved, agree=agree)
@@ -186,12 +186,12 @@ def test_by_hand() -> None:
     # 10, 6, 5, 30 and 8 are above 4, -9 is below it; of the rounds' net numbers 2, 1, 0 and 1
     # three have a direction; the middle of 5, 6, 8, 10, 30 is 8; 3 of 4 in the first boot, 1 net
     # of 4 in the second; 5 and 7 against -6 in the base.
-    assert first == Trial(False, 4, 5, 1, 8, 1 / 8, 3, 3, 8.0, (3 / 4, 1 / 4))
+    assert first == Trial(False, 4, 5, 1, 8, 1 / 8, 4, 3, 3, 8.0, (3 / 4, 1 / 4))
     assert (first.share, first.cost, first.chance) == (1 / 2, 4.0, 1 / 4)
     # Above 12 there is one.
-    assert second == Trial(False, 12, 1, 0, 8, 0.0, 1, 1, 30.0, (0.0, 1 / 4))
+    assert second == Trial(False, 12, 1, 0, 8, 0.0, 4, 1, 1, 30.0, (0.0, 1 / 4))
     # The rounds' means are 8, 2.5, 10.5 and 6; in the base 2.5, -3, 3.5 and 0.
-    assert others == [Trial(True, 4, 3, 0, 4, 0.0, 3, 3, 8.0, (1 / 2, 1.0))]
+    assert others == [Trial(True, 4, 3, 0, 4, 0.0, 4, 3, 3, 8.0, (1 / 2, 1.0))]
 
 
 def sure(differences: Ints, own: list[Ints] | None = None, in_round: int = 1) -> str:

@@ -489,3 +489,27 @@ def test_pooled_whole_ios_have_the_largest_threshold_of_their_cells(policy: Poli
     )
     judged = instructions.judge_cells(base, other, policy, cells)
     assert (judged.outcome, judged.pools) == (Outcome.PASS, [])
+
+
+def of_eight_threads(side: SideResult, cell: str) -> SideResult:
+    """The side's I/Os as those of eight threads, eight each: a boot has eight rounds."""
+    record = side.cells[cell][0]
+    assert record.in_order is not None
+    ios = record.in_order.model_copy(update={"thread": [n // 8 for n in range(64)]})
+    record = record.model_copy(update={"in_order": ios})
+    return side.model_copy(update={"cells": {cell: [record]}})
+
+
+@pytest.mark.parametrize(("cheaper", "moved"), [(0, True), (1, False)])
+def test_eight_rounds_that_agree_ask_for_further_boots(
+    policy: Policy, cheaper: int, moved: bool
+) -> None:
+    """One boot of 64 I/Os of eight threads cannot be as clear as a verdict: +50 in all passed."""
+    cell = "emmc-128k-seqread-t8-direct"
+    base = of_eight_threads(side_result("base", {cell: counts(1, n=64)}), cell)
+    slow = changed(counts(1, n=64), S, lambda i: -50 if i % 8 < cheaper else 50)
+    other = of_eight_threads(side_result("candidate", {cell: slow}), cell)
+    judged = instructions.judge_cells(base, other, policy, [cell])
+    assert (judged.open == [cell]) is moved
+    judged = instructions.judge_cells(boots(*[base] * 3), boots(*[other] * 3), policy, [cell])
+    assert (judged.outcome is Outcome.REGRESSION) is moved

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from iotoll_lab.experiments.builds import builds_command
+from iotoll_lab.experiments.culprits import culprits_command
 from iotoll_lab.experiments.detector import detector_command
 from iotoll_lab.experiments.exact import exact_command
 from iotoll_lab.experiments.explained import explained_command
@@ -34,6 +35,7 @@ for _command in (
     history_command,
     innocent_command,
     planted_command,
+    culprits_command,
     ranges_command,
     rule_command,
     search_command,

@@ -104,7 +104,7 @@ def _row(
     with locked(root):
         meter = Meter(root, setting, planned.base, Log(root / NAME, identity), progress)
         if one:
-            asked = Asked(planned.base, tip, CELL)
+            asked = Asked(planned.base, tip, (CELL,))
             found = Finder(meter, history, asked, progress).find().commits
         else:
             account = Accountant(meter, history, progress, None).account(planned.base, tip, [CELL])

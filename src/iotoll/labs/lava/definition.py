@@ -66,11 +66,13 @@ class VirtualJob(Job):
 class FastbootJob(Job):
     """A boot of a board that is flashed; each image has its partition.
 
-    ``boot`` is a boot image with its own command line, ``system`` an ext4 image, gzip'd.
+    ``boot`` is a boot image with its own command line, ``system`` an ext4 image, gzip'd; ``method``
+    is LAVA's to start it.
     """
 
-    template = "hikey960.yaml.j2"
+    template = "fastboot.yaml.j2"
 
+    method: str
     boot_partition: str
     boot: File
     system_partition: str
@@ -128,6 +130,7 @@ def fastboot_job(
         name=name,
         metadata=metadata,
         expected=expected,
+        method=spec.method,
         boot_partition=spec.partition,
         boot=boot,
         system_partition=root.partition,

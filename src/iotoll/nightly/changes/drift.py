@@ -28,8 +28,9 @@ class Drift:
     """One family on one board of one branch: growth of its mean overhead in ``unit``.
 
     ``cell`` is the one that grew most since the release. None where there is nothing to compare
-    with. ``budget`` is what the team allows until the next
-    release; ``days_left`` is None where nothing is eaten.
+    with. ``since_previous`` is the growth since the release before: where the tip is a release,
+    nothing grew since. ``budget`` is what the team allows until the next release; ``days_left`` is
+    None where nothing is eaten.
     """
 
     branch: str
@@ -42,6 +43,9 @@ class Drift:
     last_week: float | None
     since_release: float | None
     release: str
+    since_previous: float | None
+    previous: str
+    last_report: float | None
     budget: float | None
     days_left: float | None
 
@@ -53,20 +57,28 @@ class Drift:
         return self.since_release / self.budget
 
 
-def drifts(tracks: Iterable[Track], budgets: Mapping[str, float] | None = None) -> list[Drift]:
-    """The drift of every family; ``budgets`` are by clock's unit, in that unit per I/O."""
+def drifts(
+    tracks: Iterable[Track],
+    budgets: Mapping[str, float] | None = None,
+    reported: Mapping[str, str] | None = None,
+) -> list[Drift]:
+    """The drift of every family; ``budgets`` are by clock's unit, in that unit per I/O.
+
+    ``reported`` is the last night that an earlier report had, by `Track.name`.
+    """
     found = []
     for track in tracks:
         groups: dict[str, list[Series]] = {}
         for series in track.series:
             if series.section == SECTION:
                 groups.setdefault(family(series.cell), []).append(series)
-        found += [_drift(track, name, group, budgets or {}) for name, group in groups.items()]
+        told = (reported or {}).get(track.name, "")
+        found += [_drift(track, name, group, budgets or {}, told) for name, group in groups.items()]
     return [drift for drift in found if drift is not None]
 
 
 def _drift(
-    track: Track, name: str, group: list[Series], budgets: Mapping[str, float]
+    track: Track, name: str, group: list[Series], budgets: Mapping[str, float], told: str
 ) -> Drift | None:
     values = np.stack([series.values for series in group])
     known = [i for i in track.measured if not np.isnan(values[:, i]).all()]
@@ -87,6 +99,8 @@ def _drift(
     releases = [i for i in known if track.nights[i].release]
     release = releases[-1] if releases else None
     since = growth(release)
+    before = releases[-2] if len(releases) > 1 else None
+    reports = [i for i in known if track.nights[i].night <= told]
     budget = budgets.get(track.unit)
     days = (
         (today - date.fromisoformat(track.nights[release].night)).days if release is not None else 0
@@ -105,6 +119,9 @@ def _drift(
         growth(week[-1] if week else None),
         since,
         track.nights[release].release if release is not None else "",
+        growth(before),
+        track.nights[before].release if before is not None else "",
+        growth(reports[-1] if reports else None),
         budget,
         left,
     )

@@ -14,43 +14,73 @@ import numpy as np
 
 from iotoll.core.digest import json_sha256
 from iotoll.nightly.changes.detector import WINDOW, Baseline, Step, exact_steps
-from iotoll.nightly.changes.notes import Note, State, note
+from iotoll.nightly.changes.notes import Cause, Note, State, note
 from iotoll.nightly.changes.series import Series, Track
 from iotoll.nightly.history.files import Files
 
-_MOST = 0.9
-"""Share of an exact growth that must go, or come again, from one night to the next."""
+_FITS = 0.1
+"""A drop takes an exact growth back whose size differs by at most this share of it."""
+_SAME = 1.0
+"""A growth is an earlier one again whose size differs by at most so many instructions."""
 _BACK = 0.8
 """Share of a noisy growth that must have gone for it to count as fixed."""
 _NIGHTS, _ENOUGH = 7, 5  # of a noisy clock, for a level
 
 
 @dataclass(frozen=True)
+class Life:
+    """Of an exact series, by each growth's night: the nights on which it went and came again."""
+
+    gone: dict[int, set[int]]
+    again: dict[int, set[int]]
+
+
+def life(steps: Sequence[Step]) -> Life:
+    """Which drop takes which growth back: the one whose size it has, else all that are below it.
+
+    Each drop is one growth's, so that a later revert of another one closes nothing.
+    """
+    found = Life({}, {})
+    up: list[Step] = []
+    closed: list[Step] = []
+    for step in sorted(steps, key=lambda one: one.index):
+        if step.size > 0:
+            same = [s for s in closed if abs(s.size - step.size) <= _SAME]
+            if same:
+                found.again.setdefault(same[-1].index, set()).add(step.index)
+                closed.remove(same[-1])
+            up.append(same[-1] if same else step)
+            continue
+        fits = [s for s in up if abs(s.size + step.size) <= _FITS * s.size]
+        best = min(fits, key=lambda s: (abs(s.size + step.size), -s.index), default=None)
+        gone = [s for s in up if step.after <= s.before] if best is None else [best]
+        for one in gone:
+            found.gone.setdefault(one.index, set()).add(step.index)
+            up.remove(one)
+            closed.append(one)
+    return found
+
+
+@dataclass(frozen=True)
 class Grown:
-    """One series that grew at ``step``."""
+    """One series that grew at ``step``; an exact one with what became of its growths."""
 
     series: Series
     step: Step
     exact: bool
+    life: Life
 
     def gone(self, index: int) -> bool:
         """Whether the growth went away: on that night, or by then on a noisy clock."""
         if not self.exact:
             return self._level(index, self.step.size * _BACK)
-        now, drop = self.series.values[index], self._move(index)
-        return bool(now <= self.step.before or drop <= -_MOST * self.step.size)
+        return index in self.life.gone.get(self.step.index, ())
 
     def returned(self, index: int) -> bool:
         """Whether it came again."""
         if not self.exact:
             return not self._level(index, self.step.size / 2)
-        now = self.series.values[index]
-        return bool(now > self.step.before and self._move(index) >= _MOST * self.step.size)
-
-    def _move(self, index: int) -> float:
-        values = self.series.values
-        earlier = values[:index][~np.isnan(values[:index])]
-        return float(values[index] - earlier[-1])
+        return index in self.life.again.get(self.step.index, ())
 
     def _level(self, index: int, less: float) -> bool:
         # One night of a noisy clock proves nothing.
@@ -63,12 +93,18 @@ def aftermath(grown: Sequence[Grown], measured: Sequence[int]) -> tuple[int | No
     """The night since which all that grew is gone (None while it is not), and each return's."""
     fixed, returns = None, []
     first = max((one.step.index for one in grown), default=0)
+    back: set[int] = set()
     for index in (i for i in measured if grown and i > first):
-        if fixed is None and all(one.gone(index) for one in grown):
+        # Several commits may take it back, each its part.
+        here = {n for n, one in enumerate(grown) if one.gone(index)}
+        again = {n for n, one in enumerate(grown) if n in back - here and one.returned(index)}
+        back = (back | here) - (again if fixed is None else set())
+        if fixed is None and len(back) == len(grown):
             fixed = index
         elif fixed is not None and all(one.returned(index) for one in grown):
             returns.append(index)
             fixed = None
+            back = set()
     return fixed, returns
 
 
@@ -107,7 +143,9 @@ class Effect:
 class Change:
     """One change of one branch: the nights around it, its kernels, and what it did where.
 
-    ``was`` are ids that it had before another board narrowed its range.
+    ``was`` are ids that it had before another board narrowed its range. ``causes`` are all its
+    culprits, and ``same`` is the change of another branch that has them too. ``undone`` is the
+    commit that took it back, ``undone_by`` the change of that night, which ``undoes`` this one.
     """
 
     id: str
@@ -129,6 +167,11 @@ class Change:
     returns: tuple[str, ...] = ()
     url: str = ""
     was: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    same: str = ""
+    undone: str = ""
+    undone_by: str = ""
+    undoes: tuple[str, ...] = ()
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -158,8 +201,27 @@ def changes(tracks: Iterable[Track], notes: Sequence[Note] = ()) -> list[Change]
     for track in tracks:
         own = [_change(track, pairs) for pairs in _groups(track)]
         found += [change for change in own if not _is_return(change, own)]
-    made = [_noted(change, notes) for change in _joined(found)]
+    made = _linked([_noted(change, notes) for change in _joined(found)])
     return sorted(made, key=lambda c: (c.night, c.id), reverse=True)
+
+
+def _linked(found: Sequence[Change]) -> list[Change]:
+    """With links between what grew and the change that took it back, on the night it was gone."""
+    back: dict[str, str] = {}
+    for change in (c for c in found if c.grew and c.state == "fixed" and c.fixed):
+        keys = {(effect.cell, effect.section) for effect in change.effects if effect.delta > 0}
+        for other in found:
+            fell = {(e.cell, e.section) for e in other.effects if e.delta < 0}
+            if (other.branch, other.night) == (change.branch, change.fixed) and keys & fell:
+                back[change.id] = other.id
+    return [
+        replace(
+            change,
+            undone_by=back.get(change.id, ""),
+            undoes=tuple(sorted(one for one, by in back.items() if by == change.id)),
+        )
+        for change in found
+    ]
 
 
 def _groups(track: Track) -> list[list[Found]]:
@@ -219,7 +281,11 @@ def _change(track: Track, pairs: Sequence[Found]) -> Change:
     a, b = track.nights[clearest.last], track.nights[clearest.index]
     # Where a boundary lies on a noisy clock is known to some nights only: a board's own.
     board = [] if track.is_exact else [track.board]
-    grown = [Grown(series, step, track.is_exact) for series, step in pairs if step.size > 0]
+    grown = [
+        Grown(series, step, track.is_exact, _life(track, series))
+        for series, step in pairs
+        if step.size > 0
+    ]
     fixed, returns = aftermath(grown, track.measured)
     return Change(
         id=json_sha256([track.branch, a.kernel, b.kernel, *board])[:12],
@@ -238,6 +304,12 @@ def _change(track: Track, pairs: Sequence[Found]) -> Change:
         fixed=track.nights[fixed].night if fixed is not None else "",
         returns=tuple(track.nights[i].night for i in returns),
     )
+
+
+def _life(track: Track, series: Series) -> Life:
+    if not track.is_exact:
+        return Life({}, {})
+    return life([s for s in exact_steps(series.values) if not _resets(track, s)])
 
 
 def _effect(track: Track, series: Series, step: Step) -> Effect:
@@ -313,6 +385,9 @@ def _noted(change: Change, notes: Sequence[Note]) -> Change:
         made = replace(
             made,
             culprit=entry.commit or made.culprit,
+            causes=tuple(entry.causes) or made.causes,
+            same=entry.same or made.same,
+            undone=entry.undone or made.undone,
             words=entry.words or made.words,
             by=entry.by or made.by,
         )

@@ -77,6 +77,11 @@ class Track:
     series: list[Series] = field(default_factory=list)
 
     @property
+    def name(self) -> str:
+        """Its name among all tracks."""
+        return f"{self.branch}@{self.board}"
+
+    @property
     def is_exact(self) -> bool:
         """Whether its board repeats itself."""
         return self.clock == "instructions"
@@ -123,13 +128,36 @@ def _track(database: Database, branch: str, board: str, nights: list[Night]) -> 
         if index and night.status == "unmoved":
             for line in lines.values():
                 line[index] = line[index - 1]
+            for key in (key for key in lines if key[2] == "step"):
+                lines[key][index] = 0.0
     empty = np.full(len(nights), np.nan)
     series = [
-        Series(branch, board, cell, section, line, lines.get((cell, section, "reference"), empty))
+        Series(
+            branch,
+            board,
+            cell,
+            section,
+            _added_up(line, lines.get((cell, section, "step"), empty)),
+            lines.get((cell, section, "reference"), empty),
+        )
         for (cell, section, side), line in sorted(lines.items())
         if side == "tip"
     ]
     return Track(branch, board, clock, unit, nights, series)
+
+
+def _added_up(medians: Floats, steps: Floats) -> Floats:
+    """The first median and what each night moved; where no step is known, what medians moved by."""
+    if np.isnan(steps).all():
+        return medians
+    values, last = medians.copy(), -1
+    for index in np.flatnonzero(~np.isnan(medians)).tolist():
+        if last >= 0:
+            step = steps[index]
+            moved = medians[index] - medians[last] if np.isnan(step) else step
+            values[index] = values[last] + moved
+        last = index
+    return values
 
 
 def _lines(

@@ -43,14 +43,17 @@ class Database:
         return list(self._engine.table(rows.order_by(order)).to_pylist())
 
     def values(self, branch: str, board: str, since: str = "") -> Iterator[pa.RecordBatch]:
-        """The medians of one board on one branch from the night ``since`` on, in any order.
+        """Medians and steps of one board on one branch from the night ``since`` on, in any order.
 
-        Columns: run, cell, section, side, value.
+        Columns: run, cell, section, side (``step`` for a tip's step), value.
         """
         rows = self._engine.con.table("measurements")
         rows = rows.filter(rows.branch == branch, rows.board == board)
-        rows = rows.filter(rows.statistic == "median", rows.night >= since)
-        yield from self._engine.batches(rows.select("run", "cell", "section", "side", "value"))
+        rows = rows.filter(rows.statistic.isin(["median", "step"]), rows.night >= since)
+        side = (rows.statistic == "step").ifelse("step", rows.side)
+        yield from self._engine.batches(
+            rows.select("run", "cell", "section", side.name("side"), "value")
+        )
 
     def close(self) -> None:
         """Close the engine."""

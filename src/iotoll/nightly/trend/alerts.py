@@ -20,7 +20,7 @@ from iotoll.nightly.trend import view
 from iotoll.records import results
 from iotoll.records.text import clean
 
-Kind = Literal["opened", "closed", "reopened"]
+Kind = Literal["opened", "explained", "closed", "reopened"]
 ROWS = 20
 _SECONDS = 120  # for one call of the hook
 
@@ -42,7 +42,7 @@ def due(changes: Sequence[Change]) -> list[Message]:
     for change in sorted(changes, key=lambda c: (c.night, c.id)):
         told = [n.told for n in change.notes if n.told]
         last = told[-1] if told else ""
-        kind = _kind(change, last)
+        kind = _kind(change, last) or _explained(change, last)
         if kind is not None:
             made.append(message(kind, change))
     return made
@@ -50,10 +50,20 @@ def due(changes: Sequence[Change]) -> list[Message]:
 
 def _kind(change: Change, last: str) -> Kind | None:
     if not change.grew or not change.is_told:
-        return "closed" if change.state == "dismissed" and last in ("opened", "reopened") else None
+        sent = last in ("opened", "explained", "reopened")
+        return "closed" if change.state == "dismissed" and sent else None
     if change.is_open:
         return {"": "opened", "closed": "reopened"}.get(last)  # type: ignore[return-value]
-    return "closed" if last in ("opened", "reopened") else None
+    return "closed" if last in ("opened", "explained", "reopened") else None
+
+
+def _explained(change: Change, last: str) -> Kind | None:
+    """A second message, when the culprit became known after the first one."""
+    if not (change.is_open and change.is_told and change.culprit and last):
+        return None
+    known = max((n.at for n in change.notes if n.commit), default="")
+    told = max((n.at for n in change.notes if n.told), default="")
+    return "explained" if last in ("opened", "reopened") and known > told else None
 
 
 def message(kind: Kind, change: Change) -> Message:
@@ -62,9 +72,12 @@ def message(kind: Kind, change: Change) -> Message:
     size = view.amount(worst.delta, worst.unit)
     title = f"[{change.branch}] {worst.cell}.{worst.section} {size} since {change.night}"
     if kind == "closed":
-        why = f"fixed on {change.fixed}" if change.state == "fixed" else change.state
+        why = f"fixed on {change.fixed}" if change.fixed else change.state
+        why += f" by {change.undone[:12]}" if change.undone else ""
         text = f"{title}: {why}." + (f" {_flat(change.words)}" if change.words else "") + "\n"
         return Message(kind, change, f"{title}: {why}", text, text)
+    if kind == "explained":
+        title = f"{title}: {view.cause(change)}"
     return Message(kind, change, title, _issue(change), _mail(change))
 
 
@@ -82,8 +95,12 @@ def _issue(change: Change) -> str:
             f" {effect.after:,.0f} | {view.amount(effect.delta, effect.unit)}{share} |"
         )
     lines += [*_omitted(change), "", f"Range: `{change.from_commit}..{change.to_commit}`"]
-    if change.culprit:
+    for cause in change.causes:
+        lines += ["", f"Culprit: {_quoted(view.cause_text(cause))}"]
+    if change.culprit and not change.causes:
         lines.append(f"Culprit: `{change.culprit}`")
+    if change.same:
+        lines += ["", f"The same commits made change {change.same} of another branch."]
     lines += ["", "Reproduce:", "", f"    {view.reproduce_command(change)}"]
     if (search := view.bisect_command(change)) and not change.culprit:
         lines += ["", "Find the commit:", "", f"    {search}"]
@@ -103,7 +120,9 @@ def _mail(change: Change) -> str:
         f"iotoll noticed {size}{share} per I/O of {worst.section} in",
         f"{worst.cell} on board {worst.board},",
     ]
-    if change.culprit:
+    if len(change.causes) > 1:
+        lines += ["on commits:", "", *(f"Fixes: {_flat(cause.line)}" for cause in change.causes)]
+    elif change.culprit:
         subject = f' ("{_flat(change.words)}")' if change.words else ""
         lines += ["on commit:", "", f"Fixes: {change.culprit[:12]}{subject}"]
     else:

@@ -71,6 +71,10 @@ def trend_command(
     from iotoll.nightly.trend import terminal, view
 
     trend = replace(view.load(store, branch, allowed, nights, engine), links={"": commit_url})
+    if branch is not None and not trend.tracks:
+        every = view.load(store, None, {}, 2, engine).tracks
+        names = sorted({track.branch for track in every}) or ["none"]
+        raise UsageError(f"--branch {branch}: the history has none: it has {', '.join(names)}")
     if out is not None:
         write_all(store, trend, out, shlex.split(hook))
     if as_json:

@@ -9,6 +9,7 @@ import json
 import math
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from markupsafe import Markup
@@ -40,13 +41,13 @@ def write_page(trend: view.Trend, out: Path) -> Path:
         own = [c for c in trend.changes if any(_is_of(c, track, e.board) for e in c.effects)]
         data = json.dumps(_data(track, own, out), separators=(",", ":"), allow_nan=False)
         results.write_text(out / f"data/{number}.js", f"trendData({number},{_safe(data)});\n")
-    text = page_template("iotoll.nightly.trend", "trend.html.j2").render(**_context(trend))
+    text = page_template("iotoll.nightly.trend", "trend.html.j2").render(**_context(trend, out))
     path = out / "index.html"
     results.write_text(path, text + "\n")
     return path
 
 
-def _context(trend: view.Trend) -> dict[str, Any]:
+def _context(trend: view.Trend, out: Path) -> dict[str, Any]:
     latest = max((t.nights[-1].night for t in trend.tracks), default="")
     return {
         "summaries": view.summaries(trend),
@@ -55,23 +56,24 @@ def _context(trend: view.Trend) -> dict[str, Any]:
         "closed": [c for c in trend.changes if not c.is_open][:SHOWN],
         "omitted": max(0, sum(not c.is_open for c in trend.changes) - SHOWN),
         "view": view,
-        "links": lambda change: _link(trend, change),
+        "links": lambda change: _link(trend, change, out),
         "latest": latest,
         "families": sorted({d.family for d in trend.drifts}),
         "matrix": _matrix(trend.drifts),
         "budgets": [d for d in trend.drifts if d.eaten is not None],
-        "gaps": [_gap(t) for t in trend.tracks if t.nights[-1].status == "failed"],
+        "gaps": [_gap(t, out) for t in trend.failed],
+        "cost": trend.cost,
         "index": Markup(_safe(json.dumps(_index(trend)))),
         "tones": TONES,
     }
 
 
-def _link(trend: view.Trend, change: Change) -> str:
+def _link(trend: view.Trend, change: Change, out: Path) -> str:
     """Where the culprit is shown, or the run that found the change; empty where neither is."""
     url = trend.links.get(change.branch, trend.links.get("", ""))
     if change.culprit and url:
         return url.replace("{commit}", change.culprit)
-    return change.url if change.url.startswith(("https://", "http://")) else ""
+    return change.url if change.url.startswith(("https://", "http://")) else _kept(change.url, out)
 
 
 def _matrix(drifts: list[Drift]) -> list[dict[str, Any]]:
@@ -79,7 +81,13 @@ def _matrix(drifts: list[Drift]) -> list[dict[str, Any]]:
     for drift in drifts:
         row = rows.setdefault(
             (drift.branch, drift.board),
-            {"branch": drift.branch, "board": drift.board, "release": drift.release, "cells": {}},
+            {
+                "branch": drift.branch,
+                "board": drift.board,
+                "release": drift.release,
+                "previous": drift.previous,
+                "cells": {},
+            },
         )
         delta = drift.since_release
         kind = "none"
@@ -95,10 +103,12 @@ def _matrix(drifts: list[Drift]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _gap(track: Track) -> dict[str, str]:
+def _gap(track: Track, out: Path) -> dict[str, str]:
     night = track.nights[-1]
-    words = {"branch": track.branch, "board": track.board}
-    return {**words, "night": night.night, "reason": clean(night.reason)}
+    words = {"branch": track.branch, "board": track.board, "commit": str(night.row["commit"])}
+    words["subject"] = clean(str(night.row["subject"]))
+    url = _kept(str(night.row["url"]), out)
+    return {**words, "night": night.night, "reason": clean(night.reason), "url": url}
 
 
 def _index(trend: view.Trend) -> list[dict[str, Any]]:
@@ -136,7 +146,7 @@ def _data(track: Track, changes: list[Change], out: Path) -> dict[str, Any]:
 
 def _kept(url: str, out: Path) -> str:
     """A night's link; empty where the report was beside the page and is not kept any more."""
-    return url if "://" in url or (out / url).is_file() else ""
+    return url if "://" in url or (out / unquote(url)).is_file() else ""
 
 
 def _numbers(values: Floats) -> list[float | int | None]:

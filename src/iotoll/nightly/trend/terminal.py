@@ -23,10 +23,15 @@ def lines_of(trend: view.Trend) -> list[str]:
         night = track.nights[-1]
         if night.status == "failed":
             reason = clean(night.reason)
-            lines.append(f"no values: {night.night}, {track.branch} on {track.board}: {reason}")
+            commit = f" {night.commit[:12]}" if night.commit else ""
+            lines.append(
+                f"no values: {night.night}, {track.branch} on {track.board}{commit}: {reason}"
+            )
     opened = trend.open_changes
     lines += ["", f"open changes: {len(opened)}"]
-    lines += [f"  {one.id} {one.state:10} {view.change_sentence(one)}" for one in opened]
+    for change in opened:
+        lines.append(f"  {change.id} {change.state:10} {view.change_sentence(change)}")
+        lines += [f"    {clean(view.cause_text(cause))}" for cause in change.causes]
     if trend.suspects:
         lines.append(f"suspected, not confirmed: {len(trend.suspects)}")
     for track in trend.tracks:

@@ -8,7 +8,7 @@ from typing import Any
 
 from iotoll.nightly.changes.drift import SECTION, Drift, drifts
 from iotoll.nightly.changes.find import Change, Effect, changes
-from iotoll.nightly.changes.notes import notes
+from iotoll.nightly.changes.notes import Cause, notes
 from iotoll.nightly.changes.series import NIGHTS, Track, tracks
 from iotoll.nightly.history.engines import Name
 from iotoll.nightly.history.query import Database
@@ -23,12 +23,19 @@ class Trend:
     """Tracks, changes (newest first) and drifts of a history.
 
     ``links`` are URLs of a commit by branch, with ``{commit}`` in them; of all others by ``""``.
+    ``cost`` says what the night itself took.
     """
 
     tracks: list[Track]
     changes: list[Change]
     drifts: list[Drift]
     links: Mapping[str, str] = field(default_factory=dict)
+    cost: str = ""
+
+    @property
+    def failed(self) -> list[Track]:
+        """Tracks whose tip of the last night has no values."""
+        return [track for track in self.tracks if track.nights[-1].status == "failed"]
 
     @property
     def open_changes(self) -> list[Change]:
@@ -60,6 +67,7 @@ def load(
     budgets: Mapping[str, float],
     nights: int = NIGHTS,
     engine: Name = "duckdb",
+    reported: Mapping[str, str] | None = None,
 ) -> Trend:
     """The last ``nights`` of a history, or of one of its branches."""
     database = Database(store.find(branch), engine)
@@ -67,17 +75,22 @@ def load(
         found = tracks(database, branch, nights)
     finally:
         database.close()
-    return Trend(found, changes(found, notes(store.files)), drifts(found, budgets))
+    return Trend(found, changes(found, notes(store.files)), drifts(found, budgets, reported))
 
 
 def summaries(trend: Trend) -> list[Summary]:
-    """Worse than last night, last week, last release: the page's first lines."""
-    moments = (
+    """Worse than last night, last week, the last releases: the page's first lines."""
+    moments = [
         ("last night", "last_night"),
         ("a week ago", "last_week"),
         ("the last release", "since_release"),
-    )
-    return [_summary(trend, name, attribute) for name, attribute in moments]
+        ("the release before", "since_previous"),
+    ]
+    if any(drift.last_report is not None for drift in trend.drifts):
+        moments[0] = ("the last report", "last_report")
+    found = [_summary(trend, name, attribute) for name, attribute in moments]
+    has_two = any(drift.previous for drift in trend.drifts)
+    return found if has_two else found[:-1]
 
 
 def is_worse(drift: Drift, delta: float) -> bool:
@@ -86,18 +99,38 @@ def is_worse(drift: Drift, delta: float) -> bool:
 
 
 def _summary(trend: Trend, name: str, attribute: str) -> Summary:
-    known = [(d, getattr(d, attribute)) for d in trend.drifts]
-    known = [(d, delta) for d, delta in known if delta is not None]
+    stale = {(track.branch, track.board) for track in trend.failed}
+    every = [(d, getattr(d, attribute)) for d in trend.drifts]
+    known = [(d, v) for d, v in every if v is not None and (d.branch, d.board) not in stale]
+    missing = _missing(trend)
     if not known:
-        return Summary(name, None, f"nothing to compare with {name}")
+        return Summary(name, None, missing or f"nothing to compare with {name}")
     worse = [(d, delta) for d, delta in known if is_worse(d, delta)]
-    lacking = len(trend.drifts) - len(known)
+    lacking = sum((d.branch, d.board) not in stale for d in trend.drifts) - len(known)
     unknown = f"; {lacking} not comparable" if lacking else ""
+    unknown += f"; {missing}" if missing else ""
+    grown = _grown_tonight(trend) if attribute in ("last_night", "last_report") else []
+    if not worse and grown:
+        return Summary(name, True, f"yes: {change_sentence(grown[0])}{unknown}")
     if not worse:
-        return Summary(name, False, f"no: none of {len(known)} cell families grew{unknown}")
+        # What was not measured may have grown.
+        sentence = f"no: none of {len(known)} cell families grew{unknown}"
+        return Summary(name, None if missing else False, sentence)
     drift, delta = max(worse, key=lambda pair: pair[1] / pair[0].now)
     top = f"{drift.family} on {drift.branch}, {drift.board}: {amount(delta, drift.unit)}"
     return Summary(name, True, f"yes: {len(worse)} of {len(known)} families grew, {top}{unknown}")
+
+
+def _missing(trend: Trend) -> str:
+    """The tips that were not measured; empty where all were."""
+    names = [f"{track.branch} on {track.board}" for track in trend.failed]
+    return f"not measured: {', '.join(names)}" if names else ""
+
+
+def _grown_tonight(trend: Trend) -> list[Change]:
+    """Growths that the last night of a branch found, also where a family's mean hides them."""
+    latest = max((track.nights[-1].night for track in trend.tracks), default="")
+    return [change for change in trend.open_changes if change.night == latest]
 
 
 def amount(value: float, unit: str) -> str:
@@ -117,9 +150,23 @@ def effect_text(effect: Effect) -> str:
 
 def cause(change: Change) -> str:
     """The culprit, or the range that hides it."""
+    if len(change.causes) > 1:
+        return ", ".join(one.commit[:12] for one in change.causes)
     if change.culprit:
         return change.culprit[:12]
     return f"{change.from_commit[:12]}..{change.to_commit[:12]}"
+
+
+def cause_text(one: Cause) -> str:
+    """A culprit in a line: commit, author, what it moved most, and its functions."""
+    worst = one.worst
+    size = f": {worst.cell} {worst.section} {worst.delta:+g} instructions" if worst else ""
+    some = f" ({worst.some})" if worst and worst.some else ""
+    more = f" and {len(one.parts) - 1} more sections" if len(one.parts) > 1 else ""
+    functions = f", in {', '.join(one.functions[:4])}" if one.functions else ""
+    author = f" by {one.author}" if one.author else ""
+    mark = ", an improvement" if worst and worst.delta < 0 else ""
+    return f"{one.line}{author}{size}{some}{more}{functions}{mark}"
 
 
 def change_sentence(change: Change) -> str:
@@ -172,5 +219,6 @@ def as_json(trend: Trend) -> dict[str, Any]:
 def change_json(change: Change) -> dict[str, Any]:
     """One change as plain data."""
     data = {k: v for k, v in vars(change).items() if k not in ("notes", "aftermath")}
+    data["causes"] = [one.model_dump(mode="json") for one in change.causes]
     data["effects"] = [{**vars(effect), "delta": effect.delta} for effect in change.effects]
     return {**data, "open": change.is_open, "sentence": change_sentence(change)}

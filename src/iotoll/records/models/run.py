@@ -51,8 +51,8 @@ class RunManifest(Model):
         False, description="judges times of a virtual board, which can never gate"
     )
     beside: str | None = Field(None, description="run directory of the other clock's verdict")
-    runner: Literal["local", "lava"] = Field("local", description="who boots the boards")
-    lab: str | None = Field(None, description="lab file of the runner 'lava'")
+    runner: Literal["local", "lava", "ssh"] = Field("local", description="who boots the boards")
+    lab: str | None = Field(None, description="lab file of the runner 'lava', desk file of 'ssh'")
     approved_by: str | None = Field(
         None, description="who approves the growth that the candidate's trailers ask to accept"
     )
@@ -278,7 +278,7 @@ class BootRecord(Model):
     @property
     def virtual(self) -> bool:
         """Whether the board was QEMU's, whatever LAVA takes it for."""
-        return "qemu" in self.tools or (self.lava is not None and self.accelerator != "none")
+        return self.accelerator != "none"
 
     @property
     def shares_clock(self) -> bool:

@@ -60,6 +60,9 @@ FORMATS: dict[str, Format] = {
         "GitLab: lines of the patch",
         lambda s: codequality.codequality(s.evidence),
     ),
+    "sarif": Format(
+        "sarif.json", "GitHub: lines of the patch", lambda s: codequality.sarif(s.evidence)
+    ),
     "annotations": Format(
         "annotations.json",
         "GitLab: links of the job",

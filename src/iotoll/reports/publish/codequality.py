@@ -1,4 +1,4 @@
-"""GitLab's Code Quality report: regressions and broken builds, at the line of the patch.
+"""Marks at the line of the patch: GitLab's Code Quality report, and SARIF for GitHub.
 
 A regression is listed once per device and section, at the function that was measured to have most
 of it. Where no function was measured, it stands where `iotoll.reports.page.blame` pins it to a
@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from iotoll import __version__
 from iotoll.core.digest import json_sha256
 from iotoll.patch.diff import Hunk
 from iotoll.records.models import (
@@ -33,11 +34,24 @@ from iotoll.verdict.limits import limit_line, rate_line
 MAJOR = 0.05
 """A regression whose largest relative change reaches this is ``major``, else ``minor``."""
 
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+RULES = {
+    "iotoll/regression": "An I/O takes a more expensive way through the storage stack.",
+    "iotoll/limit": "A limit of a device, or its throughput, became lower.",
+    "iotoll/broken": "The candidate does not apply, build, boot or run the workload.",
+}
+_FINGERPRINT = "iotoll/v1"
+
 _AT = re.compile(r"(?P<path>[\w.,+/-]+\.[chS]):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: ")
 
 
 def codequality(evidence: Evidence) -> str:
     """Return the report as JSON text; an empty list when nothing is pinned to the patch."""
+    return json.dumps(entries(evidence), indent=1, ensure_ascii=False) + "\n"
+
+
+def entries(evidence: Evidence) -> list[dict[str, Any]]:
+    """What is pinned to a line of the patch, as GitLab has it."""
     found, hunks = [], evidence.hunks
     verdict = evidence.verdict
     if evidence.failure and evidence.failure.outcome is Outcome.BROKEN:
@@ -48,7 +62,7 @@ def codequality(evidence: Evidence) -> str:
                 found += _regression(one, hunks)
         found += _slower(verdict, hunks)
         found += _limits(verdict, hunks)
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    return found
 
 
 def _regression(one: Finding, hunks: Sequence[Hunk]) -> list[dict[str, Any]]:
@@ -160,4 +174,43 @@ def _entry(
         "fingerprint": json_sha256([check, path, *identity]),
         "severity": severity,
         "location": {"path": path, "lines": {"begin": line}},
+    }
+
+
+def sarif(evidence: Evidence) -> str:
+    """The same as SARIF 2.1.0, for GitHub's code scanning; fields as OASIS has them.
+
+    A run that failed through a lab or a tool says so: then no result does not mean a pass.
+    """
+    failure = evidence.failure
+    failed = failure is not None and failure.outcome is Outcome.INFRASTRUCTURE
+    driver = {
+        "name": "iotoll",
+        "version": __version__,
+        "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": not failed}],
+        "results": [_result(entry) for entry in entries(evidence)],
+    }
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _result(entry: dict[str, Any]) -> dict[str, Any]:
+    place = entry["location"]
+    return {
+        "ruleId": entry["check_name"],
+        "level": "error",  # each of them is why the gate did not pass
+        "message": {"text": entry["description"]},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": place["path"]},
+                    "region": {"startLine": place["lines"]["begin"]},
+                }
+            }
+        ],
+        "partialFingerprints": {_FINGERPRINT: entry["fingerprint"]},
     }

@@ -33,9 +33,9 @@ class Trial:
     """What the I/Os (or with ``rounds`` the rounds' means) show at one size of difference.
 
     ``above`` of all ``total`` grew by more than ``size`` and ``below`` shrank by it. ``own`` is the
-    largest net share at that size between two boots of the base. Of the ``moved`` rounds with a net
-    direction, ``agree`` have that of all. ``typical`` is the median size of what moved so, and
-    ``boots`` has the net share of each boot in that direction.
+    largest net share at that size between two boots of the base. Of ``possible`` rounds, ``moved``
+    have a net direction, and ``agree`` have that of all. ``typical`` is the median size of what
+    moved so, and ``boots`` has the net share of each boot in that direction.
     """
 
     rounds: bool
@@ -44,6 +44,7 @@ class Trial:
     below: int
     total: int
     own: float
+    possible: int
     moved: int
     agree: int
     typical: float
@@ -70,33 +71,35 @@ class Trial:
         tail = sum(comb(self.moved, heads) for heads in range(self.agree, self.moved + 1))
         return min(2 * tail / (1 << self.moved), 1.0)
 
-    def lacks(self, rule: MovedRule, count: CountRule, least: float) -> str:
-        """The first line of the rule that does not hold, by its name; empty where all hold."""
-        lines = {
-            "share": self.share >= least,
-            "own": self.share >= rule.own * self.own,
-            "chance": self.chance <= rule.chance,
-            "mean": self.cost >= rule.mean * count.threshold,
-            "boots": min(self.boots) >= rule.boot * self.share,
-        }
-        return next((name for name, holds in lines.items() if not holds), "")
-
 
 LINES = ("share", "own", "chance", "mean", "boots", "")
-"""What `Trial.lacks` returns, in the rule's order."""
+"""What `Asked.lacks` returns, in the rule's order."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked: the numbers of the rule and of the count, and the least net share."""
+    """What is asked: the numbers of the rule and of the count, and the least net share.
+
+    ``few``: not all boots that the policy asks for are there. What they show is no verdict, so all
+    rounds that there are may be enough: eight can never be as clear as 24.
+    """
 
     rule: MovedRule
     count: CountRule
     share: float
+    few: bool = False
 
     def lacks(self, trial: Trial) -> str:
-        """As `Trial.lacks`."""
-        return trial.lacks(self.rule, self.count, self.share)
+        """The first line of the rule that does not hold, by its name; empty where all hold."""
+        every = self.few and trial.agree == trial.possible
+        lines = {
+            "share": trial.share >= self.share,
+            "own": trial.share >= self.rule.own * trial.own,
+            "chance": every or trial.chance <= self.rule.chance,
+            "mean": trial.cost >= self.rule.mean * self.count.threshold,
+            "boots": min(trial.boots) >= self.rule.boot * trial.share,
+        }
+        return next((name for name, holds in lines.items() if not holds), "")
 
 
 def find(paired: PairedIos, asked: Asked) -> Trial | None:
@@ -158,6 +161,7 @@ def _trial(units: _Units, size: int, way: int, rounds: bool) -> Trial:
         below=int((signs < 0).sum()),
         total=len(units.differences),
         own=max((abs(net_share(own, size)) for own in units.own if len(own)), default=0.0),
+        possible=len(np.unique(units.round)),
         moved=int(np.count_nonzero(together)),
         agree=int((together == way).sum()),
         typical=float(np.quantile(np.abs(moved), 0.5, method="lower")),

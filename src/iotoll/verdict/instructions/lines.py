@@ -12,7 +12,7 @@ from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, Trial, find, nearest, trials
 from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.instructions.record import size_of
-from iotoll.verdict.instructions.rule import fitting, incomparable, per_io
+from iotoll.verdict.instructions.rule import asked, fitting, incomparable, per_io
 from iotoll.verdict.policy import Policy
 
 
@@ -50,7 +50,7 @@ def ten_lines(
     if not paired.ios:
         raise UsageError(f"{cell}: no I/O of either kernel has the section {name}")
     count = per_io(policy.rule(cell, section), sides[0])
-    wanted = Asked(policy.moved, count, policy.moved.share)
+    wanted = asked(policy, count, paired.boots)
     moved = find(paired, wanted)
     shown = nearest(paired, wanted)
     first = _pairs(paired, sides, policy)
@@ -115,7 +115,8 @@ def _decided(
         if paired.own
         else f"Own noise: the base has one boot, which shows none: {holds('own')}.",
         f"Chance: {shown.agree} of {shown.moved} rounds that moved did so together; a fair coin"
-        f" does with {shown.chance:.2g}, at most {rule.chance:g}: {holds('chance')}.",
+        f" does with {shown.chance:.2g}, at most {rule.chance:g}{_every(shown, wanted)}:"
+        f" {holds('chance')}.",
         f"Mean: {shown.share:.2%} times {shown.typical:,.1f} (the median of what {way}) is"
         f" {shown.cost:,.2f} {count.unit}; at least {least_mean:g}: {holds('mean')}.",
         f"Boots: {', '.join(f'{share:.2%}' for share in shown.boots)}; each at least"
@@ -123,6 +124,11 @@ def _decided(
         _so(paired, wanted, moved),
         _last(paired, wanted, moved, policy),
     ]
+
+
+def _every(shown: Trial, wanted: Asked) -> str:
+    """What is enough where there are fewer boots than asked for."""
+    return f", or all {shown.possible} rounds of so few boots" if wanted.few else ""
 
 
 def _holds(lacks: str) -> Callable[[str], str]:

@@ -208,6 +208,11 @@ def per_io(count: CountRule, base: Sequence[CellRecord]) -> CountRule:
     return count.model_copy(update={"threshold": count.threshold * times})
 
 
+def asked(policy: Policy, count: CountRule, boots: int) -> Asked:
+    """What the rule asks of a cell that has so many boots of each side."""
+    return Asked(policy.moved, count, policy.moved.share, boots < policy.perturb.boots)
+
+
 def compare(found: PairedIos, count: CountRule, policy: Policy) -> dict[str, Any] | None:
     """The fields of a `Comparison`; None where neither side has any such count."""
     pairs = len(found.differences)
@@ -221,7 +226,7 @@ def compare(found: PairedIos, count: CountRule, policy: Policy) -> dict[str, Any
         middle = float(np.median(found.base)) if pairs else 0.0
         gated = count.gated and found.ios >= least
         return _fields(middle, 0.0, count, "unknown", "not compared", why, gated)
-    wanted = Asked(policy.moved, count, policy.moved.share)
+    wanted = asked(policy, count, found.boots)
     moved = find(found, wanted)
     base, delta = size_of(found, moved, count)
     record = distribution(found, moved, wanted)

@@ -190,7 +190,7 @@ def test_f3_8_jobs_say_what_is_judged_and_whom_to_tell(tmp_path: Path, stub: Stu
     file = File("http://files/x", "3c" * 32)
     job = FastbootJob(
         name="x", metadata={"iotoll.subject": 'scsi: ufs: "quoted"'}, expected=["a"],
-        boot_partition="boot", boot=file, system_partition="system", system=file,
+        method="grub", boot_partition="boot", boot=file, system_partition="system", system=file,
     )  # fmt: skip
     text = yaml.safe_load(render(job, HIKEY, found))
     assert text["timeouts"]["actions"] == {"fastboot-flash-action": {"minutes": 7}}

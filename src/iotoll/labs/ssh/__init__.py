@@ -1,0 +1,1 @@
+"""Boards that are reached by ssh, without a LAVA: a developer's own."""

@@ -1,0 +1,31 @@
+"""Scratch folders: gone at the end, and after a kill with the next one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from iotoll.core.scratch import scratch
+
+
+def test_g3_11_a_killed_process_leaves_nothing_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    program = (
+        "import os, signal; from iotoll.core.scratch import scratch\n"
+        "with scratch() as folder:\n"
+        "    (folder / 'image').write_text('large'); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -9 and len(list(tmp_path.iterdir())) == 1
+    with scratch() as one:
+        assert list(tmp_path.iterdir()) == [one]
+        with scratch() as other:
+            assert {one, other} == set(tmp_path.iterdir()), "one that is in use stays"
+    assert not list(tmp_path.iterdir())
