@@ -66,7 +66,8 @@ def first_screen(
     groups = [g for g in movements(views) if g.gated]
     unit = unit_of(evidence).value
     facts = [Fact("Where", tuple(_where(evidence, told, groups, views)))]
-    if not told and (largest := _largest(views, unit)):
+    passed = verdict is not None and verdict.outcome is Outcome.PASS and verdict.can_gate
+    if passed and not told and (largest := _largest(views, unit)):
         facts.append(Fact("Largest", (largest,)))
     if outside := work_outside(evidence, groups):
         facts.append(Fact("Outside I/Os", tuple(outside)))
