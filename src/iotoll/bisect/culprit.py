@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import cast
 
 from iotoll.bisect import sandboxed_commits
-from iotoll.bisect.amount import element_part, mean_of
 from iotoll.bisect.history import History
 from iotoll.bisect.setting import WHOLE, WORK, Part, Setting, request_of
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
@@ -20,6 +19,7 @@ from iotoll.records.models import ExplainRecord, Outcome, Section, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import locked, open_run
+from iotoll.verdict.amount import element_part, mean_of
 from iotoll.verdict.words import parts
 
 _NAMED = 5

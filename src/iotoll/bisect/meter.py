@@ -1,7 +1,7 @@
 """Builds and boots single commits, and says by how much each differs from another one.
 
 Two commits are compared I/O by I/O, by the gate's rule. What moved is a mean over all I/Os
-(`iotoll.bisect.amount`), so that the steps of a range add up. What was measured is kept by the
+(`iotoll.verdict.amount`), so that the steps of a range add up. What was measured is kept by the
 kernel image, not by the commit: a commit that leaves the image as it was is not booted.
 """
 
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from iotoll.bisect import sandboxed_commits
-from iotoll.bisect.amount import amount, element_part, mean_of
 from iotoll.bisect.log import Log
 from iotoll.bisect.setting import WHOLE, WORK, Part, Setting, request_of
 from iotoll.boards.board import VirtualBoard, load_virtual_board
@@ -56,6 +55,7 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
+from iotoll.verdict.amount import amount, element_part, mean_of
 from iotoll.verdict.elements import compare_elements
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, find

@@ -58,8 +58,8 @@ class Tree:
 class TextMeter(Meter):
     """Builds and boots by reading the driver.
 
-    ``cost N`` and ``outside N`` add N, ``every K N`` to every Kth I/O, ``reads N`` register reads; ``SYNTAX`` and ``PANIC``
-    break. Each kernel meets a timer in another I/O, which costs that one 790.
+    ``cost N`` and ``outside N`` add N, ``every K N`` to every Kth I/O, ``reads N`` register reads;
+    ``SYNTAX`` and ``PANIC`` break. A timer meets another I/O in each kernel, which costs 790.
     """
 
     sources_of_all = (DRIVER,)
