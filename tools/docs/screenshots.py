@@ -15,10 +15,14 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden/data/report/regression"
-SHOTS = {"report": (1100, 1250, "light"), "report-phone": (390, 844, "dark")}
+SHOTS: dict[str, tuple[int, int, Literal["light", "dark"]]] = {
+    "report": (1100, 1250, "light"),
+    "report-phone": (390, 844, "dark"),
+}
 """Picture: width and height of the window in CSS pixels, and its ground."""
 
 
@@ -34,8 +38,7 @@ def shoot(page: Path, folder: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=words)
         for name, (width, height, ground) in SHOTS.items():
-            size = {"width": width, "height": height}
-            tab = browser.new_page(viewport=size, color_scheme=ground)
+            tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme=ground)
             tab.goto(page.resolve().as_uri())
             tab.wait_for_load_state("networkidle")
             tab.screenshot(path=str(folder / f"{name}.png"))

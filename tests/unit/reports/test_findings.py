@@ -97,6 +97,7 @@ def test_g2_1_a_share_is_of_what_the_section_costs_without_the_recorder() -> Non
     base = evidence.sides["base"].cells[one.cells[0]][0].sections
     section = next(record for name, record in base.items() if name.value == one.part)
     assert section.corrected_median and section.own.median
+    assert one.share is not None
     assert one.share == pytest.approx(329 / section.corrected_median, rel=0.03)
     assert one.share > 329 / section.own.median
 
