@@ -107,9 +107,9 @@ def test_version_and_help(place: Path, iotoll: Iotoll) -> None:
         (["gate", "--fast"], "No such option"),
         (["gate"], "nothing to gate: give --candidate"),
         (["gate", "--candidate", "absent.patch"], "absent.patch: no such file"),
-        (["gate", "--candidate", PATCH, "--board", "hikey"], "there are: hikey960, jetson-tx1"),
-        (["gate", "--candidate", PATCH, "--matrix", "huge"], "there are: default"),
-        (["gate", "--candidate", PATCH, "--policy", "x"], "there are: instructions"),
+        (["gate", "--candidate", PATCH, "--board", "hikey"], "There are: hikey960, jetson-tx1"),
+        (["gate", "--candidate", PATCH, "--matrix", "huge"], "There are: default"),
+        (["gate", "--candidate", PATCH, "--policy", "x"], "There are: instructions"),
         (["gate", "--candidate", PATCH, "--cells", "ufs-5k*"], "--cells ufs-5k*: no such cell"),
         (["gate", "--candidate", PATCH, "--clock", "sun"], "'sun' is not one of"),
         (["gate", "--candidate", PATCH, "--boots", "0"], "0 is not in the range"),
@@ -331,7 +331,8 @@ def test_help_imports_no_command(place: Path) -> None:
         cli(["--help"], standalone_mode=False)
         allowed = ("iotoll", "iotoll._native", "iotoll.cli", "iotoll.core", "iotoll_lab",
                    "iotoll_lab.commands",
-                   "iotoll.core.cli_support", "iotoll.core.errors", "iotoll.core.plain")
+                   "iotoll.core.cli_support", "iotoll.core.errors", "iotoll.core.nearest",
+                   "iotoll.core.plain")
         print("IMPORTED", *(m for m in sys.modules if m.startswith("iotoll") and m not in allowed))
         print("HEAVY", *(sys.modules.keys() & {"numpy", "pydantic", "rich", "polars", "scipy"}))"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -395,4 +396,4 @@ def test_list_names_what_there_is(iotoll: Iotoll, kind: str, name: str) -> None:
     assert name in [line.split()[0] for line in done.stdout.splitlines()]
     rows = json.loads(iotoll("list", kind, "--json").stdout)
     assert name in [row["name"] for row in rows]
-    assert "there are: default" in mistake(iotoll("list", "cells", "--matrix", "huge"))
+    assert "There are: default" in mistake(iotoll("list", "cells", "--matrix", "huge"))

@@ -80,6 +80,14 @@ def test_planted_costs_are_named_with_their_sizes(gated: Path) -> None:
     assert not list((run / "explain").glob("*-record")), "the record itself is not kept"
 
 
+def test_g2_8_what_is_explained_is_printed_and_made_no_second_time(gated: Path) -> None:
+    explain(gated, "--json")
+    made = (gated / "explain.json").stat().st_mtime_ns
+    text = explain(gated)
+    assert "ufshcd_send_command" in text
+    assert (gated / "explain.json").stat().st_mtime_ns == made
+
+
 def explain(run: Path, *words: str) -> str:
     """Explain a run; returns stdout."""
     done = subprocess.run(

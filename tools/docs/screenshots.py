@@ -18,11 +18,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden/data/report/regression"
-WIDTH, HEIGHT = 1100, 1250  # CSS pixels: the first screen of a report, with its first pictures
+SHOTS = {"report": (1100, 1250, "light"), "report-phone": (390, 844, "dark")}
+"""Picture: width and height of the window in CSS pixels, and its ground."""
 
 
-def shoot(page: Path, picture: Path) -> None:
-    """Open a page from its file and write its first screen as PNG."""
+def shoot(page: Path, folder: Path) -> None:
+    """Open a page from its file and write its first screen as PNG, once for each window."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium")
@@ -32,10 +33,13 @@ def shoot(page: Path, picture: Path) -> None:
     words = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=words)
-        tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-        tab.goto(page.resolve().as_uri())
-        tab.wait_for_load_state("networkidle")
-        tab.screenshot(path=str(picture))
+        for name, (width, height, ground) in SHOTS.items():
+            size = {"width": width, "height": height}
+            tab = browser.new_page(viewport=size, color_scheme=ground)
+            tab.goto(page.resolve().as_uri())
+            tab.wait_for_load_state("networkidle")
+            tab.screenshot(path=str(folder / f"{name}.png"))
+            print(folder / f"{name}.png")
         browser.close()
 
 
@@ -49,7 +53,7 @@ def golden_report(folder: Path) -> Path:
 
 
 def main() -> None:
-    """Write docs/report.png, or FOLDER/report.png."""
+    """Write the pictures into docs, or FOLDER."""
     parser = argparse.ArgumentParser(description="Makes the pictures of docs/ again.")
     parser.add_argument("--run", type=Path, metavar="RUN", help="run directory with a report")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", metavar="FOLDER")
@@ -58,8 +62,7 @@ def main() -> None:
         page = options.run / "report/index.html" if options.run else golden_report(Path(name))
         if not page.is_file():
             parser.error(f"{page} is missing: iotoll report {options.run}")
-        shoot(page, options.out / "report.png")
-    print(options.out / "report.png")
+        shoot(page, options.out)
 
 
 if __name__ == "__main__":

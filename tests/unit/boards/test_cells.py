@@ -132,7 +132,7 @@ def test_cells_are_chosen_by_name_family_pattern_or_grammar() -> None:
     for text, words in (
         ("tag", "no such cell or family; the nearest is tags"),
         ("ufs-4k-randred-t1-direct", "the nearest is 'randread'"),
-        ("sata-*", "no such cell; there is for example"),
+        ("sata-*", "no such cell; the nearest is"),
         ("tags,", "an item is empty"),
     ):
         with pytest.raises(UsageError, match=words):

@@ -154,7 +154,7 @@ def test_mistakes_are_one_line_with_file_and_field(
 
 
 def test_unknown_matrix_names_those_that_exist() -> None:
-    with pytest.raises(UsageError, match=r"huge\.toml does not exist; there are: .*default"):
+    with pytest.raises(UsageError, match=r"no matrix 'huge'\. There are: .*default"):
         load_matrix("huge")
 
 

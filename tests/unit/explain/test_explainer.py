@@ -64,7 +64,7 @@ def test_cells_that_moved_are_explained_else_all(tmp_path: Path) -> None:
     assert explainer(run).choose([CELLS[0]]) == [CELLS[0]]
     assert explainer(run).choose([], everything=True) == CELLS
     with pytest.raises(
-        UsageError, match=f"--cell typo: the run has no such cell: it has {CELLS[0]}, {CELLS[1]}$"
+        UsageError, match=f"--cell typo: the run has no such cell: it has .*, and 1 more$"
     ):
         explainer(run).choose(["typo"])
     judged(run, dict.fromkeys(CELLS, "same"))
@@ -87,7 +87,7 @@ def test_ios_of_a_boot_are_in_the_order_in_which_the_gate_pairs_them() -> None:
         (["--untraced", "--cache"], "--untraced: give no --io"),
         (["--io", "3", "--slowest"], "give one of them"),
         (["--slowest"], "--slowest needs one --cell"),
-        (["--cache-model", "absent"], "absent.toml does not exist; there are: cortex-a73"),
+        (["--cache-model", "absent"], "no cache model 'absent'. There are: cortex-a73"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -8,7 +8,7 @@ import pytest
 
 from iotoll.gate.conclude import with_coverage
 from iotoll.records import results
-from iotoll.records.models import BootRecord, Outcome
+from iotoll.records.models import BootRecord, Outcome, SelectionRecord
 from iotoll.records.models.run import Side
 from tests.unit.runs import EXAMPLES, make_run
 
@@ -41,3 +41,13 @@ def test_g1_what_broke_or_was_the_labs_says_nothing_more(tmp_path: Path) -> None
     record = results.read(EXAMPLES / "boot.json", BootRecord).model_copy(update={"died": [WHY]})
     results.write(run.boot("base", 1) / "boot.json", record)
     assert with_coverage(run, "It broke.", [], Outcome.BROKEN)["sentence"].startswith("It broke.")
+
+
+def test_a_family_that_the_board_does_not_run_is_in_the_verdict(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    selected = results.read(run.selection, SelectionRecord)
+    left = selected.model_copy(update={"left_out": {"queues": "virt-arm64-smp4"}})
+    results.write(run.selection, left)
+    warnings = with_coverage(run, "No section grew.", [], Outcome.PASS)["warnings"]
+    told = "family queues was not run: --board virt-arm64-smp4 --cells queues runs it"
+    assert told in warnings

@@ -292,3 +292,20 @@ def test_findings_are_stored_beside_the_report(tmp_path: Path) -> None:
     stored = results.read(run.findings, FindingsRecord)
     assert stored == record_of(gather(run))
     assert all(isinstance(one, Finding) and one.sentence for one in stored.findings)
+
+
+def test_other_costs_are_findings_and_come_first(tmp_path: Path) -> None:
+    def reads(data: dict[str, Any]) -> None:
+        for cell in data["cells"][:2]:
+            function = {"name": "ufshcd_send_command", "base": 2.0, "candidate": 3.0}
+            one = {"element": "register_reads.UFS", "section": "submission", "base": 2.0}
+            one |= {"candidate": 3.0, "delta": 1.0, "relative": 0.5, "threshold": 0.0}
+            one |= {"gated": True, "moved": "grew", "confidence": "all"}
+            cell["elements"] = [{**one, "functions": [function]}]
+
+    (first, second, *_) = findings(gather(edited(tmp_path / "run", reads)))
+    assert first.sentence == (
+        "+1 register read of UFS per UFS request, submission, in ufshcd_send_command,"
+        " in all 2 workloads"
+    )
+    assert second.element == "instructions"

@@ -80,7 +80,7 @@ def test_text_for_a_mail_is_no_json(option: str, tmp_path: Path) -> None:
     results.write(tmp_path / "out/study.json", found)
     done = CliRunner().invoke(cli, ["report", str(tmp_path / "out"), option, "--json"])
     assert isinstance(done.exception, UsageError)
-    assert str(done.exception) == f"--json and {option}: name one of them"
+    assert str(done.exception) == f"{option} and --json: name one of them"
 
 
 def test_a_study_that_destroys_data_must_be_told_to(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_study_that_destroys_data_must_be_told_to(tmp_path: Path) -> None:
         (["hpb", "--board", "hikey960"], "is real: its devices are not modelled"),
         (["ufs-nvme", "--board", "zedboard"], "has none of its devices"),
         (["ufs-nvme", "--board", "hikey960"], "--runner lava"),
-        (["nothing"], "there are: "),
+        (["nothing"], "There are: "),
         # A lab's virtual board would run without the models, and the page would claim them.
         (["hpb", "--runner", "lava"], "no job changes their models"),
         (["queues", "--runner", "lava"], "nothing of it runs"),

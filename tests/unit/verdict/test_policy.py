@@ -85,5 +85,5 @@ def test_mistakes_are_one_line_with_file_and_field(
 
 
 def test_unknown_policy_names_those_that_exist() -> None:
-    with pytest.raises(UsageError, match="there are: instructions"):
+    with pytest.raises(UsageError, match="There are: instructions"):
         load_policy("lenient")

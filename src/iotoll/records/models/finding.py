@@ -60,7 +60,7 @@ class FindingsRecord(Model):
     """
 
     schema_version: str = "iotoll.findings/1"
-    outcome: Outcome | None = Field(None, description="absent: there is no verdict yet")
+    outcome: Outcome | None = Field(None, description="absent: without a verdict")
     clock: Clock
     sentence: str = Field(description="what blocks, else what the verdict says")
     sure: str = Field("", description="how sure the first finding is, in words")

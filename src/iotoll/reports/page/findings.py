@@ -58,16 +58,16 @@ _NOTHING = 0.05
 
 
 def findings(evidence: Evidence, views: Sequence[CellView] | None = None) -> list[Finding]:
-    """Return what changed: limits and throughput first, then counts, by kind and size."""
+    """Return what changed, by kind: limits, throughput, other costs, then counts by their size."""
     verdict = evidence.verdict
     if verdict is None:
         return []
     views = cells(evidence) if views is None else views
     found = [*_limits(verdict), *_rates(verdict.throughput), *_grown(verdict)]
     if not verdict.sequential:
+        found += _elements(evidence, verdict)
         found += [_moved(evidence, group, views) for group in movements(list(views))]
         found += [_pooled(pool, views) for pool in verdict.pools]
-        found += _elements(evidence, verdict)
     return sorted(found, key=lambda one: (_KINDS.index(one.kind), one.size is not None))
 
 
@@ -112,8 +112,7 @@ def lines_of(found: Sequence[Finding]) -> list[str]:
     limits: dict[str, list[str]] = {}
     for one in found:
         if one.element == "limit":
-            words = one.sentence.removeprefix("limit ")
-            limits.setdefault(one.kind, []).append(words)
+            limits.setdefault(one.kind, []).append(one.sentence.removeprefix("limit "))
     lines = []
     for one in found:
         if one.element != "limit":
@@ -309,7 +308,8 @@ def _element(
         sentence="",
     )
     where = ", ".join(f"{one.name}{_at(one)}" for one in functions[:1])
-    words = f"{load_elements().text(element, size)} per {found.per}"
+    part = _OF.get(found.part, found.part)
+    words = f"{load_elements().text(element, size)} per {found.per}, {part}"
     parts = [words, *([f"in {where}"] if where else []), _where(found)]
     parts += ["shown only"] if kind == "ungated" else []
     sentence = clean(", ".join(parts)).replace(NBSP, " ")

@@ -14,11 +14,16 @@ from iotoll.records.text import clean, number, plural, signed
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.findings import blocking, findings
-from iotoll.reports.page.functions import coverage_of, not_looked_at
+from iotoll.reports.page.functions import (
+    coverage_of,
+    not_counted,
+    not_looked_at,
+    ran_outside,
+    work_outside,
+)
 from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
-from iotoll.reports.page.work import not_counted, ran_outside, work_outside
 from iotoll.verdict.accept import proposed
 
 _GROUPS = 3
@@ -61,7 +66,8 @@ def first_screen(
     groups = [g for g in movements(views) if g.gated]
     unit = unit_of(evidence).value
     facts = [Fact("Where", tuple(_where(evidence, told, groups, views)))]
-    if not told and (largest := _largest(views, unit)):
+    passed = verdict is not None and verdict.outcome is Outcome.PASS and verdict.can_gate
+    if passed and not told and (largest := _largest(views, unit)):
         facts.append(Fact("Largest", (largest,)))
     if outside := work_outside(evidence, groups):
         facts.append(Fact("Outside I/Os", tuple(outside)))

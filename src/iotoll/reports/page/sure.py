@@ -16,7 +16,8 @@ def how_sure(evidence: Evidence, found: Sequence[Finding]) -> str:
         return ""
     if verdict.sequential:
         return clean(verdict.sequential.promise)
-    first = next((one for one in found if one.kind != "ungated" and one.cells and one.size), None)
+    counts = (one for one in found if one.kind != "ungated" and one.cells and one.size)
+    first = next((one for one in counts if one.element == evidence.clock.unit.value), None)
     if first is None:
         return ""
     cell = next((one for one in verdict.cells if one.cell == first.cells[0]), None)
