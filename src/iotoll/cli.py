@@ -171,7 +171,7 @@ COMMANDS = {
     "bisect": Entry(
         "Investigate",
         "iotoll.bisect.command:bisect_command",
-        "Name the commit between A and B that changed the instructions of an I/O.",
+        "Name the commits between A and B that changed the instructions of an I/O.",
         (
             "iotoll bisect --tree ~/linux --good v6.12.50 --bad v6.12.51",
             "iotoll bisect --tree ~/linux --good A --bad B --cell ufs-4k-randread-t1-direct",

@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COUNTS = {"F1": 8, "F2": 8, "F3": 8, "F4": 8, "F6": 9, "F7": 9, "G1": 11, "G2": 13, "G3": 11, "G4": 10}
+COUNTS = {
+    "F1": 8,
+    "F2": 8,
+    "F3": 8,
+    "F4": 8,
+    "F6": 9,
+    "F7": 9,
+    "G1": 11,
+    "G2": 13,
+    "G3": 11,
+    "G4": 10,
+}
 NUMBERS = [f"{group}.{number + 1}" for group, count in COUNTS.items() for number in range(count)]
 ITEM = re.compile(r"^- ([FG]\d(?:\.\d+)?): .*\n(?:  .*\n)*?  (open: .*|`.*`)$", re.M)
 ROWS = {found[1]: found[2] for found in ITEM.finditer((ROOT / "docs/findings.md").read_text())}

@@ -25,7 +25,7 @@ from tests.unit.explain.kernels import BASE, NOP, symbols
 
 DMB, LDR = 0xD5033BBF, 0xF9400000
 CLOCK, SWITCH, EXCEPTION, ENTRY = range(4)
-ORDERED = 1 << 15
+ORDERED = 1 << 13
 
 SHIM = """
 #include "windows.h"

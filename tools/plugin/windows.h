@@ -37,7 +37,7 @@
 #include "record.h"
 
 #define WINDOWS_MAGIC "IOTOLLW1"
-#define WINDOW_ORDERED (1u << 15)
+#define WINDOW_ORDERED (1u << 13)
 #define WINDOW_NAME 64
 #define ENTRY_ACCESS (1u << 31)
 

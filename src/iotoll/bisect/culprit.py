@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from iotoll.bisect import sandboxed_commits
-from iotoll.bisect.amount import shared
 from iotoll.bisect.history import History
 from iotoll.bisect.setting import WHOLE, WORK, Part, Setting, request_of
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError, UsageError
@@ -17,16 +15,15 @@ from iotoll.explain.explainer import Explainer
 from iotoll.gate.flow import Flow, execute
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
-from iotoll.records.models import Comparison, ExplainRecord, Outcome, Section, VerdictRecord
+from iotoll.records.models import ExplainRecord, Outcome, Section, VerdictRecord
 from iotoll.records.rundir import RunDir
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import locked, open_run
+from iotoll.verdict.amount import element_part, mean_of
 from iotoll.verdict.words import parts
 
 _NAMED = 5
 """Functions of a commit that are named."""
-FEW_CLUSTERS = 0.2
-"""Where a larger share of the I/Os is in no stored cluster, the verdict's own size is taken."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +76,8 @@ def confirm(
         found = _of(verdict, target, run)
         if target[1] == WORK:
             return _with(found, outside(verdict, target[0]), "")
+        if ":" in target[1]:
+            return _with(found, counted(verdict, target), "")
         if not explain or verdict.identical_images or setting.lab is not None:
             return found
         return _explained(found, run, target, setting, progress)
@@ -131,7 +130,8 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
     cell, section = target
     delta, moved, some = 0.0, False, ""
     for judged in (c for c in verdict.cells if c.cell == cell):
-        part = dict(parts(judged)).get(section)
+        every = {**dict(parts(judged)), **{element_part(one): one for one in judged.elements}}
+        part = every.get(section)
         if part is not None:
             delta, some = mean_of(part)
             moved = part.has_moved
@@ -141,22 +141,6 @@ def _of(verdict: VerdictRecord, target: Part, run: RunDir) -> Confirmed:
     # Times of a virtual board may be judged on purpose, and confirm nothing.
     moved = moved and verdict.can_gate
     return Confirmed(delta, moved, boots, verdict.sentence, str(run.root), some=some)
-
-
-def mean_of(part: Comparison) -> tuple[float, str]:
-    """By how much the mean I/O moved, and which I/Os have it, from what a verdict stores."""
-    stored = part.twins
-    if stored is None or not part.has_moved:
-        return part.delta, ""
-    counts = Counter({0: round(stored.exact * stored.pairs)})
-    for cluster in stored.clusters:
-        counts[cluster.delta] += cluster.ios
-    lacking = stored.pairs - counts.total()
-    if lacking > FEW_CLUSTERS * stored.pairs:
-        return part.delta, ""
-    counts[stored.commonest] += lacking
-    made = shared(+counts, stored.size)
-    return round(made.mean, 1), made.some
 
 
 def _explained(
@@ -184,6 +168,19 @@ def outside(verdict: VerdictRecord, cell: str) -> list[Function]:
         Function(one.name, round(one.candidate - one.base, 1), one.changed)
         for work in works
         for one in work.functions
+    ]
+    return found[:_NAMED]
+
+
+def counted(verdict: VerdictRecord, target: Part) -> list[Function]:
+    """Functions that have more or fewer of an element, as the gate counted them."""
+    found = [
+        Function(one.name, round(one.candidate - one.base, 2), one.changed)
+        for judged in verdict.cells
+        if judged.cell == target[0]
+        for element in judged.elements
+        if element_part(element) == target[1]
+        for one in element.functions
     ]
     return found[:_NAMED]
 

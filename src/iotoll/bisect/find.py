@@ -40,7 +40,7 @@ class Found:
     """Where a search ended.
 
     ``commits`` is the culprit alone, or all that it may be where skipped commits hide it, newest
-    first; empty where nothing moved, with the reason in ``why``.
+    first; empty where nothing moved, with the reason in ``why``. ``cells`` were measured first.
     """
 
     target: Part | None = None
@@ -48,6 +48,7 @@ class Found:
     commits: list[str] = field(default_factory=list)
     why: str = ""
     moved: dict[Part, Value] = field(default_factory=dict)
+    cells: tuple[str, ...] = ()
     range_size: int = 0
     candidates: int = 0
     tested: list[tuple[str, str, float | None]] = field(default_factory=list)
@@ -114,7 +115,14 @@ class Finder:
             return Found(why=why, range_size=len(parents), candidates=candidates)
         target = _clearest(moved)
         cells, full = self._narrowed(target, moved)
-        found = Found(target, full, moved=moved, range_size=len(parents), candidates=candidates)
+        found = Found(
+            target,
+            full,
+            moved=moved,
+            cells=tuple(self.cells),
+            range_size=len(parents),
+            candidates=candidates,
+        )
         if why := self._before_the_range(target, cells, full):
             found.why = why
             return found
@@ -230,6 +238,8 @@ def _clearest(moved: dict[Part, Value]) -> Part:
     return max(
         moved,
         key=lambda part: (
+            # Instructions before other counts, which have another unit.
+            ":" not in part[1],
             part[1] != WHOLE,
             moved[part].share >= 0.5,
             abs(moved[part].delta),

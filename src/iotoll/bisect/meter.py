@@ -1,7 +1,7 @@
 """Builds and boots single commits, and says by how much each differs from another one.
 
 Two commits are compared I/O by I/O, by the gate's rule. What moved is a mean over all I/Os
-(`iotoll.bisect.amount`), so that the steps of a range add up. What was measured is kept by the
+(`iotoll.verdict.amount`), so that the steps of a range add up. What was measured is kept by the
 kernel image, not by the commit: a commit that leaves the image as it was is not booted.
 """
 
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from iotoll.bisect import sandboxed_commits
-from iotoll.bisect.amount import amount
 from iotoll.bisect.log import Log
 from iotoll.bisect.setting import WHOLE, WORK, Part, Setting, request_of
 from iotoll.boards.board import VirtualBoard, load_virtual_board
@@ -56,6 +55,8 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.run.manifest import new_manifest
 from iotoll.run.opening import open_run
+from iotoll.verdict.amount import amount, element_part, mean_of
+from iotoll.verdict.elements import compare_elements
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, find
 from iotoll.verdict.instructions.pairing import PairedIos
@@ -404,7 +405,30 @@ def parts(
         else:
             sections.append(SectionComparison(section=name, **fields))
     work = _work(policy, sides, (sections, whole), changed)
-    return {**found, **({} if work is None else {WORK: work})}
+    return {
+        **found,
+        **({} if work is None else {WORK: work}),
+        **_elements(policy, sides),
+    }
+
+
+def _elements(policy: Policy, sides: tuple[CellRecord, CellRecord]) -> dict[str, Value]:
+    """Other counts than instructions that moved, such as register reads, each under its name."""
+    cell = sides[0].cell
+
+    def judged(
+        base: Sequence[CellRecord],
+        candidate: Sequence[CellRecord],
+        part: Section | None,
+        count: CountRule,
+    ) -> dict[str, Any] | None:
+        paired = pairing.pair(base, candidate, [part], parse_cell(cell).depth, policy.moved)
+        return compare(paired[part], count, policy)
+
+    return {
+        element_part(one): Value(mean_of(one)[0], one.moved, one.share, one.gated, one.threshold)
+        for one in compare_elements([sides[0]], [sides[1]], policy, judged)
+    }
 
 
 def _value(one: Comparison, paired: PairedIos, count: CountRule, policy: Policy) -> Value:

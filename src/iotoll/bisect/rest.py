@@ -31,9 +31,11 @@ class Culprit:
 
     @property
     def worst(self) -> Part:
-        """What moved most; a growth before an improvement of the same size."""
+        """What moved most, in instructions where any moved; growth before less of the same size."""
         deltas = self.step.deltas
-        return max(deltas, key=lambda part: (abs(deltas[part]), deltas[part], part))
+        return max(
+            deltas, key=lambda part: (":" not in part[1], abs(deltas[part]), deltas[part], part)
+        )
 
     @property
     def grew(self) -> bool:
@@ -54,9 +56,13 @@ def search_on(
     meter: Meter, history: History, asked: Asked, found: Found, progress: Progress
 ) -> Whole:
     """Every commit that moved what moved between A and B; nothing where the range has no change."""
-    cells = sorted({cell for cell, _ in found.moved})
-    if not cells or not found.commits:
+    if not found.commits:
         return Whole()
+    accountant = Accountant(meter, history, progress, None, section=asked.section)
+    accountant.cells = list(found.cells)
+    total = accountant.step(asked.good, asked.bad)
+    moved = total.moved if total is not None else frozenset[Part]()
+    cells = sorted({cell for cell, _ in [*found.moved, *moved]})
     accountant = Accountant(meter, history, progress, None, section=asked.section)
     accountant.cells = cells
     first = _alone(accountant, history, asked, found)

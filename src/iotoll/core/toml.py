@@ -29,9 +29,11 @@ _KINDS = {
     "boards": "board",
     "hardware": "board",
     "caches": "cache model",
+    "known-issues": "pack of known issues",
     "labs": "lab",
     "matrices": "matrix",
     "policies": "policy",
+    "simboards": "simulated board",
     "studies": "study",
 }
 """Folders of data files: what a file of each is. Their users give a name, and no path."""

@@ -131,7 +131,7 @@ def check_cells(asked: Sequence[str], known: Sequence[str]) -> None:
     for cell in asked:
         if cell not in known:
             near = nearest(cell, known)
-            more = f", and {len(known) - 1} others" if len(known) > 1 else ""
+            more = f", and {len(known) - 1} more" if len(known) > 1 else ""
             raise UsageError(f"--cell {cell}: the run has no such cell: it has {near}{more}")
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from iotoll.core.proc import stop
+from iotoll.core.scratch import scratch
 
 MOST = 8
 """Files of one change; what touches more is another revision, with which make has enough to do."""
@@ -71,9 +71,9 @@ class Precompiler:
             self._thread.join()
 
     def _work(self, source: Path, paths: Sequence[str]) -> None:
-        with tempfile.TemporaryDirectory(prefix="iotoll-") as scratch:
+        with scratch() as work:
             for path in paths:
-                words = command(self._out, path, Path(scratch))
+                words = command(self._out, path, work)
                 if words and not self._is_made(source, path) and not self._compile(words):
                     return
 

@@ -90,7 +90,7 @@ class _Counted:
     """One element in a boot's windows: which entries have it, how often, and whose it is there.
 
     ``owners`` are functions as `Symbols.index` has them: those that have the instruction, or call
-    what is counted; ``owner`` is the place in them. The others have the shape (entries of it,).
+    what is counted. ``owner`` is the place in them; the others have the shape (entries with it,).
     """
 
     key: str

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
+
 from iotoll.boards.board import load_board
 from iotoll.boards.equip import families
 from iotoll.boards.matrix import chosen_cells, load_matrix
@@ -24,17 +26,24 @@ from iotoll.gate.conclude import failed
 from iotoll.gate.flow import Flow, execute_alone
 from iotoll.nightly.config import Board, Branch, Config
 from iotoll.nightly.history.store import Store
-from iotoll.nightly.history.tables import Point, gap, of_run
-from iotoll.nightly.steps import with_steps
+from iotoll.nightly.history.tables import Point, gap, measurements, of_run
 from iotoll.nightly.tips import Tip, fetch, tip
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records import results
-from iotoll.records.models import Clock, RunManifest
+from iotoll.records.models import Clock, RunManifest, Section, SideResult
 from iotoll.records.rundir import RunDir
 from iotoll.reports.publish import FORMATS, Source, write
 from iotoll.run.manifest import RunRequest, new_manifest
 from iotoll.run.opening import keep_run
+from iotoll.verdict.amount import mean_of
+from iotoll.verdict.instructions.rule import judge_cells
+from iotoll.verdict.policy import Policy, load_policy
 
+STATISTIC = "step"
+"""What a measured tip moved against the one before it, by the gate's rule: a mean over all I/Os."""
+OVERHEAD = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION)
+"""Sections that make an I/O's overhead."""
+Row = tuple[str, str, str, str, float]
 Measure = Callable[[RunManifest, Path, Progress], RunDir]
 
 
@@ -249,3 +258,37 @@ def summary(points: list[Point]) -> str:
     """What a night added, as JSON."""
     names = ("branch", "board", "night", "status", "reason", "commit", "run")
     return json.dumps([{n: p.run[n] for n in names} for p in points], indent=1)
+
+
+def with_steps(point: Point, manifest: RunManifest, now: Path, last: Path) -> Point:
+    """The night with its steps since the tip whose result is ``last``, which becomes ``now``.
+
+    Where ``last`` is not there, or of another board, the night has none.
+    """
+    result = results.read(now, SideResult)
+    rows: list[Row] = []
+    if manifest.clock is Clock.INSTRUCTIONS and last.is_file():
+        policy = load_policy(manifest.policy)
+        rows = list(steps(results.read(last, SideResult), result, policy))
+    results.write(last, result)
+    table = pa.concat_tables([point.measurements, measurements(point.run, rows)])
+    return Point(point.run, table.unify_dictionaries(), point.board)
+
+
+def steps(before: SideResult, now: SideResult, policy: Policy) -> Iterator[Row]:
+    """Rows of the table ``measurements``: 0 where the rule sees nothing, none where it cannot."""
+    boards = [[boot.board_sha256 for boot in side.boots] for side in (before, now)]
+    if boards[0][: len(boards[1])] != boards[1]:
+        return
+    cells = [cell for cell in now.cells if before.cells.get(cell)]
+    for verdict in judge_cells(before, now, policy, cells).cells:
+        found = {
+            part.section: mean_of(part)[0] if part.has_moved else 0.0
+            for part in verdict.sections
+            if part.gated and part.moved != "unknown"
+        }
+        for section, delta in found.items():
+            yield "tip", verdict.cell, section.value, STATISTIC, delta
+        if found:
+            whole = round(sum(found.get(section, 0.0) for section in OVERHEAD), 1)
+            yield "tip", verdict.cell, "overhead", STATISTIC, whole

@@ -20,6 +20,7 @@ from iotoll.core.errors import BrokenError
 from iotoll.core.progress import Progress
 from iotoll.records import results
 from iotoll.records.models import CellRecord, Section, WorkRecord
+from iotoll.records.models.analysis import ElementRecord
 from tests.unit.runs import EXAMPLES, in_order
 
 QUIET = Progress(quiet=True)
@@ -57,8 +58,8 @@ class Tree:
 class TextMeter(Meter):
     """Builds and boots by reading the driver.
 
-    ``cost N`` and ``outside N`` add N, ``every K N`` to every Kth I/O; ``SYNTAX`` and ``PANIC``
-    break. Each kernel meets a timer in another I/O, which costs that one 790.
+    ``cost N`` and ``outside N`` add N, ``every K N`` to every Kth I/O, ``reads N`` register reads;
+    ``SYNTAX`` and ``PANIC`` break. A timer meets another I/O in each kernel, which costs 790.
     """
 
     sources_of_all = (DRIVER,)
@@ -97,6 +98,7 @@ class TextMeter(Meter):
                 Section.COMPLETION: [500 + late] * IOS,
             }
             changes = {"cell": cell, "in_order": in_order(counts), "invalid": None}
+            changes["vector"] = _vector(text)
             changes["work"] = _work(text, cost + late, int(image[:2], 16))
             results.write(folder / f"{cell}.json", record.model_copy(update=changes))
         named = re.findall(r"^code (\w+)", text, re.M)
@@ -110,6 +112,16 @@ class TextMeter(Meter):
 
 
 IOS = 256
+
+
+def _vector(text: str) -> dict[str, ElementRecord]:
+    """``reads N`` adds N register reads to every I/O."""
+    reads = sum(int(n) for n in re.findall(r"^reads (-?\d+)$", text, re.M))
+    if not reads:
+        return {}
+    runs = [(reads, IOS)]
+    sections = {Section.SUBMISSION: runs, Section.COMPLETION: [(0, IOS)]}
+    return {"register_reads.ufs": ElementRecord(sections=sections, whole=runs, functions={})}
 
 
 def _submission(text: str, cost: int, timer: int) -> list[int]:

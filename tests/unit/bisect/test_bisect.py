@@ -226,6 +226,16 @@ def test_g3_2_every_culprit_is_found_and_they_are_the_whole(tree: Tree, tmp_path
     assert whole.total == {submission: 441, completion: 300}
 
 
+def test_g3_2_a_register_read_is_found_beside_instructions(tree: Tree, tmp_path: Path) -> None:
+    commits = row(tree, 16, c5="cost 40", c11="reads 1")
+    found, measured = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)
+    asked = Asked(commits[0], commits[-1], (CELL,))
+    whole = search_on(measured, History(tree.root), asked, found, QUIET)
+    named = {commits.index(c.commits[0]): dict(c.step.deltas) for c in whole.culprits}
+    reads = (CELL, "register_reads.ufs:submission")
+    assert named == {5: {(CELL, "submission"): 400}, 11: {reads: 10}} and not whole.left
+
+
 def test_g3_2_one_culprit_needs_no_further_builds(tree: Tree, tmp_path: Path) -> None:
     commits = row(tree, 16, c5="cost 40")
     found, measured = search(tree, tmp_path / "b", commits[0], commits[-1], cell=CELL)

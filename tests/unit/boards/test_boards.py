@@ -133,7 +133,9 @@ def test_files_that_extend_each_other(tmp_path: Path) -> None:
 def test_file_that_extends_nothing(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('extends = "virt-arm65"\n')
-    with pytest.raises(UsageError, match=r"no board 'virt-arm65': did you mean virt-arm64\? There are: "):
+    with pytest.raises(
+        UsageError, match=r"no board 'virt-arm65': did you mean virt-arm64\? There are: "
+    ):
         load_board(str(path))
 
 

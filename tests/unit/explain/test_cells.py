@@ -66,4 +66,4 @@ def test_a_cell_that_a_run_has_not_is_said_with_those_like_it() -> None:
     with pytest.raises(UsageError) as found:
         check_cells(["ufs-4k-randraed-t1-direct"], known)
     text = str(found.value)
-    assert f"it has {known[0]}, " in text and text.endswith("and 4 others") and len(text) < 250
+    assert f"it has {known[0]}, and" in text and text.endswith("and 7 more") and len(text) < 250

@@ -22,7 +22,7 @@ from iotoll.nightly.config import Config, load_config
 from iotoll.nightly.followup import follow_up
 from iotoll.nightly.history.store import Store
 from iotoll.nightly.history.tables import Point, blank, measurements
-from iotoll.nightly.steps import with_steps
+from iotoll.nightly.night import with_steps
 from iotoll.nightly.trend import view
 from iotoll.records import results
 from iotoll.records.models import Section

@@ -91,7 +91,7 @@ def test_what_moves_both_ways_is_no_cost(policy: Policy) -> None:
 
 @pytest.mark.parametrize(("more", "outcome"), [(4, Outcome.PASS), (5, Outcome.REGRESSION)])
 def test_each_element_has_its_own_threshold(policy: Policy, more: int, outcome: Outcome) -> None:
-    found = judged(policy, {"atomics": {S: [9] * 256}}, {"atomics": {S: [9 + more] * 256}})
+    found = judged(policy, {"dmb_one_way": {S: [9] * 256}}, {"dmb_one_way": {S: [9 + more] * 256}})
     assert found.outcome is outcome
 
 

@@ -206,7 +206,7 @@ def searched(folder: Path, number: int, planted: Planted) -> Row:
     A bisect is exact when it names each commit whose cost is not cancelled within the range, with
     its size in every part, and names nothing that is not planted; a pair that cancels may be named.
     """
-    commits = _repository(folder / "linux.git", planted.commits, set(planted.costs))
+    commits = _repository(folder / "linux.git", planted.commits, set(planted.visible))
     history, ends = History(folder / "linux.git"), (commits[0], commits[-1])
     places = {commit: at for at, commit in enumerate(commits)}
     truth = planted.visible

@@ -20,7 +20,7 @@ from iotoll.nightly.history.files import Files
 
 _FITS = 0.1
 """A drop takes an exact growth back whose size differs by at most this share of it."""
-_SAME = 1.0
+_SAME = 0.2
 """A growth is an earlier one again whose size differs by at most so many instructions."""
 _BACK = 0.8
 """Share of a noisy growth that must have gone for it to count as fixed."""

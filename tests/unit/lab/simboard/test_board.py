@@ -223,7 +223,7 @@ def test_second_board_of_one_name_is_refused(running: Running, tmp_path: Path) -
 
 
 def test_profile_errors_name_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no such file: did you mean hikey960\?"):
+    with pytest.raises(UsageError, match=r"no simulated board '.*': did you mean hikey960\?"):
         profile.load("hikey970")
     path = tmp_path / "mine.toml"
     path.write_text('hardware = "hikey960"\n')

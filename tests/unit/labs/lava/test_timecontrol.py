@@ -99,8 +99,8 @@ class Board:
 
     def _collect(self, run: Any, cells: Any, clock: Any, which: Side, numbers: Any) -> SideResult:
         found = side(which, self.values[which == "candidate"][: len(numbers)])
-        tools = {"qemu": "10.0.2"} if self.virtual else {"kernel": "6.12"}
-        boots = [b.model_copy(update={"tools": tools, "lava": None}) for b in found.boots]
+        accelerator = "tcg" if self.virtual else "none"
+        boots = [b.model_copy(update={"accelerator": accelerator}) for b in found.boots]
         return found.model_copy(update={"boots": boots})
 
     def control(self, folder: Path) -> tuple[Any, NoiseRecord]:

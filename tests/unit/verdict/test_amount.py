@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iotoll.bisect.amount import amount
+from iotoll.verdict.amount import amount
 
 
 def differences(nth: int, size: int, every: int = 0) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

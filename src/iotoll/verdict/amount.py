@@ -7,12 +7,18 @@ from it by.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iotoll.records.models import Comparison
+from iotoll.records.models.verdict import ElementComparison
+
+FEW_CLUSTERS = 0.2
+"""Where a larger share of the I/Os is in no stored cluster, the verdict's own size is taken."""
 FEW, SHARE = 3, 0.02
 """A difference counts where so many more I/Os have it than its opposite, and such a share."""
 WIDE = 8
@@ -49,6 +55,27 @@ def shared(counts: Mapping[int, int], size: int) -> Amount:
         known = _with_hit(known, {v: n for v, n in rest.items() if not {v, -v} & set(known)})
     mean = middle + sum(v * n for v, n in known.items()) / total
     return Amount(mean, _words(middle, known, total))
+
+
+def mean_of(part: Comparison) -> tuple[float, str]:
+    """By how much the mean I/O moved, and which I/Os have it, from what a verdict stores."""
+    stored = part.twins
+    if stored is None or not part.has_moved:
+        return part.delta, ""
+    counts = Counter({0: round(stored.exact * stored.pairs)})
+    for cluster in stored.clusters:
+        counts[cluster.delta] += cluster.ios
+    lacking = stored.pairs - counts.total()
+    if lacking > FEW_CLUSTERS * stored.pairs:
+        return part.delta, ""
+    counts[stored.commonest] += lacking
+    made = shared(+counts, stored.size)
+    return round(made.mean, 1), made.some
+
+
+def element_part(one: ElementComparison) -> str:
+    """An element's name among the parts of a cell: ``register_reads.ufs:submission``."""
+    return f"{one.element}:{one.section.value if one.section else 'whole'}"
 
 
 def _with_hit(known: Mapping[int, int], others: Mapping[int, int]) -> dict[int, int]:
