@@ -64,7 +64,7 @@ def test_cells_that_moved_are_explained_else_all(tmp_path: Path) -> None:
     assert explainer(run).choose([CELLS[0]]) == [CELLS[0]]
     assert explainer(run).choose([], everything=True) == CELLS
     with pytest.raises(
-        UsageError, match=f"--cell typo: the run has no such cell: it has .*, and 1 more$"
+        UsageError, match="--cell typo: the run has no such cell: it has .*, and 1 more$"
     ):
         explainer(run).choose(["typo"])
     judged(run, dict.fromkeys(CELLS, "same"))

@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"([@#!~%$&^*\[])(?=[\w/.\"(])|(:)(?=[\w+-]+:)")
 _NAME = re.compile(r"(?<![\w./`-])(?=[\w./:+-]*(?:_|\.[chS]\b))[A-Za-z_][\w./:+-]*\w(?![\w`])")
 """An identifier, or a path: as code it can be read, and pasted."""
 _BEGINS = re.compile(r"^(\d*)([-+](?=[-\s]|$)|[=/]|(?<=\d)[.)])")
-"""At the beginning of a line these make a list, a rule, a heading of the line above, or an order."""
+"""At the beginning of a line these make a list, a rule, a heading of the line above, an order."""
 _BARE_ADDRESS = re.compile(r"(?i)\b(www(?=\.)|[a-z]+:(?=//)|mailto:)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 _QUICK_ACTION = re.compile(r"^([ \t>*+-]*)/(?=[A-Za-z])", re.M)
