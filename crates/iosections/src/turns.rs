@@ -178,7 +178,11 @@ mod tests {
 
     #[test]
     fn what_was_counted_takes_the_clock_s_place() {
-        let ran = Ran::Counted(Arc::new(Tracing::new(vec![(100, 7), (400, 900), (250, 30)])));
+        let ran = Ran::Counted(Arc::new(Tracing::new(vec![
+            (100, 7),
+            (400, 900),
+            (250, 30),
+        ])));
         assert_eq!(ran.between(0, 100, 250), 23);
         assert_eq!(ran.passed(100, 400), 893);
         assert_eq!(ran.between(0, 400, 500), 0);
