@@ -14,6 +14,9 @@ use crate::error::Error;
 const MAGIC: &[u8] = b"IOTOLLT1";
 
 /// Reads what a board counted: times, and what was executed until each, in any order.
+///
+/// # Errors
+/// When the file cannot be read, or is no such file.
 pub fn tracing(path: &Path) -> Result<Vec<(u64, u64)>, Error> {
     let bytes = std::fs::read(path).map_err(|e| wrong(path, e.to_string()))?;
     decode(&bytes).map_err(|why| wrong(path, why.to_owned()))

@@ -462,6 +462,10 @@ fn markers(py: Python<'_>, path: &str) -> PyResult<Vec<(u64, String)>> {
 
 /// What the recording of a trace executed until each reading of its clock: times and instructions.
 #[pyfunction]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "pyo3 makes a Path into a PathBuf"
+)]
 fn tracing(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(u64, u64)>> {
     py.detach(|| iorecord::tracing(&path))
         .map_err(|e| TraceError::new_err(e.to_string()))
