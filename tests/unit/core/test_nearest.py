@@ -31,8 +31,8 @@ def test_the_name_that_is_most_alike_or_alone_begins_so() -> None:
     ("load", "word", "near"),
     [
         (load_board, "virt-arm46", "virt-arm64"),
-        (load_matrix, "smal", "small"),
-        (load_policy, "instructons", "instructions"),
+        (load_matrix, "defalt", "default"),
+        (load_policy, "instruction", "instructions"),
         (load_study, "ufs-nvm", "ufs-nvme"),
     ],
 )
@@ -48,7 +48,7 @@ def test_g2_11_the_nearest_name_is_offered(load: object, word: str, near: str) -
 def test_g2_11_of_a_run_as_well(tmp_path: Path) -> None:
     shutil.copytree(real("pass").root, tmp_path / "example")
     with pytest.raises(UsageError, match=r"did you mean .*/example\?"):
-        RunDir.open(tmp_path / "exmple")
+        RunDir.open(tmp_path / "examples")
 
 
 def test_g2_11_and_of_a_command() -> None:
