@@ -31,7 +31,7 @@ def test_the_name_that_is_most_alike_or_alone_begins_so() -> None:
     ("load", "word", "near"),
     [
         (load_board, "virt-arm46", "virt-arm64"),
-        (load_matrix, "defalt", "default"),
+        (load_matrix, "defaults", "default"),
         (load_policy, "instruction", "instructions"),
         (load_study, "ufs-nvm", "ufs-nvme"),
     ],
