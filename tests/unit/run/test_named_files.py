@@ -90,7 +90,7 @@ def test_a_real_boards_hardware_and_its_fragments_are_among_them(own: Path) -> N
 
 def test_a_file_that_is_not_there_is_one_line(own: Path) -> None:
     Path("below/quick.toml").unlink()
-    with pytest.raises(UsageError, match=r"below/quick\.toml does not exist"):
+    with pytest.raises(UsageError, match=r"below/quick\.toml: no such file"):
         named_files(asked(own).manifest)
 
 
