@@ -99,7 +99,7 @@ def test_a_run_that_broke_has_nothing_to_derive(tmp_path: Path) -> None:
 
 
 def test_what_is_no_result_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a run directory: it has no run.json"):
+    with pytest.raises(UsageError, match=r"is not a run directory: it has no run\.json"):
         open_result(tmp_path)
     run = make_run(tmp_path / "run")
     with pytest.raises(UsageError, match="has no verdict to reproduce"):
