@@ -62,7 +62,7 @@ def test_verdict_cells_and_sections_are_seen(second: Path, opened: Open) -> None
 def test_one_test_has_reason_facts_link_history_and_pictures(second: Path, opened: Open) -> None:
     page = opened(second)
     page.page.get_by_text(SLOW).first.click()
-    page.shows("grew by +329 (+6.3")
+    page.shows("+327 to +329 instructions per UFS request (+14")
     for text in ("Linux 6.12.117", "virt-arm64", "Check transfer requests"):
         page.shows(text)
     assert page.page.locator(f"a[href='{LINK.url}']").inner_text() == LINK.label
@@ -77,7 +77,7 @@ def test_one_test_has_reason_facts_link_history_and_pictures(second: Path, opene
 def test_history_is_not_cut_by_another_patch(second: Path, opened: Open) -> None:
     page = opened(second)
     page.page.get_by_text(SLOW).first.click()
-    page.shows("grew by +329 (+6.3")
+    page.shows("+327 to +329 instructions per UFS request (+14")
     tab = page.page.get_by_role("button", name="History").or_(page.page.get_by_text("History"))
     assert "1" in tab.first.locator("..").inner_text()
     tab.first.click()
