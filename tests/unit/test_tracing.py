@@ -80,9 +80,10 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed: apt-get install gcc")
     library = tmp_path_factory.mktemp("core") / "tracing.so"
-    source = data_dir("tools/plugin") / "tracing.c"
+    folder = data_dir("tools/plugin")
+    sources = [str(folder / name) for name in ("tracing.c", "record.c", "cache.c")]
     words = ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
-    subprocess.run([*words, "-o", str(library), str(source)], check=True)
+    subprocess.run([*words, "-o", str(library), *sources], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.tracing_edge.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p]
     loaded.tracing_clock.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 2]

@@ -251,23 +251,32 @@ int parse_pairs(const char *text, struct span *pairs, int most)
     }
 }
 
-int64_t read_spans(const char *path, struct span **spans)
+int64_t read_entries(const char *path, size_t width, void **entries)
 {
     FILE *file = fopen(path, "rb");
     int64_t count = -1;
     long size;
 
-    *spans = NULL;
+    *entries = NULL;
     if (!file)
         return -1;
     if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 &&
-        size % (long)sizeof(struct span) == 0) {
+        size % (long)width == 0) {
         rewind(file);
-        *spans = malloc(size ? (size_t)size : 1);
-        count = size / (long)sizeof(struct span);
-        if (*spans && fread(*spans, sizeof(struct span), (size_t)count, file) != (size_t)count)
+        *entries = malloc(size ? (size_t)size : 1);
+        count = size / (long)width;
+        if (*entries && fread(*entries, width, (size_t)count, file) != (size_t)count)
             count = -1;
     }
     fclose(file);
-    return *spans ? count : -1;
+    return *entries ? count : -1;
+}
+
+int64_t read_spans(const char *path, struct span **spans)
+{
+    void *entries;
+    int64_t count = read_entries(path, sizeof(**spans), &entries);
+
+    *spans = entries;
+    return count;
 }

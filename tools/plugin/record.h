@@ -104,6 +104,9 @@ bool recorder_end(struct recorder *recorder, uint64_t executed);
 /* Reads "A:B,A:B,..." of hexadecimal or decimal numbers; returns their count, -1 if invalid. */
 int parse_pairs(const char *text, struct span *pairs, int most);
 
+/* Reads a file of entries of `width` bytes into memory that the caller frees; -1 if it cannot be read. */
+int64_t read_entries(const char *path, size_t width, void **entries);
+
 /* Reads a file of pairs of u64 into memory that the caller frees; -1 if it cannot be read. */
 int64_t read_spans(const char *path, struct span **spans);
 

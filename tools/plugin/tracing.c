@@ -2,7 +2,7 @@
 /* What the guest's own tracing executes: see tracing.h. */
 #include "tracing.h"
 
-#include <stdlib.h>
+#include "record.h"
 
 /* The group of what a probe's breakpoint begins: no edge ends it, the return from its exception does. */
 #define GROUP_BREAK UINT32_MAX
@@ -104,21 +104,9 @@ bool tracing_end(struct tracing *tracing)
 
 int64_t read_edges(const char *path, struct edge **edges)
 {
-    FILE *file = fopen(path, "rb");
-    int64_t count = -1;
-    long size;
+    void *entries;
+    int64_t count = read_entries(path, sizeof(**edges), &entries);
 
-    *edges = NULL;
-    if (!file)
-        return -1;
-    if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 &&
-        size % (long)sizeof(struct edge) == 0) {
-        rewind(file);
-        *edges = malloc(size ? (size_t)size : 1);
-        count = size / (long)sizeof(struct edge);
-        if (*edges && fread(*edges, sizeof(struct edge), (size_t)count, file) != (size_t)count)
-            count = -1;
-    }
-    fclose(file);
-    return *edges ? count : -1;
+    *edges = entries;
+    return count;
 }

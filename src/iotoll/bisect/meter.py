@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,7 +60,7 @@ from iotoll.verdict.elements import compare_elements
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, find
 from iotoll.verdict.instructions.pairing import PairedIos
-from iotoll.verdict.instructions.rule import compare, per_io
+from iotoll.verdict.instructions.rule import compare, compare_counts, per_io
 from iotoll.verdict.policy import CountRule, Policy, load_policy
 from iotoll.verdict.work import compare_work
 
@@ -414,17 +414,7 @@ def parts(
 
 def _elements(policy: Policy, sides: tuple[CellRecord, CellRecord]) -> dict[str, Value]:
     """Other counts than instructions that moved, such as register reads, each under its name."""
-    cell = sides[0].cell
-
-    def judged(
-        base: Sequence[CellRecord],
-        candidate: Sequence[CellRecord],
-        part: Section | None,
-        count: CountRule,
-    ) -> dict[str, Any] | None:
-        paired = pairing.pair(base, candidate, [part], parse_cell(cell).depth, policy.moved)
-        return compare(paired[part], count, policy)
-
+    judged = partial(compare_counts, policy, sides[0].cell)
     return {
         element_part(one): Value(mean_of(one)[0], one.moved, one.share, one.gated, one.threshold)
         for one in compare_elements([sides[0]], [sides[1]], policy, judged)

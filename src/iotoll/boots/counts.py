@@ -60,14 +60,18 @@ PACKED = b"IOTOLLWZ"
 """What a stored file of windows begins with; behind it, the plugin's own, packed by zlib."""
 
 _MAGIC = b"IOTOLLC1"
-_PART = np.dtype(
+PART = np.dtype(
     [("kind", "<u4"), ("number", "<u4"), ("cpu", "<u4"), ("width", "<u4"), ("count", "<u8")]
 )
 _COUNTED = np.dtype([("piece", "<u4"), ("times", "<u4"), ("idle", "<u4")])
 _PIECE = np.dtype([("address", "<u8"), ("instructions", "<u8")])
 _WINDOW, _PIECES, _END = 1, 2, 3
-_BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u4"), ("special", "<u4")])
-_WINDOWS_LAST, _FUNCTIONS = 9, 10  # of tools/plugin/windows.h, and what is added here
+BLOCK = np.dtype([("address", "<u8"), ("instructions", "<u4"), ("special", "<u4")])
+WINDOWS_MAGIC, WINDOWS_LAST = b"IOTOLLW1", 9
+"""Of tools/plugin/windows.h: how its file begins, and the kind of its last part."""
+
+FUNCTIONS = 10
+"""The kind of the part that `pack_windows` adds."""
 
 Counts = npt.NDArray[np.int64]
 
@@ -123,11 +127,11 @@ def pack_windows(path: Path, target: Path, symbols: Symbols) -> None:
     InfrastructureError where it is not whole.
     """
     data = path.read_bytes()
-    last = np.frombuffer(data[-_PART.itemsize :], _PART)
-    if not data.startswith(b"IOTOLLW1") or len(last) != 1 or last[0]["kind"] != _WINDOWS_LAST:
+    last = np.frombuffer(data[-PART.itemsize :], PART)
+    if not data.startswith(WINDOWS_MAGIC) or len(last) != 1 or last[0]["kind"] != WINDOWS_LAST:
         raise InfrastructureError(f"{path.name}: the plugin's windows are cut off")
-    head = np.frombuffer(data, _PART, 1, 8)[0]
-    blocks = np.frombuffer(data, _BLOCK, int(head["count"]), 8 + _PART.itemsize)
+    head = np.frombuffer(data, PART, 1, 8)[0]
+    blocks = np.frombuffer(data, BLOCK, int(head["count"]), 8 + PART.itemsize)
     numbers = np.unique(symbols.index(blocks["address"]))
     numbers = numbers[numbers >= 0]
     functions = {
@@ -137,8 +141,8 @@ def pack_windows(path: Path, target: Path, symbols: Symbols) -> None:
         "size": len(symbols.image),
     }
     text = json.dumps(functions, separators=(",", ":")).encode()
-    part = np.array([(_FUNCTIONS, 0, 0, 1, len(text))], _PART).tobytes()
-    whole = data[: -_PART.itemsize] + part + text + data[-_PART.itemsize :]
+    part = np.array([(FUNCTIONS, 0, 0, 1, len(text))], PART).tobytes()
+    whole = data[: -PART.itemsize] + part + text + data[-PART.itemsize :]
     write_bytes(target, PACKED + zlib.compress(whole, 1))
 
 
@@ -204,9 +208,9 @@ def _parts(path: Path) -> Iterator[tuple[np.void, npt.NDArray[np.void]]]:
         raise InfrastructureError(f"{path.name}: is not a file of the plugin's counts")
     at = len(_MAGIC)
     kinds = {_WINDOW: _COUNTED, _PIECES: _PIECE, _END: _PIECE}
-    while at + _PART.itemsize <= len(data):
-        head = np.frombuffer(data, _PART, 1, at)[0]
-        at += _PART.itemsize
+    while at + PART.itemsize <= len(data):
+        head = np.frombuffer(data, PART, 1, at)[0]
+        at += PART.itemsize
         size = int(head["width"]) * int(head["count"])
         kind = kinds.get(int(head["kind"]))
         if at + size > len(data):

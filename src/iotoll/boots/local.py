@@ -6,9 +6,11 @@ import shutil
 import tarfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from iotoll.boards import patched
 from iotoll.boards.board import Board, VirtualBoard
@@ -393,26 +395,47 @@ def unpack(handover: Path, target: Path) -> None:
 def _record(
     plan: BootPlan, command: list[str], files: BootFiles, seconds: float, uncounted: str
 ) -> BootRecord:
+    return record_of(
+        plan,
+        [_portable(word, files) for word in command],
+        seconds,
+        tools=tool_versions(plan.virtual),
+        qemu=patched.digest() if plan.virtual.qemu.patched else None,
+        uncounted=uncounted,
+    )
+
+
+def record_of(
+    plan: BootPlan,
+    command: list[str],
+    seconds: float,
+    *,
+    tools: Mapping[str, str] = MappingProxyType({}),
+    **more: Any,
+) -> BootRecord:
+    """The record of a boot whose files are in its folder; ``more`` are further fields of it.
+
+    ``tools`` are versions beside those of the image and the board.
+    """
     return BootRecord(
         side=plan.side,
         boot=plan.number,
         board=plan.board.name,
         clock=plan.clock,
         accelerator=plan.accelerator,
-        tools={**tool_versions(plan.virtual), **tools_of(plan)},
+        tools={**tools, **_tools(plan)},
         board_sha256=plan.identity(),
-        qemu=patched.digest() if plan.virtual.qemu.patched else None,
         models=plan.board.models,
-        command=[_portable(word, files) for word in command],
+        command=command,
         seconds=round(seconds, 1),
         cells=plan.cells,
-        facts=facts_of(plan),
-        uncounted=uncounted,
+        facts=_facts(plan),
         digests=sealed.digests(plan.folder),
+        **more,
     )
 
 
-def tools_of(plan: BootPlan) -> dict[str, str]:
+def _tools(plan: BootPlan) -> dict[str, str]:
     """Versions of what the board's image has, and of what the board said that it has."""
     tools = {f"image {name}": version for name, version in plan.image.packages.items()}
     for line in _text(plan.folder / "boot/tools").splitlines():
@@ -421,7 +444,7 @@ def tools_of(plan: BootPlan) -> dict[str, str]:
     return tools
 
 
-def facts_of(plan: BootPlan) -> FactRecord:
+def _facts(plan: BootPlan) -> FactRecord:
     """What the board said of itself before and after the workload, in what it handed over."""
     before, after = (_text(plan.folder / name / "facts") for name in ("boot", "after"))
     limits = read_limits(before, after)

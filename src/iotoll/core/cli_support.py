@@ -31,7 +31,7 @@ from iotoll.core.errors import (
     UsageError,
     os_fix,
 )
-from iotoll.core.nearest import nearest
+from iotoll.core.nearest import ALIKE, nearest
 from iotoll.core.plain import plain
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _meant(said: str, context: click.Context | None) -> str:
     if context is None or not isinstance(context.command, click.Group):
         return ""
     word = re.fullmatch(r"No such command '(.*)'\.", said)
-    near = nearest(word[1], context.command.list_commands(context), 0.6) if word else ""
+    near = nearest(word[1], context.command.list_commands(context), ALIKE) if word else ""
     return f" Did you mean {near}?" if near else ""
 
 

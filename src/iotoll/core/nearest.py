@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_ALIKE = 0.6
+ALIKE = 0.6
 """How alike two names must be (difflib's ratio) for one to be offered in the place of the other."""
 
 
@@ -25,5 +25,5 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.0) -> str:
 
 def meant(word: str, known: Iterable[str]) -> str:
     """``: did you mean NAME?``, to end a message with; empty where no name is alike."""
-    found = nearest(word, known, _ALIKE)
+    found = nearest(word, known, ALIKE)
     return f": did you mean {found}?" if found else ""

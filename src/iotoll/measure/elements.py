@@ -8,7 +8,7 @@ the sections of I/Os by the same analysis as instructions, which an element take
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
@@ -173,10 +173,10 @@ class ElementCounter:
         mine = np.lexsort((columns["start"], columns["pid"]))
         return ElementRecord(
             sections={
-                section: _runs(np.ma.array(columns[name])[mine])
+                section: runs_of(np.ma.array(columns[name])[mine].tolist())
                 for section, name in GATE_COLUMNS.items()
             },
-            whole=_runs(np.ma.array(whole[rows])),
+            whole=runs_of(whole[rows].tolist()),
             functions=self._functions(one, table),
         )
 
@@ -207,9 +207,9 @@ def _joined(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _runs(values: Any) -> Runs:
+def runs_of(values: Iterable[int | None]) -> Runs:
     """The values in their order, each with how often it follows itself."""
-    return [(value, len(list(same))) for value, same in groupby(values.tolist())]
+    return [(value, len(list(same))) for value, same in groupby(values)]
 
 
 # ---------------------------------------------------------------- what has which element

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from iotoll import _native
 from iotoll.boards.plugin import TRACING, WINDOWS
-from iotoll.boots.counts import PACKED
+from iotoll.boots.counts import BLOCK, FUNCTIONS, PACKED, PART, WINDOWS_LAST, WINDOWS_MAGIC
 from iotoll.core.errors import InfrastructureError
 from iotoll.kernels.symbols import Symbols
 
@@ -35,12 +35,8 @@ ACCESS = 1 << 31
 
 Ints = npt.NDArray[np.int64]
 
-_MAGIC = b"IOTOLLW1"
-_PART = np.dtype(
-    [("kind", "<u4"), ("number", "<u4"), ("cpu", "<u4"), ("width", "<u4"), ("count", "<u8")]
-)
 _KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
-    1: ("blocks", np.dtype([("address", "<u8"), ("instructions", "<u4"), ("special", "<u4")])),
+    1: ("blocks", BLOCK),
     2: ("special", np.dtype([("place", "<u4"), ("word", "<u4")])),
     3: ("devices", np.dtype("S64")),
     4: ("accesses", np.dtype([("address", "<u8"), ("device", "<u4"), ("is_store", "<u4")])),
@@ -51,9 +47,8 @@ _KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
     ),
     7: ("marks", np.dtype([("window", "<u4"), ("kind", "<u4"), ("user", "<u4")])),
     8: ("switches", np.dtype([("from", "<u8"), ("to", "<u8")])),
-    10: ("functions", np.dtype("u1")),
+    FUNCTIONS: ("functions", np.dtype("u1")),
 }
-_LAST = 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,14 +150,14 @@ def _symbols(text: bytes) -> Symbols:
 
 
 def _parts(data: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    if not data.startswith(_MAGIC):
+    if not data.startswith(WINDOWS_MAGIC):
         raise ValueError("another file")
-    at = len(_MAGIC)
-    while at + _PART.itemsize <= len(data):
-        head = np.frombuffer(data, _PART, 1, at)[0]
-        at += _PART.itemsize
+    at = len(WINDOWS_MAGIC)
+    while at + PART.itemsize <= len(data):
+        head = np.frombuffer(data, PART, 1, at)[0]
+        at += PART.itemsize
         kind, count = int(head["kind"]), int(head["count"])
-        if kind == _LAST:
+        if kind == WINDOWS_LAST:
             return
         size = int(head["width"]) * count
         if kind in _KINDS:

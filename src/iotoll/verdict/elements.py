@@ -7,11 +7,11 @@ Only what moved is kept: there are a hundred counts a cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 from typing import Any
 
-from iotoll.measure.elements import load_elements
+from iotoll.measure.elements import load_elements, runs_of
 from iotoll.records.models import CellRecord, Section
 from iotoll.records.models.analysis import ElementRecord, Runs
 from iotoll.records.models.verdict import ElementComparison, WorkFunction
@@ -75,18 +75,8 @@ def _values(record: CellRecord, key: str, part: Section | None) -> Runs:
         # Where an I/O has no such section, it has no count of it.
         known = record.in_order.sections.get(part, []) if record.in_order and part else []
         ios = len(record.in_order.thread) if record.in_order else 0
-        return _packed([None if v is None else 0 for v in known] if part else [0] * ios)
+        return runs_of([None if v is None else 0 for v in known] if part else [0] * ios)
     return element.whole if part is None else element.sections.get(part, [])
-
-
-def _packed(values: Sequence[int | None]) -> Runs:
-    packed: list[tuple[int | None, int]] = []
-    for value in values:
-        if packed and packed[-1][0] == value:
-            packed[-1] = value, packed[-1][1] + 1
-        else:
-            packed.append((value, 1))
-    return packed
 
 
 def _replaced(record: CellRecord, key: str, part: Section | None) -> CellRecord:
@@ -127,13 +117,7 @@ def element_text(found: ElementComparison) -> str:
     return load_elements().text(found.element, round(found.delta, 2))
 
 
-def element_functions(found: ElementComparison, places: Mapping[str, str] | None = None) -> str:
-    """Where it is, the function that differs most the same way: `` in f()``; or nothing.
-
-    With ``places``, file and line by function: `` in f() (file.c:7)``.
-    """
+def element_functions(found: ElementComparison) -> str:
+    """Where it is, the function that differs most the same way: `` in f()``; or nothing."""
     same = [f for f in found.functions if (f.candidate - f.base) * found.delta > 0]
-    if not same:
-        return ""
-    place = (places or {}).get(same[0].name)
-    return f" in {same[0].name}()" + (f" ({place})" if place else "")
+    return f" in {same[0].name}()" if same else ""

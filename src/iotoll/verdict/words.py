@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
@@ -120,18 +120,13 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
     return lines
 
 
-def element_lines(
-    verdicts: Sequence[CellVerdict], gated: bool = True, places: Mapping[str, str] | None = None
-) -> list[str]:
-    """What moved besides instructions, by device, section and element; the most cells first.
-
-    ``places`` are file and line by function, where they are known.
-    """
+def element_lines(verdicts: Sequence[CellVerdict]) -> list[str]:
+    """What moved besides instructions, by device, section and element; the most cells first."""
     groups: dict[tuple[str, str, str, str], list[ElementComparison]] = {}
     for verdict in verdicts:
         device = verdict.cell.partition("-")[0]
         for one in verdict.elements:
-            if one.gated == gated:
+            if one.gated:
                 part = one.section.value if one.section else WHOLE
                 groups.setdefault((device, part, one.element, one.moved), []).append(one)
     # What a patch adds to each request is in a section; whole I/Os have as many as requests.
@@ -141,7 +136,7 @@ def element_lines(
         cells = [v for v in verdicts if v.cell.partition("-")[0] == device]
         middle = sorted(moved, key=lambda one: one.delta)[(len(moved) - 1) // 2]
         where = f"in {len(moved)} of {len(cells)} workloads"
-        text = f"{element_text(middle)} for an I/O{element_functions(middle, places)} {where}"
+        text = f"{element_text(middle)} for an I/O{element_functions(middle)} {where}"
         lines.append(f"{DEVICES.get(device, device)} {part} {text}")
     return lines
 

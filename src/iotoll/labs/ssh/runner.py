@@ -25,7 +25,7 @@ from iotoll.boards.ramdisk import EPOCH
 from iotoll.boards.rootfs import make_tree
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
-from iotoll.boots.local import CONSOLE_LIMIT, HANDOVER_LIMIT, BootPlan, facts_of, tools_of, unpack
+from iotoll.boots.local import CONSOLE_LIMIT, HANDOVER_LIMIT, BootPlan, record_of, unpack
 from iotoll.boots.schedule import boot_until_sure, mark_done
 from iotoll.core.digest import file_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError
@@ -34,8 +34,8 @@ from iotoll.core.proc import tail
 from iotoll.core.progress import Progress, Step
 from iotoll.labs.ssh.config import SshBoard
 from iotoll.labs.ssh.connection import BOOT_ID, Connection, LostError
-from iotoll.records import results, sealed
-from iotoll.records.models import BootRecord, BuildRecord
+from iotoll.records import results
+from iotoll.records.models import BuildRecord
 from iotoll.records.rundir import RunDir
 
 ROOT = "/run/iotoll"
@@ -138,7 +138,7 @@ class SshRunner:
                 results.write_text(plan.folder / "console.log", text)
                 with contextlib.suppress(InfrastructureError):
                     board.run(_END, ROOT, seconds=20)
-        record = self._record(plan, time.monotonic() - started)
+        record = record_of(plan, ["ssh", self.board.boot], time.monotonic() - started)
         proof.check(plan.name, plan.kernel, plan.board.name, record.facts.before, plan.key)
         results.write(plan.folder / "boot.json", record)
 
@@ -284,23 +284,6 @@ class SshRunner:
             board.run(_FETCH, KEPT, out=out, most=HANDOVER_LIMIT, seconds=900)
         unpack(handover, plan.folder)
         handover.unlink()
-
-    def _record(self, plan: BootPlan, seconds: float) -> BootRecord:
-        return BootRecord(
-            side=plan.side,
-            boot=plan.number,
-            board=plan.board.name,
-            clock=plan.clock,
-            accelerator=plan.accelerator,
-            tools=tools_of(plan),
-            board_sha256=plan.identity(),
-            models=plan.board.models,
-            command=["ssh", self.board.boot],
-            seconds=round(seconds, 1),
-            cells=plan.cells,
-            facts=facts_of(plan),
-            digests=sealed.digests(plan.folder),
-        )
 
 
 def _judge(state: ConsoleState) -> None:

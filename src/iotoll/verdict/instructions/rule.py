@@ -155,7 +155,7 @@ def _cell(
     found = compare(paired[None], counts[None], policy)
     whole = Comparison(**found) if found else None
     work = compare_work(*sides, (sections, whole), policy.work, frozenset(candidate.changed or ()))
-    elements = compare_elements(*sides, policy, partial(_compare_counts, policy, name))
+    elements = compare_elements(*sides, policy, partial(compare_counts, policy, name))
     parts_of = (*sections, whole, work, *elements)
     gated = [part for part in parts_of if part is not None and part.gated]
     outcome, why = Outcome.PASS, ""
@@ -177,7 +177,7 @@ def _cell(
     return verdict, paired
 
 
-def _compare_counts(
+def compare_counts(
     policy: Policy,
     cell: str,
     base: Sequence[CellRecord],
