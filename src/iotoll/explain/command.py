@@ -18,6 +18,8 @@ from iotoll.explain import automatic
 from iotoll.explain.explainer import Explainer, write_pictures
 from iotoll.explain.frames import cell_frames
 from iotoll.explain.profiled import Profiler
+from iotoll.explain.releases import compare_releases
+from iotoll.explain.releases_terminal import print_cells, print_overview
 from iotoll.explain.terminal import (
     print_caches,
     print_explained,
@@ -35,6 +37,12 @@ from iotoll.run.opening import open_result
 @click.command("explain")
 @click.argument("result", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--cell", "cells", multiple=True, help="Explain this cell; repeatable.")
+@click.option(
+    "--since",
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    help="Another run, of an older kernel: which functions account for what RUN's costs more.",
+)
 @click.option("--all", "everything", is_flag=True, help="Explain all cells, show all sections.")
 @click.option(
     "--io",
@@ -64,6 +72,7 @@ from iotoll.run.opening import open_result
 def explain_command(
     result: Path,
     cells: tuple[str, ...],
+    since: Path | None,
     everything: bool,
     single: int | None,
     slowest: bool,
@@ -85,12 +94,18 @@ def explain_command(
     explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
     both profiles for speedscope (CELL.speedscope.json). With --untraced both kernels boot without
     trace events instead, and untraced.json has what each section costs then. Real boards can be
-    profiled: profile.json. Exit code 0, whatever the verdict was.
+    profiled: profile.json. With --since two runs of kernels of any two releases are compared, of
+    `iotoll measure` or a study's variants as well. Exit code 0, whatever the verdict was.
     """
     marked = {"io": single is not None, "slowest": slowest, "differs": differs}
     ones = [name for name, on in marked.items() if on]
     modelled = cache or cache_model is not None
     _check(ones, len(cells), {"untraced": untraced, "profile": profile}, modelled, everything)
+    if since is not None:
+        if ones or modelled or untraced or profile or again:
+            raise UsageError("--since: give nothing but --cell, --all, --json, --quiet beside it")
+        _since(since, result, cells, everything, as_json, Progress(quiet or as_json))
+        return
     caches = load_caches(cache_model or CACHES) if modelled else None
     run, progress = open_result(result), Progress(quiet or as_json)
     if profile:
@@ -125,6 +140,24 @@ def _check(
         raise UsageError("--untraced: give no --io, --slowest, --differs or --cache beside it")
     if ways["profile"] and (ones or modelled or everything or ways["untraced"]):
         raise UsageError("--profile: give no option but --cell, --json and --quiet beside it")
+
+
+def _since(
+    older: Path,
+    newer: Path,
+    cells: Sequence[str],
+    everything: bool,
+    as_json: bool,
+    progress: Progress,
+) -> None:
+    """Compare the kernels of two runs: an overview, or the functions of the cells asked for."""
+    record = compare_releases(older, newer, cells, progress)
+    if as_json:
+        _print_json(record)
+    elif cells or everything:
+        _screen(partial(print_cells, record, everything=everything), everything)
+    else:
+        _screen(partial(print_overview, record))
 
 
 def _profile(run: RunDir, cells: Sequence[str], as_json: bool, progress: Progress) -> None:

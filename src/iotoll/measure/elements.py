@@ -148,22 +148,8 @@ class ElementCounter:
         self, place: int, path: str, device: str, spans: Sequence[tuple[int, int]], comm: str
     ) -> list[dict[str, Any]]:
         """The columns of `GATE_COLUMNS` with an element in place of instructions, by window."""
-        # Those before the first window and behind the last one are asked for by nobody.
-        ends = [min(span[1], np.iinfo(np.int64).max) for span in spans]
-        low = max(int(np.searchsorted(self._times, spans[0][0])) - 1, 0)
-        high = int(np.searchsorted(self._times, max(ends), side="right"))
-        here = slice(low, high)
-        counts = np.column_stack((self._times[here], self._until[place][here])).astype(np.uint64)
-        parts: list[list[dict[str, Any]]] = [[] for _ in spans]
-        _native.stream(
-            path,
-            [(*span, device, True) for span in spans],
-            lambda window, columns: parts[window].append(columns),
-            columns={"pid", "start", *GATE_COLUMNS.values()},
-            counts=counts.tobytes(),
-            comm=comm,
-        )
-        return [_joined(batches) for batches in parts]
+        until = self._until[place]
+        return cut(self._times, until, path, device, spans, comm, tuple(GATE_COLUMNS.values()))
 
     def _record(
         self, one: _Counted, table: IoTable, whole: Ints, columns: Mapping[str, Any]
@@ -195,10 +181,43 @@ class ElementCounter:
         return dict(sorted(named))
 
 
-def _joined(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def cut(
+    times: Ints,
+    until: Ints,
+    path: str,
+    device: str,
+    spans: Sequence[tuple[int, int]],
+    comm: str,
+    columns: Sequence[str],
+) -> list[dict[str, Any]]:
+    """The I/Os of windows of a trace, cut by the analyser, with another count for instructions.
+
+    ``until`` is how much of it is before each of the ``times``, which rise; shape (times,) both.
+    Returns for each of the ``spans`` these columns, ``pid`` and ``start``, in order of end.
+    """
+    # Those before the first window and behind the last one are asked for by nobody.
+    ends = [min(span[1], np.iinfo(np.int64).max) for span in spans]
+    low = max(int(np.searchsorted(times, spans[0][0])) - 1, 0)
+    high = int(np.searchsorted(times, max(ends), side="right"))
+    here = slice(low, high)
+    counts = np.column_stack((times[here], until[here])).astype(np.uint64)
+    names = ("pid", "start", *columns)
+    parts: list[list[dict[str, Any]]] = [[] for _ in spans]
+    _native.stream(
+        path,
+        [(*span, device, True) for span in spans],
+        lambda window, batch: parts[window].append(batch),
+        columns=set(names),
+        counts=counts.tobytes(),
+        comm=comm,
+    )
+    return [_joined(batches, names) for batches in parts]
+
+
+def _joined(batches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
     """Columns as arrays, masked where a value is missing."""
     found: dict[str, Any] = {}
-    for name in ("pid", "start", *GATE_COLUMNS.values()):
+    for name in names:
         parts = [batch[name] for batch in batches]
         values = np.frombuffer(b"".join(part[0] for part in parts), np.int64)
         masks = [part[1] for part in parts if len(part) > 1]
