@@ -95,11 +95,12 @@ def follow_up(
 
 def _only(branch: Branch, change: Change) -> Cause:
     """The one commit of a range, with all that the change measured."""
-    author, words = listed(branch, change.from_commit, change.to_commit)[change.to_commit]
+    first, last = change.ends
+    author, words = listed(branch, first, last)[last]
     parts = [
         Effected(cell=e.cell, section=e.section, delta=round(e.delta, 1)) for e in change.effects
     ]
-    return Cause(commit=change.to_commit, subject=words, author=author, parts=parts)
+    return Cause(commit=last, subject=words, author=author, parts=parts)
 
 
 def _as_elsewhere(branch: Branch, change: Change, known: Iterable[Change]) -> Change | None:
@@ -122,7 +123,7 @@ def _as_elsewhere(branch: Branch, change: Change, known: Iterable[Change]) -> Ch
 def _own(branch: Branch, change: Change, other: Change) -> list[Cause]:
     """The other change's culprits under their names in this range; those that are there."""
     try:
-        here = listed(branch, change.from_commit, change.to_commit)
+        here = listed(branch, *change.ends)
     except IotollError:
         return []
     found = []
@@ -201,9 +202,7 @@ def _paired(change: Change, branch: Branch, board: Board) -> RunManifest:
         RunRequest(
             command=("iotoll", "nightly"),
             kind="gate",
-            choice=CandidateChoice(
-                "revision", str(Path(branch.tree).resolve()), change.from_commit, change.to_commit
-            ),
+            choice=CandidateChoice("revision", str(Path(branch.tree).resolve()), *change.ends),
             board=board.name,
             matrix=board.matrix,
             policy=board.policy,
@@ -217,7 +216,7 @@ def _paired(change: Change, branch: Branch, board: Board) -> RunManifest:
 
 def _alone(branch: Branch, change: Change) -> bool:
     try:
-        return commits(branch, change.from_commit, change.to_commit, 2) == [change.to_commit]
+        return commits(branch, *change.ends, 2) == [change.ends[1]]
     except IotollError:
         return False
 
@@ -251,9 +250,11 @@ def _search(
     branch, board = track
     if change.clock != "instructions" or not _is_exact(board):
         return [], 0
-    out = Path(config.runs) / "changes" / f"{change.id}-bisect"
-    words = ["bisect", "--tree", branch.tree, "--good", change.from_commit]
-    words += ["--bad", change.to_commit, "--out", str(out)]
+    # Each return has its own range, so its own search.
+    number = f"-{len(change.returns) + 1}" if change.returns else ""
+    out = Path(config.runs) / "changes" / f"{change.id}-bisect{number}"
+    words = ["bisect", "--tree", branch.tree, "--good", change.ends[0]]
+    words += ["--bad", change.ends[1], "--out", str(out)]
     words += ["--board", board.name, "--matrix", board.matrix, "--quiet"]
     words += [
         word for cell in sorted({e.cell for e in change.effects}) for word in ("--cell", cell)

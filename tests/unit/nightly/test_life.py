@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from iotoll.core.errors import BrokenError, UsageError
 from iotoll.core.progress import Progress
 from iotoll.nightly import night
-from iotoll.nightly.changes.find import Change
+from iotoll.nightly.changes.find import Change, record
 from iotoll.nightly.changes.notes import note
 from iotoll.nightly.command import cost_of, keep_report, last_report
 from iotoll.nightly.config import Config, load_config
@@ -170,6 +170,31 @@ def test_g3_6_a_revert_closes_a_change_that_other_growth_hides(
     found = follow(config, store, Seek({}))
     change = next(c for c in found if c.night == "2026-11-02")
     assert (change.state, change.undone) == ("fixed", third)
+
+
+def test_g3_6_growth_of_the_same_size_again_is_searched_anew(
+    config: Config, tmp_path: Path
+) -> None:
+    tree, store = Tree(tmp_path / "tree"), Store(config.history)
+    shas = [tree.commit(f"2026-11-0{day}") for day in range(1, 8)]
+    tips: list[tuple[str, dict[str, float]]] = [(shas[0], {CELL: 100.0}), (shas[2], {CELL: 141.0})]
+    nights(store, "mainline", tips)
+    seek = Seek(answer((shas[1], "ufs: first", {CELL: 41})))
+    (change,) = follow(config, store, seek)
+    assert change.culprit == shas[1]
+    nights(store, "mainline", [*tips, (shas[3], {CELL: 100.0}), (shas[6], {CELL: 141.0})])
+    record(store.files, view.load(store, None, {}).changes)
+    again = next(c for c in view.load(store, None, {}).changes if c.grew)
+    assert (again.id, again.state, again.culprit, again.causes) == (change.id, "reappeared", "", ())
+    second = Seek(answer((shas[5], "ufs: second", {CELL: 41})))
+    found = next(c for c in follow(config, store, second) if c.grew)
+    (words,) = second.asked
+    ends = [words[words.index(name) + 1] for name in ("--good", "--bad")]
+    assert ends == [shas[3], shas[6]], "the nights around the return"
+    assert (found.state, found.culprit) == ("reappeared", shas[5])
+    record(store.files, view.load(store, None, {}).changes)
+    found = next(c for c in follow(config, store, second) if c.grew)
+    assert found.culprit == shas[5] and len(second.asked) == 1, "known now"
 
 
 def test_g3_8_growth_against_the_release_before(tmp_path: Path) -> None:

@@ -143,9 +143,10 @@ class Effect:
 class Change:
     """One change of one branch: the nights around it, its kernels, and what it did where.
 
-    ``was`` are ids that it had before another board narrowed its range. ``causes`` are all its
-    culprits, and ``same`` is the change of another branch that has them too. ``undone`` is the
-    commit that took it back, ``undone_by`` the change of that night, which ``undoes`` this one.
+    ``was`` are ids that it had before another board narrowed its range. ``again`` are the kernels
+    around its last return, which another commit may have made. ``causes`` are all its culprits,
+    and ``same`` is the change of another branch that has them too. ``undone`` is the commit that
+    took it back, ``undone_by`` the change of that night, which ``undoes`` this one.
     """
 
     id: str
@@ -165,6 +166,7 @@ class Change:
     by: str = ""
     fixed: str = ""
     returns: tuple[str, ...] = ()
+    again: tuple[str, str] | None = None
     url: str = ""
     was: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
@@ -183,6 +185,11 @@ class Change:
     def grew(self) -> bool:
         """Whether any section of any cell became costlier."""
         return any(effect.delta > 0 for effect in self.effects)
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The commits between which its culprits are: those of its last return, if it has one."""
+        return self.again or (self.from_commit, self.to_commit)
 
     @property
     def is_open(self) -> bool:
@@ -303,7 +310,14 @@ def _change(track: Track, pairs: Sequence[Found]) -> Change:
         url=b.url,
         fixed=track.nights[fixed].night if fixed is not None else "",
         returns=tuple(track.nights[i].night for i in returns),
+        again=_around(track, returns[-1]) if returns else None,
     )
+
+
+def _around(track: Track, index: int) -> tuple[str, str]:
+    """The kernels of a night that was measured, and of the one before it."""
+    before = max(i for i in track.measured if i < index)
+    return track.nights[before].kernel, track.nights[index].kernel
 
 
 def _life(track: Track, series: Series) -> Life:
@@ -349,6 +363,7 @@ def _joined(found: Sequence[Change]) -> list[Change]:
             was=(*home.was, *([change.id] if change.id != home.id else [])),
             fixed=_both_fixed(home, change),
             returns=tuple(sorted({*home.returns, *change.returns})),
+            again=home.again or change.again,
         )
     return list(made.values())
 
@@ -379,9 +394,12 @@ def _noted(change: Change, notes: Sequence[Note]) -> Change:
     names = {change.id, *change.was}
     own = sorted((n for n in notes if n.change in names), key=lambda n: (n.at, n.state))
     made = replace(change, notes=own)
-    for entry in own:
+    forgotten = _before_return(own) if change.returns and not change.fixed else 0
+    for number, entry in enumerate(own):
         if entry.state and not entry.seen:
             made = replace(made, state=entry.state)
+        if number < forgotten:
+            continue
         made = replace(
             made,
             culprit=entry.commit or made.culprit,
@@ -398,6 +416,17 @@ def _noted(change: Change, notes: Sequence[Note]) -> Change:
         elif change.returns:
             made = replace(made, state="reappeared")
     return made
+
+
+def _before_return(own: Sequence[Note]) -> int:
+    """How many notes are older than a change's last return.
+
+    A growth of the same size may be another commit's, so what they found says nothing of it.
+    """
+    seen = [(number, entry.state) for number, entry in enumerate(own) if entry.seen]
+    fixed = max((number for number, state in seen if state == "fixed"), default=-1)
+    again = [number for number, state in seen if state == "reappeared" and number > fixed]
+    return again[0] if again else len(own)
 
 
 def record(files: Files, found: Iterable[Change]) -> int:
