@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from iotoll.bisect.fields import FILES
 from iotoll.cli import GROUPS, all_commands, cli
 from iotoll.records.results import DOCUMENTS, schema_text
 
@@ -71,6 +72,13 @@ def schemas_page() -> str:
         fields = ", ".join(f"`{field}`" for field in schema.get("required", []))
         item = f"- `{name}` (`{version}`): {summary} Required: {fields}."
         lines += textwrap.wrap(item, 118, subsequent_indent="  ", break_on_hyphens=False)
+    lines += ["", "Searches write these, without a schema; a reader takes what it knows:", ""]
+    for name, (version, summary, fields) in FILES.items():
+        item = f"- `{name}` (`{version}`): {summary}"
+        lines += textwrap.wrap(item, 118, subsequent_indent="  ", break_on_hyphens=False)
+        for key, text in fields.items():
+            field = f"  - `{key}`: {text}"
+            lines += textwrap.wrap(field, 118, subsequent_indent="    ", break_on_hyphens=False)
     lines += [
         "",
         "## When a schema changes",

@@ -13,6 +13,7 @@ import click
 from iotoll.bisect import boards
 from iotoll.bisect.bayes import Search
 from iotoll.bisect.culprit import Confirmed, confirm, reverted
+from iotoll.bisect.fields import BOARDS
 from iotoll.bisect.find import Asked
 from iotoll.bisect.history import History
 from iotoll.bisect.log import NAME, Log
@@ -126,7 +127,7 @@ def _result(
     root: Path,
 ) -> dict[str, Any]:
     return {
-        "schema_version": "iotoll.bisect-boards/1",
+        "schema_version": BOARDS,
         "good": asdict(history.known(asked.good)),
         "bad": asdict(history.known(asked.bad)),
         "board": setting.board,

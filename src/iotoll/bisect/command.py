@@ -13,6 +13,7 @@ import click
 
 from iotoll.bisect.boards_command import search_boards
 from iotoll.bisect.culprit import Confirmed, confirm
+from iotoll.bisect.fields import BISECT
 from iotoll.bisect.find import Asked, Finder, Found, crossed
 from iotoll.bisect.history import History
 from iotoll.bisect.log import NAME, Log
@@ -208,7 +209,7 @@ def _result(
             }
         )
     return {
-        "schema_version": "iotoll.bisect/2",
+        "schema_version": BISECT,
         "outcome": outcome_of(first, own, culprits),
         "good": asdict(history.known(asked.good)),
         "bad": asdict(history.known(asked.bad)),

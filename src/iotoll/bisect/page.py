@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from iotoll.bisect.fields import LEDGER
 from iotoll.bisect.terminal import named, titled
 from iotoll.records.text import fixed
 from iotoll.reports.kit.page import Table, page_template
@@ -190,7 +191,7 @@ def _values(ledger: Ledger, values: Sequence[int], some: Sequence[str] = ()) -> 
 def ledger_data(ledger: Ledger) -> dict[str, Any]:
     """The ledger as JSON; values are instructions per I/O."""
     return {
-        "schema_version": "iotoll.ledger/2",
+        "schema_version": LEDGER,
         "good": dict(ledger.good),
         "bad": dict(ledger.bad),
         "board": ledger.board,

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 
 from iotoll.bisect import log as logs
 from iotoll.bisect.account import Accountant
-from iotoll.bisect.command import bisect_command, step_command
+from iotoll.bisect.command import _result, bisect_command, step_command
 from iotoll.bisect.culprit import Function, outside
 from iotoll.bisect.culprit import _of as confirmed_of
+from iotoll.bisect.fields import FILES
 from iotoll.bisect.find import Asked, Finder, Found
 from iotoll.bisect.history import History
 from iotoll.bisect.log import NAME, Log
@@ -244,6 +245,8 @@ def test_g3_2_one_culprit_needs_no_further_builds(tree: Tree, tmp_path: Path) ->
     whole = search_on(measured, History(tree.root), asked, found, QUIET)
     assert [c.commits for c in whole.culprits] == [(commits[5],)] and not whole.left
     assert measured.spent.builds == builds
+    answer = _result(asked, History(tree.root), measured, (found, whole), {})
+    assert set(answer) == {"schema_version", *FILES["bisect"].fields}
 
 
 def told(**more: Any) -> str:

@@ -30,6 +30,7 @@ from iotoll.bisect.boards import (
 from iotoll.bisect.boards_command import VIRTUAL
 from iotoll.bisect.command import setting_of
 from iotoll.bisect.culprit import Confirmed
+from iotoll.bisect.fields import FILES
 from iotoll.bisect.find import Asked
 from iotoll.bisect.history import History
 from iotoll.bisect.log import NAME, Log
@@ -394,6 +395,7 @@ def test_no_gate_is_run_where_it_could_confirm_nothing(
     words = (History(tree.root), asked, setting, tmp_path / "out", Output(False, False), options)
     code = boards_command.search_boards(*words)
     answer = json.loads((tmp_path / "out/bisect.json").read_text())
+    assert set(answer) == {"schema_version", *FILES["bisect on boards"].fields}
     said = capsys.readouterr()
     if simulated:
         assert (code, answer["outcome"], gates) == (3, "unconfirmed", [])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from iotoll.bisect.account import Accountant
+from iotoll.bisect.fields import FILES
 from iotoll.bisect.history import History
 from iotoll.bisect.ledger_command import shown
 from iotoll.bisect.page import (
@@ -205,7 +206,9 @@ def test_page_and_text_show_the_same_values(tree: Tree, tmp_path: Path) -> None:
         assert shown_value in page and shown_value in text
     (fall,) = waterfalls(ledger)
     assert [bar.kind for bar in fall.bars] == ["grew", "small", "grew", "total"]
-    assert ledger_data(ledger)["adds_up"] is True
+    data = ledger_data(ledger)
+    assert data["adds_up"] is True
+    assert set(data) == {"schema_version", *FILES["ledger"].fields}
 
 
 def test_rows_below_the_threshold_are_grey(tree: Tree, tmp_path: Path) -> None:
