@@ -84,6 +84,29 @@ def _device(folder: Path, label: str) -> str:
         ) from error
 
 
+@dataclass(frozen=True)
+class _Part:
+    """The readings of the clock around a cell, by time, and how many marks are before each."""
+
+    times: Ints
+    places: Ints
+
+    @property
+    def marks(self) -> slice:
+        """The marks between the first reading and the last."""
+        return slice(int(self.places.min()), int(self.places.max()))
+
+    def sums(self, each: Ints) -> Ints:
+        """What is before each reading, from the first mark on, of a value of each mark."""
+        total = np.concatenate([[0], np.cumsum(each)])
+        found: Ints = total[self.places - self.marks.start]
+        return found
+
+    def until(self, values: np.ndarray) -> Ints:
+        """The same of a value of each mark of the boot."""
+        return self.sums(values[self.marks].astype(np.int64))
+
+
 class _Counter:
     """Divides the cells of one boot."""
 
@@ -91,6 +114,7 @@ class _Counter:
         self._windows = windows
         self._order = np.argsort(windows.times, kind="stable")
         self._times = windows.times[self._order]
+        self._places = windows.places[self._order]
         self._window, entry, often = windows.entries
         blocks = entry < ACCESS
         places = np.concatenate([windows.blocks["address"], windows.accesses["address"]])
@@ -109,49 +133,57 @@ class _Counter:
         """Divide one cell, whose I/Os ``table`` has."""
         totals = {s: int(table.own(s).sum()) for s in SECTIONS}
         counts: dict[Section, dict[str, int]] = {section: {} for section in SECTIONS}
+        if not len(table):
+            return CellFunctions(span.name, 0, totals, counts, {})
         often = self._ran(table)
         here = np.bincount(self._group, self._executed * often[self._window], len(self._names))
-        until = {
-            self._windows.symbols.name(int(self._names[group])): self._until(group)
-            for group in np.flatnonzero(here).tolist()
-        }
-        for name, sums in [*until.items(), (USER, self._user())]:
-            columns = self._cut(file, span, device, sums, len(table), name)
+        part = self._part(span)
+        ends = np.searchsorted(part.times, np.stack([table["start"], table.end]))
+        sums = ((self._name(group), self._until(group, part)) for group in np.flatnonzero(here))
+        for name, until in [*sums, (USER, part.until(self._windows.marks["user"]))]:
+            # Most of what runs between two I/Os is in none.
+            if not (until[ends[1]] - until[ends[0]]).any():
+                continue
+            columns = self._cut(file, span, device, (part.times, until), len(table))
             for section, column in zip(SECTIONS, _COLUMNS, strict=True):
                 if value := int(columns[column].sum()):
-                    mine = counts[section]
-                    mine[name] = mine.get(name, 0) + value
+                    counts[section][name] = counts[section].get(name, 0) + value
         return CellFunctions(span.name, len(table), totals, counts, self._callers(often))
 
+    @staticmethod
     def _cut(
-        self, file: BootTraceFile, span: Span, device: str, until: Ints, ios: int, name: str
+        file: BootTraceFile, span: Span, device: str, sums: tuple[Ints, Ints], ios: int
     ) -> dict[str, Any]:
         spans = [(span.start, span.end)]
-        (columns,) = cut(self._times, until, str(file.data), device, spans, COMM, _COLUMNS)
+        (columns,) = cut(*sums, str(file.data), device, spans, COMM, _COLUMNS)
         if len(columns["pid"]) != ios:
-            raise InfrastructureError(f"{file.path}: {name} was cut into other I/Os")
+            raise InfrastructureError(f"{file.path}: a function was cut into other I/Os")
         return columns
 
-    def _until(self, group: int) -> Ints:
-        """Instructions of a function before each reading of the clock, in order of time."""
+    def _name(self, group: int) -> str:
+        return self._windows.symbols.name(int(self._names[group]))
+
+    def _part(self, span: Span) -> _Part:
+        """The marks of one cell."""
+        last = min(span.end, np.iinfo(np.int64).max)
+        low = max(int(np.searchsorted(self._times, span.start)) - 1, 0)
+        high = int(np.searchsorted(self._times, last, side="right"))
+        return _Part(self._times[low:high], self._places[low:high])
+
+    def _until(self, group: int, part: _Part) -> Ints:
+        """Instructions of a function before each reading of the clock of a cell."""
         mine = self._by_group[self._begins[group] : self._begins[group + 1]]
         size = len(self._windows.windows)
-        each = np.bincount(self._window[mine], self._executed[mine], size).astype(np.int64)
-        return self._windows.sums(each)[self._order]
-
-    def _user(self) -> Ints:
-        """The same of user space, which marks count and windows do not."""
-        total = np.concatenate([[0], np.cumsum(self._windows.marks["user"].astype(np.int64))])
-        user: Ints = total[self._windows.places][self._order]
-        return user
+        each = np.zeros(size + 1, np.int64)
+        each[:size] = np.bincount(self._window[mine], self._executed[mine], size)
+        window = self._windows.marks["window"][part.marks].astype(np.int64)
+        return part.sums(each[np.where(window == NO_WINDOW, size, window)])
 
     def _ran(self, table: IoTable) -> Ints:
         """How often each window ran from a cell's first I/O to its last; shape (windows,)."""
         size = len(self._windows.windows)
-        if not len(table):
-            return np.zeros(size, np.int64)
         ends = np.searchsorted(self._times, [table["start"].min(), table.end.max()])
-        low, high = self._windows.places[self._order[ends.clip(0, len(self._times) - 1)]]
+        low, high = self._places[ends]
         ran = self._windows.marks["window"][low:high]
         return np.bincount(ran[ran != NO_WINDOW].astype(np.int64), minlength=size)
 

@@ -18,6 +18,7 @@ from iotoll.explain.matching import Kernel, owners, renamed, stem
 from iotoll.explain.releases import compare_cell, compare_releases
 from iotoll.explain.releases_terminal import per_io, print_cells, print_overview
 from iotoll.measure import windows as stored
+from iotoll.measure.boot_trace import Window
 from iotoll.measure.iotable import IoTable
 from iotoll.records.models import Section
 from iotoll.records.models.releases import ReleaseFunction, ReleasePart, ReleasesRecord
@@ -183,10 +184,12 @@ def test_screens_name_functions_and_their_sums() -> None:
 def test_functions_are_counted_between_readings_of_the_clock() -> None:
     found = boot([[0, 1], [2]], [(0, stored.CLOCK, 5), (1, stored.CLOCK, 0)] * 2)
     counter = _Counter(found)
-    assert [found.symbols.name(int(n)) for n in counter._names] == ["outer", "inner"]
-    assert counter._until(0).tolist() == [2, 4, 6, 8]
-    assert counter._until(1).tolist() == [4, 4, 8, 8]
-    assert counter._user().tolist() == [5, 5, 10, 10]
+    assert [counter._name(group) for group in range(2)] == ["outer", "inner"]
+    part = counter._part(Window("cell", 150, 2**63))
+    assert part.times.tolist() == [100, 200, 300, 400]
+    assert counter._until(0, part).tolist() == [0, 2, 4, 6]
+    assert counter._until(1, part).tolist() == [0, 0, 4, 4]
+    assert part.until(found.marks["user"]).tolist() == [0, 0, 5, 5]
     table = IoTable({"start": np.array([100]), "end": np.array([400])}, 1)
     often = counter._ran(table)
     assert often.tolist() == [1, 2], "what precedes the first reading is not the cell's"
