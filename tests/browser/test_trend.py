@@ -60,6 +60,14 @@ def detail(found: Opened) -> str:
     return found.page.inner_text("#detail")
 
 
+def test_a_phone_shows_each_changes_culprit_or_range(page: Path, opened: Open) -> None:
+    found = opened(page, width=390)
+    drawn(found)
+    assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
+    box = found.page.locator("#changes td[data-name='Culprit or range']").first.bounding_box()
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+
 def test_first_screen_answers(page: Path, opened: Open) -> None:
     found = opened(page)
     drawn(found)

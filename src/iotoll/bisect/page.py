@@ -279,7 +279,7 @@ def ledger_page(ledger: Ledger) -> str:
 
 def _table(ledger: Ledger) -> Table:
     head = ["", "Commit, function"]
-    head += [Markup("{}<br>{}").format(f.label, titled(f.section)) for f in ledger.families]
+    head += [Markup("{} <br>{}").format(f.label, titled(f.section)) for f in ledger.families]
     numbers = iter(range(1, len(ledger.rows) + 1))
     rows = [
         ["" if row.depth else str(next(numbers)), _row_title(row), *_cells(row)]
@@ -287,7 +287,7 @@ def _table(ledger: Ledger) -> Table:
     ]
     if any(ledger.left):
         rows.append(["", LEFT_OVER, *(number(v) if v else "" for v in ledger.left)])
-    return Table(head, [*rows, ["", "B minus A", *map(number, ledger.totals)]], total=True)
+    return Table(head, [*rows, ["", "B minus A", *map(number, ledger.totals)]], words=2, total=True)
 
 
 def _cells(row: LedgerRow) -> list[Markup | str]:

@@ -75,9 +75,11 @@ def print_cells(record: ReleasesRecord, console: Console, everything: bool = Fal
     """Print the functions of each cell that differ: the largest, or ``everything``."""
     _print_head(record, console)
     for cell in record.cells:
-        for part in cell.parts:
-            if part.functions or part.change:
-                _print_part(cell, part, record.kernels, console, everything)
+        differ = [part for part in cell.parts if part.functions or part.change]
+        for part in differ:
+            _print_part(cell, part, record.kernels, console, everything)
+        if not differ:
+            console.print(Text(f"{clean(cell.cell)}: no function costs more or less"))
     _print_end(record, console)
 
 

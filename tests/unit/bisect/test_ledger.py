@@ -201,6 +201,7 @@ def test_page_and_text_show_the_same_values(tree: Tree, tmp_path: Path) -> None:
     page, text = ledger_page(ledger), ledger_text(ledger)
     parser = Balanced()
     parser.feed(page)
+    assert "&lt;br" not in page and "column. 1" in " ".join(page.split())
     assert parser.open == [] and "<script>" not in page and "http" not in page
     for shown_value in ("+10", "-4", "+1,000", "+1,006"):
         assert shown_value in page and shown_value in text

@@ -94,7 +94,7 @@ def _issue(change: Change) -> str:
             f"| {effect.board} | {effect.cell} | {effect.section} | {effect.before:,.0f} |"
             f" {effect.after:,.0f} | {view.amount(effect.delta, effect.unit)}{share} |"
         )
-    lines += [*_omitted(change), "", f"Range: `{change.from_commit}..{change.to_commit}`"]
+    lines += [*_omitted(change), "", f"Range: `{'..'.join(change.ends)}`"]
     for cause in change.causes:
         lines += ["", f"Culprit: {_quoted(view.cause_text(cause))}"]
     if change.culprit and not change.causes:
@@ -126,7 +126,7 @@ def _mail(change: Change) -> str:
         subject = f' ("{_flat(change.words)}")' if change.words else ""
         lines += ["on commit:", "", f"Fixes: {change.culprit[:12]}{subject}"]
     else:
-        lines += ["in the range:", "", f"{change.from_commit[:40]}", f"..{change.to_commit[:40]}"]
+        lines += ["in the range:", "", change.ends[0][:40], f"..{change.ends[1][:40]}"]
     lines += ["", f"{'cell and section':40} {'before':>10} {'after':>10} {'change':>9}"]
     for effect in _largest(change):
         scale = 1.0 if effect.unit == "instructions" else 1e-3

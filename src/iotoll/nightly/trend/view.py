@@ -154,7 +154,7 @@ def cause(change: Change) -> str:
         return ", ".join(one.commit[:12] for one in change.causes)
     if change.culprit:
         return change.culprit[:12]
-    return f"{change.from_commit[:12]}..{change.to_commit[:12]}"
+    return "..".join(commit[:12] for commit in change.ends)
 
 
 def cause_text(one: Cause) -> str:
@@ -187,8 +187,8 @@ def bisect_command(change: Change) -> str:
     parts = [e for e in change.effects if e.cell == worst.cell and e.section != SECTION]
     section = max(parts, key=lambda e: abs(e.delta)).section if parts else ""
     return (
-        f"iotoll bisect --tree TREE --good {change.from_commit[:12]} --bad"
-        f" {change.to_commit[:12]} --cell {worst.cell}" + (section and f" --section {section}")
+        f"iotoll bisect --tree TREE --good {change.ends[0][:12]} --bad"
+        f" {change.ends[1][:12]} --cell {worst.cell}" + (section and f" --section {section}")
     )
 
 
@@ -197,8 +197,8 @@ def reproduce_command(change: Change) -> str:
     worst = change.worst
     clock = "" if change.clock == "instructions" else " --runner lava"
     return (
-        f"iotoll gate --tree TREE --base {change.from_commit[:12]} --candidate"
-        f" {change.to_commit[:12]} --board {worst.board} --cells {worst.cell}{clock}"
+        f"iotoll gate --tree TREE --base {change.ends[0][:12]} --candidate"
+        f" {change.ends[1][:12]} --board {worst.board} --cells {worst.cell}{clock}"
     )
 
 
