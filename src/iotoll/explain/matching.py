@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iotoll.kernels.changed import normal
+from iotoll.kernels.changed import BRANCH, distance, matches, normal
 from iotoll.kernels.symbols import Symbols
 
 _SPLIT_OFF = re.compile(r"(?:\.(?:isra|constprop|part|cold|llvm|lto_priv)(?:\.\d+)*)+$")
@@ -115,6 +115,30 @@ def _grams(kernel: Kernel, stems: Sequence[str]) -> dict[str, Counter[tuple[int,
 def _likeness(one: Counter[tuple[int, ...]], other: Counter[tuple[int, ...]]) -> float:
     both = (one & other).total()
     return 2 * both / (one.total() + other.total())
+
+
+def direct_calls(symbols: Symbols, ran: Iterable[str]) -> dict[str, dict[str, int]]:
+    """How many places of the functions that ran call each function directly, by caller.
+
+    For calls whose order was not kept, as between two marks far from each other.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for caller in ran:
+        span = symbols.span(caller)
+        if span is None:
+            continue
+        code = symbols.code(caller)
+        words = np.frombuffer(code[: len(code) // 4 * 4], "<u4")
+        # The pattern of both b and bl: a tail call is one as well.
+        places = np.flatnonzero(matches(words, BRANCH[0]))
+        steps = distance(words[places], *BRANCH[1:])
+        # Steps back are large numbers without a sign: the sum is the same.
+        targets = np.uint64(span[0]) + (4 * (places + steps)).astype(np.uint64)
+        number = np.searchsorted(symbols.starts, targets).clip(0, len(symbols.starts) - 1)
+        for one in number[symbols.starts[number] == targets].tolist():
+            mine = found.setdefault(symbols.names[one], {})
+            mine[caller] = mine.get(caller, 0) + 1
+    return found
 
 
 def owners(ran: tuple[set[str], set[str]], calls: tuple[Calls, Calls]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.explain.by_function import SECTIONS, CellFunctions, by_function
 from iotoll.explain.explainer import check_cells
-from iotoll.explain.matching import Calls, Kernel, owners, renamed, stem
+from iotoll.explain.matching import Calls, Kernel, direct_calls, owners, renamed, stem
 from iotoll.kernels.symbols import read_symbols
 from iotoll.records.models import Clock, Section
 from iotoll.records.models.releases import (
@@ -38,13 +38,15 @@ def compare_releases(
     cells, left_out = _cells(sides, asked)
     kernels = _kernel(sides[0]), _kernel(sides[1])
     divided = _divided(sides[0], cells, progress), _divided(sides[1], cells, progress)
-    found = renamed(kernels, (_ran(divided[0]), _ran(divided[1])), _callers(divided))
+    ran = _ran(divided[0]), _ran(divided[1])
+    direct = direct_calls(kernels[0].symbols, ran[0]), direct_calls(kernels[1].symbols, ran[1])
+    found = renamed(kernels, ran, _callers(divided, direct))
     names = {one.first: one.second for one in found}
     compared = []
     for cell in cells:
         pair = divided[0][cell], divided[1][cell]
         if pair[0].ios == pair[1].ios:
-            compared.append(compare_cell(pair, names))
+            compared.append(compare_cell(pair, names, direct))
         else:
             left_out[cell] = f"{pair[0].ios} I/Os of one kernel, {pair[1].ios} of the other"
     return ReleasesRecord(
@@ -122,16 +124,23 @@ def _ran(divided: Divided) -> set[str]:
     return {name for cell in divided.values() for part in cell.counts.values() for name in part}
 
 
-def _callers(divided: tuple[Divided, Divided]) -> tuple[Calls, Calls]:
+def _callers(divided: tuple[Divided, Divided], direct: tuple[Calls, Calls]) -> tuple[Calls, Calls]:
     """Calls of each function by caller over all cells, of both kernels."""
     one, other = ([cell.callers for cell in side.values()] for side in divided)
-    return _calls(one, {}), _calls(other, {})
+    return _calls(one, direct[0], {}), _calls(other, direct[1], {})
 
 
-def _calls(several: Sequence[Calls], names: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """Sums of calls by the names of rows; a function's calls of its own parts are left out."""
+def _calls(
+    several: Sequence[Calls], direct: Calls, names: Mapping[str, str]
+) -> dict[str, dict[str, int]]:
+    """Sums of calls by the names of rows; a function's calls of its own parts are left out.
+
+    Of a function no call of which was seen, the places that call it ``direct``ly.
+    """
     found: dict[str, dict[str, int]] = {}
-    for calls in several:
+    seen = {name for calls in several for name in calls}
+    unseen = {name: callers for name, callers in direct.items() if name not in seen}
+    for calls in (*several, unseen):
         for name, callers in calls.items():
             row = _row(name, names)
             for caller, number in callers.items():
@@ -148,12 +157,17 @@ def _row(name: str, names: Mapping[str, str]) -> str:
 
 
 def compare_cell(
-    pair: tuple[CellFunctions, CellFunctions], names: Mapping[str, str]
+    pair: tuple[CellFunctions, CellFunctions],
+    names: Mapping[str, str],
+    direct: tuple[Calls, Calls] = ({}, {}),
 ) -> ReleaseCell:
-    """One cell of both kernels; ``names`` are the second kernel's of functions of the first."""
+    """One cell of both kernels; ``names`` are the second kernel's of functions of the first.
+
+    ``direct`` are the places of both that call a function.
+    """
     costs = _costs(pair[0], names), _costs(pair[1], {})
     ran = set().union(*costs[0].values()), set().union(*costs[1].values())
-    calls = _calls([pair[0].callers], names), _calls([pair[1].callers], {})
+    calls = _calls([pair[0].callers], direct[0], names), _calls([pair[1].callers], direct[1], {})
     owned = owners(ran, calls)
     was = {second: first for first, second in names.items()}
     parts = [

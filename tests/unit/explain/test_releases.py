@@ -14,7 +14,7 @@ from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.core.progress import Progress
 from iotoll.explain.by_function import CellFunctions, _Counter
-from iotoll.explain.matching import Kernel, owners, renamed, stem
+from iotoll.explain.matching import Calls, Kernel, direct_calls, owners, renamed, stem
 from iotoll.explain.releases import compare_cell, compare_releases
 from iotoll.explain.releases_terminal import per_io, print_cells, print_overview
 from iotoll.measure import windows as stored
@@ -22,7 +22,7 @@ from iotoll.measure.boot_trace import Window
 from iotoll.measure.iotable import IoTable
 from iotoll.records.models import Section
 from iotoll.records.models.releases import ReleaseFunction, ReleasePart, ReleasesRecord
-from tests.unit.explain.kernels import NOP, RET, symbols
+from tests.unit.explain.kernels import BASE, NOP, RET, call, symbols
 from tests.unit.explain.test_stored import boot
 from tests.unit.reports.test_compare import change, finished
 from tests.unit.runs import make_run
@@ -47,9 +47,12 @@ def cell(
 
 
 def part_of(
-    first: CellFunctions, second: CellFunctions, names: dict[str, str] | None = None
+    first: CellFunctions,
+    second: CellFunctions,
+    names: dict[str, str] | None = None,
+    direct: tuple[Calls, Calls] = ({}, {}),
 ) -> ReleasePart:
-    (part,) = compare_cell((first, second), names or {}).parts
+    (part,) = compare_cell((first, second), names or {}, direct).parts
     return part
 
 
@@ -111,6 +114,15 @@ def test_what_one_kernel_alone_runs_counts_with_the_caller_that_both_run() -> No
     calls = {"leaf": {"middle": 4}, "middle": {"top": 4}}, {"helper": {"top": 3, "rare": 1}}
     ran = {"top", "middle", "leaf"}, {"top", "helper"}
     assert owners(ran, calls) == {"middle": "top", "leaf": "top", "helper": "top"}
+
+
+def test_callers_are_read_in_the_code_where_no_call_was_seen() -> None:
+    top, helper = BASE, BASE + 16
+    found = symbols({"top": [NOP, call(top + 4, helper), NOP, RET], "helper": [NOP, RET]})
+    direct = direct_calls(found, ["top", "helper"])
+    assert direct == {"helper": {"top": 1}}
+    part = part_of(cell({"top": 40, "helper": 8}), cell({"top": 60}), direct=(direct, {}))
+    assert [(row.name, row.change) for row in part.functions] == [("top", 12)]
 
 
 def test_a_function_of_many_callers_answers_for_itself() -> None:
