@@ -139,7 +139,9 @@ class _Counter:
         here = np.bincount(self._group, self._executed * often[self._window], len(self._names))
         part = self._part(span)
         ends = np.searchsorted(part.times, np.stack([table["start"], table.end]))
-        sums = ((self._name(group), self._until(group, part)) for group in np.flatnonzero(here))
+        sums = (
+            (self._name(group), self._until(group, part)) for group in np.flatnonzero(here).tolist()
+        )
         for name, until in [*sums, (USER, part.until(self._windows.marks["user"]))]:
             # Most of what runs between two I/Os is in none.
             if not (until[ends[1]] - until[ends[0]]).any():
