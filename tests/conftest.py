@@ -27,6 +27,9 @@ settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCh
 if "CI" not in os.environ:
     settings.load_profile("desk")
 
+LONG = "IOTOLL_TEST_LONG"
+"""Set, it lets tests with the mark `long` run."""
+
 ALLOWED_SKIPS = {
     r"set IOTOLL_TEST_LONG=1": "make test-long runs it",
     r"is not built, which takes (long|minutes)": "an hour of kernel builds, for boards of labs",
@@ -146,6 +149,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(tuple(SLOW)) or "lab_root" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("long") and not os.environ.get(LONG):
+            # As a mark, it skips before fixtures boot anything.
+            why = f"takes long, and goes the way of other tests: set {LONG}=1"
+            item.add_marker(pytest.mark.skip(reason=why))
         slow = item.nodeid.startswith(("tests/vm/", "tests/lab/"))
         if slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(3600))
