@@ -78,7 +78,7 @@ def _says(one: One, servers: Servers, said: str) -> bool:
     ("fault", "step", "words"),
     [
         ("panics-at-boot", "boot", "NULL pointer dereference"),
-        ("panics-in-workload", "workload", "fs/ext4/file.c"),
+        pytest.param("panics-in-workload", "workload", "fs/ext4/file.c", marks=pytest.mark.long),
     ],
 )
 def test_g1_crash_of_the_candidate_is_tried_once_more_beside_the_base(

@@ -19,7 +19,11 @@ DISK = "driver=timed-ram,node-name=disk"
 
 @pytest.mark.parametrize(
     ("board", "calibrate"),
-    [(BOARD, False), ("virt-x86_64", False), pytest.param(BOARD, True, marks=pytest.mark.long)],
+    [
+        (BOARD, False),
+        pytest.param("virt-x86_64", False, marks=pytest.mark.long),
+        pytest.param(BOARD, True, marks=pytest.mark.long),
+    ],
 )
 def test_boots_beside_a_busy_host_are_the_same(board: str, calibrate: bool, tmp_path: Path) -> None:
     needs_board(board)
