@@ -68,7 +68,7 @@ SLOW = {
     "tests/trace/test_independent.py": "analyses every fixture a second time, slowly",
     "tests/unit/kernels/test_build.py::test_what_ignores": "waits until a build takes too long",
     "tests/unit/lists/test_check.py::test_b4": "starts b4, and iotoll from it",
-    "tests/unit/boots/test_waiting.py::test_a_process_that_gets_a_fifth": "stops a process by turns",
+    "tests/unit/boots/test_waiting.py::test_a_process_that_gets_a_fifth": "stops a process",
     "tests/unit/kernels/test_build.py::test_time_out": "waits until a build takes too long",
     "tests/unit/kernels/test_places.py::test_g1_11_a_build_of_the_same": "waits for a build",
     "tests/unit/lab/experiments/test_exact.py": "moves a clock of its own for seconds",
