@@ -78,6 +78,7 @@ test: lint dut
 test-long: lint dut
 	@tools/setup.sh long
 	PROPTEST_CASES=5000 cargo test --workspace --locked
+	IOTOLL_TEST_LONG=1 $(BIN)/pytest -m long $(QUICK)
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest tests/vm tests/lab
 
 # The quick tests with the lowest versions that pyproject.toml allows; the test tools are as ever, but

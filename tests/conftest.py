@@ -27,6 +27,9 @@ settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCh
 if "CI" not in os.environ:
     settings.load_profile("desk")
 
+LONG = "IOTOLL_TEST_LONG"
+"""Set, it lets tests with the mark `long` run."""
+
 ALLOWED_SKIPS = {
     r"set IOTOLL_TEST_LONG=1": "make test-long runs it",
     r"is not built, which takes (long|minutes)": "an hour of kernel builds, for boards of labs",
@@ -65,6 +68,13 @@ SLOW = {
     "tests/trace/test_independent.py": "analyses every fixture a second time, slowly",
     "tests/unit/kernels/test_build.py::test_what_ignores": "waits until a build takes too long",
     "tests/unit/lists/test_check.py::test_b4": "starts b4, and iotoll from it",
+    "tests/unit/boots/test_waiting.py::test_a_process_that_gets_a_fifth": "stops a process",
+    "tests/unit/kernels/test_build.py::test_time_out": "waits until a build takes too long",
+    "tests/unit/kernels/test_places.py::test_g1_11_a_build_of_the_same": "waits for a build",
+    "tests/unit/lab/experiments/test_exact.py": "moves a clock of its own for seconds",
+    "tests/unit/labs/ssh/test_ssh_runner.py": "loses the line at each step, and waits for it",
+    "tests/unit/nightly/test_series.py::test_g3_2_g3_6": "plays two hundred nights",
+    "tests/unit/patch/test_candidate.py::test_no_bytes": "reads a thousand random patches",
     "tests/gitlab/test_client.py": "waits as a client does whose server is away",
     "tests/gitlab/test_nightly.py": "runs pipelines by gitlab-ci-local, in Node",
     "tests/gitlab/test_kinds.py": "the same, for every kind of pipeline",
@@ -146,6 +156,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(tuple(SLOW)) or "lab_root" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("long") and not os.environ.get(LONG):
+            # As a mark, it skips before fixtures boot anything.
+            why = f"takes long, and goes the way of other tests: set {LONG}=1"
+            item.add_marker(pytest.mark.skip(reason=why))
         slow = item.nodeid.startswith(("tests/vm/", "tests/lab/"))
         if slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(3600))

@@ -28,7 +28,7 @@ from iotoll.records.results import read
 from tests.gitlab.pipeline import PROJECT, kernel_repository
 from tests.lab.conftest import UFS
 from tests.repository import git
-from tests.vm.conftest import EXAMPLES, FAULTS, command, environment, hikey960, long_test
+from tests.vm.conftest import EXAMPLES, FAULTS, command, environment, hikey960
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 DRIVER = "drivers/ufs/core/ufshcd.c"
@@ -155,7 +155,7 @@ def wait_for(search: Search, enough: Callable[[], bool], process: subprocess.Pop
         time.sleep(0.5)
 
 
-@long_test
+@pytest.mark.long
 def test_the_commit_is_named_on_two_boards_and_a_kill_costs_no_job(
     made: Range, state: LabState, servers: Servers, search: Callable[..., Search]
 ) -> None:

@@ -43,6 +43,7 @@ def test_f3_2_a_stopped_board_is_tried_again_elsewhere(
     assert sorted(map(str, places)) == list(DEVICES), "one on each"
 
 
+@pytest.mark.long
 def test_f3_3_a_queue_without_a_board_names_their_health(boots: Boots, admin: LavaServer) -> None:
     """F3.3: "Somebody cancelled the job in LAVA" was what both boards in maintenance got."""
     one = boots(HEALTHY, side="base", attempts=1)

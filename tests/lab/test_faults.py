@@ -19,7 +19,7 @@ from iotoll.labs.lava.journal import Attempt, read_journal
 from iotoll.labs.lava.server import Servers
 from iotoll.labs.local import LabState
 from tests.lab.conftest import Boots, One
-from tests.vm.conftest import LIMIT, long_test
+from tests.vm.conftest import LIMIT
 from tests.vm.test_gate import boards
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
@@ -78,7 +78,7 @@ def _says(one: One, servers: Servers, said: str) -> bool:
     ("fault", "step", "words"),
     [
         ("panics-at-boot", "boot", "NULL pointer dereference"),
-        ("panics-in-workload", "workload", "fs/ext4/file.c"),
+        pytest.param("panics-in-workload", "workload", "fs/ext4/file.c", marks=pytest.mark.long),
     ],
 )
 def test_g1_crash_of_the_candidate_is_tried_once_more_beside_the_base(
@@ -93,7 +93,7 @@ def test_g1_crash_of_the_candidate_is_tried_once_more_beside_the_base(
     assert "as LAVA job" in str(caught.value)
 
 
-@long_test
+@pytest.mark.long
 def test_hang_of_the_candidate_is_broken_and_ended_by_lava(boots: Boots) -> None:
     # 1,024 direct reads: the 600th is the last.
     cells = [f"{d}-4k-randread-{t}-direct" for d in ("ufs", "nvme") for t in ("t1", "t8")]

@@ -20,7 +20,7 @@ from iotoll.labs.local import LabState
 from iotoll.records.models import BootRecord, Clock, Section, SideResult
 from iotoll.records.results import read
 from tests.lab.conftest import UFS, Start
-from tests.vm.conftest import EXAMPLES, LIMIT, UNCALIBRATED, command, environment, long_test
+from tests.vm.conftest import EXAMPLES, LIMIT, UNCALIBRATED, command, environment
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 NVME = "nvme-4k-randread-t1-direct"
@@ -64,7 +64,7 @@ def test_neutral_patch_passes_and_lava_has_its_figures(start: Start, servers: Se
     assert shown["test_set"] != tests[f"{NVME}.submission.median"]["test_set"]
 
 
-@long_test
+@pytest.mark.long
 def test_costlier_ufs_submission_is_found_there_alone(start: Start) -> None:
     text = start.lab_file.read_text()
     name = "[boards.virt-arm64]\n"
@@ -146,7 +146,7 @@ def wait_for(done: Callable[[], bool], process: subprocess.Popen[str] | None = N
         time.sleep(0.1)
 
 
-@long_test
+@pytest.mark.long
 def test_x86_64_board_passes_against_itself(start: Start, tmp_path: Path) -> None:
     board = ("--board", "virt-x86_64", "--cells", UFS)
     made = tmp_path / "kernel"

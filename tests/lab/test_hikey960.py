@@ -41,7 +41,6 @@ from tests.vm.conftest import (
     command,
     environment,
     hikey960,
-    long_test,
     succeed,
 )
 
@@ -178,7 +177,7 @@ def test_gate_of_two_whole_jobs_side_by_side(
         compare_with_lava(state, side)
 
 
-@long_test
+@pytest.mark.long
 def test_both_kernels_are_profiled_through_lava(
     through_lava: Words, state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:
@@ -213,7 +212,7 @@ def compare_with_lava(state: LabState, result: SideResult) -> None:
                 assert found["unit"] == "ns"
 
 
-@long_test
+@pytest.mark.long
 def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[str]) -> None:
     cut, garbled = boards
     # So short that a retry, which LAVA may give the same board at once, finds it mended; where a
@@ -242,7 +241,7 @@ def test_cut_and_garbled_serial_line_are_tried_again(pair: Pair, boards: list[st
         assert last == "done"
 
 
-@long_test
+@pytest.mark.long
 def test_lost_fastboot_is_the_lab_s_fault_and_one_hang_nobody_s(
     pair: Pair, boards: list[str]
 ) -> None:
@@ -273,7 +272,7 @@ def panicking(through_lava: Words, tmp_path: Path) -> Path:
     return run
 
 
-@long_test
+@pytest.mark.long
 @pytest.mark.usefixtures("boards")
 def test_g1_panic_of_the_candidate_is_tried_once_more_beside_the_base(
     panicking: Path, servers: Servers, lab_file: Path
@@ -305,7 +304,7 @@ def hasty_policy(folder: Path) -> Path:
     return path
 
 
-@long_test
+@pytest.mark.long
 def test_health_check_and_control_of_a_board_run(
     kernel: Path,
     state: LabState,

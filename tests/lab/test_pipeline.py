@@ -21,7 +21,7 @@ from tests.gitlab.pipeline import (
 )
 from tests.gitlab.stub import BOT, serving
 from tests.repository import git
-from tests.vm.conftest import EXAMPLES, long_test
+from tests.vm.conftest import EXAMPLES
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 BOARD = "virt-arm64"
@@ -40,7 +40,7 @@ def zipped(folder: Path) -> bytes | None:
     return out.getvalue()
 
 
-@long_test
+@pytest.mark.long
 def test_neutral_change_passes_on_a_labs_board_too(
     state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:

@@ -11,9 +11,9 @@ from iotoll.records import results
 from iotoll.records.models import Clock, Section, SideResult, StudyRecord
 from iotoll.records.models.study import StudyRow, StudyTable, StudyValue
 from tests.lab.conftest import UFS
-from tests.vm.conftest import hikey960, long_test, succeed
+from tests.vm.conftest import hikey960, succeed
 
-pytestmark = [pytest.mark.lab, pytest.mark.vm, long_test]
+pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long]
 STUDY = f"""
 title = "Two boards"
 question = "What does a read cost?"

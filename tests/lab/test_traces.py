@@ -13,7 +13,7 @@ from iotoll.labs.local import LabState
 from iotoll.records.models import BootRecord
 from iotoll.records.results import read
 from tests.lab.conftest import UFS
-from tests.vm.conftest import long_test, needs_virtual_kernel, succeed
+from tests.vm.conftest import needs_virtual_kernel, succeed
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm]
 BOARD = "virt-arm64-net"
@@ -52,7 +52,7 @@ def test_raw_traces_are_sent_whole_and_only_referenced(
         assert Path(secret).read_text().strip() not in definition
 
 
-@long_test
+@pytest.mark.long
 def test_file_server_out_of_reach_costs_no_boot(
     state: LabState, lab_file: Path, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -18,9 +17,7 @@ from tests.trace.record.kernel import unpack
 
 pytestmark = [
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(
-        "IOTOLL_TEST_LONG" not in os.environ, reason="boots a guest: set IOTOLL_TEST_LONG=1"
-    ),
+    pytest.mark.long,  # boots a guest
 ]
 KERNELS = sorted((cache_dir() / "record").glob("*/boot/vmlinuz-*-amd64"))
 

@@ -32,13 +32,6 @@ UNCALIBRATED = Path(__file__).with_name("uncalibrated.toml")  # a matrix
 LIMIT = 2700  # seconds for one command; a base kernel took 950 on a busy host
 
 
-LONG = "IOTOLL_TEST_LONG"
-long_test = pytest.mark.skipif(
-    not os.environ.get(LONG), reason=f"takes long, and goes the way of other tests: set {LONG}=1"
-)
-"""Tests of `make test-long` alone. As a mark, it skips before fixtures boot anything."""
-
-
 def command(*words: str | Path) -> list[str]:
     """The command line of iotoll with this interpreter."""
     return [sys.executable, "-m", "iotoll", *map(str, words)]

@@ -24,7 +24,7 @@ from tests.gitlab.pipeline import (
 )
 from tests.gitlab.stub import BOT, PROJECT, TOKEN, serving
 from tests.repository import git
-from tests.vm.conftest import EXAMPLES, long_test, needs_board
+from tests.vm.conftest import EXAMPLES, needs_board
 
 pytestmark = pytest.mark.vm
 CULPRIT = "ufs-submission-cost"
@@ -63,7 +63,7 @@ def asked(url: str, good: str, bad: str) -> dict[str, str]:
     }
 
 
-@long_test
+@pytest.mark.long
 def test_the_culprit_is_found_in_the_sandbox_and_its_request_is_told(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ import pytest
 from iotoll.boards.matrix import load_matrix
 from iotoll.records import results
 from iotoll.records.models import Section, SideResult, Unit
-from tests.vm.conftest import LONG, measure
+from tests.conftest import LONG
+from tests.vm.conftest import measure
 
 pytestmark = pytest.mark.vm
 BOARD = "virt-x86_64"

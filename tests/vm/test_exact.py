@@ -10,7 +10,7 @@ import pytest
 
 from iotoll.boards.board import load_virtual_board
 from iotoll.boards.qemu import qemu_binary
-from tests.vm.conftest import command, environment, long_test, needs_board
+from tests.vm.conftest import command, environment, needs_board
 
 pytestmark = pytest.mark.vm
 BOARD = "virt-arm64"
@@ -19,7 +19,11 @@ DISK = "driver=timed-ram,node-name=disk"
 
 @pytest.mark.parametrize(
     ("board", "calibrate"),
-    [(BOARD, False), ("virt-x86_64", False), pytest.param(BOARD, True, marks=long_test)],
+    [
+        (BOARD, False),
+        pytest.param("virt-x86_64", False, marks=pytest.mark.long),
+        pytest.param(BOARD, True, marks=pytest.mark.long),
+    ],
 )
 def test_boots_beside_a_busy_host_are_the_same(board: str, calibrate: bool, tmp_path: Path) -> None:
     needs_board(board)

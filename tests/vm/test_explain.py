@@ -19,7 +19,6 @@ from tests.vm.conftest import (
     Done,
     command,
     environment,
-    long_test,
     needs_board,
     run_gate,
     unexplained,
@@ -103,7 +102,7 @@ def explain(run: Path, *words: str) -> str:
     return done.stdout
 
 
-@long_test
+@pytest.mark.long
 def test_modelled_caches_are_deterministic(gated: Path) -> None:
     first = explain(gated, "--cache", "--json")
     assert explain(gated, "--cache", "--json") == first
@@ -119,7 +118,7 @@ def test_modelled_caches_are_deterministic(gated: Path) -> None:
     )
 
 
-@long_test
+@pytest.mark.long
 def test_untraced_kernels_execute_what_the_gate_counts(gated: Path) -> None:
     found = json.loads(explain(gated, "--untraced", "--json"))
     values = {c["side"]: {s["section"]: s for s in c["sections"]} for c in found["cells"]}
@@ -132,7 +131,7 @@ def test_untraced_kernels_execute_what_the_gate_counts(gated: Path) -> None:
     assert 41 <= grew <= 60, "the planted cost is no artefact of the events"
 
 
-@long_test
+@pytest.mark.long
 def test_hidden_costs_are_named_first_with_their_sizes(tmp_path: Path) -> None:
     """Costs in inlined and new functions, under conditions: ten generated patches."""
     words = ("experiment", "explained", "--patches", "10", "--out", tmp_path)
@@ -144,7 +143,7 @@ def test_hidden_costs_are_named_first_with_their_sizes(tmp_path: Path) -> None:
     assert [what for what, row in rows.items() if row["exact"] != row["runs"]] == []
 
 
-@long_test
+@pytest.mark.long
 def test_a_profile_is_approximate_and_judges_nothing(gated: Path) -> None:
     """Both kernels are built once more, with function_graph's profiler."""
     before = (gated / "verdict.json").read_bytes()

@@ -20,7 +20,6 @@ from iotoll.boards.matrix import load_matrix
 from tests.vm.conftest import (
     FAULTS,
     UNCALIBRATED,
-    long_test,
     needs_board,
     run_gate,
     unexplained,
@@ -65,7 +64,7 @@ def wrong(expected: dict[str, Any], verdict: dict[str, Any]) -> list[str]:
     return faults
 
 
-@long_test
+@pytest.mark.long
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_cost_is_found_in_its_family_and_nowhere_else(name: str, tmp_path: Path) -> None:
     expected = EXPECTED[name]

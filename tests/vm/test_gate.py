@@ -201,7 +201,7 @@ def test_broken_candidates(gate: Gate, fault: str, step: str, message: str, tail
     )
 
 
-@pytest.mark.parametrize("fault", ["hangs", "spins"])
+@pytest.mark.parametrize("fault", ["hangs", pytest.param("spins", marks=pytest.mark.long)])
 def test_candidates_that_hang_are_broken_within_the_time_limit(
     gate: Gate, tmp_path: Path, fault: str
 ) -> None:

@@ -21,7 +21,6 @@ from tests.vm.conftest import (
     Done,
     command,
     environment,
-    long_test,
     needs_board,
     unexplained,
 )
@@ -198,7 +197,7 @@ def test_links_in_the_place_of_results_are_refused(project: Path, tmp_path: Path
     assert (secret / "build.log").read_text() == SECRET
 
 
-@long_test
+@pytest.mark.long
 def test_a_hostile_patch_that_boots_is_judged_like_any_other(project: Path, tmp_path: Path) -> None:
     """F6, not tried on 7dcac24: a hostile build and a hostile kernel, through ``iotoll ci`` whole.
 

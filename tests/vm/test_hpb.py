@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,7 @@ from tests.vm.conftest import LIMIT, needs_board, succeed
 
 pytestmark = [
     pytest.mark.vm,
-    pytest.mark.skipif(
-        not os.environ.get("IOTOLL_TEST_LONG"),
-        reason="a kernel of another version and two boots: set IOTOLL_TEST_LONG=1",
-    ),
+    pytest.mark.long,  # a kernel of another version, and two boots
 ]
 BOARD = "virt-arm64-hpb"
 FILE, RAW = "ufs-4k-randread-t1-direct", "ufs-4k-randread-t8-direct-range192-raw"

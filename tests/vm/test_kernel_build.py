@@ -70,6 +70,7 @@ def test_base_builds_with_every_symbol_and_carries_its_config(
     cache.take(run.root / record.image, arch, ready)
 
 
+@pytest.mark.long
 def test_same_source_same_image_whatever_was_built_in_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ def test_planted_regression_fails_and_is_told(project: Path, server: tuple[str, 
         "iotoll-post": "PASS",
     }, ran.output
     found = summary(ran)
-    assert found["outcome"] == "regression", found
+    assert found["outcome"] == "regression", ran.output
     assert found["plan"]["base"] == base and found["plan"]["candidate"] == candidate
     (note,) = (n["body"] for n in state.notes if n["author"]["id"] == BOT)
     assert "iotoll: regression" in note.splitlines()[1] and "submission" in note

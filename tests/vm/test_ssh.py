@@ -15,10 +15,10 @@ from iotoll.kernels import kernel_job, source
 from iotoll.records import results
 from iotoll.records.models import BootRecord, SideResult
 from iotoll.records.rundir import RunDir
-from tests.vm.conftest import LIMIT, command, environment, long_test, may_use, needs_board, succeed
+from tests.vm.conftest import LIMIT, command, environment, may_use, needs_board, succeed
 from tests.vm.ssh_guest import FRAGMENTS, Guest, board_file
 
-pytestmark = [pytest.mark.vm, long_test]
+pytestmark = [pytest.mark.vm, pytest.mark.long]
 CELL = "ufs-4k-randread-t1-direct"
 ROOT_SENT = 12 << 20
 """Bytes to the board by which its kernel and the root file system have been sent."""

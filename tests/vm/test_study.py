@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm.conftest import LIMIT, command, environment, long_test, needs_board, succeed
+from tests.vm.conftest import LIMIT, command, environment, needs_board, succeed
 from tests.vm.test_gate import await_workload
 
-pytestmark = [pytest.mark.vm, long_test]
+pytestmark = [pytest.mark.vm, pytest.mark.long]
 BOARD = "virt-arm64"
 STUDY = """
 title = "Two cells"

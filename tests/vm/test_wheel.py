@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iotoll.core.paths import DATA_FOLDERS, cache_dir
-from tests.vm.conftest import CELLS, EXAMPLES, LIMIT, ROOT, UNCALIBRATED, long_test, needs_board
+from tests.vm.conftest import CELLS, EXAMPLES, LIMIT, ROOT, UNCALIBRATED, needs_board
 
 UV = [*ROOT.glob(".cache/uv-*/bin/uv")]
 NOT_SHIPPED = {"__pycache__", "built", "valid", "invalid"}
@@ -100,7 +100,7 @@ def test_g2_13_uv_tool_installs_it_without_the_repository(wheel: Path, tmp_path:
     check_data(installed("uv tool", wheel, tmp_path))
 
 
-@long_test
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["pip", "pipx", "uv tool"])
 def test_g2_13_an_installed_wheel_gates_a_patch(how: str, wheel: Path, tmp_path: Path) -> None:
     needs_board("virt-arm64")

@@ -423,14 +423,14 @@ def _elements(policy: Policy, sides: tuple[CellRecord, CellRecord]) -> dict[str,
 
 def _value(one: Comparison, paired: PairedIos, count: CountRule, policy: Policy) -> Value:
     # What cannot be compared says nothing of any share of the I/Os.
-    if one.moved == "unknown" or one.twins is None:
+    if one.moved == "unknown" or one.paired is None:
         return Value(0.0, one.moved, 0.0, one.gated, one.threshold)
     single = count.model_copy(update={"threshold": 1})
     rule = policy.moved.model_copy(update={"chance": max(ONE_BOOT, policy.moved.chance)})
     steady = find(paired, Asked(rule, single, rule.share)) is not None
     if not (one.has_moved or steady):
         return Value(0.0, one.moved, one.share, one.gated, one.threshold)
-    size = one.twins.size if one.has_moved else 1
+    size = one.paired.size if one.has_moved else 1
     made = amount(paired.differences, size)
     return Value(made.mean, one.moved, one.share, one.gated, one.threshold, steady, made.some)
 
@@ -440,8 +440,8 @@ C = TypeVar("C", bound=Comparison)
 
 def _turned(part: C) -> C:
     """The comparison of the same two sides the other way round, as far as work needs it."""
-    twins = part.twins and part.twins.model_copy(update={"mean": -part.twins.mean})
-    return part.model_copy(update={"delta": -part.delta, "twins": twins})
+    paired = part.paired and part.paired.model_copy(update={"mean": -part.paired.mean})
+    return part.model_copy(update={"delta": -part.delta, "paired": paired})
 
 
 def _work(

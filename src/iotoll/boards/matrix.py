@@ -19,7 +19,7 @@ DEVICE_IOS = 64
 """I/Os that reach the disk, at least: the gate judges no section of fewer than 24."""
 BURSTS = 24
 """Bursts of a cell with a depth, at least: the I/Os of one share their chances, and the sign test
-of a first boot (z = 4) needs 16 that grew, also where the first one cannot be told apart."""
+of a first boot (z = 4) needs 16 that grew, also where the first one cannot be identified."""
 READ_AHEAD_KB = 256
 """What the kernel reads ahead at a time: twice its own setting, where reads follow each other."""
 

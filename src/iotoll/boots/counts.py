@@ -4,9 +4,9 @@ QEMU runs with the plugin of tools/plugin, which counts how often each piece of 
 the marks that a cell begins and ends with. After the boot the counts are summed by function of the
 kernel that ran, and stored as ``counts.json`` with what else the boot left.
 
-What the idle task does for itself is told apart. It idles from when a function of the idle loop
-runs until an exception is taken, or until it calls what works for others: the scheduler, and what
-other CPUs asked for.
+What the idle task does for itself is counted separately. It idles from when a function of the idle
+loop runs until an exception is taken, or until it calls what works for others: the scheduler, and
+what other CPUs asked for.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def counted_code(symbols: Symbols) -> CountedCode:
 
 
 def _by_function(path: Path, symbols: Symbols) -> dict[str, object]:
-    """The plugin's file, summed by function: instructions of all CPUs, idle ones told apart."""
+    """The plugin's file, summed by function: instructions of all CPUs, idle ones separately."""
     parts = list(_parts(path))
     ends = [head for head, _ in parts if head["kind"] == _END]
     pieces = [entries for head, entries in parts if head["kind"] == _PIECES]

@@ -54,7 +54,7 @@ def gate_several(
     With ``out`` each run's directory is in that folder, by the candidate's name. The exit code is
     1 where any is a regression, else the largest. Raises UsageError for two of one name.
     """
-    # Without a folder of theirs, runs are told apart by what is in them, and not by a name.
+    # Without a folder of theirs, runs differ by what is in them, and not by a name.
     names = [_label(one) if out else one for one in candidates]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:

@@ -1,8 +1,8 @@
 """The state of a watch: which mails were read, the series that they make, what became of each.
 
 A SQLite file, so that a killed call leaves the old state or the new one: mails and the position in
-their archive are one transaction. Series are told apart by their author, version and number of
-patches, and by who replies to whom.
+their archive are one transaction. A series is known by its author, version and number
+of patches, and by who replies to whom.
 """
 
 from __future__ import annotations

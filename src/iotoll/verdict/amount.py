@@ -59,7 +59,7 @@ def shared(counts: Mapping[int, int], size: int) -> Amount:
 
 def mean_of(part: Comparison) -> tuple[float, str]:
     """By how much the mean I/O moved, and which I/Os have it, from what a verdict stores."""
-    stored = part.twins
+    stored = part.paired
     if stored is None or not part.has_moved:
         return part.delta, ""
     counts = Counter({0: round(stored.exact * stored.pairs)})

@@ -17,31 +17,31 @@ def weight(found: Comparison) -> float:
     The median, with what only some I/Os pay; the mean where that is far more, since what most
     I/Os pay says nothing of what the others do.
     """
-    if found.twins is None:
+    if found.paired is None:
         return found.delta
     some = rare(found)
     told = found.delta + ((some.delta - found.delta) * some.share if some else 0.0)
     near = told + found.threshold + _NOISE * abs(told)
-    return told if found.moved == "shrank" or found.twins.mean <= near else found.twins.mean
+    return told if found.moved == "shrank" or found.paired.mean <= near else found.paired.mean
 
 
 def share(found: Comparison) -> float:
     """The same as a share of the base; infinite where the base has nothing."""
-    if found.twins is None and found.base:
+    if found.paired is None and found.base:
         return found.relative
     return weight(found) / found.base if found.base else math.inf
 
 
 def is_of_most(found: Comparison) -> bool:
     """Whether most I/Os moved by about ``delta``; else that is the mean of what few did."""
-    if found.twins is None:
+    if found.paired is None:
         return True
-    return 2 * max(found.twins.above, found.twins.below) > found.twins.pairs
+    return 2 * max(found.paired.above, found.paired.below) > found.paired.pairs
 
 
 def rare(found: Comparison) -> Cluster | None:
     """What some I/Os pay beside what most of them do; where few moved, their mean is told."""
-    return found.twins.rare if found.twins and is_of_most(found) else None
+    return found.paired.rare if found.paired and is_of_most(found) else None
 
 
 def is_covered(whole: Comparison, sections: Sequence[Comparison]) -> bool:

@@ -19,7 +19,7 @@ _NAMES = {"whole": WHOLE, "work": WORK}
 
 
 def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
-    """A cell's comparisons with their names: its sections, the whole I/O, work outside I/Os."""
+    """A cell's comparisons of instructions with their names: sections, whole I/O, other work."""
     for section in verdict.sections:
         yield section.section.value, section
     if verdict.whole is not None:
@@ -72,12 +72,12 @@ def _percent(relative: float) -> str:
 
 def _share(found: Comparison) -> str:
     """Which I/Os moved, where it was not most of them, or by far more than most did."""
-    if found.twins is None or is_of_most(found):
+    if found.paired is None or is_of_most(found):
         return rarely([found])
-    largest = [c for c in found.twins.clusters if (c.delta > 0) == (found.moved == "grew")]
-    largest = [c for c in largest if abs(c.delta) > found.twins.size]
+    largest = [c for c in found.paired.clusters if (c.delta > 0) == (found.moved == "grew")]
+    largest = [c for c in largest if abs(c.delta) > found.paired.size]
     first = f", mostly {largest[0].delta:+d}" if largest else ""
-    of = "rounds of I/Os" if found.twins.trial and found.twins.trial.of == "rounds" else "I/Os"
+    of = "rounds of I/Os" if found.paired.trial and found.paired.trial.of == "rounds" else "I/Os"
     return f" on average: {found.share:.0%} of {of} moved{first}"
 
 

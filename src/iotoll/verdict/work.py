@@ -90,9 +90,14 @@ def _sum(work: WorkRecord, functions: frozenset[str]) -> float:
 
 def _inside(sections: Sequence[SectionComparison], whole: Comparison | None) -> float:
     """Mean instructions that an I/O grew by in what is compared I/O by I/O."""
-    found = sum(part.twins.mean for part in sections if part.twins)
-    if whole is not None and whole.twins and whole.has_moved and abs(whole.twins.mean) > abs(found):
-        return whole.twins.mean
+    found = sum(part.paired.mean for part in sections if part.paired)
+    if (
+        whole is not None
+        and whole.paired
+        and whole.has_moved
+        and abs(whole.paired.mean) > abs(found)
+    ):
+        return whole.paired.mean
     return found
 
 

@@ -9,7 +9,13 @@ import pytest
 from iotoll.core.errors import UsageError
 from iotoll.explain.explainer import check_cells, moved_cells, whole_cells
 from iotoll.records import results
-from iotoll.records.models import CellVerdict, Comparison, PoolRecord, TwinRecord, VerdictRecord
+from iotoll.records.models import (
+    CellVerdict,
+    Comparison,
+    PairedIosRecord,
+    PoolRecord,
+    VerdictRecord,
+)
 from tests.unit.runs import EXAMPLES
 
 EXAMPLE = results.read(EXAMPLES / "verdict.json", VerdictRecord)
@@ -49,9 +55,9 @@ def test_the_whole_is_taken_apart_where_the_sections_do_not_account_for_it() -> 
 
 def test_what_moved_together_is_explained_in_its_own_cells() -> None:
     numbers: dict[str, Any] = {"pairs": 256, "exact": 0.9, "commonest": 0, "commonest_share": 0.9}
-    twins = TwinRecord(**numbers, mean=1.0, above=9, below=0, size=12)
+    paired = PairedIosRecord(**numbers, mean=1.0, above=9, below=0, size=12)
     one = PoolRecord(
-        device="nvme", threads=8, section=None, cells=1, moved="grew", twins=twins, sentence="x"
+        device="nvme", threads=8, section=None, cells=1, moved="grew", paired=paired, sentence="x"
     )
     cells = [cell(name, 0, 0) for name in CELLS]
     assert moved_cells(verdict(*cells, pools=[one])) == [CELLS[1]]

@@ -31,6 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.long
 def test_pages_and_statistics_are_the_same(tmp_path: Path) -> None:
     words = ["--rows", "20000", "--out", str(tmp_path), "--engine", "duckdb", "--engine", "spark"]
     done = CliRunner().invoke(history_command, words)

@@ -52,7 +52,7 @@ def nothing_moved(data: dict[str, Any]) -> None:
         parts = [*cell["sections"], *([cell["whole"]] if cell.get("whole") else [])]
         for part in parts:
             if part["moved"] == "grew":
-                part |= {"moved": "same", "twins": TWINS, "why": ""}
+                part |= {"moved": "same", "paired": TWINS, "why": ""}
 
 
 def undecided(data: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from iotoll.core.paths import data_dir
 from iotoll.patch.diff import Hunk
 from iotoll.records import results
-from iotoll.records.models import ExplainRecord, Finding, FindingsRecord, Outcome, TwinRecord
+from iotoll.records.models import ExplainRecord, Finding, FindingsRecord, Outcome, PairedIosRecord
 from iotoll.records.rundir import RunDir
 from iotoll.records.text import MINUS, NBSP, signed
 from iotoll.reports.page import render_report
@@ -272,15 +272,15 @@ def test_g2_10_how_sure_in_words() -> None:
     verdict = gather(real("regression")).verdict
     assert verdict is not None
     (found,) = [s for s in verdict.cells[0].sections if s.section == "submission"]
-    twins = TwinRecord(
+    paired = PairedIosRecord(
         pairs=768, exact=0.0, commonest=330, commonest_share=0.9974, mean=330.9, above=768,
-        below=0, size=4, chaos=0.004,
+        below=0, size=4, noise=0.004,
     )  # fmt: skip
-    all_grew = found.model_copy(update={"twins": twins, "confidence": "768 of 768; net 0.4%"})
+    all_grew = found.model_copy(update={"paired": paired, "confidence": "768 of 768; net 0.4%"})
     assert plain(in_words(all_grew)) == (
         "All 768 I/Os grew, 99 % by exactly 330. Two boots of the base differ in 0.4 % of the I/Os."
     )
-    one_shrank = {"twins": twins.model_copy(update={"above": 767, "below": 1, "chaos": 0.0})}
+    one_shrank = {"paired": paired.model_copy(update={"above": 767, "below": 1, "noise": 0.0})}
     assert plain(in_words(all_grew.model_copy(update=one_shrank))) == (
         "767 of 768 I/Os grew and 1 shrank by more than 4, 99 % by exactly 330. No two boots of"
         " the base differ so."

@@ -14,7 +14,7 @@ from iotoll.records.models import (
     Unit,
     VerdictRecord,
 )
-from iotoll.records.models.verdict import Comparison, TwinRecord
+from iotoll.records.models.verdict import Comparison, PairedIosRecord
 from iotoll.verdict.accept import apply, parse, proposed
 from iotoll.verdict.policy import AcceptRule, Policy, load_policy
 
@@ -230,9 +230,9 @@ def test_the_whole_io_may_grow_by_what_is_accepted_and_no_more(
     assert apply(grown, trailers, policy(), "Maintainer").outcome is outcome
 
 
-def told(mean: float) -> TwinRecord:
+def told(mean: float) -> PairedIosRecord:
     numbers = {"pairs": 256, "exact": 0.0, "commonest": 329, "commonest_share": 0.95}
-    return TwinRecord.model_validate(
+    return PairedIosRecord.model_validate(
         {**numbers, "mean": mean, "above": 256, "below": 0, "size": 12}
     )
 
@@ -242,12 +242,12 @@ def with_mean(whole: float | None = None, **means: float) -> VerdictRecord:
     grown = verdict(ufs_a={Section.SUBMISSION: 329})
     cell = grown.cells[0]
     parts = [
-        s.model_copy(update={"twins": told(means.get(s.section.value, s.delta))})
+        s.model_copy(update={"paired": told(means.get(s.section.value, s.delta))})
         for s in cell.sections
     ]
     update: dict[str, object] = {"sections": parts}
     if whole is not None:
-        update["whole"] = whole_io(329).model_copy(update={"twins": told(whole)})
+        update["whole"] = whole_io(329).model_copy(update={"paired": told(whole)})
     return grown.model_copy(update={"cells": [cell.model_copy(update=update)]})
 
 

@@ -115,7 +115,7 @@ def test_a_share_must_be_several_times_what_the_base_shows_of_itself(own: int, f
     between[: abs(own)] = 321 * np.sign(own)
     together = paired(differences, [np.zeros(256, np.int64), between])
     assert (find(together, asked()) is not None) == found
-    assert distribution(together, None, asked()).chaos == pytest.approx(abs(own) / 256, abs=1e-4)
+    assert distribution(together, None, asked()).noise == pytest.approx(abs(own) / 256, abs=1e-4)
 
 
 def test_ios_of_one_round_share_one_chance() -> None:

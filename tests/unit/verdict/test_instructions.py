@@ -60,9 +60,9 @@ def test_cost_on_every_eighth_io_is_found_and_named(policy: Policy, cost: int) -
     (found,) = [s for s in judged.cells[0].sections if s.moved == "grew"]
     assert found.delta == cost / 8
     assert found.share == pytest.approx(1 / 8)
-    assert found.twins is not None
-    assert (found.twins.commonest, found.twins.exact) == (0, 0.875)
-    assert [(c.delta, c.ios, c.opposite) for c in found.twins.clusters] == [(cost, 32, 0)]
+    assert found.paired is not None
+    assert (found.paired.commonest, found.paired.exact) == (0, 0.875)
+    assert [(c.delta, c.ios, c.opposite) for c in found.paired.clusters] == [(cost, 32, 0)]
     assert judged.regressions[0].endswith(f"on average: 12% of I/Os moved, mostly +{cost}")
 
 
@@ -79,7 +79,7 @@ def test_rare_cost_shows_over_the_cells_of_a_device(policy: Policy) -> None:
     assert judged.outcome is Outcome.REGRESSION
     pool = judged.pools[0]
     assert (pool.device, pool.section, pool.threads, pool.cells) == ("ufs", S, None, 8)
-    assert (pool.twins.above, pool.twins.below) == (32, 0)
+    assert (pool.paired.above, pool.paired.below) == (32, 0)
     assert judged.open == cells
     assert "1.6% of the I/Os of 8 cells together" in judged.sentence
 
@@ -130,10 +130,10 @@ def joined_boots(sides: Sequence[SideResult]) -> SideResult:
 
 def test_so_few_ios_that_nothing_can_be_said_are_not_judged(policy: Policy) -> None:
     few = np.array([0] * 8, np.int64)
-    twins = PairedIos(few, few, few, np.arange(8), unpaired=4)
-    made = instructions.compare(twins, policy.rule(UFS, S), policy)
+    paired = PairedIos(few, few, few, np.arange(8), unpaired=4)
+    made = instructions.compare(paired, policy.rule(UFS, S), policy)
     assert made is not None and not made["gated"] and made["why"] == "fewer than 24 I/Os"
-    many = instructions.compare(replace(twins, unpaired=40), policy.rule(UFS, S), policy)
+    many = instructions.compare(replace(paired, unpaired=40), policy.rule(UFS, S), policy)
     assert many is not None and many["gated"] and "no pair" in many["why"]
 
 
@@ -202,7 +202,7 @@ def on_several_cpus(side: SideResult) -> SideResult:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_symmetric_chaos_is_no_cost(policy: Policy, seed: int) -> None:
+def test_symmetric_noise_is_no_cost(policy: Policy, seed: int) -> None:
     base = {UFS: counts(seed), EIGHT: counts(seed + 100)}
     other = [
         side_result(
@@ -236,10 +236,10 @@ def test_paths_out_of_phase_are_paired_with_their_like(policy: Policy, cost: int
 
     judged = judge(policy, {UFS: paths(0, 0)}, {UFS: paths(1, cost)})
     assert grown(judged) == ({S: cost} if cost else {})
-    assert [s.twins.pairs for s in judged.cells[0].sections if s.twins] == [255] * 4
+    assert [s.paired.pairs for s in judged.cells[0].sections if s.paired] == [255] * 4
 
 
-def test_cost_is_found_under_chaos(policy: Policy) -> None:
+def test_cost_is_found_under_noise(policy: Policy) -> None:
     base = counts(1)
     judged = judge(policy, {EIGHT: base}, {EIGHT: chaotic(changed(base, S, lambda _: 50), 7)})
     assert abs(grown(judged)[S] - 50) <= 40
@@ -249,8 +249,8 @@ def test_mean_that_grew_alone_is_reported(policy: Policy) -> None:
     base = counts(1)
     judged = judge(policy, {UFS: base}, {UFS: changed(base, V, lambda i: (i % 3) * 100)})
     (found,) = [s for s in judged.cells[0].sections if s.moved == "grew"]
-    assert found.twins is not None
-    assert found.twins.commonest == 0
+    assert found.paired is not None
+    assert found.paired.commonest == 0
     assert found.delta == pytest.approx(100, abs=1)
 
 

@@ -275,7 +275,7 @@ def row_of(name: str, what: str, run: RunDir) -> GateRow:
     """The line of a run that was gated, from its files alone."""
     verdict = results.read(run.verdict, VerdictRecord)
     sections = [s for cell in verdict.cells for s in cell.sections]
-    exact = [s.twins.exact for s in sections if s.twins is not None]
+    exact = [s.paired.exact for s in sections if s.paired is not None]
     seconds = run.root / SECONDS
     return GateRow(
         name=name,

@@ -59,7 +59,7 @@ class TrialRecord(Model):
     boots: list[float] = Field(description="net share of each boot, in that direction")
 
 
-class TwinRecord(Model):
+class PairedIosRecord(Model):
     """I/O by I/O: each of the candidate's less its pair, the base's of the same thread and number.
 
     ``clusters`` are the commonest differences but 0, with their share of all pairs.
@@ -73,7 +73,7 @@ class TwinRecord(Model):
     above: int = Field(description="I/Os that grew by more than `size`")
     below: int = Field(description="I/Os that shrank by more than `size`")
     size: int = Field(description="the differences that decided are larger than this")
-    chaos: float | None = Field(
+    noise: float | None = Field(
         None,
         description="net share of I/Os that differ by more than `size` in two boots of the base",
     )
@@ -103,7 +103,7 @@ class Comparison(Model):
     why: str = Field("", description="why it is not gated, or what qualifies the comparison")
     accepted: str | None = Field(None, description="the reason for which its growth is accepted")
     share: float = Field(1.0, description="share of the I/Os that moved by about `delta`")
-    twins: TwinRecord | None = Field(None, description="absent on the clock `time`")
+    paired: PairedIosRecord | None = Field(None, description="absent on the clock `time`")
 
     @property
     def has_moved(self) -> bool:
@@ -117,12 +117,16 @@ class Comparison(Model):
 
     def contradiction(self) -> str:
         """As `Model.contradiction`, for the figures of one comparison."""
-        if self.moved != "same" or not self.gated or self.why or self.twins is None:
+        if self.moved != "same" or not self.gated or self.why or self.paired is None:
             return ""
-        nearly_all = self.twins.above > _NEARLY_ALL * max(self.twins.pairs, 1)
-        if nearly_all and self.delta > self.threshold and (self.twins.chaos or 0) < _NEARLY_ALL / 2:
+        nearly_all = self.paired.above > _NEARLY_ALL * max(self.paired.pairs, 1)
+        if (
+            nearly_all
+            and self.delta > self.threshold
+            and (self.paired.noise or 0) < _NEARLY_ALL / 2
+        ):
             return (
-                f"{self.twins.above} of {self.twins.pairs} I/Os grew, by {self.delta:+g} where"
+                f"{self.paired.above} of {self.paired.pairs} I/Os grew, by {self.delta:+g} where"
                 f" {self.threshold:g} is allowed, and it says that nothing moved"
             )
         return ""
@@ -182,7 +186,7 @@ class PoolRecord(Model):
     section: Section | None = Field(None, description="absent: the whole I/O")
     cells: int
     moved: Literal["grew", "shrank"]
-    twins: TwinRecord
+    paired: PairedIosRecord
     sentence: str
 
 
@@ -374,7 +378,7 @@ class CellVerdict(Model):
 class VerdictRecord(Model):
     """``verdict.json``: the outcome of the run, and everything it rests on."""
 
-    schema_version: str = "iotoll.verdict/1"
+    schema_version: str = "iotoll.verdict/2"
     outcome: Outcome
     exit_code: int
     sentence: str = Field(description="the verdict in one plain sentence")

@@ -109,7 +109,7 @@ def _bar(
     x = float(left)
     scale = (WIDTH - left - 48) / (measure.full or 1)
     for section, value in parts:
-        # The half-pixel gap keeps neighbours apart where colours cannot be told apart.
+        # The half-pixel gap separates neighbours whose colours look alike.
         panel.bar(x, y + 1, max(value * scale - 0.5, 0.2), 10, section.value)
         x += value * scale
     panel.text(x + 4, y + 6, measure.end_text(parts), size=10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iotoll.records.models import Comparison, Finding, TwinRecord, WorkComparison
+from iotoll.records.models import Comparison, Finding, PairedIosRecord, WorkComparison
 from iotoll.records.text import clean, number, percent, signed
 from iotoll.reports.page.evidence import Evidence
 
@@ -43,32 +43,32 @@ def in_words(found: Comparison) -> str:
         told = f"Two boots of the base differ by at most {number(found.own)} per I/O."
         changed = f" Changed functions have {signed(found.changed)} of it." if found.changed else ""
         return told + changed
-    if found.twins is None or said.endswith("."):
+    if found.paired is None or said.endswith("."):
         return said
-    twins = found.twins
+    paired = found.paired
     if not found.has_moved:
-        exact = _floor(twins.exact)
-        return f"{exact} of {number(twins.pairs)} I/Os cost exactly what their pair does."
-    told = _moved(twins, found.moved == "grew")
-    if twins.chaos is None:
+        exact = _floor(paired.exact)
+        return f"{exact} of {number(paired.pairs)} I/Os cost exactly what their pair does."
+    told = _moved(paired, found.moved == "grew")
+    if paired.noise is None:
         return told
-    if not twins.chaos:
+    if not paired.noise:
         return f"{told} No two boots of the base differ so."
-    return f"{told} Two boots of the base differ in {percent(twins.chaos)} of the I/Os."
+    return f"{told} Two boots of the base differ in {percent(paired.noise)} of the I/Os."
 
 
-def _moved(twins: TwinRecord, grew: bool) -> str:
+def _moved(paired: PairedIosRecord, grew: bool) -> str:
     way, other = ("grew", "shrank") if grew else ("shrank", "grew")
-    most, rest = (twins.above, twins.below) if grew else (twins.below, twins.above)
-    if most == twins.pairs:
+    most, rest = (paired.above, paired.below) if grew else (paired.below, paired.above)
+    if most == paired.pairs:
         told = f"All {number(most)} I/Os {way}"
     else:
-        told = f"{number(most)} of {number(twins.pairs)} I/Os {way}"
+        told = f"{number(most)} of {number(paired.pairs)} I/Os {way}"
         told += f" and {number(rest)} {other}" if rest else ""
-        told += f" by more than {number(twins.size)}"
-    exactly = abs(twins.commonest)
-    if exactly > twins.size and (twins.commonest > 0) == grew:
-        told += f", {_floor(twins.commonest_share)} by exactly {number(exactly)}"
+        told += f" by more than {number(paired.size)}"
+    exactly = abs(paired.commonest)
+    if exactly > paired.size and (paired.commonest > 0) == grew:
+        told += f", {_floor(paired.commonest_share)} by exactly {number(exactly)}"
     return f"{told}."
 
 

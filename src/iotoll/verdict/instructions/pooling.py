@@ -108,7 +108,7 @@ def _pool(
         section=part,
         cells=len(cells),
         moved="grew" if moved.grew else "shrank",
-        twins=record,
+        paired=record,
         sentence=(
             f"{device}: {name} {'grew' if moved.grew else 'shrank'} by more than {moved.size} in "
             f"{moved.share:.1%} of the I/Os of {which} together ({cost})"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from iotoll.records.models import Cluster, TrialRecord, TwinRecord
+from iotoll.records.models import Cluster, PairedIosRecord, TrialRecord
 from iotoll.verdict.instructions.decide import Asked, Trial, trials
 from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.policy import CountRule
@@ -35,7 +35,7 @@ def way_of(moved: Trial) -> int:
     return 1 if moved.grew else -1
 
 
-def distribution(found: PairedIos, moved: Trial | None, asked: Asked) -> TwinRecord:
+def distribution(found: PairedIos, moved: Trial | None, asked: Asked) -> PairedIosRecord:
     """The distribution of differences, as the verdict stores it; there must be at least one."""
     counts = Counter(found.differences.tolist())
     total = len(found.differences)
@@ -43,7 +43,7 @@ def distribution(found: PairedIos, moved: Trial | None, asked: Asked) -> TwinRec
     ranked = sorted(counts.items(), key=lambda item: (-item[1], abs(item[0]), item[0]))
     size = asked.count.threshold if moved is None else moved.size
     own = [float(np.mean(one > size) - np.mean(one < -size)) for one in found.own if len(one)]
-    return TwinRecord(
+    return PairedIosRecord(
         pairs=total,
         exact=round(counts[0] / total, 4),
         commonest=ranked[0][0],
@@ -52,7 +52,7 @@ def distribution(found: PairedIos, moved: Trial | None, asked: Asked) -> TwinRec
         above=int((found.differences > size).sum()),
         below=int((found.differences < -size).sum()),
         size=size,
-        chaos=round(max(map(abs, own)), 4) if own else None,
+        noise=round(max(map(abs, own)), 4) if own else None,
         clusters=[
             Cluster(delta=d, ios=n, opposite=counts.get(-d, 0), share=round(n / total, 4))
             for d, n in [item for item in ranked if item[0] != 0][:SHOWN]
@@ -101,7 +101,7 @@ def _rest(found: PairedIos, moved: Trial, asked: Asked) -> Cluster | None:
     return Cluster(delta=delta, ios=ios, opposite=opposite, share=round(ios / best.total, 4))
 
 
-def how_sure(record: TwinRecord, moved: Trial | None) -> str:
+def how_sure(record: PairedIosRecord, moved: Trial | None) -> str:
     """What the verdict rests on, in plain words, from the rule's own numbers."""
     if moved is None or record.trial is None:
         return f"{record.exact:.0%} of {record.pairs} I/Os cost exactly what their pair does."
@@ -119,7 +119,7 @@ def how_sure(record: TwinRecord, moved: Trial | None) -> str:
         told += f", {record.commonest_share:.0%} of the I/Os by exactly {same:,}."
     else:
         told += f", typically by {moved.typical:,.0f}."
-    if record.chaos is None:
+    if record.noise is None:
         return told
     if not moved.own:
         return f"{told} No two boots of the base differ so."

@@ -239,7 +239,7 @@ def compare(found: PairedIos, count: CountRule, policy: Policy) -> dict[str, Any
         few or count.why,
         gated=count.gated and not few,
     )
-    return {**values, "share": round(moved.share, 4) if moved else 1.0, "twins": record}
+    return {**values, "share": round(moved.share, 4) if moved else 1.0, "paired": record}
 
 
 def _fields(

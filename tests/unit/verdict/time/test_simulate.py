@@ -79,6 +79,7 @@ def test_f5_a_regression_is_found_on_such_a_board(name: str) -> None:
     assert tally("normal", 0.01, 30, growth=0.02, **MIXTURES[name]).blocked >= 22
 
 
+@pytest.mark.long
 def test_a_candidate_that_is_slow_half_of_the_time_does_not_pass() -> None:
     # Each takes many looks: most of the time of this file.
     found = tally("normal", 0.01, 24, slow_candidate=0.5)
