@@ -3,12 +3,14 @@
 The image that booted is the source, so that a ready-made image, or one whose build folder has been
 used for another kernel since, has its own symbols. The tables are those that scripts/kallsyms.c of
 Linux 6.4 and later writes: number of names, compressed names, markers, tokens, index of tokens,
-offsets, base. Each is checked against the next, so nothing is guessed from a chance match.
+offsets, and up to Linux 6 their base. Each is checked against the next, so nothing is guessed from
+a chance match.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -27,6 +29,9 @@ NOWHERE = "[unknown]"
 USER = "[user space]"
 
 _DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
+_ALIGNED = 8, 4
+"""What tables are aligned to: of Linux up to 6, and of Linux 7."""
+_BEHIND = 16  # words behind the last offset that may look like one more
 _MARKED = 256  # kallsyms_markers has the offset of every 256th name
 _TEXT = "tTwW"
 _RELATIVE = 1027  # R_AARCH64_RELATIVE
@@ -143,19 +148,55 @@ def _tables(data: bytes, digits: int) -> Symbols | None:
         end = data.index(b"\0", ends[-1])
         tokens.append(data[ends[-1] : end])
         ends.append(end + 1)
-    index = _aligned(ends[-1], 8)
     expected = [place - start for place in ends[:-1]]
-    if list(struct.unpack_from("<256H", data, index)) != expected:
-        return None
-    offsets = index + 512
+    for size in _ALIGNED:
+        index = _aligned(ends[-1], size)
+        if data[index : index + 512] != struct.pack("<256H", *expected):
+            continue
+        for base, addresses in _addresses(data, index + 512):
+            names = _names(data, tokens, len(addresses), start, size)
+            if names is not None:
+                return _functions(data, base, addresses, names)
+    return None
+
+
+def _addresses(data: bytes, offsets: int) -> Iterator[tuple[int, list[int]]]:
+    """What a table of offsets may be: the address of the image's first byte, and the symbols'."""
     found = _offsets(data, offsets)
-    if found is None:
+    if found is not None:
+        base, first, values = found
+        yield base, [first + int(offset) for offset in values]
+    yield from _relative(data, offsets)
+
+
+def _relative(data: bytes, start: int) -> Iterator[tuple[int, list[int]]]:
+    """Of Linux 7: each offset is from its own place, and what is behind may continue the order."""
+    words = np.frombuffer(data[start : start + (len(data) - start) // 4 * 4], "<i4")
+    targets = start + 4 * np.arange(len(words)) + words
+    down = np.nonzero((targets[1:] < targets[:-1]) | (targets[1:] < 0))[0]
+    count = int(down[0]) + 1 if len(down) else len(words)
+    base = _base_of(data, targets[:count])
+    if base is None:
+        return
+    for number in range(count, max(count - _BEHIND, 0), -1):
+        yield base, [base + target for target in targets[:number].tolist()]
+
+
+def _base_of(data: bytes, symbols: npt.NDArray[np.int64]) -> int | None:
+    """The address of the image's first byte: that with which most pointers are symbols."""
+    words = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
+    types = np.nonzero(words[1:-1] == _RELATIVE)[0] + 1
+    places, values = words[types - 1], words[types + 1]
+    kernel = (places >= np.uint64(1 << 63)) & (values >= np.uint64(1 << 63))
+    places, values = places[kernel], values[kernel]
+    if not len(places):
         return None
-    base, first, values = found
-    names = _names(data, tokens, len(values), start)
-    if names is None:
-        return None
-    return _functions(data, base, [first + int(offset) for offset in values], names)
+    highest = int(places.min()) // _IMAGE_ALIGNED * _IMAGE_ALIGNED
+    # Anything may look like an entry of the relocation table: those of other images do not count.
+    bases = range(highest, highest - len(data) - _IMAGE_ALIGNED, -_IMAGE_ALIGNED)
+    hits = {b: int(np.isin(values - np.uint64(b), symbols).sum()) for b in bases}
+    best = max(hits, key=lambda b: hits[b])
+    return best if hits[best] else None
 
 
 def _offsets(data: bytes, start: int) -> tuple[int, int, npt.NDArray[np.uint32]] | None:
@@ -189,13 +230,13 @@ def _bases(data: bytes, at: int) -> tuple[int, int] | None:
     return int(images[hits][0]), int(values[hits][0])
 
 
-def _names(data: bytes, tokens: list[bytes], count: int, end: int) -> list[bytes] | None:
+def _names(data: bytes, tokens: list[bytes], count: int, end: int, size: int) -> list[bytes] | None:
     """The names with their type letters, where the markers behind them agree; else None."""
     wanted = struct.pack("<I", count)
     at = data.rfind(wanted, 0, end)
     while at >= 0:
         if at % 4 == 0:
-            found = _expand(data, tokens, count, _aligned(at + 4, 8), end)
+            found = _expand(data, tokens, count, _aligned(at + 4, size), end, size)
             if found is not None:
                 return found
         at = data.rfind(wanted, 0, at)
@@ -203,7 +244,7 @@ def _names(data: bytes, tokens: list[bytes], count: int, end: int) -> list[bytes
 
 
 def _expand(
-    data: bytes, tokens: list[bytes], count: int, start: int, end: int
+    data: bytes, tokens: list[bytes], count: int, start: int, end: int, size: int
 ) -> list[bytes] | None:
     names, marks, at = [], [], start
     for number in range(count):
@@ -218,7 +259,7 @@ def _expand(
             at += 1
         names.append(b"".join(tokens[code] for code in data[at : at + length]))
         at += length
-    table = _aligned(at, 8)
+    table = _aligned(at, size)
     if list(struct.unpack_from(f"<{len(marks)}I", data, table)) != marks:
         return None
     return names

@@ -80,8 +80,12 @@ def record(
     )
 
 
-def kallsyms_image(path: Path, names: dict[str, int]) -> Path:
-    """An arm64 Image with the tables of scripts/kallsyms.c; names (with type) to offsets."""
+def kallsyms_image(path: Path, names: dict[str, int], relative: bool = False) -> Path:
+    """An arm64 Image with the tables of scripts/kallsyms.c; names (with type) to offsets.
+
+    ``relative``: as Linux 7 has them, each offset from its own place, aligned to 4, without base.
+    """
+    size = 4 if relative else 8
     tokens = [chr(code) if 32 < code < 127 else f"t{code}" for code in range(256)]
     table, index = b"", []
     for token in tokens:
@@ -101,13 +105,25 @@ def kallsyms_image(path: Path, names: dict[str, int]) -> Path:
         struct.pack(f"<{len(marks)}I", *marks),
         table,
         struct.pack("<256H", *index),
-        struct.pack(f"<{len(offsets)}I", *offsets),
     ):
         image += part
+        image += bytes(-len(image) % size)
+    if relative:
+        at = len(image)
+        here = [4096 + offset - at - 4 * number for number, offset in enumerate(offsets)]
+        image += struct.pack(f"<{len(here)}i", *here)
+        # The symbols by name, which may look like one more offset.
+        image += b"\0\1\2" * len(names)
         image += bytes(-len(image) % 8)
-    place = len(image)
-    image += struct.pack("<Q", 0)
-    image += struct.pack("<3Q", BASE + place, 1027, BASE + 4096)
+        pairs = [(0, 4096 + offsets[0]), (8, 4096 + offsets[-1]), (16, 77)]
+        for place, value in pairs:
+            image += struct.pack("<3Q", BASE + place, 1027, BASE + value)
+    else:
+        image += struct.pack(f"<{len(offsets)}I", *offsets)
+        image += bytes(-len(image) % 8)
+        place = len(image)
+        image += struct.pack("<Q", 0)
+        image += struct.pack("<3Q", BASE + place, 1027, BASE + 4096)
     path.write_bytes(bytes(image))
     return path
 

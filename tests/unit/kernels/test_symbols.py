@@ -13,9 +13,10 @@ from iotoll.kernels.symbols import NOWHERE, USER, read_symbols
 from tests.unit.explain.kernels import BASE, NOP, RET, kallsyms_image, symbols
 
 
-def test_names_and_addresses_are_those_of_the_image(tmp_path: Path) -> None:
+@pytest.mark.parametrize("relative", [False, True])
+def test_names_and_addresses_are_those_of_the_image(tmp_path: Path, relative: bool) -> None:
     names = {f"tfunction_{i}": 64 * i for i in range(600)} | {"Dsome_data": 64 * 600}
-    found = read_symbols(kallsyms_image(tmp_path / "Image", names))
+    found = read_symbols(kallsyms_image(tmp_path / "Image", names, relative))
     assert found.names == tuple(f"function_{i}" for i in range(600)), "data is no function"
     assert found.span("function_7") == (BASE + 4096 + 7 * 64, BASE + 4096 + 8 * 64)
     assert found.span("absent") is None
@@ -34,8 +35,9 @@ def test_an_image_without_a_table_is_refused(tmp_path: Path) -> None:
         read_symbols(path)
 
 
-def test_a_table_whose_markers_do_not_agree_is_refused(tmp_path: Path) -> None:
-    path = kallsyms_image(tmp_path / "Image", {f"tf{i}": 4 * i for i in range(300)})
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_table_whose_markers_do_not_agree_is_refused(tmp_path: Path, relative: bool) -> None:
+    path = kallsyms_image(tmp_path / "Image", {f"tf{i}": 4 * i for i in range(300)}, relative)
     data = bytearray(path.read_bytes())
     data[4096 + 20] ^= 0x40  # the length of a name
     path.write_bytes(bytes(data))
