@@ -26,7 +26,10 @@ _SURE = 0.8
 """Likeness of machine code from which two functions with other names are one."""
 
 _LIKELY = 0.5
-"""The same for two that have the same caller."""
+"""The same for two that have the same caller, and take about as many instructions."""
+
+_ABOUT = 0.5
+"""The least share of the larger one that the smaller one takes then."""
 
 _SHORTEST = 8
 """Instructions of a function below which likeness of code says nothing."""
@@ -73,24 +76,27 @@ Calls = Mapping[str, Mapping[str, int]]
 
 def renamed(
     kernels: tuple[Kernel, Kernel],
-    ran: tuple[Iterable[str], Iterable[str]],
+    ran: tuple[Mapping[str, int], Mapping[str, int]],
     calls: tuple[Calls, Calls],
 ) -> list[Rename]:
     """The functions that have another name in the second kernel, by their stems.
 
-    ``ran`` are the functions that each kernel runs, ``calls`` those of each stem by the caller's.
+    ``ran`` are the instructions of each kernel's functions in the same I/Os, ``calls`` those of
+    each stem by the caller's.
     Each is matched once, the most alike first.
     """
     first, second = kernels
     gone = sorted({stem(name) for name in ran[0]} - second.stems)
     new = sorted({stem(name) for name in ran[1]} - first.stems)
     grams = _grams(first, gone), _grams(second, new)
+    sums = _by_stem(ran[0]), _by_stem(ran[1])
     found = []
     for one in grams[0]:
         for other in grams[1]:
             alike = _likeness(grams[0][one], grams[1][other])
             shared = calls[0].get(one, {}).keys() & calls[1].get(other, {}).keys()
-            if alike >= (_LIKELY if shared else _SURE):
+            less, more = sorted((sums[0][one], sums[1][other]))
+            if alike >= (_LIKELY if shared and less >= _ABOUT * more else _SURE):
                 found.append(Rename(one, other, alike))
     kept: list[Rename] = []
     for rename in sorted(found, key=lambda r: (-r.likeness, r.first, r.second)):
@@ -109,6 +115,13 @@ def _grams(kernel: Kernel, stems: Sequence[str]) -> dict[str, Counter[tuple[int,
         if len(words) >= _SHORTEST:
             rows = zip(*(words[n:] for n in range(_GRAM)), strict=False)
             found[name] = Counter(rows)
+    return found
+
+
+def _by_stem(ran: Mapping[str, int]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, instructions in ran.items():
+        found[stem(name)] += instructions
     return found
 
 

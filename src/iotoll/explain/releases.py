@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -120,8 +121,13 @@ def _divided(side: RunValues, cells: Sequence[str], progress: Progress) -> Divid
 # ---------------------------------------------------------------- functions of both
 
 
-def _ran(divided: Divided) -> set[str]:
-    return {name for cell in divided.values() for part in cell.counts.values() for name in part}
+def _ran(divided: Divided) -> Counter[str]:
+    """Instructions of each function over all cells."""
+    found: Counter[str] = Counter()
+    for cell in divided.values():
+        for counts in cell.counts.values():
+            found.update(counts)
+    return found
 
 
 def _callers(divided: tuple[Divided, Divided], direct: tuple[Calls, Calls]) -> tuple[Calls, Calls]:

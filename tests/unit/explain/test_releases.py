@@ -83,7 +83,7 @@ def test_functions_with_another_name_are_found_by_their_code_alone() -> None:
     first = Kernel.of(symbols({"same": code(1), "old_name": code(2), "gone": code(3)}))
     changed = [*code(2)[:-1], NOP, *code(9, 4)]
     second = Kernel.of(symbols({"same": code(1), "new_name": changed, "fresh": code(4)}))
-    ran = ("same", "old_name", "gone"), ("same", "new_name", "fresh")
+    ran = {"same": 9, "old_name": 9, "gone": 9}, {"same": 9, "new_name": 90, "fresh": 9}
     (found,) = renamed((first, second), ran, ({}, {}))
     assert (found.first, found.second) == ("old_name", "new_name") and 0.8 < found.likeness < 1
 
@@ -91,23 +91,25 @@ def test_functions_with_another_name_are_found_by_their_code_alone() -> None:
 def test_less_like_code_needs_the_same_caller() -> None:
     first = Kernel.of(symbols({"old_name": code(2)}))
     second = Kernel.of(symbols({"new_name": [*code(2, 30)[:-1], *code(5, 14)]}))
-    ran = ("old_name",), ("new_name",)
+    ran = {"old_name": 100}, {"new_name": 120}
     assert renamed((first, second), ran, ({}, {})) == []
     calls = {"old_name": {"caller": 3}}, {"new_name": {"caller": 3}}
     assert [r.second for r in renamed((first, second), ran, calls)] == ["new_name"]
     other = {"old_name": {"caller": 3}}, {"new_name": {"another": 3}}
     assert renamed((first, second), ran, other) == []
+    rare = {"old_name": 100}, {"new_name": 900}
+    assert renamed((first, second), rare, calls) == [], "it does something else"
 
 
 def test_a_function_that_the_other_image_still_has_was_not_renamed() -> None:
     first = Kernel.of(symbols({"old_name": code(2)}))
     second = Kernel.of(symbols({"new_name": code(2), "old_name": code(7)}))
-    assert renamed((first, second), (("old_name",), ("new_name",)), ({}, {})) == []
+    assert renamed((first, second), ({"old_name": 9}, {"new_name": 9}), ({}, {})) == []
 
 
 def test_very_short_functions_are_not_matched_by_code() -> None:
     first, second = (Kernel.of(symbols({name: [NOP, NOP, RET]})) for name in ("one", "two"))
-    assert renamed((first, second), (("one",), ("two",)), ({}, {})) == []
+    assert renamed((first, second), ({"one": 9}, {"two": 9}), ({}, {})) == []
 
 
 def test_what_one_kernel_alone_runs_counts_with_the_caller_that_both_run() -> None:
