@@ -22,7 +22,7 @@ from iotoll.records.models.releases import (
     RenamedFunction,
 )
 from iotoll.records.models.run import Side
-from iotoll.reports.compare import RunValues, open_side
+from iotoll.reports.compare import RunValues, open_side, remarks
 
 Pair = tuple[int, int]
 Divided = Mapping[str, CellFunctions]
@@ -51,13 +51,14 @@ def compare_releases(
         else:
             left_out[cell] = f"{pair[0].ios} I/Os of one kernel, {pair[1].ios} of the other"
     return ReleasesRecord(
-        board=sides[0].run.manifest.board,
+        board=_board(sides[0]),
         kernels=(_label(sides[0]), _label(sides[1])),
         renamed=[
             RenamedFunction(first=r.first, second=r.second, likeness=round(r.likeness, 2))
             for r in found
         ],
         cells=compared,
+        remarks=remarks(*sides),
         left_out=left_out,
     )
 
@@ -69,7 +70,7 @@ def _cells(
     sides: tuple[RunValues, RunValues], asked: Sequence[str]
 ) -> tuple[list[str], dict[str, str]]:
     """The cells to compare, and of those that cannot be the reason; raises UsageError."""
-    boards = [side.run.manifest.board for side in sides]
+    boards = [_board(side) for side in sides]
     if boards[0] != boards[1]:
         raise UsageError(
             f"the runs have different boards, {boards[0]} and {boards[1]}: measure both kernels"
@@ -105,6 +106,11 @@ def _kernel(side: RunValues) -> Kernel:
 
 def _side(side: RunValues) -> Side:
     return "candidate" if side.side == "candidate" else "base"
+
+
+def _board(side: RunValues) -> str:
+    """The board's name: a file of the user's may be the same board with another configuration."""
+    return side.run.manifest.board.removesuffix(".toml").rpartition("/")[2]
 
 
 def _label(side: RunValues) -> str:

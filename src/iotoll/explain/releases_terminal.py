@@ -60,7 +60,6 @@ def print_overview(record: ReleasesRecord, console: Console) -> None:
             name = cell.cell if number_of_part == 0 else ""
             table.add_row(Text(clean(name)), part.section.value, *_change(part, cell.ios))
     console.print(table)
-    _print_end(record, console)
 
 
 def _change(part: ReleasePart, ios: int) -> tuple[str, str, Text]:
@@ -80,19 +79,17 @@ def print_cells(record: ReleasesRecord, console: Console, everything: bool = Fal
             _print_part(cell, part, record.kernels, console, everything)
         if not differ:
             console.print(Text(f"{clean(cell.cell)}: no function costs more or less"))
-    _print_end(record, console)
 
 
 def _print_head(record: ReleasesRecord, console: Console) -> None:
     first, second = map(clean, record.kernels)
     console.print(Text(f"Linux {first} and {second} on {record.board}", "bold"))
     console.print(Text(EXACT))
-
-
-def _print_end(record: ReleasesRecord, console: Console) -> None:
     names = [f"{clean(r.first)} is {clean(r.second)} ({r.likeness:.0%})" for r in record.renamed]
     if names:
         console.print(Text(f"Renamed, by likeness of their code: {', '.join(names)}", "dim"))
+    for remark in record.remarks:
+        console.print(Text(f"{clean(remark)}.", "yellow"))
     for cell, why in record.left_out.items():
         console.print(Text(f"! {clean(cell)} is not compared: {clean(why)}", "yellow"))
 

@@ -183,12 +183,14 @@ def test_screens_name_functions_and_their_sums() -> None:
         kernels=("6.12", "7.2"),
         renamed=[],
         cells=[compare_cell((first, second), {})],
+        remarks=["limit ufs.queue.read_ahead_kb: 128 -> 2048"],
         left_out={"ufs-4k-randread-t1-sync": "old did not run it"},
     )
     console = Console(width=100, record=True, quiet=False)
     with console.capture() as overview:
         print_overview(record, console)
     assert "top +200, other +11" in overview.get() and "old did not run it" in overview.get()
+    assert "read_ahead_kb: 128 -> 2048" in overview.get()
     with console.capture() as table:
         print_cells(record, console)
     for words in ("+211", "top", "gone from here", "+10 new_one, new here", "the section"):
@@ -218,6 +220,8 @@ def test_runs_that_do_not_compare_are_refused(tmp_path: Path) -> None:
             compare_releases(one.root, other.root, cells, Progress(quiet=True))
 
     refused("the run has no such cell", ["ufs-4k-randread-t9-direct"])
+    refused("cannot be read", [])
+    change(other, board="my/virt-arm64.toml")
     refused("cannot be read", [])
     change(other, board="virt-x86_64")
     refused("different boards, virt-arm64 and virt-x86_64", [])

@@ -87,4 +87,5 @@ class ReleasesRecord(Model):
     kernels: tuple[str, str] = Field(description="versions of the first kernel and of the second")
     renamed: list[RenamedFunction]
     cells: list[ReleaseCell]
+    remarks: list[str] = Field(description="what else differs between the runs")
     left_out: dict[str, str] = Field(description="cells that are not compared, and why")
