@@ -75,15 +75,12 @@ def explain_command(
     since: Path | None,
     everything: bool,
     single: int | None,
-    slowest: bool,
-    differs: bool,
-    cache: bool,
     cache_model: str | None,
-    again: bool,
     untraced: bool,
     profile: bool,
     as_json: bool,
     quiet: bool,
+    **ways: bool,
 ) -> None:
     """Show which functions account for the differences of RUN (a run directory or file in it).
 
@@ -92,18 +89,16 @@ def explain_command(
     both kernels boot again on the same virtual board, while a plugin records every instruction.
     Without --cell the cells that moved are explained; all of them where none did. Leaves
     explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
-    both profiles for speedscope (CELL.speedscope.json). With --untraced both kernels boot without
-    trace events instead, and untraced.json has what each section costs then. Real boards can be
-    profiled: profile.json. With --since two runs of kernels of any two releases are compared, of
-    `iotoll measure` or a study's variants as well. Exit code 0, whatever the verdict was.
+    both profiles (CELL.speedscope.json). With --untraced both kernels boot without
+    trace events instead (untraced.json). Real boards can be profiled (profile.json). With --since
+    two runs of any two releases are compared, of `iotoll measure` too. The exit code is 0.
     """
-    marked = {"io": single is not None, "slowest": slowest, "differs": differs}
-    ones = [name for name, on in marked.items() if on]
-    modelled = cache or cache_model is not None
-    _check(ones, len(cells), {"untraced": untraced, "profile": profile}, modelled, everything)
+    marked = {**ways, "io": single is not None}
+    ones = [name for name in ("io", "slowest", "differs") if marked[name]]
+    modelled, again = ways["cache"] or cache_model is not None, ways["again"]
+    chosen_ways = {"untraced": untraced, "profile": profile, "since": since is not None}
+    _check(ones, len(cells), chosen_ways, modelled, everything, again)
     if since is not None:
-        if ones or modelled or untraced or profile or again:
-            raise UsageError("--since: give nothing but --cell, --all, --json, --quiet beside it")
         _since(since, result, cells, everything, as_json, Progress(quiet or as_json))
         return
     caches = load_caches(cache_model or CACHES) if modelled else None
@@ -118,10 +113,9 @@ def explain_command(
     explainer = Explainer(run, progress, single, caches, again)
     chosen = explainer.choose(cells, everything)
     if untraced:
-        without = Untraced(explainer).measure(chosen)
-        _print_json(without) if as_json else _screen(partial(print_untraced, without))
+        _untraced(explainer, chosen, as_json)
         return
-    if slowest or differs:
+    if ways["slowest"] or ways["differs"]:
         explainer.pick(cells[0], ones[0])
     elif ones:
         explainer.check_single(cells[0])
@@ -129,17 +123,29 @@ def explain_command(
 
 
 def _check(
-    ones: Sequence[str], cells: int, ways: Mapping[str, bool], modelled: bool, everything: bool
+    ones: Sequence[str],
+    cells: int,
+    ways: Mapping[str, bool],
+    modelled: bool,
+    everything: bool,
+    again: bool,
 ) -> None:
     """Raise UsageError for options that do not fit; ``ones`` are those that name a single I/O."""
     if len(ones) > 1:
         raise UsageError("--io, --slowest and --differs: give one of them")
     if ones and cells != 1:
         raise UsageError(f"--{ones[0]} needs one --cell")
+    if ways["since"] and (ones or modelled or again or ways["untraced"] or ways["profile"]):
+        raise UsageError("--since: give nothing but --cell, --all, --json, --quiet beside it")
     if ways["untraced"] and (ones or modelled):
         raise UsageError("--untraced: give no --io, --slowest, --differs or --cache beside it")
     if ways["profile"] and (ones or modelled or everything or ways["untraced"]):
         raise UsageError("--profile: give no option but --cell, --json and --quiet beside it")
+
+
+def _untraced(explainer: Explainer, chosen: Sequence[str], as_json: bool) -> None:
+    without = Untraced(explainer).measure(chosen)
+    _print_json(without) if as_json else _screen(partial(print_untraced, without))
 
 
 def _since(
