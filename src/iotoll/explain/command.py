@@ -84,9 +84,8 @@ def explain_command(
 ) -> None:
     """Show which functions account for the differences of RUN (a run directory or file in it).
 
-    What the gate has explained is printed at once. Its boots have kept what they executed, on
-    boards that count it, so that other cells need none. Otherwise, with --again and with --cache,
-    both kernels boot again on the same virtual board, while a plugin records every instruction.
+    What the gate has explained is printed at once. Its boots have kept what they executed, so that
+    other cells need none; else, and with --again or --cache, both kernels boot again.
     Without --cell the cells that moved are explained; all of them where none did. Leaves
     explain.json in RUN, and in RUN/explain for each cell a differential flame graph (CELL.svg) and
     both profiles (CELL.speedscope.json). With --untraced both kernels boot without
