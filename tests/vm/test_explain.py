@@ -102,6 +102,16 @@ def explain(run: Path, *words: str) -> str:
     return done.stdout
 
 
+def test_a_kernel_costs_what_it_costs_by_function(gated: Path) -> None:
+    """Functions of all requests add up to the analyser's counts: nothing is left."""
+    found = json.loads(explain(gated, "--since", str(gated), "--json"))
+    assert found["cells"] and not found["renamed"] and not found["left_out"]
+    for cell in found["cells"]:
+        for part in cell["parts"]:
+            assert part["first"] == part["second"] == part["unchanged"] > 0, cell["cell"]
+            assert part["rest"] == [0, 0] and part["functions"] == []
+
+
 @pytest.mark.long
 def test_modelled_caches_are_deterministic(gated: Path) -> None:
     first = explain(gated, "--cache", "--json")

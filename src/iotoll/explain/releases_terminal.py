@@ -55,11 +55,16 @@ def print_overview(record: ReleasesRecord, console: Console) -> None:
     for heading in ("change", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("most of it", overflow="fold")
-    for cell in record.cells:
-        for number_of_part, part in enumerate(cell.parts):
-            name = cell.cell if number_of_part == 0 else ""
+    for cell in sorted(record.cells, key=_largest, reverse=True):
+        for place, part in enumerate(part for part in cell.parts if part.change):
+            name = cell.cell if place == 0 else ""
             table.add_row(Text(clean(name)), part.section.value, *_change(part, cell.ios))
     console.print(table)
+
+
+def _largest(cell: ReleaseCell) -> float:
+    """The largest change of a section, per I/O."""
+    return max((abs(part.change) / cell.ios for part in cell.parts), default=0.0)
 
 
 def _change(part: ReleasePart, ios: int) -> tuple[str, str, Text]:
