@@ -4,9 +4,9 @@ QEMU runs with the plugin of tools/plugin, which counts how often each piece of 
 the marks that a cell begins and ends with. After the boot the counts are summed by function of the
 kernel that ran, and stored as ``counts.json`` with what else the boot left.
 
-What the idle task does for itself is counted separately. It idles from when a function of the idle loop
-runs until an exception is taken, or until it calls what works for others: the scheduler, and what
-other CPUs asked for.
+What the idle task does for itself is counted separately. It idles from when a function of the idle
+loop runs until an exception is taken, or until it calls what works for others: the scheduler, and
+what other CPUs asked for.
 """
 
 from __future__ import annotations

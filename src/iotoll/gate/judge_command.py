@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from iotoll.core.errors import UsageError
 from iotoll.records import results
-from iotoll.records.models import Section, SideResult
+from iotoll.records.models import CellVerdict, Comparison, Section, SideResult
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.opening import open_result
 from iotoll.verdict.instructions.lines import SIZES, Lines, ten_lines
@@ -33,8 +33,9 @@ _NEAR = 3
     "--explain",
     "asked",
     nargs=2,
-    metavar="CELL SECTION",
-    help="Print the rule's ten lines with the numbers of this cell's section (or `whole`).",
+    metavar="CELL PART",
+    help="Print the rule's ten lines with the numbers of this cell's section, `whole`, or an"
+    " element that is counted beside instructions (ELEMENT:SECTION).",
 )
 @click.option("--policy", "named", help="Policy or file. Default: the run's own.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
@@ -54,20 +55,28 @@ def judge_command(
     base, candidate = _sides(run)
     if asked is not None:
         cell = _cell(asked[0], list(candidate.cells))
-        found = ten_lines(base, candidate, policy, cell, _section(asked[1], policy))
+        element, _, section = asked[1].rpartition(":")
+        found = ten_lines(base, candidate, policy, cell, _section(section, policy), element)
         click.echo(json.dumps(asdict(found), indent=1)) if as_json else _print(found, Console())
         return
     judged = judge(base, candidate, policy, list(candidate.cells))
     rows = [
         [cell.cell, name, part.moved, f"{part.delta:+g}", part.why or part.confidence]
         for cell in judged.cells
-        for name, part in parts(cell)
+        for name, part in _parts(cell)
     ]
     if as_json:
         click.echo(json.dumps([dict(zip(_HEADS, row, strict=True)) for row in rows], indent=1))
         return
     for row in rows:
         click.echo(f"{row[0]}: {row[1]} {row[2]} {row[3]}: {row[4]}")
+
+
+def _parts(cell: CellVerdict) -> Iterator[tuple[str, Comparison]]:
+    """All comparisons of a cell; of elements, those that moved."""
+    yield from parts(cell)
+    for one in cell.elements:
+        yield f"{one.element}:{one.section.value if one.section else WHOLE}", one
 
 
 _HEADS = ("cell", "section", "moved", "delta", "how_sure")

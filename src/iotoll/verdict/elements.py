@@ -59,7 +59,7 @@ def _of(
         sides = [[_values(record, key, part) for record in side] for side in (base, candidate)]
         if sides[0][: len(sides[1])] == sides[1]:
             continue
-        before, after = ([_replaced(r, key, part) for r in side] for side in (base, candidate))
+        before, after = ([in_place(r, key, part) for r in side] for side in (base, candidate))
         values = judge(before, after, part, count)
         if values is None or values["moved"] not in ("grew", "shrank"):
             continue
@@ -79,8 +79,8 @@ def _values(record: CellRecord, key: str, part: Section | None) -> Runs:
     return element.whole if part is None else element.sections.get(part, [])
 
 
-def _replaced(record: CellRecord, key: str, part: Section | None) -> CellRecord:
-    """The record with an element's counts of one section in the place of instructions."""
+def in_place(record: CellRecord, key: str, part: Section | None) -> CellRecord:
+    """The record with an element's counts of a section (None: the whole) for instructions."""
     if record.in_order is None:
         return record
     values = list(chain.from_iterable(repeat(v, n) for v, n in _values(record, key, part)))

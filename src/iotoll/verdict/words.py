@@ -19,7 +19,7 @@ _NAMES = {"whole": WHOLE, "work": WORK}
 
 
 def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
-    """A cell's comparisons with their names: its sections, the whole I/O, work outside I/Os."""
+    """A cell's comparisons of instructions with their names: sections, whole I/O, other work."""
     for section in verdict.sections:
         yield section.section.value, section
     if verdict.whole is not None:

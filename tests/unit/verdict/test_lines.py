@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from click.testing import CliRunner
 
 from iotoll.cli import cli
 from iotoll.core.errors import UsageError
+from iotoll.measure.elements import runs_of
 from iotoll.records import results
 from iotoll.records.models import Section, SideResult
+from iotoll.records.models.analysis import ElementRecord
 from iotoll.verdict.instructions.lines import Lines, ten_lines
 from iotoll.verdict.instructions.rule import judge_cells
 from iotoll.verdict.policy import Policy, load_policy
@@ -114,6 +117,33 @@ def test_what_cannot_be_compared_says_so(policy: Policy) -> None:
     invalid = side_result("candidate", {UFS: counts(1)}, invalid={UFS: "events were lost"})
     with pytest.raises(UsageError, match="events were lost"):
         ten_lines(base, invalid, policy, UFS, S)
+
+
+def with_element(side: SideResult, counts: Sequence[int]) -> SideResult:
+    """The side with so many barriers in the submission of each I/O."""
+    runs = runs_of(list(counts))
+    element = ElementRecord(sections={S: runs}, whole=runs, functions={"queue": 1})
+    cells = [record.model_copy(update={"vector": {"dmb": element}}) for record in side.cells[UFS]]
+    return side.model_copy(update={"cells": {UFS: cells}})
+
+
+def test_an_element_has_the_ten_lines_too(tmp_path: Path, policy: Policy) -> None:
+    base, other = sides(0)
+    base, other = with_element(base, [2] * 256), with_element(other, [3] * 256)
+    found = ten_lines(base, other, policy, UFS, S, "dmb")
+    assert found.title.startswith(f"{UFS}: submission, in dmb an I/O")
+    assert numbers(found.lines[2])[:2] == [768, 768]
+    assert found.lines[9] == "Growth of it is a regression."
+    with pytest.raises(UsageError, match="no I/O has tlb: it has dmb"):
+        ten_lines(base, other, policy, UFS, S, "tlb")
+    with pytest.raises(UsageError, match="counted instructions alone"):
+        ten_lines(*sides(0), policy, UFS, S, "dmb")
+    run = make_run(tmp_path / "run")
+    for side in (base, other):
+        results.write(run.side(side.side) / "result.json", side)
+    assert f"{UFS}: dmb:submission grew +1" in judge(run.root)[1]
+    assert "So it grew: +1.0 dmb" in judge(run.root, "--explain", UFS, "dmb:submission")[1]
+    assert "10. Growth of it" in judge(run.root, "--explain", UFS, "dmb:whole")[1]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from iotoll.boards.cells import parse_cell
 from iotoll.core.errors import UsageError
 from iotoll.records.models import CellRecord, Section, SideResult
+from iotoll.verdict.elements import in_place
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, Trial, find, nearest, trials
 from iotoll.verdict.instructions.pairing import PairedIos
@@ -33,11 +34,17 @@ _NUMBERS = {"share": 4, "own": 5, "chance": 6, "mean": 7, "boots": 8}
 
 
 def ten_lines(
-    base: SideResult, candidate: SideResult, policy: Policy, cell: str, section: Section | None
+    base: SideResult,
+    candidate: SideResult,
+    policy: Policy,
+    cell: str,
+    section: Section | None,
+    element: str = "",
 ) -> Lines:
     """The ten lines of a section of a cell, or of the whole I/O (None), from both sides' figures.
 
-    Raises UsageError where a side has no values of the cell, or neither has the section.
+    They are of instructions, or of an element (`iotoll.verdict.elements`) by its key. Raises
+    UsageError where a side has no values of the cell, or neither has the section or the element.
     """
     policy = fitting(base, candidate, policy)
     sides = base.cells.get(cell, []), candidate.cells.get(cell, [])
@@ -45,11 +52,15 @@ def ten_lines(
     if bad or not all(sides):
         raise UsageError(f"{cell}: there is nothing to compare: {bad or 'no values of one side'}")
     depth = parse_cell(cell).depth
+    if element:
+        _check_element(element, cell, sides)
+        sides = tuple([in_place(one, element, section) for one in side] for side in sides)  # type: ignore[assignment]
     paired = pairing.pair(*sides, [section], depth, policy.moved)[section]
     name = section.value if section else "whole I/O"
     if not paired.ios:
         raise UsageError(f"{cell}: no I/O of either kernel has the section {name}")
-    count = per_io(policy.rule(cell, section), sides[0])
+    rule = policy.element(element) if element else policy.rule(cell, section)
+    count = per_io(rule, sides[0])
     wanted = asked(policy, count, paired.boots)
     moved = find(paired, wanted)
     shown = nearest(paired, wanted)
@@ -64,6 +75,17 @@ def ten_lines(
         [*first, *rest],
         [_size(one, wanted) for one in trials(paired, wanted)],
     )
+
+
+def _check_element(
+    element: str, cell: str, sides: tuple[Sequence[CellRecord], Sequence[CellRecord]]
+) -> None:
+    records = [record for side in sides for record in side]
+    if any(record.vector is None for record in records):
+        raise UsageError(f"{cell}: a boot counted instructions alone: gate again on an exact board")
+    known = sorted({key for record in records for key in record.vector or ()})
+    if element not in known:
+        raise UsageError(f"{cell}: no I/O has {element}: it has {', '.join(known) or 'none'}")
 
 
 def _boots(count: int) -> str:
