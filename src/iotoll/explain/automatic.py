@@ -79,7 +79,7 @@ def _covers(setup: Building) -> bool:
     if not is_of(setup.run):
         return False
     covered = results.read(setup.run.explained, ExplainRecord).coverage.cells
-    return covered == list(setup.cells)
+    return set(covered) == set(setup.cells)
 
 
 def is_of(run: RunDir) -> bool:

@@ -68,6 +68,7 @@ class Flow(Building):
         """Figures of every boot that ran."""
         if not self.needs_boots():
             return
+        # Each step imports what it alone needs: the first ones begin without numpy and jinja2.
         from iotoll.measure.collect import collect
 
         clock = self.run.manifest.clock
