@@ -192,11 +192,7 @@ def test_the_plugin_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     added += f",leave={tmp_path}/counts.leave,functions={tmp_path}/counts.functions"
     assert count_words(tmp_path, code) == ("-plugin", f"libiotoll-record.so{added}")
     assert np.fromfile(tmp_path / "counts.idle", "<u8").tolist() == [0x20, 0x28, 0x30, 0x40]
-    words = ("-nodefaults", "-plugin", "libiotoll-record.so,out=x,probes=0x1:0,only=y")
-    assert count_words(tmp_path, code, words) == (
-        "-nodefaults",
-        "-plugin",
-        f"libiotoll-record.so,out=x,probes=0x1:0,only=y{added}",
-    )
-    assert not records_all(words)
+    words = count_words(tmp_path, code, ("-nodefaults",))
+    assert words == ("-nodefaults", "-plugin", f"libiotoll-record.so{added}")
+    assert not records_all(("-nodefaults",))
     assert records_all(("-plugin", "libiotoll-record.so,out=x,probes=0x1:0"))

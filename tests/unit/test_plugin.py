@@ -56,9 +56,6 @@ class Recorder(ctypes.Structure):
         ("touched", ctypes.c_uint32),
         ("begun", ctypes.c_bool),
         ("line_count", ctypes.c_uint64),
-        ("clock", ctypes.c_uint64),
-        ("marked", ctypes.c_bool),
-        ("last", ctypes.c_uint32),
     )
 
 
@@ -93,8 +90,6 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     for name, values in (("enter", 2), ("mark", 4), ("end", 1)):
         function = getattr(loaded, f"recorder_{name}")
         function.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * values]
-    loaded.recorder_clock.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    loaded.recorder_ran.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_bool]
     loaded.recorder_access.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 2]
     loaded.read_spans.restype = ctypes.c_int64
     loaded.caches_make.restype = ctypes.c_bool
@@ -168,32 +163,6 @@ def test_spans_of_the_clock_switch_recording(
     assert marks[:, 3].tolist() == [100, 200, 450, 7]
     runs = np.fromfile(tmp_path / "runs", "<u4")
     assert [int(r) >> 10 for r in runs] == [1, 2, 4, 5]
-
-
-def test_of_chosen_code_whole_blocks_are_written_with_the_time(
-    core: ctypes.CDLL, opened: Callable[[str], ctypes.c_void_p], tmp_path: Path
-) -> None:
-    blocks = Blocks()
-    for place, count in ((0x1000, 4), (0x2000, 7)):
-        core.blocks_number(ctypes.byref(blocks), place, count)
-    recorder = Recorder(runs=opened("runs"), marks=opened("marks"), block=NO_BLOCK)
-    recorder.known = ctypes.addressof(blocks)
-    this = ctypes.byref(recorder)
-    core.recorder_ran(this, 0, True)  # before the first reading of the clock
-    core.recorder_clock(this, 100)
-    core.recorder_clock(this, 200)  # nothing ran at 100: no mark
-    for block, entered in ((0, True), (1, False), (1, False), (0, True), (0, True)):
-        core.recorder_ran(this, block, entered)
-    core.recorder_clock(this, 300)
-    core.recorder_ran(this, 0, False)
-    assert core.recorder_end(this, 0)
-    runs = np.fromfile(tmp_path / "runs", "<u4")
-    # A loop is written once, a function's beginning each time.
-    wanted = [(0, 4), (1, 7), (0, 4), (0, 4), (0, 4)]
-    assert [(int(r) >> 10, int(r) & 1023) for r in runs] == wanted
-    marks = np.fromfile(tmp_path / "marks", "<u8").reshape(-1, 4).tolist()
-    assert marks == [[0, 0, 0, 200], [4, 0, 0, 300]]
-    core.blocks_free(ctypes.byref(blocks))
 
 
 def test_a_run_that_cannot_be_told_is_a_failure(

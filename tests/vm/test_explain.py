@@ -55,6 +55,18 @@ def test_costlier_ufs_submission_is_found_there_alone(done: Done) -> None:
     assert ran["coverage"]["functions"]
 
 
+def test_g1_4_changed_lines_that_ran_are_told_without_explaining(gated: Path) -> None:
+    coverage = json.loads((gated / "explain.json").read_text())["coverage"]
+    often = {(line["function"], line["line"]): line["executions"] for line in coverage["lines"]}
+    # One is in an inlined function; the loop of 200 turns runs in one I/O of eight.
+    assert often["sd_setup_rw10_cmnd", 1253] == {CELL: 20}
+    assert often["ufshcd_send_command", 2321] == {CELL: 1}
+    assert often["ufshcd_send_command", 2324] == {CELL: pytest.approx(25, abs=1)}
+    idle = [f["name"] for f in coverage["functions"] if not f["changed_executed"]]
+    assert set(idle) <= {"ufshcd_init"}, "which boots alone run"
+    assert sorted(coverage["cells"]) == sorted(CELLS.split(","))
+
+
 def test_planted_costs_are_named_with_their_sizes(gated: Path) -> None:
     run = gated
     text = explain(run, "--json")

@@ -3,7 +3,7 @@
  * A TCG plugin that records which instructions a board executes, and changes none of them.
  *
  *   -plugin libiotoll-record.so[,out=PREFIX,probes=ADDRESS:REGISTER+ADDRESS:REGISTER[,spans=FILE]
- *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1][,only=FILE]]
+ *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1]]
  *                               [,counts=FILE,at=ADDRESS:0,idle=FILE,leave=FILE,functions=FILE]
  *                               [,tracing=FILE,windows=FILE,edges=FILE,clock=ADDRESS:ADDRESS,
  *                                 vectors=ADDRESS:ADDRESS,switch=ADDRESS:ADDRESS]
@@ -13,13 +13,11 @@
  * one of the spans of FILE (pairs of u64, both included). record.h describes the files. PREFIX.json
  * is written last: without it the record is not whole. With caches (bytes and ways of instructions',
  * data's and the second level's, then the bytes of a line) the lines that are touched are recorded.
- * With only, the blocks that have an address of one of the spans of FILE (first, and behind the last)
- * are all that is recorded, and instructions are not counted: that costs a boot next to nothing.
  *
  * With counts, FILE says how often each piece of code ran between marks, on each CPU (counts.h). A mark
  * is when the function at ADDRESS begins. A block that begins in one of the spans of idle's FILE is of
- * the idle loop, and one in a span of leave's ends idling; functions has all functions. That works with only, and alone; not with a
- * whole record.
+ * the idle loop, and one in a span of leave's ends idling; functions has all
+ * functions. It does not go with a record.
  *
  * With tracing, FILE says what the guest's own tracing executed until each of its time stamps (tracing.h), and
  * windows' FILE what everything else executed between them (windows.h). edges' FILE has where tracing begins
@@ -52,8 +50,6 @@ static struct qemu_plugin_register *registers[REGISTERS];
 static struct qemu_plugin_scoreboard *scores;
 static qemu_plugin_u64 executed;
 static struct span *spans;
-static struct span *only;
-static int64_t only_count;
 static struct caches caches;
 static char *prefix;
 static struct counts counts;
@@ -138,35 +134,6 @@ static void on_probe(unsigned int vcpu, void *data)
                   site->block);
 }
 
-/* Of chosen code: what `only` mode is told of a block, its number and whether a function begins it. */
-#define ENTERED 1u
-
-static void on_chosen(unsigned int vcpu, void *data)
-{
-    guint word = GPOINTER_TO_UINT(data);
-
-    (void)vcpu;
-    recorder_ran(&recorder, word >> 1, word & ENTERED);
-}
-
-static void on_clock(unsigned int vcpu, void *data)
-{
-    static GByteArray *bytes;
-    uint64_t value = 0;
-
-    (void)vcpu;
-    (void)data;
-    if (!bytes)
-        bytes = g_byte_array_new();
-    g_byte_array_set_size(bytes, 0);
-    if (qemu_plugin_read_register(registers[probes[0].to], bytes) != sizeof(value)) {
-        recorder.failed = true;
-        return;
-    }
-    memcpy(&value, bytes->data, sizeof(value));
-    recorder_clock(&recorder, value);
-}
-
 /* The first of some spans, which rise, that ends behind an address. */
 static const struct span *span_from(const struct span *list, int64_t count, uint64_t address)
 {
@@ -188,27 +155,6 @@ static bool is_within(const struct spans *spans, uint64_t address)
     const struct span *found = span_from(spans->list, spans->count, address);
 
     return found && found->from <= address;
-}
-
-static void translate_chosen(struct qemu_plugin_tb *tb)
-{
-    size_t count = qemu_plugin_tb_n_insns(tb);
-    uint64_t first = qemu_plugin_tb_vaddr(tb), end = first + 4 * count;
-    const struct span *chosen = span_from(only, only_count, first);
-
-    if (chosen && chosen->from < end) {
-        guint word = blocks_number(&blocks, first, count) << 1;
-
-        if (chosen->from == first)
-            word |= ENTERED;
-        qemu_plugin_register_vcpu_tb_exec_cb(tb, on_chosen, QEMU_PLUGIN_CB_NO_REGS,
-                                             GUINT_TO_POINTER(word));
-    }
-    if (probes[0].from >= first && probes[0].from < end) {
-        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, (probes[0].from - first) / 4);
-
-        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_clock, QEMU_PLUGIN_CB_R_REGS, NULL);
-    }
 }
 
 static void refresh_counters(void)
@@ -309,9 +255,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         translate_counts(tb);
     if (traced_is_on())
         traced_translate(tb);
-    if (only)
-        translate_chosen(tb);
-    if (only || counts.file)
+    if (counts.file)
         return;
     block = blocks_number(&blocks, qemu_plugin_tb_vaddr(tb), count);
     qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS,
@@ -377,7 +321,6 @@ static void end_record(void)
     blocks_free(&blocks);
     caches_free(&caches);
     g_free(spans);
-    g_free(only);
 }
 
 static void at_end(qemu_plugin_id_t id, void *data)
@@ -461,10 +404,6 @@ static bool take_option(const char *option)
         recorder.spans = spans;
         recorder.span_count = count > 0 ? (size_t)count : 0;
         return count > 0;
-    } else if (g_str_has_prefix(option, "only=")) {
-        only_count = read_spans(value, &only);
-        recorder.known = &blocks;
-        return only_count > 0;
     } else {
         return traced_option(option, value) || take_counts(option, value);
     }
@@ -486,8 +425,8 @@ static bool are_whole(const char *target)
     else if (traced_is_on() && !(counts.file && traced_is_whole()))
         failed("options", "with tracing=FILE, counts=, windows=, edges=, clock=, vectors= and switch= "
                           "are needed");
-    else if (counts.file && prefix && !only)
-        failed("options", "counts=FILE goes with only=FILE, not with a whole record");
+    else if (counts.file && prefix)
+        failed("options", "counts=FILE does not go with out=PREFIX");
     else if (!prefix && !counts.file)
         failed("options", "out=PREFIX or counts=FILE is needed");
     else

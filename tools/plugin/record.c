@@ -184,40 +184,6 @@ void recorder_mark(struct recorder *recorder, uint64_t executed, uint64_t probe,
     recorder->mark_count++;
 }
 
-void recorder_clock(struct recorder *recorder, uint64_t value)
-{
-    recorder->on = true;
-    recorder->clock = value;
-    recorder->marked = false;
-}
-
-void recorder_ran(struct recorder *recorder, uint32_t block, bool entered)
-{
-    uint64_t mark[4] = {recorder->run_count, 0, 0, recorder->clock};
-    uint32_t run;
-
-    if (!recorder->on)
-        return;
-    if (block == NO_BLOCK || recorder->run_count == RAN_MAX) {
-        recorder->failed = true;
-        recorder->on = false;
-        return;
-    }
-    run = block << RUN_BITS | (uint32_t)recorder->known->list[block].instructions;
-    if (recorder->marked && run == recorder->last && !entered)
-        return;
-    if (!recorder->marked) {
-        if (fwrite(mark, sizeof(mark), 1, recorder->marks) != 1)
-            recorder->failed = true;
-        recorder->mark_count++;
-        recorder->marked = true;
-    }
-    if (fwrite(&run, sizeof(run), 1, recorder->runs) != 1)
-        recorder->failed = true;
-    recorder->run_count++;
-    recorder->last = run;
-}
-
 bool recorder_end(struct recorder *recorder, uint64_t executed)
 {
     close_run(recorder, executed);

@@ -27,8 +27,6 @@
 #define RUN_MAX ((1u << RUN_BITS) - 1)
 #define BLOCK_MAX ((1u << (32 - RUN_BITS)) - 1)
 #define NO_BLOCK UINT32_MAX
-/* Runs of chosen code that are written, 4 bytes each: more are a failure. */
-#define RAN_MAX (1u << 24)
 
 struct block {
     uint64_t address;
@@ -67,9 +65,6 @@ struct recorder {
     uint32_t touched; /* lines by the run that goes on */
     bool begun;       /* a first mark was seen: until then, caches stay empty */
     uint64_t line_count;
-    uint64_t clock; /* of chosen code: the last value of probe 0 */
-    bool marked;    /* a mark with that value was written */
-    uint32_t last;  /* the run that was written last */
 };
 
 /* Returns the number of a block, a new one if it is not known; NO_BLOCK where there are too many. */
@@ -86,14 +81,6 @@ void recorder_enter(struct recorder *recorder, uint64_t executed, uint32_t block
  */
 void recorder_mark(struct recorder *recorder, uint64_t executed, uint64_t probe, uint64_t value,
                    uint32_t rest);
-
-/*
- * Of chosen code alone (plugin.c, only=): the clock is read; a block of that code begins. Nothing counts
- * instructions then: a run is a whole block, a mark is written when the first run follows it, and runs of
- * one block in a row are written once, unless it is where a function begins (`entered`).
- */
-void recorder_clock(struct recorder *recorder, uint64_t value);
-void recorder_ran(struct recorder *recorder, uint32_t block, bool entered);
 
 /* The run that goes on reads or writes memory, at a physical address. Only with caches. */
 void recorder_access(struct recorder *recorder, uint64_t address, uint64_t bytes);

@@ -56,15 +56,6 @@ def plugin_words(
     return "-plugin", f"{words},caches={_caches(caches)}" if caches else words
 
 
-def coverage_words(prefix: Path, clock: str, only: Path) -> tuple[str, ...]:
-    """QEMU's words that record into ``PREFIX.*`` which blocks of chosen code run, and when.
-
-    ``only`` is a file of the code's addresses, pairs of u64 that rise: the first, and the one
-    behind the last. ``clock`` is the first of the probes. Paths must have no comma.
-    """
-    return "-plugin", f"{plugin()},out={prefix},probes={clock},only={only}"
-
-
 _NAME = "libiotoll-record.so"
 COUNTS = "counts.bin"
 """The file that the plugin counts into."""
@@ -86,19 +77,13 @@ class CountedCode:
 
 
 def count_words(folder: Path, code: CountedCode, words: Sequence[str] = ()) -> tuple[str, ...]:
-    """QEMU's words that count how often code runs, into ``COUNTS`` in a folder, beside ``words``.
-
-    These may have the plugin already, as `coverage_words` has it: it is loaded once.
-    """
+    """QEMU's words that count how often code runs into ``COUNTS`` of a folder, beside ``words``."""
     parts = {"idle": sorted(code.idle), "leave": sorted(code.leave), "functions": code.functions}
     for name, spans in parts.items():
         np.asarray(spans, "<u8").tofile(folder / f"counts.{name}")
-    loaded = [word for word in words if _is_plugin(word)]
-    others = [word for word in words if word != "-plugin" and word not in loaded]
-    first = loaded[0] if loaded else str(plugin())
-    first += f",counts={folder / COUNTS},at={code.mark:#x}:0"
+    first = f"{plugin()},counts={folder / COUNTS},at={code.mark:#x}:0"
     first += "".join(f",{name}={folder}/counts.{name}" for name in parts)
-    return *others, "-plugin", first
+    return *words, "-plugin", first
 
 
 TRACING = "tracing.bin"
@@ -122,7 +107,7 @@ def tracing_words(folder: Path, code: TracingCode, words: Sequence[str]) -> tupl
 
 def records_all(words: Sequence[str]) -> bool:
     """Whether the words have the plugin record each instruction (`plugin_words`)."""
-    return any(_is_plugin(word) and ",only=" not in word for word in words)
+    return any(_is_plugin(word) for word in words)
 
 
 def _is_plugin(word: str) -> bool:

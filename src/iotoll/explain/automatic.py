@@ -16,11 +16,12 @@ from iotoll.records.models import (
     VerdictRecord,
 )
 from iotoll.records.rundir import SIDES, RunDir, images
+from iotoll.run.building import Building
 from iotoll.run.setup import Setup
 from iotoll.verdict.policy import Policy
 
 
-def after_verdict(setup: Setup) -> None:
+def after_verdict(setup: Building) -> None:
     """Explain the run's regressions where its policy says so, and it can be done here."""
     record = setup.run.explained
     if setup.run.manifest.kind != "gate" or not setup.run.verdict.is_file():
@@ -34,8 +35,11 @@ def after_verdict(setup: Setup) -> None:
     verdict = results.read(setup.run.verdict, VerdictRecord)
     if setup.stored:
         return
-    gate_coverage.after_verdict(setup)
-    if not wanted(setup, verdict) or is_current(setup.run):
+    if is_current(setup.run):
+        return
+    if not wanted(setup, verdict):
+        if gate_coverage.is_asked_for(setup) and not _covers(setup):
+            gate_coverage.after_verdict(setup)
         return
 
     try:
@@ -68,6 +72,14 @@ def wanted(setup: Setup, verdict: VerdictRecord) -> bool:
 def is_current(run: RunDir) -> bool:
     """Whether the record is of the kernels that the run has now, and dissects cells."""
     return is_of(run) and bool(results.read(run.explained, ExplainRecord).cells)
+
+
+def _covers(setup: Building) -> bool:
+    """Whether the record has what ran in all cells of the run's kernels."""
+    if not is_of(setup.run):
+        return False
+    covered = results.read(setup.run.explained, ExplainRecord).coverage.cells
+    return set(covered) == set(setup.cells)
 
 
 def is_of(run: RunDir) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from iotoll.explain.attribute import CellParts
-from iotoll.explain.pieces import executions_by_line
-from iotoll.explain.record import Record
+from iotoll.explain.pieces import Pieces, executions_by_line
+from iotoll.explain.record import Ints, Record
 from iotoll.kernels.symbols import Symbols
 from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
 
@@ -70,50 +72,146 @@ def coverage(
 
 
 @dataclass(frozen=True)
-class CellTime:
-    """The time of a cell's I/Os on the trace's clock, from the first start to the last end."""
+class ChangedCode:
+    """The changed functions of the candidate: ``places`` are the numbers of those of their
+    instructions that the base has not, by function.
 
-    first: int
-    last: int
-    ios: int
-
-
-def ran(
-    record: Record,
-    cells: Mapping[str, CellTime],
-    symbols: Symbols,
-    changed: Sequence[str],
-    base_names: frozenset[str],
-) -> CoverageRecord:
-    """What ran of the changed functions in a boot that recorded them alone.
-
-    A run's time is that of the last reading of the clock before it. No line is known.
+    ``pieces`` are the lines of those functions whose lines are known, ``added`` the lines of the
+    change by file.
     """
-    marks = record.marks
-    counts = np.diff([*marks["run"].astype(np.int64), len(record.runs)])
-    times = marks["value"].astype(np.int64)
-    spans = {name: span for name in changed if (span := symbols.span(name))}
-    calls: dict[str, dict[str, float]] = {name: {} for name in spans}
-    seen = [np.zeros(0, np.uint32)]
-    untouched = []
-    for cell, time in cells.items():
-        during = (times >= time.first) & (times < time.last)
-        runs, often = np.unique(record.runs[np.repeat(during, counts)], return_counts=True)
-        seen.append(runs)
-        untouched += [] if len(runs) else [cell]
-        begins = record.blocks["address"][record.split(runs)[0]]
-        for name, (low, _) in spans.items():
-            if count := int(often[begins == low].sum()):
-                calls[name][cell] = round(count / time.ios, 3)
-    ran_at_all = np.unique(np.concatenate(seen)).astype(np.uint32)
-    executed = executed_instructions(replace(record, runs=ran_at_all), symbols, changed)
-    functions = _functions(symbols, changed, base_names, executed, calls)
+
+    symbols: Symbols
+    places: Mapping[str, Ints]
+    base_names: frozenset[str]
+    pieces: Pieces
+    added: Mapping[str, Sequence[int]]
+
+    @cached_property
+    def addresses(self) -> npt.NDArray[np.uint64]:
+        """Where each of their instructions is, in order."""
+        spans = [span for name in self.places if (span := self.symbols.span(name))]
+        parts = [np.arange(*span, _SIZE, dtype=np.uint64) for span in spans]
+        return np.sort(np.concatenate([np.zeros(0, np.uint64), *parts]))
+
+    @cached_property
+    def lines(self) -> dict[tuple[str, int], tuple[str, dict[str, list[int]]]]:
+        """The changed lines that have machine code: file and line; in which function, and the
+        addresses of its instructions by the function of the image."""
+        found: dict[tuple[str, int], tuple[str, dict[str, list[int]]]] = {}
+        wanted = {(path, number) for path, numbers in self.added.items() for number in numbers}
+        places = self.pieces.addresses
+        owners = self.symbols.index(places)
+        rows = zip(places.tolist(), owners.tolist(), self.pieces.frames, strict=True)
+        for address, owner, frames in rows:
+            for place in dict.fromkeys((frame.file, frame.line) for frame in frames):
+                if place in wanted:
+                    name = next(f.function for f in frames if (f.file, f.line) == place)
+                    _, mine = found.setdefault(place, (name, {}))
+                    mine.setdefault(self.symbols.name(owner), []).append(address)
+        return found
+
+    def changed(self) -> dict[str, npt.NDArray[np.uint64]]:
+        """The addresses of what changed in each function: of its changed lines, if it has any."""
+        of_lines: dict[str, set[int]] = {}
+        for _, mine in self.lines.values():
+            for name, addresses in mine.items():
+                of_lines.setdefault(name, set()).update(addresses)
+        found = {}
+        for name, places in self.places.items():
+            low, _ = self.symbols.span(name) or (0, 0)
+            own = [low + _SIZE * place for place in places.tolist()]
+            found[name] = np.array(sorted(of_lines.get(name, own)), np.uint64)
+        return found
+
+
+@dataclass(frozen=True)
+class CellExecutions:
+    """How often each of `ChangedCode.addresses` was executed in a cell of so many I/Os."""
+
+    ios: int
+    counts: Ints
+
+
+def of_boot(cells: Mapping[str, CellExecutions], code: ChangedCode) -> CoverageRecord:
+    """What ran of changed code in a boot whose cells were counted instruction by instruction."""
+    order = code.addresses
+    zero = np.zeros(len(order), np.int64)
+    total = sum((cell.counts for cell in cells.values()), zero)
+    changed = code.changed()
+    functions = []
+    for name in code.places:
+        low, high = np.searchsorted(order, np.array(code.symbols.span(name), np.uint64))
+        mine = np.searchsorted(order, changed[name])
+        functions.append(
+            FunctionCoverage(
+                name=name,
+                new=name not in code.base_names,
+                instructions=int(high - low),
+                executed=int(np.count_nonzero(total[low:high])),
+                calls=_per_io(cells, {c: int(one.counts[low]) for c, one in cells.items()}),
+                changed=len(mine),
+                changed_executed=int(np.count_nonzero(total[mine])),
+                executions=_per_io(cells, {c: _most(one, mine) for c, one in cells.items()}),
+            )
+        )
+    lines = []
+    for (path, number), (name, places) in sorted(code.lines.items()):
+        at = [np.searchsorted(order, np.array(own, np.uint64)) for own in places.values()]
+        often = {c: sum(_most(one, own) for own in at) for c, one in cells.items()}
+        lines.append(
+            LineCoverage(file=path, line=number, function=name, executions=_per_io(cells, often))
+        )
     return CoverageRecord(
         cells=list(cells),
         functions=functions,
-        gone=sorted(base_names - set(symbols.names)),
-        sentence=sentence(functions, len(cells)) + _untouched(untouched, len(cells)),
+        gone=sorted(code.base_names - set(code.symbols.names)),
+        sentence=_changed_sentence(functions, lines, cells),
+        changed_lines=sum(len(numbers) for numbers in code.added.values()),
+        lines=lines,
     )
+
+
+def _most(cell: CellExecutions, places: Ints) -> int:
+    return int(cell.counts[places].max(initial=0))
+
+
+def _per_io(cells: Mapping[str, CellExecutions], often: Mapping[str, int]) -> dict[str, float]:
+    """Executions per I/O of the cells that have any."""
+    return {c: round(n / cells[c].ios, 3) for c, n in often.items() if n and cells[c].ios}
+
+
+def _changed_sentence(
+    functions: Sequence[FunctionCoverage],
+    lines: Sequence[LineCoverage],
+    cells: Mapping[str, CellExecutions],
+) -> str:
+    """Lines first, as they are what the author knows; then functions, then idle cells."""
+    where = f"in {len(cells)} {'cell' if len(cells) == 1 else 'cells'}"
+    if not functions:
+        return "No function's machine code changed."
+    idle = [line for line in lines if not line.executions]
+    said = []
+    if lines and len(idle) == len(lines):
+        said.append(f"None of the changed lines ran {where}: {_lines(idle)}.")
+    elif lines:
+        said.append(f"{len(lines) - len(idle)} of {len(lines)} changed lines with code ran {where}")
+        said[-1] += f"; not {_lines(idle)}." if idle else "."
+    still = [f.name for f in functions if not f.did_change_run]
+    if not still:
+        said.append(
+            f"Changed code of every changed function ran: {_some([f.name for f in functions])}."
+        )
+    elif len(still) < len(functions):
+        ran = len(functions) - len(still)
+        said.append(f"Changed code of {ran} of {len(functions)} functions ran; not {_some(still)}.")
+    elif not said:
+        said.append(f"None of the changed code ran {where}: it is in {_some(still)}.")
+    untouched = [c for c in cells if not any(c in f.executions for f in functions)]
+    return " ".join(said) + _untouched(untouched, len(cells))
+
+
+def _lines(lines: Sequence[LineCoverage]) -> str:
+    return _some([f"{one.file}:{one.line} ({one.function}())" for one in lines])
 
 
 def _functions(

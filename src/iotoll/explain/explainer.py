@@ -32,6 +32,7 @@ from iotoll.explain.compared import SideParts, compared
 from iotoll.explain.dissect import Task, dissect_sides
 from iotoll.explain.frames import cell_frames
 from iotoll.explain.functions import Lines
+from iotoll.explain.gate_coverage import of_gate
 from iotoll.explain.pieces import Pieces, make_pieces
 from iotoll.explain.record import Ints, probes
 from iotoll.explain.stored import has_windows
@@ -282,6 +283,9 @@ class Explainer:
         pieces = {side: self._pieces(side, symbols[side], changed) for side in SIDES}
         sides = self._sides(cells, symbols, changed, pieces)
         record = compared(self.run, self.verdict, self.lines, sides, changed, self.caches)
+        if has_windows([self.run.boot("candidate", 1)]):
+            covered = of_gate(self.setup, self.lines, pieces["candidate"])
+            record = record.model_copy(update={"coverage": covered})
         record = record.model_copy(update={"left_out": left_out})
         results.write(self.run.explained, record)
         return record, sides

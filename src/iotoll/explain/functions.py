@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from iotoll.core.errors import IotollError
+from iotoll.core.progress import Progress
 from iotoll.explain.compare import FunctionChange, InlinedChange, SectionChange
 from iotoll.explain.pieces import Pieces, added_lines
 from iotoll.kernels.compiled import SOURCES
-from iotoll.kernels.debuginfo import FunctionLines, find_lines
+from iotoll.kernels.debuginfo import FunctionLines, find_changed_lines, find_lines
 from iotoll.kernels.symbols import Symbols
 from iotoll.records import results, sealed
 from iotoll.records.models import FunctionDelta, InlinedDelta, SourceRecord
@@ -51,6 +52,23 @@ class Lines:
         if lost := [name for name in code if name not in found]:
             self.note = f"no debug information with the measured code: {_some(lost)}"
         return found
+
+    def read_changed(self, symbols: Symbols, names: Sequence[str]) -> Mapping[str, FunctionLines]:
+        """Lines of those of the candidate's functions that are in changed files, where that takes
+        no more than the base's build, as it is after a candidate was built."""
+        if self._setup.run.manifest.tree is None:
+            self.note = "the kernels were given as images: files and lines are not known"
+            return {}
+        code = {name: symbols.code(name) for name in names[:_MOST]}
+        try:
+            job, base = self._setup.build_job("candidate"), self._setup.build_job("base")
+            found = find_changed_lines(job, base, code, self._changed_paths(), Progress(quiet=True))
+        except (IotollError, OSError) as error:
+            self.note = f"files and lines are not known: {error}"
+            return {}
+        if found is None:
+            self.note = "files and lines are not known: the base's build is not there any more"
+        return found or {}
 
     def _changed_paths(self) -> list[str]:
         path = self._setup.run.side("candidate") / "source.json"

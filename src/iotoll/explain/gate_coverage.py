@@ -1,130 +1,149 @@
-"""Which of the changed functions ran in the gate's own boot of the candidate.
+"""Which of the changed code ran in the gate's own boot of the candidate, for a pass as well.
 
-A plugin of QEMU notes when their blocks run in the candidate's first boot. It changes nothing that
-the board does, and costs next to nothing, so that a pass says what it covered without another boot.
+The boot has kept what it executed (`iotoll.measure.windows`), so no further boot is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 
-from iotoll.boards.board import VirtualBoard
-from iotoll.boards.plugin import coverage_words
-from iotoll.boots.local import BootPlan
-from iotoll.explain.coverage import CellTime, ran, with_data
-from iotoll.explain.record import NOTHING, probes, read_record
+from iotoll.explain.coverage import CellExecutions, ChangedCode, of_boot, with_data
+from iotoll.explain.functions import Lines
+from iotoll.explain.pieces import Pieces, make_pieces
+from iotoll.explain.record import Ints
+from iotoll.explain.stored import has_windows
 from iotoll.explain.tables import io_tables
-from iotoll.kernels.changed import changed_functions
+from iotoll.kernels.changed import changed_functions, changed_places
 from iotoll.kernels.symbols import Symbols, read_symbols
+from iotoll.measure.iotable import IoTable
+from iotoll.measure.windows import ACCESS, Windows, read_windows
 from iotoll.records import results
-from iotoll.records.models import Clock, ExplainRecord, VerdictRecord
+from iotoll.records.models import CoverageRecord, ExplainRecord, VerdictRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir, images
-from iotoll.run.setup import Setup
+from iotoll.run.building import Building
 from iotoll.verdict.policy import Policy
 
-_ENDINGS = ("only", "blocks", "runs", "marks", "json")
+_MOST = 100
+"""Changed functions whose code is aligned with the base's; of others all of it counts."""
 
 
-def watched(setup: Setup, plans: Sequence[BootPlan]) -> list[BootPlan]:
-    """The plans of a run's boots; the candidate's first one notes which changed functions run.
-
-    Where that cannot be, the boots are as they were, and the progress says why.
-    """
-    return [
-        replace(plan, words=_words(setup)) if plan.name == "candidate/1" else plan for plan in plans
-    ]
-
-
-def can_watch(setup: Setup) -> bool:
-    """Whether it is asked for, on an exact arm64 board with one CPU that this machine boots."""
-    manifest, board = setup.run.manifest, setup.board
+def is_asked_for(setup: Building) -> bool:
+    """Whether the policy wants it, and the candidate's first boot kept what it executed."""
+    policy = setup.policy
     return (
-        setup.explains
-        and isinstance(setup.policy, Policy)
-        and setup.policy.explain.ran
-        and manifest.clock is Clock.INSTRUCTIONS
-        and manifest.runner == "local"
-        and isinstance(board, VirtualBoard)
-        and (board.is_exact, board.arch, board.qemu.cpus) == (True, "arm64", 1)
+        isinstance(policy, Policy)
+        and policy.explain.ran
+        and has_windows([setup.run.boot("candidate", 1)])
     )
 
 
-def _words(setup: Setup) -> tuple[str, ...]:
-    prefix = _prefix(setup.run)
-    _clear(prefix)
-    try:
-        base, candidate = (symbols_of(setup.run, side) for side in setup.sides)
-        spans = [s for n in changed_functions(base, candidate) if (s := candidate.span(n))]
-        only = _path(prefix, "only")
-        only.parent.mkdir(parents=True, exist_ok=True)
-        np.array(sorted(set(spans)), "<u8").tofile(only)
-        if not spans:
-            return ()
-        return coverage_words(prefix, probes(candidate).partition("+")[0], only)
-    except Exception as error:  # a ready-made image may be anything; the gate goes on
-        setup.progress.say(f"which changed functions run will not be said: {error}")
-        return ()
-
-
-def after_verdict(setup: Setup) -> None:
-    """Write what ran as ``explain.json``, if the candidate's boot noted it."""
+def after_verdict(setup: Building) -> None:
+    """Write what ran as ``explain.json``, without any cell dissected."""
     run = setup.run
-    prefix = _prefix(run)
-    only = _path(prefix, "only")
-    unchanged = only.is_file() and not only.stat().st_size
-    if not unchanged and not _path(prefix, "json").is_file():
-        return
     try:
-        base, candidate = (symbols_of(run, side) for side in setup.sides)
-        known = frozenset(base.names)
-        if unchanged:
-            found = with_data(ran(NOTHING, {}, candidate, (), known), base, candidate)
-        else:
-            changed = changed_functions(base, candidate)
-            found = ran(read_record(prefix), _times(setup), candidate, changed, known)
+        found = of_gate(setup, Lines(setup))
     except Exception as error:  # its files come from where it booted; the verdict stands
-        setup.progress.say(f"which changed functions ran is not known: {error}")
+        setup.progress.say(f"which changed code ran is not known: {error}")
+        return
+    verdict = results.read(run.verdict, VerdictRecord)
+    record = ExplainRecord(
+        board=run.manifest.board,
+        outcome=verdict.outcome,
+        cells=[],
+        coverage=found,
+        images=images(run),
+    )
+    results.write(run.explained, record)
+
+
+def of_gate(setup: Building, lines: Lines, pieces: Pieces | None = None) -> CoverageRecord:
+    """What ran of the change in all cells of the candidate's first boot.
+
+    ``pieces`` are those of the changed functions, where they are known. Raises InfrastructureError
+    or UsageError where boot or images cannot be read.
+    """
+    if pieces is None:
+        code, note = changed_code(setup)
     else:
-        verdict = results.read(run.verdict, VerdictRecord)
-        explained = ExplainRecord(
-            board=run.manifest.board,
-            outcome=verdict.outcome,
-            cells=[],
-            coverage=found,
-            images=images(run),
-        )
-        results.write(run.explained, explained)
-    _clear(prefix)
+        code, note = _changed_code(setup.run, lines, pieces), lines.note
+    folder = setup.run.boot("candidate", 1)
+    windows = read_windows(folder) if code.places else None
+    tables = io_tables(folder, setup.cells) if windows else {}
+    tables = {cell: tables[cell] for cell in setup.cells if len(tables.get(cell, ()))}
+    cells = executions(windows, tables, code.addresses) if windows else {}
+    found = with_data(of_boot(cells, code), *_symbols(setup.run))
+    return found.model_copy(update={"note": note})
 
 
-def _times(setup: Setup) -> dict[str, CellTime]:
-    tables = io_tables(setup.run.boot("candidate", 1), setup.cells)
-    return {
-        cell: CellTime(int(tables[cell]["start"].min()), int(tables[cell].end.max()), len(table))
-        for cell in setup.cells
-        if (table := tables.get(cell)) is not None and len(table)
-    }
+_remembered: dict[tuple[str, ...], tuple[ChangedCode, str | None]] = {}
+
+
+def changed_code(setup: Building) -> tuple[ChangedCode, str | None]:
+    """What changed in the run's candidate, and why lines are not known; the last is remembered."""
+    key = (str(setup.run.root), *images(setup.run))
+    if key not in _remembered:
+        lines = Lines(setup)
+        found = _changed_code(setup.run, lines)
+        _remembered.clear()
+        _remembered[key] = found, lines.note
+    return _remembered[key]
+
+
+def _changed_code(run: RunDir, lines: Lines, pieces: Pieces | None = None) -> ChangedCode:
+    base, candidate = _symbols(run)
+    changed = [name for name in changed_functions(base, candidate) if candidate.span(name)]
+    places = {}
+    for number, name in enumerate(changed):
+        before = base.code(name) if number < _MOST else b""
+        places[name] = changed_places(before, candidate.code(name))
+    if pieces is None:
+        read = lines.read_changed(candidate, changed) if changed else {}
+        pieces = make_pieces(candidate, read)
+    return ChangedCode(candidate, places, frozenset(base.names), pieces, lines.added())
+
+
+def executions(
+    windows: Windows, tables: Mapping[str, IoTable], addresses: np.ndarray
+) -> dict[str, CellExecutions]:
+    """How often instructions ran from the first I/O of each cell to its last.
+
+    ``addresses`` are those of the instructions, in order.
+    """
+    first = windows.blocks["address"]
+    last = first + np.uint64(4) * windows.blocks["instructions"].astype(np.uint64)
+    low, high = np.searchsorted(addresses, first), np.searchsorted(addresses, last)
+    window, entry, often = windows.entries
+    has_any = np.append(high > low, False)
+    here = np.flatnonzero(has_any[np.where(entry < ACCESS, entry, len(low))])
+    window, entry, often = window[here], entry[here], often[here]
+    order = np.argsort(windows.times, kind="stable")
+    places = windows.places[order]
+    size = len(addresses) + 1
+    found = {}
+    for cell, table in tables.items():
+        span = [table["start"].min(), table.end.max()]
+        begin, end = places[np.searchsorted(windows.times[order], span)]
+        times = _times(windows, int(begin), int(end))[window] * often
+        counts = np.bincount(low[entry], times, size) - np.bincount(high[entry], times, size)
+        found[cell] = CellExecutions(len(table), np.cumsum(counts)[:-1].round().astype(np.int64))
+    return found
+
+
+def _times(windows: Windows, begin: int, end: int) -> Ints:
+    """How often each window is between two marks, by number; shape (windows,)."""
+    ran = windows.marks["window"][begin:end].astype(np.int64)
+    size = len(windows.windows)
+    times: Ints = np.bincount(ran[ran < size], minlength=size)
+    return times
+
+
+def _symbols(run: RunDir) -> tuple[Symbols, Symbols]:
+    return symbols_of(run, "base"), symbols_of(run, "candidate")
 
 
 def symbols_of(run: RunDir, side: Side) -> Symbols:
     """The functions of a side's kernel; raises UsageError where its image has none to be read."""
     return read_symbols(run.build(side) / "Image")
-
-
-def _prefix(run: RunDir) -> Path:
-    """Beside the boot's folder: in a sandbox, what is above is not there."""
-    return run.boot("candidate", 1).with_name("ran")
-
-
-def _path(prefix: Path, ending: str) -> Path:
-    return prefix.with_name(f"{prefix.name}.{ending}")
-
-
-def _clear(prefix: Path) -> None:
-    for ending in _ENDINGS:
-        _path(prefix, ending).unlink(missing_ok=True)

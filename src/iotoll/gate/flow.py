@@ -55,13 +55,10 @@ class Flow(Building):
         Whose times are judged boot one by one: side by side they would disturb each other.
         """
         if self.needs_boots():
-            # Each step imports what it alone needs: the first ones begin without numpy and jinja2.
-            from iotoll.explain import gate_coverage
-
             abreast = 1 if self.judges_time else PARALLEL
             self._drop_stale()
-            if gate_coverage.can_watch(self):
-                plans = gate_coverage.watched(self, open_plans(self.run, self.bench, self.wanted))
+            if prefetch.is_counted(self):
+                plans = open_plans(self.run, self.bench, self.wanted)
                 with prefetch.meanwhile(prefetch.while_it_boots(self, self.later), prefetch.STARTS):
                     run_plans(self.run, plans, self.progress, abreast)
                 return
@@ -71,6 +68,7 @@ class Flow(Building):
         """Figures of every boot that ran."""
         if not self.needs_boots():
             return
+        # Each step imports what it alone needs: the first ones begin without numpy and jinja2.
         from iotoll.measure.collect import collect
 
         clock = self.run.manifest.clock

@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from iotoll.boards.board import VirtualBoard
 from iotoll.records import results
-from iotoll.records.models import BootRecord
+from iotoll.records.models import BootRecord, Clock
+from iotoll.run.building import Building
 from iotoll.run.setup import Setup
+from iotoll.verdict.policy import Policy
 
 Work = Iterator[Callable[[], object]]
 """Pieces of work, each as short as may be: the end of a step waits for the one that has begun."""
@@ -42,7 +45,7 @@ def while_it_is_built(setup: Setup) -> Work:
     yield partial(_base_functions, setup)
 
 
-def while_it_boots(setup: Setup, later: Work) -> Work:
+def while_it_boots(setup: Building, later: Work) -> Work:
     """What is ``later`` than the build, and what the steps after the boot need.
 
     The base's first boot is analysed, for one.
@@ -52,7 +55,24 @@ def while_it_boots(setup: Setup, later: Work) -> Work:
         yield partial(importlib.import_module, name)
     yield _models
     yield _page_template
+    yield partial(_changed_code, setup)
     yield partial(_base_boot, setup)
+
+
+def is_counted(setup: Setup) -> bool:
+    """Whether this machine boots an exact arm64 board with one CPU, which counts what it executes.
+
+    The image is read for that, and what ran of the change is told.
+    """
+    manifest, board = setup.run.manifest, setup.board
+    return (
+        setup.explains
+        and isinstance(setup.policy, Policy)
+        and manifest.clock is Clock.INSTRUCTIONS
+        and manifest.runner == "local"
+        and isinstance(board, VirtualBoard)
+        and (board.is_exact, board.arch, board.qemu.cpus) == (True, "arm64", 1)
+    )
 
 
 def _models() -> None:
@@ -80,8 +100,16 @@ def _base_functions(setup: Setup) -> None:
     """Have the functions of the base's image (`iotoll.kernels.symbols` remembers them)."""
     from iotoll.explain import gate_coverage
 
-    if gate_coverage.can_watch(setup):
+    if is_counted(setup):
         _ = gate_coverage.symbols_of(setup.run, "base").codes
+
+
+def _changed_code(setup: Building) -> None:
+    """Have what changed, with its lines (`iotoll.explain.gate_coverage` remembers it)."""
+    from iotoll.explain import gate_coverage
+
+    if isinstance(setup.policy, Policy) and setup.policy.explain.ran:
+        gate_coverage.changed_code(setup)
 
 
 def _base_boot(setup: Setup) -> None:

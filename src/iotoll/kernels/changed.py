@@ -12,6 +12,7 @@ is therefore not seen. Loops are aligned by padding that depends on where the fu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -57,6 +58,54 @@ def changed_functions(base: Symbols, candidate: Symbols) -> tuple[str, ...]:
     before, after = normal([b for _, b, _ in left]), normal([c for _, _, c in left])
     changed = {n for (n, _, _), b, c in zip(left, before, after, strict=True) if b != c}
     return tuple(name for name, old, _ in pairs if old is None or name in changed)
+
+
+ALIGNED = 2000
+"""Instructions between the first and the last difference of two functions that are aligned."""
+
+
+def changed_places(before: bytes, after: bytes) -> Numbers:
+    """Numbers of the instructions of a function that its code before has not; in order.
+
+    Where instructions are gone alone, the one behind them stands for them. Of longer differences
+    than `ALIGNED`, all between the first and the last one is told.
+    """
+    old, new = (np.frombuffer(one, "<u4") for one in normal([before, after]))
+    words = _joined([after])
+    own = np.flatnonzero(words != NOP)[: len(new)]
+    one, other = _without_distances(old), _without_distances(new)
+    if np.array_equal(one, other):
+        differs: Numbers = own[old != new]
+        return differs
+    short = min(len(one), len(other))
+    head = _same(one[:short], other[:short])
+    tail = _same(one[::-1][: short - head], other[::-1][: short - head])
+    one, other = one[head : len(one) - tail], other[head : len(other) - tail]
+    found = np.zeros(len(new), np.bool_)
+    if max(len(one), len(other)) > ALIGNED:
+        found[head : head + max(len(other), 1)] = True
+        return own[found]
+    for kind, _, _, low, high in SequenceMatcher(
+        None, one.tolist(), other.tolist(), autojunk=False
+    ).get_opcodes():
+        if kind != "equal" and len(new):
+            first = min(head + low, len(new) - 1)
+            found[first : max(head + high, first + 1)] = True
+    return own[found]
+
+
+def _same(one: Words, other: Words) -> int:
+    """How many words are the same from the beginning on; both have one length."""
+    unlike = np.flatnonzero(one != other)
+    return int(unlike[0]) if len(unlike) else len(one)
+
+
+def _without_distances(words: Words) -> Words:
+    """Jumps without how far they go: what lies between may have changed."""
+    words = words.copy()
+    for pattern, first, bits in _JUMPS:
+        words[matches(words, pattern)] &= np.uint32(~(((1 << bits) - 1) << first) & 0xFFFFFFFF)
+    return words
 
 
 def _unlike(pairs: Sequence[tuple[str, bytes, bytes]]) -> set[str]:

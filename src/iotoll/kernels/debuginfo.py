@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -24,7 +25,7 @@ from iotoll.core.errors import InfrastructureError
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.kernels.kernel_job import TARGETS, KernelJob
-from iotoll.kernels.places import held_place
+from iotoll.kernels.places import held_place, warm_place
 from iotoll.kernels.source import open_tree
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 
@@ -94,8 +95,44 @@ def find_lines(
             wanted = [n for n in code if n not in found and path in places.get(n, ())]
             step.update(number, len(order), path)
             if wanted and (unit := finder.compile(path)):
-                found |= read_unit(unit, {n: code[n] for n in wanted}, finder.tool, finder.out)
+                known = {n: code[n] for n in wanted}
+                found |= read_unit(unit, known, finder.tool, finder.folder)
     return found
+
+
+def find_changed_lines(
+    job: KernelJob,
+    base: KernelJob,
+    code: Mapping[str, bytes],
+    paths: Iterable[str],
+    quiet: Progress,
+) -> dict[str, FunctionLines] | None:
+    """The lines of functions of changed files, compiled beside the base's build; by name.
+
+    Nothing is checked out, and nobody is waited for or kept waiting by more than other candidates'
+    builds are: None where the base's build is not there, or somebody changes it. The files of
+    ``paths`` are the candidate's, all others the base's. The rest is as in `find_lines`.
+    """
+    if job.source.git_tree is None:
+        return {}
+    tree = open_tree(job.source.tree, quiet)
+    with warm_place(tree, base) as place:
+        if place is None or not tree.has(job.source.git_tree):
+            return None
+        finder = _Finder(job, place, base)
+        with TemporaryDirectory(prefix="iotoll-lines-") as folder:
+            changed = [path for path in paths if path.endswith((".c", ".h"))]
+            for path in changed:
+                shown = tree.git("show", f"{job.source.git_tree}:{path}", check=False)
+                if shown.returncode == 0:  # else it is gone
+                    (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+                    (Path(folder) / path).write_bytes(shown.stdout)
+            found: dict[str, FunctionLines] = {}
+            for path in sorted(path for path in changed if path.endswith(".c")):
+                wanted = {name: one for name, one in code.items() if name not in found}
+                if wanted and (unit := finder.compile(path, Path(folder))):
+                    found |= read_unit(unit, wanted, finder.tool, finder.folder)
+            return found
 
 
 def _places(
@@ -123,17 +160,24 @@ def source_name(symbol: str) -> str:
 
 
 class _Finder:
-    """Compiles single files of one job with debug information."""
+    """Compiles single files of one job with debug information, in its build or ``base``'s."""
 
-    def __init__(self, job: KernelJob, tree: KernelTree) -> None:
-        self.out = job.out(tree)
-        self._cache = cache_dir() / "debug" / json_sha256({"image": job.key, "recipe": 1})[:16]
+    folder = Path("/iotoll")
+    """What stands in an object for the folder that the compiler ran in: builds have others."""
+
+    def __init__(self, job: KernelJob, tree: KernelTree, base: KernelJob | None = None) -> None:
+        self.out = (base or job).out(tree)
+        self._cache = cache_dir() / "debug" / json_sha256({"image": job.key, "recipe": 2})[:16]
         self._src = tree.src
+        self._arch = job.arch
         self._compiler = TARGETS[job.arch].compiler
         self.tool = TARGETS[job.arch].compiler.removesuffix("gcc") + "addr2line"
 
-    def compile(self, path: str) -> Path | None:
-        """The object of a source file with debug information; None where it cannot be made."""
+    def compile(self, path: str, changed: Path | None = None) -> Path | None:
+        """The object of a source file with debug information; None where it cannot be made.
+
+        ``changed`` is a folder of files that are taken instead of those of the tree.
+        """
         unit = (self._cache / path).with_suffix(".o")
         if unit.is_file():
             return unit
@@ -143,9 +187,12 @@ class _Finder:
             return None
         match = _COMMAND.search(saved.read_text(errors="replace"))
         made = unit.with_suffix(".part")
-        command = debug_command(match[1], made, self._compiler, self._src / path) if match else None
+        source = (changed or self._src) / path
+        command = debug_command(match[1], made, self._compiler, source) if match else None
         if command is None:
             return None
+        command[1:1] = self._instead(path, changed) if changed else []
+        command.insert(-3, f"-fdebug-prefix-map={self.out}={self.folder}")
         unit.parent.mkdir(parents=True, exist_ok=True)
         done = run_tool(
             command,
@@ -158,6 +205,15 @@ class _Finder:
             return None
         made.replace(unit)
         return unit
+
+    def _instead(self, path: str, changed: Path) -> list[str]:
+        """Options that find changed files before the tree's, and name them as the tree's."""
+        within = ("include", f"arch/{self._arch}/include", "include/uapi")
+        return [
+            f"-ffile-prefix-map={changed}/=",
+            *(f"-I{changed}/{one}" for one in within if (changed / one).is_dir()),
+            *("-iquote", str((self._src / path).parent)),
+        ]
 
 
 def debug_command(saved: str, unit: Path, compiler: str, source: Path) -> list[str] | None:

@@ -63,6 +63,18 @@ def held_place(
             place.lock_stream = None
 
 
+@contextmanager
+def warm_place(tree: KernelTree, job: KernelJob) -> Iterator[KernelTree | None]:
+    """Hold a work tree where ``job`` is built, beside others that read it; None: there is none."""
+    for place in places(tree, job):
+        if job.is_warm(place) and (stream := attempted(place.lock, shared=True)):
+            with stream:
+                # It may have been moved before we held it.
+                yield place if job.is_warm(place) else None
+            return
+    yield None
+
+
 def _wait(
     tree: KernelTree, job: KernelJob, progress: Progress, reads: bool
 ) -> tuple[KernelTree, IO[str]]:

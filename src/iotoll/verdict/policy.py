@@ -130,7 +130,7 @@ class ExplainRule(Model):
 
     ``when``: ``regression``, ``always`` or ``never``. ``cells``: the most that are dissected,
     those that grew most first. ``ran``: the gate's own first boot of the candidate tells which of
-    the changed functions ran.
+    the changed code ran.
     """
 
     when: Literal["regression", "always", "never"] = "regression"

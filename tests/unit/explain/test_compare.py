@@ -6,9 +6,9 @@ import numpy as np
 
 from iotoll.explain.attribute import CellParts, SectionParts
 from iotoll.explain.compare import change_of, compare_cell
-from iotoll.explain.coverage import CellTime, executed_instructions, ran, sentence
+from iotoll.explain.coverage import executed_instructions, sentence
 from iotoll.explain.walk import Tree
-from iotoll.kernels.changed import changed_functions, normal
+from iotoll.kernels.changed import changed_functions, changed_places, normal
 from iotoll.kernels.symbols import Symbols
 from iotoll.records.models import FunctionCoverage, Section
 from tests.unit.explain.kernels import BASE, NOP, RET, call, record, symbols
@@ -162,31 +162,27 @@ def test_padding_of_loops_is_no_change() -> None:
     assert normal([code(0x36000040, ADD, RET)]) != normal([code(0x36000020, ADD, RET)]), "tbz"
 
 
+def test_g1_4_only_what_the_base_has_not_is_changed_code() -> None:
+    before = code(ADD, RET)
+    assert changed_places(before, code(ADD, RET)).tolist() == []
+    assert changed_places(before, code(ADD, ADD, RET)).tolist() == [1]
+    assert changed_places(b"", code(NOP, ADD, RET)).tolist() == [1, 2], "padding is none"
+    loop = code(ADD, 0xB5FFFFE0, RET)
+    assert changed_places(before, loop).tolist() == [1]
+    # A jump over more than before is the same jump; one that goes elsewhere is not.
+    skips, longer = code(0xB4000040, ADD, RET), code(0xB4000060, ADD, RET, RET)
+    assert changed_places(skips, longer).tolist() == [3]
+    assert changed_places(skips, code(0xB4000020, ADD, RET)).tolist() == [0]
+    # What is gone is stood for by what is behind it.
+    assert changed_places(code(ADD, RET, ADD), code(ADD, ADD)).tolist() == [1]
+    long = [0x91000000 | n << 10 for n in range(1, 2500)]
+    assert len(changed_places(code(*long), code(*reversed(long)))) == len(long)
+
+
 def test_instructions_that_ran_count_once() -> None:
     found = symbols({"one": [NOP] * 4, "two": [NOP] * 4})
     ran = record([(BASE, 4), (BASE + 8, 4)], [(0, 2), (0, 2), (1, 4)], [])
     assert executed_instructions(ran, found, ["one", "two"]) == {"one": 4, "two": 2}
-
-
-def test_what_ran_is_told_by_cell_and_not_between_them() -> None:
-    found = symbols({"one": [NOP, NOP, RET], "two": [NOP, RET], "idle": [NOP, RET]})
-    one, two, idle = (int(start) for start in found.starts)
-    blocks = [(one, 3), (two, 2), (two + 4, 1), (idle, 2)]
-    # Runs of block 3 come between the cells.
-    runs = [(0, 3), (1, 2), (0, 3), (3, 2), (2, 1)]
-    ran_then = record(blocks, runs, [(0, 0, 100), (3, 0, 250), (4, 0, 300)])
-    times = {"a": CellTime(100, 200, 2), "b": CellTime(300, 400, 4), "c": CellTime(500, 600, 4)}
-    said = ran(ran_then, times, found, ["one", "two", "idle"], frozenset({"one", "two", "gone"}))
-    assert [(f.name, f.executed, f.calls, f.new) for f in said.functions] == [
-        ("one", 3, {"a": 1.0}, False),
-        ("two", 2, {"a": 0.5}, False),
-        ("idle", 0, {}, True),
-    ]
-    wanted = "2 of 3 changed functions ran in the I/Os of 3 recorded cells; not idle."
-    assert said.sentence == f"{wanted} Nothing of it ran in 1 of them: c."
-    assert said.gone == ["gone"] and said.lines == []
-    nothing = ran(record(blocks, [], []), times, found, ["one"], frozenset())
-    assert nothing.sentence.startswith("None of the changed code ran")
 
 
 def test_code_that_never_ran_is_said() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -18,15 +19,18 @@ from iotoll.records.models import (
     ExplainRecord,
     FunctionCoverage,
     FunctionDelta,
+    LineCoverage,
     Outcome,
     SectionDelta,
 )
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.records.text import NBSP
-from iotoll.reports.page import render_report, terminal_report
+from iotoll.reports.page import findings, render_report, terminal_report
 from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.functions import coverage_of, not_looked_at
+from iotoll.reports.page.functions import coverage_of, never_ran, not_looked_at
+from iotoll.reports.page.headline import headline
 from iotoll.reports.publish.note import note
+from tests.golden.runs import real
 
 GOLDEN = Path(__file__).parents[2] / "golden/data/report"
 
@@ -41,12 +45,34 @@ def coverage(executed: int) -> ExplainRecord:
     return RECORD.model_copy(update={"coverage": found})
 
 
+def with_line(found: ExplainRecord, **executions: float) -> ExplainRecord:
+    line = LineCoverage(file="a.c", line=7, function="inlined", executions=executions)
+    lines = found.coverage.model_copy(update={"lines": [line]})
+    return found.model_copy(update={"coverage": lines})
+
+
 def test_a_pass_on_code_that_never_ran_says_so() -> None:
-    first, second = coverage_of(coverage(0), Outcome.PASS)
-    assert first == "This pass says nothing about the patch: its code never ran."
-    assert second == "None ran."
-    assert coverage_of(coverage(3), Outcome.PASS) == ["None ran."]
-    assert coverage_of(coverage(0), Outcome.REGRESSION) == ["None ran."]
+    assert never_ran(coverage(0)) == ("This pass says nothing about the patch: its code never ran.")
+    assert never_ran(coverage(3)) == ""
+    assert never_ran(coverage(0), {"driver": 2.0}) == "", "it ran outside I/Os"
+    assert coverage_of(coverage(0)) == ["None ran."]
+
+
+def test_g1_4_a_caller_that_ran_does_not_stand_for_a_changed_line() -> None:
+    """+1,000 turns of a loop in an inlined function that nothing entered was "all of it ran"."""
+    found = coverage(3)
+    function = found.coverage.functions[0].model_copy(update={"changed": 2})
+    idle = found.coverage.model_copy(update={"functions": [function]})
+    found = with_line(found.model_copy(update={"coverage": idle}))
+    said = "This pass says nothing about the patch: none of its changed lines ran."
+    assert never_ran(found) == said
+    assert never_ran(with_line(found, cell=0.5)) == ""
+    passed = replace(gather(real("pass")), explained=found)
+    told = findings.findings(passed)
+    assert findings.headline_of(passed, told).startswith(said)
+    assert headline(passed, told).sentence.startswith(said)
+    failed = replace(gather(real("regression")), explained=found)
+    assert said not in headline(failed).sentence
 
 
 def test_f1_4_a_pass_that_nobody_explained_names_what_it_may_not_have_run() -> None:
@@ -80,7 +106,7 @@ def test_every_report_of_a_pass_says_what_it_covered(tmp_path: Path) -> None:
 
 def test_nothing_is_said_of_what_could_not_be_explained() -> None:
     failed = RECORD.model_copy(update={"failure": "the plugin was not built"})
-    assert coverage_of(failed, Outcome.PASS) == []
+    assert coverage_of(failed) == [] and never_ran(failed) == ""
 
 
 def with_functions(*others: FunctionDelta) -> ExplainRecord:

@@ -43,7 +43,7 @@ def evidence(case: str) -> Evidence:
 
 def test_g1_a_pass_names_code_that_never_ran_and_costs_that_are_not_counted() -> None:
     line = told(function("one", ("a", "b")), function("two", ()), function("three", ()))
-    assert line.startswith("2 of 3 changed functions never ran (two, three); " + COUNTED)
+    assert line.startswith("what changed in 2 of 3 functions never ran (two, three); " + COUNTED)
 
 
 def test_g1_a_pass_says_in_how_many_cells_changed_code_ran() -> None:

@@ -120,6 +120,21 @@ class FunctionCoverage(Model):
     instructions: int = Field(description="length of its code")
     executed: int = Field(description="how many of these ran at least once, in any cell")
     calls: dict[str, float] = Field(description="calls per I/O, by cell in which it ran")
+    changed: int | None = Field(
+        None,
+        description="how many of the instructions are from changed lines or, where none is known,"
+        " are not in the base's code; absent: not known",
+    )
+    changed_executed: int = Field(0, description="how many of these ran at least once")
+    executions: dict[str, float] = Field(
+        default_factory=dict,
+        description="of the changed instruction that ran most often: per I/O, by cell",
+    )
+
+    @property
+    def did_change_run(self) -> bool:
+        """Whether what changed in it ran; where that is not known, whether any of it did."""
+        return bool(self.executed if self.changed is None else self.changed_executed)
 
 
 class LineCoverage(Model):
@@ -127,6 +142,7 @@ class LineCoverage(Model):
 
     file: str
     line: int
+    function: str = Field("", description="that has the line, also where it was inlined")
     executions: dict[str, float] = Field(
         description="per I/O, by cell in which it ran; empty: it never ran"
     )

@@ -34,6 +34,7 @@ from iotoll.records.models.verdict import ElementComparison, LimitRecord, Throug
 from iotoll.records.text import DEVICES, NBSP, clean, number, plural, signed, signed_percent
 from iotoll.reports.page.blame import in_function
 from iotoll.reports.page.evidence import Evidence
+from iotoll.reports.page.functions import never_ran, ran_outside
 from iotoll.reports.page.moved import Movement, MovementGroup, movements
 from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import CellView, cells, unit_of
@@ -78,7 +79,7 @@ def record_of(evidence: Evidence, views: Sequence[CellView] | None = None) -> Fi
     return FindingsRecord(
         outcome=verdict.outcome if verdict else None,
         clock=evidence.clock,
-        sentence=headline_of(verdict, found),
+        sentence=headline_of(evidence, found),
         sure=how_sure(evidence, found),
         findings=found,
         trailers=proposed(verdict) if verdict and verdict.outcome in _BLOCKED else [],
@@ -88,11 +89,18 @@ def record_of(evidence: Evidence, views: Sequence[CellView] | None = None) -> Fi
 _BLOCKED = (Outcome.REGRESSION, Outcome.INCONCLUSIVE)
 
 
-def headline_of(verdict: VerdictRecord | None, found: Sequence[Finding]) -> str:
-    """All that blocks, in one line; what the verdict itself says where nothing does."""
+def headline_of(evidence: Evidence, found: Sequence[Finding]) -> str:
+    """All that blocks, in one line; what the verdict itself says where nothing does.
+
+    A pass on code that never ran says that first.
+    """
+    verdict = evidence.verdict
     if verdict is None:
         return ""
     told = clean(verdict.sentence)
+    if verdict.outcome is Outcome.PASS and verdict.can_gate:
+        first = never_ran(evidence.explained, ran_outside(evidence))
+        return f"{first} {told}" if first else told
     if verdict.outcome not in _BLOCKED or verdict.sequential or not verdict.can_gate:
         return told
     return "; ".join(lines_of([one for one in found if one.kind == "regression"])) or told

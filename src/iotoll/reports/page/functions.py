@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from iotoll.patch.diff import Hunk
-from iotoll.records.models import ExplainRecord, Outcome
+from iotoll.records.models import ExplainRecord
 from iotoll.records.text import clean, plural, signed
 from iotoll.reports.page.blame import function_of
 from iotoll.reports.page.evidence import Evidence
@@ -15,10 +15,8 @@ _NAMED = 5
 """Changed functions that a pass names."""
 
 
-def coverage_of(
-    record: ExplainRecord, outcome: Outcome | None, outside: Mapping[str, float] | None = None
-) -> list[str]:
-    """What ran of the changed code; a pass on code that never ran is said to be none.
+def coverage_of(record: ExplainRecord, outside: Mapping[str, float] | None = None) -> list[str]:
+    """What ran of the changed code.
 
     ``outside`` are changed functions that ran outside I/Os alone: instructions per I/O, at most.
     """
@@ -30,10 +28,24 @@ def coverage_of(
         named = sorted(outside, key=lambda name: (-outside[name], name))
         words = [f"{name} ({signed(outside[name])} instructions per I/O)" for name in named]
         lines.append(f"Outside I/Os alone ran {', '.join(words)}.")
-    idle = coverage.functions and not any(f.executed for f in coverage.functions)
-    if idle and not outside and outcome is Outcome.PASS:
-        lines.insert(0, "This pass says nothing about the patch: its code never ran.")
     return lines
+
+
+def never_ran(record: ExplainRecord | None, outside: Mapping[str, float] | None = None) -> str:
+    """What a pass on code that never ran says first; empty where any of it ran.
+
+    ``outside`` is as in `coverage_of`: a function without any changed line may have run there.
+    """
+    coverage = record.coverage if record and record.failure is None else None
+    if coverage is None or not coverage.functions or not coverage.sentence:
+        return ""
+    if any(line.executions for line in coverage.lines):
+        return ""
+    if any(function.did_change_run for function in coverage.functions):
+        return ""
+    if coverage.lines:
+        return "This pass says nothing about the patch: none of its changed lines ran."
+    return "" if outside else "This pass says nothing about the patch: its code never ran."
 
 
 def not_looked_at(hunks: Sequence[Hunk]) -> list[str]:

@@ -83,7 +83,7 @@ def headline(evidence: Evidence, found: Sequence[Finding] | None = None) -> Head
     if verdict is None:
         return _unjudged(evidence, standing)
     told = blocking(findings(evidence) if found is None else found)
-    sentence, more = _lines(verdict, told)
+    sentence, more = _lines(evidence, verdict, told)
     notes = [standing] if evidence.sides else []
     if other := verdict.other:
         word = "blocks" if other.blocks else "is shown only"
@@ -125,18 +125,22 @@ def _unjudged(evidence: Evidence, standing: str) -> Headline:
     return Headline("unfinished", "Unfinished", sentence, None, ())
 
 
-def _lines(verdict: VerdictRecord, told: Sequence[Finding]) -> tuple[str, tuple[str, ...]]:
+def _lines(
+    evidence: Evidence, verdict: VerdictRecord, told: Sequence[Finding]
+) -> tuple[str, tuple[str, ...]]:
     """The first line: the first finding that blocks, or the verdict's own words; then the rest."""
     lines = lines_of(told)
-    if told and headline_of(verdict, told).startswith(lines[0]):
+    whole = headline_of(evidence, told)
+    if told and whole.startswith(lines[0]):
         return lines[0], tuple(lines[1:])
-    return clean(verdict.sentence), tuple(lines)
+    passed = verdict.outcome is Outcome.PASS
+    return whole if passed else clean(verdict.sentence), tuple(lines)
 
 
 def verdict_sentence(evidence: Evidence, found: Sequence[Finding] | None = None) -> str:
     """Return all that blocks, in one line; what the verdict itself says where nothing does."""
     found = findings(evidence) if found is None else found
-    return headline_of(evidence.verdict, found)
+    return headline_of(evidence, found)
 
 
 def summary(evidence: Evidence) -> Facts:

@@ -120,7 +120,7 @@ def _lead(evidence: Evidence, found: Sequence[Finding]) -> str:
 
 
 def _verdict(evidence: Evidence, found: Sequence[Finding]) -> str:
-    return headline_of(evidence.verdict, found) or "One kernel was measured."
+    return headline_of(evidence, found) or "One kernel was measured."
 
 
 _LEAST = 0.01

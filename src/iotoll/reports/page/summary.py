@@ -85,12 +85,10 @@ def first_screen(
 
 
 def _what_ran(evidence: Evidence) -> Iterable[str]:
-    verdict = evidence.verdict
     if explained := evidence.explained:
         if explained.failure is not None:
             yield clean(f"not explained: {explained.failure}")
-        outcome = verdict.outcome if verdict else None
-        yield from coverage_of(explained, outcome, ran_outside(evidence))
+        yield from coverage_of(explained, ran_outside(evidence))
     elif _is_unexplained_pass(evidence):
         yield from map(clean, not_looked_at(evidence.hunks))
 
@@ -146,14 +144,21 @@ def _code_not_run(evidence: Evidence) -> str:
     if record is None or record.failure is not None or not record.coverage.sentence:
         return "" if evidence.hunks else "it is not known which of the changed code ran"
     functions, cells_run = record.coverage.functions, len(record.coverage.cells)
-    idle = [f.name for f in functions if not f.executed]
+    idle = [f.name for f in functions if not f.did_change_run]
+    lines = record.coverage.lines
+    still = [f"{clean(one.file)}:{one.line}" for one in lines if not one.executions]
+    if still and len(still) < len(lines):
+        named = ", ".join(still[:_GROUPS])
+        more = f" and {len(still) - _GROUPS} more" if len(still) > _GROUPS else ""
+        return f"{len(still)} of {len(lines)} changed lines with code never ran ({named}{more})"
     if idle:
         named = ", ".join(clean(name) for name in idle[:_GROUPS])
         more = f" and {len(idle) - _GROUPS} more" if len(idle) > _GROUPS else ""
         return (
-            f"{len(idle)} of {plural(len(functions), 'changed function')} never ran ({named}{more})"
+            f"what changed in {len(idle)} of {plural(len(functions), 'function')} never ran"
+            f" ({named}{more})"
         )
-    ran_in = {cell for f in functions for cell, calls in f.calls.items() if calls}
+    ran_in = {cell for f in functions for cell in (f.executions or f.calls)}
     if functions and ran_in and len(ran_in) < cells_run:
         return f"changed code ran in {len(ran_in)} of {plural(cells_run, 'cell')}"
     return ""
