@@ -73,10 +73,10 @@ def schemas_page() -> str:
         item = f"- `{name}` (`{version}`): {summary} Required: {fields}."
         lines += textwrap.wrap(item, 118, subsequent_indent="  ", break_on_hyphens=False)
     lines += ["", "Searches write these, without a schema; a reader takes what it knows:", ""]
-    for name, (version, summary, fields) in FILES.items():
-        item = f"- `{name}` (`{version}`): {summary}"
+    for name, file in FILES.items():
+        item = f"- `{name}` (`{file.version}`): {file.summary}"
         lines += textwrap.wrap(item, 118, subsequent_indent="  ", break_on_hyphens=False)
-        for key, text in fields.items():
+        for key, text in file.fields.items():
             field = f"  - `{key}`: {text}"
             lines += textwrap.wrap(field, 118, subsequent_indent="    ", break_on_hyphens=False)
     lines += [
