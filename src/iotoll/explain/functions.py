@@ -54,8 +54,11 @@ class Lines:
         return found
 
     def read_changed(self, symbols: Symbols, names: Sequence[str]) -> Mapping[str, FunctionLines]:
-        """Lines of those of the candidate's functions that are in changed files, where that takes
-        no more than the base's build, as it is after a candidate was built."""
+        """Lines of those of the candidate's functions that are in changed files.
+
+        That takes no more than the base's build, as it is after a candidate was built. Where
+        another build has its place, as when both images were in the cache, it is as `read`.
+        """
         if self._setup.run.manifest.tree is None:
             self.note = "the kernels were given as images: files and lines are not known"
             return {}
@@ -66,9 +69,7 @@ class Lines:
         except (IotollError, OSError) as error:
             self.note = f"files and lines are not known: {error}"
             return {}
-        if found is None:
-            self.note = "files and lines are not known: the base's build is not there any more"
-        return found or {}
+        return self.read("candidate", symbols, names) if found is None else found
 
     def _changed_paths(self) -> list[str]:
         path = self._setup.run.side("candidate") / "source.json"
