@@ -46,8 +46,8 @@ class TracedImage:
         self._words = words
         self._names = tuple(functions)
 
-    def symbols(self, sites: list[tuple[int, int, str]]) -> Symbols:
-        """``sites`` are branch, block, and the event whose key it has."""
+    def symbols(self, sites: list[tuple[int, int, str]], packed: bool = False) -> Symbols:
+        """``sites`` are branch, block, and the event whose key it has; ``packed``: by RELR."""
         data = np.array(self._words, "<u4").tobytes()
         data += bytes(-len(data) % 8)
         table = BASE + len(data)
@@ -61,7 +61,10 @@ class TracedImage:
             data += struct.pack("<iiq", branch - at, block - at - 4, keys[event] - at - 8 | 1)
         for event in events:
             place, value = keys[event] + 32, self.starts[f"__traceiter_{event}"]
-            data += struct.pack("<QQQ", place, 1027, value)
+            if packed:
+                data += bytes(place - BASE - len(data)) + struct.pack("<Q", value)
+            else:
+                data += struct.pack("<QQQ", place, 1027, value)
         starts = np.array([self.starts[name] for name in self._names], np.uint64)
         return Symbols(starts, self._names, data, BASE)
 
