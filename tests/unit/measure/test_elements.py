@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from iotoll.measure.elements import ElementCounter, _counted, load_elements
 from iotoll.measure.iotable import IoTable
-from iotoll.measure.windows import _KINDS, ACCESS, CLOCK, Windows
+from iotoll.measure.windows import _KINDS, ACCESS, CLOCK, NO_WINDOW, Windows
 from tests.unit.explain.kernels import BASE, NOP, RET, call, symbols
 
 DMB_ISH, DMB_OSHLD, DSB_SY, DSB_ISHST = 0xD5033BBF, 0xD50331BF, 0xD5033F9F, 0xD5033A9F
@@ -150,3 +151,16 @@ def test_elements_are_named_in_plain_words() -> None:
     assert known.text("register_reads.UFS", 1) == "+1 register read of UFS"
     assert known.text("dsb", -2) == "-2 dsb barriers"
     assert known.device("gicv3_redist_region[0]") == "interrupt controller"
+
+
+def test_each_cell_has_what_the_kernel_executed_by_function() -> None:
+    blocks = [(SEND, [NOP, NOP]), (WAKE, [NOP])]
+    found = windows(blocks, [[0], [1, 1], [0, 3, 1, 2]], ordered=[1, 1, 0])
+    marks = [(0,), (1,), (NO_WINDOW,), (2,), (2,), (NO_WINDOW,)]
+    kept = replace(found, marks=np.array([(*m, CLOCK, 0) for m in marks], _KINDS[7][1]))
+    assert kept.by_function() == [
+        {"send": 2, "try_to_wake_up": 2},
+        {"send": 12, "try_to_wake_up": 4},
+    ]
+    nothing = replace(found, marks=np.array([], _KINDS[7][1]))
+    assert nothing.by_function() == []
