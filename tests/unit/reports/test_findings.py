@@ -85,7 +85,7 @@ def test_g2_1_the_sentence_is_the_same_in_every_output() -> None:
     sentence = plain(one.sentence)
     assert sentence == (
         "+327 to +329 instructions per UFS request (+14 % of submission), 321 of them in"
-        f" {CHECKSUM} (ufshcd.c:2948), in all 2 workloads"
+        f" {CHECKSUM} (ufshcd.c:2948), in both workloads"
     )
     for name, text in outputs(evidence).items():
         assert sentence in text, name
@@ -306,7 +306,7 @@ def test_other_costs_are_findings_and_come_first(tmp_path: Path) -> None:
 
     (first, second, *_) = findings(gather(edited(tmp_path / "run", reads)))
     assert first.sentence == (
-        "+1 register read of UFS per UFS request, submission, in ufshcd_send_command,"
-        " in all 2 workloads"
+        "+1 register read of UFS per UFS request in submission, in ufshcd_send_command,"
+        " in both workloads"
     )
     assert second.element == "instructions"

@@ -9,7 +9,7 @@ from iotoll.records.models import ExplainRecord
 from iotoll.records.text import clean, plural, signed
 from iotoll.reports.page.blame import function_of
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.moved import MovementGroup
+from iotoll.verdict.moved import MovementGroup
 
 _NAMED = 5
 """Changed functions that a pass names."""

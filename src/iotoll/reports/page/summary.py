@@ -13,7 +13,7 @@ from iotoll.records.models.io_checks import StepRecord
 from iotoll.records.text import clean, number, plural, signed
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import blocking, findings
+from iotoll.reports.page.findings import blocking, findings, groups_of
 from iotoll.reports.page.functions import (
     coverage_of,
     not_counted,
@@ -21,10 +21,10 @@ from iotoll.reports.page.functions import (
     ran_outside,
     work_outside,
 )
-from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
 from iotoll.verdict.accept import proposed
+from iotoll.verdict.moved import MovementGroup
 
 _GROUPS = 3
 """Groups, functions and cells that a line names; the report lists all of them."""
@@ -63,7 +63,7 @@ def first_screen(
     verdict = evidence.verdict
     views = cells(evidence) if views is None else views
     told = blocking(findings(evidence, views) if found is None else found)
-    groups = [g for g in movements(views) if g.gated]
+    groups = [g for g in groups_of(evidence.verdict) if g.gated]
     unit = unit_of(evidence).value
     facts = [Fact("Where", tuple(_where(evidence, told, groups, views)))]
     passed = verdict is not None and verdict.outcome is Outcome.PASS and verdict.can_gate

@@ -27,7 +27,7 @@ from iotoll.records.text import (
 )
 from iotoll.reports.page import diagrams
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import findings, of_cell
+from iotoll.reports.page.findings import findings, groups_of, of_cell
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
     GLYPHS,
@@ -39,7 +39,6 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.modelled import TITLE, latency_note, latency_table, model_facts
-from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import Fact, first_screen
 from iotoll.reports.page.sure import in_words
 from iotoll.reports.page.view import (
@@ -52,6 +51,7 @@ from iotoll.reports.page.view import (
     unit_of,
     values_of,
 )
+from iotoll.verdict.moved import MovementGroup
 from iotoll.verdict.words import WHOLE
 
 _TONES = {
@@ -194,7 +194,7 @@ def print_report(evidence: Evidence, console: Console) -> None:
     _print_headline(headline(evidence, found), console)
     _print_first_screen(first_screen(evidence, views, found), console)
     _print_failure(evidence, console)
-    for group in movements(views):
+    for group in groups_of(evidence.verdict):
         _print_group(group, found, console)
     _print_growth(evidence, console)
     _heading("The run", console)
