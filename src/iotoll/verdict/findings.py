@@ -155,6 +155,11 @@ def per(device: str, section: Section | None) -> str:
     return f"{device} {'request' if section in REQUEST else 'I/O'}"
 
 
+def is_count(found: Finding) -> bool:
+    """Whether it is of instructions or nanoseconds; else of another cost, which is whole."""
+    return found.element in _COUNTS
+
+
 def _kind_of(cell: CellVerdict, one: ElementComparison) -> Kind:
     if not one.gated:
         return "ungated"
@@ -225,7 +230,7 @@ def told(found: Finding) -> Finding:
 
     ``+330 instructions per UFS request (+14 % of submission), 327 of them in f (a.c:9), ...``
     """
-    if found.element in _COUNTS:
+    if is_count(found):
         amount, functions = _counted(found), _named(found)
     else:
         cost = load_elements().text(found.element, found.size or 0)

@@ -90,7 +90,7 @@ def headline_of(evidence: Evidence, found: Sequence[Finding]) -> str:
     return "; ".join(lines_of([one for one in found if one.kind == "regression"])) or told
 
 
-_SIGNS = {
+SIGNS = {
     "regression": "",
     "accepted": "◆ ",
     "undecided": "? ",
@@ -108,10 +108,10 @@ def lines_of(found: Sequence[Finding]) -> list[str]:
     lines = []
     for one in found:
         if one.element != "limit":
-            lines.append(f"{_SIGNS[one.kind]}{one.sentence}")
+            lines.append(f"{SIGNS[one.kind]}{one.sentence}")
         elif words := limits.pop(one.kind, []):
             name = "limit" if len(words) == 1 else "limits"
-            lines.append(f"{_SIGNS[one.kind]}{name} {', '.join(words)}")
+            lines.append(f"{SIGNS[one.kind]}{name} {', '.join(words)}")
     return lines
 
 
