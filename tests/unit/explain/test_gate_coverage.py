@@ -36,8 +36,9 @@ ADD = 0x8B000000
 BEFORE = symbols({"same": [NOP, RET], "ufs_one": [ADD, RET], "idle": [NOP, RET]})
 AFTER = symbols({"same": [NOP, RET], "ufs_one": [ADD, RET, RET, RET], "idle": [RET, RET]})
 SAID = (
-    "1 of 2 changed functions ran in 2 workloads, not idle. Found by the code that the base has not,"
-    " not by lines: NOTE. Workloads that ran any of it: 1 of 2 UFS."
+    "1 of 2 changed functions ran in 2 workloads, not idle. Found by the code that the base has"
+    " not, not by lines: the kernels were given as images: files and lines are not known."
+    " Workloads that ran any of it: 1 of 2 UFS."
 )
 
 
