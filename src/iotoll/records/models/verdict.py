@@ -401,7 +401,7 @@ class VerdictRecord(Model):
     )
     headline: list[str] = Field(
         default_factory=list,
-        description="what moved, in a sentence each, as figures alone tell it",
+        description="what moved, in a sentence each, as their values alone tell it",
     )
     sequential: SequentialRecord | None = Field(None, description="clock `time` only")
     other: OtherClock | None = Field(None, description="the other clock's verdict, if given")

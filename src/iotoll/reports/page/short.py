@@ -64,7 +64,7 @@ def _size(one: Finding) -> str:
 
 
 def telling(log: str, most: int) -> list[str]:
-    """The last lines of a log that tell what failed; its last lines where none does."""
+    """A short log; of a longer one the last lines that tell what failed, or its last lines."""
     lines = [line for line in log.splitlines() if line.strip()]
-    told = [line for line in lines if _TELLS.search(line)]
+    told = [line for line in lines if _TELLS.search(line)] if len(lines) > most else lines
     return (told or lines)[-most:]

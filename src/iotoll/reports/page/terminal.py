@@ -76,7 +76,7 @@ _MOVES_SHOWN = 6
 
 SCREEN = 24
 """Lines of the first screen; the path of the page follows them."""
-_LOG = 6  # last lines of a failure's log
+_LOG = 8  # lines of a failure's log
 _TRAILERS = 3
 _WIDTH = 80
 _FACT_LINES = 6
