@@ -57,7 +57,7 @@ def judged(policy: Policy, base: Elements, candidate: Elements, cell: str = UFS)
 def test_one_register_read_more_for_each_io_blocks_and_is_named(policy: Policy) -> None:
     found = judged(policy, {READS: {C: [3] * 256}}, {READS: {S: [1] * 256, C: [3] * 256}})
     assert found.outcome is Outcome.REGRESSION
-    line = "UFS submission +1 register read of UFS for an I/O in send() in 1 of 1 workloads"
+    line = f"+1 register read of UFS per UFS request in submission, in send, in {UFS}"
     assert found.headline == [line] and line in found.sentence
     wanted = "register_reads +1 register read of UFS for an I/O, submission in send()"
     assert found.regressions == [f"{UFS}: {wanted}"]
@@ -70,7 +70,7 @@ def test_one_register_read_more_for_each_io_blocks_and_is_named(policy: Policy) 
 def test_an_element_that_the_base_has_not_counts_from_zero(policy: Policy) -> None:
     found = judged(policy, {}, {BARRIERS: {S: [1] * 256}})
     assert found.outcome is Outcome.REGRESSION
-    assert found.headline[0].startswith("UFS submission +1 dsb barrier for an I/O")
+    assert found.headline[0].startswith("+1 dsb barrier per UFS request in submission")
 
 
 def test_a_barrier_in_some_ios_is_a_cost_and_in_one_is_none(policy: Policy) -> None:
@@ -122,7 +122,7 @@ def test_a_whole_io_is_told_where_its_sections_do_not_have_it(policy: Policy) ->
     found = rule.judge(before, after.model_copy(update={"cells": cells}), policy, [UFS])
     (one,) = found.cells[0].elements
     assert (one.section, one.delta) == (None, 3)
-    assert "whole I/O +3 register reads of UFS" in found.headline[0]
+    assert "+3 register reads of UFS per UFS I/O in the whole I/O" in found.headline[0]
 
 
 def test_a_side_that_counted_none_is_not_compared(policy: Policy) -> None:

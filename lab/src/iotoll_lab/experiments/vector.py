@@ -129,7 +129,7 @@ def row_of(name: str, one: Planted, run: RunDir) -> VectorRow:
         sentence=verdict.sentence,
         element=one.element,
         found={cell: e.delta for cell, e in mine.items()},
-        is_first=bool(mine) and any(word in first for word in (one.function, "for an I/O")),
+        is_first=bool(mine) and (one.function in first or " instructions " not in first),
         names_function=bool(named) and all(named),
         as_policy=bool(mine) and blocked == one.blocks,
         others=others,
