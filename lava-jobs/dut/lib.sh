@@ -91,6 +91,7 @@ drivers_of() {
     ufs) echo "ufshcd ufshcd-hisi ufshcd-qcom ufshcd-rockchip tc-dwc-g210-pci" ;;
     nvme) echo "nvme" ;;
     emmc) echo "mmcblk" ;;
+    ubd) echo "uml-blkdev" ;;
     *) return 1 ;;
     esac
 }

@@ -83,6 +83,7 @@ def check(board_name: str) -> list[Finding]:
         _kernel_source(board),
         _disk(),
         *([_memory(board), _accelerator(board)] if isinstance(board, VirtualBoard) else []),
+        *([_port(), _host_memory(board)] if isinstance(board, HostBoard) else []),
         _cached(),
         *map(_extra, extras.EXTRAS),
     ]
@@ -299,7 +300,10 @@ def _memory(board: VirtualBoard) -> Finding:
     # Base and candidate boot side by side; the disks' contents lie in memory too.
     disks = sum(device.size_mb for device in board.devices.values())
     boards = 2 * ((board.memory_mb + disks) * 2**20 / 1e9 + QEMU_GB)
-    need = max(boards, BUILD_GB)
+    return _available(max(boards, BUILD_GB))
+
+
+def _available(need: float) -> Finding:
     match = re.search(r"^MemAvailable:\s*(\d+) kB", _read("/proc/meminfo"), re.M)
     free = int(match[1]) * 1024 / 1e9 if match else 0.0
     found = f"{free:.1f} GB available"
@@ -314,6 +318,20 @@ def _accelerator(board: VirtualBoard) -> Finding:
     reason = "does not start a guest" if Path("/dev/kvm").exists() else "does not exist"
     found = f"/dev/kvm {reason}: TCG is used; the instructions clock needs no KVM"
     return Finding("KVM (time clock)", "note", found)
+
+
+def _port() -> Finding:
+    """Whether this machine can be a board of User Mode Linux, of which x86-64 alone has a port."""
+    need, machine = "User Mode Linux", platform.machine()
+    if machine == "x86_64":
+        return Finding(need, "present", "x86-64, as a process; neither KVM nor root")
+    return Finding(need, "missing", f"no port for {machine}", "take an x86-64 machine")
+
+
+def _host_memory(board: HostBoard) -> Finding:
+    """Times are judged one boot at a time: memory and disks of one board."""
+    disks = sum(disk.size_mb for disk in board.devices.values())
+    return _available(max((board.memory_mb + disks) * 2**20 / 1e9, BUILD_GB))
 
 
 def _cached() -> Finding:

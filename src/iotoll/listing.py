@@ -18,12 +18,13 @@ Rows = list[dict[str, str]]
 def boards() -> Rows:
     """Name, kind and description of every board file."""
     # Each list imports only what it reads: the shell completes names by these.
-    from iotoll.boards.board import VirtualBoard, load_board
+    from iotoll.boards.board import HostBoard, RealBoard, load_board
 
     found = []
     for name in _names(data_dir("lava-jobs") / "boards"):
         board = load_board(name)
-        kind = "virtual" if isinstance(board, VirtualBoard) else "lab"
+        kind = "lab" if isinstance(board, RealBoard) else "virtual"
+        kind = "native" if isinstance(board, HostBoard) else kind
         found.append({"name": name, "kind": kind, "description": board.description})
     return found
 

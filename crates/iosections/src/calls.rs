@@ -196,6 +196,12 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
     /// The file system begins a direct I/O: of a call with several, the next one.
     pub(crate) fn fs_begin(&mut self, now: Now, cpu: usize) {
         let Some(at) = self.current_io(cpu) else {
+            if self.options.direct_are_ios {
+                let io = self.start(now, cpu, Op::DirectIo, Mark::FsBegin);
+                if let Some(io) = self.ios.get_mut(io) {
+                    io.moments.first(Moment::FsBegin, now.ts);
+                }
+            }
             return;
         };
         let begun =

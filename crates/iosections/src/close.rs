@@ -60,6 +60,18 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
     }
 
+    /// The task ends the direct I/O that it began; see `Options::direct_are_ios`.
+    pub(crate) fn end_direct(&mut self, now: Now, cpu: usize) {
+        if let Some(at) = self.task(cpu).and_then(|task| task.io.take()) {
+            let end = End {
+                ts: now.ts,
+                mark: Mark::DioComplete,
+                ret: None,
+            };
+            self.close(at, end);
+        }
+    }
+
     /// An I/O whose end was never seen.
     #[cold]
     pub(crate) fn abandon(&mut self, at: Ref, until: u64) {

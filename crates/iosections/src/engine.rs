@@ -53,6 +53,9 @@ pub struct Options {
     pub has_nvme_complete: bool,
     /// There are no system calls: every bio is an I/O (blktrace).
     pub bios_are_ios: bool,
+    /// The architecture has no events of system calls (User Mode Linux): what a task does from
+    /// `iomap_dio_rw_begin` to `iomap_dio_complete` is an I/O.
+    pub direct_are_ios: bool,
     /// Count every event in own time, by name and section. Costs time.
     pub count_events: bool,
 }

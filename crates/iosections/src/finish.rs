@@ -11,6 +11,7 @@ use crate::give::give_all;
 use crate::io::{IoRequest, Mode, Sink};
 use crate::limits;
 use crate::mark::{Mark, Moment};
+use crate::op::Op;
 use crate::request::{Category, DriverDone, Enclosing, Interrupt, Request};
 use crate::section::DeviceSpan;
 use crate::slab::Ref;
@@ -362,6 +363,9 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         let current = current.and_then(|at| self.ios.get_mut(at));
         if let Some(io) = current.filter(|io| !io.op.is_async()) {
             io.moments.first(Moment::DioComplete, now.ts);
+            if io.op == Op::DirectIo {
+                self.end_direct(now, cpu);
+            }
             return;
         }
         let Some(at) = self.cpus.get_mut(cpu).and_then(|c| c.ended.pop_front()) else {

@@ -37,6 +37,8 @@ pub enum Op {
     IoUring,
     /// A bio, where the trace has no system calls (blktrace).
     Bio,
+    /// A direct I/O of iomap, where the architecture has no events of system calls.
+    DirectIo,
 }
 
 impl Op {
@@ -92,6 +94,7 @@ impl Op {
             Self::IoSubmit => "io_submit",
             Self::IoUring => "io_uring",
             Self::Bio => "bio",
+            Self::DirectIo => "iomap_dio",
         }
     }
 

@@ -40,7 +40,8 @@ impl<T: Tasks, S: Sink> Engine<T, S> {
         }
         let task = self.tasks.get(task);
         let noted = match class {
-            Class::DioComplete => c.ended.is_empty(),
+            Class::DioComplete => c.ended.is_empty() && !self.options.direct_are_ios,
+            Class::FsBegin if self.options.direct_are_ios => false,
             Class::FsBegin => {
                 let call = task.and_then(|task| task.call.as_ref());
                 call.is_none_or(|call| call.asked <= 1)

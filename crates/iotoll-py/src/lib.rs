@@ -52,6 +52,7 @@ struct Choice {
     counts: Option<Vec<(u64, u64)>>,
     count_events: Option<bool>,
     keep_ios: Option<bool>,
+    direct_are_ios: Option<bool>,
 }
 
 impl Choice {
@@ -73,6 +74,7 @@ impl Choice {
                 "counts" => wanted.counts = pairs(&value)?,
                 "count_events" => wanted.count_events = value.extract()?,
                 "keep_ios" => wanted.keep_ios = value.extract()?,
+                "direct_are_ios" => wanted.direct_are_ios = value.extract()?,
                 other => {
                     let message = format!("unexpected keyword argument '{other}'");
                     return Err(PyTypeError::new_err(message));
@@ -119,6 +121,7 @@ impl Choice {
                 least: self.min_size,
                 most: self.max_size,
             },
+            direct_are_ios: self.direct_are_ios.unwrap_or(false),
             keep_ios: self.keep_ios.unwrap_or(true),
             count_events,
             turns: self.turns,

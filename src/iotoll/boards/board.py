@@ -66,7 +66,7 @@ class Board(Model):
     """What a workload has to know of any board."""
 
     name: str
-    arch: Literal["arm", "arm64", "x86_64"]
+    arch: Literal["arm", "arm64", "x86_64", "um"]
     description: str
     fragments: list[str] = Field(description="kernel-configs/NAME.config, in order")
     huge_pages: int
@@ -87,6 +87,16 @@ class Board(Model):
     def is_exact(self) -> bool:
         """Whether the board leaves nothing to the host, so that I/Os can be paired."""
         return False
+
+    @property
+    def image_arch(self) -> str:
+        """The architecture of the programs that its RAM disk holds."""
+        return self.arch
+
+    @property
+    def job_settings(self) -> dict[str, str]:
+        """What the DUT's scripts must know of the board beside the job."""
+        return {}
 
 
 class VirtualBoard(Board):
@@ -134,6 +144,43 @@ class VirtualBoard(Board):
         return self
 
 
+class HostDisk(Model):
+    """A disk of a board that is a process: a new file behind ``node``, for each boot."""
+
+    size_mb: int = Field(gt=0)
+    node: str = Field(pattern=r"^/dev/ubd[a-z]$", description="its block device in the guest")
+
+
+class HostBoard(Board):
+    """A board file of User Mode Linux: the kernel under test is a process of this machine.
+
+    It runs on this machine's CPU, so its clock is `time`, as a real board's is. Its root file
+    system is the RAM disk, and its disks are files of the boot: it is given nothing of the host's.
+    """
+
+    arch: Literal["um"]
+    cmdline: str
+    memory_mb: int = Field(gt=0)
+    devices: dict[str, HostDisk]
+    handover: HostDisk = Field(description="the disk that takes what the board hands over")
+    limits: Limits
+
+    @property
+    def image_arch(self) -> str:
+        """The architecture of the programs that its RAM disk holds: this machine's."""
+        return "x86_64"
+
+    @property
+    def job_settings(self) -> dict[str, str]:
+        """Which disks are which, and how records leave the board."""
+        targets = {f"TARGET_{name}": disk.node for name, disk in self.devices.items()}
+        return {**targets, "HANDOVER": "disk", "HANDOVER_DISK": self.handover.node}
+
+
+LocalBoard = VirtualBoard | HostBoard
+"""Boards that this machine boots."""
+
+
 class RealBoard(Board):
     """A board file of hardware, which only a LAVA lab can boot: real, or simulated to its UART."""
 
@@ -161,7 +208,10 @@ class RealBoard(Board):
         return self.hardware.job_settings
 
 
-def load_board(name: str) -> VirtualBoard | RealBoard:
+AnyBoard = VirtualBoard | HostBoard | RealBoard
+
+
+def load_board(name: str) -> AnyBoard:
     """Load a board by name or path; raises UsageError when it is not valid.
 
     A real board's file names its hardware file, from which architecture and fragments come. A file
@@ -171,6 +221,8 @@ def load_board(name: str) -> VirtualBoard | RealBoard:
     path = named_file(folder, name)
     data: dict[str, Any] = {**load_extended(folder, path), "name": path.stem}
     try:
+        if data.get("arch") == "um":
+            return HostBoard.model_validate(data)
         if "hardware" not in data:
             return VirtualBoard.model_validate(data)
         hardware = load_hardware(str(data["hardware"]))
@@ -190,6 +242,8 @@ def _device_tree(board_file: Path, name: str) -> str:
 def load_virtual_board(name: str) -> VirtualBoard:
     """As `load_board`; raises UsageError for a board that this machine cannot be."""
     board = load_board(name)
+    if isinstance(board, HostBoard):
+        raise UsageError(f"board {name} is not QEMU's, and counts no instructions: name another")
     if not isinstance(board, VirtualBoard):
         raise UsageError(f"board {name} is not virtual: it needs a lab (--runner lava)")
     return board

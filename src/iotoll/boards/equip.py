@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from iotoll.boards.board import Board, VirtualBoard
+from iotoll.boards.board import Board, HostBoard, VirtualBoard
 from iotoll.boards.cells import Cell, parse_cell
 from iotoll.boards.matrix import Matrix
 from iotoll.core.errors import UsageError
@@ -25,6 +25,8 @@ def fragments(board: Board, cells: Iterable[str], more: Iterable[str] = ()) -> l
 
 def lacking(board: Board, cell: Cell) -> str:
     """What the board lacks for a cell; empty if it can run it."""
+    if isinstance(board, HostBoard) and (why := _not_traced(cell)):
+        return why
     if not isinstance(board, VirtualBoard):
         needs = "a second disk" if cell.spare else "a polled queue" if cell.poll else ""
         return needs and f"{needs} is known of virtual boards alone"
@@ -37,6 +39,18 @@ def lacking(board: Board, cell: Cell) -> str:
         return f"no second {cell.device} disk"
     if cell.poll and not device.poll:
         return f"no polled queue of {cell.device}"
+    return ""
+
+
+def _not_traced(cell: Cell) -> str:
+    """Why I/Os of a cell do not show where there are no events of system calls; empty if they do.
+
+    `iomap_dio_rw_begin` and `iomap_dio_complete` of one task are the begin and end of an I/O.
+    """
+    if cell.io_mode != "direct" or cell.op == "trim":
+        return f"no event marks begin and end of {cell.io_mode} I/O there: direct alone"
+    if cell.engine:
+        return f"no event marks begin and end of {cell.engine} there: psync alone"
     return ""
 
 

@@ -68,7 +68,7 @@ def _entry(plan: BootPlan) -> Path | None:
     """Where the boot is or would be; None for one that nobody may take."""
     if plan.fresh or plan.side != "base":
         return None
-    if not plan.virtual.qemu.patched or plan.accelerator != "tcg":
+    if not plan.board.is_exact or plan.accelerator != "tcg":
         return None
     folder = cache_dir() / "boots"
     folder.mkdir(exist_ok=True)

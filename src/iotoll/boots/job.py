@@ -159,8 +159,8 @@ def _environment(
     disks = _disks(batches)
     return {
         "BOARD": board.name,
-        # The disks of a virtual board are made for its boot: all others must be marked (lib.sh).
-        "SCRATCH": 1 if isinstance(board, VirtualBoard) else "",
+        # This machine's boards have disks made for their boot: all others must be marked (lib.sh).
+        "SCRATCH": "" if isinstance(board, RealBoard) else 1,
         "DEVICES": " ".join(disks),
         "BATCHES": " ".join(b.name for b in batches),
         **{f"FILE_MB_{name}": matrix.settings(device).file_mb for name, device in disks.items()},

@@ -1,4 +1,4 @@
-"""The step *run* on a local virtual board: boots a kernel with a job, waits, judges, unpacks."""
+"""The step *run* on a board of this machine: boots a kernel with a job, waits, judges, unpacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from iotoll.boards import patched
-from iotoll.boards.board import Board, VirtualBoard
+from iotoll.boards.board import Board, HostBoard, LocalBoard, VirtualBoard
 from iotoll.boards.plugin import TRACING, WINDOWS, plugin_name
 from iotoll.boards.qemu import (
     TURNS,
@@ -26,6 +26,7 @@ from iotoll.boards.qemu import (
     tool_versions,
 )
 from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
+from iotoll.boards.uml import RunningHost, uml_command, uml_words
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
 from iotoll.boots.counts import COUNTED, Counter
@@ -134,6 +135,11 @@ class BootPlan:
         return self.board
 
     @property
+    def local(self) -> LocalBoard:
+        """The board as this machine boots it; raises UsageError for a real one."""
+        return self.board if isinstance(self.board, HostBoard) else self.virtual
+
+    @property
     def kernel_sha256(self) -> str:
         """The kernel under test, as its build noted it, with its device trees."""
         return results.read(self.kernel.with_name("build.json"), BuildRecord).sha256
@@ -154,6 +160,8 @@ class BootPlan:
             if self.board.qemu.patched:
                 # Its counts are part of what the boot leaves.
                 known += [patched.digest(), plugin_name(), tracing_rules()]
+        if isinstance(self.board, HostBoard):
+            known += [uml_words(self.board)]
         return json_sha256(known)
 
 
@@ -175,9 +183,8 @@ def boot(
         files = _files(plan, work)
         _make_ramdisk(plan, files)
         counter = _counter(plan, files)
-        command = qemu_command(plan.virtual, plan.clock, plan.accelerator, files)
-        command += counter.words
-        with RunningBoard(plan.virtual, command, files) as running:
+        command, machine = _machine(plan, files, counter)
+        with machine as running:
             state = _watch(plan, files, running, on_cell, cancelled)
             if _reached(plan, state):
                 running.end()
@@ -217,6 +224,19 @@ def boot_again(
 def hung_console(plan: BootPlan) -> Path:
     """Where the console of a boot that hung is kept."""
     return plan.folder.with_name(f"{plan.folder.name}.hung.log")
+
+
+def _machine(
+    plan: BootPlan, files: BootFiles, counter: Counter
+) -> tuple[list[str], RunningBoard | RunningHost]:
+    """The command line of a boot, and what runs it."""
+    board = plan.local
+    if isinstance(board, HostBoard):
+        command = uml_command(board, files)
+        return command, RunningHost(board, command, files)
+    command = qemu_command(board, plan.clock, plan.accelerator, files)
+    command += counter.words
+    return command, RunningBoard(board, command, files)
 
 
 def _counter(plan: BootPlan, files: BootFiles) -> Counter:
@@ -266,11 +286,11 @@ def _make_ramdisk(plan: BootPlan, files: BootFiles) -> None:
 def _watch(
     plan: BootPlan,
     files: BootFiles,
-    running: RunningBoard,
+    running: RunningBoard | RunningHost,
     on_cell: Callable[[int], None],
     cancelled: threading.Event | None,
 ) -> ConsoleState:
-    limits = plan.virtual.limits
+    limits = plan.local.limits
     given_time, last_sign = GivenTime(running.pid), 0.0
     seen, unread, due = -1, True, 0.0
     while True:
@@ -308,7 +328,8 @@ def _watch(
             if state.done or state.failed_at:
                 return state
             raise InfrastructureError(
-                f"QEMU ended with status {status} before the workload did", running.log_tail()
+                f"the board's process ended with status {status} before the workload did",
+                running.log_tail(),
             )
         _check_limits(state, given, given - last_sign, limits.boot, limits.silence, limits.total)
         running.rest(POLL_SECONDS)
@@ -395,12 +416,14 @@ def unpack(handover: Path, target: Path) -> None:
 def _record(
     plan: BootPlan, command: list[str], files: BootFiles, seconds: float, uncounted: str
 ) -> BootRecord:
+    board = plan.local
+    qemu = board if isinstance(board, VirtualBoard) else None
     return record_of(
         plan,
         [_portable(word, files) for word in command],
         seconds,
-        tools=tool_versions(plan.virtual),
-        qemu=patched.digest() if plan.virtual.qemu.patched else None,
+        tools=tool_versions(qemu) if qemu else {},
+        qemu=patched.digest() if qemu and qemu.qemu.patched else None,
         uncounted=uncounted,
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from pydantic import TypeAdapter
 
-from iotoll.boards.board import VirtualBoard
+from iotoll.boards.board import HostBoard, VirtualBoard
 from iotoll.boots.local import BootPlan, boot_again
 from iotoll.core.errors import BrokenError, BrokenStep, InfrastructureError
 from iotoll.core.proc import tail, use_small_pages
@@ -71,7 +71,8 @@ def inside(text: str) -> int:
     """Boot what ``text`` says, a plan as JSON; a failure is left in a file beside its folder."""
     use_small_pages()
     data = json.loads(text)
-    plan = _PLAN.validate_python({**data, "board": VirtualBoard.model_validate(data["board"])})
+    kind = HostBoard if data["board"]["arch"] == "um" else VirtualBoard
+    plan = _PLAN.validate_python({**data, "board": kind.model_validate(data["board"])})
     begun = -1
 
     def on_cell(count: int) -> None:

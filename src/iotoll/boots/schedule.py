@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from iotoll.boards.board import Board, RealBoard, VirtualBoard
+from iotoll.boards.board import Board, HostBoard, VirtualBoard
 from iotoll.boards.matrix import Matrix
 from iotoll.boards.plugin import plugin_name
 from iotoll.boards.ramdisk import Image, scripts_sha256
@@ -109,7 +109,9 @@ class Bench:
     @property
     def settings(self) -> dict[str, str]:
         """What the DUT's scripts must know of how the boots are run."""
-        own = self.board.job_settings if isinstance(self.board, RealBoard) else {}
+        own = self.board.job_settings
+        if isinstance(self.board, HostBoard):
+            return own
         if self.cool_down:
             own = {"COOL_DOWN": str(self.cool_down), **own}
         if self.keeps:

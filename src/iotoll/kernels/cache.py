@@ -29,6 +29,7 @@ _MAGIC = {
     "arm": (0x24, b"\x18\x28\x6f\x01", "zImage"),
     "arm64": (0x38, b"ARM\x64", "Image"),
     "x86_64": (0x202, b"HdrS", "bzImage"),
+    "um": (0, b"\x7fELF", "linux"),
 }
 _CONFIG_MARK = b"IKCFG_ST"
 _LARGEST_IMAGE, _LARGEST_CONFIG = 512 << 20, 16 << 20
@@ -102,7 +103,8 @@ def take(image: Path, arch: str, folder: Path) -> None:
         raise UsageError(f"{image}: cannot be read ({error}): check the file") from error
     offset, magic, name = _MAGIC[arch]
     if data[offset : offset + len(magic)] != magic:
-        raise UsageError(f"{image}: is no {arch} kernel: give arch/*/boot/{name} of a build")
+        where = "" if arch == "um" else "arch/*/boot/"
+        raise UsageError(f"{image}: is no {arch} kernel: give {where}{name} of a build")
     try:
         (folder / "Image").write_bytes(data)
         (folder / "config").write_bytes(embedded_config(data))

@@ -17,7 +17,7 @@ from iotoll.kernels import cache, kconfig
 from iotoll.kernels.tree import KernelTree, clean_env, run_tool
 from iotoll.records.models import SourceRecord
 
-Arch = Literal["arm", "arm64", "x86_64"]
+Arch = Literal["arm", "arm64", "x86_64", "um"]
 
 RECIPE = 4
 """Raise it when a change here or in `compiling` changes image bytes: a cached image is then old."""
@@ -67,6 +67,9 @@ TARGETS: dict[Arch, Target] = {
         "x86_64-linux-gnu-gcc",
         {**_COMMON, "x86_64-linux-gnu-gcc": "gcc-x86-64-linux-gnu"},
     ),
+    # User Mode Linux is a program of this machine: it is built with its own compiler, and kbuild
+    # takes the architecture below it from `uname -m`.
+    "um": Target("linux", "linux", "gcc", _COMMON),
 }
 
 

@@ -42,6 +42,8 @@ MARKER = "iotoll cell "
 COMM = "fio"
 Ints = npt.NDArray[np.int64]
 
+CALLS = "calls"
+"""Fact of a board (lava-jobs/dut/facts.sh): what marks I/Os where system calls have no events."""
 LOSS_LIMIT = 0.001  # dropped I/Os per I/O; above it a cell is invalid, not fast
 
 
@@ -162,6 +164,7 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
         for device, runs in groupby(file.windows, lambda window: _device(devices, window, folder)):
             options: Options = {"device": device, "comm": COMM, "turns": turns}
             options["tracing"] = tracing
+            options["direct_are_ios"] = boot.facts.before.get(CALLS) == "iomap"
             every = list(measure(file, list(runs), boot.clock, **options))
             for measured in every:
                 name = measured.window.name

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from iotoll.measure.fio import BUCKET, FioJob, Latency
-from iotoll.measure.fio_choice import Calls, FioChoice, choice
+from iotoll.measure.fio_choice import DIRECT, Calls, FioChoice, choice
 from iotoll.measure.iotable import Ints, IoTable, present
 from iotoll.records.models import Clock
 from iotoll.records.models.io_checks import FigureCheck, FioCheck
@@ -100,7 +100,9 @@ def reconcile(
     """
     wanted = choice(job) if rest else None
     chosen = marker and (not wanted or wanted.covers(choice(marker)))
-    before = marker.ios if marker and chosen else 0
+    # Where no event tells of system calls, the marker's read of the page cache does not show.
+    direct = bool(len(table)) and "op" in table.columns and bool((table["op"] == DIRECT).all())
+    before = marker.ios if marker and chosen and not direct else 0
     notes: list[str] = []
     found = _found(job, wanted, table, seen, rest)
     if wanted and found.seen < seen:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from iotoll.boards.board import RealBoard, VirtualBoard, load_board
+from iotoll.boards.board import AnyBoard, HostBoard, RealBoard, load_board
 from iotoll.boards.equip import check_cells, check_families
 from iotoll.boards.matrix import Matrix, chosen_cells, load_matrix
 from iotoll.boards.qemu import kvm_works
@@ -135,7 +135,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
         raise UsageError(f"--{first['loc'][0]} {first['input']}: {first['msg']}") from error
 
 
-def clock_of(board: VirtualBoard | RealBoard, request: RunRequest) -> Clock:
+def clock_of(board: AnyBoard, request: RunRequest) -> Clock:
     """The clock of a run on ``board``; raises UsageError when it has another than asked for."""
     if isinstance(board, RealBoard):
         if request.runner == "local":
@@ -146,12 +146,18 @@ def clock_of(board: VirtualBoard | RealBoard, request: RunRequest) -> Clock:
         if request.clock is Clock.INSTRUCTIONS:
             raise UsageError(f"board {board.name} counts no instructions: --clock time")
         return Clock.TIME
+    if isinstance(board, HostBoard):
+        if request.runner != "local":
+            raise UsageError(f"board {board.name} is a process of this machine: --runner local")
+        if request.clock is Clock.INSTRUCTIONS:
+            raise UsageError(f"board {board.name} counts no instructions: --clock time")
+        return Clock.TIME
     return request.clock or Clock.INSTRUCTIONS
 
 
-def check_devices(board: VirtualBoard | RealBoard, matrix: Matrix) -> None:
+def check_devices(board: AnyBoard, matrix: Matrix) -> None:
     """Raise UsageError when the matrix measures a device that the board does not have."""
-    known = board.devices if isinstance(board, VirtualBoard) else board.hardware.devices
+    known = set(board.hardware.devices if isinstance(board, RealBoard) else board.devices)
     if lacking := [device for device in matrix.devices if device not in known]:
         raise UsageError(
             f"matrix {matrix.name} measures {lacking[0]}, which board {board.name} does not have:"
@@ -159,7 +165,7 @@ def check_devices(board: VirtualBoard | RealBoard, matrix: Matrix) -> None:
         )
 
 
-def check_device_tree(board: VirtualBoard | RealBoard) -> None:
+def check_device_tree(board: AnyBoard) -> None:
     """Raise UsageError when a real board has no device tree, which mainline lacks for it."""
     if isinstance(board, RealBoard) and not board.dtb:
         raise UsageError(
@@ -168,9 +174,9 @@ def check_device_tree(board: VirtualBoard | RealBoard) -> None:
         )
 
 
-def check_desk(board: VirtualBoard | RealBoard, request: RunRequest) -> None:
+def check_desk(board: AnyBoard, request: RunRequest) -> None:
     """Raise UsageError where a board cannot be reached by ssh, or boots no kernel as asked."""
-    if isinstance(board, VirtualBoard):
+    if not isinstance(board, RealBoard):
         raise UsageError(f"board {board.name} is QEMU's, which this machine boots: --runner local")
     if request.lab == "local":
         raise UsageError(
@@ -186,9 +192,11 @@ def check_desk(board: VirtualBoard | RealBoard, request: RunRequest) -> None:
         )
 
 
-def accelerator_of(board: VirtualBoard | RealBoard, clock: Clock, request: RunRequest) -> str:
+def accelerator_of(board: AnyBoard, clock: Clock, request: RunRequest) -> str:
     """What runs the board's code: tcg or kvm of QEMU, or none."""
-    if isinstance(board, VirtualBoard):
+    if isinstance(board, HostBoard):
+        return "none"
+    if not isinstance(board, RealBoard):
         return "kvm" if clock is Clock.TIME and kvm_works(board) else "tcg"
     where = load_desk(request.lab) if request.runner == "ssh" else load_lab(request.lab)
     simulated = where.board(board.name).simulated

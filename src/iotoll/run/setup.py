@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from iotoll.boards.board import RealBoard, VirtualBoard, load_board
+from iotoll.boards.board import AnyBoard, RealBoard, load_board
 from iotoll.boards.equip import equipped, fragments
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
@@ -44,7 +44,7 @@ class Setup:
     explains: bool = False
 
     @cached_property
-    def board(self) -> VirtualBoard | RealBoard:
+    def board(self) -> AnyBoard:
         """The board the run is on."""
         return load_board(self.run.manifest.board)
 
@@ -158,7 +158,7 @@ class Setup:
         """What the boots of this run share."""
         manifest, lab, desk = self.run.manifest, self.lab, self.desk
         where = lab.board(self.board.name) if lab else desk
-        image = get_image(self.board.arch, self.progress)
+        image = get_image(self.board.image_arch, self.progress)
         return Bench(
             equipped(self.board, self.cells),
             self.matrix,

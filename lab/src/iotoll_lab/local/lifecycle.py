@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iotoll.boards import patched
-from iotoll.boards.board import RealBoard, VirtualBoard, load_board
+from iotoll.boards.board import AnyBoard, RealBoard, VirtualBoard, load_board, load_virtual_board
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.lock import held
 from iotoll.core.paths import cache_dir, data_dir
@@ -202,7 +202,7 @@ class LocalLab:
                 path.unlink()
 
 
-def _patched(boards: list[VirtualBoard | RealBoard]) -> list[Path]:
+def _patched(boards: list[AnyBoard]) -> list[Path]:
     """The QEMU of the lab's exact boards; raises InfrastructureError when it is not built."""
     names = {b.qemu.binary for b in boards if isinstance(b, VirtualBoard) and b.qemu.patched}
     return [Path(patched.binary(name)) for name in sorted(names)]
@@ -224,7 +224,7 @@ def _device(board_name: str, settings: LabBoard, number: int, port: int) -> LabD
         text = simulated_device(simulated.name, simulated.serial)
     else:
         name = f"{board_name}-{number:02}".replace("_", "-")
-        text = virtual_device(board, name)
+        text = virtual_device(load_virtual_board(board_name), name)
     return LabDevice(
         name=name,
         type=settings.device_type,

@@ -31,7 +31,9 @@ class RunManifest(Model):
     board: str
     clock: Clock
     accelerator: str = Field(
-        "tcg", description="tcg, kvm, or none on a real board; the instructions clock needs tcg"
+        "tcg",
+        description="what runs the board's code: tcg or kvm of QEMU; none where a CPU does by"
+        " itself, on a real board or as User Mode Linux. The instructions clock needs tcg",
     )
     matrix: str
     policy: str
@@ -132,7 +134,7 @@ class BuildRecord(Model):
 
     schema_version: str = "iotoll.build/1"
     side: Side
-    arch: Literal["arm", "arm64", "x86_64"]
+    arch: Literal["arm", "arm64", "x86_64", "um"]
     image: str = Field(description="path of the kernel image, relative to the run directory")
     image_sha256: str
     config_sha256: str
