@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from iotoll.boards import patched
-from iotoll.boards.board import Board, RealBoard, VirtualBoard, load_board
+from iotoll.boards.board import Board, HostBoard, RealBoard, VirtualBoard, load_board
 from iotoll.boards.hardware import AndroidBoot, Hardware, PartitionRootfs, load_hardware
 from iotoll.boards.qemu import kvm_works
 from iotoll.core import extras

@@ -77,6 +77,9 @@ class Board(Model):
     tree: str = Field(
         "debian", exclude=True, description="kernel tree of runs for which the user names none"
     )
+    matrix: str = Field(
+        "default", exclude=True, description="matrix of runs for which the user names none"
+    )
 
     @property
     def models(self) -> dict[str, DeviceModel]:

@@ -32,7 +32,7 @@ _RUN_OPTIONS = (
     click.option(
         "--board", help="Board or file. Default: the rules' for a patch, else virt-arm64."
     ),
-    click.option("--matrix", default="default", show_default=True, help="Matrix or file."),
+    click.option("--matrix", help="Matrix or file. Default: the board's own, else 'default'."),
     click.option("--policy", help="Policy or file. Default: that of the clock."),
     click.option(
         "--cells", help="Only these cells, comma-separated; * is allowed.", metavar="LIST"

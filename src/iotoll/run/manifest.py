@@ -59,16 +59,19 @@ def asked_for(
     choice: CandidateChoice,
     *,
     board: str | None,
-    matrix: str,
+    matrix: str | None,
     cells: str | None,
     **more: Any,
 ) -> RunManifest:
     """The manifest of what a command's options ask for: no ``board`` is the candidate's paths'.
 
+    No ``matrix`` is the board's.
+
     ``cells`` are comma-separated, with * for any. ``more`` are fields of `RunRequest` as given.
     Errors are those of `new_manifest`.
     """
     board = board or selection.board_for(named_paths(choice)) or "virt-arm64"
+    matrix = matrix or load_board(board).matrix
     loaded = load_matrix(matrix)
     chosen = chosen_cells(cells, loaded.cells, loaded.family_cells)
     check_families(load_board(board), loaded, cells)

@@ -21,10 +21,11 @@ REAL = {"hikey960": "hikey960", "jetson-tx1": "emmc", "ok3576-c": "ok3576-c", "z
 REAL |= dict.fromkeys(("rk3576-rock-4d", "qrb5165-rb5", "qcs6490-rb3gen2"), "ufs")
 NAMES = ["virt-arm64", "virt-arm64-hpb", "virt-arm64-net", "virt-arm64-smp4", "virt-arm64-smp4-q1"]
 NAMES += ["virt-arm64-stock", "virt-arm64-toll", "virt-x86_64", "virt-x86_64-stock"]
+NATIVE = ["host-uml"]
 
 
 def test_all_boards_are_there() -> None:
-    assert sorted(path.stem for path in FOLDER.glob("*.toml")) == sorted([*REAL, *NAMES])
+    assert sorted(path.stem for path in FOLDER.glob("*.toml")) == sorted([*REAL, *NAMES, *NATIVE])
 
 
 @pytest.mark.parametrize("name", NAMES)

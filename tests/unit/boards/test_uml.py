@@ -1,0 +1,153 @@
+"""The board that is User Mode Linux: as data, and the process that it is, with a script as kernel."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from iotoll.boards.board import HostBoard, load_board, load_virtual_board
+from iotoll.boards.cells import parse_cell
+from iotoll.boards.equip import lacking
+from iotoll.boards.matrix import load_matrix
+from iotoll.boards.qemu import BootFiles
+from iotoll.boards.uml import RunningHost, uml_command
+from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.paths import data_dir
+from iotoll.kernels.kconfig import fragment_path, read_fragment
+from iotoll.patch.candidate import CandidateChoice
+from iotoll.records.models import Clock
+from iotoll.run.manifest import RunRequest, accelerator_of, asked_for, clock_of
+from iotoll.run.manifest import Runner as RunnerName
+
+NONE = CandidateChoice("none", "debian", None, None)
+
+
+@pytest.fixture
+def board() -> HostBoard:
+    found = load_board("host-uml")
+    assert isinstance(found, HostBoard)
+    return found
+
+
+def request(clock: Clock | None = None, runner: RunnerName = "local") -> RunRequest:
+    return RunRequest(("iotoll",), "measure", NONE, "host-uml", "host-uml", clock, runner=runner)
+
+
+def test_the_board_has_what_its_matrix_needs(board: HostBoard) -> None:
+    matrix = load_matrix(board.matrix)
+    assert set(matrix.devices) <= set(board.devices)
+    assert [lacking(board, parse_cell(cell)) for cell in matrix.cells] == [""] * len(matrix.cells)
+    assert not [e for e in matrix.events["common"] if e.partition(":")[0] == "syscalls"]
+    for name in board.fragments:
+        assert (data_dir("kernel-configs") / f"{name}.config").is_file()
+
+
+def test_the_kernel_has_no_way_to_the_hosts_files(board: HostBoard) -> None:
+    wanted = {r.symbol: r.value for n in board.fragments for r in read_fragment(fragment_path(n))}
+    assert wanted["HOSTFS"] == "n" and wanted["NET"] == "n"
+    words = uml_command(board, files(Path("/x")))
+    assert not [word for word in words if "hostfs" in word or word.startswith("root")]
+
+
+def test_its_clock_is_time_and_it_runs_here_alone(board: HostBoard) -> None:
+    assert clock_of(board, request()) is Clock.TIME
+    assert accelerator_of(board, Clock.TIME, request()) == "none"
+    with pytest.raises(UsageError, match="counts no instructions: --clock time"):
+        clock_of(board, request(Clock.INSTRUCTIONS))
+    with pytest.raises(UsageError, match="process of this machine: --runner local"):
+        clock_of(board, request(runner="lava"))
+    with pytest.raises(UsageError, match="not QEMU's, and counts no instructions"):
+        load_virtual_board("host-uml")
+
+
+def test_no_matrix_is_the_boards_own() -> None:
+    found = asked_for("measure", NONE, board="host-uml", matrix=None, cells=None)
+    assert (found.matrix, found.clock, found.policy) == ("host-uml", Clock.TIME, "time")
+    assert asked_for("measure", NONE, board=None, matrix=None, cells=None).matrix == "default"
+    with pytest.raises(UsageError, match="matrix default measures ufs, which board host-uml does"):
+        asked_for("measure", NONE, board="host-uml", matrix="default", cells=None)
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ("ubd-4k-randread-t1-direct", ""),
+        ("ubd-4k-randwrite-t1-sync", "no event marks begin and end of sync I/O there"),
+        ("ubd-4k-seqread-t1-buffered", "no event marks begin and end of buffered I/O there"),
+        ("ubd-4k-randread-t1-direct-io_uring", "no event marks begin and end of io_uring there"),
+        ("ubd-4k-randread-t1-direct-raw", "a second disk is known of virtual boards alone"),
+        ("ubd-4k-randtrim-t1-direct", "no event marks begin and end of direct I/O there"),
+    ],
+)
+def test_cells_whose_ios_would_not_show_are_refused(board: HostBoard, cell: str, why: str) -> None:
+    assert lacking(board, parse_cell(cell)).startswith(why) and bool(why) == bool(
+        lacking(board, parse_cell(cell))
+    )
+
+
+def files(folder: Path) -> BootFiles:
+    return BootFiles(
+        *(folder / name for name in ("Image", "ramdisk", "console.log", "handover.tar")),
+        folder / "log",
+        folder,
+        folder / "turns.bin",
+    )
+
+
+def kernel(folder: Path, *lines: str) -> BootFiles:
+    """A script in place of the kernel; $ubda and $ubdb are the paths of its disks."""
+    words = 'for w in "$@"; do case $w in ubd?=*) eval "$w" ;; esac; done'
+    (folder / "Image").write_text("\n".join(("#!/bin/sh", words, *lines)) + "\n")
+    return files(folder)
+
+
+def wait_end(running: RunningHost) -> int | None:
+    limit = time.monotonic() + 20
+    while (status := running.poll()) is None and time.monotonic() < limit:
+        running.rest(0.1)
+    return status
+
+
+def test_console_and_hand_over_are_kept(board: HostBoard, tmp_path: Path) -> None:
+    found = kernel(
+        tmp_path,
+        "echo iotoll: done",
+        "echo beside >&2",
+        'printf tail | dd of="$ubdb" bs=4k seek=2 conv=notrunc 2>/dev/null',
+        'stat -L -c %s "$ubda" "$ubdb"',
+        'case "$*" in *"con0=null,fd:1"*) exit 3 ;; esac',
+    )
+    with RunningHost(board, uml_command(board, found), found) as running:
+        assert wait_end(running) == 3
+        assert running.log_tail() == "beside"
+    said = found.console.read_text().split("\n")
+    assert said[:3] == ["iotoll: done", str(128 << 20), str(1024 << 20)]
+    data = found.handover.read_bytes()
+    assert data[8192:].rstrip(b"\0") == b"tail" and len(data) <= 3 * 4096
+
+
+def test_nothing_outlives_a_board(board: HostBoard, tmp_path: Path) -> None:
+    found = kernel(tmp_path, "sleep 300 &", "echo $!", "echo up", "wait")
+    with RunningHost(board, uml_command(board, found), found) as running:
+        limit = time.monotonic() + 20
+        while "up" not in (found.console.read_text() if found.console.exists() else ""):
+            assert time.monotonic() < limit
+            running.rest(0.05)
+    child = int(found.console.read_text().split()[0])
+    with pytest.raises(ProcessLookupError):
+        for _ in range(100):
+            os.kill(child, 0)
+            time.sleep(0.05)
+    assert found.handover.read_bytes() == b""
+
+
+def test_what_cannot_start_is_the_machines_fault(board: HostBoard, tmp_path: Path) -> None:
+    found = files(tmp_path)
+    with (
+        pytest.raises(InfrastructureError, match="cannot start User Mode Linux"),
+        RunningHost(board, uml_command(board, found), found),
+    ):
+        pass
