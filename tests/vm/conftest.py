@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from iotoll.boards import flash
-from iotoll.boards.board import load_virtual_board
+from iotoll.boards.board import VirtualBoard, load_board, load_virtual_board
 from iotoll.boards.hardware import load_hardware
 from iotoll.boards.qemu import qemu_binary
 from iotoll.core.errors import InfrastructureError, IotollError
@@ -79,11 +79,12 @@ class Done:
 
 def needs_board(name: str) -> None:
     """Skip, saying why, where kernels of a board cannot be built or booted."""
-    board = load_virtual_board(name)
+    board = load_board(name)
     try:
-        qemu_binary(board)
-        if not board.qemu.patched:
-            require_tool("nbdkit", "nbdkit")
+        if isinstance(board, VirtualBoard):
+            qemu_binary(board)
+            if not board.qemu.patched:
+                require_tool("nbdkit", "nbdkit")
         require_tool("mmdebstrap", "mmdebstrap")
         kernel_job.installed_toolchain(board.arch)
         source.locate("debian")
@@ -160,12 +161,12 @@ def make_images(board: str, out: Path, *words: str | Path) -> Path:
 
 
 def needs_virtual_kernel(name: str) -> None:
-    """Skip, saying why, where the base kernel of a virtual board is not in the cache.
+    """Skip, saying why, where the base kernel of a board of this machine is not in the cache.
 
     For boards that no other test needs: each has a kernel of its own.
     """
     needs_board(name)
-    board = load_virtual_board(name)
+    board = load_board(name)
     record = source.base_of("debian", None, Progress(quiet=True))
     job = kernel_job.KernelJob.make(record, board.arch, board.fragments)
     if not may_use(job):

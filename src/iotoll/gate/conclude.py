@@ -12,6 +12,7 @@ from typing import Any
 
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
+from iotoll.boards.board import HostBoard
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress
 from iotoll.kernels import compiled
@@ -257,8 +258,15 @@ def _by_time(setup: Setup) -> VerdictRecord | MoreBoots:
     )
 
 
+_SHORTENED = (
+    "this board has no events of system calls: vfs_fs begins at iomap_dio_rw_begin and return ends"
+    " at iomap_dio_complete, and what lies outside of them is in no section"
+)
+
+
 def _warnings(setup: Setup) -> list[str]:
-    return [
+    shortened = [_SHORTENED] if isinstance(setup.board, HostBoard) else []
+    return shortened + [
         f"{side}, {cell}: {text}"
         for side in setup.sides
         for cell, records in setup.result(side).cells.items()

@@ -16,7 +16,7 @@ NO_VALUE = "\u2013"
 MINUS = "\u2212"
 NBSP = "\u00a0"
 _MODES = ("direct", "sync")
-DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC"}
+DEVICES = {"ufs": "UFS", "nvme": "NVMe", "emmc": "eMMC", "ubd": "ubd"}
 """How people write a device of a matrix, in the order of reports."""
 # The last group turns the direction of writing: what is shown is then not what is there.
 _CONTROL = re.compile(

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from iotoll.boards.board import AnyBoard, RealBoard, load_board
+from iotoll.boards.board import AnyBoard, HostBoard, RealBoard, load_board
 from iotoll.boards.equip import equipped, fragments
 from iotoll.boards.matrix import Matrix, load_matrix
 from iotoll.boards.ramdisk import get_image
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import Bench, Connect
+from iotoll.core.errors import InfrastructureError
 from iotoll.core.proc import SANDBOXED
 from iotoll.core.progress import Progress
 from iotoll.kernels import sandbox
@@ -133,6 +134,11 @@ class Setup:
 
         Where times are judged it is both, so that they differ in nothing but the kernel.
         """
+        if self.sandbox_refused and isinstance(self.board, HostBoard):
+            raise InfrastructureError(
+                f"board {self.board.name} runs the candidate as a process of this machine, with your"
+                f" rights where there is no sandbox: {self.sandbox_refused}: take another board"
+            )
         if self.sandbox_refused is None or self.sandbox_refused:
             return ()
         return self.sides if self.judges_time else ("candidate",)

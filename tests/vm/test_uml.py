@@ -1,0 +1,65 @@
+"""The board host-uml: a real boot of User Mode Linux, its records, and a verdict on the clock time."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iotoll.boards.matrix import load_matrix
+from iotoll.records import results
+from iotoll.records.models import Clock, Section, SideResult, Unit
+from tests.vm.conftest import FAULTS, Done, measure, needs_virtual_kernel
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="User Mode Linux is x86-64's alone"),
+]
+BOARD = "host-uml"
+SOFTWARE = (Section.VFS_FS, Section.SUBMISSION, Section.COMPLETION)
+
+
+@pytest.fixture(scope="module")
+def side(tmp_path_factory: pytest.TempPathFactory) -> SideResult:
+    """One boot."""
+    needs_virtual_kernel(BOARD)
+    run = tmp_path_factory.mktemp("uml") / "run"
+    measure(run, BOARD, "--json")
+    return results.read(run / "sides/base/result.json", SideResult)
+
+
+def test_every_cell_is_measured_whole(side: SideResult) -> None:
+    assert sorted(side.cells) == sorted(load_matrix("host-uml").cells)
+    for name, (record,) in side.cells.items():
+        assert record.invalid is None, name
+        assert (record.clock, record.unit) == (Clock.TIME, Unit.NANOSECONDS)
+        assert record.ios["dropped_lost"] == 0
+        assert record.fio_check is not None and record.fio_check.ios_agree, name
+        assert record.fio_check.bytes_agree, name
+
+
+def test_iomaps_events_mark_begin_and_end(side: SideResult) -> None:
+    for name, (record,) in side.cells.items():
+        ios = record.ios["measured"]
+        assert record.marks["start"] == {"iomap_dio_rw_begin": ios}, name
+        assert record.marks["end"] == {"iomap_dio_complete": ios}, name
+        for section in SOFTWARE:
+            median = record.sections[section].own.median
+            assert median is not None and median > 0, f"{name} {section}"
+
+
+def test_the_boot_ran_on_this_cpu_with_nothing_of_the_hosts(side: SideResult) -> None:
+    (boot,) = side.boots
+    assert boot.accelerator == "none" and not boot.virtual
+    assert boot.facts.before["calls"] == "iomap"
+    assert boot.facts.before["board"] == BOARD
+    assert not [word for word in boot.command if "/" in word or "hostfs" in word]
+
+
+@pytest.mark.long
+def test_a_kernel_that_panics_is_broken(gate: Callable[..., Done], tmp_path: Path) -> None:
+    needs_virtual_kernel(BOARD)
+    done = gate("--board", BOARD, "--candidate", FAULTS / "panics-at-boot.patch")
+    assert (done.code, done.verdict["outcome"]) == (3, "broken"), done.stderr
