@@ -1,4 +1,4 @@
-"""The board host-uml: a real boot of User Mode Linux, its records, and a verdict on the clock time."""
+"""The board host-uml: a real boot of User Mode Linux, and its records."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from iotoll.boards.board import HostBoard
 from iotoll.boots.pair_order import boot_order
 from iotoll.boots.schedule import PARALLEL
-from iotoll.boards.board import HostBoard
 from iotoll.core.errors import BrokenError, InfrastructureError, ResultError
 from iotoll.core.progress import Progress
 from iotoll.kernels import compiled

@@ -101,8 +101,7 @@ def reconcile(
     wanted = choice(job) if rest else None
     chosen = marker and (not wanted or wanted.covers(choice(marker)))
     # Where no event tells of system calls, the marker's read of the page cache does not show.
-    direct = bool(len(table)) and "op" in table.columns and bool((table["op"] == DIRECT).all())
-    before = marker.ios if marker and chosen and not direct else 0
+    before = marker.ios if marker and chosen and not _is_direct(table) else 0
     notes: list[str] = []
     found = _found(job, wanted, table, seen, rest)
     if wanted and found.seen < seen:
@@ -145,6 +144,10 @@ def _latencies(
     """Compare the latencies; none, with a note why, where fio measured something else."""
     if tolerances is None:
         notes.append("latencies: times of a virtual board are a smoke test")
+    elif _is_direct(found.table):
+        notes.append(
+            "latencies: fio's also hold the ways in and out of the kernel, unmarked here"
+        )
     elif job.options.get("sqthread_poll", "0") == "1":
         notes.append("latencies: fio's also hold the wait until the kernel's thread looks")
     elif job.options.get("iodepth", "1") != "1":
@@ -206,6 +209,12 @@ def _without_marker(table: IoTable, before: int) -> IoTable:
 def _is_sync(table: IoTable) -> bool:
     kind = table.get("kind")
     return kind is None or bool((kind == "sync").all())
+
+
+def _is_direct(table: IoTable) -> bool:
+    """Whether I/Os are known by iomap's events alone: no event tells of system calls."""
+    op = table.get("op")
+    return op is not None and bool(len(table)) and bool((op == DIRECT).all())
 
 
 def _whole(table: IoTable) -> Ints:

@@ -136,8 +136,8 @@ class Setup:
         """
         if self.sandbox_refused and isinstance(self.board, HostBoard):
             raise InfrastructureError(
-                f"board {self.board.name} runs the candidate as a process of this machine, with your"
-                f" rights where there is no sandbox: {self.sandbox_refused}: take another board"
+                f"board {self.board.name} runs the candidate as a process of this machine,"
+                f" with your rights where no sandbox is: {self.sandbox_refused}: name another board"
             )
         if self.sandbox_refused is None or self.sandbox_refused:
             return ()

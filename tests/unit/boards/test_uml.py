@@ -1,4 +1,4 @@
-"""The board that is User Mode Linux: as data, and the process that it is, with a script as kernel."""
+"""The board that is User Mode Linux: as data, and as a process, with a script as kernel."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from iotoll.core.paths import data_dir
 from iotoll.kernels.kconfig import fragment_path, read_fragment
 from iotoll.patch.candidate import CandidateChoice
 from iotoll.records.models import Clock
-from iotoll.run.manifest import RunRequest, accelerator_of, asked_for, clock_of
 from iotoll.run.manifest import Runner as RunnerName
+from iotoll.run.manifest import RunRequest, accelerator_of, asked_for, clock_of
 
 NONE = CandidateChoice("none", "debian", None, None)
 
