@@ -126,13 +126,14 @@ class RunningHost:
         return tail_file(self._files.log)
 
     def _start(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-        # It looks for a place for the guest's memory in TMPDIR and the like; /dev/shm without.
+        # The guest's memory lies in TMPDIR if that is in memory (the sandbox's, where /dev/shm is
+        # root's alone), else in /dev/shm (arch/um/os-Linux/mem.c).
         return subprocess.Popen(
             [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={"PATH": os.environ.get("PATH", os.defpath)},
+            env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": str(self._files.work)},
             pass_fds=tuple(self._disks.values()),
             start_new_session=True,
         )
