@@ -60,6 +60,8 @@ def _functions(record: CoverageRecord) -> Iterable[str]:
         yield f"{ran} of {len(functions)} changed functions ran{where}, not {_some(still)}."
     elif not record.lines:
         yield f"None of the changed code ran{where}: it is in {_some(still)}."
+    elif other := [one.name for one in functions if one.executed]:
+        yield f"Other code of {_some(other)} ran."
     if why := _not_by_lines(record):
         yield why
 
