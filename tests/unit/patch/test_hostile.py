@@ -124,7 +124,8 @@ def test_damaged_deflate_data_is_one_line(tmp_path: Path) -> None:
 )
 def test_a_hunk_that_does_not_count_its_lines_is_refused(tmp_path: Path, text: str) -> None:
     """Five of 660 series of real lists: git takes none of them, on any base."""
-    with pytest.raises(UsageError, match=r'"ufs: a": the hunk at line \d+ has .* wrapped') as caught:
+    words = r'"ufs: a": the hunk at line \d+ has .* wrapped'
+    with pytest.raises(UsageError, match=words) as caught:
         candidate.read_patches(write(tmp_path, mail("[PATCH] ufs: a", text)))
     assert "\n" not in str(caught.value)
     done = subprocess.run(
