@@ -20,8 +20,8 @@ from tests.vm.ssh_guest import FRAGMENTS, Guest, board_file
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 CELL = "ufs-4k-randread-t1-direct"
-ROOT_SENT = 12 << 20
-"""Bytes to the board by which its kernel and the root file system have been sent."""
+BEGUN = "iotoll begins "
+"""In the kernel's log when the workload begins (lava-jobs/desk/inside.sh)."""
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +64,15 @@ def measured(
     return done, results.read(path, BootRecord) if path.is_file() else None
 
 
-def when_sent(guest: Guest, then: Callable[[], None]) -> Callable[[], None]:
-    """Do something a little after the root file system was sent: while the workload runs."""
+def when_begun(guest: Guest, then: Callable[[], None]) -> Callable[[], None]:
+    """Do something while the workload runs; nothing where that does not begin."""
 
     def wait() -> None:
-        start = guest.line.passed
-        while guest.line.passed - start < ROOT_SENT:
-            time.sleep(0.1)
-        time.sleep(5)
+        before, limit = guest.console().count(BEGUN), time.monotonic() + LIMIT
+        while guest.console().count(BEGUN) == before:
+            if time.monotonic() > limit:
+                return
+            time.sleep(0.2)
         then()
 
     return wait
@@ -98,7 +99,7 @@ def test_a_line_that_is_cut_during_the_workload_costs_nothing(
         guest.line.mend()
 
     desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
-    done, record = measured(words, desk, tmp_path / "run", when_sent(guest, cut))
+    done, record = measured(words, desk, tmp_path / "run", when_begun(guest, cut))
     assert done.returncode == 0, done.stderr
     assert record is not None and record.died == []
 
@@ -107,7 +108,7 @@ def test_a_board_whose_power_fails_is_tried_once_more(
     words: list[str | Path], guest: Guest, tmp_path: Path
 ) -> None:
     desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
-    done, record = measured(words, desk, tmp_path / "run", when_sent(guest, guest.start))
+    done, record = measured(words, desk, tmp_path / "run", when_begun(guest, guest.start))
     assert done.returncode == 0, done.stderr
     assert record is not None
     (first,) = record.died
