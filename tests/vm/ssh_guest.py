@@ -157,7 +157,7 @@ class Guest:
     def start(self, kernel: Path | None = None) -> None:
         """Boot the guest, with another kernel than its own if one is named."""
         self.stop()
-        # Without a kaslr-seed in its device tree: this kernel would leave it there, and kexec refuses.
+        # A kaslr-seed in its device tree would stay there, and kexec refuse it.
         machine = "virt,gic-version=3,dtb-randomness=off"
         command = ["qemu-system-aarch64", "-M", machine, "-cpu", "cortex-a72"]
         command += ["-m", "1024", "-smp", "1", "-display", "none", "-nodefaults"]

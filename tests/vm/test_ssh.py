@@ -45,34 +45,41 @@ def guest(words: list[str | Path], tmp_path_factory: pytest.TempPathFactory) -> 
         yield first
 
 
+Meanwhile = Callable[[threading.Event], object]
+"""Runs beside a command; the event says that this has ended."""
+
+
 def measured(
-    words: list[str | Path], desk: Path, out: Path, meanwhile: Callable[[], None] | None = None
+    words: list[str | Path], desk: Path, out: Path, meanwhile: Meanwhile = threading.Event.wait
 ) -> tuple[subprocess.CompletedProcess[str], BootRecord | None]:
     """Measure by ssh while something happens; the command, and the record of its boot if any."""
-    other = threading.Thread(target=meanwhile or (lambda: None))
+    is_over = threading.Event()
+    other = threading.Thread(target=meanwhile, args=(is_over,))
     other.start()
-    done = subprocess.run(
-        command("measure", *words, "--lab", desk, "--out", out),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    other.join()
+    try:
+        done = subprocess.run(
+            command("measure", *words, "--lab", desk, "--out", out),
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    finally:
+        is_over.set()
+        other.join()
     path = RunDir.open(out).boot("base", 1) / "boot.json"
     return done, results.read(path, BootRecord) if path.is_file() else None
 
 
-def when_begun(guest: Guest, then: Callable[[], None]) -> Callable[[], None]:
+def when_begun(guest: Guest, then: Callable[[], None]) -> Meanwhile:
     """Do something while the workload runs; nothing where that does not begin."""
 
-    def wait() -> None:
-        before, limit = guest.console().count(BEGUN), time.monotonic() + LIMIT
+    def wait(is_over: threading.Event) -> None:
+        before = guest.console().count(BEGUN)
         while guest.console().count(BEGUN) == before:
-            if time.monotonic() > limit:
+            if is_over.wait(0.2):
                 return
-            time.sleep(0.2)
         then()
 
     return wait
