@@ -52,6 +52,7 @@ class RunRequest:
     experiment: bool = False
     beside: Path | None = None
     approved_by: str | None = None
+    lines: bool = False
 
 
 def asked_for(
@@ -128,6 +129,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             runner=request.runner,
             lab=None if request.runner == "local" else request.lab,
             approved_by=request.approved_by,
+            lines=request.lines,
             series=request.series,
         )
     except ValidationError as error:

@@ -77,6 +77,16 @@ class ElementRule(Model):
     threshold: int = Field(ge=0)
 
 
+class LinesRule(Model):
+    """When lines of cache and misses are counted, which makes each boot longer.
+
+    ``structures``: where the candidate changes members of one. ``caches``: of lava-jobs/caches.
+    """
+
+    when: Literal["structures", "always", "never"] = "structures"
+    caches: str = "cortex-a73"
+
+
 class CellException(Model):
     """Another rule for the sections of some cells; ``cells`` are glob patterns.
 
@@ -167,6 +177,7 @@ class Policy(Model):
     elements: dict[str, ElementRule] = Field(
         default_factory=dict, description="those that are gated; others are shown where they move"
     )
+    lines: LinesRule = Field(default_factory=LinesRule)
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 

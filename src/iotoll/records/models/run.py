@@ -56,6 +56,7 @@ class RunManifest(Model):
     approved_by: str | None = Field(
         None, description="who approves the growth that the candidate's trailers ask to accept"
     )
+    lines: bool = Field(False, description="lines of cache are counted, whatever was changed")
     series: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._/!-]{1,60}$",
@@ -110,6 +111,9 @@ class SourceRecord(Model):
     options: dict[str, list[str]] = Field(
         default_factory=dict,
         description="changed source files, and the options of which kbuild needs one for each",
+    )
+    structures: list[str] = Field(
+        default_factory=list, description="structures and unions whose members differ"
     )
     git_tree: str | None = Field(
         None, description="git tree object of the exact source, patch included, that is built"
