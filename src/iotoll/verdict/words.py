@@ -15,6 +15,9 @@ WHOLE = "whole I/O"
 WORK = "work outside I/Os"
 """What stands where a section's name would."""
 
+_BESIDE = 2
+"""Elements that are shown only, of which a sentence names so many."""
+
 _NAMES = {"whole": WHOLE, "work": WORK}
 
 
@@ -116,17 +119,31 @@ def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
             f"{median(c.delta for c in moved):+.0f} ({_percent(median(c.relative for c in moved))})"
         )
         where = f"in {len(moved)} of {judged[device, name]} workloads{rarely(moved)}"
+        where += _beside(verdicts, device, name) if moved[0].moved == "grew" else ""
         lines.append(f"{DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
     return lines
 
 
-def element_lines(verdicts: Sequence[CellVerdict]) -> list[str]:
+def _beside(verdicts: Sequence[CellVerdict], device: str, part: str) -> str:
+    """What else grew in a section of a device and blocks nothing: goes on behind its line."""
+    known: dict[str, ElementComparison] = {}
+    for verdict in verdicts:
+        for one in verdict.elements:
+            mine = verdict.cell.partition("-")[0] == device and one.moved == "grew"
+            if mine and not one.gated and (one.section.value if one.section else "whole") == part:
+                known.setdefault(one.element, one)
+    named = sorted(known.values(), key=lambda one: abs(one.delta))[:_BESIDE]
+    texts = [f"{element_text(one)}{element_functions(one)}" for one in named]
+    return f", with {' and '.join(texts)}" if texts else ""
+
+
+def element_lines(verdicts: Sequence[CellVerdict], gated: bool = True) -> list[str]:
     """What moved besides instructions, by device, section and element; the most cells first."""
     groups: dict[tuple[str, str, str, str], list[ElementComparison]] = {}
     for verdict in verdicts:
         device = verdict.cell.partition("-")[0]
         for one in verdict.elements:
-            if one.gated:
+            if one.gated == gated and (gated or one.moved == "grew"):
                 part = one.section.value if one.section else WHOLE
                 groups.setdefault((device, part, one.element, one.moved), []).append(one)
     # What a patch adds to each request is in a section; whole I/Os have as many as requests.
@@ -167,4 +184,6 @@ def sentence(
         return f"{bad.cell} cannot be judged: {bad.why}."
     shrunk = [line for line in heads if " -" in line]
     note = f"; cheaper: {'; '.join(shrunk[:2])}" if shrunk else ""
+    shown = element_lines(verdicts, gated=False)
+    note += f"; shown only: {'; '.join(shown[:_BESIDE])}" if shown else ""
     return f"No section of {total} cells grew past its threshold{note}."

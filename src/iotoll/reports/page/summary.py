@@ -25,6 +25,7 @@ from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
 from iotoll.verdict.accept import proposed
+from iotoll.verdict.elements import LINES
 
 _GROUPS = 3
 """Groups, functions and cells that a line names; the report lists all of them."""
@@ -41,7 +42,11 @@ _UNCOUNTED = {
 
 _WITH_ELEMENTS = (
     "instructions, register accesses, barriers and other costs (docs/explain.md) are counted, not "
-    "cache misses, lock contention and memory"
+    "lines of cache (--lines), lock contention and memory"
+)
+_WITH_LINES = (
+    "instructions, register accesses, barriers, lines of cache and other costs (docs/explain.md) "
+    "are counted, not lock contention and memory"
 )
 
 
@@ -128,15 +133,19 @@ def not_covered(evidence: Evidence) -> Iterable[str]:
     if not verdict.cells or not verdict.can_gate:
         return
     outside = not_counted(evidence)
-    counts_elements = bool(evidence.sides) and all(
-        record.vector is not None
-        for side in evidence.sides.values()
-        for records in side.cells.values()
-        for record in records
-    )
-    left_out = _WITH_ELEMENTS if counts_elements else _UNCOUNTED[evidence.clock]
+    left_out = _left_out(evidence)
     costs = f"{left_out}{f', nor {outside}' if outside else ''}"
     yield f"{'; '.join(text for text in (_code_not_run(evidence), costs) if text)}."
+
+
+def _left_out(evidence: Evidence) -> str:
+    """Which costs all boots counted, and which they did not."""
+    cells = (one for side in evidence.sides.values() for one in side.cells.values())
+    vectors = [record.vector for records in cells for record in records]
+    if not vectors or any(vector is None for vector in vectors):
+        return _UNCOUNTED[evidence.clock]
+    lines = all(LINES in vector for vector in vectors if vector is not None)
+    return _WITH_LINES if lines else _WITH_ELEMENTS
 
 
 def _code_not_run(evidence: Evidence) -> str:
