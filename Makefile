@@ -75,7 +75,7 @@ test: lint dut
 	$(call quickly,$(BIN)/python,$(QUICK))
 	$(BIN)/pytest -v $(BOARDS) $(addprefix --ignore=,$(QUICK))
 
-test-long: lint dut
+test-long: lint dist
 	@tools/setup.sh long
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest -m long $(QUICK)

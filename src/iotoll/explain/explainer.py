@@ -388,10 +388,11 @@ class Explainer:
         return path
 
 
-def write_pictures(folder: Path, sides: Mapping[Side, SideParts]) -> None:
-    """Write flame graph and profiles of every cell into a folder."""
+def write_pictures(folder: Path, sides: Mapping[Side, SideParts], record: ExplainRecord) -> None:
+    """Write flame graph and profiles of every cell into a folder, with the record's totals."""
+    told = {cell.cell: cell for cell in record.cells}
     for cell, parts in sides["base"].cells.items():
         root = cell_frames(parts, sides["candidate"].cells[cell])
-        results.write_text(folder / f"{cell}.svg", flame_svg(root))
+        results.write_text(folder / f"{cell}.svg", flame_svg(root, told.get(cell)))
         for name, make in PROFILES.items():
             results.write_text(folder / f"{cell}.{name}.json", json.dumps(make(root)) + "\n")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from iotoll.explain.coverage import CellExecutions, ChangedCode, of_boot, with_data
+from iotoll.explain.coverage import CellExecutions, ChangedCode, in_words, of_boot, with_data
 from iotoll.explain.functions import Lines
 from iotoll.explain.pieces import Pieces, make_pieces
 from iotoll.explain.record import Ints
@@ -74,8 +74,8 @@ def of_gate(setup: Building, lines: Lines, pieces: Pieces | None = None) -> Cove
     tables = io_tables(folder, setup.cells) if windows else {}
     tables = {cell: tables[cell] for cell in setup.cells if len(tables.get(cell, ()))}
     cells = executions(windows, tables, code.addresses) if windows else {}
-    found = with_data(of_boot(cells, code), *_symbols(setup.run))
-    return found.model_copy(update={"note": note})
+    found = of_boot(cells, code).model_copy(update={"note": note})
+    return with_data(in_words(found), *_symbols(setup.run))
 
 
 _remembered: dict[tuple[str, ...], tuple[ChangedCode, str | None]] = {}

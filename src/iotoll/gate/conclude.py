@@ -91,7 +91,9 @@ def with_coverage(
     ]
     said = sentence
     if found is not None:
-        said = f"{sentence} {found.sentence}".strip()
+        # That nothing was measured comes first.
+        parts = (found.sentence, sentence) if found.nothing else (sentence, found.sentence)
+        said = " ".join(parts).strip()
         notes = [*found.notes, *notes]
     died = _died(run) if outcome not in (None, Outcome.BROKEN, Outcome.INFRASTRUCTURE) else []
     said = " ".join([*(text for _, text in died), said])

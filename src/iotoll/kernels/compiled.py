@@ -141,39 +141,38 @@ class Coverage:
         if self.nothing:
             said.append(f"Nothing of this patch is in the board's kernel: {self._unbuilt}.")
         if self.options:
-            said.append(f"Off in the board's kernel: new option {_listed(self.options)}.")
+            option = "new option" if len(self.options) == 1 else "new options"
+            said.append(f"Off in the board's kernel: {option} {_listed(self.options)}.")
         if self.steering:
-            said.append(f"It changes how it is built: {_listed(self.steering)}.")
+            said.append(f"The patch changes how it is built: {_listed(self.steering)}.")
         return " ".join(said)
 
     @property
     def _unbuilt(self) -> str:
         words = [
             f"{p} (it needs {', '.join(o)})" if (o := self.needed.get(p)) else p
-            for p in self.unbuilt
+            for p in sorted(self.unbuilt, key=lambda p: p.startswith("Documentation/"))
         ]
         return _listed(words)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know, a line each."""
+        """What a reader must know besides `sentence`, a line each."""
         lines = []
         if self.damaged:
             lines.append(
                 "change.diff is not what was applied (its SHA-256 is another one): it was not read,"
                 " so no place in it is named; run the step source again"
             )
-        if self.unbuilt:
+        if self.unbuilt and not self.nothing:
             lines.append(
-                f"not in the board's kernel: {self._unbuilt}"
-                f" ({len(self.unbuilt)} of {len(self.changed)} changed files)"
+                f"not in the board's kernel ({len(self.unbuilt)} of {len(self.changed)} changed"
+                f" files): {self._unbuilt}"
             )
-        if self.options:
-            lines.append(f"new options that stay off in it: {_listed(self.options)}")
         if self.steering:
             lines.append(
-                f"the candidate changes how it is built: {_listed(self.steering)}: look at these"
-                " yourself, since a makefile can tell this build from another"
+                "look yourself at what it changes of the build: a makefile can tell this build from"
+                " another"
             )
         return lines
 

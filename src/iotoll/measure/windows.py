@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from iotoll import _native
 from iotoll.boards.plugin import TRACING, WINDOWS
@@ -149,6 +150,31 @@ class Windows:
         total = np.concatenate([np.zeros((1, *each.shape[1:]), np.int64), np.cumsum(each, axis=0)])
         found: Ints = total[self.places]
         return found
+
+    def by_function(self) -> list[dict[str, int]]:
+        """The kernel's instructions in each cell, by function, in the order of the boot.
+
+        A cell is a row of marks with windows: what a boot does between two cells has none.
+        """
+        size = len(self.windows)
+        window, entry, often = self.entries
+        blocks = entry < ACCESS
+        places = np.where(blocks, entry, 0)
+        executed = np.where(blocks, self.blocks["instructions"][places].astype(np.int64), 0) * often
+        names, function = np.unique(self.symbols.index(self.blocks["address"]), return_inverse=True)
+        begins = np.searchsorted(window, np.arange(size + 1))
+        of_window = sparse.csr_array((executed, function[places], begins), shape=(size, len(names)))
+        kept = self.marks["window"] != NO_WINDOW
+        cell = np.cumsum(kept & ~np.concatenate([[False], kept[:-1]]))[kept] - 1
+        ran = sparse.csr_array(
+            (np.ones(len(cell), np.int64), (cell, self.marks["window"][kept])),
+            shape=(int(cell[-1]) + 1 if len(cell) else 0, size),
+        )
+        texts = [self.symbols.name(number) for number in names.tolist()]
+        return [
+            {texts[at]: int(count) for at, count in zip(row.indices, row.data, strict=True)}
+            for row in ran @ of_window
+        ]
 
 
 def read_windows(folder: Path) -> Windows | None:

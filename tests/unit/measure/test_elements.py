@@ -207,3 +207,16 @@ def test_the_bytes_of_requests_are_the_trace_s() -> None:
     found = _of_trace(table, load_elements())
     assert found["bytes"].whole == [(12, 1), (4, 2)]
     assert found["bytes"].sections == {}
+
+
+def test_each_cell_has_what_the_kernel_executed_by_function() -> None:
+    blocks = [(SEND, [NOP, NOP]), (WAKE, [NOP])]
+    found = windows(blocks, [[0], [1, 1], [0, 3, 1, 2]], ordered=[1, 1, 0])
+    marks = [(0,), (1,), (NO_WINDOW,), (2,), (2,), (NO_WINDOW,)]
+    kept = replace(found, marks=np.array([(*m, CLOCK, 0) for m in marks], _KINDS[7][1]))
+    assert kept.by_function() == [
+        {"send": 2, "try_to_wake_up": 2},
+        {"send": 12, "try_to_wake_up": 4},
+    ]
+    nothing = replace(found, marks=np.array([], _KINDS[7][1]))
+    assert nothing.by_function() == []

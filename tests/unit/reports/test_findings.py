@@ -24,6 +24,7 @@ from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.findings import findings, record_of
 from iotoll.reports.page.html import page_html
 from iotoll.reports.page.plain_text import COLUMNS, commit_text, cover_text, mail_text
+from iotoll.reports.page.short import telling
 from iotoll.reports.page.sure import in_words
 from iotoll.reports.page.terminal import SCREEN, print_report, print_screen
 from iotoll.reports.publish.codequality import codequality
@@ -85,7 +86,7 @@ def test_g2_1_the_sentence_is_the_same_in_every_output() -> None:
     sentence = plain(one.sentence)
     assert sentence == (
         "+327 to +329 instructions per UFS request (+14 % of submission), 321 of them in"
-        f" {CHECKSUM} (ufshcd.c:2948), in all 2 workloads"
+        f" {CHECKSUM} (ufshcd.c:2948), in both workloads"
     )
     for name, text in outputs(evidence).items():
         assert sentence in text, name
@@ -306,7 +307,45 @@ def test_other_costs_are_findings_and_come_first(tmp_path: Path) -> None:
 
     (first, second, *_) = findings(gather(edited(tmp_path / "run", reads)))
     assert first.sentence == (
-        "+1 register read of UFS per UFS request, submission, in ufshcd_send_command,"
-        " in all 2 workloads"
+        "+1 register read of UFS per UFS request in submission, in ufshcd_send_command,"
+        " in both workloads"
     )
     assert second.element == "instructions"
+
+
+@pytest.mark.parametrize("cells", [2, 40])
+def test_g2_7_the_first_screen_leaves_no_finding_out(tmp_path: Path, cells: int) -> None:
+    """ "3 more findings: --full" stood where there was no room: each is named with its size."""
+
+    def more(data: dict[str, Any]) -> None:
+        first = data["cells"][0]
+        for section in first["sections"]:
+            section |= {"moved": "grew", "gated": True, "relative": 0.02}
+        first["outcome"] = "regression"
+        devices = ["ufs", "nvme", "emmc", "sata", *(f"disk{n}" for n in range(cells))]
+        data["cells"] = [
+            json.loads(json.dumps({**first, "cell": f"{device}-4k-randread-t1-direct"}))
+            for device in devices[:cells]
+        ]
+        for number, cell in enumerate(data["cells"]):
+            for at, section in enumerate(cell["sections"]):
+                section |= {"delta": 1000.0 + 10 * number + at, "candidate": section["base"] + 1}
+
+    evidence = gather(edited(tmp_path / "run", more))
+    found = [one for one in findings(evidence) if one.kind == "regression"]
+    assert len(found) == 4 * cells
+    lines = screen(evidence)
+    text = plain(" ".join(lines))
+    assert "more finding" not in text
+    for one in found:
+        assert plain(signed(one.size)) in text, one.sentence
+    assert len(lines) <= SCREEN or cells == 40, "it grows with findings alone"
+    assert max(map(len, lines)) <= 80
+
+
+def test_of_a_log_the_lines_that_tell_what_failed_are_shown() -> None:
+    boot = [f"[    0.{n:03}] usual line {n}" for n in range(30)]
+    log = [*boot[:10], "[    0.100] ufshcd: Failed getting the geometry", *boot[10:]]
+    assert telling("\n".join(log), 4) == [log[10]]
+    assert telling("\n".join(boot), 4) == boot[-4:]
+    assert telling("\n".join(boot[:3]), 4) == boot[:3], "a short one is shown whole"

@@ -203,7 +203,7 @@ def row_of(name: str, one: Planted, run: RunDir, policy: Policy) -> VectorRow:
     mine = {c.cell: e for c in verdict.cells if (e := _mine(one, c))}
     rule = policy.element(one.element)
     functions = [e.functions[0].name if e.functions else "" for e in mine.values()]
-    first = verdict.headline[0] if verdict.headline else verdict.sentence
+    first = _first(verdict, any(e.gated for e in mine.values()))
     known = load_elements().elements[one.element.partition(".")[0]]
     others = [
         f"{c.cell}: {e.element} {e.section or 'whole'} {e.delta:+g}"
@@ -220,13 +220,20 @@ def row_of(name: str, one: Planted, run: RunDir, policy: Policy) -> VectorRow:
         found={cell: e.delta for cell, e in mine.items()},
         functions=functions,
         first=first,
-        is_first=any(f" {word}" in first for word in (known.one, known.many)),
+        is_first=any(f" {word} " in first for word in (known.one, known.many)),
         names_function=bool(mine) and all(f and one.function in ("", f) for f in functions),
         as_policy=bool(mine)
         and all(e.gated == (rule.gated and e.delta > rule.threshold) for e in mine.values())
         and (verdict.outcome is Outcome.REGRESSION or not any(e.gated for e in mine.values())),
         others=others,
     )
+
+
+def _first(verdict: VerdictRecord, blocks: bool) -> str:
+    """The first finding that blocks, or of those that are shown only."""
+    if blocks and verdict.headline:
+        return verdict.headline[0]
+    return verdict.sentence.partition(" Also ")[2].partition("; ")[0]
 
 
 def _mine(one: Planted, cell: CellVerdict) -> ElementComparison | None:

@@ -8,8 +8,9 @@ from iotoll.patch.diff import Hunk
 from iotoll.records.models import ExplainRecord
 from iotoll.records.text import clean, plural, signed
 from iotoll.reports.page.blame import function_of
+from iotoll.reports.page.coverage import coverage_sentence
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.moved import MovementGroup
+from iotoll.verdict.moved import MovementGroup
 
 _NAMED = 5
 """Changed functions that a pass names."""
@@ -23,7 +24,7 @@ def coverage_of(record: ExplainRecord, outside: Mapping[str, float] | None = Non
     coverage = record.coverage
     if record.failure is not None or not coverage.sentence:
         return []
-    lines = [coverage.sentence]
+    lines = [coverage_sentence(coverage)]
     if outside:
         named = sorted(outside, key=lambda name: (-outside[name], name))
         words = [f"{name} ({signed(outside[name])} instructions per I/O)" for name in named]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from iotoll.records.models import Finding, GrowthRecord, Outcome, VerdictRecord
 from iotoll.records.text import change, clock_note, number, plural, signed_percent
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import findings
+from iotoll.reports.page.findings import findings, groups_of
 from iotoll.reports.page.headline import (
     GLYPHS,
     KIND_LABELS,
@@ -20,12 +20,12 @@ from iotoll.reports.page.headline import (
     remarks,
     summary,
 )
-from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import CellView, cells
 from iotoll.reports.publish.checks import Status, checks, judged
 from iotoll.reports.publish.links import Link, run_links
 from iotoll.reports.publish.markdown import block, code, link, text
+from iotoll.verdict.moved import MovementGroup
 
 MARKER = "<!-- iotoll: this note is edited in place -->"
 """First line of every note; whoever posts looks for a note of its own that begins with it."""
@@ -49,7 +49,7 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
     ]
     if line := _not_a_pass(evidence):
         parts.append(line)
-    groups = [g for g in movements(views) if g.gated]
+    groups = [g for g in groups_of(evidence.verdict) if g.gated]
     verdict = evidence.verdict
     if verdict and (growths := _growths(verdict)):
         parts.append(_grown(growths, judged(verdict)))
