@@ -71,6 +71,19 @@ class CellChoice(Model):
     why: str
 
 
+class TriedRecord(Model):
+    """Cells that were tried because changed code ran in none of the selected ones."""
+
+    functions: list[str] = Field(description="of which no changed code ran in a selected cell")
+    families: list[str] = Field(description="whose cells were tried")
+    left: list[str] = Field(
+        default_factory=list, description="families that would, and need another kernel"
+    )
+    unreached: list[str] = Field(
+        default_factory=list, description="functions that ran in no tried cell either"
+    )
+
+
 class SelectionRecord(Model):
     """``selection.json``: changed paths and the cells they select, each with its reason."""
 
@@ -93,6 +106,9 @@ class SelectionRecord(Model):
         default_factory=dict,
         description="families that the changed paths select and this board does not run, each with"
         " a board that does",
+    )
+    tried: TriedRecord | None = Field(
+        None, description="absent: nothing was tried beside what the changed paths select"
     )
 
 
