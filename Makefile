@@ -61,8 +61,8 @@ define quickly
 	$(1) -m pytest --basetemp=$$base $(PARALLEL) $(2); \
 	rm -rf $$base
 endef
-# One process more than on two CPUs: those with a lab mostly wait for it.
-BOARDS := -n 3 --dist loadfile --no-loadscope-reorder
+# Twice as many processes as for two CPUs: they wait for half of their time, for a lab or for a board's idling.
+BOARDS := -n 4 --dist loadfile --no-loadscope-reorder
 
 check: lint
 	$(call quickly,$(BIN)/python,-q -m 'not slow' $(QUICK))

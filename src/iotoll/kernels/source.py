@@ -18,6 +18,7 @@ from typing import Any
 from iotoll.core.digest import file_sha256, json_sha256, text_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.lock import held
+from iotoll.core.nearest import near_path
 from iotoll.core.paths import cache_dir
 from iotoll.core.proc import SANDBOX_TREE, no_programs
 from iotoll.core.progress import Progress
@@ -396,7 +397,7 @@ def _user_git(
 
 def _objects_folder(path: Path) -> Path:
     if not path.is_dir():
-        raise UsageError(f"--tree {path}: no such folder or archive")
+        raise UsageError(f"--tree {path}: no such folder or archive{near_path(path)}")
     try:
         found = _user_git(path, "rev-parse", "--path-format=absolute", "--git-path", "objects")
     except UsageError as error:

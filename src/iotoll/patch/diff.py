@@ -60,6 +60,30 @@ def changed_paths(text: bytes, name: str) -> list[str]:
     return sorted(found)
 
 
+def check_whole(text: bytes, name: str) -> None:
+    """Raise UsageError where a hunk has other lines than its header counts.
+
+    No base takes such a patch: a mail program wrapped its long lines, or it was cut.
+    """
+    lines = text.split(b"\n")
+    index = 0
+    while index < len(lines):
+        match = _HUNK.match(lines[index])
+        index += 1
+        if match is None:
+            continue
+        first, sizes = index, [int(n) if n else 1 for n in match.groups()]
+        index = _after_hunk(lines, index, *sizes)
+        marks = [line[:1] for line in lines[first:index]]
+        old, new = (sum(m not in (other, b"\\") for m in marks) for other in (b"+", b"-"))
+        if [old, new] != sizes:
+            raise UsageError(
+                f"{name}: the hunk at line {first} has {old} and {new} lines, not the"
+                f" {sizes[0]} and {sizes[1]} that it counts: a mail program wrapped its lines, or"
+                " it was cut; fetch it again"
+            )
+
+
 def has_diff(text: bytes) -> bool:
     """Tell whether the text holds at least one file header of a diff."""
     return any(line.startswith((b"diff --git ", b"+++ ")) for line in _header_lines(text))

@@ -277,6 +277,8 @@ def _to_do(evidence: Evidence, told: Sequence[Finding]) -> Iterable[tuple[str, s
             yield "measure again", command
         else:  # the same cells would pass again, and say as little of the patch
             yield from _other_boards(evidence)
+            if verdict.identical_images and _differ(evidence):
+                yield "choose a --board whose kernel has it", "iotoll list boards"
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
     yield from _other_families(evidence)
@@ -325,6 +327,11 @@ def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
     named = [found[1] for why in reasons if (found := re.search(r"--board (\S+)", why))]
     for board in dict.fromkeys(named):
         yield "measure it on a board that runs it", shlex.join([*words, "--board", board])
+
+
+def _differ(evidence: Evidence) -> bool:
+    """Whether base and candidate are two sources."""
+    return len({source.git_tree for source in evidence.sources.values()}) > 1
 
 
 def _mind(evidence: Evidence) -> Iterable[str]:
