@@ -11,6 +11,7 @@ from iotoll.boards.board import load_board
 from iotoll.boards.cells import parse_cell
 from iotoll.boards.matrix import load_matrix
 from iotoll.core.progress import Progress
+from iotoll.explain import gate_coverage
 from iotoll.gate import reach
 from iotoll.gate.conclude import tried_notes
 from iotoll.records import results
@@ -99,7 +100,7 @@ def chosen(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, leading: set[str]
 ) -> tuple[dict[str, list[str]], list[str]]:
     monkeypatch.setattr(reach, "read_windows", lambda folder: None)
-    monkeypatch.setattr(reach.gate_coverage, "symbols_of", lambda run, side: None)
+    monkeypatch.setattr(gate_coverage, "symbols_of", lambda run, side: None)
     monkeypatch.setattr(reach, "Traced", lambda symbols: None)
     monkeypatch.setattr(reach, "leading_to", lambda traced, idle, ran: leading)
     found = reach._choose(setup, setup.record, sorted(leading))  # type: ignore[arg-type]
