@@ -53,6 +53,7 @@ class RunRequest:
     experiment: bool = False
     beside: Path | None = None
     approved_by: str | None = None
+    lines: bool = False
 
 
 def asked_for(
@@ -131,6 +132,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             runner=request.runner,
             lab=None if request.runner == "local" else request.lab,
             approved_by=request.approved_by,
+            lines=request.lines,
             series=request.series,
         )
     except ValidationError as error:
