@@ -125,7 +125,7 @@ class Guest:
         )
         self._make_ramdisk()
         with self.disk.open("wb") as stream:
-            stream.truncate(64 << 20)
+            stream.truncate(256 << 20)
         subprocess.run(["mkfs.ext4", "-q", "-L", "iotoll-scratch", str(self.disk)], check=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
