@@ -35,6 +35,7 @@ ALLOWED_SKIPS = {
     r"is not built, which takes (long|minutes)": "an hour of kernel builds, for boards of labs",
     r"needs a kernel tree from Linux 6\.16 on": "Debian's source is older than OK3576-C's drivers",
     r"linux-source-6\.1\.tar": "make test-long installs it; Debian 13 does not have it",
+    r"buildah is not installed": "make test-long installs it, on Debian 12",
     r"arm-linux-gnueabihf": "ZedBoard's compiler is not among the packages that tests install",
 }
 """What may be missing where everything else must be there: pattern of the reason → why."""
@@ -42,6 +43,7 @@ ALLOWED_SKIPS = {
 
 SLOW = {
     "tests/trace/test_blocks.py::test_g4_1": "prints 200 recordings for a second reader",
+    "tests/trace/test_blocks.py::test_g4_6": "analyses long recordings in processes of their own",
     "tests/trace/test_oracle": "compiles libtracecmd's own reader, and records traces",
     "tests/unit/boards/test_flash.py": "writes whole flash images, and runs LAVA's tools on them",
     "tests/unit/boards/test_qemu.py::test_qemu_": "waits for a QEMU that does not end",
@@ -72,6 +74,10 @@ SLOW = {
     "tests/unit/kernels/test_build.py::test_time_out": "waits until a build takes too long",
     "tests/unit/kernels/test_places.py::test_g1_11_a_build_of_the_same": "waits for a build",
     "tests/unit/lab/experiments/test_exact.py": "moves a clock of its own for seconds",
+    "tests/unit/lab/simboard/": "waits as one does for a board that boots",
+    "tests/unit/ci/test_pull.py": "waits as a lab does for its next job",
+    "tests/unit/gate/test_several.py": "starts whole gates, side by side",
+    "tests/unit/test_exit_codes.py": "starts every command",
     "tests/unit/labs/ssh/test_ssh_runner.py": "loses the line at each step, and waits for it",
     "tests/unit/nightly/test_series.py::test_g3_2_g3_6": "plays two hundred nights",
     "tests/unit/patch/test_candidate.py::test_no_bytes": "reads a thousand random patches",

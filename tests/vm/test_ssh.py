@@ -20,8 +20,8 @@ from tests.vm.ssh_guest import FRAGMENTS, Guest, board_file
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 CELL = "ufs-4k-randread-t1-direct"
-ROOT_SENT = 12 << 20
-"""Bytes to the board by which its kernel and the root file system have been sent."""
+BEGUN = "iotoll begins "
+"""In the kernel's log when the workload begins (lava-jobs/desk/inside.sh)."""
 
 
 @pytest.fixture(scope="module")
@@ -45,33 +45,41 @@ def guest(words: list[str | Path], tmp_path_factory: pytest.TempPathFactory) -> 
         yield first
 
 
+Meanwhile = Callable[[threading.Event], object]
+"""Runs beside a command; the event says that this has ended."""
+
+
 def measured(
-    words: list[str | Path], desk: Path, out: Path, meanwhile: Callable[[], None] | None = None
+    words: list[str | Path], desk: Path, out: Path, meanwhile: Meanwhile = threading.Event.wait
 ) -> tuple[subprocess.CompletedProcess[str], BootRecord | None]:
     """Measure by ssh while something happens; the command, and the record of its boot if any."""
-    other = threading.Thread(target=meanwhile or (lambda: None))
+    is_over = threading.Event()
+    other = threading.Thread(target=meanwhile, args=(is_over,))
     other.start()
-    done = subprocess.run(
-        command("measure", *words, "--lab", desk, "--out", out),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    other.join()
+    try:
+        done = subprocess.run(
+            command("measure", *words, "--lab", desk, "--out", out),
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    finally:
+        is_over.set()
+        other.join()
     path = RunDir.open(out).boot("base", 1) / "boot.json"
     return done, results.read(path, BootRecord) if path.is_file() else None
 
 
-def when_sent(guest: Guest, then: Callable[[], None]) -> Callable[[], None]:
-    """Do something a little after the root file system was sent: while the workload runs."""
+def when_begun(guest: Guest, then: Callable[[], None]) -> Meanwhile:
+    """Do something while the workload runs; nothing where that does not begin."""
 
-    def wait() -> None:
-        start = guest.line.passed
-        while guest.line.passed - start < ROOT_SENT:
-            time.sleep(0.1)
-        time.sleep(5)
+    def wait(is_over: threading.Event) -> None:
+        before = guest.console().count(BEGUN)
+        while guest.console().count(BEGUN) == before:
+            if is_over.wait(0.2):
+                return
         then()
 
     return wait
@@ -98,7 +106,7 @@ def test_a_line_that_is_cut_during_the_workload_costs_nothing(
         guest.line.mend()
 
     desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
-    done, record = measured(words, desk, tmp_path / "run", when_sent(guest, cut))
+    done, record = measured(words, desk, tmp_path / "run", when_begun(guest, cut))
     assert done.returncode == 0, done.stderr
     assert record is not None and record.died == []
 
@@ -107,7 +115,7 @@ def test_a_board_whose_power_fails_is_tried_once_more(
     words: list[str | Path], guest: Guest, tmp_path: Path
 ) -> None:
     desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
-    done, record = measured(words, desk, tmp_path / "run", when_sent(guest, guest.start))
+    done, record = measured(words, desk, tmp_path / "run", when_begun(guest, guest.start))
     assert done.returncode == 0, done.stderr
     assert record is not None
     (first,) = record.died

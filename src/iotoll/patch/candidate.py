@@ -183,6 +183,8 @@ def series_of(data: bytes, name: str) -> Series:
     changed = set().union(*(diff.changed_paths(p.text, name) for p in series.patches))
     if not changed:
         raise UsageError(f"{name}: {_why_no_change(data)}")
+    for patch in series.patches:
+        diff.check_whole(patch.text, f'{name}: "{patch.subject}"' if patch.subject else name)
     if len(changed) > _MAX_FILES:
         raise UsageError(
             f"{name}: changes {len(changed)} files, at most {_MAX_FILES} are read from a patch:"

@@ -91,9 +91,15 @@ def refusal(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "near"),
     [
-        (("gate", "--candidate", "README.md", "--tree", "debain"), "did you mean debian?"),
+        (
+            ("gate", "--candidate", "README.md", "--tree", "debain"),
+            "did you mean debian?",
+        ),
         (("gate", "--candidate", PATCH, "--board", "virt-arm46"), "did you mean virt-arm64?"),
-        (("gate", "--candidate", PATCH, "--matrix", "defalt"), "did you mean default?"),
+        (
+            ("gate", "--candidate", PATCH, "--matrix", "defalt"),
+            "did you mean default?",
+        ),
         (("gate", "--candidate", PATCH, "--policy", "instructoins"), "did you mean instructions?"),
         (("gate", "--candidate", PATCH, "--cells", "ufs-4k-randraed-*"), "nearest is ufs-4k-rand"),
         (("gate", "--candidate", PATCH, "--beside", "runs/none"), "is not a run directory"),
