@@ -61,8 +61,8 @@ define quickly
 	$(1) -m pytest --basetemp=$$base $(PARALLEL) $(2); \
 	rm -rf $$base
 endef
-# One process more than on two CPUs: those with a lab mostly wait for it.
-BOARDS := -n 3 --dist loadfile --no-loadscope-reorder
+# Twice as many processes as for two CPUs: they wait for half of their time, for a lab or for a board's idling.
+BOARDS := -n 4 --dist loadfile --no-loadscope-reorder
 
 check: lint
 	$(call quickly,$(BIN)/python,-q -m 'not slow' $(QUICK))
@@ -75,7 +75,7 @@ test: lint dut
 	$(call quickly,$(BIN)/python,$(QUICK))
 	$(BIN)/pytest -v $(BOARDS) $(addprefix --ignore=,$(QUICK))
 
-test-long: lint dut
+test-long: lint dist
 	@tools/setup.sh long
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	IOTOLL_TEST_LONG=1 $(BIN)/pytest -m long $(QUICK)

@@ -43,6 +43,7 @@ ALLOWED_SKIPS = {
 
 SLOW = {
     "tests/trace/test_blocks.py::test_g4_1": "prints 200 recordings for a second reader",
+    "tests/trace/test_blocks.py::test_g4_6": "analyses long recordings in processes of their own",
     "tests/trace/test_oracle": "compiles libtracecmd's own reader, and records traces",
     "tests/unit/boards/test_flash.py": "writes whole flash images, and runs LAVA's tools on them",
     "tests/unit/boards/test_qemu.py::test_qemu_": "waits for a QEMU that does not end",
@@ -73,6 +74,10 @@ SLOW = {
     "tests/unit/kernels/test_build.py::test_time_out": "waits until a build takes too long",
     "tests/unit/kernels/test_places.py::test_g1_11_a_build_of_the_same": "waits for a build",
     "tests/unit/lab/experiments/test_exact.py": "moves a clock of its own for seconds",
+    "tests/unit/lab/simboard/": "waits as one does for a board that boots",
+    "tests/unit/ci/test_pull.py": "waits as a lab does for its next job",
+    "tests/unit/gate/test_several.py": "starts whole gates, side by side",
+    "tests/unit/test_exit_codes.py": "starts every command",
     "tests/unit/labs/ssh/test_ssh_runner.py": "loses the line at each step, and waits for it",
     "tests/unit/nightly/test_series.py::test_g3_2_g3_6": "plays two hundred nights",
     "tests/unit/patch/test_candidate.py::test_no_bytes": "reads a thousand random patches",

@@ -17,6 +17,7 @@ from iotoll.boards.plugin import COUNTS, CountedCode, count_words, records_all
 from iotoll.boots.counts import COUNTED, Counter, counted_code
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.core.paths import data_dir
+from iotoll.measure.windows import Windows
 from iotoll.measure.work import read_work
 from tests.unit.explain.kernels import NOP, RET, symbols
 
@@ -153,6 +154,35 @@ def test_g1_2_idling_is_told_apart_on_each_cpu(board: Board, tmp_path: Path) -> 
     assert work.kernel == 60 + 2 + 2
     assert work.idle == 56 + 9
     assert work.functions == {"ktime_get": 60, "": 4}, "less than one per I/O is together"
+
+
+def test_the_recorder_is_what_a_boot_s_windows_leave_out(board: Board, tmp_path: Path) -> None:
+    """Code that only runs while a tracepoint is on costs an untraced kernel nothing."""
+    board.run("tracing_mark_write")
+    board.run("ktime_get", times=5)
+    board.run("do_idle")
+    board.run("ktime_get", times=2)
+    board.run("schedule_idle")
+    board.run("tracing_mark_write")
+    assert board.end()
+    Counter((), KERNEL).keep(tmp_path, tmp_path)
+
+    class Kept(Windows):
+        def __init__(self, *cells: dict[str, int]) -> None:
+            object.__setattr__(self, "cells", cells)
+
+        def by_function(self) -> list[dict[str, int]]:
+            return [*self.cells]  # type: ignore[attr-defined]
+
+    traced = read_work(tmp_path, {"cell": 4}, ["cell"])["cell"]
+    assert traced.functions["ktime_get"] == 20
+    kept = Kept({"ktime_get": 12 + 8, "do_idle": 3})
+    net = read_work(tmp_path, {"cell": 4}, ["cell"], kept)["cell"]
+    assert net.functions == {"ktime_get": 12}, "2 of 5 calls were the recorder's"
+    assert (net.kernel, net.idle) == (12, traced.idle)
+    assert net.recorder + net.kernel == traced.recorder + traced.kernel
+    with pytest.raises(InfrastructureError, match="2 cells of windows for 1 runs"):
+        read_work(tmp_path, {"cell": 4}, ["cell"], Kept({}, {}))
 
 
 def test_counts_that_do_not_fit_the_runs_are_an_error(board: Board, tmp_path: Path) -> None:

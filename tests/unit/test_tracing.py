@@ -201,12 +201,13 @@ def _edges(code: TracingCode, start: int) -> list[tuple[int, int]]:
     return [((int(e["address"]) - start) // 4, int(e["kind"])) for e in code.edges]
 
 
-def test_tracing_ends_where_its_block_meets_the_traced_code() -> None:
+@pytest.mark.parametrize("packed", [False, True])
+def test_tracing_ends_where_its_block_meets_the_traced_code(packed: bool) -> None:
     def traced(at: int) -> list[int]:
         return [NOP, NOP, NOP, RET, NOP, _cbz(at + 20, at + 12), BLR, _b(at + 28, at + 8)]
 
     image, start = _kernel(traced)
-    code = tracing_code(image.symbols([(start, start + 16, "one")]))
+    code = tracing_code(image.symbols([(start, start + 16, "one")], packed))
     assert _edges(code, start) == [(0, BRANCH), (2, END), (3, END), (7, END)]
     assert code.sites == {"one": (start,)}
     assert code.clock == (image.starts["trace_clock_local"], image.starts["trace_clock_local"] + 8)
@@ -224,13 +225,14 @@ def test_other_branches_of_the_table_are_part_of_the_code() -> None:
     assert not len(tracing_code(symbols).edges)
 
 
-def test_slow_path_of_system_calls_and_trampolines() -> None:
+@pytest.mark.parametrize("inlined", [False, True])
+def test_slow_path_of_system_calls_and_trampolines(inlined: bool) -> None:
     start = BASE + 4 * HEAD
     image = TracedImage(
         {
             "syscall_trace_enter": [NOP, RET],
             "syscall_trace_exit": [NOP, RET, _b(start + 16, start + 400)],
-            "invoke_syscall.constprop.0": [NOP, RET],
+            "inlined" if inlined else "invoke_syscall.constprop.0": [NOP, RET],
             "arch_rethook_trampoline": [NOP, RET],
             "__kretprobe_trampoline": [BRK, NOP],
             "vectors": [NOP],
@@ -243,10 +245,11 @@ def test_slow_path_of_system_calls_and_trampolines() -> None:
     code = tracing_code(image.symbols([]))
     assert _edges(code, start) == [
         (0, BEGIN),
+        *([(1, END_BEHIND)] if inlined else []),
         (2, BEGIN),
         (3, END_BEHIND),
         (4, END_BEHIND),
-        (5, END),
+        *([] if inlined else [(5, END)]),
         (7, BEGIN),
         (8, END_BEHIND),
     ], "a trampoline that ends in a breakpoint is found as it happens"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -127,3 +130,34 @@ def test_g2_13_an_installed_wheel_gates_a_patch(how: str, wheel: Path, tmp_path:
     assert done.returncode == 1, "a regression"
     assert json.loads((out / "verdict.json").read_text())["outcome"] == "regression"
     assert (out / "report/index.html").is_file()
+
+
+@pytest.mark.long
+def test_the_wheel_for_arm64_analyses_as_this_machine_does(tmp_path: Path) -> None:
+    wheels = [*ROOT.glob("dist/iotoll-*_aarch64.whl")]
+    if not wheels or shutil.which("qemu-aarch64-static") is None:
+        pytest.skip("make dist builds the wheel; apt-get install qemu-user-static runs it")
+    root, site = tmp_path / "root", tmp_path / "site"
+    # Only unpacked: nothing of it runs before the wheel does.
+    suite = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    succeed(
+        "mmdebstrap",
+        "--quiet",
+        "--architectures=arm64",
+        "--variant=extract",
+        "--include=python3,libstdc++6",
+        suite,
+        root,
+    )
+    (python,) = (path for path in (root / "usr/bin").glob("python3.*") if "-" not in path.name)
+    release = ["--python-platform", "aarch64-manylinux_2_36", "--python-version", python.name[6:]]
+    succeed(UV[-1], "pip", "install", "--quiet", *release, "--target", site, wheels[0])
+    trace = ROOT / "tests/trace/data/kernels/6.12-arm64-nvme-threadirqs-psync.dat"
+    there = ["qemu-aarch64-static", "-L", root, python, "-m", "iotoll"]
+    here = [sys.executable, "-m", "iotoll"]
+    answers = [
+        succeed(*words, "analyze", trace, PYTHONPATH=path)
+        for words, path in ((there, str(site)), (here, str(ROOT / "src")))
+    ]
+    assert "vfs_fs" in answers[0]
+    assert answers[0] == answers[1]

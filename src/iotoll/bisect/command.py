@@ -24,6 +24,7 @@ from iotoll.bisect.terminal import bisect_text
 from iotoll.core.cli_support import FiniteRange, Output, output_options, told
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import meant, near_path
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.records import results
@@ -145,7 +146,8 @@ def setting_of(tree: Path, options: dict[str, Any]) -> Setting:
 
 def _repository(tree: Path) -> Path:
     if not tree.is_dir():
-        raise UsageError(f"--tree {tree}: no such folder: name a kernel git tree")
+        near = near_path(tree) or ": name a kernel git tree"
+        raise UsageError(f"--tree {tree}: no such folder{near}")
     return tree
 
 
@@ -166,7 +168,8 @@ def _check_section(section: str | None, meter: Meter) -> None:
     known = [*(s.value for s in meter.policy.sections), WHOLE, WORK]
     # Behind a colon: an element, such as register_reads.ufs:submission.
     if section is not None and section not in known and ":" not in section:
-        raise UsageError(f"--section {section}: there is none: choose from {', '.join(known)}")
+        near = meant(section, known) or ":"
+        raise UsageError(f"--section {section}: there is none{near} choose from {', '.join(known)}")
 
 
 def _confirmed(

@@ -32,6 +32,7 @@ from iotoll.boards.matrix import chosen_cells
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import near_path
 from iotoll.records import results
 
 
@@ -65,7 +66,8 @@ def ledger_command(
     """
     output = Output(quiet, as_json)
     if not tree.is_dir():
-        raise UsageError(f"--tree {tree}: no such folder: name a kernel git tree")
+        near = near_path(tree) or ": name a kernel git tree"
+        raise UsageError(f"--tree {tree}: no such folder{near}")
     first, dots, last = range_.partition("..")
     if not dots or not first or last.startswith("."):
         raise UsageError(f"{range_}: write a range as A..B")

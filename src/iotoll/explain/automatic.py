@@ -46,7 +46,7 @@ def after_verdict(setup: Building) -> None:
         explainer = Explainer(setup.run, setup.progress)
         cells, left_out = explainer.largest(setup.instructions_policy.explain.cells)
         found, sides = explainer.explain(cells, left_out=left_out)
-        write_pictures(explainer.folder, sides)
+        write_pictures(explainer.folder, sides, found)
     except Exception as error:  # whatever it is, the verdict stands
         setup.progress.say(f"the verdict stands, but it is not explained: {error}")
         results.write(record, _failed(setup, verdict, str(error)))

@@ -202,7 +202,7 @@ def _explain(
 ) -> None:
     """Record both kernels, write the pictures and print; a single I/O is of the cell ``first``."""
     record, sides = explainer.explain(chosen)
-    write_pictures(explainer.folder, sides)
+    write_pictures(explainer.folder, sides, record)
     if as_json:
         _print_json(record)
         return

@@ -14,9 +14,10 @@ from iotoll.explain.pieces import Pieces, executions_by_line
 from iotoll.explain.record import Ints, Record
 from iotoll.kernels.symbols import Symbols
 from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
+from iotoll.reports.page.coverage import coverage_sentence
 
 _SIZE = 4  # bytes of an instruction
-_SHOWN = 4
+UNCHANGED = "No function's machine code changed."
 ONLY_DATA = (
     "No function's machine code changed; the images differ in data, such as limits, tables or"
     " line numbers. Limits were compared (docs/method.md)."
@@ -60,14 +61,16 @@ def coverage(
         name: {c: n for c, p in cells.items() if (n := _calls(p, name)) > 0} for name in changed
     }
     functions = _functions(symbols, changed, base_names, executed, calls)
-    return CoverageRecord(
-        cells=list(cells),
-        functions=functions,
-        gone=sorted(base_names - set(symbols.names)),
-        sentence=sentence(functions, len(cells)) + line_sentence(lines),
-        changed_lines=sum(len(numbers) for numbers in added.values()),
-        lines=lines,
-        note=note,
+    return in_words(
+        CoverageRecord(
+            cells=list(cells),
+            functions=functions,
+            gone=sorted(base_names - set(symbols.names)),
+            sentence=UNCHANGED,
+            changed_lines=sum(len(numbers) for numbers in added.values()),
+            lines=lines,
+            note=note,
+        )
     )
 
 
@@ -133,7 +136,10 @@ class CellExecutions:
 
 
 def of_boot(cells: Mapping[str, CellExecutions], code: ChangedCode) -> CoverageRecord:
-    """What ran of changed code in a boot whose cells were counted instruction by instruction."""
+    """What ran of changed code in a boot whose cells were counted instruction by instruction.
+
+    `in_words` is for the caller, who knows why lines are not known.
+    """
     order = code.addresses
     zero = np.zeros(len(order), np.int64)
     total = sum((cell.counts for cell in cells.values()), zero)
@@ -165,7 +171,7 @@ def of_boot(cells: Mapping[str, CellExecutions], code: ChangedCode) -> CoverageR
         cells=list(cells),
         functions=functions,
         gone=sorted(code.base_names - set(code.symbols.names)),
-        sentence=_changed_sentence(functions, lines, cells),
+        sentence=UNCHANGED,
         changed_lines=sum(len(numbers) for numbers in code.added.values()),
         lines=lines,
     )
@@ -178,40 +184,6 @@ def _most(cell: CellExecutions, places: Ints) -> int:
 def _per_io(cells: Mapping[str, CellExecutions], often: Mapping[str, int]) -> dict[str, float]:
     """Executions per I/O of the cells that have any."""
     return {c: round(n / cells[c].ios, 3) for c, n in often.items() if n and cells[c].ios}
-
-
-def _changed_sentence(
-    functions: Sequence[FunctionCoverage],
-    lines: Sequence[LineCoverage],
-    cells: Mapping[str, CellExecutions],
-) -> str:
-    """Lines first, as they are what the author knows; then functions, then idle cells."""
-    where = f"in {len(cells)} {'cell' if len(cells) == 1 else 'cells'}"
-    if not functions:
-        return "No function's machine code changed."
-    idle = [line for line in lines if not line.executions]
-    said = []
-    if lines and len(idle) == len(lines):
-        said.append(f"None of the changed lines ran {where}: {_lines(idle)}.")
-    elif lines:
-        said.append(f"{len(lines) - len(idle)} of {len(lines)} changed lines with code ran {where}")
-        said[-1] += f"; not {_lines(idle)}." if idle else "."
-    still = [f.name for f in functions if not f.did_change_run]
-    if not still:
-        said.append(
-            f"Changed code of every changed function ran: {_some([f.name for f in functions])}."
-        )
-    elif len(still) < len(functions):
-        ran = len(functions) - len(still)
-        said.append(f"Changed code of {ran} of {len(functions)} functions ran; not {_some(still)}.")
-    elif not said:
-        said.append(f"None of the changed code ran {where}: it is in {_some(still)}.")
-    untouched = [c for c in cells if not any(c in f.executions for f in functions)]
-    return " ".join(said) + _untouched(untouched, len(cells))
-
-
-def _lines(lines: Sequence[LineCoverage]) -> str:
-    return _some([f"{one.file}:{one.line} ({one.function}())" for one in lines])
 
 
 def _functions(
@@ -234,13 +206,6 @@ def _functions(
     ]
 
 
-def _untouched(names: Sequence[str], cells: int) -> str:
-    """In which cells nothing of it ran; empty where that is all, which is said, or none."""
-    if not names or len(names) == cells:
-        return ""
-    return f" Nothing of it ran in {len(names)} of them: {_some(names)}."
-
-
 def line_coverage(
     cells: Mapping[str, CellParts], added: Mapping[str, Sequence[int]]
 ) -> list[LineCoverage]:
@@ -258,30 +223,14 @@ def line_coverage(
     return [LineCoverage(file=p[0], line=p[1], executions=found[p]) for p in sorted(found)]
 
 
-def line_sentence(lines: Sequence[LineCoverage]) -> str:
-    """How many changed lines ran; empty where no line is known."""
-    ran = sum(bool(line.executions) for line in lines)
-    return f" {ran} of {len(lines)} changed lines with code ran." if lines else ""
-
-
 def _calls(parts: CellParts, name: str) -> float:
     """Calls of a function per I/O, over everything that ran from the first I/O to the last."""
     return round(parts.calls.get(name, 0) / parts.ios, 3) if parts.ios else 0.0
 
 
-def sentence(functions: Sequence[FunctionCoverage], cells: int) -> str:
-    """Whether the changed code ran, in one sentence."""
-    where = f"in the I/Os of {cells} recorded {'cell' if cells == 1 else 'cells'}"
-    if not functions:
-        return "No function's machine code changed."
-    idle = [f.name for f in functions if not f.executed]
-    if len(idle) == len(functions):
-        return f"None of the changed code ran {where}: {_some(idle)}."
-    if idle:
-        ran = len(functions) - len(idle)
-        return f"{ran} of {len(functions)} changed functions ran {where}; not {_some(idle)}."
-    names = _some([f.name for f in functions])
-    return f"Every changed function ran {where}: {names}."
+def in_words(found: CoverageRecord) -> CoverageRecord:
+    """The record with its sentence."""
+    return found.model_copy(update={"sentence": coverage_sentence(found)})
 
 
 def with_data(found: CoverageRecord, base: Symbols, candidate: Symbols) -> CoverageRecord:
@@ -289,8 +238,3 @@ def with_data(found: CoverageRecord, base: Symbols, candidate: Symbols) -> Cover
     if found.functions or base.image == candidate.image:
         return found
     return found.model_copy(update={"sentence": ONLY_DATA})
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -110,9 +110,12 @@ class Found:
         self.begins |= {**self.base.begins, **self.candidate.begins}
         left = sorted(names - set(self.begins))
         mine = [name for name in left if self.symbols[0].span(name)]
+        note = self.lines.note
         self._keep(self.lines.read("candidate", self.symbols[0], mine) if mine else {})
         gone = [n for n in left if not self.symbols[0].span(n) and self.symbols[1].span(n)]
         self._keep(self.lines.read("base", self.symbols[1], gone) if gone else {})
+        # It says why lines of the change are not known, and these functions are any.
+        self.lines.note = note
 
     def _keep(self, lines: Mapping[str, FunctionLines]) -> None:
         self.begins |= {name: (one.file, one.line) for name, one in lines.items()}

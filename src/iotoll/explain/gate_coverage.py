@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from iotoll.explain.coverage import CellExecutions, ChangedCode, of_boot, with_data
+from iotoll.explain.coverage import CellExecutions, ChangedCode, in_words, of_boot, with_data
 from iotoll.explain.functions import Lines
 from iotoll.explain.pieces import Pieces, make_pieces
 from iotoll.explain.record import Ints
@@ -59,12 +59,25 @@ def after_verdict(setup: Building) -> None:
     results.write(run.explained, record)
 
 
+_found: dict[tuple[object, ...], CoverageRecord] = {}
+
+
 def of_gate(setup: Building, lines: Lines, pieces: Pieces | None = None) -> CoverageRecord:
     """What ran of the change in all cells of the candidate's first boot.
 
     ``pieces`` are those of the changed functions, where they are known. Raises InfrastructureError
     or UsageError where boot or images cannot be read.
     """
+    folder = setup.run.boot("candidate", 1)
+    stamp = (folder / "boot.json").stat().st_mtime_ns
+    key = (str(setup.run.root), stamp, tuple(setup.cells), *images(setup.run))
+    if key not in _found:
+        _found.clear()
+        _found[key] = _of_gate(setup, lines, pieces)
+    return _found[key]
+
+
+def _of_gate(setup: Building, lines: Lines, pieces: Pieces | None) -> CoverageRecord:
     if pieces is None:
         code, note = changed_code(setup)
     else:
@@ -74,8 +87,8 @@ def of_gate(setup: Building, lines: Lines, pieces: Pieces | None = None) -> Cove
     tables = io_tables(folder, setup.cells) if windows else {}
     tables = {cell: tables[cell] for cell in setup.cells if len(tables.get(cell, ()))}
     cells = executions(windows, tables, code.addresses) if windows else {}
-    found = with_data(of_boot(cells, code), *_symbols(setup.run))
-    return found.model_copy(update={"note": note})
+    found = of_boot(cells, code).model_copy(update={"note": note})
+    return with_data(in_words(found), *_symbols(setup.run))
 
 
 _remembered: dict[tuple[str, ...], tuple[ChangedCode, str | None]] = {}

@@ -29,6 +29,7 @@ from iotoll.records.models import (
 )
 from iotoll.records.rundir import SIDES
 from iotoll.records.text import clean, number, signed
+from iotoll.reports.page.coverage import coverage_sentence
 
 SHOWN = 8
 """Functions of a section; the number of those beyond is reported."""
@@ -43,7 +44,7 @@ _LINES = 12
 def print_explained(record: ExplainRecord, console: Console, *, everything: bool = False) -> None:
     """Print every section that differs (or all of them), and what ran of the changed code."""
     console.print(Text(f"{record.board}: the verdict was {record.outcome.value}", "bold"))
-    console.print(Text(record.coverage.sentence))
+    console.print(Text(coverage_sentence(record.coverage)))
     for function in record.coverage.functions:
         new = ", new" if function.new else ""
         calls = ", ".join(f"{clean(c)} {n:g}" for c, n in list(function.calls.items())[:3])
@@ -71,8 +72,6 @@ def _print_lines(coverage: CoverageRecord, console: Console) -> None:
         console.print(Text(f"  {clean(line.file)}:{line.line}: {_often(line)}"))
     if len(lines) > _LINES:
         console.print(Text(f"  and {len(lines) - _LINES} more changed lines: see explain.json"))
-    if coverage.note:
-        console.print(Text(f"! {clean(coverage.note)}", "yellow"))
 
 
 def _often(line: LineCoverage) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from iotoll.explain.frames import Frame
+from iotoll.records.models import CellDelta
+from iotoll.records.text import number, signed
 from iotoll.reports.kit.svg import screen_style
 
 WIDTH, ROW, LETTER = 1200.0, 17, 7.0
@@ -24,24 +26,40 @@ _STRONGEST = 0.25
 _LEAST = 0.4  # pixels: a narrower frame is not drawn
 
 
-def flame_svg(root: Frame) -> str:
-    """Draw a tree of frames; the root is a cell, below it are its sections."""
+def flame_svg(root: Frame, cell: CellDelta | None = None) -> str:
+    """Draw a tree of frames; the root is a cell, below it are its sections.
+
+    Frames are means over all I/Os, since only means add up. ``cell`` has what tables say of the
+    sections, the difference of most I/Os and the median: the picture's totals are these.
+    """
     depth = max(level for level, _ in root.walk())
-    height = (depth + 2) * ROW + 24
+    height = (depth + 3) * ROW + 24
     scale = WIDTH / max(_width(root), 1e-9)
-    rows = "".join(_draw(root, 0.0, 0, scale, height))
-    base, candidate = root.total
-    title = f"{root.name}: {candidate - base:+.1f} instructions per I/O, base {base:.1f}"
+    told = totals(cell) if cell else {}
+    rows = "".join(_draw(root, 0.0, 0, scale, height, told))
+    title = f"{root.name}: instructions per I/O"
+    title += "".join(f"; {section} {total}" for section, total in told.items())
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height}"'
         ' font-family="monospace" font-size="11">'
         # The frames keep their colours on a dark screen: they are light, and their text is black.
         f"{screen_style()}"
         f'<rect width="100%" height="100%" class="paper"/>'
-        f'<text x="4" y="14" class="ink">{escape(title)} (red: more, blue: less, grey: the same)'
-        "</text>"
+        f'<text x="4" y="14" class="ink">{escape(title)}</text>'
+        '<text x="4" y="28" class="ink">red: more, blue: less, grey: the same; frames are means'
+        " over all I/Os</text>"
         f"{rows}</svg>\n"
     )
+
+
+def totals(cell: CellDelta) -> dict[str, str]:
+    """What the tables say of each section: ``+330 on 2,342``."""
+    told = {}
+    for part in cell.sections:
+        size = float(part.delta) if part.share > 0.5 else part.mean
+        size = size if part.judged is None else part.judged
+        told[part.section.value] = f"{signed(size)} on {number(part.base)}"
+    return told
 
 
 def _width(frame: Frame) -> float:
@@ -49,13 +67,23 @@ def _width(frame: Frame) -> float:
     return max(frame.own) + sum(_width(child) for child in frame.children.values())
 
 
-def _draw(frame: Frame, left: float, level: int, scale: float, height: int) -> Iterator[str]:
+def _draw(
+    frame: Frame,
+    left: float,
+    level: int,
+    scale: float,
+    height: int,
+    told: Mapping[str, str],
+) -> Iterator[str]:
+    """A frame and those above it; ``told`` are the totals of sections."""
     width = _width(frame) * scale
     if width < _LEAST:
         return
     base, candidate = frame.total
     top = height - (level + 1) * ROW - 4
     counts = f"{frame.name}: {candidate - base:+.1f} per I/O (base {base:.1f}, {candidate:.1f})"
+    if level == 1 and frame.name in told:
+        counts = f"{frame.name}: {told[frame.name]} per I/O; mean {candidate - base:+.1f}"
     text = frame.name[: int((width - 4) / LETTER)] if width > 4 * LETTER else ""
     label = f'<text x="{left + 2:.2f}" y="{top + 12}">{escape(text)}</text>' if text else ""
     yield (
@@ -66,7 +94,7 @@ def _draw(frame: Frame, left: float, level: int, scale: float, height: int) -> I
     # The sections of a cell are in the order of the path, functions in that of their names.
     for name in frame.children if level == 0 else sorted(frame.children):
         child = frame.children[name]
-        yield from _draw(child, left, level + 1, scale, height)
+        yield from _draw(child, left, level + 1, scale, height, told)
         left += _width(child) * scale
 
 

@@ -31,6 +31,8 @@ from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.setup import Setup
 
+_NAMED = 3
+
 PREVIOUS = "verdict.previous.json"
 """The verdict that a run had before the last command, where the outcome is another one now."""
 
@@ -91,13 +93,16 @@ def with_coverage(
     unmeasured = selected.unmeasured if selected else {}
     left_out = selected.left_out if selected else {}
     notes = [f"no cell runs {path}: {why}" for path, why in unmeasured.items()]
+    notes += tried_notes(selected) if selected else []
     notes += [
         f"family {name} was not run: --board {board} --cells {name} runs it"
         for name, board in left_out.items()
     ]
     said = sentence
     if found is not None:
-        said = f"{sentence} {found.sentence}".strip()
+        # That nothing was measured comes first.
+        parts = (found.sentence, sentence) if found.nothing else (sentence, found.sentence)
+        said = " ".join(parts).strip()
         notes = [*found.notes, *notes]
     died = _died(run) if outcome not in (None, Outcome.BROKEN, Outcome.INFRASTRUCTURE) else []
     said = " ".join([*(text for _, text in died), said])
@@ -115,6 +120,31 @@ def with_coverage(
             other = Outcome.INCONCLUSIVE
             fields |= {"outcome": other, "exit_code": other.exit_code, "sentence": why + said}
     return fields
+
+
+def tried_notes(selected: SelectionRecord) -> list[str]:
+    """What a verdict says of cells that were tried (`iotoll.gate.reach`); nothing without any."""
+    tried = selected.tried
+    if tried is None:
+        return []
+    notes = [
+        f"{some([f'{name}()' for name in tried.functions])} ran in no selected cell: tried"
+        f" {'family' if len(tried.families) == 1 else 'families'} {', '.join(tried.families)}"
+    ]
+    if tried.unreached:
+        named = ", ".join(f"{name}()" for name in tried.unreached)
+        notes.append(f"no cell that was tried runs {named}")
+    notes += [
+        f"family {name} was not tried, as it needs another kernel: --cells {name}"
+        for name in tried.left
+    ]
+    return notes
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _not_in(

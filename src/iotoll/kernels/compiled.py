@@ -29,6 +29,7 @@ _BUILD_FILE = re.compile(
 _NEW_OPTION = re.compile(r"^\+(?:menu)?config[ \t]+(\w+)", re.M)
 _ADDS = re.compile(r"^([\w-]+?)-(?:y|objs|m|\$\(CONFIG_(\w+)\))[ \t]*[:+]?=(.*)$", re.M)
 _SOURCE_ENDINGS = (b".c", b".h", b".S", b".s", b".dts", b".dtsi", b".lds", b".inc")
+_CODE = tuple(ending.decode() for ending in _SOURCE_ENDINGS)
 _HOST = re.compile(rb"(?:saved)?cmd_\S+ := (?:ccache )?gcc (?!.*-D__KERNEL__)(?=.*-Wp,-MMD,)")
 """The first line of make's note of an object for this machine; a kernel's has another option."""
 _LINKED = re.compile(r"\.|init|arch/\w+/boot(?:/.*)?")
@@ -141,39 +142,38 @@ class Coverage:
         if self.nothing:
             said.append(f"Nothing of this patch is in the board's kernel: {self._unbuilt}.")
         if self.options:
-            said.append(f"Off in the board's kernel: new option {_listed(self.options)}.")
+            option = "new option" if len(self.options) == 1 else "new options"
+            said.append(f"Off in the board's kernel: {option} {_listed(self.options)}.")
         if self.steering:
-            said.append(f"It changes how it is built: {_listed(self.steering)}.")
+            said.append(f"The patch changes how it is built: {_listed(self.steering)}.")
         return " ".join(said)
 
     @property
     def _unbuilt(self) -> str:
         words = [
             f"{p} (it needs {', '.join(o)})" if (o := self.needed.get(p)) else p
-            for p in self.unbuilt
+            for p in sorted(self.unbuilt, key=lambda p: not p.endswith(_CODE))
         ]
         return _listed(words)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know, a line each."""
+        """What a reader must know besides `sentence`, a line each."""
         lines = []
         if self.damaged:
             lines.append(
                 "change.diff is not what was applied (its SHA-256 is another one): it was not read,"
                 " so no place in it is named; run the step source again"
             )
-        if self.unbuilt:
+        if self.unbuilt and not self.nothing:
             lines.append(
-                f"not in the board's kernel: {self._unbuilt}"
-                f" ({len(self.unbuilt)} of {len(self.changed)} changed files)"
+                f"not in the board's kernel ({len(self.unbuilt)} of {len(self.changed)} changed"
+                f" files): {self._unbuilt}"
             )
-        if self.options:
-            lines.append(f"new options that stay off in it: {_listed(self.options)}")
         if self.steering:
             lines.append(
-                f"the candidate changes how it is built: {_listed(self.steering)}: look at these"
-                " yourself, since a makefile can tell this build from another"
+                "look yourself at what it changes of the build: a makefile can tell this build from"
+                " another"
             )
         return lines
 

@@ -1,10 +1,13 @@
 """The functions of a kernel image: names and addresses from its own kallsyms tables.
 
 The image that booted is the source, so that a ready-made image, or one whose build folder has been
-used for another kernel since, has its own symbols. The tables are those that scripts/kallsyms.c of
-Linux 6.4 and later writes: number of names, compressed names, markers, tokens, index of tokens,
-offsets, and up to Linux 6 their base. Each is checked against the next, so nothing is guessed from
-a chance match.
+used for another kernel since, has its own symbols. The tables are those that scripts/kallsyms.c
+writes: number of names, compressed names, markers, tokens, index of tokens; then offsets, and up to
+Linux 6 their base. Up to Linux 6.3 these two stand first (404bad70fcf7 moved them). Each is checked
+against the next, so nothing is guessed from a chance match.
+
+Pointers of an image are where they belong, or, if it is relocatable and not packed by RELR (as
+binutils from 2.43 on pack it), in its relocation table, and 0 where they belong.
 """
 
 from __future__ import annotations
@@ -35,7 +38,10 @@ _BEHIND = 16  # words behind the last offset that may look like one more
 _MARKED = 256  # kallsyms_markers has the offset of every 256th name
 _TEXT = "tTwW"
 _RELATIVE = 1027  # R_AARCH64_RELATIVE
-_IMAGE_ALIGNED = 1 << 21  # of an arm64 image in memory
+_IMAGE_ALIGNED = 1 << 21  # of an arm64 image in memory, but for what its header says
+_TEXT_OFFSET = 8  # of that in the header: 0 from Linux 5.8 on
+_KERNEL = 0xFFF0 << 48  # first address of the kernel, of up to 52 bits
+_FEWEST = 1000  # names that a kernel has at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +100,12 @@ class Symbols:
         return {name: self.code(name) for name in self.names}
 
     def pointers(self, values: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
-        """Where the image has pointers to some addresses, and to which: (place, address).
-
-        A relocatable image has them as entries of its relocation table.
-        """
+        """Where the image has pointers to some addresses, and to which: (place, address)."""
         words = np.frombuffer(self.image, "<u8", len(self.image) // 8)
-        types = np.nonzero(words[1:-1] == _RELATIVE)[0] + 1
-        hits = types[np.isin(words[types + 1], values.astype(np.uint64))]
-        return list(zip(words[hits - 1].tolist(), words[hits + 1].tolist(), strict=True))
+        hits = np.flatnonzero(np.isin(words, values.astype(np.uint64)))
+        relocated = (hits > 1) & (words[hits - 1] == _RELATIVE)
+        places = np.where(relocated, words[hits - 2], np.uint64(self.base) + 8 * hits.astype("<u8"))
+        return list(zip(places.tolist(), words[hits].tolist(), strict=True))
 
     def returns(self, name: str) -> list[int]:
         """Addresses of the ``ret`` instructions of a function."""
@@ -157,6 +161,29 @@ def _tables(data: bytes, digits: int) -> Symbols | None:
             names = _names(data, tokens, len(addresses), start, size)
             if names is not None:
                 return _functions(data, base, addresses, names)
+        if size == _ALIGNED[0]:
+            found = _before_6_4(data, tokens, start)
+            if found is not None:
+                return found
+    return None
+
+
+def _before_6_4(data: bytes, tokens: list[bytes], end: int) -> Symbols | None:
+    """Tables of Linux up to 6.3: offsets, their base and the number of names, then the names."""
+    size = _ALIGNED[0]
+    words = np.frombuffer(data[: end // size * size], "<u4")
+    counts = words[0::2].astype(np.int64)
+    first = 2 * np.arange(len(counts)) - 2 - (counts + 1) // 2 * 2
+    likely = (words[1::2] == 0) & (counts >= _FEWEST) & (first >= 0)
+    likely &= words[np.where(likely, first, 0)] == 0
+    for number in np.flatnonzero(likely)[::-1].tolist():
+        count, offsets = int(counts[number]), words[first[number] :][: counts[number]]
+        if np.all(offsets[1:] >= offsets[:-1]):
+            bases = _bases(data, size * (number - 1))
+            names = _expand(data, tokens, count, size * (number + 1), end, size)
+            if bases is not None and names is not None:
+                image, base = bases
+                return _functions(data, image, [base + int(o) for o in offsets], names)
     return None
 
 
@@ -185,14 +212,13 @@ def _relative(data: bytes, start: int) -> Iterator[tuple[int, list[int]]]:
 def _base_of(data: bytes, symbols: npt.NDArray[np.int64]) -> int | None:
     """The address of the image's first byte: that with which most pointers are symbols."""
     words = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
-    types = np.nonzero(words[1:-1] == _RELATIVE)[0] + 1
-    places, values = words[types - 1], words[types + 1]
-    kernel = (places >= np.uint64(1 << 63)) & (values >= np.uint64(1 << 63))
-    places, values = places[kernel], values[kernel]
-    if not len(places):
+    places = np.append(words[1:] == _RELATIVE, False)  # of the relocation table
+    values = words[(words >= np.uint64(_KERNEL)) & ~places]
+    parts, counts = np.unique(values // np.uint64(_IMAGE_ALIGNED), return_counts=True)
+    if not len(parts):
         return None
-    highest = int(places.min()) // _IMAGE_ALIGNED * _IMAGE_ALIGNED
-    # Anything may look like an entry of the relocation table: those of other images do not count.
+    # Most pointers of a kernel lead into its own image.
+    highest = int(parts[np.argmax(counts)]) * _IMAGE_ALIGNED
     bases = range(highest, highest - len(data) - _IMAGE_ALIGNED, -_IMAGE_ALIGNED)
     hits = {b: int(np.isin(values - np.uint64(b), symbols).sum()) for b in bases}
     best = max(hits, key=lambda b: hits[b])
@@ -218,14 +244,19 @@ def _offsets(data: bytes, start: int) -> tuple[int, int, npt.NDArray[np.uint32]]
 def _bases(data: bytes, at: int) -> tuple[int, int] | None:
     """Addresses of the image's first byte, and of what the offsets count from.
 
-    A relocatable image holds 0 at that place, and a relocation entry has its address and value.
+    Where the image holds that address itself, it is one of the image's first. Else a relocation
+    entry has the address of that place and the value.
     """
     words = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
+    value, behind = int(words[at // 8]), struct.unpack_from("<Q", data, _TEXT_OFFSET)[0]
+    if value:
+        image = (value - behind) // _IMAGE_ALIGNED * _IMAGE_ALIGNED + behind
+        return (image, value) if value >= _KERNEL else None
     types = np.nonzero(words[1:-1] == _RELATIVE)[0] + 1
     images, values = words[types - 1] - np.uint64(at), words[types + 1]
     low = images & np.uint64(_IMAGE_ALIGNED - 1)
     hits = (low == 0) & (values >= images) & (values - images < len(data))
-    if words[at // 8] or np.count_nonzero(hits) != 1:
+    if np.count_nonzero(hits) != 1:
         return None
     return int(images[hits][0]), int(values[hits][0])
 

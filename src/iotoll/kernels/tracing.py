@@ -199,10 +199,15 @@ def _calls(symbols: Symbols) -> Iterator[tuple[int, int, int]]:
         if span is not None:
             yield span[0], BEGIN, _GROUP_CALLS
     # What the task itself executes for its call begins here, traced or not.
-    for start, name in zip(symbols.starts.tolist(), symbols.names, strict=True):
-        if name.partition(".")[0] == _CALLS_BEGIN:
-            yield start, END, _GROUP_CALLS
-    for name in _CALLS_END:
+    begins = [
+        start
+        for start, name in zip(symbols.starts.tolist(), symbols.names, strict=True)
+        if name.partition(".")[0] == _CALLS_BEGIN
+    ]
+    for start in begins:
+        yield start, END, _GROUP_CALLS
+    # Where the compiler inlines it, as that of Linux 5.10, it begins where tracing returns.
+    for name in _CALLS_END if begins else _CALLS_TRACED + _CALLS_END:
         for place in _ends(symbols, name):
             yield place, END_BEHIND, _GROUP_CALLS
 

@@ -350,19 +350,30 @@ class KernelTree:
             out = out[size + 1 :]
 
 
-_FAILED = re.compile(r"error: (?:patch failed: (.+):\d+|(.+): (?:does not exist in index|.*))$")
+_FAILED = re.compile(
+    r"error: (?:patch failed: (.+):(\d+)|(.+?): (?:(does not exist in index)|.*))$"
+)
 
 
 def _failing_files(errors: bytes, changed: Sequence[str]) -> str:
     """How many files of a patch git refuses, and which; its first words where it names none."""
     lines = errors.decode("utf-8", "replace").splitlines()
-    named = [match[1] or match[2] for line in lines if (match := _FAILED.match(line))]
-    failed = [path for path in changed if path in named]
+    named: dict[str, str] = {}
+    for match in filter(None, map(_FAILED.match, lines)):
+        if match[1]:
+            named.setdefault(match[1], f"{match[1]}:{match[2]}")
+        elif match[4]:
+            named.setdefault(match[3], f"{match[3]} is not in it")
+        else:
+            named.setdefault(match[3], match[3])
+    failed = [named[path] for path in changed if path in named]
     if not failed:
-        return next(iter(lines), "git apply failed")
+        return next(iter(lines), "git apply failed").removeprefix("error: ")
     shown = ", ".join(failed[:3]) + (f" and {len(failed) - 3} more" if len(failed) > 3 else "")
-    first = next(line for line in lines if failed[0] in line)
-    return f"{len(failed)} of {len(changed)} files fail ({shown}): {first}"
+    if len(changed) == 1:
+        return shown if shown.endswith(" in it") else f"it fails at {shown}"
+    several = "all" if len(failed) == len(changed) else f"{len(failed)} of"
+    return f"{several} its {len(changed)} files fail: {shown}"
 
 
 def _fuzzy(output: bytes) -> list[str]:

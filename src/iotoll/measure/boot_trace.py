@@ -154,7 +154,8 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
     turns = folder / TURNS if (folder / TURNS).is_file() else None
     tracing = folder / TRACING if (folder / TRACING).is_file() else None
     recording = Recording.read(tracing) if tracing else None
-    elements = _elements(folder)
+    windows = read_windows(folder)
+    elements = ElementCounter(windows) if windows else None
     records: dict[str, CellRecord] = {}
     calibration = {}
     for file in files:
@@ -179,15 +180,9 @@ def analyze_boot(folder: Path, boot: BootRecord) -> tuple[dict[str, CellRecord],
                     records[name] = records[name].model_copy(update={"vector": vector})
     runs_in_order = sorted((w for file in files for w in file.windows), key=lambda w: w.start)
     ios = {name: record.ios["seen"] for name, record in records.items()}
-    for name, work in read_work(folder, ios, [w.name for w in runs_in_order]).items():
+    for name, work in read_work(folder, ios, [w.name for w in runs_in_order], windows).items():
         records[name] = records[name].model_copy(update={"work": work})
     return records, event_costs(calibration, boot.clock)
-
-
-def _elements(folder: Path) -> ElementCounter | None:
-    """Counts what else the I/Os of a boot cost, where it kept what it executed."""
-    windows = read_windows(folder)
-    return ElementCounter(windows) if windows else None
 
 
 def _vectors(

@@ -1,8 +1,9 @@
 """All that the CPUs executed for a cell, from its beginning until what its I/Os put off has run.
 
 The counts are those of the gated boot itself (`iotoll.boots.counts`). What belongs to nobody's I/O
-is told apart: idling, the harness's own user space, and the recorder, by the names of its
-functions. Functions that the recorder shares with others count for the kernel, alike on both sides.
+is counted separately: idling, the harness's own user space, and the recorder. Where the boot kept
+its windows, the recorder is exactly what they leave out. Else it is known by the names of its
+functions, and what it shares with others counts for the kernel.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import Field, ValidationError
 from iotoll.boots.counts import COUNTED
 from iotoll.core.errors import InfrastructureError
 from iotoll.kernels.symbols import USER
+from iotoll.measure.windows import Windows
 from iotoll.records.models import WorkRecord
 from iotoll.records.models.base import Model
 
@@ -42,12 +44,13 @@ class _Counts(Model):
 
 
 def read_work(
-    folder: Path, cells: Mapping[str, int], order: Sequence[str]
+    folder: Path, cells: Mapping[str, int], order: Sequence[str], windows: Windows | None = None
 ) -> dict[str, WorkRecord]:
     """What was executed for each of a boot's cells, by its name; raises InfrastructureError.
 
     ``cells`` has their numbers of I/Os; ``order`` names all runs of the boot as they followed each
-    other, calibrations included: each is one window of the counts. Empty where nothing was counted.
+    other, calibrations included: each is one window of the counts. ``windows`` are what the boot
+    kept besides. Empty where nothing was counted.
     """
     path = folder / COUNTED
     if not path.is_file():
@@ -58,9 +61,12 @@ def read_work(
         if len(counts.windows) != len(order):
             raise ValueError(f"{len(counts.windows)} windows for {len(order)} runs")
         kinds = [_kind(name) for name in counts.functions]
+        kept = windows.by_function() if windows else [None] * len(order)
+        if len(kept) != len(order):
+            raise ValueError(f"{len(kept)} cells of windows for {len(order)} runs")
         return {
-            name: _record(counts, kinds, window, cells[name])
-            for name, window in zip(order, counts.windows, strict=True)
+            name: _record(counts, kinds, window, ran, cells[name])
+            for name, window, ran in zip(order, counts.windows, kept, strict=True)
             if cells.get(name)
         }
     except (OSError, ValueError, IndexError, ValidationError) as error:
@@ -73,12 +79,28 @@ def _kind(function: str) -> str:
     return "recorder" if _RECORDER.match(function) else "kernel"
 
 
-def _record(counts: _Counts, kinds: Sequence[str], window: _Window, ios: int) -> WorkRecord:
+def _record(
+    counts: _Counts,
+    kinds: Sequence[str],
+    window: _Window,
+    ran: Mapping[str, int] | None,
+    ios: int,
+) -> WorkRecord:
+    """``ran`` is what the kernel executed without the recorder, by function, idling included."""
     sums = {"user": 0, "recorder": 0, "kernel": 0}
+    busy: dict[str, int] = {}
+    for place, count in zip(window.functions, window.busy, strict=True):
+        sums[kinds[place]] += count
+        if kinds[place] == "kernel":
+            busy[counts.functions[place]] = count
+    if ran is not None:
+        idle = {counts.functions[p]: n for p, n in zip(window.functions, window.idle, strict=True)}
+        busy = {name: max(count - idle.get(name, 0), 0) for name, count in ran.items()}
+        every, sums["kernel"] = sums["recorder"] + sums["kernel"], sum(busy.values())
+        sums["recorder"] = max(every - sums["kernel"], 0)
     functions: dict[str, int] = {}
-    for place, busy in zip(window.functions, window.busy, strict=True):
-        sums[kinds[place]] += busy
-        if busy and kinds[place] == "kernel":
-            name = counts.functions[place] if busy >= LEAST * ios else ""
-            functions[name] = functions.get(name, 0) + busy
+    for name, count in busy.items():
+        if count:
+            kept = name if count >= LEAST * ios else ""
+            functions[kept] = functions.get(kept, 0) + count
     return WorkRecord(ios=ios, idle=sum(window.idle), functions=functions, **sums)

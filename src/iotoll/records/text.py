@@ -5,6 +5,7 @@ Numbers follow the project's style: ``5,704``; ``+300 (+5.3 %)``; a true minus s
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,8 +63,10 @@ def percent(ratio: float | None, digits: int = 1) -> str:
 
 
 def signed_percent(ratio: float) -> str:
-    """Return a relative change as ``+14 %`` or ``+5.3 %``; a second decimal below 0.1 %."""
-    digits = 0 if abs(ratio) >= 0.0995 else 2 if 0 < abs(ratio) < 0.001 else 1
+    """Return a relative change as ``+14 %`` or ``+5.3 %``; below 0.1 % its first digit."""
+    digits = 0 if abs(ratio) >= 0.0995 else 1
+    if 0 < abs(ratio) < 0.001:
+        digits = min(-math.floor(math.log10(abs(ratio) * 100)), 6)
     text = percent(ratio, digits)
     return f"+{text}" if ratio > 0 else text
 

@@ -21,6 +21,7 @@ from iotoll.labs.ssh.config import load_desk
 from iotoll.patch import selection
 from iotoll.patch.candidate import CandidateChoice, named_paths
 from iotoll.records.models import Clock, RunManifest
+from iotoll.records.rundir import RunDir
 from iotoll.verdict.policy import load_any_policy
 
 Runner = Literal["local", "lava", "ssh"]
@@ -52,6 +53,7 @@ class RunRequest:
     experiment: bool = False
     beside: Path | None = None
     approved_by: str | None = None
+    lines: bool = False
 
 
 def asked_for(
@@ -104,6 +106,8 @@ def new_manifest(request: RunRequest) -> RunManifest:
             f"policy {policy} is not of the clock '{clock.value}' of board {board.name}"
         )
     check_time_options(clock, request)
+    if request.beside is not None:
+        RunDir.open(request.beside)
     choice = request.choice
     try:
         return RunManifest(
@@ -128,6 +132,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             runner=request.runner,
             lab=None if request.runner == "local" else request.lab,
             approved_by=request.approved_by,
+            lines=request.lines,
             series=request.series,
         )
     except ValidationError as error:

@@ -23,6 +23,9 @@ Judge = Callable[
 """Compares the counts that two sides' records have in place of instructions: the fields of a
 `Comparison`, or None where there are none."""
 
+LINES = "data_lines"
+"""An element that each I/O has, where lines of cache are counted."""
+
 SHOWN = 4
 """Functions that a comparison names, those that differ most."""
 
@@ -33,9 +36,16 @@ def compare_elements(
     """The elements of a cell that moved; none where a boot of either side counted none."""
     if not base or not all(record.vector is not None for record in (*base, *candidate)):
         return []
-    keys = sorted({key for record in (*base, *candidate) for key in record.vector or ()})
+    records = (*base, *candidate)
+    keys = sorted({key for record in records for key in record.vector or ()} - _uncounted(records))
     found = [moved for key in keys for moved in _of(key, base, candidate, policy, judge)]
     return [one for one in found if one.section is not None or not _is_told(one, found)]
+
+
+def _uncounted(records: Sequence[CellRecord]) -> set[str]:
+    """Lines of cache and misses, where not all boots counted them: each I/O touches lines."""
+    touches = {name for name, one in load_elements().elements.items() if one.touch is not None}
+    return touches if any(LINES not in (one.vector or ()) for one in records) else set()
 
 
 def _is_told(whole: ElementComparison, found: Sequence[ElementComparison]) -> bool:
@@ -53,15 +63,16 @@ def _of(
     policy: Policy,
     judge: Judge,
 ) -> list[ElementComparison]:
-    count = policy.element(key)
+    rules = (policy.element(key), policy.shown(key))
     found = []
     for part in (*policy.sections, None):
         sides = [[_values(record, key, part) for record in side] for side in (base, candidate)]
         if sides[0][: len(sides[1])] == sides[1]:
             continue
         before, after = ([in_place(r, key, part) for r in side] for side in (base, candidate))
-        values = judge(before, after, part, count)
-        if values is None or values["moved"] not in ("grew", "shrank"):
+        tried = (judge(before, after, part, rule) for rule in rules)
+        values = next((v for v in tried if v and v["moved"] in ("grew", "shrank")), None)
+        if values is None:
             continue
         functions = _functions(key, base, candidate)
         found.append(ElementComparison(element=key, section=part, functions=functions, **values))

@@ -33,8 +33,6 @@ FIRST = (
     "queue.scheduler",
 )
 """Limits by what they decide about a request: those that are named first, and always shown."""
-_SHOWN = 2
-"""Differences that the first sentence names."""
 
 
 def changed(base: SideResult, candidate: SideResult, rule: LimitsRule) -> list[LimitRecord]:
@@ -186,13 +184,8 @@ def sentence(verdict: VerdictRecord) -> str:
     """What differs and nobody has accepted, in one or two sentences; empty where nothing does."""
     lines = [limit_words(one) for one in verdict.limits if one.gated and one.accepted is None]
     rates = [r for r in verdict.throughput if r.moved == "grew" and r.accepted is None]
-    said = []
-    if lines:
-        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-        said.append(f"Limits differ: {', '.join(lines[:_SHOWN])}{more}.")
-    if rates:
-        more = f" (and {len(rates) - 1} more)" if len(rates) > 1 else ""
-        said.append(f"{rate_line(rates[0])}{more}.")
+    said = [f"Limits differ: {', '.join(lines)}."] if lines else []
+    said += [f"{rate_line(one)}." for one in rates]
     return " ".join(said)
 
 

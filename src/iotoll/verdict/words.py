@@ -1,21 +1,16 @@
-"""The sentences of a verdict on the clock `instructions`."""
+"""The lines of a verdict on the clock `instructions`: each cell and part that moved."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 
-from iotoll.records.models import CellVerdict, Comparison, Outcome, PoolRecord
-from iotoll.records.models.verdict import ElementComparison
-from iotoll.records.text import DEVICES
+from iotoll.records.models import CellVerdict, Comparison, PoolRecord
 from iotoll.verdict.elements import element_functions, element_text
-from iotoll.verdict.growth import is_of_most, moved_alone, rare
+from iotoll.verdict.growth import is_of_most, rare
 
 WHOLE = "whole I/O"
 WORK = "work outside I/Os"
 """What stands where a section's name would."""
-
-_NAMES = {"whole": WHOLE, "work": WORK}
 
 
 def parts(verdict: CellVerdict) -> Iterator[tuple[str, Comparison]]:
@@ -79,92 +74,3 @@ def _share(found: Comparison) -> str:
     first = f", mostly {largest[0].delta:+d}" if largest else ""
     of = "rounds of I/Os" if found.paired.trial and found.paired.trial.of == "rounds" else "I/Os"
     return f" on average: {found.share:.0%} of {of} moved{first}"
-
-
-def headline(verdicts: Sequence[CellVerdict]) -> list[str]:
-    """What moved, by device and section, by the median over the cells in which it did.
-
-    The largest number of cells first; work outside I/Os before all where it is larger than what
-    any section moved by. A whole I/O only where it moved by more than its sections.
-    """
-    groups: dict[tuple[str, str, str], list[Comparison]] = {}
-    judged: dict[tuple[str, str], int] = {}
-    for verdict in verdicts:
-        device = verdict.cell.partition("-")[0]
-        for name, found in parts(verdict):
-            if not found.gated:
-                continue
-            judged[device, name] = judged.get((device, name), 0) + 1
-            is_told = name != "whole" or moved_alone(found, verdict.sections)
-            if found.has_moved and is_told:
-                groups.setdefault((device, name, found.moved), []).append(found)
-    sizes = {key: abs(median(c.delta for c in moved)) for key, moved in groups.items()}
-    largest = max((size for key, size in sizes.items() if key[1] not in _NAMES), default=0.0)
-    # The whole I/O last: it holds what its sections hold, and something else.
-    ranked = sorted(
-        groups.items(),
-        key=lambda g: (
-            not (g[0][1] == "work" and sizes[g[0]] > largest),
-            g[0][1] in _NAMES,
-            -len(g[1]),
-            g[0],
-        ),
-    )
-    lines = element_lines(verdicts)
-    for (device, name, _), moved in ranked:
-        size = (
-            f"{median(c.delta for c in moved):+.0f} ({_percent(median(c.relative for c in moved))})"
-        )
-        where = f"in {len(moved)} of {judged[device, name]} workloads{rarely(moved)}"
-        lines.append(f"{DEVICES.get(device, device)} {_NAMES.get(name, name)} {size} {where}")
-    return lines
-
-
-def element_lines(verdicts: Sequence[CellVerdict]) -> list[str]:
-    """What moved besides instructions, by device, section and element; the most cells first."""
-    groups: dict[tuple[str, str, str, str], list[ElementComparison]] = {}
-    for verdict in verdicts:
-        device = verdict.cell.partition("-")[0]
-        for one in verdict.elements:
-            if one.gated:
-                part = one.section.value if one.section else WHOLE
-                groups.setdefault((device, part, one.element, one.moved), []).append(one)
-    # What a patch adds to each request is in a section; whole I/Os have as many as requests.
-    ranked = sorted(groups.items(), key=lambda g: (g[0][1] == WHOLE, -len(g[1]), g[0]))
-    lines = []
-    for (device, part, _, _), moved in ranked:
-        cells = [v for v in verdicts if v.cell.partition("-")[0] == device]
-        middle = sorted(moved, key=lambda one: one.delta)[(len(moved) - 1) // 2]
-        where = f"in {len(moved)} of {len(cells)} workloads"
-        text = f"{element_text(middle)} for an I/O{element_functions(middle)} {where}"
-        lines.append(f"{DEVICES.get(device, device)} {part} {text}")
-    return lines
-
-
-def no_figures(verdicts: Sequence[CellVerdict]) -> str:
-    """The sentence of a verdict that is infrastructure: which cell, and why."""
-    bad = next(v for v in verdicts if v.outcome is Outcome.INFRASTRUCTURE)
-    return f"{bad.cell} has no usable values: {bad.why}."
-
-
-def sentence(
-    outcome: Outcome,
-    verdicts: Sequence[CellVerdict],
-    pools: Sequence[PoolRecord],
-    heads: Sequence[str],
-) -> str:
-    """The verdict in one sentence; ``heads`` are what `headline` returns."""
-    total = len(verdicts)
-    if outcome is Outcome.REGRESSION:
-        grown = [line for line in heads if " +" in line]
-        grown += [pool.sentence for pool in pools if pool.moved == "grew"]
-        more = f" (and {len(grown) - 2} more)" if len(grown) > 2 else ""
-        return f"The candidate is more expensive: {'; '.join(grown[:2])}{more}."
-    if outcome is Outcome.INFRASTRUCTURE:
-        return no_figures(verdicts)
-    if outcome is Outcome.INCONCLUSIVE:
-        bad = next(v for v in verdicts if v.outcome is outcome)
-        return f"{bad.cell} cannot be judged: {bad.why}."
-    shrunk = [line for line in heads if " -" in line]
-    note = f"; cheaper: {'; '.join(shrunk[:2])}" if shrunk else ""
-    return f"No section of {total} cells grew past its threshold{note}."

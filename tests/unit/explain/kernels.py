@@ -46,8 +46,8 @@ class TracedImage:
         self._words = words
         self._names = tuple(functions)
 
-    def symbols(self, sites: list[tuple[int, int, str]]) -> Symbols:
-        """``sites`` are branch, block, and the event whose key it has."""
+    def symbols(self, sites: list[tuple[int, int, str]], packed: bool = False) -> Symbols:
+        """``sites`` are branch, block, and the event whose key it has; ``packed``: by RELR."""
         data = np.array(self._words, "<u4").tobytes()
         data += bytes(-len(data) % 8)
         table = BASE + len(data)
@@ -61,7 +61,10 @@ class TracedImage:
             data += struct.pack("<iiq", branch - at, block - at - 4, keys[event] - at - 8 | 1)
         for event in events:
             place, value = keys[event] + 32, self.starts[f"__traceiter_{event}"]
-            data += struct.pack("<QQQ", place, 1027, value)
+            if packed:
+                data += bytes(place - BASE - len(data)) + struct.pack("<Q", value)
+            else:
+                data += struct.pack("<QQQ", place, 1027, value)
         starts = np.array([self.starts[name] for name in self._names], np.uint64)
         return Symbols(starts, self._names, data, BASE)
 
@@ -80,35 +83,43 @@ def record(
     )
 
 
-def kallsyms_image(path: Path, names: dict[str, int], relative: bool = False) -> Path:
-    """An arm64 Image with the tables of scripts/kallsyms.c; names (with type) to offsets.
+LAYOUTS = ("6.4", "6.4 packed", "5.10", "5.10 packed", "7", "7 packed")
+"""Of kallsyms' tables: Linux 6.4 to 6.19, up to 6.3, and from 7 on; packed: by RELR."""
 
-    ``relative``: as Linux 7 has them, each offset from its own place, aligned to 4, without base.
-    """
-    size = 4 if relative else 8
+
+def kallsyms_image(path: Path, names: dict[str, int], layout: str = "6.4") -> Path:
+    """An arm64 Image with the tables of scripts/kallsyms.c; names (with type) to offsets."""
+    release, _, packed = layout.partition(" ")
+    size = 4 if release == "7" else 8
     tokens = [chr(code) if 32 < code < 127 else f"t{code}" for code in range(256)]
     table, index = b"", []
     for token in tokens:
         index.append(len(table))
         table += token.encode() + b"\0"
-    packed, marks = b"", []
+    compressed, marks = b"", []
     for number, name in enumerate(names):
         if number % 256 == 0:
-            marks.append(len(packed))
-        packed += _length(len(name)) + name.encode()
+            marks.append(len(compressed))
+        compressed += _length(len(name)) + name.encode()
     offsets = list(names.values())
-    image = bytearray(4096)
-    image[56:60] = b"ARM\x64"
-    for part in (
+    parts = [
         struct.pack("<I", len(names)),
-        packed,
+        compressed,
         struct.pack(f"<{len(marks)}I", *marks),
         table,
         struct.pack("<256H", *index),
-    ):
+    ]
+    first = struct.pack(f"<{len(offsets)}I", *offsets)
+    base = struct.pack("<Q", BASE + 4096 if packed else 0)
+    image = bytearray(4096)
+    image[56:60] = b"ARM\x64"
+    place = 0
+    for part in {"5.10": [first, base, *parts], "6.4": [*parts, first, base], "7": parts}[release]:
+        place = len(image) if part is base else place
         image += part
         image += bytes(-len(image) % size)
-    if relative:
+    pairs = [(place, 4096)]
+    if release == "7":
         at = len(image)
         here = [4096 + offset - at - 4 * number for number, offset in enumerate(offsets)]
         image += struct.pack(f"<{len(here)}i", *here)
@@ -116,14 +127,11 @@ def kallsyms_image(path: Path, names: dict[str, int], relative: bool = False) ->
         image += b"\0\1\2" * len(names)
         image += bytes(-len(image) % 8)
         pairs = [(0, 4096 + offsets[0]), (8, 4096 + offsets[-1]), (16, 77)]
-        for place, value in pairs:
+    for place, value in pairs:
+        if not packed:
             image += struct.pack("<3Q", BASE + place, 1027, BASE + value)
-    else:
-        image += struct.pack(f"<{len(offsets)}I", *offsets)
-        image += bytes(-len(image) % 8)
-        place = len(image)
-        image += struct.pack("<Q", 0)
-        image += struct.pack("<3Q", BASE + place, 1027, BASE + 4096)
+        elif release == "7":
+            image += struct.pack("<Q", BASE + value)
     path.write_bytes(bytes(image))
     return path
 

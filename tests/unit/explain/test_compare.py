@@ -6,11 +6,12 @@ import numpy as np
 
 from iotoll.explain.attribute import CellParts, SectionParts
 from iotoll.explain.compare import change_of, compare_cell
-from iotoll.explain.coverage import executed_instructions, sentence
+from iotoll.explain.coverage import UNCHANGED, executed_instructions
 from iotoll.explain.walk import Tree
 from iotoll.kernels.changed import changed_functions, changed_places, normal
 from iotoll.kernels.symbols import Symbols
-from iotoll.records.models import FunctionCoverage, Section
+from iotoll.records.models import CoverageRecord, FunctionCoverage, Section
+from iotoll.reports.page.coverage import coverage_sentence
 from tests.unit.explain.kernels import BASE, NOP, RET, call, record, symbols
 
 
@@ -191,7 +192,12 @@ def test_code_that_never_ran_is_said() -> None:
     def function(name: str, executed: int) -> FunctionCoverage:
         return FunctionCoverage(name=name, new=False, instructions=9, executed=executed, calls={})
 
-    assert sentence([function("idle", 0)], 1).startswith("None of the changed code ran")
-    assert "not idle" in sentence([function("ran", 1), function("idle", 0)], 2)
-    assert sentence([function("ran", 1)], 2).startswith("Every changed function ran")
-    assert sentence([], 2).startswith("No function's machine code")
+    def said(*functions: FunctionCoverage) -> str:
+        cells = ["ufs-4k-randread-t1-direct"]
+        found = CoverageRecord(cells=cells, functions=[*functions], gone=[], sentence=UNCHANGED)
+        return coverage_sentence(found)
+
+    assert said(function("idle", 0)).startswith("None of the changed code ran")
+    assert "not idle" in said(function("ran", 1), function("idle", 0))
+    assert said(function("ran", 1)).startswith("The changed function ran")
+    assert said().startswith("No function's machine code")

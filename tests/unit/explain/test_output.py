@@ -27,6 +27,8 @@ from iotoll.records.models import (
     UntracedRecord,
     UntracedSection,
 )
+from iotoll.records.text import number, signed
+from iotoll.reports.page.coverage import coverage_sentence
 
 
 def frames() -> Frame:
@@ -66,6 +68,23 @@ def test_flame_graph_is_valid_and_coloured_by_difference() -> None:
     assert float(found["grew<>"]["width"]) > float(found["same"]["width"])
 
 
+def test_g2_3_the_totals_of_a_flame_graph_are_those_of_the_table() -> None:
+    """+331.9 of 17,206.9, a mean over all I/Os, stood beside +330 of 16,573."""
+    record = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
+    (cell,) = record.cells
+    (part,) = [one for one in cell.sections if one.section is Section.SUBMISSION]
+    drawn = flame_svg(frames(), cell)
+    said = f"submission {signed(part.judged)} on {number(part.base)}"
+    assert f">cell: instructions per I/O; {said}" in drawn
+    assert f"<title>submission: {said.removeprefix('submission ')} per I/O; mean +41.0</title>" in (
+        drawn
+    )
+    text = io.StringIO()
+    print_explained(record, Console(file=text, width=160))
+    assert f"{part.judged:+.0f}" in text.getvalue()
+    assert "<title>grew&lt;&gt;: +41.0 per I/O (base 100.0, 141.0)</title>" in drawn
+
+
 def test_speedscope_has_both_sides() -> None:
     found = speedscope(frames())
     assert [p["name"] for p in found["profiles"]] == ["base", "candidate"]
@@ -89,7 +108,7 @@ def test_the_table_names_function_gate_and_coverage() -> None:
     text = io.StringIO()
     print_explained(record, Console(file=text, width=160))
     shown = text.getvalue()
-    assert record.coverage.sentence in shown
+    assert coverage_sentence(record.coverage) in " ".join(shown.split())
     for word in (
         "+329",
         "ufshcd_queuecommand (changed), drivers/ufs/core/ufshcd.c:2964",
@@ -141,9 +160,9 @@ def test_perfetto_slices_lie_within_their_callers() -> None:
 
 def test_slices_of_parts_of_instructions_stay_within_their_callers() -> None:
     root = Frame("cell")
-    for number in range(40):
-        middle = root.child(f"f{number}")
-        middle.child("below").own[:] = [0.3 + number / 7, 0.4]
+    for at in range(40):
+        middle = root.child(f"f{at}")
+        middle.child("below").own[:] = [0.3 + at / 7, 0.4]
         middle.own[:] = [0.21, 0.2]
     slices = [e for e in perfetto(root)["traceEvents"] if e["ph"] == "X" and e["pid"] == 1]
     assert all(e["dur"] > 0 for e in slices)

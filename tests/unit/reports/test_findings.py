@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from iotoll.reports.page.evidence import Evidence, gather
 from iotoll.reports.page.findings import findings, record_of
 from iotoll.reports.page.html import page_html
 from iotoll.reports.page.plain_text import COLUMNS, commit_text, cover_text, mail_text
+from iotoll.reports.page.short import telling
 from iotoll.reports.page.sure import in_words
 from iotoll.reports.page.terminal import SCREEN, print_report, print_screen
+from iotoll.reports.page.view import cells
 from iotoll.reports.publish.codequality import codequality
 from iotoll.reports.publish.junit import junit
 from iotoll.reports.publish.note import note
@@ -35,6 +38,7 @@ from tests.golden.runs import CASES, IDS, real
 
 EXPLAINED = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
 CHECKSUM = "ufshcd_check_command"
+SCREENS = Path(__file__).parents[2] / "golden/data/screens"
 
 
 def plain(text: str) -> str:
@@ -67,13 +71,13 @@ def outputs(evidence: Evidence) -> dict[str, str]:
     made = {
         "terminal": "\n".join(screen(evidence)),
         "full": full.getvalue(),
-        "page": re.sub(r"<[^>]+>", " ", page_html(evidence)),
+        "page": re.sub(r"<style>.*?</style>|<[^>]+>", " ", page_html(evidence), flags=re.S),
         "note": note(evidence, []),
         "mail": mail_text(evidence),
         "commit": commit_text(evidence),
         "cover": cover_text(evidence),
         "junit": junit(evidence),
-        "codequality": json.loads(codequality(evidence))[0]["description"],
+        "codequality": " ".join(e["description"] for e in json.loads(codequality(evidence))),
         "findings": record_of(evidence).sentence,
     }
     return {name: plain(text) for name, text in made.items()}
@@ -85,7 +89,7 @@ def test_g2_1_the_sentence_is_the_same_in_every_output() -> None:
     sentence = plain(one.sentence)
     assert sentence == (
         "+327 to +329 instructions per UFS request (+14 % of submission), 321 of them in"
-        f" {CHECKSUM} (ufshcd.c:2948), in all 2 workloads"
+        f" {CHECKSUM} (ufshcd.c:2948), in both workloads"
     )
     for name, text in outputs(evidence).items():
         assert sentence in text, name
@@ -102,35 +106,60 @@ def test_g2_1_a_share_is_of_what_the_section_costs_without_the_recorder() -> Non
     assert one.share > 329 / section.own.median
 
 
-SIZED = re.compile(r"(?<![\w.:])[+-]\d[\d,]*(?:\.\d+)?(?: %)?")
+SIZED = re.compile(r"(?<![\w.:>])[+-]\d[\d,]*(?:\.\d+)?(?: %)?")
+ENDS = {
+    "terminal": "report:",
+    "full": "The run ",
+    "page": "Every value, cell by cell",
+    "note": "Every cell that moved",
+    "mail": "Software path",
+    "commit": "Kernel:",
+    "cover": "Software path",
+    "junit": '<testcase classname="iotoll.virt-arm64.',
+    "codequality": "Pinned",
+    "findings": "\n",
+}
+"""Where an output ends to say what was found; tables of all cells and sections follow."""
 
 
-def test_g2_3_no_two_outputs_say_different_numbers() -> None:
-    """Every size above the first table of an output stands in the findings."""
-    evidence = explained()
+@pytest.mark.parametrize("counted", [False, True])
+def test_g2_3_no_two_outputs_say_different_numbers(counted: bool, tmp_path: Path) -> None:
+    """Every size and percentage of an output stands in the findings, or is a cell's of them."""
+    evidence = stored("checksum-two-cells", tmp_path) if counted else explained()
     verdict, found = evidence.verdict, findings(evidence)
     assert verdict is not None
     known = {number for one in found for number in SIZED.findall(plain(one.sentence))}
     known |= {number for line in proposed(verdict) for number in SIZED.findall(line)}
     known |= {plain(signed(function.delta)) for one in found for function in one.functions}
+    views = cells(evidence)
+    compared = [
+        (view, one)
+        for view in views
+        for one in (*(row.comparison for row in view.rows), view.whole, view.work)
+        if one is not None
+    ]
+    of_cells = {part for view, one in compared for part in SIZED.findall(
+        plain(view.change(one.delta, one.base)))}  # fmt: skip
     made = outputs(evidence)
-    for name, end in {
-        "terminal": "report:",
-        "note": "Every cell that moved",
-        "mail": "Software path",
-        "commit": "Kernel:",
-        "junit": '<testcase classname="iotoll.virt-arm64.',
-        "codequality": "Pinned",
-        "findings": "\n",
-    }.items():
-        said = set(SIZED.findall(made[name].partition(end)[0]))
-        said -= {number for number in said if number.startswith("-") and "e" in number}
-        dates = {part for part in said if re.search(rf"\d{re.escape(part)}", made[name])}
-        assert said - dates <= known, (name, said - dates - known)
-    cells = {cell.cell: cell for cell in verdict.cells}
-    for one in found:
-        deltas = [s.delta for c in one.cells for s in cells[c].sections if s.section == one.part]
+    for name, end in ENDS.items():
+        text = re.sub(r"\d{4}-\d\d-\d\d", "", made[name].partition(end)[0])
+        said = {part for part in SIZED.findall(text) if "e" not in part}
+        allowed = known | of_cells if name in ("full", "page", "terminal", "note") else known
+        assert said and said <= allowed, (name, said - allowed)
+    for view, one in compared:
+        if one.moved == "grew" and not view.recorder_counted:
+            assert "%" not in view.change(one.delta, one.base), "it would be of the recorder's cost"
+    by_name = {cell.cell: cell for cell in verdict.cells}
+    for one in (one for one in found if one.part not in ("whole", "work")):
+        deltas = [s.delta for c in one.cells for s in by_name[c].sections if s.section == one.part]
         assert (one.least, one.most) == (min(deltas, key=abs), max(deltas, key=abs))
+
+
+def stored(name: str, folder: Path) -> Evidence:
+    """A gate of the stored first screens."""
+    with tarfile.open(SCREENS / f"{name}.tar.gz") as tar:
+        tar.extractall(folder / "run", filter="data")
+    return gather(RunDir.open(folder / "run"))
 
 
 def test_g2_3_a_trailer_accepts_what_the_sentence_says() -> None:
@@ -306,7 +335,45 @@ def test_other_costs_are_findings_and_come_first(tmp_path: Path) -> None:
 
     (first, second, *_) = findings(gather(edited(tmp_path / "run", reads)))
     assert first.sentence == (
-        "+1 register read of UFS per UFS request, submission, in ufshcd_send_command,"
-        " in all 2 workloads"
+        "+1 register read of UFS per UFS request in submission, in ufshcd_send_command,"
+        " in both workloads"
     )
     assert second.element == "instructions"
+
+
+@pytest.mark.parametrize("cells", [2, 40])
+def test_g2_7_the_first_screen_leaves_no_finding_out(tmp_path: Path, cells: int) -> None:
+    """ "3 more findings: --full" stood where there was no room: each is named with its size."""
+
+    def more(data: dict[str, Any]) -> None:
+        first = data["cells"][0]
+        for section in first["sections"]:
+            section |= {"moved": "grew", "gated": True, "relative": 0.02}
+        first["outcome"] = "regression"
+        devices = ["ufs", "nvme", "emmc", "sata", *(f"disk{n}" for n in range(cells))]
+        data["cells"] = [
+            json.loads(json.dumps({**first, "cell": f"{device}-4k-randread-t1-direct"}))
+            for device in devices[:cells]
+        ]
+        for number, cell in enumerate(data["cells"]):
+            for at, section in enumerate(cell["sections"]):
+                section |= {"delta": 1000.0 + 10 * number + at, "candidate": section["base"] + 1}
+
+    evidence = gather(edited(tmp_path / "run", more))
+    found = [one for one in findings(evidence) if one.kind == "regression"]
+    assert len(found) == 4 * cells
+    lines = screen(evidence)
+    text = plain(" ".join(lines))
+    assert "more finding" not in text
+    for one in found:
+        assert plain(signed(one.size)) in text, one.sentence
+    assert len(lines) <= SCREEN or cells == 40, "it grows with findings alone"
+    assert max(map(len, lines)) <= 80
+
+
+def test_of_a_log_the_lines_that_tell_what_failed_are_shown() -> None:
+    boot = [f"[    0.{n:03}] usual line {n}" for n in range(30)]
+    log = [*boot[:10], "[    0.100] ufshcd: Failed getting the geometry", *boot[10:]]
+    assert telling("\n".join(log), 4) == [log[10]]
+    assert telling("\n".join(boot), 4) == boot[-4:]
+    assert telling("\n".join(boot[:3]), 4) == boot[:3], "a short one is shown whole"

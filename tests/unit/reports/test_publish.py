@@ -257,7 +257,7 @@ def outside(folder: Path, function: str) -> Evidence:
 def test_g1_2_code_quality_names_the_function_outside_ios(tmp_path: Path) -> None:
     evidence = outside(tmp_path / "run", "ufshcd_request_checksum")
     found = json.loads(codequality(evidence))
-    (entry, *_) = [one for one in found if "outside of the I/Os" in one["description"]]
+    (entry, *_) = [one for one in found if "of work outside I/Os" in one["description"]]
     assert "of them in ufshcd_request_checksum (ufshcd.c:" in entry["description"]
     place = entry["location"]
     assert place["path"] == "drivers/ufs/core/ufshcd.c"
@@ -270,7 +270,7 @@ def test_g1_2_code_quality_names_the_function_outside_ios(tmp_path: Path) -> Non
     assert place["lines"]["begin"] == begun
     # A function that the patch does not change has no line in it, and none is guessed.
     elsewhere = json.loads(codequality(outside(tmp_path / "other", "process_one_work")))
-    assert not [one for one in elsewhere if "outside of the I/Os" in one["description"]]
+    assert not [one for one in elsewhere if "of work outside I/Os" in one["description"]]
 
 
 def test_g1_2_metrics_and_checks_have_work_outside_ios(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from iotoll.records.rundir import RunDir
 from iotoll.records.text import NBSP
 from iotoll.reports.page import diagrams
 from iotoll.reports.page.evidence import Evidence, gather
+from iotoll.reports.page.findings import groups_of
 from iotoll.reports.page.headline import headline
 from iotoll.reports.page.html import page_html
-from iotoll.reports.page.moved import movements
 from iotoll.reports.page.summary import first_screen, seen_once
 from iotoll.reports.page.view import cells
 from iotoll.reports.publish.checks import Status, checks
@@ -171,7 +171,7 @@ def test_a_whole_io_is_shown_where_it_moved_by_more_than_its_sections(
                 cell["whole"] = size | {"confidence": "told so"}
 
     evidence = gather(edited(tmp_path / "run", moved))
-    groups = [g for g in movements(cells(evidence)) if g.section is None]
+    groups = [g for g in groups_of(evidence.verdict) if g.section is None]
     assert [(g.title, g.kind) for g in groups] == [("whole I/O", "regression")] * beyond
     head = headline(evidence)
     assert ("of the whole I/O" in " ".join([head.sentence, *head.more])) is beyond
@@ -255,7 +255,7 @@ def test_accepted_growth_is_shown_in_every_report(tmp_path: Path) -> None:
     run.verdict.write_text(verdict.model_dump_json(exclude_none=True))
     evidence = gather(run)
     assert headline(evidence).word == "Pass"
-    assert [g.kind for g in movements(cells(evidence))] == ["accepted"]
+    assert [g.kind for g in groups_of(evidence.verdict)] == ["accepted"]
     assert "Accepted: 2 movements by Maintainer: checks each request" in lines(evidence)
     assert "accepted" in note(evidence, []) and "◆" in page_html(evidence)
     accepted = [c for c in checks(evidence) if c.reason.startswith("accepted (checks each")]

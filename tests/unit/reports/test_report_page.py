@@ -6,7 +6,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,8 +17,7 @@ from iotoll.records.rundir import RunDir
 from iotoll.reports.kit.svg import palette
 from iotoll.reports.page import render_report
 from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.moved import movements
-from iotoll.reports.page.view import cells
+from iotoll.verdict.moved import movements
 from tests.golden.runs import real
 
 CASES = Path(__file__).parents[2] / "golden" / "data" / "report"
@@ -136,9 +134,9 @@ def test_undecided_cells_are_not_called_regressions(drawn: Callable[[str], str])
     text = drawn("inconclusive")
     assert "6 more boots would settle it" in text.replace("\xa0", " ")
     assert "▲ regression" not in text
-    grown = [
-        replace(view, outcome=Outcome.INCONCLUSIVE) for view in cells(gather(real("regression")))
-    ]
+    verdict = gather(real("regression")).verdict
+    assert verdict is not None
+    grown = [c.model_copy(update={"outcome": Outcome.INCONCLUSIVE}) for c in verdict.cells]
     assert {group.kind for group in movements(grown) if group.gated} == {"undecided"}
     assert "40,210 trace events lost" in text.replace("\xa0", " ")
 

@@ -39,7 +39,7 @@ def test_every_kind_of_run_fits_a_mail_or_says_why_not(case: Path, text: object)
 
 def test_the_numbers_are_those_of_the_verdict_each_with_its_unit() -> None:
     found = commit_text(gather(real("regression")))
-    words = "+327 to +329 instructions per UFS request (+14 % of submission), in all 2 workloads"
+    words = "+327 to +329 instructions per UFS request (+14 % of submission), in both workloads"
     assert words in " ".join(found.split())
     # Without a finding, a table: median, its share, the largest change, and where it grew.
     found = commit_text(gather(real("pass")))

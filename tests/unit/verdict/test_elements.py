@@ -57,7 +57,7 @@ def judged(policy: Policy, base: Elements, candidate: Elements, cell: str = UFS)
 def test_one_register_read_more_for_each_io_blocks_and_is_named(policy: Policy) -> None:
     found = judged(policy, {READS: {C: [3] * 256}}, {READS: {S: [1] * 256, C: [3] * 256}})
     assert found.outcome is Outcome.REGRESSION
-    line = "UFS submission +1 register read of UFS for an I/O in send() in 1 of 1 workloads"
+    line = f"+1 register read of UFS per UFS request in submission, in send, in {UFS}"
     assert found.headline == [line] and line in found.sentence
     wanted = "register_reads +1 register read of UFS for an I/O, submission in send()"
     assert found.regressions == [f"{UFS}: {wanted}"]
@@ -70,7 +70,7 @@ def test_one_register_read_more_for_each_io_blocks_and_is_named(policy: Policy) 
 def test_an_element_that_the_base_has_not_counts_from_zero(policy: Policy) -> None:
     found = judged(policy, {}, {BARRIERS: {S: [1] * 256}})
     assert found.outcome is Outcome.REGRESSION
-    assert found.headline[0].startswith("UFS submission +1 dsb barrier for an I/O")
+    assert found.headline[0].startswith("+1 dsb barrier per UFS request in submission")
 
 
 def test_a_barrier_in_some_ios_is_a_cost_and_in_one_is_none(policy: Policy) -> None:
@@ -100,6 +100,44 @@ def test_an_element_without_a_threshold_is_shown_and_blocks_nothing(policy: Poli
     assert found.outcome is Outcome.PASS and not found.headline
     (one,) = found.cells[0].elements
     assert (one.element, one.moved, one.gated, one.delta) == (COPIES, "grew", False, 2)
+    words = "+2 calls that copy to or from user space per UFS I/O in vfs_fs"
+    assert found.sentence.endswith(f". Also {words}, in {UFS}, shown only.")
+
+
+def test_up_to_its_threshold_an_element_is_shown(policy: Policy) -> None:
+    found = judged(policy, {"isb": {S: [9] * 256}}, {"isb": {S: [10] * 256}})
+    assert found.outcome is Outcome.PASS
+    (one,) = found.cells[0].elements
+    assert (one.gated, one.delta, one.why) == (False, 1, "shown only: up to 2 more are allowed")
+
+
+@pytest.mark.parametrize(
+    ("more", "shown", "outcome"),
+    [(3, False, Outcome.PASS), (8, True, Outcome.PASS), (17, True, Outcome.REGRESSION)],
+)
+def test_lines_are_shown_and_block_from_a_stated_size_on(
+    policy: Policy, more: int, shown: bool, outcome: Outcome
+) -> None:
+    found = judged(policy, {"data_lines": {S: [90] * 256}}, {"data_lines": {S: [90 + more] * 256}})
+    assert found.outcome is outcome
+    assert [one.delta for one in found.cells[0].elements] == [more] * shown
+
+
+def test_a_side_that_counted_no_lines_is_not_compared_in_them(policy: Policy) -> None:
+    lines = {"data_lines": {S: [90] * 256}, "l1d_misses": {S: [40] * 256}}
+    assert judged(policy, {READS: {S: [1] * 256}}, lines).cells[0].elements[0].element == READS
+    assert len(judged(policy, {READS: {S: [1] * 256}}, lines).cells[0].elements) == 1
+
+
+def test_instructions_that_grew_name_what_else_grew_with_them(policy: Policy) -> None:
+    values = {UFS: counts(1)}
+    before = with_elements(side_result("base", values), {UFS: {"atomics": {S: [1] * 256}}})
+    more = {UFS: counts(1, {S: 20})}
+    after = with_elements(side_result("candidate", more), {UFS: {"atomics": {S: [2] * 256}}})
+    found = rule.judge(before, after, policy, [UFS])
+    assert found.outcome is Outcome.REGRESSION
+    words = "+1 atomic per UFS request in submission, in send"
+    assert found.sentence.endswith(f". Also {words}, in {UFS}, shown only.")
 
 
 def test_fewer_are_no_regression(policy: Policy) -> None:
@@ -122,7 +160,7 @@ def test_a_whole_io_is_told_where_its_sections_do_not_have_it(policy: Policy) ->
     found = rule.judge(before, after.model_copy(update={"cells": cells}), policy, [UFS])
     (one,) = found.cells[0].elements
     assert (one.section, one.delta) == (None, 3)
-    assert "whole I/O +3 register reads of UFS" in found.headline[0]
+    assert "+3 register reads of UFS per UFS I/O in the whole I/O" in found.headline[0]
 
 
 def test_a_side_that_counted_none_is_not_compared(policy: Policy) -> None:

@@ -400,7 +400,8 @@ class VerdictRecord(Model):
         default_factory=list, description="what moved over several cells and in none of them alone"
     )
     headline: list[str] = Field(
-        default_factory=list, description="what moved, by device and section: median over cells"
+        default_factory=list,
+        description="what moved, in a sentence each, as their values alone tell it",
     )
     sequential: SequentialRecord | None = Field(None, description="clock `time` only")
     other: OtherClock | None = Field(None, description="the other clock's verdict, if given")

@@ -7,14 +7,10 @@ that none of them can say another number. Nothing here reads a file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 from statistics import median
 
-from iotoll.measure.elements import load_elements
 from iotoll.patch.diff import Hunk
 from iotoll.records.models import (
-    CellVerdict,
     ExplainRecord,
     Finding,
     FindingsRecord,
@@ -23,39 +19,27 @@ from iotoll.records.models import (
     Outcome,
     PartDelta,
     PoolRecord,
-    Section,
     SideResult,
     VerdictRecord,
     WorkComparison,
 )
 from iotoll.records.models.finding import Kind
 from iotoll.records.models.run import Side
-from iotoll.records.models.verdict import ElementComparison, LimitRecord, ThroughputRecord
-from iotoll.records.text import DEVICES, NBSP, clean, number, plural, signed, signed_percent
+from iotoll.records.models.verdict import LimitRecord, ThroughputRecord
+from iotoll.records.text import DEVICES, clean, signed_percent
 from iotoll.reports.page.blame import in_function
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.functions import never_ran, ran_outside
-from iotoll.reports.page.moved import Movement, MovementGroup, movements
 from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import CellView, cells, unit_of
 from iotoll.verdict.accept import proposed
-from iotoll.verdict.growth import is_of_most, rare, weight
+from iotoll.verdict.findings import NOTHING, REQUEST, of_elements, of_group, of_pool, told
+from iotoll.verdict.growth import weight
 from iotoll.verdict.limits import rate_line
+from iotoll.verdict.moved import KINDS, MovementGroup, movements
 
-_NARROW = 0.1
-"""Sizes of all cells within so much of the middle one are told as a range."""
-_ENOUGH = 0.9
-"""Functions are named until they have so much of a finding."""
-_NAMED = 3
-_LEAST = 0.05
-"""Functions that have a smaller share of a finding are not named in its sentence."""
 _MOST = 0.5
 """The share of a function's difference from which what is inlined into it is named for it."""
-_REQUEST = (Section.SUBMISSION, Section.COMPLETION)
-"""Sections that are one request's; the others are the I/O's."""
-_KINDS: tuple[Kind, ...] = ("regression", "accepted", "undecided", "improvement", "ungated")
-_NOTHING = 0.05
-"""Smaller sizes would be written as zero."""
 
 
 def findings(evidence: Evidence, views: Sequence[CellView] | None = None) -> list[Finding]:
@@ -66,10 +50,10 @@ def findings(evidence: Evidence, views: Sequence[CellView] | None = None) -> lis
     views = cells(evidence) if views is None else views
     found = [*_limits(verdict), *_rates(verdict.throughput), *_grown(verdict)]
     if not verdict.sequential:
-        found += _elements(evidence, verdict)
-        found += [_moved(evidence, group, views) for group in movements(list(views))]
+        found += [_element(evidence, one) for one in of_elements(verdict.cells, verdict.can_gate)]
+        found += [_moved(evidence, group, views) for group in groups_of(verdict)]
         found += [_pooled(pool, views) for pool in verdict.pools]
-    return sorted(found, key=lambda one: (_KINDS.index(one.kind), one.size is not None))
+    return sorted(found, key=lambda one: (KINDS.index(one.kind), one.size is not None))
 
 
 def record_of(evidence: Evidence, views: Sequence[CellView] | None = None) -> FindingsRecord:
@@ -106,7 +90,7 @@ def headline_of(evidence: Evidence, found: Sequence[Finding]) -> str:
     return "; ".join(lines_of([one for one in found if one.kind == "regression"])) or told
 
 
-_SIGNS = {
+SIGNS = {
     "regression": "",
     "accepted": "◆ ",
     "undecided": "? ",
@@ -124,11 +108,16 @@ def lines_of(found: Sequence[Finding]) -> list[str]:
     lines = []
     for one in found:
         if one.element != "limit":
-            lines.append(f"{_SIGNS[one.kind]}{one.sentence}")
+            lines.append(f"{SIGNS[one.kind]}{one.sentence}")
         elif words := limits.pop(one.kind, []):
             name = "limit" if len(words) == 1 else "limits"
-            lines.append(f"{_SIGNS[one.kind]}{name} {', '.join(words)}")
+            lines.append(f"{SIGNS[one.kind]}{name} {', '.join(words)}")
     return lines
+
+
+def groups_of(verdict: VerdictRecord | None) -> list[MovementGroup]:
+    """What moved of a verdict, grouped."""
+    return movements(verdict.cells, verdict.can_gate) if verdict else []
 
 
 def blocking(found: Iterable[Finding]) -> list[Finding]:
@@ -232,169 +221,50 @@ def _kind_of_time(verdict: VerdictRecord, improved: bool, accepted: str | None) 
 
 def _pooled(pool: PoolRecord, views: Sequence[CellView]) -> Finding:
     """What several cells show together, and none alone."""
-    device = DEVICES.get(pool.device, pool.device)
-    part = pool.section.value if pool.section else "whole"
-    of = sum(view.name.device == pool.device for view in views)
-    return Finding(
-        kind="regression" if pool.moved == "grew" else "improvement",
-        element="instructions",
-        device=device,
-        part=part,
-        size=pool.paired.mean,
-        least=pool.paired.mean,
-        most=pool.paired.mean,
-        per=_per(device, pool.section),
-        cells=[],
-        judged=of,
-        sentence=clean(pool.sentence).rstrip("."),
-    )
+    return of_pool(pool, sum(view.name.device == pool.device for view in views))
 
 
-def _elements(evidence: Evidence, verdict: VerdictRecord) -> list[Finding]:
-    """Other costs than instructions that moved, by device, part and element.
-
-    Of a whole I/O only what no section of it shows: it has as much of it as it has requests.
-    """
-    groups: dict[tuple[str, Section | None, str, str, Kind], list[_Cost]] = {}
-    for cell in verdict.cells:
-        device = cell.cell.partition("-")[0]
-        told = {one.element for one in cell.elements if one.section is not None}
-        for one in cell.elements:
-            if one.section is not None or one.element not in told:
-                key = (device, one.section, one.element, one.moved, _kind_of(cell, one))
-                groups.setdefault(key, []).append((cell.cell, one))
-    made = [_element(evidence, key, costs) for key, costs in groups.items()]
-    return sorted(made, key=lambda one: (one.part == "whole", -len(one.cells)))
+def _element(evidence: Evidence, found: Finding) -> Finding:
+    """Another cost, with the places of its functions."""
+    placed = [_placed(evidence, one) for one in found.functions]
+    return told(found.model_copy(update={"functions": placed}))
 
 
-_Cost = tuple[str, ElementComparison]
-
-
-def _kind_of(cell: CellVerdict, one: ElementComparison) -> Kind:
-    if not one.gated:
-        return "ungated"
-    if one.accepted is not None:
-        return "accepted"
-    if cell.outcome not in (Outcome.PASS, Outcome.REGRESSION):
-        return "undecided"
-    return "regression" if one.moved == "grew" else "improvement"
-
-
-def _element(
-    evidence: Evidence, key: tuple[str, Section | None, str, str, Kind], costs: list[_Cost]
-) -> Finding:
-    name, section, element, moved, kind = key
-    device = DEVICES.get(name, name)
-    ordered = sorted((one.delta for _, one in costs), key=abs)
-    # One cell's size: a middle of two would be half a register read.
-    size = ordered[(len(ordered) - 1) // 2]
-    sizes: dict[str, list[float]] = {}
-    for _, one in costs:
-        for function in one.functions:
-            sizes.setdefault(function.name, []).append(function.candidate - function.base)
-    changed = {f.name for _, one in costs for f in one.functions if f.changed}
-    functions = [
-        _placed(evidence, function, round(median(several), 2), function in changed)
-        for function, several in sizes.items()
-        if median(several) * (1 if moved == "grew" else -1) >= _NOTHING
-    ]
-    functions.sort(key=lambda one: (not one.changed, -abs(one.delta), one.name))
-    verdict = evidence.verdict
-    cells = verdict.cells if verdict else []
-    found = Finding(
-        kind=kind,
-        element=element,
-        device=device,
-        part=section.value if section else "whole",
-        size=round(size, 2),
-        least=round(ordered[0], 2),
-        most=round(ordered[-1], 2),
-        per=_per(device, section),
-        functions=functions,
-        cells=[cell for cell, _ in costs],
-        judged=sum(cell.cell.partition("-")[0] == name for cell in cells),
-        sentence="",
-    )
-    where = ", ".join(f"{one.name}{_at(one)}" for one in functions[:1])
-    part = _OF.get(found.part, found.part)
-    words = f"{load_elements().text(element, size)} per {found.per}, {part}"
-    parts = [words, *([f"in {where}"] if where else []), _where(found)]
-    parts += ["shown only"] if kind == "ungated" else []
-    sentence = clean(", ".join(parts)).replace(NBSP, " ")
-    return found.model_copy(update={"sentence": sentence})
-
-
-def _placed(evidence: Evidence, name: str, delta: float, changed: bool) -> FoundFunction:
+def _placed(evidence: Evidence, function: FoundFunction) -> FoundFunction:
     """A function of a count, with its place as it was explained, or as the patch has it."""
     record = evidence.explained
     for cell in record.cells if record else ():
         for part in (*cell.sections, *([cell.whole] if cell.whole else [])):
             for one in part.functions:
-                if one.name == name and one.file:
-                    return FoundFunction(
-                        name=name, delta=delta, changed=changed, file=one.file, line=one.line
-                    )
-    place = in_function(evidence.hunks, [name])
-    path, line = (place.path, place.line) if place else (None, None)
-    return FoundFunction(name=name, delta=delta, changed=changed, file=path, line=line)
-
-
-def _per(device: str, section: Section | None) -> str:
-    return f"{device} {'request' if section in _REQUEST else 'I/O'}"
-
-
-@dataclass(frozen=True)
-class _Sizes:
-    """By how much the cells of a group moved, and of what."""
-
-    each: list[float]
-    shares: list[float]
-    is_net: bool
-
-    @property
-    def middle(self) -> float:
-        return median(self.each)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The size that is nearest to nothing, and the one that is farthest."""
-        ordered = sorted(self.each, key=abs)
-        return ordered[0], ordered[-1]
+                if one.name == function.name and one.file:
+                    return function.model_copy(update={"file": one.file, "line": one.line})
+    place = in_function(evidence.hunks, [function.name])
+    if place is None:
+        return function
+    return function.model_copy(update={"file": place.path, "line": place.line})
 
 
 def _moved(evidence: Evidence, group: MovementGroup, views: Sequence[CellView]) -> Finding:
+    """A group with what its size is a share of, its requests and its functions."""
     by_name = {view.name.full: view for view in views}
-    sizes = _sizes(group, by_name)
-    names = [move.name.full for move in group.moves]
+    found = of_group(group, unit_of(evidence).value)
     whole = group.section is None and group.name == "whole"
-    requests = _requests(evidence.sides, names) if whole else []
-    found = Finding(
-        kind=group.kind,
-        element=unit_of(evidence).value,
-        device=group.device,
-        part=group.name,
-        size=round(sizes.middle, 1),
-        least=round(sizes.ends[0], 1),
-        most=round(sizes.ends[1], 1),
-        per=_per(group.device, group.section),
-        share=round(median(sizes.shares), 4) if sizes.shares else None,
-        is_net=sizes.is_net,
-        some=_some(group.moves),
-        requests=requests,
-        each=_each(group, by_name, requests),
-        functions=_functions(evidence, group),
-        cells=names,
-        judged=group.cells_of_device,
-        sentence="",
-    )
-    return found.model_copy(update={"sentence": _sentence(found)})
+    requests = _requests(evidence.sides, found.cells) if whole else []
+    shares, is_net = _shares(group, by_name)
+    known = {
+        "share": round(median(shares), 4) if shares else None,
+        "is_net": is_net,
+        "requests": requests,
+        "each": _each(group, by_name, requests),
+        "functions": _functions(evidence, group),
+    }
+    return told(found.model_copy(update=known))
 
 
-def _sizes(group: MovementGroup, by_name: Mapping[str, CellView]) -> _Sizes:
-    """Sizes and shares of the cells; shares of what a section costs without the recorder."""
-    each, shares, is_net = [], [], True
+def _shares(group: MovementGroup, by_name: Mapping[str, CellView]) -> tuple[list[float], bool]:
+    """Shares of what a section costs without the recorder, and whether that is known of all."""
+    shares, is_net = [], True
     for move in group.moves:
-        size = weight(move.comparison)
         base = move.comparison.base
         view = by_name[move.name.full]
         if not view.recorder_counted:
@@ -402,10 +272,9 @@ def _sizes(group: MovementGroup, by_name: Mapping[str, CellView]) -> _Sizes:
             figures = row.sides.get("base") if row else None
             known = figures.corrected if figures else None
             base, is_net = (known or base), is_net and bool(known)
-        each.append(size)
         if base:
-            shares.append(size / base)
-    return _Sizes(each, shares, is_net)
+            shares.append(weight(move.comparison) / base)
+    return shares, is_net
 
 
 def _requests(sides: Mapping[Side, SideResult], names: Sequence[str]) -> list[int]:
@@ -428,27 +297,12 @@ def _each(
     parts = []
     for move in group.moves:
         rows = by_name[move.name.full].rows
-        alike = [row.comparison for row in rows if row.comparison and row.section in _REQUEST]
+        alike = [row.comparison for row in rows if row.comparison and row.section in REQUEST]
         size = sum(weight(one) for one in alike if one.moved == move.comparison.moved)
         if abs(size * requests[0] - weight(move.comparison)) > move.comparison.threshold:
             return None
         parts.append(size)
     return round(median(parts), 1)
-
-
-def _some(moves: Sequence[Movement]) -> str:
-    """Which I/Os pay it, where these are not nearly all: with what most of them have."""
-    beside = [(move.comparison.delta, some) for move in moves if (some := rare(move.comparison))]
-    if 2 * len(beside) > len(moves):
-        most, some = sorted(beside, key=lambda one: one[1].delta)[(len(beside) - 1) // 2]
-        return f"{signed(most)} in most I/Os, {signed(some.delta)} in {some.share:.0%} of them"
-    more = [c.delta for c in (m.comparison for m in moves) if weight(c) > c.delta + c.threshold]
-    if 2 * len(more) > len(moves):
-        return f"{signed(median(more))} in most I/Os"
-    few = [move.comparison for move in moves if not is_of_most(move.comparison)]
-    if 2 * len(few) <= len(moves):
-        return ""
-    return f"{median(one.share for one in few):.0%} of the I/Os moved"
 
 
 def _functions(evidence: Evidence, group: MovementGroup) -> list[FoundFunction]:
@@ -483,7 +337,7 @@ def _of_parts(parts: Sequence[PartDelta], grew: bool) -> list[FoundFunction]:
     made = []
     for several in seen.values():
         size = median(one.effect or one.mean for one in several)
-        if 2 * len(several) > len(parts) and abs(size) >= _NOTHING:
+        if 2 * len(several) > len(parts) and abs(size) >= NOTHING:
             made.append(_function(several, size))
     way = 1 if grew else -1
     # What the change's own code does is the cause; of the rest, the largest.
@@ -527,7 +381,7 @@ def _of_work(group: MovementGroup, hunks: Sequence[Hunk]) -> list[FoundFunction]
     made = []
     for name, several in sizes.items():
         # What is larger than all of it is part of the I/Os as well.
-        if _NOTHING <= way * (size := median(several)) <= most:
+        if NOTHING <= way * (size := median(several)) <= most:
             place = in_function(hunks, [name])
             made.append(
                 FoundFunction(
@@ -539,83 +393,3 @@ def _of_work(group: MovementGroup, hunks: Sequence[Hunk]) -> list[FoundFunction]
                 )
             )
     return sorted(made, key=lambda one: (not one.changed, -abs(one.delta), one.name))
-
-
-_OF = {"whole": "the whole I/O", "work": "all that ran"}
-
-
-def _sentence(found: Finding) -> str:
-    """``+330 instructions per UFS request (+14 % of submission), 327 of them in f (a.c:9), ...``"""
-    assert found.size is not None
-    amount, spread = _amount(found)
-    inside = f"{found.element} per {found.per}"
-    if found.part == "work":
-        inside += " outside of the I/Os"
-    if found.some:
-        inside += " on average"
-    notes = [_share(found), found.some, spread, _told_requests(found)]
-    told = "; ".join(note for note in notes if note)
-    parts = [f"{amount} {inside}{f' ({told})' if told else ''}", *_named(found), _where(found)]
-    if found.kind == "ungated":
-        parts.append("shown only")
-    # Plain spaces: the sentence is looked for, and copied.
-    return clean(", ".join(parts)).replace(NBSP, " ")
-
-
-def _amount(found: Finding) -> tuple[str, str]:
-    """The size, and between which sizes of the cells it is, where these are far apart."""
-    assert found.size is not None and found.least is not None and found.most is not None
-    ends = [signed(found.least), signed(found.most)]
-    if ends[0] == ends[1]:
-        return ends[0], ""
-    if abs(found.most - found.least) <= _NARROW * abs(found.size):
-        return " to ".join(ends), ""
-    return signed(found.size), f"{' to '.join(ends)} by workload"
-
-
-def _share(found: Finding) -> str:
-    if found.share is None:
-        return ""
-    traced = "" if found.is_net else ", recorder included"
-    return f"{signed_percent(found.share)} of {_OF.get(found.part, found.part)}{traced}"
-
-
-def _told_requests(found: Finding) -> str:
-    if not found.requests:
-        return ""
-    if found.each is not None:
-        return f"{plural(found.requests[0], 'request')} of {signed(found.each)} each"
-    least, most = found.requests[0], found.requests[-1]
-    return f"{plural(most, 'request')} per I/O" if least == most else f"{least} to {most} requests"
-
-
-def _named(found: Finding) -> list[str]:
-    """The functions that have nearly all of it, three at most."""
-    assert found.size is not None
-    told = [one for one in found.functions if abs(one.delta) >= _LEAST * abs(found.size)][:_NAMED]
-    mixed = any(one.delta * found.size < 0 for one in told)
-    mixed |= any(abs(one.delta) > 1.02 * abs(found.most or 0) for one in told)
-    named: list[str] = []
-    done = 0.0
-    for one in told:
-        if not mixed and done >= _ENOUGH * abs(found.size):
-            break
-        size = signed(one.delta) if mixed else number(abs(one.delta))
-        of = "" if mixed or named else " of them"
-        named.append(f"{size}{of} in {one.name}{_at(one)}")
-        done += abs(one.delta)
-    return named
-
-
-def _at(one: FoundFunction) -> str:
-    return f" ({PurePosixPath(one.file).name}:{one.line})" if one.file else ""
-
-
-def _where(found: Finding) -> str:
-    count = len(found.cells)
-    if found.judged == 1:
-        return f"in {found.cells[0]}"
-    if count == found.judged:
-        return f"in all {plural(count, 'workload')}"
-    one = f" ({found.cells[0]})" if count == 1 else ""
-    return f"in {count} of {plural(found.judged, 'workload')}{one}"

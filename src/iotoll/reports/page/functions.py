@@ -8,8 +8,9 @@ from iotoll.patch.diff import Hunk
 from iotoll.records.models import ExplainRecord
 from iotoll.records.text import clean, plural, signed
 from iotoll.reports.page.blame import function_of
+from iotoll.reports.page.coverage import coverage_sentence
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.moved import MovementGroup
+from iotoll.verdict.moved import MovementGroup
 
 _NAMED = 5
 """Changed functions that a pass names."""
@@ -23,7 +24,7 @@ def coverage_of(record: ExplainRecord, outside: Mapping[str, float] | None = Non
     coverage = record.coverage
     if record.failure is not None or not coverage.sentence:
         return []
-    lines = [coverage.sentence]
+    lines = [coverage_sentence(coverage)]
     if outside:
         named = sorted(outside, key=lambda name: (-outside[name], name))
         words = [f"{name} ({signed(outside[name])} instructions per I/O)" for name in named]
@@ -75,7 +76,10 @@ def work_outside(evidence: Evidence, groups: Sequence[MovementGroup]) -> list[st
     if any(group.name == "work" for group in groups):
         return []
     largest = max(work.delta for work in known)
-    return [f"nothing grew: at most {signed(largest)} per I/O in {plural(len(known), 'workload')}"]
+    where = plural(len(known), "workload")
+    if largest <= 0:
+        return [f"nothing grew in {where}"]
+    return [f"within its threshold: at most {signed(largest)} per I/O in {where}"]
 
 
 def not_counted(evidence: Evidence) -> str:

@@ -13,7 +13,7 @@ from iotoll.records.models.io_checks import StepRecord
 from iotoll.records.text import clean, number, plural, signed
 from iotoll.reports.page.blame import Place, blame
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import blocking, findings
+from iotoll.reports.page.findings import blocking, findings, groups_of
 from iotoll.reports.page.functions import (
     coverage_of,
     not_counted,
@@ -21,10 +21,11 @@ from iotoll.reports.page.functions import (
     ran_outside,
     work_outside,
 )
-from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
 from iotoll.verdict.accept import proposed
+from iotoll.verdict.elements import LINES
+from iotoll.verdict.moved import MovementGroup
 
 _GROUPS = 3
 """Groups, functions and cells that a line names; the report lists all of them."""
@@ -33,16 +34,17 @@ _SHARE = 0.5
 """The part of a section's change that one sub-step must show, to be named as its place."""
 
 _UNCOUNTED = {
-    Clock.INSTRUCTIONS: "instructions are counted, not the time of register accesses, barriers, "
-    "cache misses, lock contention and memory",
-    Clock.TIME: "time is counted, not growth below what the policy calls unacceptable",
+    Clock.INSTRUCTIONS: "what instructions do not show: register accesses, barriers, cache misses, "
+    "lock contention, memory",
+    Clock.TIME: "growth below what the policy calls unacceptable",
 }
 """What a clock's values leave out, so that a pass is not read as more than it is."""
 
-_WITH_ELEMENTS = (
-    "instructions, register accesses, barriers and other costs (docs/explain.md) are counted, not "
-    "cache misses, lock contention and memory"
-)
+_WITH_ELEMENTS = "lines of cache (--lines counts them), lock contention, memory"
+_WITH_LINES = "lock contention, memory"
+
+
+_AGAIN = "run it again, when the cause is removed"
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def first_screen(
     verdict = evidence.verdict
     views = cells(evidence) if views is None else views
     told = blocking(findings(evidence, views) if found is None else found)
-    groups = [g for g in movements(views) if g.gated]
+    groups = [g for g in groups_of(evidence.verdict) if g.gated]
     unit = unit_of(evidence).value
     facts = [Fact("Where", tuple(_where(evidence, told, groups, views)))]
     passed = verdict is not None and verdict.outcome is Outcome.PASS and verdict.can_gate
@@ -101,7 +103,7 @@ def _largest(views: Iterable[CellView], unit: str) -> str:
     if view is None or found is None:
         return ""
     if not found.delta:
-        return f"no section's median I/O changed by one of the {unit}"
+        return f"no section's median changed by so much as one {unit.removesuffix('s')}"
     section = found.section.value
     return (
         f"{signed(found.delta)} {unit} in {section} of {view.name.full}, "
@@ -118,50 +120,33 @@ def _is_unexplained_pass(evidence: Evidence) -> bool:
 
 
 def not_covered(evidence: Evidence) -> Iterable[str]:
-    """What a pass says nothing of, in one line: changed code that did not run, costs not counted.
+    """What a pass says nothing of, in one line: costs that are not counted.
 
-    Nothing for another outcome, and where no cell was needed.
+    Changed code that did not run is in `coverage_of`. Nothing for another outcome, and where no
+    cell was needed.
     """
     verdict = evidence.verdict
     if verdict is None or verdict.outcome is not Outcome.PASS:
         return
     if not verdict.cells or not verdict.can_gate:
         return
-    outside = not_counted(evidence)
-    counts_elements = bool(evidence.sides) and all(
-        record.vector is not None
-        for side in evidence.sides.values()
-        for records in side.cells.values()
-        for record in records
-    )
-    left_out = _WITH_ELEMENTS if counts_elements else _UNCOUNTED[evidence.clock]
-    costs = f"{left_out}{f', nor {outside}' if outside else ''}"
-    yield f"{'; '.join(text for text in (_code_not_run(evidence), costs) if text)}."
-
-
-def _code_not_run(evidence: Evidence) -> str:
+    left_out = [_left_out(evidence)]
     record = evidence.explained
-    if record is None or record.failure is not None or not record.coverage.sentence:
-        return "" if evidence.hunks else "it is not known which of the changed code ran"
-    functions, cells_run = record.coverage.functions, len(record.coverage.cells)
-    idle = [f.name for f in functions if not f.did_change_run]
-    lines = record.coverage.lines
-    still = [f"{clean(one.file)}:{one.line}" for one in lines if not one.executions]
-    if still and len(still) < len(lines):
-        named = ", ".join(still[:_GROUPS])
-        more = f" and {len(still) - _GROUPS} more" if len(still) > _GROUPS else ""
-        return f"{len(still)} of {len(lines)} changed lines with code never ran ({named}{more})"
-    if idle:
-        named = ", ".join(clean(name) for name in idle[:_GROUPS])
-        more = f" and {len(idle) - _GROUPS} more" if len(idle) > _GROUPS else ""
-        return (
-            f"what changed in {len(idle)} of {plural(len(functions), 'function')} never ran"
-            f" ({named}{more})"
-        )
-    ran_in = {cell for f in functions for cell in (f.executions or f.calls)}
-    if functions and ran_in and len(ran_in) < cells_run:
-        return f"changed code ran in {len(ran_in)} of {plural(cells_run, 'cell')}"
-    return ""
+    if (record is None or record.failure is not None) and not evidence.hunks:
+        left_out.insert(0, "which of the changed code ran")
+    if outside := not_counted(evidence):
+        left_out.append(outside)
+    yield "; ".join(left_out)
+
+
+def _left_out(evidence: Evidence) -> str:
+    """Which costs not all boots counted."""
+    cells = (one for side in evidence.sides.values() for one in side.cells.values())
+    vectors = [record.vector for records in cells for record in records]
+    if not vectors or any(vector is None for vector in vectors):
+        return _UNCOUNTED[evidence.clock]
+    lines = all(LINES in vector for vector in vectors if vector is not None)
+    return _WITH_LINES if lines else _WITH_ELEMENTS
 
 
 def seen_once(views: Iterable[CellView]) -> list[tuple[CellView, Section, float]]:
@@ -283,13 +268,17 @@ def _to_do(evidence: Evidence, told: Sequence[Finding]) -> Iterable[tuple[str, s
     if verdict is None:
         return
     if verdict.outcome in (Outcome.INFRASTRUCTURE, Outcome.BROKEN):
-        yield "run it again, when the cause is removed", command
+        is_base = verdict.failure is not None and verdict.failure.step == "apply"
+        words = "run it again with the --base that it is for" if is_base else _AGAIN
+        yield words, command
         return
     if verdict.outcome is Outcome.INCONCLUSIVE:
         if any(cell.outcome is not Outcome.PASS for cell in verdict.cells):
             yield "measure again", command
         else:  # the same cells would pass again, and say as little of the patch
             yield from _other_boards(evidence)
+            if verdict.identical_images and _differ(evidence):
+                yield "choose a --board whose kernel has it", "iotoll list boards"
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
     yield from _other_families(evidence)
@@ -340,11 +329,21 @@ def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
         yield "measure it on a board that runs it", shlex.join([*words, "--board", board])
 
 
+def _differ(evidence: Evidence) -> bool:
+    """Whether base and candidate are two sources."""
+    return len({source.git_tree for source in evidence.sources.values()}) > 1
+
+
 def _mind(evidence: Evidence) -> Iterable[str]:
     """What the verdict says of the coverage; fio's own warnings stand beside their cells."""
     cells_of = tuple(f"{side}, " for side in evidence.sides)
     warnings = evidence.verdict.warnings if evidence.verdict else ()
     return (clean(text) for text in warnings if not text.startswith(cells_of))
+
+
+def full_command(evidence: Evidence) -> str:
+    """The command that prints all of a run's report."""
+    return f"iotoll report {_run(evidence)} --full"
 
 
 def _run(evidence: Evidence) -> str:

@@ -40,9 +40,10 @@ def in_words(found: Comparison) -> str:
     """
     said = clean(found.confidence)
     if isinstance(found, WorkComparison) and found.own is not None:
-        told = f"Two boots of the base differ by at most {number(found.own)} per I/O."
-        changed = f" Changed functions have {signed(found.changed)} of it." if found.changed else ""
-        return told + changed
+        told = f"Two boots of the base differ by at most {number(found.own)} per I/O"
+        if not found.changed:
+            return f"{told}."
+        return f"{signed(found.changed)} per I/O is of functions that the patch changed. {told}."
     if found.paired is None or said.endswith("."):
         return said
     paired = found.paired

@@ -16,7 +16,6 @@ from rich.text import Text
 from iotoll.records.models import Comparison, Finding, Section
 from iotoll.records.text import (
     NO_VALUE,
-    change,
     clean,
     clock_note,
     number,
@@ -27,7 +26,7 @@ from iotoll.records.text import (
 )
 from iotoll.reports.page import diagrams
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import findings, of_cell
+from iotoll.reports.page.findings import blocking, findings, groups_of, lines_of, of_cell
 from iotoll.reports.page.growth import growth_view
 from iotoll.reports.page.headline import (
     GLYPHS,
@@ -39,8 +38,8 @@ from iotoll.reports.page.headline import (
     summary,
 )
 from iotoll.reports.page.modelled import TITLE, latency_note, latency_table, model_facts
-from iotoll.reports.page.moved import MovementGroup, movements
-from iotoll.reports.page.summary import Fact, first_screen
+from iotoll.reports.page.short import by_device, in_short, telling
+from iotoll.reports.page.summary import Fact, first_screen, full_command
 from iotoll.reports.page.sure import in_words
 from iotoll.reports.page.view import (
     CellView,
@@ -52,6 +51,7 @@ from iotoll.reports.page.view import (
     unit_of,
     values_of,
 )
+from iotoll.verdict.moved import MovementGroup
 from iotoll.verdict.words import WHOLE
 
 _TONES = {
@@ -75,10 +75,11 @@ _MOVES_SHOWN = 6
 
 SCREEN = 24
 """Lines of the first screen; the path of the page follows them."""
-_LOG = 6  # last lines of a failure's log
+_LOG = 8  # lines of a failure's log
 _TRAILERS = 3
 _WIDTH = 80
-_FACT_LINES = 4
+_FACT_LINES = 6
+_FACT_LEAST = 2  # lines that findings leave to a fact, before they are told in short
 _LABEL = 12
 _FACTS = (
     "Where",
@@ -96,23 +97,26 @@ _FACTS = (
 def print_screen(evidence: Evidence, console: Console) -> None:
     """Print the first screen: outcome, findings, where, what ran, how sure, what to do.
 
-    At most `SCREEN` lines of 80 columns. Findings are never left out but for space, and then their
-    number is said; commands stand whole on one line, however long.
+    At most `SCREEN` lines of 80 columns, but for findings: none is left out. Many are told without
+    their functions and workloads, and more by device. Commands stand whole on one line, however
+    long.
     """
     views = cells(evidence)
     found = findings(evidence, views)
     head = headline(evidence, found)
     facts = {fact.label: fact for fact in first_screen(evidence, views, found)}
-    todo = _commands(facts)
+    todo = _commands(facts, evidence)
     room = SCREEN - 1 - len(todo) - (1 if todo else 0)
     told = [label for label in _FACTS if label in facts]
     below: list[str] = []
     if failure := evidence.failure:
-        below += [_plain(line) for line in failure.log_tail.splitlines() if line.strip()][-_LOG:]
-    lines = _fitted([head.sentence, *head.more], console.width, room - len(below) - len(told))
+        below += [_plain(line) for line in telling(failure.log_tail, _LOG)]
+    whole = {label: _fact(label, facts[label].lines, console.width) for label in told}
+    least = sum(min(len(lines), _FACT_LEAST) for lines in whole.values())
+    lines = _fitted(head, blocking(found), console.width, room - len(below) - least)
     room -= len(lines) + len(below)
     for left, label in zip(range(len(told), 0, -1), told, strict=True):
-        fact = _fact(label, facts[label].lines, console.width, max(room // left, 1))
+        fact = _cut(whole[label], max(room // left, 1), console.width)
         room -= len(fact)
         below += fact
     _print_title(head, console)
@@ -126,13 +130,14 @@ def print_screen(evidence: Evidence, console: Console) -> None:
         console.print(Text(line, "" if line.endswith(":") else "cyan"), soft_wrap=True)
 
 
-def _commands(facts: Mapping[str, Fact]) -> list[str]:
+def _commands(facts: Mapping[str, Fact], evidence: Evidence) -> list[str]:
     """What to do: words, and below them each command whole; what goes together has words once."""
     lines: list[str] = []
     commands = facts["What to do"].commands if "What to do" in facts else ()
     for at, (words, what) in enumerate(commands):
         if words == "and" and at + 1 - _accepts(commands) > _TRAILERS:
-            return [*lines, f"    ... {len(commands) - at} more lines: --full"]
+            left = plural(len(commands) - at, "more line")
+            return [*lines, f"  {left}: {full_command(evidence)}"]
         line = f"  {words}: {clean(what)}"
         if words == "and" or what.startswith("Iotoll-Accept") or len(line) > _WIDTH:
             lines += [] if words == "and" else [f"  {words}:"]
@@ -146,24 +151,25 @@ def _accepts(commands: Sequence[tuple[str, str]]) -> int:
     return next(at for at, (_, what) in enumerate(commands) if what.startswith("Iotoll-Accept"))
 
 
-def _fitted(sentences: Sequence[str], width: int, room: int) -> list[str]:
-    """Findings in at most ``room`` lines of ``width``, each as whole as there is room for.
-
-    Many are told without their functions and workloads; more than that are counted.
-    """
+def _fitted(head: Headline, found: Sequence[Finding], width: int, room: int) -> list[str]:
+    """All findings, as whole as there is room for; those that have none by device and cost."""
+    sentences = [head.sentence, *head.more]
     hang = "" if len(sentences) == 1 else "  "
     whole = [line for one in sentences for line in _wrapped(one, width, hang)]
     if len(whole) <= room:
         return whole
-    lines: list[str] = []
-    for at, one in enumerate(sentences):
-        size = one.partition("), ")
-        own = _wrapped(f"{size[0]})" if size[1] and at else one, width, hang)
-        left = len(sentences) - at
-        if at and len(lines) + len(own) > room - (1 if left > 1 else 0):
-            return [*lines, f"{plural(left, 'more finding')}: --full shows all"]
-        lines += own
-    return lines
+    # The verdict's own sentence, where it comes before the findings, is one more.
+    of = {line: one for one in found for line in [lines_of([one])[0]]}
+    first = [line for one in sentences if one not in of for line in _wrapped(one, width, hang)]
+    left = [one for sentence in sentences if (one := of.get(sentence))]
+    short = [line for one in left for line in _wrapped(in_short(one), width, hang)]
+    if left and not first:
+        first = _wrapped(lines_of(left[:1])[0], width, hang)
+        left = left[1:]
+        short = [line for one in left for line in _wrapped(in_short(one), width, hang)]
+    if len(first) + len(short) > room:
+        short = [line for one in by_device(left) for line in _wrapped(one, width, hang)]
+    return [*first, *short]
 
 
 def _wrapped(text: str, width: int, hang: str) -> list[str]:
@@ -173,14 +179,21 @@ def _wrapped(text: str, width: int, hang: str) -> list[str]:
     )
 
 
-def _fact(label: str, said: Sequence[str], width: int, most: int) -> list[str]:
-    """A fact's lines behind its label, at most so many."""
+def _fact(label: str, said: Sequence[str], width: int) -> list[str]:
+    """A fact's lines behind its label."""
     indent = " " * _LABEL
     lines = [f"{indent}{line}" for text in said for line in _wrapped(text, width - _LABEL, "")]
-    if len(lines) > (most := min(most, _FACT_LINES)):
-        last = lines[most - 1][: width - 4].rstrip()
-        lines = [*lines[: most - 1], f"{last} ..."]
     return [label.ljust(_LABEL) + lines[0].removeprefix(indent), *lines[1:]] if lines else []
+
+
+def _cut(lines: list[str], most: int, width: int) -> list[str]:
+    """At most so many lines of a fact; dots behind the last word say that it goes on."""
+    if len(lines) <= (most := min(most, _FACT_LINES)):
+        return lines
+    last = lines[most - 1]
+    while len(last) > width - 4:
+        last = last[: last.rindex(" ")]
+    return [*lines[: most - 1], f"{last.rstrip(' ,;')} ..."]
 
 
 def _plain(line: str) -> str:
@@ -194,8 +207,8 @@ def print_report(evidence: Evidence, console: Console) -> None:
     _print_headline(headline(evidence, found), console)
     _print_first_screen(first_screen(evidence, views, found), console)
     _print_failure(evidence, console)
-    for group in movements(views):
-        _print_group(group, found, console)
+    for group in groups_of(evidence.verdict):
+        _print_group(group, found, {view.name.full: view for view in views}, console)
     _print_growth(evidence, console)
     _heading("The run", console)
     _print_facts(summary(evidence), console)
@@ -299,7 +312,12 @@ def _grid(*heads: str, words: int = 1) -> Table:
     return table
 
 
-def _print_group(group: MovementGroup, told: Sequence[Finding], console: Console) -> None:
+def _print_group(
+    group: MovementGroup,
+    told: Sequence[Finding],
+    by_name: Mapping[str, CellView],
+    console: Console,
+) -> None:
     style = {"regression": "bold red", "improvement": "bold green", "accepted": "bold"}.get(
         group.kind, "bold"
     )
@@ -316,7 +334,7 @@ def _print_group(group: MovementGroup, told: Sequence[Finding], console: Console
             Text(move.name.full),
             number(found.base),
             number(found.candidate),
-            Text(change(found.delta, found.relative), style),
+            Text(by_name[move.name.full].change(found.delta, found.base), style),
             number(found.threshold),
         )
     console.print(table)

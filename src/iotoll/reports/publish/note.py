@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iotoll.records.models import Finding, GrowthRecord, Outcome, VerdictRecord
-from iotoll.records.text import change, clock_note, number, plural, signed_percent
+from iotoll.records.text import clock_note, number, plural, signed_percent
 from iotoll.reports.page.evidence import Evidence
-from iotoll.reports.page.findings import findings
+from iotoll.reports.page.findings import findings, groups_of
 from iotoll.reports.page.headline import (
     GLYPHS,
     KIND_LABELS,
@@ -20,12 +20,12 @@ from iotoll.reports.page.headline import (
     remarks,
     summary,
 )
-from iotoll.reports.page.moved import MovementGroup, movements
 from iotoll.reports.page.summary import first_screen
 from iotoll.reports.page.view import CellView, cells
 from iotoll.reports.publish.checks import Status, checks, judged
 from iotoll.reports.publish.links import Link, run_links
 from iotoll.reports.publish.markdown import block, code, link, text
+from iotoll.verdict.moved import MovementGroup
 
 MARKER = "<!-- iotoll: this note is edited in place -->"
 """First line of every note; whoever posts looks for a note of its own that begins with it."""
@@ -49,7 +49,7 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
     ]
     if line := _not_a_pass(evidence):
         parts.append(line)
-    groups = [g for g in movements(views) if g.gated]
+    groups = [g for g in groups_of(evidence.verdict) if g.gated]
     verdict = evidence.verdict
     if verdict and (growths := _growths(verdict)):
         parts.append(_grown(growths, judged(verdict)))
@@ -62,7 +62,7 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
         tail = evidence.failure.log_tail.strip()[-_LOG_BYTES:].splitlines()[-_LOG_LINES:]
         parts.append(_folded("Last lines of the log", block("\n".join(tail))))
     if groups:
-        parts.append(_folded("Every cell that moved", _cells(groups)))
+        parts.append(_folded("Every cell that moved", _cells(groups, views)))
     if care := remarks(views):
         rows = [f"- {code(cell)}: {text(why)}" for cell, why in care[:_CELLS]]
         parts.append(_folded("Cells to read with care", "\n".join(rows)))
@@ -126,7 +126,8 @@ def _grown(growths: Sequence[tuple[str, GrowthRecord]], gate: bool) -> str:
     return "\n".join(rows)
 
 
-def _cells(groups: Sequence[MovementGroup]) -> str:
+def _cells(groups: Sequence[MovementGroup], views: Sequence[CellView]) -> str:
+    by_name = {view.name.full: view for view in views}
     rows = [
         "| cell | section | change | base | candidate | threshold |",
         "|---|---|--:|--:|--:|--:|",
@@ -136,7 +137,7 @@ def _cells(groups: Sequence[MovementGroup]) -> str:
         found = move.comparison
         rows.append(
             f"| {code(move.name.full)} | {code(title)} "
-            f"| {change(found.delta, found.relative)} | {number(found.base)} "
+            f"| {by_name[move.name.full].change(found.delta, found.base)} | {number(found.base)} "
             f"| {number(found.candidate)} | {number(found.threshold)} |"
         )
     if len(moves) > _CELLS:

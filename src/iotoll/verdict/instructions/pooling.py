@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from iotoll.boards.cells import parse_cell
 from iotoll.records.models import CellVerdict, PoolRecord, Section
+from iotoll.records.text import DEVICES
 from iotoll.verdict.instructions.decide import Asked, find
 from iotoll.verdict.instructions.pairing import PairedIos, joined
 from iotoll.verdict.instructions.record import distribution
@@ -110,7 +111,8 @@ def _pool(
         moved="grew" if moved.grew else "shrank",
         paired=record,
         sentence=(
-            f"{device}: {name} {'grew' if moved.grew else 'shrank'} by more than {moved.size} in "
+            f"{DEVICES.get(device, device)} {name} {'grew' if moved.grew else 'shrank'}"
+            f" by more than {moved.size} in "
             f"{moved.share:.1%} of the I/Os of {which} together ({cost})"
         ),
     )

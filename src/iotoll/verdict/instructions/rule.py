@@ -34,13 +34,14 @@ from iotoll.records.models import (
     SideResult,
 )
 from iotoll.verdict.elements import compare_elements
+from iotoll.verdict.findings import lines_of, sentence_of
 from iotoll.verdict.instructions import pairing
 from iotoll.verdict.instructions.decide import Asked, find
 from iotoll.verdict.instructions.pairing import PairedIos
 from iotoll.verdict.instructions.pooling import pools
 from iotoll.verdict.instructions.record import distribution, how_sure, size_of
 from iotoll.verdict.policy import CountRule, Policy
-from iotoll.verdict.words import headline, moved_lines, sentence
+from iotoll.verdict.words import moved_lines
 from iotoll.verdict.work import compare_work
 
 
@@ -108,15 +109,14 @@ def conclude(
     order = (Outcome.REGRESSION, Outcome.INFRASTRUCTURE, Outcome.INCONCLUSIVE)
     outcome = next((o for o in order if o in outcomes), Outcome.PASS)
     lines = {how: moved_lines(verdicts, grown, how) for how in ("grew", "shrank")}
-    heads = headline(verdicts)
     return Judgement(
         outcome,
         verdicts,
         lines["grew"],
         lines["shrank"],
-        sentence(outcome, verdicts, grown, heads),
+        sentence_of(outcome, verdicts, grown),
         list(grown),
-        heads,
+        lines_of(verdicts, grown),
         list(unsettled),
     )
 

@@ -21,12 +21,12 @@ from iotoll.records.models import (
     SideResult,
 )
 from iotoll.records.rundir import SIDES, RunDir
+from iotoll.verdict.findings import no_figures
 from iotoll.verdict.policy import TimePolicy, load_time_policy
 from iotoll.verdict.time.noise import history, history_file, load
 from iotoll.verdict.time.pairs import OVERHEAD, Pairs, make_pairs
 from iotoll.verdict.time.screen import ASIDE
 from iotoll.verdict.time.sequential import Judged, Known, Look, Plan, State, judge, look_at, plan_of
-from iotoll.verdict.words import no_figures
 
 MOST_WOULD_DO = 1000
 """Where more pairs than that would be needed, no number is given."""

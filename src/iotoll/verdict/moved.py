@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iotoll.records.models import Comparison, Outcome, Section
+from iotoll.records.models import CellVerdict, Comparison, Outcome, Section
 from iotoll.records.models.finding import Kind
-from iotoll.records.text import CellName
-from iotoll.reports.page.view import CellView
+from iotoll.records.text import CellName, cell_name
+from iotoll.verdict.growth import moved_alone
 from iotoll.verdict.words import WHOLE, WORK
+
+KINDS: tuple[Kind, ...] = ("regression", "accepted", "undecided", "improvement", "ungated")
+"""In the order of reports."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +51,26 @@ class MovementGroup:
         return self.kind != "ungated"
 
 
-def movements(views: list[CellView]) -> list[MovementGroup]:
+def movements(cells: Sequence[CellVerdict], can_gate: bool = True) -> list[MovementGroup]:
     """Return what moved, grouped by device and section: regressions first, then the largest.
 
     Whole I/Os follow the sections, and work outside I/Os stands among these by its size.
     """
     groups: dict[tuple[str, Section | None, str, bool, Kind], list[Movement]] = {}
     totals: dict[str, int] = {}
-    for view in views:
-        device = view.name.device_label
+    for cell in cells:
+        name = cell_name(cell.cell)
+        device = name.device_label
         totals[device] = totals.get(device, 0) + 1
         parts: list[tuple[Section | None, str, Comparison | None]]
-        parts = [(row.section, row.section.value, row.comparison) for row in view.rows]
-        parts += [(None, "whole", view.moved_alone), (None, "work", view.work)]
-        for section, name, found in parts:
+        parts = [(one.section, one.section.value, one) for one in cell.sections]
+        alone = cell.whole and moved_alone(cell.whole, cell.sections)
+        parts += [(None, "whole", cell.whole if alone else None), (None, "work", cell.work)]
+        for section, part, found in parts:
             if found is not None and found.has_moved:
-                key = (device, section, name, found.moved == "grew", _kind(view, found))
-                groups.setdefault(key, []).append(Movement(view.name, found))
+                kind = _kind(cell, found, can_gate)
+                key = (device, section, part, found.moved == "grew", kind)
+                groups.setdefault(key, []).append(Movement(name, found))
     made = [
         MovementGroup(
             *key,
@@ -74,22 +81,16 @@ def movements(views: list[CellView]) -> list[MovementGroup]:
     ]
     return sorted(
         made,
-        key=lambda g: (
-            _KINDS.index(g.kind),
-            g.name == "whole",
-            -abs(g.moves[0].comparison.delta),
-        ),
+        key=lambda g: (KINDS.index(g.kind), g.name == "whole", -abs(g.moves[0].comparison.delta)),
     )
 
 
-_KINDS = ("regression", "accepted", "undecided", "improvement", "ungated")
-
-
-def _kind(view: CellView, found: Comparison) -> Kind:
-    if not found.gated or view.outcome is None:
+def _kind(cell: CellVerdict, found: Comparison, can_gate: bool) -> Kind:
+    # Where the gate cannot act, a cell's outcome would read as a judgement that nobody made.
+    if not found.gated or not can_gate:
         return "ungated"
     if found.accepted is not None:
         return "accepted"
-    if view.outcome not in (Outcome.PASS, Outcome.REGRESSION):
+    if cell.outcome not in (Outcome.PASS, Outcome.REGRESSION):
         return "undecided"
     return "regression" if found.moved == "grew" else "improvement"
