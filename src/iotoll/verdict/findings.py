@@ -89,10 +89,17 @@ def sentence_of(outcome: Outcome, cells: Sequence[CellVerdict], pools: Sequence[
 def _shown(cells: Sequence[CellVerdict]) -> str:
     """What grew besides instructions and blocks nothing, as a sentence of its own; or nothing."""
     found = [one for one in of_elements(cells) if one.kind == "ungated" and (one.size or 0) > 0]
-    found.sort(key=lambda one: (one.part == "whole", -len(one.cells), abs(one.size or 0)))
+    order = list(load_elements().elements)
+    found.sort(key=lambda one: (one.part == "whole", -len(one.cells), _place(order, one.element)))
     named = "; ".join(one.sentence.replace(MINUS, "-") for one in found[:_SHOWN])
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return f" Also {named}{more}." if found else ""
+
+
+def _place(order: Sequence[str], element: str) -> int:
+    """Where an element is in a list of their names; behind all where it is of an older run."""
+    name = element.partition(".")[0]
+    return order.index(name) if name in order else len(order)
 
 
 def no_figures(verdicts: Sequence[CellVerdict]) -> str:

@@ -123,6 +123,14 @@ def test_lines_are_shown_and_block_from_a_stated_size_on(
     assert [one.delta for one in found.cells[0].elements] == [more] * shown
 
 
+def test_lines_are_named_before_what_misses_because_of_them(policy: Policy) -> None:
+    before = {"data_lines": {S: [90] * 256}, "l1d_misses": {S: [40] * 256}}
+    after = {"data_lines": {S: [96] * 256}, "l1d_misses": {S: [44] * 256}}
+    found = judged(policy, before, after)
+    assert found.outcome is Outcome.PASS
+    assert found.sentence.index("+6 lines of data") < found.sentence.index("+4 misses of data")
+
+
 def test_a_side_that_counted_no_lines_is_not_compared_in_them(policy: Policy) -> None:
     lines = {"data_lines": {S: [90] * 256}, "l1d_misses": {S: [40] * 256}}
     assert judged(policy, {READS: {S: [1] * 256}}, lines).cells[0].elements[0].element == READS
