@@ -1,4 +1,7 @@
-"""First screens of gates of real patches, read as their authors would; numbers are left out."""
+"""First screens of gates, read as their authors would; numbers are left out.
+
+`list-*` are series of public mailing lists, on Linux 6.12.117; the others are planted costs.
+"""
 
 from __future__ import annotations
 

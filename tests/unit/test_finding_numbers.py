@@ -1,4 +1,4 @@
-"""docs/findings.md names a test for each finding of the reviews, or says that it is open."""
+"""docs/reference/findings.md: each finding of the reviews has a test, or is said to be open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ COUNTS = {
 }
 NUMBERS = [f"{group}.{number + 1}" for group, count in COUNTS.items() for number in range(count)]
 ITEM = re.compile(r"^- ([FG]\d(?:\.\d+)?): .*\n(?:  .*\n)*?  (open: .*|`.*`)$", re.M)
-ROWS = {found[1]: found[2] for found in ITEM.finditer((ROOT / "docs/findings.md").read_text())}
+FILE = ROOT / "docs/reference/findings.md"
+ROWS = {found[1]: found[2] for found in ITEM.finditer(FILE.read_text())}
 """Number of a finding → its test, or ``open: why``."""
 
 
@@ -45,7 +46,7 @@ def test_a_finding_has_a_test_that_carries_its_number(number: str) -> None:
 
 
 def test_every_test_that_the_page_names_is_there() -> None:
-    text = (ROOT / "docs/findings.md").read_text()
+    text = FILE.read_text()
     named = re.findall(r"`((?:tests|crates)/\S+\.(?:py|rs))::(\w+)`", text)
     assert len(named) > len(ROWS)
     for path, name in named:

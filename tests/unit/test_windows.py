@@ -28,6 +28,7 @@ CLOCK, SWITCH, EXCEPTION, ENTRY = range(4)
 ORDERED = 1 << 13
 
 SHIM = """
+#include "lines.h"
 #include "windows.h"
 static struct windows all;
 int start(const char *path) {
@@ -49,6 +50,19 @@ void mark(uint64_t address, int kind, uint64_t user) { windows_mark(&all, addres
 void task(uint64_t address, uint64_t user, uint64_t from, uint64_t to) {
     windows_switch(&all, address, user, from, to);
 }
+static struct lines touched;
+void value(uint32_t which, uint64_t amount) { windows_value(&all, which, amount); }
+int with_lines(void) {
+    const uint64_t sizes[] = {128, 128, 256}, ways[] = {1, 1, 2};
+    touched = (struct lines){0};
+    all.touches = &touched.found;
+    all.touch_width = sizeof(struct line_counts);
+    return caches_make(&touched.caches, 64, sizes, ways) && lines_make(&touched);
+}
+void call(void) { lines_call(&touched); }
+void touch(uint64_t address, uint64_t bytes, int is_code) {
+    lines_touch(&touched, &all, address, bytes, is_code);
+}
 uint64_t executed(void) { return all.executed; }
 int finish_all(void) {
     int whole = windows_end(&all);
@@ -66,7 +80,10 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder, source = tmp_path_factory.mktemp("core"), data_dir("tools/plugin")
     (folder / "shim.c").write_text(SHIM)
     words = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
-    files = [folder / "shim.c", *(source / f"{name}.c" for name in ("windows", "record", "cache"))]
+    files = [
+        folder / "shim.c",
+        *(source / f"{name}.c" for name in ("windows", "record", "cache", "lines")),
+    ]
     subprocess.run([*words, f"-I{source}", "-o", folder / "core.so", *files], check=True)
     loaded = ctypes.CDLL(str(folder / "core.so"))
     number, count = ctypes.c_uint64, ctypes.c_uint32
@@ -75,6 +92,8 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded.mark.argtypes = [number, ctypes.c_int, number]
     loaded.task.argtypes = [number] * 4
     loaded.open_now.argtypes = [ctypes.c_int, number]
+    loaded.value.argtypes = [count, number]
+    loaded.touch.argtypes = [number, number, ctypes.c_int]
     for name in ("leave", "back", "stop"):
         getattr(loaded, name).argtypes = [number]
     loaded.executed.restype = number
@@ -111,7 +130,7 @@ class Board:
         assert self.core.finish_all()
         write_times(self.folder, self.times)
         path = self.folder / WINDOWS
-        pack_windows(path, path, symbols({"all": [NOP] * 4096}))
+        pack_windows(path, path, symbols({"all": [NOP] * 4096}), ("copy", "map"))
         found = read_windows(self.folder)
         assert found is not None
         return found
@@ -328,3 +347,63 @@ def test_marks_of_another_boot_are_refused(board: Board) -> None:
     write_times(board.folder, [100, 200])
     with pytest.raises(InfrastructureError, match="contradict"):
         read_windows(board.folder)
+
+
+def test_values_are_of_the_window_that_goes_on_and_of_its_last_block(board: Board) -> None:
+    board.plain(0, 4)
+    board.core.value(0, 4096)
+    board.plain(10, 3)
+    board.core.value(1, 1 << 40)
+    board.clock(100)
+    board.leave(13)
+    board.core.value(0, 7)
+    board.back(13)
+    board.core.value(0, 9)
+    found = board.read()
+    assert found.called == ("copy", "map")
+    rows = [tuple(row) for row in found.values.tolist()]
+    # What tracing calls is not kept; nor is anything larger than 32 bits hold.
+    assert rows[:2] == [(0, 0, 0, 4096), (0, 1, 1, 2**32 - 1)]
+    assert [row[3] for row in rows] == [4096, 2**32 - 1, 9]
+
+
+def test_a_line_counts_once_between_two_system_calls(board: Board) -> None:
+    assert board.core.with_lines()
+    board.plain(0, 4)
+    board.core.touch(0x1000, 8, 0)
+    board.core.touch(0x1038, 16, 0)  # the same line, and the next one
+    board.core.touch(BASE, 16, 1)
+    board.clock(100)
+    board.plain(0, 4)
+    board.core.touch(0x1000, 8, 0)
+    board.clock(200)
+    board.core.call()
+    board.core.touch(0x1000, 8, 0)
+    board.clock(300)
+    found = board.read()
+    assert found.touches is not None
+    rows = [(t["mark"], t["block"], list(t.tolist()[2:])) for t in found.touches]
+    # Two lines of data, one of code, which all miss; afterwards level 1 has them.
+    assert rows == [(0, 0, [2, 1, 2, 1, 3]), (2, 0, [1, 0, 0, 0, 0])]
+
+
+def test_lines_that_another_one_replaced_miss_again_and_count_once(board: Board) -> None:
+    assert board.core.with_lines()
+    board.plain(0, 4)
+    for address in (0x0, 0x80, 0x0):  # two sets of one way: both are in the first
+        board.core.touch(address, 4, 0)
+    board.clock(100)
+    board.leave(4)
+    board.core.touch(0x4000, 4, 0)  # tracing's
+    board.back(None)
+    board.plain(0, 4)
+    board.clock(200)
+    found = board.read()
+    assert found.touches is not None
+    assert [list(t.tolist()[2:]) for t in found.touches] == [[2, 0, 3, 0, 2]]
+
+
+def test_a_boot_that_counted_no_lines_says_so(board: Board) -> None:
+    board.plain(0, 4)
+    board.clock(100)
+    assert board.read().touches is None

@@ -20,8 +20,8 @@ from tests.vm.ssh_guest import FRAGMENTS, Guest, board_file
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 CELL = "ufs-4k-randread-t1-direct"
-ROOT_SENT = 12 << 20
-"""Bytes to the board by which its kernel and the root file system have been sent."""
+BEGUN = "iotoll begins "
+"""In the kernel's log when the workload begins (lava-jobs/desk/inside.sh)."""
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,11 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
     record = source.base_of("debian", None, Progress(quiet=True))
     if not may_use(kernel_job.KernelJob.make(record, "arm64", FRAGMENTS)):
         pytest.skip("the kernel of the ssh guest is not built, which takes minutes: BUILD_ALL=1")
-    board = board_file(tmp_path_factory.mktemp("board"))
-    return ["--board", board, "--runner", "ssh", "--matrix", "ufs", "--cells", CELL]
+    folder = tmp_path_factory.mktemp("board")
+    matrix = folder / "uncalibrated.toml"
+    matrix.write_text('extends = "ufs"\ncalibrate = false\n')
+    words: list[str | Path] = ["--board", board_file(folder), "--runner", "ssh"]
+    return [*words, "--matrix", matrix, "--cells", CELL]
 
 
 @pytest.fixture(scope="module")
@@ -45,33 +48,41 @@ def guest(words: list[str | Path], tmp_path_factory: pytest.TempPathFactory) -> 
         yield first
 
 
+Meanwhile = Callable[[threading.Event], object]
+"""Runs beside a command; the event says that this has ended."""
+
+
 def measured(
-    words: list[str | Path], desk: Path, out: Path, meanwhile: Callable[[], None] | None = None
+    words: list[str | Path], desk: Path, out: Path, meanwhile: Meanwhile = threading.Event.wait
 ) -> tuple[subprocess.CompletedProcess[str], BootRecord | None]:
     """Measure by ssh while something happens; the command, and the record of its boot if any."""
-    other = threading.Thread(target=meanwhile or (lambda: None))
+    is_over = threading.Event()
+    other = threading.Thread(target=meanwhile, args=(is_over,))
     other.start()
-    done = subprocess.run(
-        command("measure", *words, "--lab", desk, "--out", out),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    other.join()
+    try:
+        done = subprocess.run(
+            command("measure", *words, "--lab", desk, "--out", out),
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    finally:
+        is_over.set()
+        other.join()
     path = RunDir.open(out).boot("base", 1) / "boot.json"
     return done, results.read(path, BootRecord) if path.is_file() else None
 
 
-def when_sent(guest: Guest, then: Callable[[], None]) -> Callable[[], None]:
-    """Do something a little after the root file system was sent: while the workload runs."""
+def when_begun(guest: Guest, then: Callable[[], None]) -> Meanwhile:
+    """Do something while the workload runs; nothing where that does not begin."""
 
-    def wait() -> None:
-        start = guest.line.passed
-        while guest.line.passed - start < ROOT_SENT:
-            time.sleep(0.1)
-        time.sleep(5)
+    def wait(is_over: threading.Event) -> None:
+        before = guest.console().count(BEGUN)
+        while guest.console().count(BEGUN) == before:
+            if is_over.wait(0.2):
+                return
         then()
 
     return wait
@@ -80,7 +91,7 @@ def when_sent(guest: Guest, then: Callable[[], None]) -> Callable[[], None]:
 def test_a_kernel_is_started_and_measured(
     words: list[str | Path], guest: Guest, tmp_path: Path
 ) -> None:
-    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
+    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1, boot_seconds=600)
     done, record = measured(words, desk, tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert record is not None and record.command == ["ssh", "kexec"] and record.virtual
@@ -97,8 +108,8 @@ def test_a_line_that_is_cut_during_the_workload_costs_nothing(
         time.sleep(10)
         guest.line.mend()
 
-    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
-    done, record = measured(words, desk, tmp_path / "run", when_sent(guest, cut))
+    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1, boot_seconds=600)
+    done, record = measured(words, desk, tmp_path / "run", when_begun(guest, cut))
     assert done.returncode == 0, done.stderr
     assert record is not None and record.died == []
 
@@ -106,8 +117,8 @@ def test_a_line_that_is_cut_during_the_workload_costs_nothing(
 def test_a_board_whose_power_fails_is_tried_once_more(
     words: list[str | Path], guest: Guest, tmp_path: Path
 ) -> None:
-    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
-    done, record = measured(words, desk, tmp_path / "run", when_sent(guest, guest.start))
+    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1, boot_seconds=600)
+    done, record = measured(words, desk, tmp_path / "run", when_begun(guest, guest.start))
     assert done.returncode == 0, done.stderr
     assert record is not None
     (first,) = record.died

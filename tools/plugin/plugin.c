@@ -6,7 +6,8 @@
  *                               [,caches=SIZE:WAYS+SIZE:WAYS+SIZE:WAYS+LINE:1]]
  *                               [,counts=FILE,at=ADDRESS:0,idle=FILE,leave=FILE,functions=FILE]
  *                               [,tracing=FILE,windows=FILE,edges=FILE,clock=ADDRESS:ADDRESS,
- *                                 vectors=ADDRESS:ADDRESS,switch=ADDRESS:ADDRESS]
+ *                                 vectors=ADDRESS:ADDRESS,switch=ADDRESS:ADDRESS,
+ *                                 values=ADDRESS:REGISTER+ADDRESS:REGISTER[,caches=...]]
  *
  * Before the instruction at a probe's ADDRESS runs, the value of xREGISTER is noted (a mark). The
  * first probe is the clock: recording begins at its first mark or, with spans, while its value is in
@@ -23,6 +24,8 @@
  * windows' FILE what everything else executed between them (windows.h). edges' FILE has where tracing begins
  * and ends, clock the first instruction of the function that reads the trace clock and its return, vectors
  * the table of exception vectors, switch the function that switches tasks. They go together, with counts.
+ * values are functions that are called with a number of which windows keeps the sum (xREGISTER, one of the first
+ * eight). With caches, windows' FILE also says which lines were touched first since a system call (lines.h).
  *
  * Instructions are counted one by one, not by the lengths of the blocks: QEMU leaves a block early
  * at an exception, and runs the rest again after an access to a device.
@@ -335,20 +338,12 @@ static void at_end(qemu_plugin_id_t id, void *data)
         end_record();
 }
 
-/* QEMU itself takes commas as the ends of options, so pairs have another separator. */
-static int take_pairs(const char *value, struct span *pairs, int most)
-{
-    g_autofree char *text = g_strdelimit(g_strdup(value), "+", ',');
-
-    return parse_pairs(text, pairs, most);
-}
-
 static bool take_caches(const char *value)
 {
     struct span pairs[CACHES + 1];
     uint64_t sizes[CACHES], ways[CACHES];
 
-    if (take_pairs(value, pairs, CACHES + 1) != CACHES + 1)
+    if (parse_pairs(value, pairs, CACHES + 1) != CACHES + 1)
         return false;
     for (int i = 0; i < CACHES; i++) {
         sizes[i] = pairs[i].from;
@@ -373,7 +368,7 @@ static bool take_counts(const char *option, const char *value)
         return counts.file && fwrite(COUNTS_MAGIC, 8, 1, counts.file) == 1;
     }
     if (g_str_has_prefix(option, "at="))
-        return take_pairs(value, &count_mark, 1) == 1;
+        return parse_pairs(value, &count_mark, 1) == 1;
     if (g_str_has_prefix(option, "idle="))
         return take_spans(value, &idle_code);
     if (g_str_has_prefix(option, "leave="))
@@ -391,7 +386,7 @@ static bool take_option(const char *option)
     if (g_str_has_prefix(option, "out=")) {
         prefix = g_strdup(value);
     } else if (g_str_has_prefix(option, "probes=")) {
-        probe_count = take_pairs(value, probes, PROBES);
+        probe_count = parse_pairs(value, probes, PROBES);
         for (int i = 0; i < probe_count; i++)
             if (probes[i].to >= REGISTERS)
                 return false;
@@ -464,6 +459,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
         }
     }
     if (!are_whole(info->target_name) || (prefix && !open_record()))
+        return -1;
+    if (traced_is_on() && recorder.caches && !traced_lines(caches))
         return -1;
     scores = qemu_plugin_scoreboard_new(sizeof(uint64_t));
     executed = qemu_plugin_scoreboard_u64(scores);

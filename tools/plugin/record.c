@@ -211,7 +211,8 @@ int parse_pairs(const char *text, struct span *pairs, int most)
         count++;
         if (*end == '\0')
             return count;
-        if (*end != ',')
+        /* QEMU itself takes commas as the ends of options. */
+        if (*end != ',' && *end != '+')
             return -1;
         text = end + 1;
     }

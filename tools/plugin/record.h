@@ -88,7 +88,7 @@ void recorder_access(struct recorder *recorder, uint64_t address, uint64_t bytes
 /* Ends the last run, and returns whether everything was written. The caller closes the files. */
 bool recorder_end(struct recorder *recorder, uint64_t executed);
 
-/* Reads "A:B,A:B,..." of hexadecimal or decimal numbers; returns their count, -1 if invalid. */
+/* Reads "A:B+A:B+..." (or with commas) of hexadecimal or decimal numbers; returns their count, -1 if invalid. */
 int parse_pairs(const char *text, struct span *pairs, int most);
 
 /* Reads a file of entries of `width` bytes into memory that the caller frees; -1 if it cannot be read. */

@@ -4,9 +4,14 @@
 
 #include <string.h>
 
+#include "lines.h"
 #include "record.h"
 #include "tracing.h"
 #include "windows.h"
+
+/* Registers of arguments; functions of which one is kept, at most. */
+#define ARGUMENTS 8
+#define VALUES 32
 
 static struct tracing tracing;
 static struct windows windows;
@@ -14,7 +19,11 @@ static struct edge *edges;
 static int64_t edge_count;
 static struct span trace_clock, vectors, task_switch;
 static qemu_plugin_u64 user_count;
-static struct qemu_plugin_register *first, *second, *return_address; /* x0, x1, ELR_EL1 */
+static struct qemu_plugin_register *arguments[ARGUMENTS]; /* x0, x1, ... */
+static struct qemu_plugin_register *return_address;       /* ELR_EL1 */
+static struct span values[VALUES]; /* address of a function and the argument that is kept */
+static int value_count;
+static struct lines lines;
 
 /* A switch of states by tracing.h is one of windows.h, too. */
 static void follow(bool was_on, uint64_t address)
@@ -23,6 +32,12 @@ static void follow(bool was_on, uint64_t address)
         windows_leave(&windows, address);
     else if (was_on && !tracing.now.on)
         windows_return(&windows, address);
+    else
+        return;
+    /* What is left of the block that runs; of another one the lines follow when it begins. */
+    if (lines.is_on && was_on && address)
+        lines_touch(&lines, &windows, windows.running->address,
+                    windows.running->end - windows.running->address, true);
 }
 
 /* Of a translated instruction: the number of an edge, and how many instructions were counted early. */
@@ -68,6 +83,37 @@ static void on_block(unsigned int vcpu, void *stretch)
     windows_enter(&windows, stretch);
 }
 
+static void on_lines(unsigned int vcpu, void *stretch)
+{
+    const struct stretch *block = stretch;
+
+    (void)vcpu;
+    lines_touch(&lines, &windows, block->address, block->end - block->address, true);
+}
+
+static void on_touch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+    struct qemu_plugin_hwaddr *place;
+
+    (void)vcpu;
+    (void)data;
+    if (!windows.adds)
+        return;
+    place = qemu_plugin_get_hwaddr(info, address);
+    /* Registers of devices are in no cache. */
+    if (place && !qemu_plugin_hwaddr_is_io(place))
+        lines_touch(&lines, &windows, qemu_plugin_hwaddr_phys_addr(place),
+                    UINT64_C(1) << qemu_plugin_mem_size_shift(info), false);
+}
+
+static void on_value(unsigned int vcpu, void *which)
+{
+    (void)vcpu;
+    if (windows.adds)
+        windows_value(&windows, GPOINTER_TO_UINT(which),
+                      value_of(arguments[values[GPOINTER_TO_UINT(which)].to]));
+}
+
 static void on_edge(unsigned int vcpu, void *data)
 {
     guint word = GPOINTER_TO_UINT(data);
@@ -89,7 +135,7 @@ static void on_break(unsigned int vcpu, void *early)
 
 /* An exception within the kernel (with the stack pointer of its level) that no interrupt is. */
 #define SYNC_EXCEPTION 0x200
-/* From here on, those of user space. */
+/* From here on, those of user space; at it, system calls. */
 #define USER_EXCEPTIONS 0x400
 
 /* An exception is taken: its vector's block is about to begin. */
@@ -105,6 +151,8 @@ static void on_exception(unsigned int vcpu, void *offset)
         windows_mark(&windows, 0, MARK_EXCEPTION, user_executed(vcpu));
     else if (GPOINTER_TO_UINT(offset) >= USER_EXCEPTIONS)
         windows_mark(&windows, 0, MARK_ENTRY, user_executed(vcpu));
+    if (GPOINTER_TO_UINT(offset) == USER_EXCEPTIONS)
+        lines_call(&lines);
     follow(was_on, 0);
 }
 
@@ -127,7 +175,7 @@ static void on_trace_clock(unsigned int vcpu, void *early)
 {
     guint word = GPOINTER_TO_UINT(early);
 
-    tracing_clock(&tracing, executed_before(word), value_of(first));
+    tracing_clock(&tracing, executed_before(word), value_of(arguments[0]));
     windows_mark(&windows, address_before(word), MARK_CLOCK, user_executed(vcpu));
 }
 
@@ -135,8 +183,8 @@ static void on_switch(unsigned int vcpu, void *early)
 {
     guint word = GPOINTER_TO_UINT(early);
 
-    windows_switch(&windows, address_before(word), user_executed(vcpu), value_of(first),
-                   value_of(second));
+    windows_switch(&windows, address_before(word), user_executed(vcpu), value_of(arguments[0]),
+                   value_of(arguments[1]));
 }
 
 /* The last instruction of a block has accessed memory. */
@@ -185,6 +233,13 @@ static void watch_instruction(struct qemu_plugin_insn *insn, uint32_t word, guin
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_read, QEMU_PLUGIN_CB_NO_REGS, before);
     if (address == trace_clock.to)
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_trace_clock, QEMU_PLUGIN_CB_R_REGS, before);
+    for (int which = 0; which < value_count; which++)
+        if (address == values[which].from)
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_value, QEMU_PLUGIN_CB_R_REGS,
+                                                   GUINT_TO_POINTER((guint)which));
+    if (lines.is_on && is_access(word))
+        qemu_plugin_register_vcpu_mem_cb(insn, on_touch, QEMU_PLUGIN_CB_NO_REGS,
+                                         QEMU_PLUGIN_MEM_RW, NULL);
     if (address == task_switch.from)
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_switch, QEMU_PLUGIN_CB_R_REGS, before);
     if (is_probe(word))
@@ -252,6 +307,9 @@ void traced_translate(struct qemu_plugin_tb *tb)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, on_exception, QEMU_PLUGIN_CB_R_REGS,
                                              GUINT_TO_POINTER((guint)(from - vectors.from)));
     qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, (void *)stretch);
+    if (lines.is_on)
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, on_lines, QEMU_PLUGIN_CB_NO_REGS,
+                                             (void *)stretch);
     for (size_t i = 0; i < count; i++)
         watch_instruction(qemu_plugin_tb_get_insn(tb, i), words[i], (guint)(count - i));
     watch_edges(tb, words, count);
@@ -270,10 +328,9 @@ void traced_cpu(unsigned int vcpu, const GArray *registers)
         const qemu_plugin_reg_descriptor *one =
             &g_array_index(registers, qemu_plugin_reg_descriptor, i);
 
-        if (strcmp(one->name, "x0") == 0)
-            first = one->handle;
-        else if (strcmp(one->name, "x1") == 0)
-            second = one->handle;
+        if (one->name[0] == 'x' && one->name[1] >= '0' && one->name[1] < '0' + ARGUMENTS &&
+            !one->name[2])
+            arguments[one->name[1] - '0'] = one->handle;
         else if (strcmp(one->name, "ELR_EL1") == 0)
             return_address = one->handle;
     }
@@ -282,6 +339,14 @@ void traced_cpu(unsigned int vcpu, const GArray *registers)
 void traced_begin(qemu_plugin_u64 user)
 {
     user_count = user;
+}
+
+bool traced_lines(struct caches caches)
+{
+    lines.caches = caches;
+    windows.touches = &lines.found;
+    windows.touch_width = sizeof(struct line_counts);
+    return lines_make(&lines);
 }
 
 void traced_open(unsigned int vcpu, bool is_open)
@@ -322,6 +387,13 @@ bool traced_option(const char *option, const char *value)
         return parse_pairs(value, &trace_clock, 1) == 1;
     if (g_str_has_prefix(option, "vectors="))
         return parse_pairs(value, &vectors, 1) == 1;
+    if (g_str_has_prefix(option, "values=")) {
+        value_count = parse_pairs(value, values, VALUES);
+        for (int i = 0; i < value_count; i++)
+            if (values[i].to >= ARGUMENTS)
+                return false;
+        return value_count > 0;
+    }
     if (g_str_has_prefix(option, "switch="))
         return parse_pairs(value, &task_switch, 1) == 1;
     if (!g_str_has_prefix(option, "edges="))
@@ -332,12 +404,13 @@ bool traced_option(const char *option, const char *value)
 
 bool traced_end(void)
 {
-    bool whole = tracing_end(&tracing);
+    bool whole = tracing_end(&tracing) && !lines.failed;
 
     whole = windows_end(&windows) && whole;
     whole = fclose(tracing.file) == 0 && whole;
     whole = fclose(windows.file) == 0 && whole;
     windows_free(&windows);
+    lines_free(&lines);
     g_free(edges);
     return whole;
 }

@@ -7,6 +7,8 @@
 #include <qemu-plugin.h>
 #include <stdbool.h>
 
+#include "cache.h"
+
 /* Whether an option is one of those of tracing, and valid. */
 bool traced_option(const char *option, const char *value);
 
@@ -21,6 +23,9 @@ void traced_begin(qemu_plugin_u64 user);
 
 /* A CPU is there, with these registers (qemu_plugin_reg_descriptor). */
 void traced_cpu(unsigned int vcpu, const GArray *registers);
+
+/* Lines of cache are counted as well, in a model of caches that is the callee's now; false: no memory. */
+bool traced_lines(struct caches caches);
 
 /* Between two blocks: what is measured begins, or ends. */
 void traced_open(unsigned int vcpu, bool is_open);

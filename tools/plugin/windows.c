@@ -10,8 +10,7 @@
 #define FIRST_ROOM 1024u
 #define FIRST_SLOTS 4096u
 
-/* A place for one more entry at a list's end; NULL: no memory. */
-static void *more(struct list *list, size_t width)
+void *list_more(struct list *list, size_t width)
 {
     if (list->count == list->room) {
         uint64_t room = list->room ? 2 * list->room : FIRST_ROOM;
@@ -72,7 +71,7 @@ static struct stretch *take_stretch(struct windows *windows, uint64_t address,
     if (number < known)
         return known_stretch(windows, number);
     made = *is_new ? malloc(sizeof(*made)) : NULL;
-    place = made ? more(&windows->stretches, sizeof(made)) : NULL;
+    place = made ? list_more(&windows->stretches, sizeof(made)) : NULL;
     if (!place) {
         free(made);
         windows->failed = true;
@@ -92,7 +91,7 @@ static struct stretch *take_stretch(struct windows *windows, uint64_t address,
 
 static void add_special(struct windows *windows, struct stretch *stretch, struct special found)
 {
-    struct special *place = more(&windows->special, sizeof(found));
+    struct special *place = list_more(&windows->special, sizeof(found));
 
     if (!place) {
         windows->failed = true;
@@ -213,7 +212,7 @@ static uint32_t device_number(struct windows *windows, const char *name)
     for (uint64_t i = 0; i < windows->devices.count; i++)
         if (strncmp(known[i], name, WINDOW_NAME - 1) == 0)
             return (uint32_t)i;
-    added = more(&windows->devices, WINDOW_NAME);
+    added = list_more(&windows->devices, WINDOW_NAME);
     if (!added) {
         windows->failed = true;
         return 0;
@@ -236,7 +235,7 @@ void windows_access(struct windows *windows, uint64_t address, const char *devic
         if (memcmp(&known[number], &wanted, sizeof(wanted)) == 0)
             break;
     if (number == windows->accesses.count) {
-        struct window_access *added = more(&windows->accesses, sizeof(wanted));
+        struct window_access *added = list_more(&windows->accesses, sizeof(wanted));
 
         if (!added) {
             windows->failed = true;
@@ -285,7 +284,7 @@ static uint32_t *tally_of(struct windows *windows, uint32_t entry)
     uint32_t number = entry & ~ENTRY_ACCESS;
 
     while (list->count <= number) {
-        uint32_t *added = more(list, sizeof(*added));
+        uint32_t *added = list_more(list, sizeof(*added));
 
         if (!added)
             return NULL;
@@ -298,7 +297,7 @@ void windows_spill(struct windows *windows)
 {
     for (uint32_t i = 0; i < windows->count; i++) {
         uint32_t *tally = tally_of(windows, windows->content[i]);
-        uint32_t *touched = tally && !*tally ? more(&windows->touched, sizeof(*touched)) : NULL;
+        uint32_t *touched = tally && !*tally ? list_more(&windows->touched, sizeof(*touched)) : NULL;
 
         if (!tally || (!*tally && !touched)) {
             windows->failed = true;
@@ -313,7 +312,7 @@ void windows_spill(struct windows *windows)
 
 static bool add_contents(struct windows *windows, uint32_t entry)
 {
-    uint32_t *added = more(&windows->contents, sizeof(*added));
+    uint32_t *added = list_more(&windows->contents, sizeof(*added));
 
     if (added)
         *added = entry;
@@ -323,8 +322,8 @@ static bool add_contents(struct windows *windows, uint32_t entry)
 static bool add_window(struct windows *windows, uint64_t sum)
 {
     bool is_ordered = !windows->touched.count, is_whole = true;
-    struct window *added = more(&windows->known, sizeof(*added));
-    uint64_t *known_sum = more(&windows->sums, sizeof(sum));
+    struct window *added = list_more(&windows->known, sizeof(*added));
+    uint64_t *known_sum = list_more(&windows->sums, sizeof(sum));
 
     if (!added || !known_sum)
         return false;
@@ -379,7 +378,7 @@ static uint32_t window_number(struct windows *windows)
 static void finish(struct windows *windows, enum mark_kind kind, uint64_t user)
 {
     uint32_t number = windows->is_open ? window_number(windows) : NO_BLOCK;
-    struct window_mark *mark = more(&windows->marks, sizeof(*mark));
+    struct window_mark *mark = list_more(&windows->marks, sizeof(*mark));
 
     if (mark)
         *mark = (struct window_mark){number, kind, (uint32_t)(user - windows->user)};
@@ -408,13 +407,30 @@ void windows_switch(struct windows *windows, uint64_t address, uint64_t user, ui
 
     if (!windows->is_open)
         return;
-    added = more(&windows->switches, sizeof(*added));
+    added = list_more(&windows->switches, sizeof(*added));
     if (!added) {
         windows->failed = true;
         return;
     }
     *added = (struct window_switch){from, to};
     windows_mark(windows, address, MARK_SWITCH, user);
+}
+
+void windows_value(struct windows *windows, uint32_t which, uint64_t amount)
+{
+    bool is_ordered = !windows->touched.count && windows->count;
+    struct window_value *added;
+
+    if (!windows->adds)
+        return;
+    added = list_more(&windows->values, sizeof(*added));
+    if (!added) {
+        windows->failed = true;
+        return;
+    }
+    *added = (struct window_value){(uint32_t)windows->marks.count,
+                                   is_ordered ? windows->count - 1 : NO_BLOCK, which,
+                                   amount < UINT32_MAX ? (uint32_t)amount : UINT32_MAX};
 }
 
 /* ---------------------------------------------------------------- the file */
@@ -436,7 +452,7 @@ static void write_blocks(struct windows *windows)
 
     for (uint32_t i = 0; i < windows->blocks.count; i++) {
         const struct stretch *one = known_stretch(windows, i);
-        struct window_block *added = more(&blocks, sizeof(*added));
+        struct window_block *added = list_more(&blocks, sizeof(*added));
 
         if (!added) {
             windows->failed = true;
@@ -460,6 +476,9 @@ bool windows_end(struct windows *windows)
     write_list(windows, PART_WINDOWS, sizeof(struct window), &windows->known);
     write_list(windows, PART_MARKS, sizeof(struct window_mark), &windows->marks);
     write_list(windows, PART_SWITCHES, sizeof(struct window_switch), &windows->switches);
+    write_list(windows, PART_VALUES, sizeof(struct window_value), &windows->values);
+    if (windows->touches)
+        write_list(windows, PART_TOUCHES, windows->touch_width, windows->touches);
     if (!windows->failed)
         write_list(windows, PART_LAST, 1, &none);
     return fflush(windows->file) == 0 && !windows->failed;
@@ -471,6 +490,7 @@ void windows_free(struct windows *windows)
         &windows->special, &windows->devices, &windows->accesses, &windows->contents,
         &windows->known,   &windows->marks,   &windows->switches, &windows->sums,
         &windows->touched, &windows->tallies[0], &windows->tallies[1],
+        &windows->values,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)

@@ -24,6 +24,8 @@
  *   PART_WINDOWS   struct window, in the order of their numbers
  *   PART_MARKS     struct window_mark; those of the clock are as many as tracing.h's file has
  *   PART_SWITCHES  struct window_switch, of the marks of that kind in their order
+ *   PART_VALUES    struct window_value: what functions were called with
+ *   PART_TOUCHES   struct line_counts (lines.h); only where lines of cache are counted
  *   PART_LAST      nothing: the file is whole
  * What is stored of it is packed, and has the functions of its blocks before PART_LAST (src/iotoll/boots/counts.py).
  */
@@ -51,6 +53,8 @@ enum window_part {
     PART_MARKS = 7,
     PART_SWITCHES = 8,
     PART_LAST = 9,
+    PART_VALUES = 11, /* 10 is what is added when it is stored */
+    PART_TOUCHES = 12,
 };
 
 enum mark_kind { MARK_CLOCK = 0, MARK_SWITCH = 1, MARK_EXCEPTION = 2, MARK_ENTRY = 3 };
@@ -89,6 +93,13 @@ struct window_switch {
     uint64_t to;
 };
 
+struct window_value {
+    uint32_t mark;  /* its window is the one that ends with it */
+    uint32_t place; /* of the function's first block in the window's content; NO_BLOCK: not known */
+    uint32_t which; /* of the values that were asked for */
+    uint32_t amount;
+};
+
 /* A block as it was translated; lives as long as the windows do. */
 struct stretch {
     uint64_t value;
@@ -111,7 +122,9 @@ struct windows {
     FILE *file;
     struct blocks blocks;
     struct list stretches; /* pointers, by the block's number */
-    struct list special, devices, accesses, contents, known, marks, switches;
+    struct list special, devices, accesses, contents, known, marks, switches, values;
+    const struct list *touches; /* struct line_counts; NULL: not counted */
+    uint32_t touch_width;
     struct list sums; /* of the known windows */
     uint32_t *slots;  /* numbers of known windows, by their sum; NO_BLOCK: empty */
     uint64_t slot_count;
@@ -130,6 +143,9 @@ struct windows {
     uint64_t user; /* instructions of user space until its beginning */
     bool failed;
 };
+
+/* A place for one more entry at a list's end; NULL: no memory. */
+void *list_more(struct list *list, size_t width);
 
 /* False: no memory. */
 bool windows_make(struct windows *windows);
@@ -185,6 +201,9 @@ void windows_mark(struct windows *windows, uint64_t address, enum mark_kind kind
 /* The same at a switch of tasks. */
 void windows_switch(struct windows *windows, uint64_t address, uint64_t user, uint64_t from,
                     uint64_t to);
+
+/* The function that just began was called with a value that was asked for. */
+void windows_value(struct windows *windows, uint32_t which, uint64_t amount);
 
 /* Writes all; whether the file is whole. The caller closes it. */
 bool windows_end(struct windows *windows);

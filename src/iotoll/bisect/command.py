@@ -20,10 +20,11 @@ from iotoll.bisect.log import NAME, Log
 from iotoll.bisect.meter import Meter, usage
 from iotoll.bisect.rest import Whole, as_json, parts_json, search_on
 from iotoll.bisect.setting import WHOLE, WORK, Setting, locked
-from iotoll.bisect.terminal import bisect_text
+from iotoll.bisect.terminal import bisect_lines, bisect_text, effort
 from iotoll.core.cli_support import FiniteRange, Output, output_options, told
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import meant, near_path
 from iotoll.core.paths import cache_dir
 from iotoll.core.progress import Progress
 from iotoll.records import results
@@ -145,7 +146,8 @@ def setting_of(tree: Path, options: dict[str, Any]) -> Setting:
 
 def _repository(tree: Path) -> Path:
     if not tree.is_dir():
-        raise UsageError(f"--tree {tree}: no such folder: name a kernel git tree")
+        near = near_path(tree) or ": name a kernel git tree"
+        raise UsageError(f"--tree {tree}: no such folder{near}")
     return tree
 
 
@@ -166,7 +168,8 @@ def _check_section(section: str | None, meter: Meter) -> None:
     known = [*(s.value for s in meter.policy.sections), WHOLE, WORK]
     # Behind a colon: an element, such as register_reads.ufs:submission.
     if section is not None and section not in known and ":" not in section:
-        raise UsageError(f"--section {section}: there is none: choose from {', '.join(known)}")
+        near = meant(section, known) or ":"
+        raise UsageError(f"--section {section}: there is none{near} choose from {', '.join(known)}")
 
 
 def _confirmed(
@@ -257,11 +260,12 @@ def _show(result: dict[str, Any], root: Path, output: Output) -> None:
     if output.as_json:
         click.echo(json.dumps(result, indent=1, sort_keys=True))
         return
-    text = bisect_text(result)
+    lines = bisect_lines(result)
     if output.quiet:
-        click.echo(text.splitlines()[0])
+        click.echo(lines[0])
         return
-    output.show(text.rstrip("\n").splitlines())
+    output.progress.say(effort(result))
+    output.show(lines)
     click.echo(f"written: {root / 'bisect.json'}")
 
 

@@ -24,6 +24,8 @@ from iotoll.bisect.page import (
     LedgerRow,
     families,
     ledger_data,
+    ledger_effort,
+    ledger_lines,
     ledger_page,
     ledger_text,
 )
@@ -32,6 +34,7 @@ from iotoll.boards.matrix import chosen_cells
 from iotoll.core.cli_support import Output, output_options
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import near_path
 from iotoll.records import results
 
 
@@ -65,7 +68,8 @@ def ledger_command(
     """
     output = Output(quiet, as_json)
     if not tree.is_dir():
-        raise UsageError(f"--tree {tree}: no such folder: name a kernel git tree")
+        near = near_path(tree) or ": name a kernel git tree"
+        raise UsageError(f"--tree {tree}: no such folder{near}")
     first, dots, last = range_.partition("..")
     if not dots or not first or last.startswith("."):
         raise UsageError(f"{range_}: write a range as A..B")
@@ -88,7 +92,8 @@ def ledger_command(
     if as_json:
         click.echo(json.dumps(ledger_data(ledger), indent=1, sort_keys=True))
     else:
-        output.show(ledger_text(ledger).rstrip("\n").splitlines())
+        output.progress.say(ledger_effort(ledger))
+        output.show(ledger_lines(ledger))
         if not quiet:
             click.echo(f"written: {root / 'ledger.html'}")
     raise SystemExit(3 if found.partial else 0)

@@ -9,10 +9,10 @@ from typing import Any
 from markupsafe import Markup
 
 from iotoll.bisect.fields import LEDGER
-from iotoll.bisect.terminal import named, titled
+from iotoll.bisect.terminal import effort, named, titled
 from iotoll.records.text import fixed
 from iotoll.reports.kit.page import Table, page_template
-from iotoll.reports.kit.svg import WIDE, Panel
+from iotoll.reports.kit.svg import WIDTH, Panel
 
 Part = tuple[str, str]
 
@@ -138,7 +138,17 @@ def number(tenths: int) -> str:
 
 
 def ledger_text(ledger: Ledger) -> str:
-    """The ledger as plain text of at most 100 columns or so, as a mailing list takes it."""
+    """The ledger as plain text, with what it took, as a mailing list takes it."""
+    return "\n".join([*ledger_lines(ledger), "", ledger_effort(ledger)]) + "\n"
+
+
+def ledger_effort(ledger: Ledger) -> str:
+    """What it took, in one line."""
+    return effort({"spent": ledger.spent, "disk": ledger.disk})
+
+
+def ledger_lines(ledger: Ledger) -> list[str]:
+    """The ledger in lines of at most 100 columns or so."""
     lines = [
         f"Instructions per I/O from {named(dict(ledger.good))}",
         f"                       to {named(dict(ledger.bad))}",
@@ -163,16 +173,9 @@ def ledger_text(ledger: Ledger) -> str:
     lines += ["", "B minus A, which is the sum of the rows above that are not indented:"]
     lines += [f"  {line}" for line in _values(ledger, ledger.totals) or ["nothing differs"]]
     lines += [ledger.unseen] if ledger.unseen else []
-    spent = ledger.spent
-    lines += [
-        "",
-        f"kernels built: {spent['builds']} ({spent['build_seconds']:.0f} s), from the cache:"
-        f" {spent['cached']}; boots: {spent['boots']} ({spent['boot_seconds']:.0f} s);"
-        f" commits skipped: {spent['skipped']}; disk: {ledger.disk['folder'] / 1e6:.0f} MB",
-    ]
     if ledger.partial:
         lines.append("the limit on builds was reached: rows say what it keeps together")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 LEFT_OVER = "left: steps that the gate's rule does not count"
@@ -227,8 +230,8 @@ def ledger_data(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-HEIGHT, LEFT, TOP, SPARE = 220, 60, 16, 48
-"""Of a waterfall in SVG units; ``SPARE`` is the height that its labels take."""
+ROW, LEFT, RIGHT = 20, 100, 50
+"""Height of a waterfall's row, and the width that its labels take; in SVG units."""
 SHOWN = 12
 """Waterfalls of a page: of the families with the largest movement; the table has all."""
 _COLOURS = {"grew": "grew", "shrank": "shrank", "small": "muted", "total": "vfs_fs"}
@@ -339,27 +342,29 @@ def _waterfall(ledger: Ledger, index: int) -> Waterfall:
 
 
 def _drawn(name: str, fall: Waterfall, ends: tuple[int, int]) -> str:
-    """The chart: every bar begins where the one before it ends; ``ends`` are of all charts."""
+    """The chart: a row for each bar, as in the table; every bar begins where the one above ends.
+
+    ``ends`` are of all charts.
+    """
     low, high = ends
-    scale = (HEIGHT - SPARE) / max(high - low, 1)
-    step = (WIDE - LEFT) / len(fall.bars)
-    panel = Panel(HEIGHT, WIDE)
+    scale = (WIDTH - LEFT - RIGHT) / max(high - low, 1)
+    height = ROW * len(fall.bars) + 2 * ROW
+    panel = Panel(height)
 
     def at(level: int) -> float:
-        return TOP + (high - level) * scale
+        return LEFT + (level - low) * scale
 
-    panel.line(LEFT, at(0), WIDE, at(0), "second")
-    panel.text(LEFT - 6, at(0), "A", align="right")
-    for place, bar in enumerate(fall.bars):
-        x, top = LEFT + step * (place + 0.1), min(at(bar.before), at(bar.after))
-        wide, tall = step * 0.8, max(1.0, abs(at(bar.before) - at(bar.after)))
-        panel.bar(x, top, wide, tall, _COLOURS[bar.kind], f"{bar.title}: {bar.value}")
+    panel.text(at(0), ROW / 2, "A", align="center")
+    panel.line(at(0), ROW, at(0), height - ROW / 2, "second")
+    for place, bar in enumerate(fall.bars, 1):
+        y, left = ROW * place, min(at(bar.before), at(bar.after))
+        wide = max(1.0, abs(at(bar.before) - at(bar.after)))
+        panel.bar(left, y + 3, wide, ROW - 6, _COLOURS[bar.kind], f"{bar.title}: {bar.value}")
         if bar.kind != "total":
-            panel.line(x, at(bar.after), x + step, at(bar.after), "second")
-        panel.text(x + wide / 2, top - 7, bar.value, align="center")
+            panel.line(at(bar.after), y + 3, at(bar.after), y + ROW + 3, "second")
         hash_ = bar.title.split(" ")[0] if bar.place.isdigit() else ""
-        below = f"{bar.place} {hash_}".strip() if wide > 100 else bar.place
-        panel.text(x + wide / 2, HEIGHT - 9, below, "muted", align="center")
+        panel.text(0, y + ROW / 2, f"{bar.place} {hash_}".strip(), "muted")
+        panel.text(left + wide + 4, y + ROW / 2, bar.value)
     return panel.svg(
         name, f"{fall.title}: waterfall from A to B", f"{fall.total} instructions per I/O"
     )

@@ -98,6 +98,9 @@ class Family(Model):
     devices: list[str] = Field(min_length=1)
     workloads: list[str] = Field(min_length=1, description="cells without their device")
     needs: str = Field("", description="what the board's device must have")
+    runs: list[str] = Field(
+        default_factory=list, description="functions (globs) that no cell of the matrix runs"
+    )
     board: str = Field("", description="one that runs it, where the default board does not")
 
     @field_validator("devices")

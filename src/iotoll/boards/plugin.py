@@ -92,16 +92,26 @@ WINDOWS = "windows.bin"
 """The file that says what else executed between these (windows.h)."""
 
 
-def tracing_words(folder: Path, code: TracingCode, words: Sequence[str]) -> tuple[str, ...]:
+def tracing_words(
+    folder: Path,
+    code: TracingCode,
+    words: Sequence[str],
+    values: Sequence[tuple[int, int]] = (),
+    caches: CacheModel | None = None,
+) -> tuple[str, ...]:
     """QEMU's words that also write `TRACING` and `WINDOWS` in a folder.
 
-    ``words`` are those of `count_words`.
+    ``words`` are those of `count_words`. ``values`` are functions' addresses, each with the number
+    of the argument that is kept. With ``caches`` the lines that are touched are counted.
     """
     code.edges.tofile(folder / "tracing.edges")
     pairs = {"clock": code.clock, "vectors": code.vectors, "switch": code.switch}
     more = f",tracing={folder / TRACING},windows={folder / WINDOWS}"
     more += f",edges={folder / 'tracing.edges'}"
     more += "".join(f",{name}={one:#x}:{other:#x}" for name, (one, other) in pairs.items())
+    kept = "+".join(f"{address:#x}:{number}" for address, number in values)
+    more += f",values={kept}" if kept else ""
+    more += f",caches={_caches(caches)}" if caches else ""
     return tuple(f"{word}{more}" if _is_plugin(word) else word for word in words)
 
 

@@ -16,6 +16,7 @@ import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +28,13 @@ from iotoll.boards.plugin import (
     WINDOWS,
     CountedCode,
     count_words,
+    load_caches,
     records_all,
     tracing_words,
 )
 from iotoll.core.errors import InfrastructureError, UsageError
+from iotoll.core.paths import data_dir
+from iotoll.core.toml import load_toml
 from iotoll.kernels.symbols import Symbols, read_symbols
 from iotoll.kernels.tracing import tracing_code
 from iotoll.records.results import write_bytes, write_text
@@ -73,6 +77,14 @@ WINDOWS_MAGIC, WINDOWS_LAST = b"IOTOLLW1", 9
 FUNCTIONS = 10
 """The kind of the part that `pack_windows` adds."""
 
+TOUCHES, TOUCH_COLUMNS = 12, 13
+"""Kinds of the part of lines of cache: the plugin's entries, and columns one behind the other."""
+
+TOUCHED = ("data_lines", "code_lines", "l1d_misses", "l1i_misses", "l2_misses")
+"""The counts of an entry, in the plugin's order (tools/plugin/lines.h)."""
+
+TOUCH = np.dtype([("mark", "<u4"), ("block", "<u4"), *((name, "<u2") for name in TOUCHED)])
+_PADDED = np.dtype([*TOUCH.descr, ("none", "<u2")])
 Counts = npt.NDArray[np.int64]
 
 
@@ -88,10 +100,16 @@ class Counter:
     symbols: Symbols | None = None
     why: str = ""
     is_traced: bool = False
+    values: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, kernel: Path, folder: Path, words: Sequence[str]) -> Counter:
-        """To count what a kernel's image executes, with files in ``folder``."""
+    def of(
+        cls, kernel: Path, folder: Path, words: Sequence[str], caches: str | None = None
+    ) -> Counter:
+        """To count what a kernel's image executes, with files in ``folder``.
+
+        ``caches`` is the model of caches in which lines are counted; None: they are not.
+        """
         try:
             if records_all(words):
                 return cls(tuple(words), why="each instruction is recorded instead")
@@ -103,7 +121,11 @@ class Counter:
             code = tracing_code(symbols)
         except UsageError as error:
             return cls(counting, symbols, why=str(error))
-        return cls(tracing_words(folder, code, counting), symbols, is_traced=True)
+        values = called_with(symbols)
+        asked = [(span[0], number) for span, number in values.values()]
+        model = load_caches(caches) if caches else None
+        all_words = tracing_words(folder, code, counting, asked, model)
+        return cls(all_words, symbols, is_traced=True, values=tuple(values))
 
     def keep(self, folder: Path, target: Path) -> None:
         """Store in ``target`` what was counted: ``counts.json``, and `TRACING` with `WINDOWS`."""
@@ -114,16 +136,35 @@ class Counter:
             raise InfrastructureError("QEMU's plugin left no counts")
         if self.is_traced:
             shutil.move(tracing, target / TRACING)
-            pack_windows(folder / WINDOWS, target / WINDOWS, self.symbols)
+            pack_windows(folder / WINDOWS, target / WINDOWS, self.symbols, self.values)
         text = json.dumps(_by_function(path, self.symbols), separators=(",", ":"))
         write_text(target / COUNTED, text + "\n")
         path.unlink()
 
 
-def pack_windows(path: Path, target: Path, symbols: Symbols) -> None:
+def asked_values() -> dict[str, int]:
+    """Functions (globs) of which an argument is kept, with its number: of elements.toml."""
+    known = load_toml(data_dir("pipelines") / "elements.toml").get("elements", {})
+    return {name: n for one in known.values() for name, n in one.get("values", {}).items()}
+
+
+def called_with(symbols: Symbols) -> dict[str, tuple[tuple[int, int], int]]:
+    """The kernel's functions of `asked_values`: where each is, and the argument's number."""
+    asked = asked_values()
+    found = {}
+    for name in symbols.names:
+        number = next((n for glob, n in asked.items() if fnmatchcase(name, glob)), None)
+        span = symbols.span(name) if number is not None else None
+        if span is not None and number is not None:
+            found[name] = (span, number)
+    return found
+
+
+def pack_windows(path: Path, target: Path, symbols: Symbols, values: Sequence[str] = ()) -> None:
     """Store the plugin's file of windows, packed: windows that nearly repeat are much alike.
 
-    With the functions of its blocks, so that whoever reads it needs no image. Raises
+    With the functions of its blocks, so that whoever reads it needs no image, and the names of
+    those of which ``values`` were kept. Raises
     InfrastructureError where it is not whole.
     """
     data = path.read_bytes()
@@ -139,11 +180,40 @@ def pack_windows(path: Path, target: Path, symbols: Symbols) -> None:
         "names": [symbols.name(number) for number in numbers.tolist()],
         "base": symbols.base,
         "size": len(symbols.image),
+        "values": list(values),
     }
     text = json.dumps(functions, separators=(",", ":")).encode()
     part = np.array([(FUNCTIONS, 0, 0, 1, len(text))], PART).tobytes()
-    whole = data[: -PART.itemsize] + part + text + data[-PART.itemsize :]
+    whole = _by_column(data[: -PART.itemsize]) + part + text + data[-PART.itemsize :]
     write_bytes(target, PACKED + zlib.compress(whole, 1))
+
+
+def _by_column(data: bytes) -> bytes:
+    """The plugin's file, with lines of cache in columns: a third of the size, packed."""
+    at = len(WINDOWS_MAGIC)
+    while at + PART.itemsize <= len(data):
+        head = np.frombuffer(data, PART, 1, at).copy()
+        at += PART.itemsize
+        size = int(head["width"][0]) * int(head["count"][0])
+        if head["kind"][0] == TOUCHES:
+            rows = np.frombuffer(data, _PADDED, int(head["count"][0]), at)
+            columns = [np.diff(rows["mark"], prepend=np.uint32(0))]
+            columns += [rows[name] for name in ("block", *TOUCHED)]
+            head["kind"], head["width"] = TOUCH_COLUMNS, TOUCH.itemsize
+            packed = b"".join(column.tobytes() for column in columns)
+            return data[: at - PART.itemsize] + head.tobytes() + packed + data[at + size :]
+        at += size
+    return data
+
+
+def touches_of(data: bytes, count: int, at: int) -> npt.NDArray[np.void]:
+    """What `pack_windows` stored of lines of cache; shape (count,), of `TOUCH`."""
+    rows = np.zeros(count, TOUCH)
+    for name in ("mark", "block", *TOUCHED):
+        column = np.frombuffer(data, TOUCH[name], count, at)
+        rows[name] = np.cumsum(column) if name == "mark" else column
+        at += column.nbytes
+    return rows
 
 
 def counted_code(symbols: Symbols) -> CountedCode:

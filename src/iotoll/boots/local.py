@@ -14,7 +14,7 @@ from typing import Any
 
 from iotoll.boards import patched
 from iotoll.boards.board import Board, HostBoard, LocalBoard, VirtualBoard
-from iotoll.boards.plugin import TRACING, WINDOWS, plugin_name
+from iotoll.boards.plugin import TRACING, WINDOWS, load_caches, plugin_name
 from iotoll.boards.qemu import (
     TURNS,
     BootFiles,
@@ -29,7 +29,7 @@ from iotoll.boards.ramdisk import Image, job_cpio, write_cpio
 from iotoll.boards.uml import RunningHost, uml_command, uml_words
 from iotoll.boots import proof
 from iotoll.boots.console import ConsoleState, read_console
-from iotoll.boots.counts import COUNTED, Counter
+from iotoll.boots.counts import COUNTED, Counter, asked_values
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import (
     BrokenError,
@@ -99,7 +99,8 @@ class BootPlan:
     A ``fresh`` boot is never taken from the store of earlier boots: it is to be compared with one.
     ``until`` names a step: the boot is ended when the workload reaches it (empty: it runs whole).
     ``in_sandbox``: see `iotoll.boots.sandboxed_boot`. With ``cells_only`` the board leaves out the
-    job's calibration, which comes last: it is the base's that counts.
+    job's calibration, which comes last: it is the base's that counts. ``caches`` is the model in
+    which lines of cache are counted, if they are.
     """
 
     side: Side
@@ -121,6 +122,7 @@ class BootPlan:
     until: str = ""
     in_sandbox: bool = False
     cells_only: bool = False
+    caches: str | None = None
 
     @property
     def name(self) -> str:
@@ -159,7 +161,9 @@ class BootPlan:
             known += [kernel_words(self.board), disk_words(self.board, "")]
             if self.board.qemu.patched:
                 # Its counts are part of what the boot leaves.
-                known += [patched.digest(), plugin_name(), tracing_rules()]
+                known += [patched.digest(), plugin_name(), tracing_rules(), asked_values()]
+            if self.caches:
+                known += [load_caches(self.caches).model_dump()]
         if isinstance(self.board, HostBoard):
             known += [uml_words(self.board)]
         return json_sha256(known)
@@ -248,7 +252,7 @@ def _counter(plan: BootPlan, files: BootFiles) -> Counter:
     # such as the exception level 1, and QEMU aborts (arm_mmu_idx_el).
     if plan.virtual.qemu.cpus > 1:
         return Counter(plan.words, why="boards with several CPUs are not counted yet")
-    return Counter.of(plan.kernel, files.work, plan.words)
+    return Counter.of(plan.kernel, files.work, plan.words, plan.caches)
 
 
 def _files(plan: BootPlan, work: Path) -> BootFiles:

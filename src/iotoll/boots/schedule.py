@@ -74,7 +74,8 @@ class Bench:
     lab rests before its workload. ``fresh`` boots are never taken from the store. On the clock
     `time` the probes are calibrated with ``calibrate_times`` alone. ``in_sandbox`` are the sides
     that this machine boots in the sandbox. With ``keeps`` a board, which no cable of this machine's
-    ends in, keeps what it measured until it is fetched.
+    ends in, keeps what it measured until it is fetched. ``caches`` is the model in which boots that
+    count tracing also count lines of cache; None: they do not.
     """
 
     board: Board
@@ -90,6 +91,7 @@ class Bench:
     fresh: bool = False
     in_sandbox: Sequence[Side] = ()
     keeps: bool = False
+    caches: str | None = None
 
     @property
     def counts_tracing(self) -> bool:
@@ -349,6 +351,7 @@ def plan_boot(run: RunDir, bench: Bench, side: Side, number: int) -> BootPlan:
         fresh=bench.fresh,
         in_sandbox=side in bench.in_sandbox,
         cells_only=cells_only,
+        caches=bench.caches if bench.counts_tracing else None,
     )
 
 

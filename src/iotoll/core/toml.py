@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from iotoll.core.errors import UsageError
-from iotoll.core.nearest import meant
+from iotoll.core.nearest import meant, near_path
 
 
 def load_toml(path: Path) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _absent(path: Path) -> str:
     names = sorted(other.stem for other in path.parent.glob("*.toml"))
     kind = _KINDS.get(path.parent.name)
     if kind is None or not names:
-        return f"{path}: no such file{meant(path.stem, names)}"
+        return f"{path}: no such file{near_path(path)}"
     listed = f" There are: {', '.join(names)}"
     return f"no {kind} {path.stem!r}{meant(path.stem, names) or '.'}{listed}"
 

@@ -26,7 +26,7 @@ from iotoll.boards.plugin import plugin_words
 from iotoll.boots.local import BootPlan, boot
 from iotoll.boots.schedule import PARALLEL, plan_boot, step_after
 from iotoll.core.errors import UsageError
-from iotoll.core.nearest import nearest
+from iotoll.core.nearest import meant
 from iotoll.core.progress import Progress
 from iotoll.explain.compared import SideParts, compared
 from iotoll.explain.dissect import Task, dissect_sides
@@ -127,13 +127,16 @@ ACCOUNTED = 0.5
 """Share of a whole I/O's difference that its sections must have, or the whole is dissected."""
 
 
+_CELLS = 4
+"""Cells of a run that an error names."""
+
+
 def check_cells(asked: Sequence[str], known: Sequence[str]) -> None:
     """Raise UsageError for a cell that a run has not, with those that are named most alike."""
     for cell in asked:
         if cell not in known:
-            near = nearest(cell, known)
-            more = f", and {len(known) - 1} more" if len(known) > 1 else ""
-            raise UsageError(f"--cell {cell}: the run has no such cell: it has {near}{more}")
+            near = meant(cell, known) or f": it has {', '.join(known[:_CELLS])}"
+            raise UsageError(f"--cell {cell}: the run has no such cell{near}")
 
 
 def moved_cells(verdict: VerdictRecord) -> list[str]:

@@ -59,12 +59,25 @@ def after_verdict(setup: Building) -> None:
     results.write(run.explained, record)
 
 
+_found: dict[tuple[object, ...], CoverageRecord] = {}
+
+
 def of_gate(setup: Building, lines: Lines, pieces: Pieces | None = None) -> CoverageRecord:
     """What ran of the change in all cells of the candidate's first boot.
 
     ``pieces`` are those of the changed functions, where they are known. Raises InfrastructureError
     or UsageError where boot or images cannot be read.
     """
+    folder = setup.run.boot("candidate", 1)
+    stamp = (folder / "boot.json").stat().st_mtime_ns
+    key = (str(setup.run.root), stamp, tuple(setup.cells), *images(setup.run))
+    if key not in _found:
+        _found.clear()
+        _found[key] = _of_gate(setup, lines, pieces)
+    return _found[key]
+
+
+def _of_gate(setup: Building, lines: Lines, pieces: Pieces | None) -> CoverageRecord:
     if pieces is None:
         code, note = changed_code(setup)
     else:

@@ -40,7 +40,7 @@ class Traced:
         return np.append(starts.astype(np.int64), len(self._words))
 
     @cached_property
-    def _calls(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def calls(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Function that calls or jumps, and function that it enters: of each ``b`` and ``bl``."""
         pattern, low, bits = BRANCH
         place = np.flatnonzero(matches(self._words, pattern))
@@ -74,7 +74,7 @@ class Traced:
 
         Calls through pointers are not known.
         """
-        source, target = self._calls
+        source, target = self.calls
         new = {self.symbols.names.index(name)}
         known, found = set(new), set()
         while new:

@@ -51,6 +51,12 @@ _RUN_OPTIONS = (
         help="Boots of each kernel; on the clock time, the minimum.",
     ),
     click.option(
+        "--lines",
+        is_flag=True,
+        help="Count lines of cache and misses; else where a structure changed ([lines] of the"
+        " policy).",
+    ),
+    click.option(
         "--runner",
         type=click.Choice(["local", "lava", "ssh"]),
         default="local",

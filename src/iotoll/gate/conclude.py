@@ -5,7 +5,7 @@ Nothing here boots: `conclude` states what is wanted, and `iotoll.gate.flow` run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ from iotoll.records.models import (
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES, RunDir
 from iotoll.run.setup import Setup
+
+_NAMED = 3
 
 PREVIOUS = "verdict.previous.json"
 """The verdict that a run had before the last command, where the outcome is another one now."""
@@ -75,17 +77,24 @@ def _died(run: RunDir) -> list[tuple[Side, str]]:
 
 
 def with_coverage(
-    run: RunDir, sentence: str, warnings: list[str], outcome: Outcome | None = None
+    run: RunDir,
+    sentence: str,
+    warnings: list[str],
+    outcome: Outcome | None = None,
+    *,
+    identical: bool = False,
 ) -> dict[str, Any]:
     """Fields of a verdict, which names what of the change is not in the kernel or steers it.
 
-    A pass of a patch of which nothing was measured is none: it becomes inconclusive.
+    A pass of a patch of which nothing was measured is none: it becomes inconclusive. ``identical``
+    says that both kernels are the same bytes.
     """
     found = compiled.of_run(run)
     selected = results.read(run.selection, SelectionRecord) if run.selection.is_file() else None
     unmeasured = selected.unmeasured if selected else {}
     left_out = selected.left_out if selected else {}
     notes = [f"no cell runs {path}: {why}" for path, why in unmeasured.items()]
+    notes += tried_notes(selected) if selected else []
     notes += [
         f"family {name} was not run: --board {board} --cells {name} runs it"
         for name, board in left_out.items()
@@ -104,8 +113,7 @@ def with_coverage(
         other = Outcome.INCONCLUSIVE
         fields |= {"outcome": other, "exit_code": other.exit_code}
     if selected and selected.cells and outcome is Outcome.PASS:
-        unbuilt = found.unbuilt if found else ()
-        missed = {*unbuilt, *unmeasured, *selected.harmless}
+        missed = {*_not_in(found, selected, identical), *unmeasured, *selected.harmless}
         if selected.changed_paths and missed.issuperset(selected.changed_paths):
             needs = "; ".join(dict.fromkeys(unmeasured.values()))
             said_so = f"No cell runs what this patch changes{needs and ': ' + needs}. "
@@ -113,6 +121,47 @@ def with_coverage(
             other = Outcome.INCONCLUSIVE
             fields |= {"outcome": other, "exit_code": other.exit_code, "sentence": why + said}
     return fields
+
+
+def tried_notes(selected: SelectionRecord) -> list[str]:
+    """What a verdict says of cells that were tried (`iotoll.gate.reach`); nothing without any."""
+    tried = selected.tried
+    if tried is None:
+        return []
+    notes = [
+        f"{some([f'{name}()' for name in tried.functions])} ran in no selected cell: tried"
+        f" {'family' if len(tried.families) == 1 else 'families'} {', '.join(tried.families)}"
+    ]
+    if tried.unreached:
+        named = ", ".join(f"{name}()" for name in tried.unreached)
+        notes.append(f"no cell that was tried runs {named}")
+    notes += [
+        f"family {name} was not tried, as it needs another kernel: --cells {name}"
+        for name in tried.left
+    ]
+    return notes
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _not_in(
+    found: compiled.Coverage | None, selected: SelectionRecord, identical: bool
+) -> Collection[str]:
+    """Changed files of which the kernel has nothing.
+
+    Where a driver is left out, an image of the same bytes tells nothing of the header and the
+    makefile that came with it.
+    """
+    if found is None:
+        return ()
+    if not identical or set(selected.harmless).issuperset(found.unbuilt):
+        return found.unbuilt
+    headers = (path for path in found.changed if path.endswith(".h"))
+    return {*found.unbuilt, *found.steering, *headers}
 
 
 @dataclass(frozen=True)
@@ -313,5 +362,6 @@ def new_verdict(setup: Setup, outcome: Outcome, sentence: str, **more: object) -
         "can_gate": manifest.clock is Clock.INSTRUCTIONS,
         **more,
     }
-    values |= with_coverage(setup.run, sentence, list(values.get("warnings", [])), outcome)
+    warnings, same = list(values.get("warnings", [])), bool(more.get("identical_images"))
+    values |= with_coverage(setup.run, sentence, warnings, outcome, identical=same)
     return VerdictRecord.model_validate(values)

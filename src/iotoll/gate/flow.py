@@ -9,7 +9,7 @@ What takes long to import is imported by the steps: make is at work before that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,9 +19,10 @@ from iotoll.core.errors import BrokenError, InfrastructureError
 from iotoll.explain import automatic
 from iotoll.gate import conclude as previous
 from iotoll.gate import prefetch
-from iotoll.gate.conclude import MoreBoots, conclude, failed
+from iotoll.gate.conclude import MoreBoots, conclude, failed, tried_notes
 from iotoll.records import results
 from iotoll.records.models import (
+    Outcome,
     SideResult,
     SourceRecord,
     VerdictRecord,
@@ -88,14 +89,38 @@ class Flow(Building):
             return
         source = self.run.side("candidate") / "source.json"
         asked = results.read(source, SourceRecord).accepts if source.is_file() else None
+        verdict = self._verdict(asked or [])
+        if verdict.outcome is Outcome.PASS and self._tried(verdict):
+            verdict = self._verdict(asked or [])
+        results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
+
+    def _tried(self, passed: VerdictRecord) -> bool:
+        """Boot once more with cells that may run what no selected cell did, if there are any."""
+        # It needs numpy, as the steps before did.
+        from iotoll.gate import reach
+
+        selected = reach.wanted(self, passed)
+        if selected is None:
+            return False
+        self.progress.say("; ".join(tried_notes(selected)))
+        results.write(self.run.selection, selected)
+        self.__dict__.pop("bench", None)  # its cells are others now
+        run_boots(self.run, self.bench, self.wanted, self.progress, PARALLEL, self.connect)
+        self._drop_stale()
+        self.collect()
+        reach.reached(self)
+        return True
+
+    def _verdict(self, asked: Sequence[str]) -> VerdictRecord:
+        """What the boots show, after those that it needs."""
         found = conclude(self)
         while isinstance(found, MoreBoots):
             self.progress.say(found.why)
             self._boot_more(found)
             self.collect()
             found = conclude(self, after=found)
-        verdict = accept.apply(found, asked or [], self.policy, manifest.approved_by)
-        results.write(self.run.verdict, beside(self.run, verdict, self.policy.blocks))
+        approved = self.run.manifest.approved_by
+        return accept.apply(found, asked, self.policy, approved)
 
     def report(self) -> None:
         """The report, from the result files alone; before it, what the policy wants explained."""

@@ -29,6 +29,7 @@ _BUILD_FILE = re.compile(
 _NEW_OPTION = re.compile(r"^\+(?:menu)?config[ \t]+(\w+)", re.M)
 _ADDS = re.compile(r"^([\w-]+?)-(?:y|objs|m|\$\(CONFIG_(\w+)\))[ \t]*[:+]?=(.*)$", re.M)
 _SOURCE_ENDINGS = (b".c", b".h", b".S", b".s", b".dts", b".dtsi", b".lds", b".inc")
+_CODE = tuple(ending.decode() for ending in _SOURCE_ENDINGS)
 _HOST = re.compile(rb"(?:saved)?cmd_\S+ := (?:ccache )?gcc (?!.*-D__KERNEL__)(?=.*-Wp,-MMD,)")
 """The first line of make's note of an object for this machine; a kernel's has another option."""
 _LINKED = re.compile(r"\.|init|arch/\w+/boot(?:/.*)?")
@@ -151,7 +152,7 @@ class Coverage:
     def _unbuilt(self) -> str:
         words = [
             f"{p} (it needs {', '.join(o)})" if (o := self.needed.get(p)) else p
-            for p in sorted(self.unbuilt, key=lambda p: p.startswith("Documentation/"))
+            for p in sorted(self.unbuilt, key=lambda p: not p.endswith(_CODE))
         ]
         return _listed(words)
 

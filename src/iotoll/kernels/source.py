@@ -18,6 +18,7 @@ from typing import Any
 from iotoll.core.digest import file_sha256, json_sha256, text_sha256
 from iotoll.core.errors import BrokenError, InfrastructureError, UsageError
 from iotoll.core.lock import held
+from iotoll.core.nearest import near_path
 from iotoll.core.paths import cache_dir
 from iotoll.core.proc import SANDBOX_TREE, no_programs
 from iotoll.core.progress import Progress
@@ -132,9 +133,9 @@ def prepare(
     chosen = candidates.load(manifest)
     records, change = _prepare_tree(run, chosen, progress)
     if "candidate" in records and manifest.tree is not None:
-        records["candidate"] = _with_options(
-            records["candidate"], open_tree(manifest.tree, progress)
-        )
+        tree = open_tree(manifest.tree, progress)
+        found = _with_options(records["candidate"], tree)
+        records["candidate"] = _with_structures(found, records["base"], tree)
     if 0 < len(change) <= _MAX_CHANGE:
         text = change.decode("utf-8", "replace")
         results.write_text(run.change, text)
@@ -163,6 +164,18 @@ def _with_options(record: SourceRecord, tree: KernelTree) -> SourceRecord:
     found = {path: options_of(path, read) for path in record.changed_paths}
     options = {path: names for path, names in found.items() if names}
     return record.model_copy(update={"options": options})
+
+
+def _with_structures(record: SourceRecord, base: SourceRecord, tree: KernelTree) -> SourceRecord:
+    """The record with the structures of C whose members differ from the base's."""
+
+    def read(side: SourceRecord, path: str) -> str:
+        done = tree.git("cat-file", "blob", f"{side.git_tree}:{path}", check=False)
+        return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+    paths = [path for path in record.changed_paths if path.endswith((".c", ".h"))]
+    found = {n for p in paths for n in diff.changed_structures(read(base, p), read(record, p))}
+    return record.model_copy(update={"structures": sorted(found)})
 
 
 def _inputs(run: RunDir, manifest: RunManifest, all_cells: Sequence[str]) -> dict[str, Any]:
@@ -384,7 +397,7 @@ def _user_git(
 
 def _objects_folder(path: Path) -> Path:
     if not path.is_dir():
-        raise UsageError(f"--tree {path}: no such folder or archive")
+        raise UsageError(f"--tree {path}: no such folder or archive{near_path(path)}")
     try:
         found = _user_git(path, "rev-parse", "--path-format=absolute", "--git-path", "objects")
     except UsageError as error:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import near_path
 from iotoll.core.toml import first_error, load_toml
 from iotoll.patch.candidate import is_debian
 from iotoll.records.models.base import Model
@@ -58,7 +59,9 @@ def load_config(path: Path) -> Config:
         raise first_error(path, error) from error
     for name in config.archives:
         if not Path(name).exists():
-            raise UsageError(f"{path}: archives: {name}: no such folder or file")
+            raise UsageError(
+                f"{path}: archives: {name}: no such folder or file{near_path(Path(name))}"
+            )
     if not is_debian(config.tree) and not Path(config.tree).exists():
         raise UsageError(f"{path}: tree: {config.tree}: no such folder or archive")
     return config

@@ -23,6 +23,10 @@ MOST_RECIPIENTS = 30
 """A mail to more is answered to its author and the list alone."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+=-]{1,64}@[A-Za-z0-9.-]{1,200}")
 _LOG_LINES = 15
+_VIRTUAL = (
+    "Note: board {board} is virtual (QEMU). Its devices do not have all that real ones have: its"
+    " UFS answers no DME_GET, for one. A change that asks for such a thing fails here alone."
+)
 _FORMAT = policy.default.clone(max_line_length=78, cte_type="7bit")
 
 
@@ -87,6 +91,8 @@ def body(config: Config, run: RunDir) -> str:
         if verdict.outcome is Outcome.BROKEN and failure and failure.log_tail.strip():
             tail = failure.log_tail.strip().splitlines()[-_LOG_LINES:]
             parts.append("\n".join(f"  {ascii_only(line)[: COLUMNS - 2]}" for line in tail))
+        if failure and failure.step in ("boot", "workload") and evidence.virtual:
+            parts.append(fill(_VIRTUAL.format(board=verdict.board)))
     parts.append(fill(f"Base: Linux {base.version}: {base.base_why or base.commit or base.tree}."))
     if warnings := [fill(f"Note: {text}") for text in verdict.warnings[:10]]:
         parts.append("\n".join(warnings))

@@ -8,6 +8,7 @@ the sections of I/Os by the same analysis as instructions, which an element take
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
@@ -26,7 +27,7 @@ from iotoll.kernels.symbols import Symbols
 from iotoll.kernels.tracing import VECTORS
 from iotoll.measure.io_order import GATE_COLUMNS
 from iotoll.measure.iotable import IoTable
-from iotoll.measure.windows import ACCESS, Ints, Windows
+from iotoll.measure.windows import ACCESS, NO_WINDOW, Ints, Windows
 from iotoll.records.models.analysis import ElementRecord, Runs
 from iotoll.records.models.base import Model
 
@@ -50,6 +51,13 @@ class Element(Model):
     functions: list[str] = Field(default_factory=list)
     vectors: list[int] = Field(default_factory=list)
     access: Literal["load", "store"] | None = None
+    values: dict[str, int] = Field(
+        default_factory=dict, description="functions (globs), and which argument is summed"
+    )
+    touch: Literal["data_lines", "code_lines", "l1d_misses", "l1i_misses", "l2_misses"] | None = (
+        None
+    )
+    trace: Literal["kib"] | None = None
 
 
 class Elements(Model):
@@ -86,18 +94,64 @@ def load_elements() -> Elements:
 
 
 @dataclass(frozen=True)
-class _Counted:
-    """One element in a boot's windows: which entries have it, how often, and whose it is there.
+class _InWindows:
+    """What windows have of an element: which of them, how much, and whose it is there.
 
     ``owners`` are functions as `Symbols.index` has them: those that have the instruction, or call
-    what is counted. ``owner`` is the place in them; the others have the shape (entries with it,).
+    what is counted. ``owner`` is the place in them; all have the shape (entries with it,).
     """
 
-    key: str
     window: Ints
     count: Ints
     owner: Ints
     owners: Ints
+
+    def until(self, windows: Windows) -> Ints:
+        """How much was executed before each mark of the clock."""
+        size = len(windows.windows)
+        return windows.sums(np.bincount(self.window, self.count, size).astype(np.int64))
+
+    def of(self, windows: Windows, low: int, high: int) -> Ints:
+        """How much each of ``owners`` has in what marks ``low`` to ``high`` end."""
+        ran = windows.marks["window"][low:high].astype(np.int64)
+        size = len(windows.windows)
+        often = np.bincount(ran[ran < size], minlength=size)
+        counts = self.count * often[self.window]
+        found: Ints = np.bincount(self.owner, counts, len(self.owners)).astype(np.int64)
+        return found
+
+
+@dataclass(frozen=True)
+class _AtMarks:
+    """The same of what no window repeats: amounts in the window that ends with a mark."""
+
+    mark: Ints
+    amount: Ints
+    owner: Ints
+    owners: Ints
+
+    def until(self, windows: Windows) -> Ints:
+        """As `_InWindows.until`."""
+        return windows.mark_sums(self.mark, self.amount)
+
+    def of(self, windows: Windows, low: int, high: int) -> Ints:
+        """As `_InWindows.of`."""
+        del windows
+        here = (self.mark >= low) & (self.mark < high)
+        counts = np.bincount(self.owner[here], self.amount[here], len(self.owners))
+        found: Ints = counts.astype(np.int64)
+        return found
+
+
+_Part = _InWindows | _AtMarks
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """One element of a boot, by its key: each way in which it is counted."""
+
+    key: str
+    parts: list[_Part]
 
 
 class ElementCounter:
@@ -107,10 +161,10 @@ class ElementCounter:
         self._windows = windows
         self._order = np.argsort(windows.times, kind="stable")
         self._times = windows.times[self._order]
-        self._counted = _counted(windows, load_elements())
-        size = len(windows.windows)
-        self._until = [
-            windows.sums(np.bincount(one.window, one.count, size).astype(np.int64))[self._order]
+        self._known = load_elements()
+        self._counted = _counted(windows, self._known)
+        self._until: list[Ints] = [
+            np.sum([part.until(windows) for part in one.parts], axis=0)[self._order]
             for one in self._counted
         ]
 
@@ -123,7 +177,7 @@ class ElementCounter:
         comm: str,
     ) -> list[dict[str, ElementRecord]]:
         """The elements of windows of a trace, of which ``tables`` has the I/Os; by element."""
-        found: list[dict[str, ElementRecord]] = [{} for _ in tables]
+        found = [_of_trace(table, self._known) for table in tables]
         for place, one in enumerate(self._counted):
             wholes = [self._whole(place, table) for table in tables]
             if not any(whole.any() for whole in wholes):
@@ -169,16 +223,33 @@ class ElementCounter:
     def _functions(self, one: _Counted, table: IoTable) -> dict[str, int]:
         """How many each function has from a cell's first I/O to its last."""
         ends = np.searchsorted(self._times, [table["start"].min(), table.end.max()])
-        low, high = self._windows.places[self._order[ends]]
-        ran = self._windows.marks["window"][low:high].astype(np.int64)
-        size = len(self._windows.windows)
-        often = np.bincount(ran[ran < size], minlength=size)
-        counts = one.count * often[one.window]
-        totals = np.bincount(one.owner, counts, len(one.owners)).astype(np.int64)
-        sums = dict(zip(one.owners.tolist(), totals.tolist(), strict=True))
+        low, high = self._windows.places[self._order[ends]].tolist()
+        sums: Counter[int] = Counter()
+        for part in one.parts:
+            counts = part.of(self._windows, low, high)
+            sums.update(dict(zip(part.owners.tolist(), counts.tolist(), strict=True)))
         least = SHARE * len(table)
         named = ((self._windows.symbols.name(n), c) for n, c in sums.items() if c >= max(least, 1))
         return dict(sorted(named))
+
+
+def _of_trace(table: IoTable, known: Elements) -> dict[str, ElementRecord]:
+    """What the trace itself says of the I/Os: whole ones alone, and no function."""
+    found = {}
+    for name, element in known.elements.items():
+        if element.trace is None:
+            continue
+        rows = np.lexsort((np.arange(len(table)), table["pid"]))
+        sizes = {path: _kib(path) for path in set(table["path"].tolist())}
+        whole = [sizes[path] for path in table["path"][rows].tolist()]
+        if any(whole):
+            found[name] = ElementRecord(sections={}, whole=runs_of(whole), functions={})
+    return found
+
+
+def _kib(path: str) -> int:
+    """The KiB of an I/O's requests, by the column ``path`` of its table."""
+    return sum(map(int, re.findall(r"\d+", path)))
 
 
 def cut(
@@ -235,32 +306,89 @@ def runs_of(values: Iterable[int | None]) -> Runs:
 
 
 def _counted(windows: Windows, known: Elements) -> list[_Counted]:
-    window, entry, often = windows.entries
-    size = len(windows.blocks)
     places = np.concatenate([windows.blocks["address"], windows.accesses["address"]])
     functions = windows.symbols.index(places)
-    # Blocks, and behind them accesses: how many of each element they have.
-    number = np.where(entry < ACCESS, entry, size + (entry & ~ACCESS))
+    _, entry, _ = windows.entries
+    number = np.where(entry < ACCESS, entry, len(windows.blocks) + (entry & ~ACCESS))
+    function = functions[number]
+    found: dict[str, list[_Part]] = {}
+    for key, part in (
+        *_of_windows(windows, known, number, function),
+        *_of_values(windows, known, function),
+        *_of_touches(windows, known, functions),
+    ):
+        found.setdefault(key, []).append(part)
+    return [_Counted(key, parts) for key, parts in found.items()]
+
+
+def _of_windows(
+    windows: Windows, known: Elements, number: Ints, function: Ints
+) -> Iterator[tuple[str, _Part]]:
+    """What blocks and accesses have; ``number`` is that of each entry's block or, behind all of
+    these, access, and ``function`` the one that it is in."""
+    window, _, often = windows.entries
     counts = {
         key: (element, each)
         for name, element in known.elements.items()
         for key, each in _each(name, element, windows, known)
         if each.any()
     }
-    any_has = np.zeros(len(places), np.bool_)
+    any_has = np.zeros(len(windows.blocks) + len(windows.accesses), np.bool_)
     for _, each in counts.values():
         any_has |= each > 0
     here = np.flatnonzero(any_has[number])
     window_here, number_here, often_here = window[here], number[here], often[here]
-    caller = _callers(windows, here, functions[number], _named(windows.symbols, known.through))
-    found = []
+    caller = _callers(windows, here, function, _named(windows.symbols, known.through))
     for key, (element, each) in counts.items():
         mine = np.flatnonzero(each[number_here] > 0)
-        whose = caller[mine] if element.functions else functions[number_here[mine]]
+        if not len(mine):
+            continue
+        whose = caller[mine] if element.functions else function[here[mine]]
         count = each[number_here[mine]] * often_here[mine]
         owners, owner = np.unique(whose, return_inverse=True)
-        found.append(_Counted(key, window_here[mine], count, owner.reshape(-1), owners))
-    return [one for one in found if len(one.count)]
+        yield key, _InWindows(window_here[mine], count, owner.reshape(-1), owners)
+
+
+def _of_values(windows: Windows, known: Elements, function: Ints) -> Iterator[tuple[str, _Part]]:
+    """What functions were called with; ``function`` is that of each entry."""
+    values = windows.values
+    mark = values["mark"].astype(np.int64)
+    ended = mark < len(windows.marks)
+    window = np.full(len(values), NO_WINDOW, np.int64)
+    window[ended] = windows.marks["window"][mark[ended]]
+    place = values["place"].astype(np.int64)
+    begins = np.searchsorted(windows.entries[0], np.arange(len(windows.windows)))
+    there = (window != NO_WINDOW) & (place != NO_WINDOW)
+    here = np.where(there, begins[np.where(there, window, 0)] + place, 0) if len(begins) else place
+    here = np.where(here < len(function), here, 0)
+    caller = _callers(windows, here, function, _named(windows.symbols, known.through))
+    caller = np.where(there, caller, -2)
+    for name, element in known.elements.items():
+        named = _named_in(windows.called, element.values)
+        mine = np.flatnonzero(np.isin(values["which"], named) & ended)
+        if len(mine):
+            owners, owner = np.unique(caller[mine], return_inverse=True)
+            amount = values["amount"][mine].astype(np.int64)
+            yield name, _AtMarks(mark[mine], amount, owner.reshape(-1), owners)
+
+
+def _of_touches(windows: Windows, known: Elements, functions: Ints) -> Iterator[tuple[str, _Part]]:
+    """Lines of cache and misses, where they were counted; ``functions`` is that of each block."""
+    touches = windows.touches
+    if touches is None:
+        return
+    touches = touches[touches["mark"] < len(windows.marks)]
+    mark = touches["mark"].astype(np.int64)
+    owners, owner = np.unique(functions[touches["block"]], return_inverse=True)
+    for name, element in known.elements.items():
+        if element.touch is not None:
+            amount = touches[element.touch].astype(np.int64)
+            yield name, _AtMarks(mark, amount, owner.reshape(-1), owners)
+
+
+def _named_in(names: Sequence[str], globs: Iterable[str]) -> list[int]:
+    known = list(globs)
+    return [n for n, name in enumerate(names) if any(fnmatchcase(name, g) for g in known)]
 
 
 def _callers(windows: Windows, here: Ints, function: Ints, through: set[int]) -> Ints:

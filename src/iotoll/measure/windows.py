@@ -10,18 +10,27 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from iotoll import _native
 from iotoll.boards.plugin import TRACING, WINDOWS
-from iotoll.boots.counts import BLOCK, FUNCTIONS, PACKED, PART, WINDOWS_LAST, WINDOWS_MAGIC
+from iotoll.boots.counts import (
+    BLOCK,
+    FUNCTIONS,
+    PACKED,
+    PART,
+    TOUCH,
+    TOUCH_COLUMNS,
+    WINDOWS_LAST,
+    WINDOWS_MAGIC,
+    touches_of,
+)
 from iotoll.core.errors import InfrastructureError
 from iotoll.kernels.symbols import Symbols
 
@@ -36,6 +45,7 @@ ACCESS = 1 << 31
 
 Ints = npt.NDArray[np.int64]
 
+_VALUE = np.dtype([("mark", "<u4"), ("place", "<u4"), ("which", "<u4"), ("amount", "<u4")])
 _KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
     1: ("blocks", BLOCK),
     2: ("special", np.dtype([("place", "<u4"), ("word", "<u4")])),
@@ -49,6 +59,8 @@ _KINDS: dict[int, tuple[str, np.dtype[Any]]] = {
     7: ("marks", np.dtype([("window", "<u4"), ("kind", "<u4"), ("user", "<u4")])),
     8: ("switches", np.dtype([("from", "<u8"), ("to", "<u8")])),
     FUNCTIONS: ("functions", np.dtype("u1")),
+    11: ("values", _VALUE),
+    TOUCH_COLUMNS: ("touches", TOUCH),
 }
 
 
@@ -57,7 +69,8 @@ class Windows:
     """A boot's windows and marks, as structured arrays; the fields are those of windows.h.
 
     ``times`` are those of the marks of the trace clock, in the order of the marks (clock units).
-    ``symbols`` are the functions that have any of the blocks, without their code.
+    ``symbols`` are the functions that have any of the blocks, without their code; ``called`` those
+    that ``values`` are of. ``touches`` is None where no lines of cache were counted.
     """
 
     blocks: npt.NDArray[np.void]
@@ -70,6 +83,9 @@ class Windows:
     switches: npt.NDArray[np.void]
     times: Ints
     symbols: Symbols
+    called: tuple[str, ...] = ()
+    values: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, _VALUE))
+    touches: npt.NDArray[np.void] | None = None
 
     @cached_property
     def starts(self) -> Ints:
@@ -119,6 +135,17 @@ class Windows:
         number = np.where(known, self.marks["window"], 0).astype(np.int64)
         each = values[number] if len(values) else np.zeros((len(number), *values.shape[1:]), int)
         each[~known] = 0
+        return self._before(each)
+
+    def mark_sums(self, mark: Ints, amount: Ints) -> Ints:
+        """As `sums`, of amounts in the windows that end with these marks; shape (amounts,) both.
+
+        What a last window has that no mark ends is left out.
+        """
+        size = len(self.marks)
+        return self._before(np.bincount(mark, amount, size)[:size].astype(np.int64))
+
+    def _before(self, each: Ints) -> Ints:
         total = np.concatenate([np.zeros((1, *each.shape[1:]), np.int64), np.cumsum(each, axis=0)])
         found: Ints = total[self.places]
         return found
@@ -135,18 +162,20 @@ class Windows:
         executed = np.where(blocks, self.blocks["instructions"][places].astype(np.int64), 0) * often
         names, function = np.unique(self.symbols.index(self.blocks["address"]), return_inverse=True)
         begins = np.searchsorted(window, np.arange(size + 1))
-        of_window = sparse.csr_array((executed, function[places], begins), shape=(size, len(names)))
-        kept = self.marks["window"] != NO_WINDOW
-        cell = np.cumsum(kept & ~np.concatenate([[False], kept[:-1]]))[kept] - 1
-        ran = sparse.csr_array(
-            (np.ones(len(cell), np.int64), (cell, self.marks["window"][kept])),
-            shape=(int(cell[-1]) + 1 if len(cell) else 0, size),
-        )
         texts = [self.symbols.name(number) for number in names.tolist()]
-        return [
-            {texts[at]: int(count) for at, count in zip(row.indices, row.data, strict=True)}
-            for row in ran @ of_window
-        ]
+        kept = self.marks["window"] != NO_WINDOW
+        cell = np.cumsum(kept & ~np.concatenate([[False], kept[:-1]]))[kept]
+        found = []
+        for number in range(1, int(cell[-1]) + 1 if len(cell) else 1):
+            ran, times = np.unique(self.marks["window"][kept][cell == number], return_counts=True)
+            sizes = begins[ran + 1] - begins[ran]
+            # The entries of these windows, one window after the other.
+            here = np.arange(sizes.sum()) + np.repeat(begins[ran] - np.cumsum(sizes) + sizes, sizes)
+            weights = executed[here] * np.repeat(times, sizes)
+            # Exact up to 2^53.
+            sums = np.bincount(function[places[here]], weights, len(names)).astype(np.int64)
+            found.append({texts[at]: int(sums[at]) for at in np.flatnonzero(sums).tolist()})
+        return found
 
 
 def read_windows(folder: Path) -> Windows | None:
@@ -161,18 +190,20 @@ def read_windows(folder: Path) -> Windows | None:
         parts: dict[str, Any] = dict(_parts(data))
         times = np.array(_native.tracing(folder / TRACING), np.int64).reshape(-1, 2)[:, 0]
         names = tuple(name.decode("ascii", "replace") for name in parts["devices"].tolist())
-        symbols = _symbols(parts.pop("functions").tobytes())
-        found = Windows(**{**parts, "devices": names}, times=times, symbols=symbols)
+        symbols, called = _symbols(parts.pop("functions").tobytes())
+        more = {"devices": names, "called": called}
+        found = Windows(**{**parts, **more}, times=times, symbols=symbols)
     except (OSError, ValueError, TypeError, KeyError, zlib.error, _native.TraceError) as error:
         raise InfrastructureError(f"{path}: not what the plugin writes: {error}") from error
     _check(path, found)
     return found
 
 
-def _symbols(text: bytes) -> Symbols:
+def _symbols(text: bytes) -> tuple[Symbols, tuple[str, ...]]:
     known = json.loads(text)
     starts = np.array(known["starts"], np.uint64)
-    return Symbols(starts, tuple(known["names"]), bytes(known["size"]), known["base"])
+    symbols = Symbols(starts, tuple(known["names"]), bytes(known["size"]), known["base"])
+    return symbols, tuple(known.get("values", ()))
 
 
 def _parts(data: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
@@ -190,7 +221,8 @@ def _parts(data: bytes) -> Iterator[tuple[str, npt.NDArray[Any]]]:
             name, dtype = _KINDS[kind]
             if dtype.itemsize != int(head["width"]):
                 raise ValueError(f"{name}: of another version")
-            yield name, np.frombuffer(data, dtype, count, at)
+            read = touches_of(data, count, at) if kind == TOUCH_COLUMNS else None
+            yield name, np.frombuffer(data, dtype, count, at) if read is None else read
         at += size
     raise ValueError("it is cut off")
 
@@ -205,6 +237,8 @@ def _check(path: Path, found: Windows) -> None:
         and int(found.windows["entries"].astype(np.int64).sum()) == len(entries)
         and int(found.blocks["special"].astype(np.int64).sum()) == len(found.special)
         and bool(np.all(found.accesses["device"] < len(found.devices)))
+        and bool(np.all(found.values["which"] < len(found.called)))
+        and (found.touches is None or bool(np.all(found.touches["block"] < len(found.blocks))))
     )
     if sound:
         _, entry, _ = found.entries

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from iotoll.core.errors import UsageError
+from iotoll.core.nearest import meant, near_path
 from iotoll.patch import diff, mail
 from iotoll.patch.mail import Mail, Stated
 from iotoll.records.models import RunManifest
@@ -111,9 +112,8 @@ def classify(
         kind: CandidateKind = "mbox" if len(read_patches(path)) > 1 else "patch"
         return CandidateChoice(kind, source, base, str(path))
     if is_debian(source) or Path(source).is_file():
-        raise UsageError(
-            f"--candidate {candidate}: no such file; for a git revision name its --tree"
-        )
+        near = near_path(Path(candidate)) or "; for a git revision name its --tree"
+        raise UsageError(f"--candidate {candidate}: no such file{near}")
     if ".." not in candidate:
         return CandidateChoice("revision", source, base, candidate)
     if base is not None:
@@ -183,6 +183,8 @@ def series_of(data: bytes, name: str) -> Series:
     changed = set().union(*(diff.changed_paths(p.text, name) for p in series.patches))
     if not changed:
         raise UsageError(f"{name}: {_why_no_change(data)}")
+    for patch in series.patches:
+        diff.check_whole(patch.text, f'{name}: "{patch.subject}"' if patch.subject else name)
     if len(changed) > _MAX_FILES:
         raise UsageError(
             f"{name}: changes {len(changed)} files, at most {_MAX_FILES} are read from a patch:"
@@ -289,7 +291,8 @@ def _absolute_tree(tree: str | None) -> str:
     if tree is None or is_debian(tree):
         return tree or "debian"
     if not Path(tree).exists():
-        raise UsageError(f"--tree {tree}: no such folder or archive")
+        near = meant(tree, ["debian"]) or near_path(Path(tree))
+        raise UsageError(f"--tree {tree}: no such folder or archive{near}")
     return str(Path(tree).resolve())
 
 
@@ -307,7 +310,7 @@ def _classify_images(
         raise UsageError("--candidate-image needs --base-image to be compared with")
     for word, image in (("--base-image", base_image), ("--candidate-image", candidate_image)):
         if image is not None and not image.is_file():
-            raise UsageError(f"{word} {image}: no such file")
+            raise UsageError(f"{word} {image}: no such file{near_path(image)}")
     if candidate_image is None:
         return CandidateChoice("none", None, str(base_image.resolve()), None)
     return CandidateChoice(

@@ -16,6 +16,8 @@ _HUNK = re.compile(rb"^@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
 _PLACE = re.compile(rb"^@@ -\d{1,9}(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@ ?(.*)")
 _TOP_LEVEL = re.compile(rb"[A-Za-z_$][^;:]*\(")
 """What begins a function in C: at the line's beginning, and no label."""
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+_STRUCTURE = re.compile(r"^(?:typedef\s+)?(struct|union)\s+(\w+)\s*\{", re.M)
 _HUGE = re.compile(rb"^@@ [-+,\d ]*\d{10}")
 
 _INDEX = re.compile(rb"^index ([0-9a-f]{7,64})\.\.[0-9a-f]{7,64}(?: \d{6})?$")
@@ -56,6 +58,30 @@ def changed_paths(text: bytes, name: str) -> list[str]:
             _refuse_mode(line, name)
             found.update(check_path(path, name) for path in _paths_of(line))
     return sorted(found)
+
+
+def check_whole(text: bytes, name: str) -> None:
+    """Raise UsageError where a hunk has other lines than its header counts.
+
+    No base takes such a patch: a mail program wrapped its long lines, or it was cut.
+    """
+    lines = text.split(b"\n")
+    index = 0
+    while index < len(lines):
+        match = _HUNK.match(lines[index])
+        index += 1
+        if match is None:
+            continue
+        first, sizes = index, [int(n) if n else 1 for n in match.groups()]
+        index = _after_hunk(lines, index, *sizes)
+        marks = [line[:1] for line in lines[first:index]]
+        old, new = (sum(m not in (other, b"\\") for m in marks) for other in (b"+", b"-"))
+        if [old, new] != sizes:
+            raise UsageError(
+                f"{name}: the hunk at line {first} has {old} and {new} lines, not the"
+                f" {sizes[0]} and {sizes[1]} that it counts: a mail program wrapped its lines, or"
+                " it was cut; fetch it again"
+            )
 
 
 def has_diff(text: bytes) -> bool:
@@ -109,6 +135,32 @@ def hunks(text: bytes, name: str) -> list[Hunk]:
         elif line.startswith(b"+++ "):
             path = next((check_path(p, name) for p in _paths_of(line.rstrip(b"\r"))), "")
         index += 1
+    return found
+
+
+def changed_structures(before: str, after: str) -> list[str]:
+    """Structures and unions of C whose members differ between two versions of a file, by name.
+
+    Those that only one version has as well: what uses them has moved to other memory.
+    """
+    bodies = [_structures(text) for text in (before, after)]
+    names = sorted({*bodies[0], *bodies[1]})
+    return [name for name in names if bodies[0].get(name) != bodies[1].get(name)]
+
+
+def _structures(text: str) -> dict[str, str]:
+    """Bodies of structures by name, without comments and blanks."""
+    text = _COMMENT.sub(" ", text)
+    found = {}
+    for head in _STRUCTURE.finditer(text):
+        depth, at = 1, head.end()
+        while depth and at < len(text):
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+        # What follows the brace may align or pack it.
+        end = text.find(";", at)
+        body = text[head.end() : end if end >= 0 else len(text)]
+        found[f"{head[1]} {head[2]}"] = " ".join(body.split())
     return found
 
 

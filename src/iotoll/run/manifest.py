@@ -21,6 +21,7 @@ from iotoll.labs.ssh.config import load_desk
 from iotoll.patch import selection
 from iotoll.patch.candidate import CandidateChoice, named_paths
 from iotoll.records.models import Clock, RunManifest
+from iotoll.records.rundir import RunDir
 from iotoll.verdict.policy import load_any_policy
 
 Runner = Literal["local", "lava", "ssh"]
@@ -52,6 +53,7 @@ class RunRequest:
     experiment: bool = False
     beside: Path | None = None
     approved_by: str | None = None
+    lines: bool = False
 
 
 def asked_for(
@@ -103,10 +105,11 @@ def new_manifest(request: RunRequest) -> RunManifest:
         check_device_tree(board)
     policy = request.policy or clock.value
     if load_any_policy(policy).clock is not clock:
-        raise UsageError(
-            f"policy {policy} is not of the clock '{clock.value}' of board {board.name}"
-        )
+        why = f"is not of the clock '{clock.value}' of board {board.name}"
+        raise UsageError(f"policy {policy} {why}")
     check_time_options(clock, request)
+    if request.beside is not None:
+        RunDir.open(request.beside)
     choice = request.choice
     try:
         return RunManifest(
@@ -122,7 +125,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             base=choice.base,
             candidate=choice.candidate,
             candidate_kind=choice.kind,
-            cells=list(request.cells) if request.cells is not None else None,
+            cells=None if request.cells is None else [*request.cells],
             boots=request.boots,
             seed=secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
             aa=request.aa,
@@ -131,6 +134,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             runner=request.runner,
             lab=None if request.runner == "local" else request.lab,
             approved_by=request.approved_by,
+            lines=request.lines,
             series=request.series,
         )
     except ValidationError as error:

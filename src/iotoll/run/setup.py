@@ -23,7 +23,13 @@ from iotoll.labs.ssh.config import SshBoard, load_desk
 from iotoll.labs.ssh.connection import Connection
 from iotoll.labs.ssh.runner import SshRunner
 from iotoll.records import results
-from iotoll.records.models import BuildRecord, Clock, SelectionRecord, SideResult
+from iotoll.records.models import (
+    BuildRecord,
+    Clock,
+    SelectionRecord,
+    SideResult,
+    SourceRecord,
+)
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import RunDir
 from iotoll.verdict.policy import Policy, TimePolicy, load_any_policy, load_policy, load_time_policy
@@ -159,6 +165,19 @@ class Setup:
         """Why this desk's sandbox is not to be had, empty if it is; None where there is no need."""
         return sandbox.why_not(self.run.root) if self.needs_sandbox else None
 
+    @property
+    def caches(self) -> str | None:
+        """The model of caches in which lines are counted; None where they are not."""
+        if not isinstance(self.policy, Policy):
+            return None
+        rule = self.policy.lines
+        source = self.run.side("candidate") / "source.json"
+        changed = rule.when == "structures" and source.is_file()
+        asked = self.run.manifest.lines or rule.when == "always"
+        if asked or (changed and results.read(source, SourceRecord).structures):
+            return rule.caches
+        return None
+
     @cached_property
     def bench(self) -> Bench:
         """What the boots of this run share."""
@@ -179,6 +198,7 @@ class Setup:
             fresh=self.fresh,
             in_sandbox=self.boots_in_sandbox,
             keeps=desk is not None,
+            caches=self.caches,
         )
 
     @property

@@ -7,7 +7,7 @@ Only what moved is kept: there are a hundred counts a cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -23,19 +23,37 @@ Judge = Callable[
 """Compares the counts that two sides' records have in place of instructions: the fields of a
 `Comparison`, or None where there are none."""
 
+LINES = "data_lines"
+"""An element that each I/O has, where lines of cache are counted."""
+
 SHOWN = 4
 """Functions that a comparison names, those that differ most."""
 
 
 def compare_elements(
-    base: Sequence[CellRecord], candidate: Sequence[CellRecord], policy: Policy, judge: Judge
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    policy: Policy,
+    judge: Judge,
+    changed: Collection[str] = (),
 ) -> list[ElementComparison]:
-    """The elements of a cell that moved; none where a boot of either side counted none."""
+    """The elements of a cell that moved; none where a boot of either side counted none.
+
+    ``changed`` are functions whose machine code the candidate changed: they are named first.
+    """
     if not base or not all(record.vector is not None for record in (*base, *candidate)):
         return []
-    keys = sorted({key for record in (*base, *candidate) for key in record.vector or ()})
+    records = (*base, *candidate)
+    keys = sorted({key for record in records for key in record.vector or ()} - _uncounted(records))
     found = [moved for key in keys for moved in _of(key, base, candidate, policy, judge)]
+    found = [_with_changed(one, base, candidate, changed) for one in found]
     return [one for one in found if one.section is not None or not _is_told(one, found)]
+
+
+def _uncounted(records: Sequence[CellRecord]) -> set[str]:
+    """Lines of cache and misses, where not all boots counted them: each I/O touches lines."""
+    touches = {name for name, one in load_elements().elements.items() if one.touch is not None}
+    return touches if any(LINES not in (one.vector or ()) for one in records) else set()
 
 
 def _is_told(whole: ElementComparison, found: Sequence[ElementComparison]) -> bool:
@@ -53,18 +71,18 @@ def _of(
     policy: Policy,
     judge: Judge,
 ) -> list[ElementComparison]:
-    count = policy.element(key)
+    rules = (policy.element(key), policy.shown(key))
     found = []
     for part in (*policy.sections, None):
         sides = [[_values(record, key, part) for record in side] for side in (base, candidate)]
         if sides[0][: len(sides[1])] == sides[1]:
             continue
         before, after = ([in_place(r, key, part) for r in side] for side in (base, candidate))
-        values = judge(before, after, part, count)
-        if values is None or values["moved"] not in ("grew", "shrank"):
+        tried = (judge(before, after, part, rule) for rule in rules)
+        values = next((v for v in tried if v and v["moved"] in ("grew", "shrank")), None)
+        if values is None:
             continue
-        functions = _functions(key, base, candidate)
-        found.append(ElementComparison(element=key, section=part, functions=functions, **values))
+        found.append(ElementComparison(element=key, section=part, **values))
     return found
 
 
@@ -88,20 +106,41 @@ def in_place(record: CellRecord, key: str, part: Section | None) -> CellRecord:
     return record.model_copy(update={"in_order": record.in_order.model_copy(update=update)})
 
 
+def _with_changed(
+    found: ElementComparison,
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    changed: Collection[str],
+) -> ElementComparison:
+    functions = _functions(found.element, base, candidate, changed)
+    return found.model_copy(update={"functions": functions})
+
+
 def _functions(
-    key: str, base: Sequence[CellRecord], candidate: Sequence[CellRecord]
+    key: str,
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    changed: Collection[str],
 ) -> list[WorkFunction]:
-    """The functions that have more or fewer of it for an I/O of the cell, in the first boots."""
+    """The functions that have more or fewer of it for an I/O of the cell, in the first boots.
+
+    They are counted in any task, and what timers do differs by chance: changed ones come first.
+    """
     sides = [(record.vector or {}).get(key) for record in (base[0], candidate[0])]
     counts = [
         _per_io(side, record) for side, record in zip(sides, (base[0], candidate[0]), strict=True)
     ]
     found = [
-        WorkFunction(name=name, base=counts[0].get(name, 0.0), candidate=counts[1].get(name, 0.0))
+        WorkFunction(
+            name=name,
+            base=counts[0].get(name, 0.0),
+            candidate=counts[1].get(name, 0.0),
+            changed=name in changed,
+        )
         for name in sorted({*counts[0], *counts[1]})
         if counts[0].get(name, 0.0) != counts[1].get(name, 0.0)
     ]
-    found.sort(key=lambda f: (-abs(f.candidate - f.base), f.name))
+    found.sort(key=lambda f: (not f.changed, -abs(f.candidate - f.base), f.name))
     return found[:SHOWN]
 
 

@@ -42,6 +42,8 @@ _NARROW = 0.1
 _ENOUGH = 0.9
 """Functions are named until they have so much of a finding."""
 _NAMED = 3
+_SHOWN = 3
+"""Costs that are shown only, of which the verdict's sentence names so many."""
 _LEAST = 0.05
 """Functions that have a smaller share of a finding are not named in its sentence."""
 REQUEST = (Section.SUBMISSION, Section.COMPLETION)
@@ -74,13 +76,30 @@ def sentence_of(outcome: Outcome, cells: Sequence[CellVerdict], pools: Sequence[
         grown = [one for one in of_cells(cells) if one.kind == "regression"]
         grown += [of_pool(pool, 0) for pool in pools if pool.moved == "grew"]
         words = "; ".join(one.sentence.replace(MINUS, "-") for one in grown)
-        return f"The candidate is more expensive: {words}."
+        return f"The candidate is more expensive: {words}.{_shown(cells)}"
     if outcome is Outcome.INFRASTRUCTURE:
         return no_figures(cells)
     if outcome is Outcome.INCONCLUSIVE:
         bad = next(v for v in cells if v.outcome is outcome)
         return f"{bad.cell} cannot be judged: {bad.why}."
-    return f"No section of {plural(len(cells), 'cell')} grew past its threshold.".replace(NBSP, " ")
+    grew = f"No section of {plural(len(cells), 'cell')} grew past its threshold."
+    return f"{grew.replace(NBSP, ' ')}{_shown(cells)}"
+
+
+def _shown(cells: Sequence[CellVerdict]) -> str:
+    """What grew besides instructions and blocks nothing, as a sentence of its own; or nothing."""
+    found = [one for one in of_elements(cells) if one.kind == "ungated" and (one.size or 0) > 0]
+    order = list(load_elements().elements)
+    found.sort(key=lambda one: (one.part == "whole", -len(one.cells), _place(order, one.element)))
+    named = "; ".join(one.sentence.replace(MINUS, "-") for one in found[:_SHOWN])
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f" Also {named}{more}." if found else ""
+
+
+def _place(order: Sequence[str], element: str) -> int:
+    """Where an element is in a list of their names; behind all where it is of an older run."""
+    name = element.partition(".")[0]
+    return order.index(name) if name in order else len(order)
 
 
 def no_figures(verdicts: Sequence[CellVerdict]) -> str:

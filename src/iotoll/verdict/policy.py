@@ -72,9 +72,23 @@ class WorkRule(Model):
 
 
 class ElementRule(Model):
-    """Up to ``threshold`` more of an element for an I/O are none (``pipelines/elements.toml``)."""
+    """How many more of an element (``pipelines/elements.toml``) an I/O may have.
 
-    threshold: int = Field(ge=0)
+    More than ``threshold`` block (None: none does); more than ``shown`` are shown.
+    """
+
+    threshold: int | None = Field(None, ge=0)
+    shown: int = Field(0, ge=0)
+
+
+class LinesRule(Model):
+    """When lines of cache and misses are counted, which makes each boot longer.
+
+    ``structures``: where the candidate changes members of one. ``caches``: of lava-jobs/caches.
+    """
+
+    when: Literal["structures", "always", "never"] = "structures"
+    caches: str = "cortex-a73"
 
 
 class CellException(Model):
@@ -165,8 +179,9 @@ class Policy(Model):
     whole: CountRule
     work: WorkRule = Field(default_factory=WorkRule)
     elements: dict[str, ElementRule] = Field(
-        default_factory=dict, description="those that are gated; others are shown where they move"
+        default_factory=dict, description="all others are shown where they move"
     )
+    lines: LinesRule = Field(default_factory=LinesRule)
     exceptions: list[CellException] = Field(default_factory=list)
     shared_clock: SharedClockRule = Field(default_factory=SharedClockRule)
 
@@ -195,12 +210,23 @@ class Policy(Model):
         return rule
 
     def element(self, key: str) -> CountRule:
-        """The rule for an element, by its name with or without a device."""
-        found = self.elements.get(key) or self.elements.get(key.partition(".")[0])
-        if found is None:
-            why = "shown only: the policy has no rule"
-            return CountRule(threshold=0, unit=key, gated=False, why=why)
+        """What an element may grow by, by its name with or without a device."""
+        found = self._element(key)
+        if found.threshold is None:
+            return self.shown(key)
         return CountRule(threshold=found.threshold, unit=key)
+
+    def shown(self, key: str) -> CountRule:
+        """From where on an element is shown, although it does not block."""
+        found = self._element(key)
+        why = "shown only: the policy has no threshold"
+        if found.threshold is not None:
+            why = f"shown only: up to {found.threshold} more are allowed"
+        return CountRule(threshold=found.shown, unit=key, gated=False, why=why)
+
+    def _element(self, key: str) -> ElementRule:
+        found = self.elements.get(key) or self.elements.get(key.partition(".")[0])
+        return found or ElementRule()
 
 
 class GrowthRule(Model):

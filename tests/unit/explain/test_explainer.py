@@ -63,9 +63,7 @@ def test_cells_that_moved_are_explained_else_all(tmp_path: Path) -> None:
     assert explainer(run).choose([]) == [CELLS[1]], "an improvement, likewise"
     assert explainer(run).choose([CELLS[0]]) == [CELLS[0]]
     assert explainer(run).choose([], everything=True) == CELLS
-    with pytest.raises(
-        UsageError, match=r"--cell typo: the run has no such cell: it has .*, and 1 more$"
-    ):
+    with pytest.raises(UsageError, match=r"--cell typo: the run has no such cell: it has .*$"):
         explainer(run).choose(["typo"])
     judged(run, dict.fromkeys(CELLS, "same"))
     assert explainer(run).choose([]) == CELLS, "a pass may be on code that never ran"

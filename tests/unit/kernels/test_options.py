@@ -10,6 +10,7 @@ from iotoll.gate.conclude import with_coverage
 from iotoll.kernels import compiled
 from iotoll.records import results
 from iotoll.records.models import Outcome, SelectionRecord, SourceRecord
+from iotoll.records.rundir import RunDir
 from tests.unit.runs import make_run
 
 MAKEFILES = {
@@ -65,11 +66,44 @@ def test_unbuilt_files_are_named_with_the_options_that_are_off() -> None:
 def test_a_pass_of_which_nothing_was_measured_is_none(
     tmp_path: Path, changed: list[str], unmeasured: dict[str, str], outcome: Outcome | None
 ) -> None:
+    run = changes(tmp_path, changed, unmeasured)
+    said = with_coverage(run, "No section costs more.", [], Outcome.PASS)
+    assert said.get("outcome") is outcome
+    # Pages and the terminal show the sentence: it names what would measure the patch.
+    asked = "No cell runs what this patch changes: no board. No section"
+    assert said["sentence"].startswith(asked) is bool(unmeasured)
+    assert "outcome" not in with_coverage(run, "It grew.", [], Outcome.REGRESSION)
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome"),
+    [
+        (["drivers/mmc/host/mtk-sd.c", "drivers/mmc/host/Kconfig"], Outcome.INCONCLUSIVE),
+        (["drivers/mmc/host/mtk-sd.c", "include/linux/blkdev.h"], Outcome.INCONCLUSIVE),
+        (["drivers/mmc/host/mtk-sd.c", "block/blk-mq.c"], None),
+        (["include/linux/blkdev.h", "Documentation/a.rst"], None),
+        (["block/Kconfig"], None),
+    ],
+)
+def test_equal_images_tell_nothing_of_a_driver_that_is_not_built(
+    tmp_path: Path, changed: list[str], outcome: Outcome | None
+) -> None:
+    """Series of linux-mmc passed whose driver was off, as they changed a header or Kconfig too."""
+    run = changes(tmp_path, changed, {})
+    said = with_coverage(run, "The same bytes.", [], Outcome.PASS, identical=True)
+    assert said.get("outcome") is outcome
+    if outcome:
+        assert said["sentence"].startswith("No cell runs what this patch changes. The same")
+
+
+def changes(tmp_path: Path, changed: list[str], unmeasured: dict[str, str]) -> RunDir:
+    """A run whose candidate changes files, of which blk-mq.c and blkdev.h are in the kernel."""
     run = make_run(tmp_path / "run")
     path = run.side("candidate") / "source.json"
     source = results.read(path, SourceRecord)
     results.write(path, source.model_copy(update={"changed_paths": changed}))
-    results.write_text(run.build("candidate") / compiled.SOURCES, "block/blk-mq.c\n")
+    known = "block/blk-mq.c\ninclude/linux/blkdev.h\n"
+    results.write_text(run.build("candidate") / compiled.SOURCES, known)
     selected = results.read(run.selection, SelectionRecord)
     more = {
         "changed_paths": changed,
@@ -77,9 +111,4 @@ def test_a_pass_of_which_nothing_was_measured_is_none(
         "harmless": [p for p in changed if p.startswith("Doc")],
     }
     results.write(run.selection, selected.model_copy(update=more))
-    said = with_coverage(run, "No section costs more.", [], Outcome.PASS)
-    assert said.get("outcome") is outcome
-    # Pages and the terminal show the sentence: it names what would measure the patch.
-    asked = "No cell runs what this patch changes: no board. No section"
-    assert said["sentence"].startswith(asked) is bool(unmeasured)
-    assert "outcome" not in with_coverage(run, "It grew.", [], Outcome.REGRESSION)
+    return run

@@ -7,6 +7,7 @@ import email.policy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -267,6 +268,27 @@ def test_a_guess_of_the_base_that_was_wrong_is_no_verdict_and_no_reply(tmp_path:
     series = watch.run(config(tmp_path), QUIET, Unapplied())
     assert (series[0].outcome, series[0].why) == ("no base", "does not apply")
     assert not (tmp_path / "watch/series" / series[0].key / "reply.eml").exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "is_noted"), [("boot", True), ("workload", True), ("build", False)]
+)
+def test_a_reply_says_that_a_broken_boot_was_a_virtual_boards(
+    tmp_path: Path, step: Literal["boot", "workload", "build"], is_noted: bool
+) -> None:
+    """linux-scsi, October 2024: a series was broken for what QEMU's UFS does not answer."""
+    run = finished(tmp_path / "run")
+    for side in ("base", "candidate"):
+        (run.side(side) / "result.json").unlink(missing_ok=True)
+    verdict = results.read(run.verdict, VerdictRecord)
+    failure = FailureRecord(outcome=Outcome.BROKEN, step=step, message="x", log_tail="no ufs disk")
+    changed = agreeing(verdict, Outcome.BROKEN).model_copy(update={"failure": failure, "cells": []})
+    results.write(run.verdict, changed)
+    made = reply(config(tmp_path), run, mails.read(mail("[PATCH] ufs: a", "a@b.org")), 0.0)
+    assert made is not None
+    text = email.message_from_bytes(made, policy=email.policy.default).get_content()
+    assert "no ufs disk" in text
+    assert ("is virtual (QEMU)" in text) is is_noted
 
 
 class Killed(Gates):

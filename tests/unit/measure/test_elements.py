@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from iotoll.measure.elements import ElementCounter, _counted, load_elements
+from iotoll.measure.elements import ElementCounter, _counted, _of_trace, load_elements
 from iotoll.measure.iotable import IoTable
 from iotoll.measure.windows import _KINDS, ACCESS, CLOCK, NO_WINDOW, Windows
 from tests.unit.explain.kernels import BASE, NOP, RET, call, symbols
@@ -36,11 +37,9 @@ def windows(
     ordered: Sequence[int] = (),
     accesses: Sequence[tuple[int, int, int]] = (),
     devices: Sequence[str] = (),
+    **more: Any,
 ) -> Windows:
     """Blocks (address, words), windows of their numbers; one mark of the clock for each."""
-
-    def made(kind: int, rows: Sequence[tuple[int, ...]]) -> np.ndarray:
-        return np.array(list(rows), _KINDS[kind][1])
 
     return Windows(
         blocks=made(1, [(address, len(words), len(words)) for address, words in blocks]),
@@ -56,13 +55,30 @@ def windows(
         switches=made(8, []),
         times=np.array(times or range(len(contents)), np.int64),
         symbols=symbols(FUNCTIONS),
+        **more,
     )
+
+
+def made(kind: int, rows: Sequence[tuple[Any, ...]]) -> np.ndarray:
+    return np.array(list(rows), _KINDS[kind][1])
+
+
+def owners(found: Windows) -> dict[str, list[str]]:
+    """Whose each element is, place by place."""
+    return {
+        one.key: [
+            found.symbols.name(n) for part in one.parts for n in part.owners[part.owner].tolist()
+        ]
+        for one in _counted(found, load_elements())
+    }
 
 
 def sums(found: Windows) -> dict[str, int]:
     """How many of each element all windows have together."""
-    counted = _counted(found, load_elements())
-    return {one.key: int(one.count.sum()) for one in counted}
+    return {
+        one.key: sum(int(part.until(found)[-1]) for part in one.parts)
+        for one in _counted(found, load_elements())
+    }
 
 
 @pytest.mark.parametrize(
@@ -113,20 +129,13 @@ def test_registers_are_told_by_device_and_way() -> None:
 
 def test_a_call_belongs_to_who_calls_and_an_instruction_to_who_has_it() -> None:
     found = windows([(SEND, [NOP, NOP]), (WAKE, [DMB_ISH])], [[0, 1]])
-    names = symbols(FUNCTIONS)
-    owners = {
-        one.key: [names.name(owner) for owner in one.owners[one.owner].tolist()]
-        for one in _counted(found, load_elements())
-    }
-    assert owners == {"dmb": ["try_to_wake_up"], "wakeups": ["send"]}
+    assert owners(found) == {"dmb": ["try_to_wake_up"], "wakeups": ["send"]}
 
 
 def test_who_only_passes_a_call_on_is_not_the_one_who_calls() -> None:
     found = windows([(SEND, [NOP]), (PASS, [NOP]), (PASS + 4, [NOP]), (WAKE, [NOP])],
                     [[0, 1, 2, 3], [2, 3]])  # fmt: skip
-    (one,) = _counted(found, load_elements())
-    names = symbols(FUNCTIONS)
-    assert [names.name(owner) for owner in one.owners[one.owner].tolist()] == ["send", "[unknown]"]
+    assert owners(found) == {"wakeups": ["send", "[unknown]"]}
 
 
 def test_exceptions_are_known_by_their_vectors() -> None:
@@ -139,7 +148,8 @@ def test_whole_ios_have_what_ran_from_call_to_return() -> None:
         [(SEND, [DMB_ISH]), (WAKE, [NOP])], [[0], [1], [0, 0], [0]], times=[100, 200, 300, 400]
     )
     counter = ElementCounter(found)
-    table = IoTable({"start": np.array([100, 200]), "end": np.array([300, 400])}, 2)
+    columns = {"start": np.array([100, 200]), "end": np.array([300, 400])}
+    table = IoTable(columns, 2)
     whole = {
         one.key: counter._whole(place, table).tolist() for place, one in enumerate(counter._counted)
     }
@@ -151,6 +161,52 @@ def test_elements_are_named_in_plain_words() -> None:
     assert known.text("register_reads.UFS", 1) == "+1 register read of UFS"
     assert known.text("dsb", -2) == "-2 dsb barriers"
     assert known.device("gicv3_redist_region[0]") == "interrupt controller"
+
+
+def test_what_functions_are_called_with_is_summed_and_belongs_to_who_calls() -> None:
+    found = windows(
+        [(SEND, [NOP]), (WAKE, [NOP])],
+        [[0, 1], [0]],
+        called=("__memcpy", "__dma_map_sg_attrs"),
+        values=made(11, [(0, 1, 0, 4096), (0, 1, 1, 32), (1, NO_WINDOW, 0, 4), (9, 0, 0, 77)]),
+    )
+    assert {key: sums(found)[key] for key in ("copied", "segments")} == {
+        "copied": 4100,
+        "segments": 32,
+    }
+    assert owners(found)["segments"] == ["send"]
+    assert owners(found)["copied"] == ["send", "[unknown]"]
+
+
+def test_a_list_of_segments_adds_to_those_that_are_mapped_alone() -> None:
+    alone = {"dma_map_page_attrs": [NOP, RET], **FUNCTIONS}
+    found = windows([(BASE, [NOP])], [[0], [0]], called=("__dma_map_sg_attrs",),
+                    values=made(11, [(1, 0, 0, 3)]))  # fmt: skip
+    found = replace(found, symbols=symbols(alone))
+    assert sums(found)["segments"] == 1 + 1 + 3
+    (one,) = [one for one in ElementCounter(found)._counted if one.key == "segments"]
+    assert [part.of(found, 1, 2).sum() for part in one.parts] == [1, 3]
+
+
+def test_lines_of_cache_are_those_of_the_function_that_touched_them() -> None:
+    found = windows(
+        [(SEND, [NOP]), (WAKE, [NOP])],
+        [[0], [1], [0]],
+        touches=made(13, [(0, 0, 8, 1, 2, 0, 1), (1, 1, 3, 0, 0, 0, 0)]),
+    )
+    found_sums = sums(found)
+    assert (found_sums["data_lines"], found_sums["code_lines"]) == (11, 1)
+    assert (found_sums["l1d_misses"], found_sums["l2_misses"]) == (2, 1)
+    assert owners(found)["data_lines"] == ["send", "try_to_wake_up"]
+
+
+def test_the_bytes_of_requests_are_the_trace_s() -> None:
+    table = IoTable(
+        {"pid": np.array([2, 1, 1]), "path": np.array(["R4", "WS4 WS8", "R4"], object)}, 3
+    )
+    found = _of_trace(table, load_elements())
+    assert found["bytes"].whole == [(12, 1), (4, 2)]
+    assert found["bytes"].sections == {}
 
 
 def test_each_cell_has_what_the_kernel_executed_by_function() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
 import time
 from pathlib import Path
 
@@ -110,3 +111,24 @@ def test_damaged_deflate_data_is_one_line(tmp_path: Path) -> None:
     path.write_bytes(head + bytes(38) + b"\x08" * 21 + b"\n")
     with pytest.raises(UsageError, match=r"cannot be read .*invalid stored block lengths.*check"):
         candidate.read_patches(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DIFF.replace(" one\n", " one\nwrapped\n"),
+        DIFF.replace("+TWO\n three\n", ""),
+        DIFF.replace("+TWO\n", "+TWO\n+more\n"),
+        DIFF.replace("@@ -1,3 +1,3 @@", "@@ -1,3 +1,3 @@ static void\nf(void)"),
+    ],
+)
+def test_a_hunk_that_does_not_count_its_lines_is_refused(tmp_path: Path, text: str) -> None:
+    """Five of 660 series of real lists: git takes none of them, on any base."""
+    words = r'"ufs: a": the hunk at line \d+ has .* wrapped'
+    with pytest.raises(UsageError, match=words) as caught:
+        candidate.read_patches(write(tmp_path, mail("[PATCH] ufs: a", text)))
+    assert "\n" not in str(caught.value)
+    done = subprocess.run(
+        ["git", "apply", "--numstat"], input=text.encode(), capture_output=True, check=False
+    )
+    assert done.returncode and b"corrupt patch" in done.stderr

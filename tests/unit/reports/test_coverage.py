@@ -61,6 +61,16 @@ def test_lines_that_never_ran_are_named_and_functions_follow() -> None:
     )
 
 
+def test_lines_are_told_by_file_and_function() -> None:
+    idle = tuple(line(number) for number in range(7, 15))
+    assert said(function("f"), lines=idle) == (
+        "None of the 8 changed lines with code ran in 4 workloads:"
+        " a.c:7, 8, 9, 10, 11, 12 f() and 2 more."
+    )
+    other = function("f").model_copy(update={"executed": 3})
+    assert said(other, lines=idle[:1]).endswith(": a.c:7 f(). Other code of f ran.")
+
+
 def test_it_says_where_coverage_is_not_by_lines_and_why() -> None:
     found = said(function("f", *CELLS), note="files and lines are not known: no gcc")
     assert found == (
@@ -79,7 +89,7 @@ def test_devices_that_ran_none_of_it_are_counted_and_not_listed() -> None:
 
 def test_a_run_without_any_io_does_not_say_that_code_did_not_run() -> None:
     assert said(function("f"), cells=[]) == (
-        "No I/O was recorded, so nothing of it is known to run. Changed: f."
+        "No I/O was recorded, so what of it runs is not known. Changed: f."
     )
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from iotoll.reports.page.plain_text import COLUMNS, commit_text, cover_text, mai
 from iotoll.reports.page.short import telling
 from iotoll.reports.page.sure import in_words
 from iotoll.reports.page.terminal import SCREEN, print_report, print_screen
+from iotoll.reports.page.view import cells
 from iotoll.reports.publish.codequality import codequality
 from iotoll.reports.publish.junit import junit
 from iotoll.reports.publish.note import note
@@ -36,6 +38,7 @@ from tests.golden.runs import CASES, IDS, real
 
 EXPLAINED = results.read(data_dir("results-schema") / "valid/explain.json", ExplainRecord)
 CHECKSUM = "ufshcd_check_command"
+SCREENS = Path(__file__).parents[2] / "golden/data/screens"
 
 
 def plain(text: str) -> str:
@@ -68,13 +71,13 @@ def outputs(evidence: Evidence) -> dict[str, str]:
     made = {
         "terminal": "\n".join(screen(evidence)),
         "full": full.getvalue(),
-        "page": re.sub(r"<[^>]+>", " ", page_html(evidence)),
+        "page": re.sub(r"<style>.*?</style>|<[^>]+>", " ", page_html(evidence), flags=re.S),
         "note": note(evidence, []),
         "mail": mail_text(evidence),
         "commit": commit_text(evidence),
         "cover": cover_text(evidence),
         "junit": junit(evidence),
-        "codequality": json.loads(codequality(evidence))[0]["description"],
+        "codequality": " ".join(e["description"] for e in json.loads(codequality(evidence))),
         "findings": record_of(evidence).sentence,
     }
     return {name: plain(text) for name, text in made.items()}
@@ -103,35 +106,61 @@ def test_g2_1_a_share_is_of_what_the_section_costs_without_the_recorder() -> Non
     assert one.share > 329 / section.own.median
 
 
-SIZED = re.compile(r"(?<![\w.:])[+-]\d[\d,]*(?:\.\d+)?(?: %)?")
+SIZED = re.compile(r"(?<![\w.:>])[+-]\d[\d,]*(?:\.\d+)?(?: %)?")
+ENDS = {
+    "terminal": "report:",
+    "full": "The run ",
+    "page": "Every value, cell by cell",
+    "note": "Every cell that moved",
+    "mail": "Software path",
+    "commit": "Kernel:",
+    "cover": "Software path",
+    "junit": '<testcase classname="iotoll.virt-arm64.',
+    "codequality": "Pinned",
+    "findings": "\n",
+}
+"""Where an output ends to say what was found; tables of all cells and sections follow."""
 
 
-def test_g2_3_no_two_outputs_say_different_numbers() -> None:
-    """Every size above the first table of an output stands in the findings."""
-    evidence = explained()
+@pytest.mark.parametrize("counted", [False, True])
+def test_g2_3_no_two_outputs_say_different_numbers(counted: bool, tmp_path: Path) -> None:
+    """Every size and percentage of an output stands in the findings, or is a cell's of them."""
+    evidence = stored("checksum-two-cells", tmp_path) if counted else explained()
     verdict, found = evidence.verdict, findings(evidence)
     assert verdict is not None
     known = {number for one in found for number in SIZED.findall(plain(one.sentence))}
     known |= {number for line in proposed(verdict) for number in SIZED.findall(line)}
     known |= {plain(signed(function.delta)) for one in found for function in one.functions}
+    views = cells(evidence)
+    compared = [
+        (view, one)
+        for view in views
+        for one in (*(row.comparison for row in view.rows), view.whole, view.work)
+        if one is not None
+    ]
+    of_cells = {part for view, one in compared for part in SIZED.findall(
+        plain(view.change(one.delta, one.base)))}  # fmt: skip
     made = outputs(evidence)
-    for name, end in {
-        "terminal": "report:",
-        "note": "Every cell that moved",
-        "mail": "Software path",
-        "commit": "Kernel:",
-        "junit": '<testcase classname="iotoll.virt-arm64.',
-        "codequality": "Pinned",
-        "findings": "\n",
-    }.items():
-        said = set(SIZED.findall(made[name].partition(end)[0]))
-        said -= {number for number in said if number.startswith("-") and "e" in number}
-        dates = {part for part in said if re.search(rf"\d{re.escape(part)}", made[name])}
-        assert said - dates <= known, (name, said - dates - known)
-    cells = {cell.cell: cell for cell in verdict.cells}
-    for one in found:
-        deltas = [s.delta for c in one.cells for s in cells[c].sections if s.section == one.part]
-        assert (one.least, one.most) == (min(deltas, key=abs), max(deltas, key=abs))
+    for name, end in ENDS.items():
+        text = re.sub(r"\d{4}-\d\d-\d\d", "", made[name].partition(end)[0])
+        said = {part for part in SIZED.findall(text) if "e" not in part}
+        allowed = known | of_cells if name in ("full", "page", "terminal", "note") else known
+        assert said and said <= allowed, (name, said - allowed)
+    for view, one in compared:
+        if one.moved == "grew" and not view.recorder_counted:
+            assert "%" not in view.change(one.delta, one.base), "it would be of the recorder's cost"
+    by_name = {cell.cell: cell for cell in verdict.cells}
+    for told in (told for told in found if told.part not in ("whole", "work")):
+        sections = [s for cell in told.cells for s in by_name[cell].sections]
+        deltas = [s.delta for s in sections if s.section == told.part]
+        assert (told.least, told.most) == (min(deltas, key=abs), max(deltas, key=abs))
+
+
+def stored(name: str, folder: Path) -> Evidence:
+    """A gate of the stored first screens."""
+    with tarfile.open(SCREENS / f"{name}.tar.gz") as tar:
+        tar.extractall(folder / "run", filter="data")
+    return gather(RunDir.open(folder / "run"))
 
 
 def test_g2_3_a_trailer_accepts_what_the_sentence_says() -> None:

@@ -100,6 +100,68 @@ def test_an_element_without_a_threshold_is_shown_and_blocks_nothing(policy: Poli
     assert found.outcome is Outcome.PASS and not found.headline
     (one,) = found.cells[0].elements
     assert (one.element, one.moved, one.gated, one.delta) == (COPIES, "grew", False, 2)
+    words = "+2 calls that copy to or from user space per UFS I/O in vfs_fs"
+    assert found.sentence.endswith(f". Also {words}, in {UFS}, shown only.")
+
+
+def test_up_to_its_threshold_an_element_is_shown(policy: Policy) -> None:
+    found = judged(policy, {"isb": {S: [9] * 256}}, {"isb": {S: [10] * 256}})
+    assert found.outcome is Outcome.PASS
+    (one,) = found.cells[0].elements
+    assert (one.gated, one.delta, one.why) == (False, 1, "shown only: up to 2 more are allowed")
+
+
+@pytest.mark.parametrize(
+    ("more", "shown", "outcome"),
+    [(3, False, Outcome.PASS), (8, True, Outcome.PASS), (17, True, Outcome.REGRESSION)],
+)
+def test_lines_are_shown_and_block_from_a_stated_size_on(
+    policy: Policy, more: int, shown: bool, outcome: Outcome
+) -> None:
+    found = judged(policy, {"data_lines": {S: [90] * 256}}, {"data_lines": {S: [90 + more] * 256}})
+    assert found.outcome is outcome
+    assert [one.delta for one in found.cells[0].elements] == [more] * shown
+
+
+def test_a_changed_function_is_named_before_what_a_timer_did(policy: Policy) -> None:
+    values = {UFS: counts(1)}
+    before = with_elements(side_result("base", values), {UFS: {"atomics": {S: [1] * 256}}})
+    more = {UFS: {"atomics": {S: [2] * 256}}}
+    after = with_elements(side_result("candidate", values), more)
+    vector = after.cells[UFS][0].vector or {}
+    noisy = vector["atomics"].functions | {"refresh_cpu_vm_stats": 9999}
+    one = vector["atomics"].model_copy(update={"functions": noisy})
+    record = after.cells[UFS][0].model_copy(update={"vector": {"atomics": one}})
+    after = after.model_copy(update={"cells": {UFS: [record]}})
+    for changed, named in (([], "refresh_cpu_vm_stats"), (["send"], "send")):
+        side = after.model_copy(update={"changed": changed})
+        (found,) = rule.judge(before, side, policy, [UFS]).cells[0].elements
+        assert found.functions[0].name == named
+
+
+def test_lines_are_named_before_what_misses_because_of_them(policy: Policy) -> None:
+    before = {"data_lines": {S: [90] * 256}, "l1d_misses": {S: [40] * 256}}
+    after = {"data_lines": {S: [96] * 256}, "l1d_misses": {S: [44] * 256}}
+    found = judged(policy, before, after)
+    assert found.outcome is Outcome.PASS
+    assert found.sentence.index("+6 lines of data") < found.sentence.index("+4 misses of data")
+
+
+def test_a_side_that_counted_no_lines_is_not_compared_in_them(policy: Policy) -> None:
+    lines = {"data_lines": {S: [90] * 256}, "l1d_misses": {S: [40] * 256}}
+    assert judged(policy, {READS: {S: [1] * 256}}, lines).cells[0].elements[0].element == READS
+    assert len(judged(policy, {READS: {S: [1] * 256}}, lines).cells[0].elements) == 1
+
+
+def test_instructions_that_grew_name_what_else_grew_with_them(policy: Policy) -> None:
+    values = {UFS: counts(1)}
+    before = with_elements(side_result("base", values), {UFS: {"atomics": {S: [1] * 256}}})
+    more = {UFS: counts(1, {S: 20})}
+    after = with_elements(side_result("candidate", more), {UFS: {"atomics": {S: [2] * 256}}})
+    found = rule.judge(before, after, policy, [UFS])
+    assert found.outcome is Outcome.REGRESSION
+    words = "+1 atomic per UFS request in submission, in send"
+    assert found.sentence.endswith(f". Also {words}, in {UFS}, shown only.")
 
 
 def test_fewer_are_no_regression(policy: Policy) -> None:

@@ -26,6 +26,8 @@ from iotoll.labs.ssh.config import SshBoard
 
 LOST = 255
 """ssh's own exit status: no connection, or one that ended."""
+_OWN_STATUS = 'sh -c "$0" iotoll "$@"; status=$?; [ $status != 255 ] || status=254; exit $status'
+"""Runs a script whose own 255 is not taken for ssh's: kexec ends so."""
 ALIVE_SECONDS, ALIVE_TIMES = 5, 3
 CONNECT_SECONDS = 10
 AGAIN_SECONDS = 2.0
@@ -85,7 +87,7 @@ class Connection:
         What it prints, ``most`` bytes, goes to ``out`` where that is given. Raises LostError where
         the board does not answer within ``seconds``, InfrastructureError where the script fails.
         """
-        remote = shlex.join(["sh", "-c", script, "iotoll", *arguments])
+        remote = shlex.join(["sh", "-c", _OWN_STATUS, script, *arguments])
         printed = out or io.BytesIO()
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(

@@ -57,7 +57,12 @@ command -v kexec >/dev/null || {
     echo "the board has no kexec: apt-get install kexec-tools" >&2
     exit 1
 }
-kexec -l "$kernel/Image" "$@"
+# -a: by the file, if the kernel can (CONFIG_KEXEC_FILE). The other call, -c, refuses a board whose
+# kernel left the firmware's kaslr-seed in the device tree, as one without CONFIG_RANDOMIZE_BASE
+# does (kexec-tools, setup_2nd_dtb); but it alone takes a dtb.
+how=-a
+[ ! -f "$kernel/dtb" ] || how=-c
+kexec "$how" -l "$kernel/Image" "$@"
 """
 _START = """
 if [ -d /run/systemd/system ]; then systemctl kexec

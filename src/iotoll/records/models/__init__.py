@@ -51,6 +51,7 @@ from iotoll.records.models.run import (
     SelectionRecord,
     SourceRecord,
     TraceFile,
+    TriedRecord,
 )
 from iotoll.records.models.study import StudyRecord
 from iotoll.records.models.verdict import (
@@ -135,6 +136,7 @@ __all__ = [
     "SummaryRecord",
     "TraceFile",
     "TrialRecord",
+    "TriedRecord",
     "Unit",
     "UnseenFunction",
     "UntracedCell",

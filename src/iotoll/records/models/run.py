@@ -58,6 +58,7 @@ class RunManifest(Model):
     approved_by: str | None = Field(
         None, description="who approves the growth that the candidate's trailers ask to accept"
     )
+    lines: bool = Field(False, description="lines of cache are counted, whatever was changed")
     series: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._/!-]{1,60}$",
@@ -70,6 +71,19 @@ class CellChoice(Model):
 
     cell: str
     why: str
+
+
+class TriedRecord(Model):
+    """Cells that were tried because changed code ran in none of the selected ones."""
+
+    functions: list[str] = Field(description="of which no changed code ran in a selected cell")
+    families: list[str] = Field(description="whose cells were tried")
+    left: list[str] = Field(
+        default_factory=list, description="families that would, and need another kernel"
+    )
+    unreached: list[str] = Field(
+        default_factory=list, description="functions that ran in no tried cell either"
+    )
 
 
 class SelectionRecord(Model):
@@ -95,6 +109,9 @@ class SelectionRecord(Model):
         description="families that the changed paths select and this board does not run, each with"
         " a board that does",
     )
+    tried: TriedRecord | None = Field(
+        None, description="absent: nothing was tried beside what the changed paths select"
+    )
 
 
 class SourceRecord(Model):
@@ -112,6 +129,9 @@ class SourceRecord(Model):
     options: dict[str, list[str]] = Field(
         default_factory=dict,
         description="changed source files, and the options of which kbuild needs one for each",
+    )
+    structures: list[str] = Field(
+        default_factory=list, description="structures and unions whose members differ"
     )
     git_tree: str | None = Field(
         None, description="git tree object of the exact source, patch included, that is built"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 WIDTH = 360
 """Width of a panel in SVG units: that of a phone, so that nothing shrinks there."""
-WIDE = 760
-"""Width of a panel that has the whole page's; a phone scrolls it."""
 
 _NAMES = (
     "ink",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from iotoll.records.models import CoverageRecord, FunctionCoverage, LineCoverage
 from iotoll.records.text import NBSP, cell_name, clean, plural
 
-_SHOWN = 4
+_SHOWN, _LINES = 4, 6
 """Functions and lines that are named."""
 
 
@@ -21,7 +21,7 @@ def coverage_sentence(record: CoverageRecord) -> str:
         return clean(record.sentence)
     if not record.cells:
         names = _some([one.name for one in record.functions])
-        return f"No I/O was recorded, so nothing of it is known to run. Changed: {names}."
+        return f"No I/O was recorded, so what of it runs is not known. Changed: {names}."
     said = [*_lines(record), *_functions(record), *_by_device(record)]
     return " ".join(said).replace(NBSP, " ")
 
@@ -60,6 +60,8 @@ def _functions(record: CoverageRecord) -> Iterable[str]:
         yield f"{ran} of {len(functions)} changed functions ran{where}, not {_some(still)}."
     elif not record.lines:
         yield f"None of the changed code ran{where}: it is in {_some(still)}."
+    elif other := [one.name for one in functions if one.executed]:
+        yield f"Other code of {_some(other)} ran."
     if why := _not_by_lines(record):
         yield why
 
@@ -97,11 +99,16 @@ def _cells_of(one: FunctionCoverage) -> Iterable[str]:
 
 
 def _places(lines: Sequence[LineCoverage]) -> str:
-    places = [
-        f"{clean(one.file)}:{one.line}{f' {clean(one.function)}()' if one.function else ''}"
-        for one in lines
+    """Lines by file and function: ``a.c:7, 9 f()``."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in lines[:_LINES]:
+        groups.setdefault((clean(one.file), clean(one.function)), []).append(str(one.line))
+    told = [
+        f"{file}:{', '.join(numbers)}{f' {function}()' if function else ''}"
+        for (file, function), numbers in groups.items()
     ]
-    return _some(places)
+    more = f" and {len(lines) - _LINES} more" if len(lines) > _LINES else ""
+    return ", ".join(told) + more
 
 
 def _some(names: Sequence[str]) -> str:

@@ -76,7 +76,10 @@ def work_outside(evidence: Evidence, groups: Sequence[MovementGroup]) -> list[st
     if any(group.name == "work" for group in groups):
         return []
     largest = max(work.delta for work in known)
-    return [f"nothing grew: at most {signed(largest)} per I/O in {plural(len(known), 'workload')}"]
+    where = plural(len(known), "workload")
+    if largest <= 0:
+        return [f"nothing grew in {where}"]
+    return [f"within its threshold: at most {signed(largest)} per I/O in {where}"]
 
 
 def not_counted(evidence: Evidence) -> str:

@@ -17,7 +17,7 @@ from iotoll.verdict.words import WHOLE, WORK
 
 _PARTS = {"whole": WHOLE, "work": WORK}
 _TELLS = re.compile(
-    r"\b(?:error|fatal|fail(?:ed|s|ure)?|panic|BUG|WARNING|Oops|undefined|cannot|refused|hung)\b"
+    r"\b(?:error|fatal|failed|fails|failure|fail|panic|BUG|WARNING|Oops|undefined|cannot|refused|hung)\b"
     r"|does not|no such|previously applied|Unable to|Call trace",
     re.I,
 )

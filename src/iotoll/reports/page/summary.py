@@ -24,6 +24,7 @@ from iotoll.reports.page.functions import (
 from iotoll.reports.page.sure import how_sure
 from iotoll.reports.page.view import ONCE, CellView, cells, unit_of
 from iotoll.verdict.accept import proposed
+from iotoll.verdict.elements import LINES
 from iotoll.verdict.moved import MovementGroup
 
 _GROUPS = 3
@@ -39,7 +40,8 @@ _UNCOUNTED = {
 }
 """What a clock's values leave out, so that a pass is not read as more than it is."""
 
-_WITH_ELEMENTS = "cache misses, lock contention, memory"
+_WITH_ELEMENTS = "lines of cache (--lines counts them), lock contention, memory"
+_WITH_LINES = "lock contention, memory"
 
 
 _AGAIN = "run it again, when the cause is removed"
@@ -128,19 +130,23 @@ def not_covered(evidence: Evidence) -> Iterable[str]:
         return
     if not verdict.cells or not verdict.can_gate:
         return
-    counts_elements = bool(evidence.sides) and all(
-        record.vector is not None
-        for side in evidence.sides.values()
-        for records in side.cells.values()
-        for record in records
-    )
-    left_out = [_WITH_ELEMENTS if counts_elements else _UNCOUNTED[evidence.clock]]
+    left_out = [_left_out(evidence)]
     record = evidence.explained
     if (record is None or record.failure is not None) and not evidence.hunks:
         left_out.insert(0, "which of the changed code ran")
     if outside := not_counted(evidence):
         left_out.append(outside)
     yield "; ".join(left_out)
+
+
+def _left_out(evidence: Evidence) -> str:
+    """Which costs not all boots counted."""
+    cells = (one for side in evidence.sides.values() for one in side.cells.values())
+    vectors = [record.vector for records in cells for record in records]
+    if not vectors or any(vector is None for vector in vectors):
+        return _UNCOUNTED[evidence.clock]
+    lines = all(LINES in vector for vector in vectors if vector is not None)
+    return _WITH_LINES if lines else _WITH_ELEMENTS
 
 
 def seen_once(views: Iterable[CellView]) -> list[tuple[CellView, Section, float]]:
@@ -271,6 +277,8 @@ def _to_do(evidence: Evidence, told: Sequence[Finding]) -> Iterable[tuple[str, s
             yield "measure again", command
         else:  # the same cells would pass again, and say as little of the patch
             yield from _other_boards(evidence)
+            if verdict.identical_images and _differ(evidence):
+                yield "choose a --board whose kernel has it", "iotoll list boards"
     if _is_unexplained_pass(evidence) and _is_explained(evidence) and evidence.hunks:
         yield "see what of the change ran", f"iotoll explain {_run(evidence)}"
     yield from _other_families(evidence)
@@ -319,6 +327,11 @@ def _other_boards(evidence: Evidence) -> Iterable[tuple[str, str]]:
     named = [found[1] for why in reasons if (found := re.search(r"--board (\S+)", why))]
     for board in dict.fromkeys(named):
         yield "measure it on a board that runs it", shlex.join([*words, "--board", board])
+
+
+def _differ(evidence: Evidence) -> bool:
+    """Whether base and candidate are two sources."""
+    return len({source.git_tree for source in evidence.sources.values()}) > 1
 
 
 def _mind(evidence: Evidence) -> Iterable[str]:

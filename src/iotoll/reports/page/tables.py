@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from iotoll.records.models import Comparison, Finding, Section
 from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.run import Side
-from iotoll.records.text import NO_VALUE, change, clean, number, percent, section_title, signed
+from iotoll.records.text import NO_VALUE, clean, number, percent, section_title, signed
 from iotoll.reports.kit.page import Table
 from iotoll.reports.page.diagrams import SIGNS, Measure, movement, stack
 from iotoll.reports.page.sure import in_words
@@ -67,11 +67,12 @@ def cell_figures(view: CellView) -> Table:
     head += ["Base", "Candidate", "Change", "Threshold"] if judged else []
     columns = _columns(view)
     head += [title for title, _ in columns]
-    rows = [_section_line(row, judged, columns) for row in view.rows]
+    rows = [_section_line(view, row, judged, columns) for row in view.rows]
     if judged and view.whole:
-        rows.append([WHOLE[0].upper() + WHOLE[1:], *_compared(view.whole), *[""] * len(columns)])
+        whole = WHOLE[0].upper() + WHOLE[1:]
+        rows.append([whole, *_compared(view, view.whole), *[""] * len(columns)])
     if judged and view.work:
-        rows.append([WORK[0].upper() + WORK[1:], *_compared(view.work), *[""] * len(columns)])
+        rows.append([WORK[0].upper() + WORK[1:], *_compared(view, view.work), *[""] * len(columns)])
     rows += [_sum_line(view, label, sections, judged) for label, sections in _SUMS]
     return Table(head, rows)
 
@@ -137,18 +138,19 @@ def _sides(row: SectionRow) -> list[Side]:
     return [side for side in _SIDES if side in row.sides]
 
 
-def _section_line(row: SectionRow, judged: bool, columns: _Columns) -> list[str]:
+def _section_line(view: CellView, row: SectionRow, judged: bool, columns: _Columns) -> list[str]:
     line = [section_title(row.section)]
     found = row.comparison
     if judged and found:
-        line += _compared(found)
+        line += _compared(view, found)
     elif judged:
         line += [NO_VALUE] * 4
     return line + [_pair([pick(row.sides[s]) for s in _sides(row)]) for _, pick in columns]
 
 
-def _compared(found: Comparison) -> list[str]:
-    line = [number(found.base), number(found.candidate), change(found.delta, found.relative)]
+def _compared(view: CellView, found: Comparison) -> list[str]:
+    change = view.change(found.delta, found.base)
+    line = [number(found.base), number(found.candidate), change]
     return [*line, number(found.threshold) if found.gated else "not gated"]
 
 
@@ -159,7 +161,7 @@ def _sum_line(view: CellView, label: str, sections: Sequence[Section], judged: b
         if len(found) == len(sections):
             base, cand = sum(c.base for c in found), sum(c.candidate for c in found)
             delta = cand - base
-            line += [number(base), number(cand), change(delta, delta / base if base else 0.0), ""]
+            line += [number(base), number(cand), view.change(delta, base), ""]
         else:
             line += [NO_VALUE] * 3 + [""]
     for corrected in (False,) if view.recorder_counted else (False, True):

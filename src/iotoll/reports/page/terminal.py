@@ -16,7 +16,6 @@ from rich.text import Text
 from iotoll.records.models import Comparison, Finding, Section
 from iotoll.records.text import (
     NO_VALUE,
-    change,
     clean,
     clock_note,
     number,
@@ -209,7 +208,7 @@ def print_report(evidence: Evidence, console: Console) -> None:
     _print_first_screen(first_screen(evidence, views, found), console)
     _print_failure(evidence, console)
     for group in groups_of(evidence.verdict):
-        _print_group(group, found, console)
+        _print_group(group, found, {view.name.full: view for view in views}, console)
     _print_growth(evidence, console)
     _heading("The run", console)
     _print_facts(summary(evidence), console)
@@ -313,7 +312,12 @@ def _grid(*heads: str, words: int = 1) -> Table:
     return table
 
 
-def _print_group(group: MovementGroup, told: Sequence[Finding], console: Console) -> None:
+def _print_group(
+    group: MovementGroup,
+    told: Sequence[Finding],
+    by_name: Mapping[str, CellView],
+    console: Console,
+) -> None:
     style = {"regression": "bold red", "improvement": "bold green", "accepted": "bold"}.get(
         group.kind, "bold"
     )
@@ -330,7 +334,7 @@ def _print_group(group: MovementGroup, told: Sequence[Finding], console: Console
             Text(move.name.full),
             number(found.base),
             number(found.candidate),
-            Text(change(found.delta, found.relative), style),
+            Text(by_name[move.name.full].change(found.delta, found.base), style),
             number(found.threshold),
         )
     console.print(table)

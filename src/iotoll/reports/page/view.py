@@ -24,7 +24,7 @@ from iotoll.records.models.base import SOFTWARE_SECTIONS
 from iotoll.records.models.io_checks import StepRecord
 from iotoll.records.models.run import Side
 from iotoll.records.rundir import SIDES
-from iotoll.records.text import CellName, cell_name, clean, plural
+from iotoll.records.text import CellName, cell_name, change, clean, plural, signed
 from iotoll.reports.page.counts import counts
 from iotoll.reports.page.evidence import Evidence
 from iotoll.verdict.growth import moved_alone
@@ -89,6 +89,7 @@ class CellView:
     whole: Comparison | None = None
     work: WorkComparison | None = None
     recorder_counted: bool = False
+    timed: bool = False
 
     @property
     def has_values(self) -> bool:
@@ -102,6 +103,15 @@ class CellView:
             return None
         sections = [row.comparison for row in self.rows if row.comparison]
         return self.whole if moved_alone(self.whole, sections) else None
+
+    def change(self, delta: float, base: float) -> str:
+        """``+300 (+5.3 %)``; the size alone where ``base`` has the cost of recording the trace.
+
+        A share of that would be smaller than the finding's, which is of what the kernel costs.
+        """
+        if not base or not (self.recorder_counted or self.timed):
+            return signed(delta)
+        return change(delta, delta / base)
 
     def total(
         self, side: Side, sections: Iterable[Section], corrected: bool = True
@@ -290,6 +300,7 @@ def _cell(evidence: Evidence, name: CellName, verdict: CellVerdict | None) -> Ce
         steps=_steps(evidence, name.full),
         whole=verdict.whole if verdict else None,
         work=verdict.work if verdict else None,
+        timed=evidence.clock is Clock.TIME,
         recorder_counted=recorder_counted(
             record for side in evidence.sides.values() for record in side.cells.get(name.full, [])
         ),

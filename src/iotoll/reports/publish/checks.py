@@ -21,7 +21,7 @@ from iotoll.records.models import (
     SectionComparison,
     VerdictRecord,
 )
-from iotoll.records.text import change, clean, number
+from iotoll.records.text import clean, number, signed
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.findings import findings, of_cell
 from iotoll.reports.page.headline import verdict_sentence
@@ -211,8 +211,11 @@ def _compared(
 
 
 def moved_by(found: Comparison) -> str:
-    """Return ``+329 (+13.8 %), 2,384 to 2,713, threshold 12``, and what few I/Os have beside it."""
-    size = change(found.delta, found.relative) + rarely([found])
+    """Return ``+329, 2,384 to 2,713, threshold 12``, and what few I/Os have beside it.
+
+    Of what it is a share the finding says.
+    """
+    size = signed(found.delta) + rarely([found])
     ends = f"{number(found.base)} to {number(found.candidate)}"
     return f"{size}, {ends}, threshold {number(found.threshold)}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iotoll.records.models import Finding, GrowthRecord, Outcome, VerdictRecord
-from iotoll.records.text import change, clock_note, number, plural, signed_percent
+from iotoll.records.text import clock_note, number, plural, signed_percent
 from iotoll.reports.page.evidence import Evidence
 from iotoll.reports.page.findings import findings, groups_of
 from iotoll.reports.page.headline import (
@@ -62,7 +62,7 @@ def note(evidence: Evidence, links: Sequence[Link]) -> str:
         tail = evidence.failure.log_tail.strip()[-_LOG_BYTES:].splitlines()[-_LOG_LINES:]
         parts.append(_folded("Last lines of the log", block("\n".join(tail))))
     if groups:
-        parts.append(_folded("Every cell that moved", _cells(groups)))
+        parts.append(_folded("Every cell that moved", _cells(groups, views)))
     if care := remarks(views):
         rows = [f"- {code(cell)}: {text(why)}" for cell, why in care[:_CELLS]]
         parts.append(_folded("Cells to read with care", "\n".join(rows)))
@@ -126,7 +126,8 @@ def _grown(growths: Sequence[tuple[str, GrowthRecord]], gate: bool) -> str:
     return "\n".join(rows)
 
 
-def _cells(groups: Sequence[MovementGroup]) -> str:
+def _cells(groups: Sequence[MovementGroup], views: Sequence[CellView]) -> str:
+    by_name = {view.name.full: view for view in views}
     rows = [
         "| cell | section | change | base | candidate | threshold |",
         "|---|---|--:|--:|--:|--:|",
@@ -136,7 +137,7 @@ def _cells(groups: Sequence[MovementGroup]) -> str:
         found = move.comparison
         rows.append(
             f"| {code(move.name.full)} | {code(title)} "
-            f"| {change(found.delta, found.relative)} | {number(found.base)} "
+            f"| {by_name[move.name.full].change(found.delta, found.base)} | {number(found.base)} "
             f"| {number(found.candidate)} | {number(found.threshold)} |"
         )
     if len(moves) > _CELLS:
