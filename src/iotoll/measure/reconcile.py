@@ -145,9 +145,7 @@ def _latencies(
     if tolerances is None:
         notes.append("latencies: times of a virtual board are a smoke test")
     elif _is_direct(found.table):
-        notes.append(
-            "latencies: fio's also hold the ways in and out of the kernel, unmarked here"
-        )
+        notes.append("latencies: fio's also hold the ways in and out of the kernel, unmarked here")
     elif job.options.get("sqthread_poll", "0") == "1":
         notes.append("latencies: fio's also hold the wait until the kernel's thread looks")
     elif job.options.get("iodepth", "1") != "1":
