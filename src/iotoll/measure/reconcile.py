@@ -100,7 +100,6 @@ def reconcile(
     """
     wanted = choice(job) if rest else None
     chosen = marker and (not wanted or wanted.covers(choice(marker)))
-    # Where no event tells of system calls, the marker's read of the page cache does not show.
     before = marker.ios if marker and chosen and not _is_direct(table) else 0
     notes: list[str] = []
     found = _found(job, wanted, table, seen, rest)
@@ -210,7 +209,10 @@ def _is_sync(table: IoTable) -> bool:
 
 
 def _is_direct(table: IoTable) -> bool:
-    """Whether I/Os are known by iomap's events alone: no event tells of system calls."""
+    """Whether I/Os are known by iomap's events alone: no event tells of system calls.
+
+    The marker job's read of the page cache does not show there.
+    """
     op = table.get("op")
     return op is not None and bool(len(table)) and bool((op == DIRECT).all())
 

@@ -90,10 +90,13 @@ def test_cells_whose_ios_would_not_show_are_refused(board: HostBoard, cell: str,
 
 def files(folder: Path) -> BootFiles:
     return BootFiles(
-        *(folder / name for name in ("Image", "ramdisk", "console.log", "handover.tar")),
-        folder / "log",
-        folder,
-        folder / "turns.bin",
+        kernel=folder / "Image",
+        ramdisk=folder / "ramdisk",
+        console=folder / "console.log",
+        handover=folder / "handover.tar",
+        log=folder / "log",
+        work=folder,
+        turns=folder / "turns.bin",
     )
 
 
