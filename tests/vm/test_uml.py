@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from iotoll.boards.matrix import load_matrix
 from iotoll.records import results
 from iotoll.records.models import Clock, Section, SideResult, Unit
-from tests.vm.conftest import FAULTS, Done, measure, needs_virtual_kernel
+from tests.vm.conftest import measure, needs_virtual_kernel
 
 pytestmark = [
     pytest.mark.vm,
@@ -56,10 +54,3 @@ def test_the_boot_ran_on_this_cpu_with_nothing_of_the_hosts(side: SideResult) ->
     assert boot.facts.before["calls"] == "iomap"
     assert boot.facts.before["board"] == BOARD
     assert not [word for word in boot.command if "/" in word or "hostfs" in word]
-
-
-@pytest.mark.long
-def test_a_kernel_that_panics_is_broken(gate: Callable[..., Done], tmp_path: Path) -> None:
-    needs_virtual_kernel(BOARD)
-    done = gate("--board", BOARD, "--candidate", FAULTS / "panics-at-boot.patch")
-    assert (done.code, done.verdict["outcome"]) == (3, "broken"), done.stderr
