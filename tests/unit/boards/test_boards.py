@@ -80,7 +80,7 @@ def test_mistakes_are_one_line_with_file_and_field(
 
 def test_unknown_board_names_those_that_exist() -> None:
     with pytest.raises(
-        UsageError, match="There are: hikey960, jetson-tx1, ok3576-c, qcs6490-rb3gen2"
+        UsageError, match="There are: hikey960, host-uml, jetson-tx1, ok3576-c, qcs6490-rb3gen2"
     ):
         load_board("hikey")
 
