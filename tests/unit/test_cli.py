@@ -109,7 +109,10 @@ def test_version_and_help(place: Path, iotoll: Iotoll) -> None:
         (["gate", "--fast"], "No such option"),
         (["gate"], "nothing to gate: give --candidate"),
         (["gate", "--candidate", "absent.patch"], "absent.patch: no such file"),
-        (["gate", "--candidate", PATCH, "--board", "hikey"], "There are: hikey960, host-uml, jetson-tx1"),
+        (
+            ["gate", "--candidate", PATCH, "--board", "hikey"],
+            "There are: hikey960, host-uml, jetson-tx1",
+        ),
         (["gate", "--candidate", PATCH, "--matrix", "huge"], "There are: default"),
         (["gate", "--candidate", PATCH, "--policy", "x"], "There are: instructions"),
         (["gate", "--candidate", PATCH, "--cells", "ufs-5k*"], "--cells ufs-5k*: no such cell"),
