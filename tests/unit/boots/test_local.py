@@ -183,8 +183,8 @@ def test_f6_9_a_console_without_end_is_the_kernels_fault(
     monkeypatch.setattr(local, "read_console", reading)
     monkeypatch.setattr(local, "CONSOLE_LIMIT", 2 << 20)
     limits = SimpleNamespace(boot=60, silence=60, total=60)
-    local = SimpleNamespace(limits=limits)
-    plan: BootPlan = SimpleNamespace(local=local, until="")  # type: ignore[assignment]
+    machine = SimpleNamespace(limits=limits)
+    plan: BootPlan = SimpleNamespace(local=machine, until="")  # type: ignore[assignment]
     board = Flooding(files.console)
     with pytest.raises(BrokenError, match="over 2 MiB: the kernel floods it") as caught:
         _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
@@ -209,8 +209,8 @@ def test_f6_9_a_handover_without_end_is_the_kernels_fault(
     files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w", "t")])
     files.console.write_text("iotoll: step prepare\n")
     monkeypatch.setattr(local, "HANDOVER_LIMIT", 1 << 20)
-    local = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=60))
-    plan: BootPlan = SimpleNamespace(local=local, until="")  # type: ignore[assignment]
+    machine = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=60))
+    plan: BootPlan = SimpleNamespace(local=machine, until="")  # type: ignore[assignment]
     board = Pouring(files.console)
     with pytest.raises(BrokenError, match="handed over more than") as caught:
         _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
@@ -264,8 +264,8 @@ def test_a_boot_ends_at_the_step_that_its_plan_names(
 ) -> None:
     files = BootFiles(*[tmp_path / name for name in ("k", "r", "console", "h", "q", "w", "t")])
     files.console.write_text(said)
-    local = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=0.3))
-    plan: BootPlan = SimpleNamespace(local=local, until="batch nvme")  # type: ignore[assignment]
+    machine = SimpleNamespace(limits=SimpleNamespace(boot=60, silence=60, total=0.3))
+    plan: BootPlan = SimpleNamespace(local=machine, until="batch nvme")  # type: ignore[assignment]
     board = SimpleNamespace(poll=lambda: None, rest=time.sleep, pid=os.getpid())
     if ended:
         state = _watch(plan, files, board, lambda _: None, None)  # type: ignore[arg-type]
