@@ -7,7 +7,7 @@ Only what moved is kept: there are a hundred counts a cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -31,14 +31,22 @@ SHOWN = 4
 
 
 def compare_elements(
-    base: Sequence[CellRecord], candidate: Sequence[CellRecord], policy: Policy, judge: Judge
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    policy: Policy,
+    judge: Judge,
+    changed: Collection[str] = (),
 ) -> list[ElementComparison]:
-    """The elements of a cell that moved; none where a boot of either side counted none."""
+    """The elements of a cell that moved; none where a boot of either side counted none.
+
+    ``changed`` are functions whose machine code the candidate changed: they are named first.
+    """
     if not base or not all(record.vector is not None for record in (*base, *candidate)):
         return []
     records = (*base, *candidate)
     keys = sorted({key for record in records for key in record.vector or ()} - _uncounted(records))
     found = [moved for key in keys for moved in _of(key, base, candidate, policy, judge)]
+    found = [_with_changed(one, base, candidate, changed) for one in found]
     return [one for one in found if one.section is not None or not _is_told(one, found)]
 
 
@@ -74,8 +82,7 @@ def _of(
         values = next((v for v in tried if v and v["moved"] in ("grew", "shrank")), None)
         if values is None:
             continue
-        functions = _functions(key, base, candidate)
-        found.append(ElementComparison(element=key, section=part, functions=functions, **values))
+        found.append(ElementComparison(element=key, section=part, **values))
     return found
 
 
@@ -99,20 +106,41 @@ def in_place(record: CellRecord, key: str, part: Section | None) -> CellRecord:
     return record.model_copy(update={"in_order": record.in_order.model_copy(update=update)})
 
 
+def _with_changed(
+    found: ElementComparison,
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    changed: Collection[str],
+) -> ElementComparison:
+    functions = _functions(found.element, base, candidate, changed)
+    return found.model_copy(update={"functions": functions})
+
+
 def _functions(
-    key: str, base: Sequence[CellRecord], candidate: Sequence[CellRecord]
+    key: str,
+    base: Sequence[CellRecord],
+    candidate: Sequence[CellRecord],
+    changed: Collection[str],
 ) -> list[WorkFunction]:
-    """The functions that have more or fewer of it for an I/O of the cell, in the first boots."""
+    """The functions that have more or fewer of it for an I/O of the cell, in the first boots.
+
+    They are counted in any task, and what timers do differs by chance: changed ones come first.
+    """
     sides = [(record.vector or {}).get(key) for record in (base[0], candidate[0])]
     counts = [
         _per_io(side, record) for side, record in zip(sides, (base[0], candidate[0]), strict=True)
     ]
     found = [
-        WorkFunction(name=name, base=counts[0].get(name, 0.0), candidate=counts[1].get(name, 0.0))
+        WorkFunction(
+            name=name,
+            base=counts[0].get(name, 0.0),
+            candidate=counts[1].get(name, 0.0),
+            changed=name in changed,
+        )
         for name in sorted({*counts[0], *counts[1]})
         if counts[0].get(name, 0.0) != counts[1].get(name, 0.0)
     ]
-    found.sort(key=lambda f: (-abs(f.candidate - f.base), f.name))
+    found.sort(key=lambda f: (not f.changed, -abs(f.candidate - f.base), f.name))
     return found[:SHOWN]
 
 

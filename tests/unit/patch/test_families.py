@@ -38,7 +38,7 @@ FAMILIES = families(load_virtual_board("virt-arm64"), MATRIX)
         ("block/blk-lib.c", 62, ["discard"]),
         ("block/elevator.c", 62, ["mq-deadline"]),
         ("include/linux/io_uring.h", 0, ["io_uring", "poll", "sqpoll"]),
-        ("block/blk-mq.c", 62, ["io_uring", "poll"]),
+        ("block/blk-mq.c", 62, ["io_uring"]),
         ("drivers/ufs/core/ufshcd.c", 21, []),
     ],
 )

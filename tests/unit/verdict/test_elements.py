@@ -123,6 +123,22 @@ def test_lines_are_shown_and_block_from_a_stated_size_on(
     assert [one.delta for one in found.cells[0].elements] == [more] * shown
 
 
+def test_a_changed_function_is_named_before_what_a_timer_did(policy: Policy) -> None:
+    values = {UFS: counts(1)}
+    before = with_elements(side_result("base", values), {UFS: {"atomics": {S: [1] * 256}}})
+    more = {UFS: {"atomics": {S: [2] * 256}}}
+    after = with_elements(side_result("candidate", values), more)
+    vector = after.cells[UFS][0].vector or {}
+    noisy = vector["atomics"].functions | {"refresh_cpu_vm_stats": 9999}
+    one = vector["atomics"].model_copy(update={"functions": noisy})
+    record = after.cells[UFS][0].model_copy(update={"vector": {"atomics": one}})
+    after = after.model_copy(update={"cells": {UFS: [record]}})
+    for changed, named in (([], "refresh_cpu_vm_stats"), (["send"], "send")):
+        side = after.model_copy(update={"changed": changed})
+        (found,) = rule.judge(before, side, policy, [UFS]).cells[0].elements
+        assert found.functions[0].name == named
+
+
 def test_lines_are_named_before_what_misses_because_of_them(policy: Policy) -> None:
     before = {"data_lines": {S: [90] * 256}, "l1d_misses": {S: [40] * 256}}
     after = {"data_lines": {S: [96] * 256}, "l1d_misses": {S: [44] * 256}}

@@ -154,8 +154,9 @@ def _cell(
         sections = _balanced(sections)
     found = compare(paired[None], counts[None], policy)
     whole = Comparison(**found) if found else None
-    work = compare_work(*sides, (sections, whole), policy.work, frozenset(candidate.changed or ()))
-    elements = compare_elements(*sides, policy, partial(compare_counts, policy, name))
+    changed = frozenset(candidate.changed or ())
+    work = compare_work(*sides, (sections, whole), policy.work, changed)
+    elements = compare_elements(*sides, policy, partial(compare_counts, policy, name), changed)
     parts_of = (*sections, whole, work, *elements)
     gated = [part for part in parts_of if part is not None and part.gated]
     outcome, why = Outcome.PASS, ""
