@@ -50,7 +50,7 @@ kind = "ramdisk"
 [devices]
 ufs = "/dev/sda"
 """
-BOARD_FILE = 'hardware = "{hardware}"\nhuge_pages = 24\nbuffer_kb = 4096\ntrace_clock = "mono"\n'
+BOARD_FILE = 'hardware = "{hardware}"\nhuge_pages = 96\nbuffer_kb = 4096\ntrace_clock = "mono"\n'
 
 
 def board_file(folder: Path) -> Path:
@@ -125,7 +125,7 @@ class Guest:
         )
         self._make_ramdisk()
         with self.disk.open("wb") as stream:
-            stream.truncate(64 << 20)
+            stream.truncate(256 << 20)
         subprocess.run(["mkfs.ext4", "-q", "-L", "iotoll-scratch", str(self.disk)], check=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
@@ -161,7 +161,7 @@ class Guest:
         # next kernel takes the tables as they lie, which UEFI alone keeps free (irq-gic-v3-its.c).
         machine = "virt,gic-version=3,its=off,dtb-randomness=off"
         command = ["qemu-system-aarch64", "-M", machine, "-cpu", "cortex-a72"]
-        command += ["-m", "1024", "-smp", "1", "-display", "none", "-nodefaults"]
+        command += ["-m", "1536", "-smp", "1", "-display", "none", "-nodefaults"]
         command += ["-kernel", str(kernel or self.kernel), "-initrd", str(self.ramdisk)]
         command += ["-append", WORDS, "-serial", f"file:{self.folder}/console.log"]
         command += ["-netdev", f"user,id=n,hostfwd=tcp:127.0.0.1:{self._port}-:22"]

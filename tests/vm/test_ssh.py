@@ -31,8 +31,11 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
     record = source.base_of("debian", None, Progress(quiet=True))
     if not may_use(kernel_job.KernelJob.make(record, "arm64", FRAGMENTS)):
         pytest.skip("the kernel of the ssh guest is not built, which takes minutes: BUILD_ALL=1")
-    board = board_file(tmp_path_factory.mktemp("board"))
-    return ["--board", board, "--runner", "ssh", "--matrix", "ufs", "--cells", CELL]
+    folder = tmp_path_factory.mktemp("board")
+    matrix = folder / "uncalibrated.toml"
+    matrix.write_text('extends = "ufs"\ncalibrate = false\n')
+    words: list[str | Path] = ["--board", board_file(folder), "--runner", "ssh"]
+    return [*words, "--matrix", matrix, "--cells", CELL]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +91,7 @@ def when_begun(guest: Guest, then: Callable[[], None]) -> Meanwhile:
 def test_a_kernel_is_started_and_measured(
     words: list[str | Path], guest: Guest, tmp_path: Path
 ) -> None:
-    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
+    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1, boot_seconds=600)
     done, record = measured(words, desk, tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert record is not None and record.command == ["ssh", "kexec"] and record.virtual
@@ -105,7 +108,7 @@ def test_a_line_that_is_cut_during_the_workload_costs_nothing(
         time.sleep(10)
         guest.line.mend()
 
-    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
+    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1, boot_seconds=600)
     done, record = measured(words, desk, tmp_path / "run", when_begun(guest, cut))
     assert done.returncode == 0, done.stderr
     assert record is not None and record.died == []
@@ -114,7 +117,7 @@ def test_a_line_that_is_cut_during_the_workload_costs_nothing(
 def test_a_board_whose_power_fails_is_tried_once_more(
     words: list[str | Path], guest: Guest, tmp_path: Path
 ) -> None:
-    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1)
+    desk = guest.desk(boot="kexec", ramdisk=str(guest.ramdisk), poll_seconds=1, boot_seconds=600)
     done, record = measured(words, desk, tmp_path / "run", when_begun(guest, guest.start))
     assert done.returncode == 0, done.stderr
     assert record is not None

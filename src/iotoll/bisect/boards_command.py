@@ -88,8 +88,11 @@ def _write(root: Path, result: dict[str, Any]) -> None:
 
 
 def _show(result: dict[str, Any], output: Output) -> None:
-    text = json.dumps(result, indent=1, sort_keys=True) if output.as_json else boards_text(result)
-    click.echo(text.splitlines()[0] if output.quiet and not output.as_json else text.rstrip("\n"))
+    if output.as_json:
+        click.echo(json.dumps(result, indent=1, sort_keys=True))
+        return
+    lines = boards_text(result).rstrip("\n").splitlines()
+    output.show(lines[:1] if output.quiet else lines)
 
 
 def _checked(

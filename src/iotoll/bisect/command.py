@@ -20,7 +20,7 @@ from iotoll.bisect.log import NAME, Log
 from iotoll.bisect.meter import Meter, usage
 from iotoll.bisect.rest import Whole, as_json, parts_json, search_on
 from iotoll.bisect.setting import WHOLE, WORK, Setting, locked
-from iotoll.bisect.terminal import bisect_text
+from iotoll.bisect.terminal import bisect_lines, bisect_text, effort
 from iotoll.core.cli_support import FiniteRange, Output, output_options, told
 from iotoll.core.digest import json_sha256
 from iotoll.core.errors import UsageError
@@ -260,11 +260,12 @@ def _show(result: dict[str, Any], root: Path, output: Output) -> None:
     if output.as_json:
         click.echo(json.dumps(result, indent=1, sort_keys=True))
         return
-    text = bisect_text(result)
+    lines = bisect_lines(result)
     if output.quiet:
-        click.echo(text.splitlines()[0])
+        click.echo(lines[0])
         return
-    output.show(text.rstrip("\n").splitlines())
+    output.progress.say(effort(result))
+    output.show(lines)
     click.echo(f"written: {root / 'bisect.json'}")
 
 

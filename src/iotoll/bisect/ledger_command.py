@@ -24,6 +24,8 @@ from iotoll.bisect.page import (
     LedgerRow,
     families,
     ledger_data,
+    ledger_effort,
+    ledger_lines,
     ledger_page,
     ledger_text,
 )
@@ -90,7 +92,8 @@ def ledger_command(
     if as_json:
         click.echo(json.dumps(ledger_data(ledger), indent=1, sort_keys=True))
     else:
-        output.show(ledger_text(ledger).rstrip("\n").splitlines())
+        output.progress.say(ledger_effort(ledger))
+        output.show(ledger_lines(ledger))
         if not quiet:
             click.echo(f"written: {root / 'ledger.html'}")
     raise SystemExit(3 if found.partial else 0)

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from iotoll.bisect.fields import LEDGER
-from iotoll.bisect.terminal import named, titled
+from iotoll.bisect.terminal import effort, named, titled
 from iotoll.records.text import fixed
 from iotoll.reports.kit.page import Table, page_template
 from iotoll.reports.kit.svg import WIDTH, Panel
@@ -138,7 +138,17 @@ def number(tenths: int) -> str:
 
 
 def ledger_text(ledger: Ledger) -> str:
-    """The ledger as plain text of at most 100 columns or so, as a mailing list takes it."""
+    """The ledger as plain text, with what it took, as a mailing list takes it."""
+    return "\n".join([*ledger_lines(ledger), "", ledger_effort(ledger)]) + "\n"
+
+
+def ledger_effort(ledger: Ledger) -> str:
+    """What it took, in one line."""
+    return effort({"spent": ledger.spent, "disk": ledger.disk})
+
+
+def ledger_lines(ledger: Ledger) -> list[str]:
+    """The ledger in lines of at most 100 columns or so."""
     lines = [
         f"Instructions per I/O from {named(dict(ledger.good))}",
         f"                       to {named(dict(ledger.bad))}",
@@ -163,16 +173,9 @@ def ledger_text(ledger: Ledger) -> str:
     lines += ["", "B minus A, which is the sum of the rows above that are not indented:"]
     lines += [f"  {line}" for line in _values(ledger, ledger.totals) or ["nothing differs"]]
     lines += [ledger.unseen] if ledger.unseen else []
-    spent = ledger.spent
-    lines += [
-        "",
-        f"kernels built: {spent['builds']} ({spent['build_seconds']:.0f} s), from the cache:"
-        f" {spent['cached']}; boots: {spent['boots']} ({spent['boot_seconds']:.0f} s);"
-        f" commits skipped: {spent['skipped']}; disk: {ledger.disk['folder'] / 1e6:.0f} MB",
-    ]
     if ledger.partial:
         lines.append("the limit on builds was reached: rows say what it keeps together")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 LEFT_OVER = "left: steps that the gate's rule does not count"

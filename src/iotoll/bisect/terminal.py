@@ -20,14 +20,19 @@ def titled(section: str) -> str:
 
 
 def bisect_text(result: dict[str, Any]) -> str:
-    """All of the result; its first line alone is the result."""
+    """All of the result, with what it took, for a file."""
+    return "\n".join([*bisect_lines(result), "", effort(result)]) + "\n"
+
+
+def bisect_lines(result: dict[str, Any]) -> list[str]:
+    """What was found; the first line alone is the result."""
     lines = [_first(result)]
     if result["outcome"] in ("found", "unconfirmed"):
         lines += _culprit(result)
     if result["outcome"] == "range":
         lines += _hidden(result) if len(result["commits"]) > 1 else _several(result)
-    lines += ["", *_effort(result)]
-    return "\n".join(lines) + "\n"
+    counts = f"{result['range']} commits, {result['candidates']} of them"
+    return [*lines, f"{counts} can change the board's kernel"]
 
 
 def _first(result: dict[str, Any]) -> str:
@@ -135,15 +140,14 @@ def _hidden(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _effort(result: dict[str, Any]) -> list[str]:
+def effort(result: dict[str, Any]) -> str:
+    """What it took, in one line: kernels, boots, seconds and disk."""
     spent, disk = result["spent"], result["disk"]
-    return [
-        f"{result['range']} commits, {result['candidates']} of them can change the board's kernel",
+    return (
         f"kernels built: {spent['builds']} ({spent['build_seconds']:.0f} s), from the cache:"
         f" {spent['cached']}; boots: {spent['boots']} ({spent['boot_seconds']:.0f} s);"
-        f" commits skipped: {spent['skipped']}",
-        f"disk: {disk['folder'] / 1e6:.0f} MB in the search's folder",
-    ]
+        f" commits skipped: {spent['skipped']}; disk: {disk['folder'] / 1e6:.0f} MB"
+    )
 
 
 def boards_text(result: dict[str, Any]) -> str:

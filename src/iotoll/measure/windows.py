@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from iotoll import _native
 from iotoll.boards.plugin import TRACING, WINDOWS
@@ -163,18 +162,20 @@ class Windows:
         executed = np.where(blocks, self.blocks["instructions"][places].astype(np.int64), 0) * often
         names, function = np.unique(self.symbols.index(self.blocks["address"]), return_inverse=True)
         begins = np.searchsorted(window, np.arange(size + 1))
-        of_window = sparse.csr_array((executed, function[places], begins), shape=(size, len(names)))
-        kept = self.marks["window"] != NO_WINDOW
-        cell = np.cumsum(kept & ~np.concatenate([[False], kept[:-1]]))[kept] - 1
-        ran = sparse.csr_array(
-            (np.ones(len(cell), np.int64), (cell, self.marks["window"][kept])),
-            shape=(int(cell[-1]) + 1 if len(cell) else 0, size),
-        )
         texts = [self.symbols.name(number) for number in names.tolist()]
-        return [
-            {texts[at]: int(count) for at, count in zip(row.indices, row.data, strict=True)}
-            for row in ran @ of_window
-        ]
+        kept = self.marks["window"] != NO_WINDOW
+        cell = np.cumsum(kept & ~np.concatenate([[False], kept[:-1]]))[kept]
+        found = []
+        for number in range(1, int(cell[-1]) + 1 if len(cell) else 1):
+            ran, times = np.unique(self.marks["window"][kept][cell == number], return_counts=True)
+            sizes = begins[ran + 1] - begins[ran]
+            # The entries of these windows, one window after the other.
+            here = np.arange(sizes.sum()) + np.repeat(begins[ran] - np.cumsum(sizes) + sizes, sizes)
+            weights = executed[here] * np.repeat(times, sizes)
+            # Exact up to 2^53.
+            sums = np.bincount(function[places[here]], weights, len(names)).astype(np.int64)
+            found.append({texts[at]: int(sums[at]) for at in np.flatnonzero(sums).tolist()})
+        return found
 
 
 def read_windows(folder: Path) -> Windows | None:

@@ -102,9 +102,8 @@ def new_manifest(request: RunRequest) -> RunManifest:
         check_device_tree(board)
     policy = request.policy or clock.value
     if load_any_policy(policy).clock is not clock:
-        raise UsageError(
-            f"policy {policy} is not of the clock '{clock.value}' of board {board.name}"
-        )
+        why = f"is not of the clock '{clock.value}' of board {board.name}"
+        raise UsageError(f"policy {policy} {why}")
     check_time_options(clock, request)
     if request.beside is not None:
         RunDir.open(request.beside)
@@ -123,7 +122,7 @@ def new_manifest(request: RunRequest) -> RunManifest:
             base=choice.base,
             candidate=choice.candidate,
             candidate_kind=choice.kind,
-            cells=list(request.cells) if request.cells is not None else None,
+            cells=None if request.cells is None else [*request.cells],
             boots=request.boots,
             seed=secrets.randbelow(1 << 31) if clock is Clock.TIME else None,
             aa=request.aa,

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from iotoll.bisect import log as logs
 from iotoll.bisect.account import Accountant
-from iotoll.bisect.command import _result, bisect_command, step_command
+from iotoll.bisect.command import _result, _show, bisect_command, step_command
 from iotoll.bisect.culprit import Function, outside
 from iotoll.bisect.culprit import _of as confirmed_of
 from iotoll.bisect.fields import FILES
@@ -22,6 +22,7 @@ from iotoll.bisect.meter import Meter
 from iotoll.bisect.rest import search_on
 from iotoll.bisect.setting import locked
 from iotoll.bisect.terminal import bisect_text
+from iotoll.core.cli_support import Output
 from iotoll.core.errors import InfrastructureError, UsageError
 from iotoll.records import results
 from iotoll.records.models import VerdictRecord, WorkComparison, WorkFunction
@@ -251,6 +252,11 @@ def test_g3_2_one_culprit_needs_no_further_builds(tree: Tree, tmp_path: Path) ->
 
 def told(**more: Any) -> str:
     """A search's text for one culprit of -20, with other values."""
+    return bisect_text(searched(**more))
+
+
+def searched(**more: Any) -> dict[str, Any]:
+    """Its result."""
     commit = {"sha": "1" * 40, "subject": "a", "author": "A", "email": "a@b", "date": "2026-01-01"}
     confirmed = {"delta": -20.0, "boots": 3, "functions": [], "unexplained": "", "sentence": "s"}
     parts = [{"cell": CELL, "section": "submission", "delta": -20.0, "some": ""}]
@@ -271,7 +277,17 @@ def told(**more: Any) -> str:
         "spent": {**spent, "skipped": 0},
         "disk": {"folder": 1},
     }
-    return bisect_text({**result, **more})
+    return {**result, **more}
+
+
+def test_g2_7_what_a_search_took_is_on_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _show(searched(), tmp_path, Output(quiet=False, as_json=False))
+    shown = capsys.readouterr()
+    assert "kernels built: 1 (1 s)" in shown.err.replace("\n", " ")
+    assert "built" not in shown.out and " s)" not in shown.out
+    assert "kernels built" in told(), "the file has it"
 
 
 def test_g3_7_an_improvement_is_called_so() -> None:

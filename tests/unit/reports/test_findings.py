@@ -150,9 +150,10 @@ def test_g2_3_no_two_outputs_say_different_numbers(counted: bool, tmp_path: Path
         if one.moved == "grew" and not view.recorder_counted:
             assert "%" not in view.change(one.delta, one.base), "it would be of the recorder's cost"
     by_name = {cell.cell: cell for cell in verdict.cells}
-    for one in (one for one in found if one.part not in ("whole", "work")):
-        deltas = [s.delta for c in one.cells for s in by_name[c].sections if s.section == one.part]
-        assert (one.least, one.most) == (min(deltas, key=abs), max(deltas, key=abs))
+    for told in (told for told in found if told.part not in ("whole", "work")):
+        sections = [s for cell in told.cells for s in by_name[cell].sections]
+        deltas = [s.delta for s in sections if s.section == told.part]
+        assert (told.least, told.most) == (min(deltas, key=abs), max(deltas, key=abs))
 
 
 def stored(name: str, folder: Path) -> Evidence:

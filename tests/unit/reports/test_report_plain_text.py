@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +16,16 @@ from iotoll.cli import cli
 from iotoll.core.errors import UsageError
 from iotoll.records.rundir import RunDir
 from iotoll.reports.page.evidence import gather
-from iotoll.reports.page.plain_text import COLUMNS, commit_text, cover_text
+from iotoll.reports.page.plain_text import (
+    COLUMNS,
+    commit_text,
+    cover_text,
+    mail_text,
+    repeat_with,
+)
 from tests.golden.runs import CASES, DATA, IDS, hostile, real
 
+SCREENS = DATA / "screens"
 WITHOUT = {"broken", "broken-build", "infrastructure", "documentation"}
 """Cases without a value to quote."""
 
@@ -109,3 +118,36 @@ def test_command_line() -> None:
     assert asked.exit_code == 0 and asked.output == commit_text(gather(real("regression")))
     both = CliRunner().invoke(cli, ["report", run, "--commit", "--cover"])
     assert isinstance(both.exception, UsageError)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "--cells=*-4k-randread-t1-direct,*-4k-randwrite-t1-sync,*-128k-seqread-t8-direct,*-x",
+        "--cells=" + "ufs-4k-randread-t1-direct," * 9,
+        "/a/path/of/" + "one-long-name-" * 12 + "end",
+        "with a space and more than a line of words that a shell must see as one word, *",
+    ],
+)
+def test_the_command_is_the_same_to_a_shell_in_lines_of_75(word: str) -> None:
+    command = ["iotoll", "gate", word, "--candidate", "a b.patch", word]
+    text = repeat_with(command).removeprefix("Repeat with:\n")
+    assert max(map(len, text.splitlines())) <= 75
+    done = subprocess.run(
+        ["sh", "-c", text.replace("iotoll", "printf '%s\\n' iotoll", 1)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == command
+
+
+def test_g2_6_lines_about_long_functions_fit(tmp_path: Path) -> None:
+    """A gate whose function is inlined: its line had 78 columns."""
+    with tarfile.open(SCREENS / "checksum-two-cells.tar.gz") as tar:
+        tar.extractall(tmp_path / "run", filter="data")
+    evidence = gather(RunDir.open(tmp_path / "run"))
+    for text in (commit_text(evidence), cover_text(evidence), mail_text(evidence)):
+        lines = [line for line in text.splitlines() if not line.startswith("Subject: ")]
+        assert max(map(len, lines)) <= 75
+        assert "ufshcd_request_checksum, inlined into ufshcd_queuecommand" in text

@@ -141,12 +141,20 @@ def _findings(evidence: Evidence, found: Sequence[Finding], views: Sequence[Cell
     return ascii_only("\n".join(lines))
 
 
+_HANG = " " * 11
+
+
 def _function_line(one: FoundFunction) -> str:
     size = ascii_only(signed(one.delta))
     into = f", inlined into {one.into}" if one.into else ""
     changed = " (changed)" if one.changed else ""
-    place = f"\n           {one.file}:{one.line}" if one.file else ""
-    return ascii_only(f"  {size:>7}  {one.name}{into}{changed}{place}")
+    place = f"\n{_HANG}{one.file}:{one.line}" if one.file else ""
+    line = ascii_only(f"  {size:>7}  {one.name}{into}{changed}")
+    # A name is never cut: it is searched for.
+    line = textwrap.fill(
+        line, COLUMNS, subsequent_indent=_HANG, break_long_words=False, break_on_hyphens=False
+    )
+    return line + ascii_only(place)
 
 
 def _by_section(evidence: Evidence, views: Sequence[CellView]) -> str:
@@ -305,9 +313,11 @@ def repeat_with(command: Sequence[str]) -> str:
             lines.append(f"{line} \\")
             line = "   "
         line += f" {word}"
-        # A backslash at the end of a line joins it with the next, which must not be indented.
-        while len(line) > COLUMNS - 2 and not word.startswith("'"):
-            cut = line.rfind(",", 0, COLUMNS - 2) + 1 or COLUMNS - 2
-            lines.append(f"{line[:cut]}\\")
-            line = line[cut:]
+        # A backslash at the end of a line joins it with the next, which must not be indented;
+        # within quotes it would stay, so these end before it and begin again behind it.
+        quote = "'" if word.startswith("'") else ""
+        while len(line) > COLUMNS - 2 and word.count("'") in (0, 2):
+            cut = line.rfind(",", 0, COLUMNS - 3) + 1 or COLUMNS - 3
+            lines.append(f"{line[:cut]}{quote}\\")
+            line = quote + line[cut:]
     return "Repeat with:\n" + "\n".join([*lines, line])
